@@ -5,22 +5,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::RunError;
-use super::packager::Parcel;
-use super::source::Source;
+use super::packager::LazySegment;
+use super::source::SourceFile;
 
 #[derive(Clone, Debug)]
-pub enum Content {
-    Whole(Bytes),
+pub enum SegmentContent {
+    InMemory(Bytes),
     /// Packed again for every reader, which is faster than keeping a copy.
-    Parcel(Arc<Parcel>),
+    Lazy(Arc<LazySegment>),
 }
 
-impl Content {
+impl SegmentContent {
     /// Memory used, bytes.
-    pub fn weight(&self) -> u64 {
+    pub fn memory_bytes(&self) -> u64 {
         match self {
-            Self::Whole(bytes) => bytes.len() as u64,
-            Self::Parcel(parcel) => parcel.weight(),
+            Self::InMemory(bytes) => bytes.len() as u64,
+            Self::Lazy(lazy_segment) => lazy_segment.memory_bytes(),
         }
     }
 
@@ -28,12 +28,12 @@ impl Content {
     ///
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
-    pub async fn whole(self, source: &Arc<Source>) -> Result<Bytes, RunError> {
+    pub async fn read_all(self, source: &Arc<SourceFile>) -> Result<Bytes, RunError> {
         match self {
-            Self::Whole(bytes) => Ok(bytes),
-            Self::Parcel(parcel) => {
+            Self::InMemory(bytes) => Ok(bytes),
+            Self::Lazy(lazy_segment) => {
                 let source = source.clone();
-                blocking(move || parcel.whole(&source).map(Bytes::from)).await
+                run_blocking(move || lazy_segment.read_all(&source).map(Bytes::from)).await
             }
         }
     }
@@ -42,23 +42,23 @@ impl Content {
     ///
     /// # Errors
     /// Those of [`Self::whole`].
-    pub async fn head(self, source: &Arc<Source>) -> Result<Bytes, RunError> {
+    pub async fn read_head(self, source: &Arc<SourceFile>) -> Result<Bytes, RunError> {
         match self {
-            Self::Whole(bytes) => Ok(bytes),
-            Self::Parcel(parcel) => {
+            Self::InMemory(bytes) => Ok(bytes),
+            Self::Lazy(lazy_segment) => {
                 let source = source.clone();
-                blocking(move || parcel.pack(source).next_blocking()).await
+                run_blocking(move || lazy_segment.reader(source).next_blocking()).await
             }
         }
     }
 }
 
-async fn blocking(work: impl FnOnce() -> Result<Bytes, RunError> + Send + 'static) -> Result<Bytes, RunError> {
-    tokio::task::spawn_blocking(work).await.map_err(|cause| RunError::Internal(cause.to_string()))?
+async fn run_blocking(read: impl FnOnce() -> Result<Bytes, RunError> + Send + 'static) -> Result<Bytes, RunError> {
+    tokio::task::spawn_blocking(read).await.map_err(|cause| RunError::Internal(cause.to_string()))?
 }
 
-impl From<Vec<u8>> for Content {
+impl From<Vec<u8>> for SegmentContent {
     fn from(bytes: Vec<u8>) -> Self {
-        Self::Whole(bytes.into())
+        Self::InMemory(bytes.into())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Content, Job, Run, RunError, Segment, Backend};
+use super::{SegmentContent, Job, Run, RunError, Segment, Backend};
 use crate::domain::plan::Rendition;
 
 /// A scripted backend. Clones share the script and the log.
@@ -107,7 +107,7 @@ impl Backend for FakeBackend {
                     }
                     fake.shared.segments_made.fetch_add(1, Ordering::SeqCst);
                     let bytes = FakeBackend::segment_bytes(&job.rendition, index);
-                    if segments.send(Ok(Segment { index, content: Content::Whole(bytes) })).await.is_err() {
+                    if segments.send(Ok(Segment { index, content: SegmentContent::InMemory(bytes) })).await.is_err() {
                         return;
                     }
                 }

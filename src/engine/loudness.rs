@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
 use super::RunError;
-use super::clock::{Fed, Feed};
+use super::clock::{PipeInput, RepairedFeed};
 use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
 use super::ffmpeg::spawn::{InheritedFile, ChildLimits, spawn};
-use super::source::Source;
+use super::source::SourceFile;
 use crate::domain::media::Media;
 
 /// Number of excerpts of an item, spread evenly, and the length of each, seconds. For films the result is usually within
@@ -33,7 +33,7 @@ const SILENCE_LUFS: f64 = -69.0;
 ///
 /// # Errors
 /// `Decode` with ffmpeg's last message; `SourceRead`; `Stalled`; `Internal` when ffmpeg does not start.
-pub async fn measure(ffmpeg: &Path, source: &Arc<Source>, media: &Media, stream: u32) -> Result<Option<f64>, RunError> {
+pub async fn measure(ffmpeg: &Path, source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<Option<f64>, RunError> {
     let measured = tokio::time::timeout(DEADLINE, measure_excerpts(ffmpeg, source, media, stream)).await;
     measured.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?
 }
@@ -41,7 +41,7 @@ pub async fn measure(ffmpeg: &Path, source: &Arc<Source>, media: &Media, stream:
 /// Dropping the future ends the child.
 async fn measure_excerpts(
     ffmpeg: &Path,
-    source: &Arc<Source>,
+    source: &Arc<SourceFile>,
     media: &Media,
     stream: u32,
 ) -> Result<Option<f64>, RunError> {
@@ -50,15 +50,15 @@ async fn measure_excerpts(
     // The file itself has another clock, and the streams may have other numbers.
     if !media.clock_pieces.is_empty() {
         for start in &starts {
-            let feed = Feed::open(source, &media.clock_pieces, start.unwrap_or(0.0)).await;
+            let feed = RepairedFeed::open(source, &media.clock_pieces, start.unwrap_or(0.0)).await;
             let cannot =
                 |cause: std::io::Error| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}"));
             feeds.push(feed.map_err(cannot)?);
         }
     }
-    let fed: Vec<Fed> = feeds.iter().map(Feed::fed).collect();
+    let fed: Vec<PipeInput> = feeds.iter().map(RepairedFeed::pipe_input).collect();
     let args = arguments(media, stream, &source.proc_path(), &starts, &fed);
-    let mut inputs: Vec<InheritedFile> = feeds.iter().map(Feed::inherited).collect();
+    let mut inputs: Vec<InheritedFile> = feeds.iter().map(RepairedFeed::to_inherited).collect();
     // Afterwards only the child has the read ends open, so that the feeds end with the child.
     drop(feeds);
     if inputs.is_empty() {
@@ -91,7 +91,7 @@ fn starts(media: &Media) -> Vec<Option<f64>> {
 }
 
 /// With `fed`, each excerpt has a pipe that begins with it.
-fn arguments(media: &Media, stream: u32, input: &str, starts: &[Option<f64>], fed: &[Fed]) -> Vec<String> {
+fn arguments(media: &Media, stream: u32, input: &str, starts: &[Option<f64>], fed: &[PipeInput]) -> Vec<String> {
     let mut args: Vec<String> = "-nostdin -hide_banner -v error".split(' ').map(str::to_owned).collect();
     for (n, start) in starts.iter().enumerate() {
         let fed = fed.get(n);

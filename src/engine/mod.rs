@@ -38,9 +38,9 @@ mod tables;
 pub mod recording_file;
 pub mod versions;
 
-use content::Content;
+use content::SegmentContent;
 use packager::Package;
-use source::Source;
+use source::SourceFile;
 
 /// MPEG-TS timestamps of a segment are source time plus this many seconds, as in `hlssink2`.
 pub const TIMELINE_BASE_SECONDS: i64 = 3600;
@@ -48,9 +48,9 @@ pub const TIMELINE_BASE_SECONDS: i64 = 3600;
 /// Everything a backend needs to make segments: plain data around one open file.
 #[derive(Clone, Debug)]
 pub struct Job {
-    pub source: Arc<Source>,
+    pub source: Arc<SourceFile>,
     /// The open file of a `Burn::Sidecar` in the rendition; None otherwise.
-    pub sidecar: Option<Arc<Source>>,
+    pub sidecar: Option<Arc<SourceFile>>,
     /// The image of an `Emblem` in the rendition; None otherwise.
     pub watermark: Option<Arc<image::Image>>,
     pub media: Arc<Media>,
@@ -69,7 +69,7 @@ pub struct Job {
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub index: usize,
-    pub content: Content,
+    pub content: SegmentContent,
 }
 
 /// Why a run ended early.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::content::Content;
+use super::content::SegmentContent;
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ pub struct CacheLimits {
 /// A segment to serve.
 #[derive(Clone, Debug)]
 pub struct StoredSegment {
-    pub content: Content,
+    pub content: SegmentContent,
     /// Strong validator of exactly these bytes: encoders need not make the same bytes twice.
     pub etag: Arc<str>,
 }
@@ -82,7 +82,7 @@ struct RenditionSegments {
 #[derive(Debug)]
 struct CachedSegment {
     /// None when it is on disk.
-    content: Option<Content>,
+    content: Option<SegmentContent>,
     is_spilling: bool,
     len: u64,
     /// Hash of its bytes; None for a segment that is quickly made again, and so is dropped instead of spilled.
@@ -180,12 +180,12 @@ impl SegmentCache {
     pub async fn put(&self, rendition: &Arc<str>, index: usize, bytes: Bytes) -> StoredSegment {
         let digest = blake3::hash(&bytes);
         let etag = quoted_etag(&digest);
-        self.insert(rendition, index, Content::Whole(bytes), (etag, Some(digest))).await
+        self.insert(rendition, index, SegmentContent::InMemory(bytes), (etag, Some(digest))).await
     }
 
     /// Stores a segment that can be made again with the same bytes, faster than a disk returns them. `made_of` names its
     /// inputs and gives the validator, so that its bytes are neither hashed nor ever written to disk.
-    pub async fn put_reproducible(&self, rendition: &Arc<str>, index: usize, content: Content, inputs: &str) -> StoredSegment {
+    pub async fn put_reproducible(&self, rendition: &Arc<str>, index: usize, content: SegmentContent, inputs: &str) -> StoredSegment {
         let etag = quoted_etag(&blake3::hash(format!("{rendition} {index} {inputs}").as_bytes()));
         self.insert(rendition, index, content, (etag, None)).await
     }
@@ -194,10 +194,10 @@ impl SegmentCache {
         &self,
         rendition: &Arc<str>,
         index: usize,
-        content: Content,
+        content: SegmentContent,
         (etag, digest): (Arc<str>, Option<blake3::Hash>),
     ) -> StoredSegment {
-        let len = content.weight();
+        let len = content.memory_bytes();
         let stored = StoredSegment { content: content.clone(), etag: etag.clone() };
         let (victims, can_spill) = {
             let mut state = self.lock();
@@ -246,7 +246,7 @@ impl SegmentCache {
                 rendition_memory -= entry.len;
             }
             let bytes = match &entry.content {
-                Some(Content::Whole(bytes)) if entry.digest.is_some() => Some(bytes.clone()),
+                Some(SegmentContent::InMemory(bytes)) if entry.digest.is_some() => Some(bytes.clone()),
                 _ => None,
             };
             victims.push((name.clone(), index, bytes));

@@ -27,32 +27,32 @@ pub use roots::Roots;
 
 /// One open regular file inside a root.
 #[derive(Debug)]
-pub struct Source {
+pub struct SourceFile {
     pub file: OpenFile,
     /// The normalized form of the requested path.
     pub path: String,
     /// Index of its root.
-    pub root: usize,
+    pub root_index: usize,
     pub root_id: String,
     /// Relative to the root.
-    pub relative: PathBuf,
+    pub relative_path: PathBuf,
     pub len: u64,
     pub modified: SystemTime,
     /// Last change of content, name or permissions (`ctime`), seconds and nanoseconds. No program can set it directly.
-    pub changed: (i64, i64),
+    pub changed_at: (i64, i64),
     /// Device and inode; identifies the file.
-    pub inode: (u64, u64),
+    pub file_id: (u64, u64),
     /// The format of the bytes; None if this is not media.
-    pub sniffed: Option<FileFormat>,
+    pub format: Option<FileFormat>,
     /// [`OpenFile::is_local`]. Only then may the file system be queried on an async thread.
-    pub local: bool,
+    pub is_local: bool,
     fingerprint: OnceLock<String>,
-    made_of_it: OnceLock<Box<dyn Any + Send + Sync>>,
+    derived_value: OnceLock<Box<dyn Any + Send + Sync>>,
     /// Length and modification time of the grown file when its samples were last found unchanged.
     verified: Mutex<Option<(u64, SystemTime)>>,
     /// Simulates a sleeping disk: reading for the fingerprint takes this long.
     #[cfg(test)]
-    pub stall: Duration,
+    pub read_delay: Duration,
 }
 
 /// Reads until the buffer is full or the file ends.
@@ -69,7 +69,7 @@ fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(filled)
 }
 
-impl Source {
+impl SourceFile {
     /// A path by which a child process or a demuxer in this process opens this very file.
     pub fn proc_path(&self) -> String {
         format!("/proc/self/fd/{}", self.file.as_raw_fd())
@@ -77,7 +77,7 @@ impl Source {
 
     /// The `Content-Type` to serve it with.
     pub fn mime(&self) -> &'static str {
-        self.sniffed.map_or("application/octet-stream", FileFormat::mime)
+        self.format.map_or("application/octet-stream", FileFormat::mime)
     }
 
     /// Whether the open file is unchanged and still has a name. Queries the file system.
@@ -87,17 +87,17 @@ impl Source {
             now.st_nlink > 0
                 && now.st_size as u64 == self.len
                 && (now.st_mtime as u64, now.st_mtime_nsec as u32) == (modified.as_secs(), modified.subsec_nanos())
-                && (now.st_ctime, now.st_ctime_nsec as i64) == self.changed
+                && (now.st_ctime, now.st_ctime_nsec as i64) == self.changed_at
         })
     }
 
     /// Whether the open file still has the same content, with a name or without. A file that only grew counts as the same
     /// while the samples of its fingerprint are unchanged. `ctime` is ignored, because a file that is renamed or deleted
     /// while it plays keeps its content. Queries the file system, and reads the samples once after each growth.
-    pub fn holds_the_same(&self) -> bool {
+    pub fn has_same_content(&self) -> bool {
         let Ok(now) = self.file.metadata() else { return false };
         self.compared(&now).unwrap_or_else(|| {
-            let is_same = self.begins_as_before();
+            let is_same = self.has_same_fingerprint();
             if is_same && let Ok(modified) = now.modified() {
                 *self.verified.lock().unwrap_or_else(PoisonError::into_inner) = Some((now.len(), modified));
             }
@@ -107,7 +107,7 @@ impl Source {
 
     /// Like [`Self::holds_the_same`], without waiting for a disk or a network; None if that is not possible.
     pub fn holds_the_same_at_once(&self) -> Option<bool> {
-        if !self.local {
+        if !self.is_local {
             return None;
         }
         match self.file.metadata() {
@@ -120,25 +120,25 @@ impl Source {
     fn compared(&self, now: &Metadata) -> Option<bool> {
         match now.len().cmp(&self.len) {
             Ordering::Less => Some(false),
-            Ordering::Equal => Some(now.modified().is_ok_and(|at| at == self.modified)),
+            Ordering::Equal => Some(now.modified().is_ok_and(|modified| modified == self.modified)),
             Ordering::Greater if self.fingerprint.get().is_none() => Some(false),
             Ordering::Greater => {
                 let verified = *self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-                let state = (now.len(), now.modified().ok()?);
-                (verified == Some(state)).then_some(true)
+                let identity = (now.len(), now.modified().ok()?);
+                (verified == Some(identity)).then_some(true)
             }
         }
     }
 
     /// Whether the samples of the fingerprint are unchanged; false if no fingerprint was computed.
-    fn begins_as_before(&self) -> bool {
-        let known = self.fingerprint.get();
-        known.is_some_and(|known| self.sampled().is_ok_and(|now| now == *known))
+    fn has_same_fingerprint(&self) -> bool {
+        let cached = self.fingerprint.get();
+        cached.is_some_and(|cached| self.compute_fingerprint().is_ok_and(|now| now == *cached))
     }
 
     /// Whether `other` is the same file in the same state.
-    pub fn is_same(&self, other: &Self) -> bool {
-        let state = |one: &Self| (one.inode, one.len, one.modified, one.changed);
+    pub fn is_same_version(&self, other: &Self) -> bool {
+        let state = |file: &Self| (file.file_id, file.len, file.modified, file.changed_at);
         state(self) == state(other)
     }
 
@@ -148,13 +148,13 @@ impl Source {
     /// # Errors
     /// Those of `preadv2`.
     pub fn read_cached(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        if !self.local {
+        if !self.is_local {
             return Ok(None);
         }
         let mut filled = 0;
         while filled < buffer.len() {
-            let mut into = [IoSliceMut::new(&mut buffer[filled..])];
-            match rustix::io::preadv2(&self.file, &mut into, offset + filled as u64, ReadWriteFlags::NOWAIT) {
+            let mut slices = [IoSliceMut::new(&mut buffer[filled..])];
+            match rustix::io::preadv2(&self.file, &mut slices, offset + filled as u64, ReadWriteFlags::NOWAIT) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(Errno::INTR) => {}
@@ -173,7 +173,7 @@ impl Source {
         (offset..last)
             .step_by(STEP as usize)
             .chain([last])
-            .all(|at| matches!(self.read_cached(&mut byte, at), Ok(Some(1))))
+            .all(|position| matches!(self.read_cached(&mut byte, position), Ok(Some(1))))
     }
 
     /// Reads a byte range into the page cache, blocking as long as that takes, and requests read-ahead. Returns how many
@@ -182,17 +182,17 @@ impl Source {
     /// # Errors
     /// Those of reading the file.
     pub fn warm_blocking(&self, offset: u64, len: u64) -> io::Result<u64> {
-        self.announce(offset);
+        self.request_read_ahead(offset);
         let mut scratch = [0; 32 * 1024];
-        let mut warm = 0;
-        while warm < len {
-            let most = scratch.len().min((len - warm) as usize);
-            match read_full(&self.file, &mut scratch[..most], offset + warm)? {
+        let mut warmed = 0;
+        while warmed < len {
+            let chunk_len = scratch.len().min((len - warmed) as usize);
+            match read_full(&self.file, &mut scratch[..chunk_len], offset + warmed)? {
                 0 => break,
-                n => warm += n as u64,
+                n => warmed += n as u64,
             }
         }
-        Ok(warm)
+        Ok(warmed)
     }
 
     /// Fills a buffer, blocking as long as that takes. A short count means the end of the file.
@@ -208,14 +208,14 @@ impl Source {
     /// # Errors
     /// Those of reading the file.
     pub fn read_ahead(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.announce(offset);
+        self.request_read_ahead(offset);
         read_full(&self.file, buffer, offset)
     }
 
     /// Requests read-ahead from an offset.
-    fn announce(&self, offset: u64) {
-        const AHEAD: NonZeroU64 = NonZeroU64::new(4 << 20).expect("not zero");
-        let _ = rustix::fs::fadvise(&self.file, offset, Some(AHEAD), rustix::fs::Advice::WillNeed);
+    fn request_read_ahead(&self, offset: u64) {
+        const READ_AHEAD_BYTES: NonZeroU64 = NonZeroU64::new(4 << 20).expect("not zero");
+        let _ = rustix::fs::fadvise(&self.file, offset, Some(READ_AHEAD_BYTES), rustix::fs::Advice::WillNeed);
     }
 
     /// The name without folders.
@@ -225,15 +225,15 @@ impl Source {
 
     /// A value that another room derives from this file once and that lives as long as the file is open. Only one type of
     /// value may be stored.
-    pub fn made_once<T: Any + Send + Sync>(&self, make: impl FnOnce(&Self) -> T) -> &T {
-        let made = self.made_of_it.get_or_init(|| Box::new(make(self)));
-        made.downcast_ref().expect("only one type of value is derived from a file")
+    pub fn get_or_derive<T: Any + Send + Sync>(&self, derive: impl FnOnce(&Self) -> T) -> &T {
+        let value = self.derived_value.get_or_init(|| Box::new(derive(self)));
+        value.downcast_ref().expect("only one type of value is derived from a file")
     }
 
     /// Strong validator (RFC 9110 section 8.8.3): changes with inode, length or modification time.
     pub fn etag(&self) -> String {
         let modified = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        format!("\"{:x}-{:x}-{:x}\"", self.inode.1, self.len, modified.as_nanos())
+        format!("\"{:x}-{:x}-{:x}\"", self.file_id.1, self.len, modified.as_nanos())
     }
 
     /// The state of this file: changes after every write in place, even if the writer restores the modification time, and
@@ -242,17 +242,17 @@ impl Source {
     pub fn version(&self) -> String {
         let modified = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let mut hasher = blake3::Hasher::new();
-        for part in [self.inode.0, self.inode.1, self.len] {
+        for part in [self.file_id.0, self.file_id.1, self.len] {
             hasher.update(&part.to_le_bytes());
         }
         hasher.update(&modified.as_nanos().to_le_bytes());
-        hasher.update(&self.changed.0.to_le_bytes());
-        hasher.update(&self.changed.1.to_le_bytes());
+        hasher.update(&self.changed_at.0.to_le_bytes());
+        hasher.update(&self.changed_at.1.to_le_bytes());
         hasher.finalize().to_hex()[..32].to_owned()
     }
 
     /// The fingerprint, if it was computed already.
-    pub fn known_fingerprint(&self) -> Option<&str> {
+    pub fn cached_fingerprint(&self) -> Option<&str> {
         self.fingerprint.get().map(String::as_str)
     }
 
@@ -262,25 +262,25 @@ impl Source {
     /// # Errors
     /// Those of reading the file.
     pub fn fingerprint(&self) -> std::io::Result<&str> {
-        if let Some(known) = self.fingerprint.get() {
-            return Ok(known);
+        if let Some(fingerprint) = self.fingerprint.get() {
+            return Ok(fingerprint);
         }
         #[cfg(test)]
-        std::thread::sleep(self.stall);
-        let name = self.sampled()?;
-        Ok(self.fingerprint.get_or_init(|| name))
+        std::thread::sleep(self.read_delay);
+        let fingerprint = self.compute_fingerprint()?;
+        Ok(self.fingerprint.get_or_init(|| fingerprint))
     }
 
     /// Computes the fingerprint of the present bytes, up to the length at opening.
-    fn sampled(&self) -> std::io::Result<String> {
-        const PIECE: u64 = 64 * 1024;
+    fn compute_fingerprint(&self) -> std::io::Result<String> {
+        const SAMPLE_BYTES: u64 = 64 * 1024;
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.len.to_le_bytes());
-        let mut piece = vec![0; PIECE as usize];
-        for at in [0, (self.len / 2).saturating_sub(PIECE / 2), self.len.saturating_sub(PIECE)] {
-            let most = PIECE.min(self.len - at.min(self.len)) as usize;
-            let filled = read_full(&self.file, &mut piece[..most], at)?;
-            hasher.update(&piece[..filled]);
+        let mut buffer = vec![0; SAMPLE_BYTES as usize];
+        for offset in [0, (self.len / 2).saturating_sub(SAMPLE_BYTES / 2), self.len.saturating_sub(SAMPLE_BYTES)] {
+            let sample_len = SAMPLE_BYTES.min(self.len - offset.min(self.len)) as usize;
+            let filled = read_full(&self.file, &mut buffer[..sample_len], offset)?;
+            hasher.update(&buffer[..filled]);
         }
         Ok(format!("f_{}", &hasher.finalize().to_hex()[..32]))
     }
@@ -294,29 +294,29 @@ mod tests {
     use crate::domain::library::Root;
 
     #[test]
-    fn a_file_that_grew_holds_what_it_held_and_one_that_was_written_over_does_not() {
+    fn a_file_that_grew_has_the_same_content_and_one_that_was_overwritten_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("growing.mkv");
         std::fs::write(&path, vec![7; 300_000]).unwrap();
         let roots = Roots::open(vec![Root { id: "films".into(), path: folder.path().to_owned() }]).unwrap();
         let mut source = roots.open_file(path.to_str().unwrap()).unwrap();
-        source.local = true;
+        source.is_local = true;
         let append = |bytes: &[u8]| {
             std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(bytes).unwrap();
         };
         source.fingerprint().unwrap();
         append(&[8; 1000]);
         assert_eq!(source.holds_the_same_at_once(), None, "its samples were not read since");
-        assert!(source.holds_the_same() && !source.is_unchanged());
+        assert!(source.has_same_content() && !source.is_unchanged());
         assert_eq!(source.holds_the_same_at_once(), Some(true), "they are read once");
         append(&[8; 1000]);
         assert_eq!(source.holds_the_same_at_once(), None);
         std::fs::write(&path, vec![6; 400_000]).unwrap();
-        assert!(!source.holds_the_same(), "longer, with a different beginning");
+        assert!(!source.has_same_content(), "longer, with a different beginning");
         std::fs::write(&path, vec![7; 200_000]).unwrap();
-        assert!(!source.holds_the_same(), "shorter");
+        assert!(!source.has_same_content(), "shorter");
         assert_eq!(source.holds_the_same_at_once(), Some(false));
-        source.local = false;
+        source.is_local = false;
         assert_eq!(source.holds_the_same_at_once(), None, "a network may not answer");
     }
 }

@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 use super::RunError;
 use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
 use super::ffmpeg::spawn::{ChildLimits, spawn};
-use super::source::Source;
+use super::source::SourceFile;
 use crate::domain::media::Media;
 use crate::domain::subtitles::{SubtitleFormat, MAX_BYTES};
 
@@ -24,7 +24,7 @@ const DEADLINE: Duration = Duration::from_secs(600);
 /// `Internal` when ffmpeg does not start, `Decode` when it fails without output, `Stalled` after ten minutes.
 pub async fn extract(
     ffmpeg: &Path,
-    source: &Arc<Source>,
+    source: &Arc<SourceFile>,
     media: &Media,
     stream: u32,
     format: SubtitleFormat,

@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::parcel::{ParcelBody, Sending};
 use super::wire::{Piece, RUN_BYTES, Run, Runs};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::error::Error;
 use crate::service::library::Library;
 
@@ -32,13 +32,13 @@ pub(super) enum Fetched {
 #[derive(Clone)]
 pub struct FileBody {
     library: Arc<Library>,
-    source: Arc<Source>,
+    source: Arc<SourceFile>,
     offset: u64,
     left: u64,
 }
 
 impl FileBody {
-    pub fn new(library: Arc<Library>, source: Arc<Source>, offset: u64, len: u64) -> Self {
+    pub fn new(library: Arc<Library>, source: Arc<SourceFile>, offset: u64, len: u64) -> Self {
         Self { library, source, offset, left: len }
     }
 }
@@ -161,7 +161,7 @@ impl FileBody {
         let (library, source, offset) = (self.library.clone(), self.source.clone(), self.offset);
         let len = self.left.min(COLD_BYTES);
         Box::pin(async move {
-            if source.local {
+            if source.is_local {
                 library.warm(&source, offset, len).await.map(Fetched::Warm)
             } else {
                 library.read(&source, offset, len as usize).await.map(Fetched::Bytes)

@@ -19,7 +19,7 @@ use super::conditional::{Outcome, Validators};
 use super::endpoint::{Endpoint, get};
 use crate::domain::access::Access;
 use crate::domain::range::{ByteRange, ResolvedRange, resolve_range};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -82,8 +82,8 @@ struct Asked<'a> {
 }
 
 /// The response; None when the file became shorter while it was being read.
-async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<Source>) -> Result<Option<Response>> {
-    let face = source.made_once(Face::of);
+async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<SourceFile>) -> Result<Option<Response>> {
+    let face = source.get_or_derive(Face::of);
     let validators = Validators::new(&face.etag, source.modified);
     match validators.evaluate(asked.headers) {
         Outcome::Proceed => {}
@@ -129,7 +129,7 @@ async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<Source>) -
 async fn body(
     service: &Arc<Service>,
     method: &Method,
-    source: &Arc<Source>,
+    source: &Arc<SourceFile>,
     offset: u64,
     len: u64,
 ) -> Result<Option<Response>> {
@@ -197,7 +197,7 @@ struct Face {
 const HEADERS: usize = 16;
 
 impl Face {
-    fn of(source: &Source) -> Self {
+    fn of(source: &SourceFile) -> Self {
         let etag = source.etag();
         let dated = source.modified >= SystemTime::UNIX_EPOCH;
         let date = dated.then(|| HeaderValue::from_str(&httpdate::fmt_http_date(source.modified)).ok()).flatten();

@@ -16,7 +16,7 @@ use super::progress::WatchProgress;
 use super::reply;
 use crate::domain::access::{Access, Principal};
 use crate::domain::playback::{RequestDevice, DeviceProfile};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::service::media::Probed;
@@ -100,7 +100,7 @@ async fn answer(service: &Arc<Service>, path: String, principal: Principal, devi
 ///
 /// # Errors
 /// `SOURCE_READ_FAILED`.
-pub fn document(source: &Source, probed: &Probed, beside: &[Sidecar], available: bool) -> Result<serde_json::Value> {
+pub fn document(source: &SourceFile, probed: &Probed, beside: &[Sidecar], available: bool) -> Result<serde_json::Value> {
     let info = MediaInfo::new(source, probed, beside, &RequestDevice::default(), &Links::plain(source), available)?;
     serde_json::to_value(info).map_err(Error::internal)
 }
@@ -114,11 +114,11 @@ struct Links<'a> {
 }
 
 impl<'a> Links<'a> {
-    fn plain(source: &Source) -> Self {
+    fn plain(source: &SourceFile) -> Self {
         Self { addresses: Addresses::default(), path: source.path.clone(), grant: None }
     }
 
-    fn signed(service: &'a Service, principal: &Principal, source: &Source) -> Self {
+    fn signed(service: &'a Service, principal: &Principal, source: &SourceFile) -> Self {
         let exp = Timestamp::now().as_second() + GRANT_SECONDS;
         let grant = service.accounts.grant(principal, &format!("stream/file:{}", source.path), exp);
         Self { addresses: Addresses::of(&service.config), grant: Some(grant), ..Self::plain(source) }

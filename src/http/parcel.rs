@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use crate::engine::packager::{Packing, Parcel};
-use crate::engine::source::Source;
+use crate::engine::packager::{LazySegmentReader, LazySegment};
+use crate::engine::source::SourceFile;
 use crate::error::Error;
 use crate::service::library::Library;
 
@@ -17,17 +17,17 @@ use crate::service::library::Library;
 #[derive(Clone)]
 pub struct ParcelBody {
     library: Arc<Library>,
-    parcel: Arc<Parcel>,
-    source: Arc<Source>,
+    parcel: Arc<LazySegment>,
+    source: Arc<SourceFile>,
 }
 
 impl ParcelBody {
-    pub fn new(library: Arc<Library>, parcel: Arc<Parcel>, source: Arc<Source>) -> Self {
+    pub fn new(library: Arc<Library>, parcel: Arc<LazySegment>, source: Arc<SourceFile>) -> Self {
         Self { library, parcel, source }
     }
 
     pub(super) fn send(self) -> Sending {
-        Sending { library: self.library, way: Way::Here(Box::new(self.parcel.pack(self.source))) }
+        Sending { library: self.library, way: Way::Here(Box::new(self.parcel.reader(self.source))) }
     }
 }
 
@@ -37,10 +37,10 @@ pub struct Sending {
     way: Way,
 }
 
-type Packed = Pin<Box<dyn Future<Output = Result<(Packing, Bytes), Error>> + Send>>;
+type Packed = Pin<Box<dyn Future<Output = Result<(LazySegmentReader, Bytes), Error>> + Send>>;
 
 enum Way {
-    Here(Box<Packing>),
+    Here(Box<LazySegmentReader>),
     /// The next bytes are being read from disk.
     Waiting {
         packed: Packed,
@@ -53,7 +53,7 @@ impl Sending {
     /// Bytes still to come.
     pub(super) fn left(&self) -> u64 {
         match &self.way {
-            Way::Here(packing) => packing.left(),
+            Way::Here(packing) => packing.remaining_bytes(),
             Way::Waiting { left, .. } => *left,
             Way::Over => 0,
         }
@@ -70,9 +70,9 @@ impl Sending {
                         return Poll::Ready(Ok(bytes));
                     }
                     None => {
-                        let (library, left) = (self.library.clone(), packing.left());
+                        let (library, left) = (self.library.clone(), packing.remaining_bytes());
                         let packed = async move {
-                            let root = packing.source().root;
+                            let root = packing.source().root_index;
                             let next = move || match packing.next_blocking() {
                                 Ok(bytes) => Ok((*packing, bytes)),
                                 Err(error) => Err(Error::internal(error)),

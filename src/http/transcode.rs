@@ -21,7 +21,7 @@ use super::reply;
 use crate::domain::access::{Access, Principal};
 use crate::domain::playback::accepts_start_in_multivariant;
 use crate::domain::playlist::{SessionAsset, PlaylistTrack, parse_asset};
-use crate::engine::content::Content;
+use crate::engine::content::SegmentContent;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::onair;
@@ -171,11 +171,11 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
             let none = || Error::new(Code::AssetNotFound, "the session has no such track");
             let stored = session.segment(session.rung(track).ok_or_else(none)?, index).await?;
             Ok(match stored.content {
-                Content::Whole(bytes) => segment("video/mp2t", bytes, &stored.etag, &call.headers),
-                Content::Parcel(parcel) => {
+                SegmentContent::InMemory(bytes) => segment("video/mp2t", bytes, &stored.etag, &call.headers),
+                SegmentContent::Lazy(parcel) => {
                     let mut response = segment("video/mp2t", Bytes::new(), &stored.etag, &call.headers);
                     if response.status() == StatusCode::OK {
-                        response.headers_mut().insert(CONTENT_LENGTH, parcel.size().into());
+                        response.headers_mut().insert(CONTENT_LENGTH, parcel.size_bytes().into());
                         let body = ParcelBody::new(service.library.clone(), parcel, session.source().clone());
                         response.extensions_mut().insert(body);
                     }

@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::places::Place;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::error::Code;
 use crate::service::accounts::random;
 
@@ -42,7 +42,7 @@ static STAND_IN: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; RUN_BYTES as usi
 
 /// A file range to be sent.
 pub struct Run {
-    pub source: Arc<Source>,
+    pub source: Arc<SourceFile>,
     pub offset: u64,
     pub left: u64,
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-use crate::engine::source::{Roots, Source};
+use crate::engine::source::{Roots, SourceFile};
 use crate::error::{Code, Error, Result};
 
 /// How long the file system may take to answer.
@@ -35,7 +35,7 @@ pub struct Library {
 }
 
 struct Opened {
-    source: Arc<Source>,
+    source: Arc<SourceFile>,
     checked: Instant,
     used: Instant,
 }
@@ -54,7 +54,7 @@ impl Library {
     ///
     /// # Errors
     /// Those of [`Roots::open_media`]; `STORAGE_TIMEOUT` after 15 s.
-    pub async fn open(&self, raw: &str) -> Result<Arc<Source>> {
+    pub async fn open(&self, raw: &str) -> Result<Arc<SourceFile>> {
         if let Some(known) = self.known(raw) {
             return Ok(known);
         }
@@ -68,9 +68,9 @@ impl Library {
     ///
     /// # Errors
     /// `STORAGE_TIMEOUT`, `SOURCE_READ_FAILED`.
-    pub async fn read(&self, source: &Arc<Source>, offset: u64, len: usize) -> Result<Vec<u8>> {
+    pub async fn read(&self, source: &Arc<SourceFile>, offset: u64, len: usize) -> Result<Vec<u8>> {
         let source = source.clone();
-        self.within_deadline(source.root, move || {
+        self.within_deadline(source.root_index, move || {
             let mut buffer = vec![0; len];
             let filled = source.read_blocking(&mut buffer, offset).map_err(|cause| unreadable(&source, &cause))?;
             buffer.truncate(filled);
@@ -83,21 +83,21 @@ impl Library {
     ///
     /// # Errors
     /// Those of [`Self::read`].
-    pub async fn warm(&self, source: &Arc<Source>, offset: u64, len: u64) -> Result<u64> {
+    pub async fn warm(&self, source: &Arc<SourceFile>, offset: u64, len: u64) -> Result<u64> {
         let source = source.clone();
-        self.within_deadline(source.root, move || {
+        self.within_deadline(source.root_index, move || {
             source.warm_blocking(offset, len).map_err(|cause| unreadable(&source, &cause))
         })
         .await
     }
 
     /// Drops an open file that has changed, so that the next request opens it again.
-    pub fn forget(&self, source: &Arc<Source>) {
+    pub fn forget(&self, source: &Arc<SourceFile>) {
         self.opened().retain(|_, known| !Arc::ptr_eq(&known.source, source));
     }
 
     /// Closes a file that was kept open between requests, because its player has stopped.
-    pub fn close(&self, source: &Source) {
+    pub fn close(&self, source: &SourceFile) {
         self.opened().retain(|_, known| known.source.path != source.path);
     }
 
@@ -130,7 +130,7 @@ impl Library {
         self.open.lock().expect("no panic while held")
     }
 
-    fn known(&self, raw: &str) -> Option<Arc<Source>> {
+    fn known(&self, raw: &str) -> Option<Arc<SourceFile>> {
         let mut opened = self.opened();
         let known = opened.get_mut(raw)?;
         let now = Instant::now();
@@ -141,16 +141,16 @@ impl Library {
         let source = known.source.clone();
         drop(opened);
         // This check is free on a local file system; on a network mount the time limit above must suffice.
-        (!source.local || source.is_unchanged()).then_some(source)
+        (!source.is_local || source.is_unchanged()).then_some(source)
     }
 
     /// Caches a newly opened file. If the cached one is the same file, keeps that one with its derived values.
-    fn remember(&self, raw: &str, source: Source) -> Arc<Source> {
+    fn remember(&self, raw: &str, source: SourceFile) -> Arc<SourceFile> {
         let mut opened = self.opened();
         let now = Instant::now();
         let idle = opened.is_empty();
         let source = match opened.remove(raw) {
-            Some(known) if known.source.is_same(&source) => known.source,
+            Some(known) if known.source.is_same_version(&source) => known.source,
             _ => Arc::new(source),
         };
         if opened.len() >= OPEN_FILES
@@ -166,7 +166,7 @@ impl Library {
     }
 }
 
-fn unreadable(source: &Source, cause: &std::io::Error) -> Error {
+fn unreadable(source: &SourceFile, cause: &std::io::Error) -> Error {
     Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(format!("{}: {cause}", source.path))
 }
 

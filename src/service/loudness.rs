@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::domain::media::Media;
 use crate::engine::loudness;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::service::Service;
 use crate::service::versioned::Versioned;
 use crate::store::Tree;
@@ -36,12 +36,12 @@ impl Default for Loudness {
 impl Service {
     /// The gain that brings an audio stream to `level` (LUFS), tenths of a decibel; None if it is silent or cannot be
     /// measured.
-    pub async fn gain(&self, source: &Arc<Source>, media: &Media, stream: u32, level: i16) -> Option<i16> {
+    pub async fn gain(&self, source: &Arc<SourceFile>, media: &Media, stream: u32, level: i16) -> Option<i16> {
         let loudness = self.loudness_of(source, media, stream).await?;
         Some(((f64::from(level) - loudness) * 10.0).round().clamp(LEAST_GAIN, MOST_GAIN) as i16)
     }
 
-    async fn loudness_of(&self, source: &Arc<Source>, media: &Media, stream: u32) -> Option<f64> {
+    async fn loudness_of(&self, source: &Arc<SourceFile>, media: &Media, stream: u32) -> Option<f64> {
         let version = source.version();
         let key = format!("{}/{stream}", source.fingerprint().ok()?);
         let name = format!("{key}/{version}");

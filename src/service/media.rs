@@ -13,8 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::domain::media::{Media, PROBE_VERSION};
 use crate::engine::index;
-use crate::engine::probe::{self, ProbeError, Tools};
-use crate::engine::source::Source;
+use crate::engine::probe::{self, ProbeError, ProbeTools};
+use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::quarantine::Quarantine;
 use crate::service::versioned::Versioned;
@@ -37,7 +37,7 @@ const RETRY_SECONDS: u32 = 5;
 /// The cache of probe results. Clones share it.
 #[derive(Clone)]
 pub struct Probes {
-    tools: Tools,
+    tools: ProbeTools,
     deadline: Duration,
     /// Makes results survive a restart; None on the command line.
     store: Option<Store>,
@@ -74,7 +74,7 @@ impl Probes {
     /// `ffmpeg` is the configured program; its ffprobe is searched for beside it.
     pub fn new(ffmpeg: &Path, deadline: Duration) -> Self {
         Self {
-            tools: Tools::beside(ffmpeg),
+            tools: ProbeTools::for_ffmpeg(ffmpeg),
             deadline,
             store: None,
             quarantine: None,
@@ -105,7 +105,7 @@ impl Probes {
     /// `UNPLAYABLE_MEDIA` with `details.reasons` if nothing in it can be read; `PROBE_TIMED_OUT` if it takes longer than
     /// the deadline (default 5 s): the probe continues, and a later request gets its result;
     /// `SOURCE_READ_FAILED` when the file cannot be read; `INTERNAL` when the probe itself cannot run.
-    pub async fn probe(&self, source: &Arc<Source>) -> Result<Arc<Media>> {
+    pub async fn probe(&self, source: &Arc<SourceFile>) -> Result<Arc<Media>> {
         Ok(self.probed(source).await?.media)
     }
 
@@ -113,7 +113,7 @@ impl Probes {
     ///
     /// # Errors
     /// Those of [`Self::probe`].
-    pub async fn probed(&self, source: &Arc<Source>) -> Result<Probed> {
+    pub async fn probed(&self, source: &Arc<SourceFile>) -> Result<Probed> {
         self.probed_within(source, self.deadline).await
     }
 
@@ -121,11 +121,11 @@ impl Probes {
     ///
     /// # Errors
     /// Those of [`Self::probe`].
-    pub async fn probe_patiently(&self, source: &Arc<Source>) -> Result<Arc<Media>> {
+    pub async fn probe_patiently(&self, source: &Arc<SourceFile>) -> Result<Arc<Media>> {
         Ok(self.probed_within(source, self.deadline * PATIENCE).await?.media)
     }
 
-    async fn probed_within(&self, source: &Arc<Source>, wait: Duration) -> Result<Probed> {
+    async fn probed_within(&self, source: &Arc<SourceFile>, wait: Duration) -> Result<Probed> {
         let outcome = tokio::time::timeout(wait, self.outcome(source)).await.unwrap_or(Err(ProbeError::TimedOut));
         outcome.map_err(|fault| match fault {
             ProbeError::Unreadable(why) => unplayable("UNREADABLE").with_cause(why),
@@ -143,7 +143,7 @@ impl Probes {
 
     /// The cached result, or that of the probe in flight; starts one if there is none. A probe continues after its
     /// requests have left, so that a disk that was asleep is awake for the next request.
-    async fn outcome(&self, source: &Arc<Source>) -> Outcome {
+    async fn outcome(&self, source: &Arc<SourceFile>) -> Outcome {
         let version = source.version();
         let mut awaited = match self.found(source, &version) {
             Found::Finished(outcome) => return outcome,
@@ -159,11 +159,11 @@ impl Probes {
         }
     }
 
-    fn found(&self, source: &Source, version: &str) -> Found {
+    fn found(&self, source: &SourceFile, version: &str) -> Found {
         let mut known = self.known();
         known.clock += 1;
         let now = known.clock;
-        let key = source.known_fingerprint().map(|name| format!("{name}/{version}"));
+        let key = source.cached_fingerprint().map(|name| format!("{name}/{version}"));
         if let Some(entry) = key.and_then(|key| known.finished.get_mut(&key)) {
             entry.used = now;
             return Found::Finished(entry.outcome.clone());
@@ -173,7 +173,7 @@ impl Probes {
 
     fn begin(
         &self,
-        source: &Arc<Source>,
+        source: &Arc<SourceFile>,
         version: String,
         place: OwnedSemaphorePermit,
     ) -> watch::Receiver<Option<Outcome>> {
@@ -195,7 +195,7 @@ impl Probes {
         awaited
     }
 
-    async fn examine(&self, source: &Arc<Source>, version: &str) -> Outcome {
+    async fn examine(&self, source: &Arc<SourceFile>, version: &str) -> Outcome {
         let held = source.clone();
         let reading = tokio::task::spawn_blocking(move || held.fingerprint().map(str::to_owned));
         let name = match reading.await {
@@ -216,7 +216,7 @@ impl Probes {
         outcome
     }
 
-    async fn remembered_or_run(&self, name: &str, version: &str, source: &Arc<Source>) -> Outcome {
+    async fn remembered_or_run(&self, name: &str, version: &str, source: &Arc<SourceFile>) -> Outcome {
         let Some(store) = self.store.clone() else { return self.run(name, source).await };
         let key = format!("{PROBE_VERSION}/{name}");
         let (reading, wanted) = (store.clone(), key.clone());
@@ -237,7 +237,7 @@ impl Probes {
         Ok(probed)
     }
 
-    async fn run(&self, name: &str, source: &Arc<Source>) -> Outcome {
+    async fn run(&self, name: &str, source: &Arc<SourceFile>) -> Outcome {
         let place = self.places.acquire().await.expect("the semaphore is never closed");
         let mut look = std::pin::pin!(self.look(name, source));
         let mut media = match tokio::time::timeout(self.deadline, &mut look).await {
@@ -252,29 +252,29 @@ impl Probes {
         };
         media.limit_duration();
         // The result is valid without the interval.
-        media.keyframe_interval_seconds = index::interval(source, &media).await;
+        media.keyframe_interval_seconds = index::keyframe_interval(source, &media).await;
         Ok(Probed { media: Arc::new(media), at: Timestamp::now() })
     }
 
     /// Probes in this process; uses ffprobe if that fails or the file is in quarantine.
-    async fn look(&self, name: &str, source: &Arc<Source>) -> Result<Media, ProbeError> {
+    async fn look(&self, name: &str, source: &Arc<SourceFile>) -> Result<Media, ProbeError> {
         let mark = self.quarantine.as_ref().map(|quarantine| quarantine.enter(name, &source.path));
         let why = match mark {
             Some(None) => "it is in quarantine",
-            mark => match probe::quick(&self.tools, source, Box::new(mark)).await {
+            mark => match probe::probe_in_process(&self.tools, source, Box::new(mark)).await {
                 Ok(media) => return Ok(media),
                 Err(why) => why,
             },
         };
         tracing::debug!(media.path = %source.path, why, "falling back to ffprobe");
-        probe::thorough(&self.tools, source).await
+        probe::probe_with_ffprobe(&self.tools, source).await
     }
 
     /// Identity of a file by its content, independent of its name.
     ///
     /// # Errors
     /// `SOURCE_READ_FAILED`.
-    pub async fn fingerprint(&self, source: &Arc<Source>) -> Result<String> {
+    pub async fn fingerprint(&self, source: &Arc<SourceFile>) -> Result<String> {
         let held = source.clone();
         let reading = tokio::task::spawn_blocking(move || held.fingerprint().map(str::to_owned));
         reading

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::domain::ssrf::AllowedSources;
-use crate::engine::outbound::Outbound;
-use crate::engine::packager::Shelf;
+use crate::engine::outbound::OutboundClient;
+use crate::engine::packager::PackageCache;
 use crate::engine::source::Roots;
 use crate::error::Result;
 use crate::store::{Store, Tree};
@@ -71,7 +71,7 @@ pub struct Service {
     pub subtitles: Subtitles,
     pub sessions: Sessions,
     /// Sample tables of files that are packaged.
-    pub packages: Shelf,
+    pub packages: PackageCache,
     pub events: Arc<Events>,
     /// Watch progress.
     pub progress: Arc<Progress>,
@@ -90,7 +90,7 @@ pub struct Service {
     /// External channels that are being received.
     pub ingests: Ingests,
     /// The client for remote servers, with its SSRF checks.
-    pub outbound: Outbound,
+    pub outbound: OutboundClient,
 }
 
 impl Service {
@@ -121,7 +121,7 @@ impl Service {
             loudness: Loudness::default(),
             ingests: Ingests::default(),
             recordings: Recordings::open(store.clone(), &config, events.clone())?,
-            outbound: Outbound::new(AllowedSources::parse(&config.allowed_sources).map_err(crate::error::Error::internal)?),
+            outbound: OutboundClient::new(AllowedSources::parse(&config.allowed_sources).map_err(crate::error::Error::internal)?),
             events,
             media,
             store,
@@ -130,7 +130,7 @@ impl Service {
             library,
             roots,
             sessions: Sessions::open(&config, Some(quarantine))?,
-            packages: Shelf::default(),
+            packages: PackageCache::default(),
             transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
             config,
         });

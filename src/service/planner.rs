@@ -13,7 +13,7 @@ use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playback::{self, TrackAction, Decision, RequestDevice, TranscodeReason, SubtitleDelivery, PlaybackRequest};
 use crate::domain::playlist::SubtitleRendition;
 use crate::domain::time::{round_to_ms, to_seconds, to_ticks};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 
 pub mod air;
@@ -79,7 +79,7 @@ pub enum SubtitleRequest {
 pub enum Planned {
     /// Direct play of the file.
     Direct {
-        source: Arc<Source>,
+        source: Arc<SourceFile>,
         start_seconds: f64,
         duration_seconds: Option<f64>,
         reasons: Vec<TranscodeReason>,
@@ -221,7 +221,7 @@ pub async fn plan(service: &Service, mut request: StartRequest) -> Result<Planne
 fn direct(
     service: &Service,
     request: &StartRequest,
-    source: Arc<Source>,
+    source: Arc<SourceFile>,
     media: &Media,
     wish: PlaybackRequest,
     reasons: Vec<TranscodeReason>,
@@ -253,7 +253,7 @@ async fn encoder(service: &Service) -> Result<String> {
 }
 
 /// Duration from size and bit rate, for streams that do not state it; at most a day.
-fn estimate(source: &Source, media: &Media) -> Option<f64> {
+fn estimate(source: &SourceFile, media: &Media) -> Option<f64> {
     let kbps = media.bitrate_kbps.filter(|kbps| *kbps > 0)?;
     let estimate = source.len as f64 * 8.0 / (f64::from(kbps) * 1000.0);
     (estimate > 0.0).then_some(estimate.min(86_400.0))

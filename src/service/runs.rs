@@ -20,7 +20,7 @@ use crate::domain::plan::{Rendition, VideoPlan};
 use crate::engine::packager::Package;
 use crate::engine::image::Image;
 use crate::engine::segment_cache::{SegmentHold, SegmentCache, StoredSegment};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::engine::{Job, RunError, Backend};
 use crate::error::{Code, Error, Result};
 use crate::service::encode_slots::{Admission, EncodeJob, EncodeSlots, Full, Viewer};
@@ -34,14 +34,14 @@ use owner::{Command, Owner};
 /// A rendition of one item, with everything needed to produce it.
 #[derive(Clone, Debug)]
 pub struct Work {
-    pub source: Arc<Source>,
+    pub source: Arc<SourceFile>,
     /// Content identity of the source.
     pub fingerprint: String,
     pub media: Arc<Media>,
     pub rendition: Arc<Rendition>,
     pub grid: Arc<Grid>,
     /// The open file of a `Burn::Sidecar`.
-    pub sidecar: Option<Arc<Source>>,
+    pub sidecar: Option<Arc<SourceFile>>,
     /// The image of an `Emblem` (watermark).
     pub picture: Option<Arc<Image>>,
     /// Set when the packager produces the segments.

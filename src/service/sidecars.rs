@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::library::Library;
 use crate::domain::media::language_tag;
-use crate::engine::source::{Roots, Source};
+use crate::engine::source::{Roots, SourceFile};
 use crate::error::Result;
 
 /// Most sidecars listed for one file.
@@ -77,12 +77,12 @@ impl Format {
 ///
 /// # Errors
 /// Those of opening the folder; `STORAGE_TIMEOUT` after 15 s.
-pub async fn beside(library: &Library, source: &Arc<Source>) -> Result<Vec<Sidecar>> {
+pub async fn beside(library: &Library, source: &Arc<SourceFile>) -> Result<Vec<Sidecar>> {
     let (roots, source) = (library.roots().clone(), source.clone());
-    library.within_deadline(source.root, move || look(&roots, &source)).await
+    library.within_deadline(source.root_index, move || look(&roots, &source)).await
 }
 
-fn look(roots: &Roots, source: &Source) -> Result<Vec<Sidecar>> {
+fn look(roots: &Roots, source: &SourceFile) -> Result<Vec<Sidecar>> {
     let (folder, media) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
     let folder_path = if folder.is_empty() { "/" } else { folder };
     let names: Vec<String> = roots.open_folder(folder_path)?.list_entries()?.into_iter().map(|(name, _)| name).collect();

@@ -12,7 +12,7 @@ use super::library::Library;
 use super::sidecars;
 use crate::domain::media::Media;
 use crate::domain::subtitles::{self, Cue, SubtitleFormat, MAX_BYTES};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::engine::{RunError, subtitle_extraction as engine};
 use crate::error::{Code, Error, Result};
 
@@ -63,7 +63,7 @@ impl Subtitles {
     ///
     /// # Errors
     /// `NOT_FOUND` for an unknown id, `UNSUPPORTED_MEDIA_TYPE` for a bitmap sidecar.
-    pub async fn find(&self, source: &Arc<Source>, id: &str) -> Result<Which> {
+    pub async fn find(&self, source: &Arc<SourceFile>, id: &str) -> Result<Which> {
         let unknown = || Error::new(Code::NotFound, "this file has no such subtitle");
         if let Some(stream) = id.strip_prefix('e') {
             return stream.parse().map(Which::Stream).map_err(|_| unknown());
@@ -80,7 +80,7 @@ impl Subtitles {
     ///
     /// # Errors
     /// Those of [`Self::script`].
-    pub async fn cues(&self, source: &Arc<Source>, media: &Arc<Media>, which: &Which) -> Result<Arc<Vec<Cue>>> {
+    pub async fn cues(&self, source: &Arc<SourceFile>, media: &Arc<Media>, which: &Which) -> Result<Arc<Vec<Cue>>> {
         Ok(self.script(source, media, which).await?.cues.clone())
     }
 
@@ -90,7 +90,7 @@ impl Subtitles {
     /// `NOT_FOUND` for a stream that is not a subtitle, `UNSUPPORTED_MEDIA_TYPE` for bitmaps and files that are not text,
     /// `PAYLOAD_TOO_LARGE` for a file over 16 MiB, `UNPLAYABLE_MEDIA` if it cannot be read, `SEGMENT_TIMEOUT` after 20 s
     /// (a later request gets it), and those of opening a file.
-    pub async fn script(&self, source: &Arc<Source>, media: &Arc<Media>, which: &Which) -> Result<Arc<Script>> {
+    pub async fn script(&self, source: &Arc<SourceFile>, media: &Arc<Media>, which: &Which) -> Result<Arc<Script>> {
         match which {
             Which::Stream(stream) => self.stream(source, media, *stream).await,
             Which::File(path) => self.file(path).await,
@@ -101,7 +101,7 @@ impl Subtitles {
     ///
     /// # Errors
     /// Those of [`Self::script`].
-    pub async fn stream(&self, source: &Arc<Source>, media: &Arc<Media>, stream: u32) -> Result<Arc<Script>> {
+    pub async fn stream(&self, source: &Arc<SourceFile>, media: &Arc<Media>, stream: u32) -> Result<Arc<Script>> {
         let (found, kind) = media
             .subtitle_streams()
             .find(|(found, _)| found.index == stream)
@@ -128,7 +128,7 @@ impl Subtitles {
     /// left, so that a file too large for one wait is ready for the next request.
     fn outcome(
         &self,
-        source: &Arc<Source>,
+        source: &Arc<SourceFile>,
         media: &Arc<Media>,
         stream: u32,
         format: SubtitleFormat,

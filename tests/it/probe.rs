@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hearthcast::domain::media::{Container, Media, Video};
 use hearthcast::domain::playback::{TrackAction, Decision, DeviceProfile, PlaybackRequest, decide};
-use hearthcast::engine::probe::{self, Tools};
+use hearthcast::engine::probe::{self, ProbeTools};
 use serde_json::{Value, json};
 
 use crate::kit;
@@ -313,7 +313,7 @@ fn differences(quick: &Media, thorough: &Media) -> Vec<String> {
 #[tokio::test]
 async fn the_quick_way_says_what_ffprobe_says_over_the_corpus() {
     let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS").map(PathBuf::from) else { return };
-    let tools = Tools::beside(Path::new("ffmpeg"));
+    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
     let server = kit::server(&[&corpus]).await;
     let (mut faults, mut quick_ones, mut transport_streams) = (Vec::new(), 0, 0);
     for folder in ["video", "audio", "broken"] {
@@ -322,12 +322,12 @@ async fn the_quick_way_says_what_ffprobe_says_over_the_corpus() {
         for path in files {
             let source = Arc::new(server.service.roots.open_file(path.to_str().unwrap()).unwrap());
             let name = source.file_name();
-            match probe::quick(&tools, &source, Box::new(())).await {
+            match probe::probe_in_process(&tools, &source, Box::new(())).await {
                 Err(why) => eprintln!("{name}: {why}"),
                 Ok(quick) => {
                     quick_ones += 1;
                     transport_streams += usize::from(quick.container == Container::MpegTs);
-                    match probe::thorough(&tools, &source).await {
+                    match probe::probe_with_ffprobe(&tools, &source).await {
                         Ok(thorough) => {
                             faults.extend(differences(&quick, &thorough).iter().map(|f| format!("{name}: {f}")))
                         }

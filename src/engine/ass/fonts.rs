@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use crate::domain::media::Container;
-use crate::engine::source::Source;
-use crate::engine::tables::bytes::{Disk, ReadAt};
-use crate::engine::tables::matroska::attached;
+use crate::engine::source::SourceFile;
+use crate::engine::tables::bytes::{FileBytes, ReadAt};
+use crate::engine::tables::matroska::read_attachments;
 
 /// Largest total size of a file's fonts, bytes. Further fonts are skipped, and libass substitutes others.
 const MAX_FONT_BYTES: u64 = 16 << 20;
@@ -35,20 +35,20 @@ pub(super) fn built_in_section() -> &'static str {
 }
 
 /// The section with the fonts attached to a file; empty if it has none or they cannot be read.
-pub(super) fn attached_section(source: &Source, container: Container) -> String {
+pub(super) fn attached_section(source: &SourceFile, container: Container) -> String {
     let mut out = String::new();
     if !matches!(container, Container::Matroska | Container::Webm) {
         return out;
     }
-    let file = Disk::of(&source.file);
+    let file = FileBytes::new(&source.file);
     let mut remaining_bytes = MAX_FONT_BYTES;
-    for (number, font) in attached(&file).unwrap_or_default().into_iter().enumerate() {
+    for (number, font) in read_attachments(&file).unwrap_or_default().into_iter().enumerate() {
         let extension = font.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-        let is_font = FONT_MEDIA_TYPES.contains(&font.kind.as_str()) || matches!(extension.as_deref(), Some("ttf" | "otf" | "ttc"));
+        let is_font = FONT_MEDIA_TYPES.contains(&font.media_type.as_str()) || matches!(extension.as_deref(), Some("ttf" | "otf" | "ttc"));
         if !is_font || font.size > remaining_bytes {
             continue;
         }
-        let Ok(bytes) = file.exact(font.offset, font.size as usize) else { continue };
+        let Ok(bytes) = file.read_exact(font.offset, font.size as usize) else { continue };
         remaining_bytes -= font.size;
         if out.is_empty() {
             out.push_str("\n[Fonts]\n");

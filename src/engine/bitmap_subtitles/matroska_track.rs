@@ -7,10 +7,10 @@ use super::{BitmapDecoder, SearchLimit, MAX_BACKWARD_PACKETS, MAX_BACKWARD_BYTES
 use crate::domain::bitmap_subtitles::{PgsDecoder, VobSubDecoder};
 use crate::domain::media::Media;
 use crate::engine::RunError;
-use crate::engine::source::Source;
-use crate::engine::tables::Refusal;
-use crate::engine::tables::bytes::{Disk, ReadAt, Short};
-use crate::engine::tables::matroska::{Block, Cue, Film, Layout, Packing, Place, frames};
+use crate::engine::source::SourceFile;
+use crate::engine::tables::TableError;
+use crate::engine::tables::bytes::{FileBytes, ReadAt, Truncated};
+use crate::engine::tables::matroska::{Block, Cue, MatroskaFile, ClusterLayout, Compression, WalkPosition, split_lacing};
 
 /// How much later in the file a subtitle's packet may be than its time: muxers interleave to within this.
 const MAX_INTERLEAVE_MS: i64 = 1_000;
@@ -27,28 +27,28 @@ const MAX_CLUSTER_ELEMENTS: usize = 4_000;
 
 #[derive(Debug)]
 pub(super) struct MatroskaTrack {
-    source: Arc<Source>,
-    layout: Layout,
+    source: Arc<SourceFile>,
+    layout: ClusterLayout,
     track_number: u64,
-    packing: Packing,
+    packing: Compression,
     /// Cues of the subtitles, if listed, and of the video; sorted by time.
     cues: Vec<Cue>,
     keyframes: Vec<Cue>,
-    read_position: Place,
+    read_position: WalkPosition,
     /// File offset of the last packet returned.
     last_offset: u64,
 }
 
 impl MatroskaTrack {
-    pub(super) fn open(source: Arc<Source>, media: &Media, stream: u32) -> Result<(Self, BitmapDecoder), RunError> {
-        let to_run_error = |cause: Refusal| RunError::Decode(format!("bitmap subtitles: {}", cause.why()));
-        let disk = Disk::of(&source.file);
-        let film = Film::read(&disk).map_err(to_run_error)?;
-        let (track, packing) = film.packed_track(stream).map_err(to_run_error)?;
+    pub(super) fn open(source: Arc<SourceFile>, media: &Media, stream: u32) -> Result<(Self, BitmapDecoder), RunError> {
+        let to_run_error = |cause: TableError| RunError::Decode(format!("bitmap subtitles: {}", cause.reason()));
+        let disk = FileBytes::new(&source.file);
+        let film = MatroskaFile::read(&disk).map_err(to_run_error)?;
+        let (track, packing) = film.read_compressed_track(stream).map_err(to_run_error)?;
         let decoder = match track.codec.as_slice() {
             b"S_HDMV/PGS" => BitmapDecoder::Pgs(PgsDecoder::default()),
             b"S_VOBSUB" => {
-                let decoder = VobSubDecoder::parse_private_data(&track.private);
+                let decoder = VobSubDecoder::parse_private_data(&track.codec_private);
                 BitmapDecoder::VobSub(decoder.map_err(|cause| RunError::Decode(format!("VobSub: {}", cause.0)))?)
             }
             _ => {
@@ -59,14 +59,14 @@ impl MatroskaTrack {
         };
         // Without cues the search merely takes longer.
         let sorted_cues = |number| {
-            let mut cues = film.cues(number).unwrap_or_default();
+            let mut cues = film.read_cues(number).unwrap_or_default();
             cues.sort_by_key(|cue| cue.time);
             cues
         };
-        let video = media.video_streams().next().and_then(|(stream, _)| film.packed_track(stream.index).ok());
+        let video = media.video_streams().next().and_then(|(stream, _)| film.read_compressed_track(stream.index).ok());
         let keyframes = video.map(|(video, _)| sorted_cues(video.number)).unwrap_or_default();
         let (layout, cues) = (film.layout, sorted_cues(track.number));
-        let read_position = layout.place(layout.first).map_err(|short| to_run_error(short.into()))?;
+        let read_position = layout.cluster_start(layout.first_cluster).map_err(|short| to_run_error(short.into()))?;
         let track_number = track.number;
         Ok((Self { source, layout, track_number, packing, cues, keyframes, read_position, last_offset: 0 }, decoder))
     }
@@ -97,7 +97,7 @@ impl MatroskaTrack {
         let from = self.to_timestamp_units(at_ms - backward_ms.max(MAX_INTERLEAVE_MS));
         let keyframe_count = self.keyframes.partition_point(|cue| i64::try_from(cue.time).is_ok_and(|time| time <= from));
         let cluster = keyframe_count.checked_sub(1).and_then(|last| self.keyframes.get(last)).map(|cue| cue.cluster);
-        self.read_position = self.layout.place(cluster.unwrap_or(self.layout.first)).map_err(unreadable_clusters)?;
+        self.read_position = self.layout.cluster_start(cluster.unwrap_or(self.layout.first_cluster)).map_err(unreadable_clusters)?;
         Ok(packets)
     }
 
@@ -106,8 +106,8 @@ impl MatroskaTrack {
         let end = self.to_timestamp_units(to_ms.saturating_add(MAX_INTERLEAVE_MS));
         let (number, last_offset) = (self.track_number, self.last_offset);
         let mut blocks = Vec::new();
-        let disk = Disk::of(&self.source.file);
-        let walk_result = self.layout.walk_on(&disk, &mut self.read_position, MAX_ELEMENTS, |block| {
+        let disk = FileBytes::new(&self.source.file);
+        let walk_result = self.layout.resume_walk(&disk, &mut self.read_position, MAX_ELEMENTS, |block| {
             if block.track == number && block.offset > last_offset {
                 blocks.push(block);
             }
@@ -127,15 +127,15 @@ impl MatroskaTrack {
 
     /// A time in units of the file's timestamp scale.
     fn to_timestamp_units(&self, ms: i64) -> i64 {
-        (i128::from(ms) * 1_000_000 / i128::from(self.layout.scale.max(1))) as i64
+        (i128::from(ms) * 1_000_000 / i128::from(self.layout.timestamp_scale.max(1))) as i64
     }
 
     /// The block a cue points to.
     fn find_cue_block(&self, cue: &Cue) -> Result<Option<Block>, RunError> {
-        let cue_time = i64::try_from(cue.time).map_err(|_| unreadable_clusters(Short))?;
+        let cue_time = i64::try_from(cue.time).map_err(|_| unreadable_clusters(Truncated))?;
         let mut matching_block = None;
-        let disk = Disk::of(&self.source.file);
-        let walk_result = self.layout.walk(&disk, cue.cluster, MAX_CLUSTER_ELEMENTS, |block| {
+        let disk = FileBytes::new(&self.source.file);
+        let walk_result = self.layout.walk_blocks(&disk, cue.cluster, MAX_CLUSTER_ELEMENTS, |block| {
             if block.track == self.track_number && block.time == cue_time {
                 matching_block = Some(block);
             }
@@ -150,13 +150,13 @@ impl MatroskaTrack {
         if block.size > MAX_PACKET_BYTES {
             return Ok(None);
         }
-        let disk = Disk::of(&self.source.file);
-        let Some(&(offset, size)) = frames(&disk, block).map_err(unreadable_clusters)?.first() else { return Ok(None) };
-        let bytes = disk.exact(offset, size as usize).map_err(unreadable_clusters)?;
+        let disk = FileBytes::new(&self.source.file);
+        let Some(&(offset, size)) = split_lacing(&disk, block).map_err(unreadable_clusters)?.first() else { return Ok(None) };
+        let bytes = disk.read_exact(offset, size as usize).map_err(unreadable_clusters)?;
         let bytes = match &self.packing {
-            Packing::None => bytes,
-            Packing::Stripped(head) => [&head[..], &bytes].concat(),
-            Packing::Zlib => {
+            Compression::None => bytes,
+            Compression::HeaderStripped(head) => [&head[..], &bytes].concat(),
+            Compression::Zlib => {
                 let mut out = Vec::new();
                 let mut inflater = flate2::read::ZlibDecoder::new(&bytes[..]).take(MAX_PACKET_BYTES);
                 if inflater.read_to_end(&mut out).is_err() {
@@ -165,11 +165,11 @@ impl MatroskaTrack {
                 out
             }
         };
-        let time_ms = (i128::from(block.time) * i128::from(self.layout.scale) / 1_000_000) as i64;
+        let time_ms = (i128::from(block.time) * i128::from(self.layout.timestamp_scale) / 1_000_000) as i64;
         Ok(Some(SubtitlePacket { time_ms, bytes }))
     }
 }
 
-fn unreadable_clusters(_: Short) -> RunError {
+fn unreadable_clusters(_: Truncated) -> RunError {
     RunError::SourceRead("the clusters with its bitmap subtitles cannot be read".into())
 }

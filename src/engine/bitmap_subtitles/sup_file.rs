@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{SearchLimit, MAX_BACKWARD_PACKETS, MAX_BACKWARD_BYTES, MAX_PACKET_BYTES, SubtitlePacket};
 use crate::domain::bitmap_subtitles::PgsDecoder;
 use crate::engine::RunError;
-use crate::engine::source::Source;
-use crate::engine::tables::bytes::{Disk, ReadAt};
+use crate::engine::source::SourceFile;
+use crate::engine::tables::bytes::{FileBytes, ReadAt};
 
 /// Bytes of the header before a segment: `PG`, presentation time, decoding time (90 kHz). The segment itself starts with
 /// type and length.
@@ -19,7 +19,7 @@ const MAX_SEGMENTS: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct SupFile {
-    source: Arc<Source>,
+    source: Arc<SourceFile>,
     display_sets: Vec<DisplaySet>,
     /// The set returned next.
     next_set: usize,
@@ -37,8 +37,8 @@ struct DisplaySet {
 
 impl SupFile {
     /// Finds the display sets by the headers of all segments.
-    pub(super) fn open(source: Arc<Source>, limit: &SearchLimit) -> Result<Self, RunError> {
-        let disk = Disk::of(&source.file);
+    pub(super) fn open(source: Arc<SourceFile>, limit: &SearchLimit) -> Result<Self, RunError> {
+        let disk = FileBytes::new(&source.file);
         let mut display_sets: Vec<DisplaySet> = Vec::new();
         let mut offset = 0;
         for _ in 0..MAX_SEGMENTS {
@@ -88,13 +88,13 @@ impl SupFile {
     }
 
     fn read_packets(&self, sets: &[DisplaySet], limit: &SearchLimit) -> Result<Vec<SubtitlePacket>, RunError> {
-        let disk = Disk::of(&self.source.file);
+        let disk = FileBytes::new(&self.source.file);
         let mut packets = Vec::new();
         for set in sets.iter().filter(|set| set.len <= MAX_PACKET_BYTES) {
             limit.check()?;
             // The last one may be truncated.
             let len = set.len.min(disk.len().saturating_sub(set.offset));
-            let read = disk.exact(set.offset, len as usize);
+            let read = disk.read_exact(set.offset, len as usize);
             let set_bytes = read.map_err(|_| RunError::SourceRead("the subtitle file cannot be read".into()))?;
             let (mut rest, mut bytes) = (&set_bytes[..], Vec::new());
             while let Some((_, segment)) = rest.split_at_checked(HEADER_BYTES as usize)

@@ -7,10 +7,10 @@
 use std::io::{Error, Result};
 use std::sync::Arc;
 
-use super::PIECE;
+use super::READ_BYTES;
 use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::engine::tables::ogg::{CONTINUED, FIRST, LAST, NO_GRANULE, PAGE, Page, page, pages, rewrite};
 
 /// Maximum number of links. Each costs a search for its end.
@@ -75,7 +75,7 @@ struct Headers {
 
 /// How much of a chained file can be played: all links only if each has a single stream (`is_single`). None for a file
 /// with one link, and for codecs other than Vorbis and Opus. Blocks on file I/O.
-pub fn chained(source: &Source, is_single: bool) -> Option<PlayedLinks> {
+pub fn chained(source: &SourceFile, is_single: bool) -> Option<PlayedLinks> {
     let head = read(source, 0, WINDOW).ok()?;
     let first: Vec<Page> = pages(&head, 0).take_while(Page::is_first).take(MOST_STREAMS).collect();
     let serials: Vec<u32> = first.iter().map(|page| page.serial).collect();
@@ -97,7 +97,7 @@ pub fn chained(source: &Source, is_single: bool) -> Option<PlayedLinks> {
 
 /// The links of a chained file. None for a file with one link, for links with several streams, and for links that differ in
 /// codec, channels or sample rate.
-fn links(source: &Source) -> Option<Links> {
+fn links(source: &SourceFile) -> Option<Links> {
     let (mut pieces, mut at, mut start, mut format) = (Vec::new(), 0, 0, None);
     while at < source.len {
         let headers = headers(source, at)?;
@@ -118,7 +118,7 @@ fn links(source: &Source) -> Option<Links> {
 }
 
 /// The headers of the link that begins at this offset.
-fn headers(source: &Source, begin: u64) -> Option<Headers> {
+fn headers(source: &SourceFile, begin: u64) -> Option<Headers> {
     let (mut at, mut found, mut packets) = (begin, None::<(Format, u32, u16)>, 0);
     // Bytes of the file, and their offset.
     let (mut bytes, mut from) = (Vec::new(), begin);
@@ -190,7 +190,7 @@ fn format(packet: &[u8]) -> Option<(Format, u16)> {
 
 /// Offset at which the link with these serial numbers ends and the next one begins; the file's length after the last link.
 /// Found by bisection, because links follow one another.
-fn link_end(source: &Source, from: u64, serials: &[u32]) -> Option<u64> {
+fn link_end(source: &SourceFile, from: u64, serials: &[u32]) -> Option<u64> {
     let (mut low, mut high) = (from, source.len);
     while high - low > WINDOW as u64 {
         let middle = low + (high - low) / 2;
@@ -206,7 +206,7 @@ fn link_end(source: &Source, from: u64, serials: &[u32]) -> Option<u64> {
 }
 
 /// The last granule position in this byte range.
-fn last_granule(source: &Source, from: u64, to: u64, serial: u32) -> Option<i64> {
+fn last_granule(source: &SourceFile, from: u64, to: u64, serial: u32) -> Option<i64> {
     let at = from.max(to.saturating_sub(2 * WINDOW as u64));
     let bytes = read(source, at, to.saturating_sub(at) as usize).ok()?;
     let ends = pages(&bytes, at).filter(|page| page.serial == serial && page.granule != NO_GRANULE);
@@ -219,7 +219,7 @@ fn scaled(value: i64, to: i64, from: i64) -> i64 {
     (value * to + from / 2).div_euclid(from).clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
-fn read(source: &Source, at: u64, most: usize) -> Result<Vec<u8>> {
+fn read(source: &SourceFile, at: u64, most: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; most];
     let filled = source.read_blocking(&mut bytes, at)?;
     bytes.truncate(filled);
@@ -229,7 +229,7 @@ fn read(source: &Source, at: u64, most: usize) -> Result<Vec<u8>> {
 /// Reads a chained file as one stream.
 #[derive(Debug)]
 pub(super) struct Chain {
-    source: Arc<Source>,
+    source: Arc<SourceFile>,
     pieces: Arc<[ClockSection]>,
     rate: i64,
     codec: Codec,
@@ -253,7 +253,7 @@ impl Chain {
     ///
     /// # Errors
     /// Those of reading the file, or that it is not the same chain any more.
-    pub(super) fn open(source: &Arc<Source>, pieces: &Arc<[ClockSection]>, from: f64, offset: i64) -> Result<Self> {
+    pub(super) fn open(source: &Arc<SourceFile>, pieces: &Arc<[ClockSection]>, from: f64, offset: i64) -> Result<Self> {
         let none = || Error::other("not a chain of Ogg streams");
         let from = to_ticks(from.max(0.0));
         let link = pieces.partition_point(|piece| piece.shift_ticks <= from).saturating_sub(1);
@@ -310,7 +310,7 @@ impl Chain {
         let mut out = Vec::new();
         while out.is_empty() && self.link < self.pieces.len() {
             let base = self.at;
-            let most = self.end().saturating_sub(base).min((PIECE + PAGE) as u64) as usize;
+            let most = self.end().saturating_sub(base).min((READ_BYTES + PAGE) as u64) as usize;
             let mut bytes = read(&self.source, base, most)?;
             let is_whole = |page: &Page| (page.at - base) as usize + page.len <= bytes.len();
             let found: Vec<Page> = pages(&bytes, base).take_while(is_whole).collect();

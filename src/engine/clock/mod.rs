@@ -14,21 +14,21 @@ use std::io::Result;
 use std::sync::Arc;
 
 pub use chain::{PlayedLinks, chained};
-pub use feed::{Fed, Feed};
-pub use jumps::{Repaired, has_jump, repaired};
+pub use feed::{PipeInput, RepairedFeed};
+pub use jumps::{ClockRepair, has_clock_jump, find_clock_repair};
 
 use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet, SYNC_BYTE};
 use crate::domain::mpegts::program::{PmtSection, Program, Router};
 use crate::domain::mpegts::psi::{Pmt, ProgramEntry};
 use crate::domain::mpegts::{pes, psi};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 
 /// Bytes read at a time.
-const PIECE: usize = 256 * 1024;
+const READ_BYTES: usize = 256 * 1024;
 
 /// Maximum size of the file's beginning that is searched for tables and for the first frame.
-const HEAD: u64 = 4 << 20;
+const MAX_HEAD_BYTES: u64 = 4 << 20;
 
 /// Range in which PAT and PMT are repeated, bytes: at least twice a second, more often at high bit rates.
 const TABLES: u64 = 2 << 20;
@@ -43,13 +43,13 @@ const PMT_PACKETS: usize = 8;
 const TAKEOVER_FRAMES: usize = 3;
 
 /// Distances between packets: plain, with the timestamps of Blu-ray discs, with error correction.
-const STRIDES: [usize; 3] = [PACKET_LEN, 192, 204];
+const PACKET_STRIDES: [usize; 3] = [PACKET_LEN, 192, 204];
 
 /// The stream whose timestamps represent the file's clock, and the packet layout of the file.
 #[derive(Clone, Debug)]
-struct Lane {
-    source: Arc<Source>,
-    stride: usize,
+struct ClockStream {
+    source: Arc<SourceFile>,
+    packet_stride: usize,
     pid: u16,
     is_video: bool,
     /// None if its PMT could not be read: no packet is remapped.
@@ -57,22 +57,22 @@ struct Lane {
     /// Number of programs in the first PAT.
     program_count: usize,
     /// The packets of PAT and PMT at the beginning of the file.
-    tables: Vec<u8>,
+    table_packets: Vec<u8>,
 }
 
 /// The timestamps of a PES packet of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
+struct PesMark {
     /// Offset of its first packet in the file.
-    at: u64,
+    offset: u64,
     /// Differs from the lane's PID in a part with other PIDs.
     pid: u16,
     /// 90 kHz, 33 bits.
     pts: i64,
     dts: i64,
-    key: bool,
+    is_keyframe: bool,
     /// Between the previous mark and this one a packet has the discontinuity flag.
-    new_clock: bool,
+    has_new_clock: bool,
 }
 
 /// A PMT at the beginning of the file.
@@ -96,20 +96,20 @@ impl FirstPmt {
     }
 }
 
-impl Lane {
+impl ClockStream {
     /// None if the file is not a transport stream with video or audio. Of several programs, the first one with both is
     /// taken, as `probe/report` does with ffprobe's report.
-    fn of(source: &Arc<Source>) -> Result<Option<Self>> {
-        let mut head = vec![0; HEAD.min(source.len) as usize];
+    fn find_in(source: &Arc<SourceFile>) -> Result<Option<Self>> {
+        let mut head = vec![0; MAX_HEAD_BYTES.min(source.len) as usize];
         let filled = source.read_blocking(&mut head, 0)?;
         head.truncate(filled);
-        let synced = |stride: usize| {
+        let is_synced = |stride: usize| {
             (0..stride.min(head.len())).any(|at| (0..5).all(|n| head.get(at + n * stride) == Some(&SYNC_BYTE)))
         };
-        let Some(stride) = STRIDES.into_iter().find(|&stride| synced(stride)) else { return Ok(None) };
+        let Some(stride) = PACKET_STRIDES.into_iter().find(|&stride| is_synced(stride)) else { return Ok(None) };
         let (mut listed, mut pmts, mut pat) = (Vec::new(), BTreeMap::<u16, FirstPmt>::new(), Vec::new());
         let (mut videos, mut audios) = (Vec::new(), Vec::new());
-        packets(&head, 0, stride, true, |_, bytes| {
+        scan_packets(&head, 0, stride, true, |_, bytes| {
             let Some(packet) = Packet::new(bytes) else { return };
             let (payload, pid) = (packet.payload(), packet.pid());
             if pid == 0 && packet.starts_unit() && listed.is_empty() {
@@ -154,21 +154,21 @@ impl Lane {
         }
         Ok(Some(Self {
             source: source.clone(),
-            stride,
+            packet_stride: stride,
             pid,
             is_video: video.is_some(),
             program: first.pmt.clone().map(|pmt| Program { entry: *program, pmt, selected: several }),
             program_count: listed.len(),
-            tables: [&pat, &first.raw[..]].concat(),
+            table_packets: [&pat, &first.raw[..]].concat(),
         }))
     }
 
     /// The marks whose first packet begins in this byte range. Blocks on file I/O.
-    fn marks(&self, from: u64, to: u64) -> Result<Vec<Mark>> {
-        let (mut marks, mut new_clock) = (Vec::new(), false);
-        self.walk(from, to, |at, bytes| {
+    fn read_marks(&self, from: u64, to: u64) -> Result<Vec<PesMark>> {
+        let (mut marks, mut has_new_clock) = (Vec::new(), false);
+        self.for_each_packet(from, to, |offset, bytes| {
             let Some(packet) = Packet::new(bytes) else { return };
-            new_clock |= packet.starts_new_clock();
+            has_new_clock |= packet.starts_new_clock();
             let (pid, payload) = (packet.pid(), packet.payload());
             let is_marked = pid == self.pid || self.may_take_over(pid, payload);
             if !is_marked || !packet.starts_unit() || packet.has_transport_error() || packet.is_scrambled() {
@@ -176,18 +176,18 @@ impl Lane {
             }
             let Some((pts, dts)) = pes::parse(payload).and_then(|header| header.pts.zip(header.dts)) else { return };
             let key = packet.is_random_access_point();
-            marks.push(Mark { at, pid, pts, dts, key, new_clock: std::mem::take(&mut new_clock) });
+            marks.push(PesMark { offset, pid, pts, dts, is_keyframe, has_new_clock: std::mem::take(&mut has_new_clock) });
         })?;
         Ok(self.followed(marks))
     }
 
     /// The marks of a sample that begins at byte `at` and ends before `to`. Frames may be larger than a sample: it is
     /// enlarged until it has a mark.
-    fn sample(&self, at: u64, to: u64) -> Result<Vec<Mark>> {
-        let mut size = PIECE as u64;
+    fn sample(&self, at: u64, to: u64) -> Result<Vec<PesMark>> {
+        let mut size = READ_BYTES as u64;
         loop {
             let end = (at + size).min(to);
-            let marks = self.marks(at, end)?;
+            let marks = self.read_marks(at, end)?;
             if !marks.is_empty() || end == to || size >= LONGEST_SAMPLE {
                 return Ok(marks);
             }
@@ -203,11 +203,11 @@ impl Lane {
     }
 
     /// Video under another PID counts where it replaces the lane's video, not where the two are interleaved.
-    fn followed(&self, marks: Vec<Mark>) -> Vec<Mark> {
+    fn followed(&self, marks: Vec<PesMark>) -> Vec<PesMark> {
         if marks.iter().all(|mark| mark.pid == self.pid) {
             return marks;
         }
-        let takes_over = |run: &&[Mark]| run[0].pid == self.pid || run.len() >= TAKEOVER_FRAMES;
+        let takes_over = |run: &&[PesMark]| run[0].pid == self.pid || run.len() >= TAKEOVER_FRAMES;
         let runs = || marks.chunk_by(|a, b| a.pid == b.pid);
         if runs().any(|run| takes_over(&run)) {
             return runs().filter(takes_over).flatten().copied().collect();
@@ -216,8 +216,8 @@ impl Lane {
         for mark in &marks {
             *counts.entry(mark.pid).or_default() += 1;
         }
-        let most = counts.into_iter().max_by_key(|(_, count)| *count).map(|(pid, _)| pid);
-        marks.into_iter().filter(|mark| Some(mark.pid) == most).collect()
+        let read_len = counts.into_iter().max_by_key(|(_, count)| *count).map(|(pid, _)| pid);
+        marks.into_iter().filter(|mark| Some(mark.pid) == read_len).collect()
     }
 
     /// The router for the packets from byte `at`, with the tables at the beginning of its piece and just before `at`. None
@@ -226,7 +226,7 @@ impl Lane {
         let Some(mut router) = self.program.clone().map(Router::new) else { return Ok(None) };
         let piece = pieces.iter().rev().map(|piece| piece.start_byte).find(|begin| *begin <= at);
         for before in piece.into_iter().chain([at]) {
-            self.walk(before.saturating_sub(TABLES), before, |_, bytes| {
+            self.for_each_packet(before.saturating_sub(TABLES), before, |_, bytes| {
                 router.route(&mut bytes.clone());
             })?;
         }
@@ -234,24 +234,24 @@ impl Lane {
     }
 
     /// Calls `each` for every packet that begins in this byte range.
-    fn walk(&self, from: u64, to: u64, mut each: impl FnMut(u64, &[u8; PACKET_LEN])) -> Result<()> {
+    fn for_each_packet(&self, from: u64, to: u64, mut visit: impl FnMut(u64, &[u8; PACKET_LEN])) -> Result<()> {
         let to = to.min(self.source.len);
-        let mut buffer = vec![0; PIECE + STRIDES[2]];
-        let mut at = from;
-        while at < to {
-            let most = ((to - at) as usize).saturating_add(2 * self.stride).min(buffer.len());
-            let filled = self.source.read_blocking(&mut buffer[..most], at)?;
-            let ends = at + filled as u64 >= self.source.len;
-            let within = (to - at).min(filled as u64) as usize;
-            let used = packets(&buffer[..filled], at, self.stride, ends, |offset, bytes| {
-                if offset < at + within as u64 {
-                    each(offset, bytes);
+        let mut buffer = vec![0; READ_BYTES + PACKET_STRIDES[2]];
+        let mut position = from;
+        while position < to {
+            let most = ((to - position) as usize).saturating_add(2 * self.packet_stride).min(buffer.len());
+            let filled = self.source.read_blocking(&mut buffer[..most], position)?;
+            let is_file_end = position + filled as u64 >= self.source.len;
+            let in_range = (to - position).min(filled as u64) as usize;
+            let processed = scan_packets(&buffer[..filled], position, self.packet_stride, is_file_end, |offset, bytes| {
+                if offset < position + in_range as u64 {
+                    visit(offset, bytes);
                 }
             });
-            if used == 0 {
+            if processed == 0 {
                 break;
             }
-            at += used as u64;
+            position += processed as u64;
         }
         Ok(())
     }
@@ -259,20 +259,20 @@ impl Lane {
 
 /// Calls `each` for every packet in `bytes`, which are at offset `base` of the file. Returns the number of bytes
 /// processed. A packet is valid if another one follows it, or if it is the last and `ends` is true (end of file).
-fn packets(bytes: &[u8], base: u64, stride: usize, ends: bool, mut each: impl FnMut(u64, &[u8; PACKET_LEN])) -> usize {
-    let mut at = 0;
-    while let Some(packet) = bytes.get(at..).and_then(|rest| rest.first_chunk::<PACKET_LEN>()) {
-        let next = bytes.get(at + stride);
-        match packet[0] == SYNC_BYTE && (next == Some(&SYNC_BYTE) || next.is_none() && ends) {
+fn scan_packets(bytes: &[u8], base: u64, stride: usize, is_file_end: bool, mut visit: impl FnMut(u64, &[u8; PACKET_LEN])) -> usize {
+    let mut position = 0;
+    while let Some(packet) = bytes.get(position..).and_then(|rest| rest.first_chunk::<PACKET_LEN>()) {
+        let next = bytes.get(position + stride);
+        match packet[0] == SYNC_BYTE && (next == Some(&SYNC_BYTE) || next.is_none() && is_file_end) {
             true => {
-                each(base + at as u64, packet);
-                at += stride;
+                visit(base + position as u64, packet);
+                position += stride;
             }
-            false if next.is_none() && !ends => break,
-            false => at += 1,
+            false if next.is_none() && !is_file_end => break,
+            false => position += 1,
         }
     }
-    if ends { bytes.len().max(at) } else { at }
+    if is_file_end { bytes.len().max(position) } else { position }
 }
 
 #[cfg(test)]

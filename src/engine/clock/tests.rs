@@ -12,20 +12,20 @@ use crate::domain::mpegts::{PMT_PID, TIMESTAMP_WRAP};
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::source::Roots;
 
-const SECOND: i64 = TICKS_PER_SECOND;
+const TICKS: i64 = TICKS_PER_SECOND;
 
 /// Video and audio from one second to another, `size` bytes per frame; frames are decoded 0.1 s before they are shown.
-fn film(from: i64, to: i64, size: usize) -> Vec<u8> {
+fn make_film(from: i64, to: i64, size: usize) -> Vec<u8> {
     let bytes = vec![7; size];
     let mut writer = TsWriter::new(TrackKind::Video);
     for frame in from * 25..to * 25 {
-        let (dts, key) = (frame * 3600, frame % 25 == 0);
-        let (picture, sound) = ([&bytes[..]], [&bytes[..100]]);
-        writer.push_unit(&AccessUnit { track: TrackKind::Video, pts: dts + 9000, dts: Some(dts), random_access: key, parts: &picture });
-        writer.push_unit(&AccessUnit { track: TrackKind::Audio, pts: dts + 1000, dts: None, random_access: true, parts: &sound });
+        let (dts, is_keyframe) = (frame * 3600, frame % 25 == 0);
+        let (video_bytes, audio_bytes) = ([&bytes[..]], [&bytes[..100]]);
+        writer.push_unit(&AccessUnit { track: TrackKind::Video, pts: dts + 9000, dts: Some(dts), random_access: is_keyframe, parts: &video_bytes });
+        writer.push_unit(&AccessUnit { track: TrackKind::Audio, pts: dts + 1000, dts: None, random_access: true, parts: &audio_bytes });
     }
-    let entry = |track: TrackKind, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
-    writer.into_segment(&[entry(TrackKind::Video, 0x1b), entry(TrackKind::Audio, 0x0f)])
+    let pmt_entry = |track: TrackKind, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
+    writer.into_segment(&[pmt_entry(TrackKind::Video, 0x1b), pmt_entry(TrackKind::Audio, 0x0f)])
 }
 
 /// The same stream with all PIDs except that of the PAT increased by `by`.
@@ -66,12 +66,12 @@ fn multiplexed(one: &[u8], other: &[u8]) -> Vec<u8> {
     packets.concat()
 }
 
-fn moved(mut film: Vec<u8>, by: i64) -> Vec<u8> {
+fn with_clock_shifted(mut film: Vec<u8>, by: i64) -> Vec<u8> {
     shift_segment(&mut film, by);
     film
 }
 
-fn open(folder: &Path, bytes: &[u8]) -> Arc<Source> {
+fn open_film(folder: &Path, bytes: &[u8]) -> Arc<SourceFile> {
     let path = folder.join("film.ts");
     std::fs::write(&path, bytes).unwrap();
     let roots = Roots::open(vec![Root { id: "films".into(), path: folder.to_owned() }]).unwrap();
@@ -79,92 +79,92 @@ fn open(folder: &Path, bytes: &[u8]) -> Arc<Source> {
 }
 
 /// A film of 20 s with another clock after its tenth second, and its repair.
-fn joined(second: impl Fn(Vec<u8>) -> Vec<u8>) -> (usize, Option<Repaired>) {
+fn repair_joined(second: impl Fn(Vec<u8>) -> Vec<u8>) -> (usize, Option<ClockRepair>) {
     let folder = tempfile::tempdir().unwrap();
-    let first = moved(film(0, 10, 300), 5000 * SECOND);
-    let second = second(moved(film(10, 20, 300), 5000 * SECOND));
-    let source = open(folder.path(), &[&first[..], &second].concat());
-    let found = repaired(&source).unwrap();
-    assert_eq!(found.is_some(), has_jump(&source).unwrap());
-    (first.len(), found)
+    let first = with_clock_shifted(make_film(0, 10, 300), 5000 * TICKS);
+    let second = second(with_clock_shifted(make_film(10, 20, 300), 5000 * TICKS));
+    let source = open_film(folder.path(), &[&first[..], &second].concat());
+    let repair = find_clock_repair(&source).unwrap();
+    assert_eq!(repair.is_some(), has_clock_jump(&source).unwrap());
+    (first.len(), repair)
 }
 
 #[test]
 fn every_jump_is_repaired_and_nothing_else() {
-    let by = |seconds: i64| joined(move |film| moved(film, seconds * SECOND));
+    let repair_of_jump = |seconds: i64| repair_joined(move |film| with_clock_shifted(film, seconds * TICKS));
     for seconds in [-4900, -5, 20, 1000, -50_000, 40_000] {
-        let (at, found) = by(seconds);
-        let found = found.unwrap_or_else(|| panic!("a jump of {seconds} s"));
-        let pieces = &found.pieces;
+        let (boundary, repair) = repair_of_jump(seconds);
+        let repair = repair.unwrap_or_else(|| panic!("a jump of {seconds} s"));
+        let pieces = &repair.pieces;
         // The tables at the beginning of the second part may belong to either piece.
-        assert!(pieces.len() == 2 && (at as u64..at as u64 + 3 * 188).contains(&pieces[1].start_byte), "{seconds}: {found:?}");
-        assert_eq!(source_time(pieces, 0, (5000 * SECOND).rem_euclid(TIMESTAMP_WRAP)), 0);
-        let first = ((5010 + seconds) * SECOND).rem_euclid(TIMESTAMP_WRAP);
-        assert_eq!(source_time(pieces, pieces[1].start_byte, first), 10 * SECOND, "{seconds} s");
-        assert_eq!(found.end, 20 * SECOND + 9000, "{seconds} s");
+        assert!(pieces.len() == 2 && (boundary as u64..boundary as u64 + 3 * 188).contains(&pieces[1].start_byte), "{seconds}: {repair:?}");
+        assert_eq!(source_time(pieces, 0, (5000 * TICKS).rem_euclid(TIMESTAMP_WRAP)), 0);
+        let first = ((5010 + seconds) * TICKS).rem_euclid(TIMESTAMP_WRAP);
+        assert_eq!(source_time(pieces, pieces[1].start_byte, first), 10 * TICKS, "{seconds} s");
+        assert_eq!(repair.end_ticks, 20 * TICKS + 9000, "{seconds} s");
     }
     // 5 s are lost; the 33 bits wrap.
-    assert_eq!(by(5).1, None);
+    assert_eq!(repair_of_jump(5).1, None);
     let folder = tempfile::tempdir().unwrap();
-    let source = open(folder.path(), &moved(film(0, 10, 300), TIMESTAMP_WRAP - 5 * SECOND));
-    assert_eq!(repaired(&source).unwrap(), None);
+    let source = open_film(folder.path(), &with_clock_shifted(make_film(0, 10, 300), TIMESTAMP_WRAP - 5 * TICKS));
+    assert_eq!(find_clock_repair(&source).unwrap(), None);
 }
 
 #[test]
 fn a_file_with_too_many_jumps_is_not_repaired() {
     let folder = tempfile::tempdir().unwrap();
-    let part = |n: i64| moved(film(n, n + 1, 300), n % 2 * 100 * SECOND);
-    let source = open(folder.path(), &(0..520).flat_map(part).collect::<Vec<u8>>());
-    assert!(has_jump(&source).unwrap());
-    assert_eq!(repaired(&source).unwrap(), None);
+    let part = |n: i64| with_clock_shifted(make_film(n, n + 1, 300), n % 2 * 100 * TICKS);
+    let source = open_film(folder.path(), &(0..520).flat_map(part).collect::<Vec<u8>>());
+    assert!(has_clock_jump(&source).unwrap());
+    assert_eq!(find_clock_repair(&source).unwrap(), None);
 }
 
 #[test]
-fn a_stream_that_says_so_has_another_clock_after_a_second_too() {
-    let (_, found) = joined(|film| {
-        let mut film = moved(film, SECOND);
-        let clock =
+fn a_discontinuity_flag_makes_a_jump_of_one_second() {
+    let (_, repair) = repair_joined(|film| {
+        let mut film = with_clock_shifted(film, TICKS);
+        let pcr_packet =
             film.as_chunks_mut::<PACKET_LEN>().0.iter_mut().find(|packet| packet[3] & 0x20 != 0 && packet[5] & 0x10 != 0);
-        clock.unwrap()[5] |= 0x80;
+        pcr_packet.unwrap()[5] |= 0x80;
         film
     });
-    assert_eq!(found.unwrap().end, 20 * SECOND + 9000);
+    assert_eq!(repair.unwrap().end_ticks, 20 * TICKS + 9000);
 }
 
 #[test]
-fn one_damaged_time_is_no_jump_and_a_cut_packet_no_obstacle() {
-    let (_, found) = joined(|mut film| {
+fn a_damaged_timestamp_is_no_jump_and_a_truncated_packet_is_skipped() {
+    let (_, repair) = repair_joined(|mut film| {
         // One frame in the middle of the film.
         let packets = film.as_chunks_mut::<PACKET_LEN>().0;
-        let mut pictures = packets.iter_mut().filter(|packet| {
+        let mut frames = packets.iter_mut().filter(|packet| {
             Packet::new(packet).is_some_and(|packet| packet.pid() == TrackKind::Video.pid() && packet.starts_unit())
         });
-        crate::domain::mpegts::timestamp_shift::shift_packet(pictures.nth(100).unwrap(), 3000 * SECOND);
+        crate::domain::mpegts::timestamp_shift::shift_packet(frames.nth(100).unwrap(), 3000 * TICKS);
         film
     });
-    assert_eq!(found, None);
+    assert_eq!(repair, None);
     let folder = tempfile::tempdir().unwrap();
-    let mut bytes = film(0, 10, 300);
+    let mut bytes = make_film(0, 10, 300);
     bytes.truncate(bytes.len() - 100);
-    let at = bytes.len();
-    bytes.extend(film(0, 10, 300));
-    let found = repaired(&open(folder.path(), &bytes)).unwrap().unwrap();
-    assert!((at as u64..at as u64 + 3 * 188).contains(&found.pieces[1].start_byte), "{found:?}");
-    assert_eq!(found.end, 20 * SECOND + 9000);
+    let boundary = bytes.len();
+    bytes.extend(make_film(0, 10, 300));
+    let repair = find_clock_repair(&open_film(folder.path(), &bytes)).unwrap().unwrap();
+    assert!((boundary as u64..boundary as u64 + 3 * 188).contains(&repair.pieces[1].start_byte), "{repair:?}");
+    assert_eq!(repair.end_ticks, 20 * TICKS + 9000);
 }
 
 /// Bytes that a feed writes, and its offset in seconds.
-async fn fed(source: &Arc<Source>, pieces: &[ClockSection], from: f64) -> (Vec<u8>, i64) {
+async fn fed(source: &Arc<SourceFile>, pieces: &[ClockSection], from: f64) -> (Vec<u8>, i64) {
     use std::io::Read;
-    let feed = Feed::open(source, pieces, from).await.unwrap();
+    let feed = RepairedFeed::open(source, pieces, from).await.unwrap();
     let (offset, reader) = (feed.offset_seconds, feed.reader.clone());
     drop(feed);
-    let reading = tokio::task::spawn_blocking(move || {
+    let task = tokio::task::spawn_blocking(move || {
         let mut bytes = Vec::new();
         (&*reader).read_to_end(&mut bytes).unwrap();
         bytes
     });
-    (reading.await.unwrap(), offset)
+    (task.await.unwrap(), offset)
 }
 
 /// Decode times of the packets with this PID, ticks of source time, and all PIDs present.
@@ -173,7 +173,7 @@ fn decode_times((bytes, offset): (Vec<u8>, i64), pid: u16) -> (Vec<i64>, Vec<u16
     for packet in bytes.as_chunks::<PACKET_LEN>().0.iter().map(|bytes| Packet::new(bytes).unwrap()) {
         pids.insert(packet.pid());
         if packet.pid() == pid && packet.starts_unit() {
-            times.push(pes::parse(packet.payload()).unwrap().dts.unwrap() + offset * SECOND);
+            times.push(pes::parse(packet.payload()).unwrap().dts.unwrap() + offset * TICKS);
         }
     }
     (times, pids.into_iter().collect())
@@ -184,19 +184,19 @@ async fn a_part_with_other_pids_plays_under_the_first_ones() {
     for (by, large) in [(0, false), (-4900, false), (0, true)] {
         let folder = tempfile::tempdir().unwrap();
         let size = if large { 70_000 } else { 3000 };
-        let first = moved(film(0, 10, size), 5000 * SECOND);
-        let second = renumbered(moved(film(10, 20, size), (5000 + by) * SECOND), 0x100);
-        let source = open(folder.path(), &[&first[..], &second].concat());
-        assert_eq!(source.len > jumps::WHOLE, large);
-        assert!(has_jump(&source).unwrap());
-        let found = repaired(&source).unwrap().unwrap();
-        assert_eq!((found.pieces.len(), found.end, found.has_more), (2, 20 * SECOND + 9000, false), "{by}: {found:?}");
+        let first = with_clock_shifted(make_film(0, 10, size), 5000 * TICKS);
+        let second = renumbered(with_clock_shifted(make_film(10, 20, size), (5000 + by) * TICKS), 0x100);
+        let source = open_film(folder.path(), &[&first[..], &second].concat());
+        assert_eq!(source.len > jumps::MAX_FULL_SCAN_BYTES, large);
+        assert!(has_clock_jump(&source).unwrap());
+        let repair = find_clock_repair(&source).unwrap().unwrap();
+        assert_eq!((repair.pieces.len(), repair.end_ticks, repair.has_more), (2, 20 * TICKS + 9000, false), "{by}: {repair:?}");
         for from in [0.0, 9.0, 15.0] {
-            let (times, pids) = decode_times(fed(&source, &found.pieces, from).await, TrackKind::Video.pid());
+            let (times, pids) = decode_times(fed(&source, &repair.pieces, from).await, TrackKind::Video.pid());
             assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()], "{by} {from}");
-            assert!((0..=3600).contains(&((from * SECOND as f64) as i64 - times[0])), "{by} {from}: {}", times[0]);
+            assert!((0..=3600).contains(&((from * TICKS as f64) as i64 - times[0])), "{by} {from}: {}", times[0]);
             assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{by} {from}");
-            assert_eq!(times.last(), Some(&(20 * SECOND - 3600)), "{by} {from}");
+            assert_eq!(times.last(), Some(&(20 * TICKS - 3600)), "{by} {from}");
         }
     }
 }
@@ -205,22 +205,22 @@ async fn a_part_with_other_pids_plays_under_the_first_ones() {
 async fn a_part_may_begin_before_its_tables() {
     for by in [0, -4900] {
         let folder = tempfile::tempdir().unwrap();
-        let first = moved(film(0, 10, 3000), 5000 * SECOND);
-        let second = renumbered(moved(film(10, 20, 3000), (5000 + by) * SECOND), 0x100);
+        let first = with_clock_shifted(make_film(0, 10, 3000), 5000 * TICKS);
+        let second = renumbered(with_clock_shifted(make_film(10, 20, 3000), (5000 + by) * TICKS), 0x100);
         let (tables, frames) = second.split_at(2 * PACKET_LEN);
         assert_eq!(Packet::new(tables.last_chunk().unwrap()).unwrap().pid(), PMT_PID + 0x100);
         let (begin, rest) = frames.split_at(200 * PACKET_LEN);
-        let source = open(folder.path(), &[&first[..], begin, tables, rest].concat());
-        let found = repaired(&source).unwrap().unwrap();
-        assert_eq!((found.pieces.len(), found.end, found.has_more), (2, 20 * SECOND + 9000, false), "{by}: {found:?}");
-        let (times, _) = decode_times(fed(&source, &found.pieces, 15.0).await, TrackKind::Video.pid());
-        assert_eq!(times.last(), Some(&(20 * SECOND - 3600)), "{by}");
+        let source = open_film(folder.path(), &[&first[..], begin, tables, rest].concat());
+        let repair = find_clock_repair(&source).unwrap().unwrap();
+        assert_eq!((repair.pieces.len(), repair.end_ticks, repair.has_more), (2, 20 * TICKS + 9000, false), "{by}: {repair:?}");
+        let (times, _) = decode_times(fed(&source, &repair.pieces, 15.0).await, TrackKind::Video.pid());
+        assert_eq!(times.last(), Some(&(20 * TICKS - 3600)), "{by}");
     }
 }
 
 #[test]
 fn many_packets_on_the_pid_of_the_pmt_are_not_kept() {
-    let film = film(0, 1, 300);
+    let film = make_film(0, 1, 300);
     let is_pmt = |bytes: &[u8; PACKET_LEN]| Packet::new(bytes).is_some_and(|it| it.pid() == PMT_PID && it.starts_unit());
     let at = film.as_chunks::<PACKET_LEN>().0.iter().position(is_pmt).unwrap() * PACKET_LEN;
     let mut more = [0xff; PACKET_LEN];
@@ -228,7 +228,7 @@ fn many_packets_on_the_pid_of_the_pmt_are_not_kept() {
     let tables = |first: &[u8]| {
         let folder = tempfile::tempdir().unwrap();
         let bytes = [&film[..at], first, &more.repeat(1000)[..], &film[at + PACKET_LEN..]].concat();
-        Lane::of(&open(folder.path(), &bytes)).unwrap().unwrap().tables.len() / PACKET_LEN
+        ClockStream::find_in(&open_film(folder.path(), &bytes)).unwrap().unwrap().table_packets.len() / PACKET_LEN
     };
     let complete = &film[at..at + PACKET_LEN];
     assert_eq!(tables(complete), 2);
@@ -241,7 +241,7 @@ fn many_packets_on_the_pid_of_the_pmt_are_not_kept() {
 #[test]
 fn a_part_with_another_video_codec_is_not_played() {
     let folder = tempfile::tempdir().unwrap();
-    let mut second = renumbered(film(10, 20, 3000), 0x100);
+    let mut second = renumbered(make_film(10, 20, 3000), 0x100);
     for packet in second.as_chunks_mut::<PACKET_LEN>().0 {
         if Packet::new(packet).unwrap().pid() == PMT_PID + 0x100 {
             let entry = PmtEntry { pid: TrackKind::Video.pid() + 0x100, stream_type: 0x24, descriptors: Vec::new() };
@@ -250,75 +250,75 @@ fn a_part_with_another_video_codec_is_not_played() {
             packet[1..4].copy_from_slice(&head);
         }
     }
-    let source = open(folder.path(), &[film(0, 10, 3000), second].concat());
-    let found = repaired(&source).unwrap().unwrap();
-    assert_eq!((found.pieces.len(), found.end, found.has_more), (1, 10 * SECOND + 9000, true), "{found:?}");
+    let source = open_film(folder.path(), &[make_film(0, 10, 3000), second].concat());
+    let found = find_clock_repair(&source).unwrap().unwrap();
+    assert_eq!((found.pieces.len(), found.end_ticks, found.has_more), (1, 10 * TICKS + 9000, true), "{found:?}");
 }
 
 #[tokio::test]
 async fn of_several_programs_one_is_read_on_its_own_clock() {
     let folder = tempfile::tempdir().unwrap();
-    let other = |from, to| renumbered(moved(film(from, to, 3000), 700 * SECOND), 0x100);
-    let parts = [multiplexed(&film(0, 10, 3000), &other(0, 10)), {
-        multiplexed(&moved(film(10, 20, 3000), -7000 * SECOND), &other(10, 20))
+    let other = |from, to| renumbered(with_clock_shifted(make_film(from, to, 3000), 700 * TICKS), 0x100);
+    let parts = [multiplexed(&make_film(0, 10, 3000), &other(0, 10)), {
+        multiplexed(&with_clock_shifted(make_film(10, 20, 3000), -7000 * TICKS), &other(10, 20))
     }];
-    let source = open(folder.path(), &parts.concat());
-    let found = repaired(&source).unwrap().unwrap();
-    assert_eq!((found.pieces.len(), found.end, found.programs), (2, 20 * SECOND + 9000, (2, 1)), "{found:?}");
+    let source = open_film(folder.path(), &parts.concat());
+    let found = find_clock_repair(&source).unwrap().unwrap();
+    assert_eq!((found.pieces.len(), found.end_ticks, found.programs), (2, 20 * TICKS + 9000, (2, 1)), "{found:?}");
     for from in [0.0, 15.0] {
         let (times, pids) = decode_times(fed(&source, &found.pieces, from).await, TrackKind::Video.pid());
         assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()]);
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{from}");
-        assert_eq!(times.last(), Some(&(20 * SECOND - 3600)));
+        assert_eq!(times.last(), Some(&(20 * TICKS - 3600)));
     }
     // One clock: ffmpeg reads it as it is.
-    let plain = open(tempfile::tempdir().unwrap().path(), &multiplexed(&film(0, 10, 3000), &other(0, 10)));
-    assert_eq!(repaired(&plain).unwrap(), None);
+    let plain = open_film(tempfile::tempdir().unwrap().path(), &multiplexed(&make_film(0, 10, 3000), &other(0, 10)));
+    assert_eq!(find_clock_repair(&plain).unwrap(), None);
 }
 
 #[test]
 fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
     let folder = tempfile::tempdir().unwrap();
     // 2.5 MB per second: 50 MB.
-    let first = film(0, 9, 100_000);
-    let source = open(folder.path(), &[&first[..], &moved(film(9, 20, 100_000), -7 * SECOND)].concat());
-    assert!(source.len > jumps::WHOLE);
-    let found = repaired(&source).unwrap().unwrap();
-    assert_eq!((found.pieces.len(), found.end), (2, 20 * SECOND + 9000), "{found:?}");
+    let first = make_film(0, 9, 100_000);
+    let source = open_film(folder.path(), &[&first[..], &with_clock_shifted(make_film(9, 20, 100_000), -7 * TICKS)].concat());
+    assert!(source.len > jumps::MAX_FULL_SCAN_BYTES);
+    let found = find_clock_repair(&source).unwrap().unwrap();
+    assert_eq!((found.pieces.len(), found.end_ticks), (2, 20 * TICKS + 9000), "{found:?}");
     assert!((first.len() as u64..first.len() as u64 + 3 * 188).contains(&found.pieces[1].start_byte));
 }
 
 #[test]
 fn frames_larger_than_a_sample_hide_neither_a_jump_nor_a_position() {
     let folder = tempfile::tempdir().unwrap();
-    let parts = [moved(film(0, 1, 900_000), 100 * SECOND), moved(film(1, 2, 900_000), 50 * SECOND)];
-    let source = open(folder.path(), &parts.concat());
-    assert!(source.len > jumps::WHOLE);
-    let found = repaired(&source).unwrap().unwrap();
-    assert_eq!((found.pieces.len(), found.end), (2, 2 * SECOND + 9000), "{found:?}");
-    let lane = Lane::of(&source).unwrap().unwrap();
-    for mark in lane.marks(0, source.len).unwrap().iter().step_by(7) {
-        let from = source_time(&found.pieces, mark.at, mark.dts);
-        assert_eq!(lane.place(&found.pieces, from).unwrap(), mark.at, "{from}");
+    let parts = [with_clock_shifted(make_film(0, 1, 900_000), 100 * TICKS), with_clock_shifted(make_film(1, 2, 900_000), 50 * TICKS)];
+    let source = open_film(folder.path(), &parts.concat());
+    assert!(source.len > jumps::MAX_FULL_SCAN_BYTES);
+    let found = find_clock_repair(&source).unwrap().unwrap();
+    assert_eq!((found.pieces.len(), found.end_ticks), (2, 2 * TICKS + 9000), "{found:?}");
+    let stream = ClockStream::find_in(&source).unwrap().unwrap();
+    for mark in stream.read_marks(0, source.len).unwrap().iter().step_by(7) {
+        let from = source_time(&found.pieces, mark.offset, mark.dts);
+        assert_eq!(stream.find_offset(&found.pieces, from).unwrap(), mark.offset, "{from}");
     }
 }
 
 #[tokio::test]
-async fn a_feed_begins_where_it_is_asked_to_with_tables_and_one_clock() {
+async fn a_feed_begins_at_the_requested_time_with_tables_and_one_clock() {
     let folder = tempfile::tempdir().unwrap();
-    let source = open(folder.path(), &[film(0, 10, 3000), moved(film(10, 20, 3000), -9 * SECOND)].concat());
-    let found = repaired(&source).unwrap().unwrap();
+    let source = open_film(folder.path(), &[make_film(0, 10, 3000), with_clock_shifted(make_film(10, 20, 3000), -9 * TICKS)].concat());
+    let found = find_clock_repair(&source).unwrap().unwrap();
     for from in [0.0, 7.5, 10.02, 19.0] {
         let (bytes, offset) = fed(&source, &found.pieces, from).await;
         assert!(bytes.len().is_multiple_of(PACKET_LEN) && Packet::new(bytes.first_chunk().unwrap()).unwrap().pid() == 0);
-        let lane = Lane::of(&open(tempfile::tempdir().unwrap().path(), &bytes)).unwrap().unwrap();
-        let marks = lane.marks(0, bytes.len() as u64).unwrap();
-        let times: Vec<i64> = marks.iter().map(|mark| mark.dts + offset * SECOND).collect();
+        let lane = ClockStream::find_in(&open_film(tempfile::tempdir().unwrap().path(), &bytes)).unwrap().unwrap();
+        let marks = lane.read_marks(0, bytes.len() as u64).unwrap();
+        let times: Vec<i64> = marks.iter().map(|mark| mark.dts + offset * TICKS).collect();
         assert!(
-            (0..=(0.041 * SECOND as f64) as i64).contains(&((from * SECOND as f64) as i64 - times[0])),
+            (0..=(0.041 * TICKS as f64) as i64).contains(&((from * TICKS as f64) as i64 - times[0])),
             "{from}: {times:?}"
         );
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{from}");
-        assert_eq!(times.last(), Some(&(20 * SECOND - 3600)));
+        assert_eq!(times.last(), Some(&(20 * TICKS - 3600)));
     }
 }

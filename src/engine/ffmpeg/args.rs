@@ -21,7 +21,7 @@ use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, Rendition, VideoPlan};
 use crate::domain::time::to_seconds;
-use crate::engine::clock::Fed;
+use crate::engine::clock::PipeInput;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 
 /// AAC frames encoded before the first one kept.
@@ -50,7 +50,7 @@ pub struct ArgumentOptions<'a> {
     /// `/proc/self/fd/…` of the item.
     pub input: &'a str,
     /// For an item with clock jumps: the pipe to read it from instead. Its data starts where reading should.
-    pub pipe_input: Option<&'a Fed>,
+    pub pipe_input: Option<&'a PipeInput>,
     /// `/proc/self/fd/…` of the subtitle to burn in: ASS text, or the bitmap sidecar.
     pub subtitle_path: Option<&'a str>,
     /// Demuxer and input URL of the watermark image.
@@ -100,7 +100,7 @@ pub fn build_arguments(options: &ArgumentOptions) -> Result<Vec<String>, RunErro
 }
 
 /// Arguments that copy one whole video stream to a transport stream, with its keyframes marked.
-pub fn video_copy_arguments(media: &Media, stream: u32, input: &str, pipe_input: Option<&Fed>) -> Vec<String> {
+pub fn video_copy_arguments(media: &Media, stream: u32, input: &str, pipe_input: Option<&PipeInput>) -> Vec<String> {
     let mut args = ArgumentList::default();
     args.add("-nostdin -hide_banner -v error -copyts");
     add_item_input(&mut args, media, input, pipe_input);
@@ -178,8 +178,8 @@ pub(super) fn reading_start_seconds(media: &Media, rendition: &Rendition, grid: 
 }
 
 /// Adds the item itself as an input, its timestamps moved so that source time starts at 0.
-fn add_item_input(args: &mut ArgumentList, media: &Media, input: &str, pipe_input: Option<&Fed>) {
-    if let Some(Fed { address, offset_seconds }) = pipe_input {
+fn add_item_input(args: &mut ArgumentList, media: &Media, input: &str, pipe_input: Option<&PipeInput>) {
+    if let Some(PipeInput { address, offset_seconds }) = pipe_input {
         args.pair("-itsoffset", format!("{:.6}", *offset_seconds as f64 + 2e-6));
         let format = demuxer_name(media.container).unwrap_or("mpegts");
         args.add("-protocol_whitelist pipe").pair("-f", format).pair("-i", address);

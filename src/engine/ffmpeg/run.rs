@@ -18,7 +18,7 @@ use crate::domain::mpegts::segmenter::{AudioMode, SegmenterSettings, Segmenter, 
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::clock::{Fed, Feed};
+use crate::engine::clock::{PipeInput, RepairedFeed};
 use crate::engine::ass::{self, ScriptCache};
 use crate::engine::{Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS, Backend};
 
@@ -91,7 +91,7 @@ impl FfmpegBackend {
     fn arguments_for(
         &self,
         job: &Job,
-        pipe_input: Option<&Fed>,
+        pipe_input: Option<&PipeInput>,
         subtitle_path: Option<&str>,
         amr_path: Option<&str>,
     ) -> Result<Vec<String>, RunError> {
@@ -178,11 +178,11 @@ impl RunTask {
         };
         let descriptor_path =
             |file: &Option<InheritedFile>| file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
-        let pipe_input = feed.as_ref().map(Feed::fed);
+        let pipe_input = feed.as_ref().map(RepairedFeed::pipe_input);
         let args = self.ffmpeg.arguments_for(&self.job, pipe_input.as_ref(), descriptor_path(&subtitle).as_deref(), descriptor_path(&amr_track).as_deref())?;
         let watermark = self.job.watermark.as_ref().map(|image| image.file.clone() as InheritedFile);
         // Afterwards only the child has the read end of the pipe open, so that the feed ends with the child.
-        let input = feed.map_or_else(|| self.job.source.clone() as InheritedFile, |feed| feed.inherited());
+        let input = feed.map_or_else(|| self.job.source.clone() as InheritedFile, |feed| feed.to_inherited());
         let inherit = std::iter::once(input).chain(subtitle).chain(amr_track).chain(watermark).collect();
         let spawned = spawn(&self.ffmpeg.program, args, inherit, ChildLimits::TRANSCODE).await;
         let mut child = spawned.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
@@ -219,10 +219,10 @@ impl RunTask {
     }
 
     /// Opens the feed of the item on one continuous clock, from where reading starts.
-    async fn open_feed(&self) -> Result<Feed, RunError> {
+    async fn open_feed(&self) -> Result<RepairedFeed, RunError> {
         let Job { source, media, rendition, grid, first, .. } = &self.job;
         let from = reading_start_seconds(media, rendition, grid, *first);
-        let opened = Feed::open(source, &media.clock_pieces, from).await;
+        let opened = RepairedFeed::open(source, &media.clock_pieces, from).await;
         opened.map_err(|cause| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}")))
     }
 
@@ -270,7 +270,7 @@ impl RunTask {
     async fn check_source_unchanged(&self) -> Result<(), RunError> {
         let source = self.job.source.clone();
         // On a blocking thread because a network mount may hang.
-        let unchanged = tokio::task::spawn_blocking(move || source.holds_the_same());
+        let unchanged = tokio::task::spawn_blocking(move || source.has_same_content());
         if unchanged.await.unwrap_or(false) { Ok(()) } else { Err(RunError::SourceChanged) }
     }
 }

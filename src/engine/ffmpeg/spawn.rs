@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::sync::{mpsc, oneshot};
 
 use super::confine::{bare_command, confine};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 
 pub use super::confine::{ChildLimits, confined_command};
 
@@ -28,7 +28,7 @@ pub type InheritedFile = Arc<dyn AsFd + Send + Sync>;
 const TAIL_LINES: usize = 40;
 const TAIL_LINE_BYTES: u64 = 500;
 
-impl AsFd for Source {
+impl AsFd for SourceFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

@@ -15,7 +15,7 @@ use super::stall_timer::StallTimer;
 use super::launch_text::{self, LaunchText};
 use crate::domain::media::Media;
 use crate::engine::RunError;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 
 /// Time limit for the first buffer after opening and seeking. A file with one keyframe an hour must be decoded from there.
 const FIRST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -40,7 +40,7 @@ pub(super) struct Decoder {
 /// What to decode, from which time, into which format.
 #[derive(Clone, Debug)]
 pub(super) struct DecodeRequest {
-    pub source: Arc<Source>,
+    pub source: Arc<SourceFile>,
     pub media: Arc<Media>,
     /// Index of the stream in the file.
     pub stream: u32,

@@ -11,7 +11,7 @@ use super::panic_guard::ThreadWaker;
 use super::running_pipeline::RunningPipeline;
 use crate::domain::media::{Container, Media, StreamKind};
 use crate::engine::RunError;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 
 /// Which element opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Opener {
     }
 
     /// Sets up a pipeline to read this file and decode this stream.
-    pub(super) fn configure(self, live: &RunningPipeline, source: &Source, selected: SelectedStream, wake: &ThreadWaker) -> Result<(), RunError> {
+    pub(super) fn configure(self, live: &RunningPipeline, source: &SourceFile, selected: SelectedStream, wake: &ThreadWaker) -> Result<(), RunError> {
         let decode = live.element("decode")?;
         if self == Self::Decodebin3 {
             // Not filesrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.

@@ -95,7 +95,7 @@ impl RunTask {
         };
         if !self.is_stopped() {
             // A file that was truncated or overwritten fails like a broken one.
-            let error = if self.job.source.holds_the_same() { error } else { RunError::SourceChanged };
+            let error = if self.job.source.has_same_content() { error } else { RunError::SourceChanged };
             let _ = self.segments.blocking_send(Err(error));
         }
     }
@@ -314,7 +314,7 @@ impl<'a> RunLoop<'a> {
                 Some(_) => self.canonicalize(index, &segment_encoder.into_bytes())?,
                 None => segment_encoder.into_bytes(),
             };
-            if !self.task.job.source.holds_the_same() {
+            if !self.task.job.source.has_same_content() {
                 return Err(RunError::SourceChanged);
             }
             self.task.quarantine_mark.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,69 +1,69 @@
 //! Keyframe candidates of a Matroska track, by its cues.
 
-use super::{Candidate, MOST_KEYFRAMES, Table};
-use crate::engine::tables::Refusal;
-use crate::engine::tables::bytes::{ReadAt, Short};
-use crate::engine::tables::matroska::{Block, Cue, Layout, Track};
+use super::{Candidate, MAX_KEYFRAMES, CandidateTable};
+use crate::engine::tables::TableError;
+use crate::engine::tables::bytes::{ReadAt, Truncated};
+use crate::engine::tables::matroska::{Block, Cue, ClusterLayout, TrackEntry};
 
 /// Maximum number of elements visited in a cluster to find a cue's block.
-const MOST_STEPS: usize = 4_000;
+const MAX_CUE_ELEMENTS: usize = 4_000;
 
 /// Maximum number of elements visited after the last cue to find the end.
-const MOST_TAIL_STEPS: usize = 40_000;
+const MAX_TAIL_ELEMENTS: usize = 40_000;
 
 /// Size of a NAL unit's length field by the decoder's configuration, bytes. Without one the stream has start codes (seen
 /// in real files).
-fn nal_length(track: &Track) -> Result<u8, Refusal> {
-    if !track.is_avc() {
-        return Err(Refusal::Unread("the track is not V_MPEG4/ISO/AVC"));
+fn nal_length_size(track: &TrackEntry) -> Result<u8, TableError> {
+    if !track.is_h264() {
+        return Err(TableError::Unsupported("the track is not V_MPEG4/ISO/AVC"));
     }
-    match track.private.first() {
-        Some(1) => Ok((track.private.get(4).ok_or(Short)? & 3) + 1),
+    match track.codec_private.first() {
+        Some(1) => Ok((track.codec_private.get(4).ok_or(Truncated)? & 3) + 1),
         _ => Ok(0),
     }
 }
 
 /// The candidates of a track by its cues, numbered as the cues.
-pub(super) fn table(
+pub(super) fn candidate_table(
     file: &(impl ReadAt + ?Sized),
-    layout: Layout,
-    track: &Track,
+    layout: ClusterLayout,
+    track: &TrackEntry,
     cues: &[Cue],
-) -> Result<Table, Refusal> {
-    let nal_length = nal_length(track)?;
-    let blocks = Blocks { file, layout, track: track.number };
+) -> Result<CandidateTable, TableError> {
+    let nal_length_size = nal_length_size(track)?;
+    let video_blocks = VideoBlocks { file, layout, track: track.number };
     let mut candidates = Vec::new();
     for (number, cue) in cues.iter().enumerate() {
-        if candidates.len() > MOST_KEYFRAMES {
-            return Err(Refusal::Final("the video has too many keyframes".into()));
+        if candidates.len() > MAX_KEYFRAMES {
+            return Err(TableError::Uncuttable("the video has too many keyframes".into()));
         }
-        let found = blocks.find(cue)?.ok_or(Refusal::Unread("a cue points to no block"))?;
-        let (at, number) = (layout.ticks(found.time), number as u32);
-        candidates.push(Candidate { at, number, offset: found.offset, size: found.size });
+        let block = video_blocks.find_cue_block(cue)?.ok_or(TableError::Unsupported("a cue points to no block"))?;
+        let (time, number) = (layout.to_ticks(block.time), number as u32);
+        candidates.push(Candidate { time, number, offset: block.offset, size: block.size });
     }
-    let first = blocks.first()?;
-    let last = cues.last().ok_or(Refusal::Unread("there are no cues for the video"))?;
-    let (latest, step) = blocks.latest(last)?;
-    let picture = track.duration.map(|nanoseconds| (u128::from(nanoseconds) * 90_000 / 1_000_000_000) as i64);
-    let end = latest + picture.or(step).unwrap_or(3_600);
-    let headless = candidates.first().is_none_or(|cue| cue.offset != first);
-    Ok(Table { candidates, end, nal_length, headless })
+    let first_offset = video_blocks.first_offset()?;
+    let last_cue = cues.last().ok_or(TableError::Unsupported("there are no cues for the video"))?;
+    let (latest_ticks, step_ticks) = video_blocks.latest_frame(last_cue)?;
+    let frame_ticks = track.frame_nanos.map(|nanoseconds| (u128::from(nanoseconds) * 90_000 / 1_000_000_000) as i64);
+    let end = latest_ticks + frame_ticks.or(step_ticks).unwrap_or(3_600);
+    let starts_without_keyframe = candidates.first().is_none_or(|cue| cue.offset != first_offset);
+    Ok(CandidateTable { candidates, end, nal_length_size, starts_without_keyframe })
 }
 
 /// Finds blocks of the video in clusters.
-struct Blocks<'a, F: ?Sized> {
+struct VideoBlocks<'a, F: ?Sized> {
     file: &'a F,
-    layout: Layout,
+    layout: ClusterLayout,
     track: u64,
 }
 
-impl<F: ReadAt + ?Sized> Blocks<'_, F> {
+impl<F: ReadAt + ?Sized> VideoBlocks<'_, F> {
     /// The block that a cue points to.
-    fn find(&self, cue: &Cue) -> Result<Option<Block>, Refusal> {
-        let wanted = i64::try_from(cue.time).map_err(|_| Short)?;
+    fn find_cue_block(&self, cue: &Cue) -> Result<Option<Block>, TableError> {
+        let cue_time = i64::try_from(cue.time).map_err(|_| Truncated)?;
         let mut found = None;
-        self.walk(cue.cluster, MOST_STEPS, |block| {
-            if block.time == wanted {
+        self.walk_video(cue.cluster, MAX_CUE_ELEMENTS, |block| {
+            if block.time == cue_time {
                 found = Some(block);
             }
             found.is_none()
@@ -72,40 +72,40 @@ impl<F: ReadAt + ?Sized> Blocks<'_, F> {
     }
 
     /// Position of the first block of the video.
-    fn first(&self) -> Result<u64, Refusal> {
-        let mut first = None;
-        self.walk(self.layout.first, MOST_STEPS, |block| {
-            first = Some(block.offset);
+    fn first_offset(&self) -> Result<u64, TableError> {
+        let mut offset = None;
+        self.walk_video(self.layout.first_cluster, MAX_CUE_ELEMENTS, |block| {
+            offset = Some(block.offset);
             false
         })?;
-        first.ok_or(Refusal::Unread("there is no first block"))
+        offset.ok_or(TableError::Unsupported("there is no first block"))
     }
 
     /// Time of the latest frame after a cue, and the shortest step between two frames; in ticks.
-    fn latest(&self, cue: &Cue) -> Result<(i64, Option<i64>), Refusal> {
+    fn latest_frame(&self, cue: &Cue) -> Result<(i64, Option<i64>), TableError> {
         let mut times = Vec::new();
-        self.walk(cue.cluster, MOST_TAIL_STEPS, |block| {
+        self.walk_video(cue.cluster, MAX_TAIL_ELEMENTS, |block| {
             // A block beyond the end of the file ends the stream.
-            let whole = block.offset.checked_add(block.size).is_some_and(|end| end <= self.file.len());
-            if whole {
+            let is_in_file = block.offset.checked_add(block.size).is_some_and(|end| end <= self.file.len());
+            if is_in_file {
                 times.push(block.time);
             }
-            whole
+            is_in_file
         })?;
         times.sort_unstable();
-        let latest = *times.last().ok_or(Refusal::Unread("there are no blocks after the last cue"))?;
+        let latest = *times.last().ok_or(TableError::Unsupported("there are no blocks after the last cue"))?;
         let step = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|&step| step > 0).min();
-        Ok((self.layout.ticks(latest), step.map(|step| self.layout.ticks(step))))
+        Ok((self.layout.to_ticks(latest), step.map(|step| self.layout.to_ticks(step))))
     }
 
     /// Calls `each` for every block of the video from a cluster on, until it returns false.
-    fn walk(&self, cluster: u64, steps: usize, mut each: impl FnMut(Block) -> bool) -> Result<(), Refusal> {
-        let mut laced = false;
-        self.layout.walk(self.file, cluster, steps, |block| {
-            let own = block.track == self.track;
-            laced |= own && block.lacing != 0;
-            !laced && (!own || each(block))
+    fn walk_video(&self, cluster: u64, max_elements: usize, mut visit: impl FnMut(Block) -> bool) -> Result<(), TableError> {
+        let mut is_laced = false;
+        self.layout.walk_blocks(self.file, cluster, max_elements, |block| {
+            let is_video = block.track == self.track;
+            is_laced |= is_video && block.lacing != 0;
+            !is_laced && (!is_video || visit(block))
         })?;
-        if laced { Err(Refusal::Unread("the video uses lacing")) } else { Ok(()) }
+        if is_laced { Err(TableError::Unsupported("the video uses lacing")) } else { Ok(()) }
     }
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::RunError;
-use super::source::Source;
-use super::tables::Refusal;
-use super::tables::bytes::{Disk, ReadAt};
-use super::tables::matroska::{self, Cue, Film, Layout};
-use super::tables::mp4::{Movie, Sample, Track};
+use super::source::SourceFile;
+use super::tables::TableError;
+use super::tables::bytes::{FileBytes, ReadAt};
+use super::tables::matroska::{self, Cue, MatroskaFile, ClusterLayout};
+use super::tables::mp4::{Mp4File, Sample, Mp4Track};
 use crate::domain::media::{Container, Media};
 use crate::domain::time::{to_seconds, to_ticks};
 
@@ -23,30 +23,30 @@ mod nal;
 mod pass;
 
 /// Timeout for an index.
-const DEADLINE: Duration = Duration::from_secs(5);
+const INDEX_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timeout for the keyframe interval, which nothing depends on.
-const GLANCE: Duration = Duration::from_secs(1);
+const INTERVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time for checking the candidates; the rest of the deadline is for the tables.
-const LOOK: Duration = Duration::from_secs(3);
+const CHECK_TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// Maximum number of keyframes of one file: a day of all-intra video at 12 per second.
-const MOST_KEYFRAMES: usize = 1 << 20;
+const MAX_KEYFRAMES: usize = 1 << 20;
 
 /// The times at which a video may be cut, 90 kHz ticks of source time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Index {
+pub struct KeyframeIndex {
     /// Times of the IDR pictures, ascending; the first is the first picture of the stream.
     pub keyframes: Vec<i64>,
     /// End of the last frame. In a truncated file, of the last frame that is present.
-    pub end: i64,
+    pub end_ticks: i64,
 }
 
-impl Index {
+impl KeyframeIndex {
     /// The longest interval between two cuts, ticks. The planner decides whether a segment may be that long.
     pub fn longest_gap(&self) -> i64 {
-        let ends = self.keyframes.iter().skip(1).chain([&self.end]);
+        let ends = self.keyframes.iter().skip(1).chain([&self.end_ticks]);
         self.keyframes.iter().zip(ends).map(|(start, end)| end - start).max().unwrap_or(0)
     }
 }
@@ -55,7 +55,7 @@ impl Index {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {
     /// Ticks of the file's clock.
-    at: i64,
+    time: i64,
     /// Number of its sample or cue.
     number: u32,
     /// Position of its bytes in the file.
@@ -65,90 +65,90 @@ struct Candidate {
 
 /// The keyframes of one video stream by the container's tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Table {
+struct CandidateTable {
     candidates: Vec<Candidate>,
     end: i64,
     /// Size of a NAL unit's length field, bytes; 0 for start codes.
-    nal_length: u8,
+    nal_length_size: u8,
     /// The stream does not begin with a keyframe.
-    headless: bool,
+    starts_without_keyframe: bool,
 }
 
 /// Indexes stream `stream` (ffmpeg's number), in at most 5 s and with some MiB, on a blocking thread.
 ///
 /// # Errors
 /// Why this stream cannot be copied into segments; the caller then encodes.
-pub async fn keyframes(source: &Arc<Source>, media: &Media, stream: u32) -> Result<Index, RunError> {
+pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<KeyframeIndex, RunError> {
     let codec = media.stream(stream).map_or("no video", |stream| stream.codec.as_str());
     if codec != "h264" {
-        return Err(cannot(format!("{codec} is not supported, only h264")));
+        return Err(cannot_copy(format!("{codec} is not supported, only h264")));
     }
     let start = to_ticks(media.start_seconds);
     let container = media.container;
-    let work = async {
+    let build = async {
         if matches!(container, Container::Mp4 | Container::Matroska | Container::Webm) {
             let file = source.clone();
-            let read = tokio::task::spawn_blocking(move || {
-                let disk = Disk::of(&file.file);
+            let result = tokio::task::spawn_blocking(move || {
+                let file_bytes = FileBytes::new(&file.file);
                 if container == Container::Mp4 {
-                    of_track(&disk, start, &Movie::read(&disk)?.track(stream)?)
+                    index_mp4_track(&file_bytes, start, &Mp4File::read(&file_bytes)?.read_track(stream)?)
                 } else {
-                    let film = Film::read(&disk)?;
-                    let track = film.track(stream)?;
-                    of_cues(&disk, start, film.layout, &track, &film.cues(track.number)?)
+                    let header = MatroskaFile::read(&file_bytes)?;
+                    let track = header.read_track(stream)?;
+                    index_matroska_track(&file_bytes, start, header.layout, &track, &header.read_cues(track.number)?)
                 }
             });
-            match read.await.map_err(|cause| RunError::Internal(cause.to_string()))? {
+            match result.await.map_err(|cause| RunError::Internal(cause.to_string()))? {
                 Ok((index, _)) => return Ok(index),
-                Err(Refusal::Final(why)) => return Err(cannot(why)),
-                Err(Refusal::Unread(why)) => tracing::debug!(path = source.path, why, "keyframe index by a full pass"),
+                Err(TableError::Uncuttable(reason)) => return Err(cannot_copy(reason)),
+                Err(TableError::Unsupported(why)) => tracing::debug!(path = source.path, why, "keyframe index by a full pass"),
             }
         }
-        pass::index(source, media, stream).await
+        pass::scan_keyframes(source, media, stream).await
     };
-    tokio::time::timeout(DEADLINE, work)
+    tokio::time::timeout(INDEX_TIMEOUT, build)
         .await
-        .map_err(|_| cannot("finding its keyframes took longer than 5 s".into()))?
+        .map_err(|_| cannot_copy("finding its keyframes took longer than 5 s".into()))?
 }
 
 /// Mean keyframe interval of the first video stream in seconds, by the tables of mp4 and Matroska; no picture is checked.
 /// None if the tables do not have it, or not within 1 s.
-pub async fn interval(source: &Arc<Source>, media: &Media) -> Option<f64> {
+pub async fn keyframe_interval(source: &Arc<SourceFile>, media: &Media) -> Option<f64> {
     let stream = media.video_streams().next()?.0.index;
     let (file, container, duration) = (source.clone(), media.container, media.duration_seconds);
-    let read = tokio::task::spawn_blocking(move || {
-        let disk = Disk::of(&file.file);
+    let task = tokio::task::spawn_blocking(move || {
+        let file_bytes = FileBytes::new(&file.file);
         match container {
             Container::Mp4 => {
-                let track = Movie::read(&disk).ok()?.track(stream).ok()?;
-                let shown = |sample: Sample| to_seconds(track.timing.shown(sample.time()));
-                mean(track.samples.walk(0).filter(|sample| sample.sync).map(shown), duration)
+                let track = Mp4File::read(&file_bytes).ok()?.read_track(stream).ok()?;
+                let shown_seconds = |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
+                mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(shown_seconds), duration)
             }
             Container::Matroska | Container::Webm => {
-                let film = Film::read(&disk).ok()?;
-                let cues = film.cues(film.track(stream).ok()?.number).ok()?;
-                let scale = film.layout.scale as f64 / 1e9;
-                mean(cues.iter().map(|cue| cue.time as f64 * scale), duration)
+                let header = MatroskaFile::read(&file_bytes).ok()?;
+                let cues = header.read_cues(header.read_track(stream).ok()?.number).ok()?;
+                let seconds_per_unit = header.layout.timestamp_scale as f64 / 1e9;
+                mean_step(cues.iter().map(|cue| cue.time as f64 * seconds_per_unit), duration)
             }
             _ => None,
         }
     });
-    tokio::time::timeout(GLANCE, read).await.ok()?.ok()?
+    tokio::time::timeout(INTERVAL_TIMEOUT, task).await.ok()?.ok()?
 }
 
 /// The last cue of a Matroska file's first video stream, or of its first audio stream without video: seconds of the file's
 /// clock, and the position of its cluster in the file. None without cues. Blocks on file I/O.
-pub fn last_cue(source: &Source, media: &Media) -> Option<(f64, u64)> {
+pub fn last_cue(source: &SourceFile, media: &Media) -> Option<(f64, u64)> {
     let stream = media.video_streams().next().map(|(stream, _)| stream).or(media.audio_streams().next().map(|(stream, _)| stream))?;
-    let disk = Disk::of(&source.file);
-    let film = Film::read(&disk).ok()?;
-    let cues = film.cues(film.packed_track(stream.index).ok()?.0.number).ok()?;
+    let file_bytes = FileBytes::new(&source.file);
+    let header = MatroskaFile::read(&file_bytes).ok()?;
+    let cues = header.read_cues(header.read_compressed_track(stream.index).ok()?.0.number).ok()?;
     let last = cues.iter().max_by_key(|cue| cue.time)?;
-    Some((last.time as f64 * film.layout.scale as f64 / 1e9, film.layout.body.checked_add(last.cluster)?))
+    Some((last.time as f64 * header.layout.timestamp_scale as f64 / 1e9, header.layout.segment_body.checked_add(last.cluster)?))
 }
 
 /// The mean step of these times; `duration` if there is only one.
-fn mean(times: impl Iterator<Item = f64>, duration: Option<f64>) -> Option<f64> {
+fn mean_step(times: impl Iterator<Item = f64>, duration: Option<f64>) -> Option<f64> {
     let (mut first, mut last, mut count) = (f64::INFINITY, f64::NEG_INFINITY, 0u32);
     for time in times {
         (first, last, count) = (first.min(time), last.max(time), count + 1);
@@ -160,60 +160,60 @@ fn mean(times: impl Iterator<Item = f64>, duration: Option<f64>) -> Option<f64> 
     }
 }
 
-fn cannot(why: String) -> RunError {
-    RunError::SourceRead(format!("the video cannot be copied: {why}"))
+fn cannot_copy(reason: String) -> RunError {
+    RunError::SourceRead(format!("the video cannot be copied: {reason}"))
 }
 
 /// The keyframe index of an mp4 track, and the sample number of every keyframe; `start` is the file's first timestamp,
 /// ticks.
-pub(super) fn of_track(file: &(impl ReadAt + ?Sized), start: i64, track: &Track) -> Result<(Index, Vec<u32>), Refusal> {
-    from_table(file, start, mp4::table(track)?)
+pub(super) fn index_mp4_track(file: &(impl ReadAt + ?Sized), start: i64, track: &Mp4Track) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
+    keep_idr(file, start, mp4::candidate_table(track)?)
 }
 
 /// The keyframe index of a Matroska track by its cues, and the cue number of every keyframe.
-pub(super) fn of_cues(
+pub(super) fn index_matroska_track(
     file: &(impl ReadAt + ?Sized),
     start: i64,
-    layout: Layout,
-    track: &matroska::Track,
+    layout: ClusterLayout,
+    track: &matroska::TrackEntry,
     cues: &[Cue],
-) -> Result<(Index, Vec<u32>), Refusal> {
-    from_table(file, start, mkv::table(file, layout, track, cues)?)
+) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
+    keep_idr(file, start, mkv::candidate_table(file, layout, track, cues)?)
 }
 
 /// Keeps the candidates that are IDR pictures.
-fn from_table(file: &(impl ReadAt + ?Sized), start: i64, table: Table) -> Result<(Index, Vec<u32>), Refusal> {
-    let deadline = Instant::now() + LOOK;
+fn keep_idr(file: &(impl ReadAt + ?Sized), start: i64, table: CandidateTable) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
+    let deadline = Instant::now() + CHECK_TIME_LIMIT;
     let count = table.candidates.len();
-    let mut idr = vec![true; count];
+    let mut is_idr = vec![true; count];
     // In strides, so that the candidates checked before the time limit represent the whole file.
     let stride = count.div_ceil(64).max(1);
-    let order = (0..stride).flat_map(|from| (from..count).step_by(stride));
-    let (mut looked, mut refused) = (0, 0);
+    let order = (0..stride).flat_map(|offset| (offset..count).step_by(stride));
+    let (mut checked, mut refused) = (0, 0);
     for index in order {
         if Instant::now() > deadline {
             // A slow disk. An encoder that uses recovery points uses them everywhere, so the sample suffices.
-            if looked >= 64 && refused == 0 {
+            if checked >= 64 && refused == 0 {
                 break;
             }
-            return Err(Refusal::Final("checking its keyframes took longer than 3 s".into()));
+            return Err(TableError::Uncuttable("checking its keyframes took longer than 3 s".into()));
         }
         let candidate = table.candidates[index];
-        let is_idr = nal::is_idr(file, candidate.offset, candidate.size, table.nal_length)?;
-        idr[index] = is_idr;
-        looked += 1;
-        refused += usize::from(!is_idr);
+        let candidate_is_idr = nal::is_idr(file, candidate.offset, candidate.size, table.nal_length_size)?;
+        is_idr[index] = candidate_is_idr;
+        checked += 1;
+        refused += usize::from(!candidate_is_idr);
     }
-    if table.headless || !idr.first().copied().unwrap_or(false) {
-        return Err(Refusal::Final("the video does not begin with an IDR picture".into()));
+    if table.starts_without_keyframe || !is_idr.first().copied().unwrap_or(false) {
+        return Err(TableError::Uncuttable("the video does not begin with an IDR picture".into()));
     }
     let mut kept: Vec<Candidate> =
-        table.candidates.into_iter().zip(idr).filter(|(_, idr)| *idr).map(|(candidate, _)| candidate).collect();
-    kept.sort_by_key(|candidate| candidate.at);
-    kept.dedup_by_key(|candidate| candidate.at);
-    let keyframes = kept.iter().map(|candidate| candidate.at - start).collect();
+        table.candidates.into_iter().zip(is_idr).filter(|(_, idr)| *idr).map(|(candidate, _)| candidate).collect();
+    kept.sort_by_key(|candidate| candidate.time);
+    kept.dedup_by_key(|candidate| candidate.time);
+    let keyframes = kept.iter().map(|candidate| candidate.time - start).collect();
     let numbers = kept.iter().map(|candidate| candidate.number).collect();
-    Ok((Index { keyframes, end: table.end - start }, numbers))
+    Ok((KeyframeIndex { keyframes, end_ticks: table.end - start }, numbers))
 }
 
 #[cfg(test)]

@@ -1,41 +1,41 @@
 //! Keyframe candidates of an mp4 track.
 
-use super::{Candidate, MOST_KEYFRAMES, Table};
+use super::{Candidate, MAX_KEYFRAMES, CandidateTable};
 use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::tables::Refusal;
-use crate::engine::tables::mp4::{Description, Track};
+use crate::engine::tables::TableError;
+use crate::engine::tables::mp4::{SampleDescription, Mp4Track};
 
 /// Size of a NAL unit's length field by the decoder's configuration, bytes.
 ///
 /// # Errors
 /// The track is not H.264 with an `avcC` record.
-pub fn nal_length(track: &Track) -> Result<u8, Refusal> {
-    let Description::Avc(record) = &track.description else {
-        return Err(Refusal::Unread("the description is not avc1 or avc3"));
+pub fn nal_length_size(track: &Mp4Track) -> Result<u8, TableError> {
+    let SampleDescription::Avc(record) = &track.description else {
+        return Err(TableError::Unsupported("the description is not avc1 or avc3"));
     };
-    let length = record.get(4).ok_or(Refusal::Unread("avcC is truncated"))? & 3;
+    let length = record.get(4).ok_or(TableError::Unsupported("avcC is truncated"))? & 3;
     Ok(length + 1)
 }
 
 /// The candidates of a track by its tables.
-pub(super) fn table(track: &Track) -> Result<Table, Refusal> {
-    let nal_length = nal_length(track)?;
-    let (first, sync) = track.span.first.ok_or(Refusal::Final("there are no frames".into()))?;
-    if track.timing.shown(first) < track.timing.begin() - TICKS_PER_SECOND / 20 {
-        return Err(Refusal::Final("the edit list begins inside a group of pictures".into()));
+pub(super) fn candidate_table(track: &Mp4Track) -> Result<CandidateTable, TableError> {
+    let nal_length_size = nal_length_size(track)?;
+    let (first_time, is_sync) = track.sample_span.first_presented.ok_or(TableError::Uncuttable("there are no frames".into()))?;
+    if track.timing.presentation_ticks(first_time) < track.timing.edit_start() - TICKS_PER_SECOND / 20 {
+        return Err(TableError::Uncuttable("the edit list begins inside a group of pictures".into()));
     }
-    let end = track.end();
+    let end = track.end_ticks();
     let mut candidates = Vec::new();
-    for sample in track.samples.walk(0).filter(|sample| sample.sync && sample.size > 0) {
-        let at = track.timing.shown(sample.time());
-        if at >= end {
+    for sample in track.samples.iter_from(0).filter(|sample| sample.is_sync && sample.size > 0) {
+        let time = track.timing.presentation_ticks(sample.presentation_time());
+        if time >= end {
             continue;
         }
-        if candidates.len() >= MOST_KEYFRAMES {
-            return Err(Refusal::Final("the video has too many keyframes".into()));
+        if candidates.len() >= MAX_KEYFRAMES {
+            return Err(TableError::Uncuttable("the video has too many keyframes".into()));
         }
         let size = u64::from(sample.size);
-        candidates.push(Candidate { at, number: sample.number, offset: sample.offset, size });
+        candidates.push(Candidate { time, number: sample.number, offset: sample.offset, size });
     }
-    Ok(Table { candidates, end, nal_length, headless: !sync })
+    Ok(CandidateTable { candidates, end, nal_length_size, starts_without_keyframe: !is_sync })
 }

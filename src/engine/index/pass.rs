@@ -5,111 +5,111 @@ use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 
-use super::{Index, MOST_KEYFRAMES, cannot, nal};
+use super::{KeyframeIndex, MAX_KEYFRAMES, cannot_copy, nal};
 use crate::domain::media::Media;
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet, PacketReader};
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::{pes, unwrap_timestamp};
 use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
-use crate::engine::clock::Feed;
+use crate::engine::clock::RepairedFeed;
 use crate::engine::ffmpeg::args;
 use crate::engine::ffmpeg::spawn::{InheritedFile, ChildLimits, spawn};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS, ffmpeg};
 
 /// Maximum bytes of a keyframe that are buffered until its first slice.
-const HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Reads the stream to its end. The caller sets the deadline; dropping the future ends the child.
-pub(super) async fn index(source: &Arc<Source>, media: &Media, stream: u32) -> Result<Index, RunError> {
-    let program = ffmpeg::find_program().ok_or_else(|| cannot("ffmpeg is not installed".into()))?;
+pub(super) async fn scan_keyframes(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<KeyframeIndex, RunError> {
+    let program = ffmpeg::find_program().ok_or_else(|| cannot_copy("ffmpeg is not installed".into()))?;
     let feed = match media.clock_pieces.is_empty() {
         true => None,
-        false => Some(Feed::open(source, &media.clock_pieces, 0.0).await.map_err(|cause| cannot(cause.to_string()))?),
+        false => Some(RepairedFeed::open(source, &media.clock_pieces, 0.0).await.map_err(|cause| cannot_copy(cause.to_string()))?),
     };
-    let fed = feed.as_ref().map(Feed::fed);
-    let arguments = args::video_copy_arguments(media, stream, &source.proc_path(), fed.as_ref());
-    let input = feed.map_or_else(|| source.clone() as InheritedFile, |feed| feed.inherited());
+    let pipe_input = feed.as_ref().map(RepairedFeed::pipe_input);
+    let arguments = args::video_copy_arguments(media, stream, &source.proc_path(), pipe_input.as_ref());
+    let input = feed.map_or_else(|| source.clone() as InheritedFile, |feed| feed.to_inherited());
     let child = spawn(&program, arguments, vec![input], ChildLimits::PROBE).await;
     let mut child = child.map_err(|cause| RunError::Internal(format!("ffmpeg could not be started: {cause}")))?;
-    let (mut packets, mut marks) = (PacketReader::default(), Marks::new(media));
+    let (mut packets, mut scanner) = (PacketReader::default(), KeyframeScanner::new(media));
     let mut bytes = vec![0; 64 * 1024];
     loop {
-        let read = child.stdout.read(&mut bytes).await.map_err(|cause| RunError::Internal(cause.to_string()))?;
-        if read == 0 {
+        let count = child.stdout.read(&mut bytes).await.map_err(|cause| RunError::Internal(cause.to_string()))?;
+        if count == 0 {
             break;
         }
-        packets.push(&bytes[..read], |packet| marks.take(packet));
-        if marks.keyframes.len() > MOST_KEYFRAMES {
-            return Err(cannot("the video has too many keyframes".into()));
+        packets.push(&bytes[..count], |packet| scanner.push_packet(packet));
+        if scanner.keyframes.len() > MAX_KEYFRAMES {
+            return Err(cannot_copy("the video has too many keyframes".into()));
         }
     }
     let exit = child.wait().await;
     if !exit.is_success() {
-        return Err(cannot(exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg could not read it".into())));
+        return Err(cannot_copy(exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg could not read it".into())));
     }
-    marks.finish()
+    scanner.into_index()
 }
 
 /// Collects the keyframes of a transport stream.
-struct Marks {
+struct KeyframeScanner {
     keyframes: Vec<i64>,
     /// A keyframe whose first slice has not arrived yet: its time and its bytes so far.
-    open: Option<(i64, Vec<u8>)>,
+    pending: Option<(i64, Vec<u8>)>,
     /// Whether the first picture of the stream was a keyframe.
-    first_is_key: Option<bool>,
-    clock: i64,
-    latest: i64,
+    starts_with_keyframe: Option<bool>,
+    last_dts: i64,
+    latest_pts: i64,
     /// Frame duration, ticks.
-    picture: i64,
+    frame_ticks: i64,
 }
 
-impl Marks {
+impl KeyframeScanner {
     fn new(media: &Media) -> Self {
         let rate = media.video_streams().find_map(|(_, video)| video.frame_rate);
-        let picture = rate.map_or(TICKS_PER_SECOND / 25, |rate| rate.frame_start_ticks(1));
-        Self { keyframes: Vec::new(), open: None, first_is_key: None, clock: 0, latest: 0, picture }
+        let frame_ticks = rate.map_or(TICKS_PER_SECOND / 25, |rate| rate.frame_start_ticks(1));
+        Self { keyframes: Vec::new(), pending: None, starts_with_keyframe: None, last_dts: 0, latest_pts: 0, frame_ticks }
     }
 
-    fn take(&mut self, bytes: &[u8; PACKET_LEN]) {
+    fn push_packet(&mut self, bytes: &[u8; PACKET_LEN]) {
         let Some(packet) = Packet::new(bytes).filter(|packet| TrackKind::from_pid(packet.pid()) == Some(TrackKind::Video)) else {
             return;
         };
         let mut payload = packet.payload();
         if packet.starts_unit() {
-            self.open = None;
+            self.pending = None;
             let Some(header) = pes::parse(payload) else { return };
             let Some(pts) = header.pts else { return };
             let base = to_ticks(TIMELINE_BASE_SECONDS as f64);
-            let at = unwrap_timestamp(pts - base, self.clock);
-            self.clock = unwrap_timestamp(header.dts.unwrap_or(pts) - base, self.clock);
-            self.latest = self.latest.max(at);
-            self.first_is_key.get_or_insert(packet.is_random_access_point());
+            let time = unwrap_timestamp(pts - base, self.last_dts);
+            self.last_dts = unwrap_timestamp(header.dts.unwrap_or(pts) - base, self.last_dts);
+            self.latest_pts = self.latest_pts.max(time);
+            self.starts_with_keyframe.get_or_insert(packet.is_random_access_point());
             if packet.is_random_access_point() {
-                self.open = Some((at, Vec::new()));
+                self.pending = Some((time, Vec::new()));
             }
             payload = payload.get(header.header_len..).unwrap_or(&[]);
         }
-        let Some((at, head)) = &mut self.open else { return };
+        let Some((time, head)) = &mut self.pending else { return };
         head.extend_from_slice(payload);
-        match nal::annex_b(head) {
+        match nal::first_slice_is_idr(head) {
             Some(idr) => {
                 if idr {
-                    self.keyframes.push(*at);
+                    self.keyframes.push(*time);
                 }
-                self.open = None;
+                self.pending = None;
             }
-            None if head.len() > HEAD => self.open = None,
+            None if head.len() > MAX_HEAD_BYTES => self.pending = None,
             None => {}
         }
     }
 
-    fn finish(mut self) -> Result<Index, RunError> {
-        if self.first_is_key != Some(true) || self.keyframes.is_empty() {
-            return Err(cannot("the video does not begin with an IDR picture".into()));
+    fn into_index(mut self) -> Result<KeyframeIndex, RunError> {
+        if self.starts_with_keyframe != Some(true) || self.keyframes.is_empty() {
+            return Err(cannot_copy("the video does not begin with an IDR picture".into()));
         }
         self.keyframes.sort_unstable();
         self.keyframes.dedup();
-        Ok(Index { keyframes: self.keyframes, end: self.latest + self.picture })
+        Ok(KeyframeIndex { keyframes: self.keyframes, end_ticks: self.latest_pts + self.frame_ticks })
     }
 }

@@ -5,57 +5,57 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::engine::damaged_films::{SeededRandom, damage, make_film};
 
-fn mkv(bytes: &[u8]) -> Result<Table, Refusal> {
-    let film = Film::read(bytes)?;
-    let track = film.track(0)?;
-    mkv::table(bytes, film.layout, &track, &film.cues(track.number)?)
+fn mkv_table(bytes: &[u8]) -> Result<CandidateTable, TableError> {
+    let film = MatroskaFile::read(bytes)?;
+    let track = film.read_track(0)?;
+    mkv::candidate_table(bytes, film.layout, &track, &film.read_cues(track.number)?)
 }
 
-fn mp4(bytes: &[u8]) -> Result<Table, Refusal> {
-    mp4::table(&Movie::read(bytes)?.track(0)?)
+fn mp4_table(bytes: &[u8]) -> Result<CandidateTable, TableError> {
+    mp4::candidate_table(&Mp4File::read(bytes)?.read_track(0)?)
 }
 
 #[test]
-fn damaged_tables_are_answered_soon_and_without_panic() {
+fn damaged_tables_are_read_soon_and_without_panic() {
     let films = [
         ("a.mp4", "-movflags +faststart", Container::Mp4),
         ("b.mp4", "-movflags +frag_keyframe+delay_moov+default_base_moof", Container::Mp4),
         ("c.mkv", "-reserve_index_space 2000", Container::Matroska),
     ];
     let mut dice = SeededRandom(7);
-    for (name, more, container) in films {
-        let sound = make_film(name, "", more);
-        let read = |bytes: &[u8]| {
-            let table = if container == Container::Mp4 { mp4(bytes) } else { mkv(bytes) };
-            table.and_then(|table| from_table(bytes, 0, table)).map(|(index, _)| index)
+    for (name, options, container) in films {
+        let file = make_film(name, "", options);
+        let index_of = |bytes: &[u8]| {
+            let table = if container == Container::Mp4 { mp4_table(bytes) } else { mkv_table(bytes) };
+            table.and_then(|table| keep_idr(bytes, 0, table)).map(|(index, _)| index)
         };
-        assert_eq!(read(&sound).unwrap().keyframes.len(), 8, "{name}");
-        let head = sound.len().min(3000);
+        assert_eq!(index_of(&file).unwrap().keyframes.len(), 8, "{name}");
+        let head = file.len().min(3000);
         for round in 0..400 {
-            let mut bytes = sound.clone();
+            let mut bytes = file.clone();
             let to = if round % 4 == 0 { bytes.len() } else { head };
             damage(&mut bytes, 0, to, &mut dice);
-            let began = Instant::now();
-            let _ = read(&bytes);
-            assert!(began.elapsed() < Duration::from_secs(4), "{name} round {round} took {:?}", began.elapsed());
+            let started = Instant::now();
+            let _ = index_of(&bytes);
+            assert!(started.elapsed() < Duration::from_secs(4), "{name} round {round} took {:?}", started.elapsed());
         }
     }
 }
 
 #[test]
-fn a_file_cut_short_ends_where_its_bytes_do() {
+fn a_truncated_file_ends_where_its_bytes_do() {
     let whole = make_film("a.mp4", "", "-movflags +faststart");
-    let index = |bytes: &[u8]| from_table(bytes, 0, mp4(bytes).unwrap()).unwrap().0;
-    let (all, cut) = (index(&whole), index(&whole[..whole.len() * 6 / 10]));
-    assert!(cut.end < all.end && cut.keyframes.len() < all.keyframes.len());
-    assert_eq!(cut.keyframes[..], all.keyframes[..cut.keyframes.len()]);
-    assert!(cut.keyframes.iter().all(|&at| at < cut.end));
+    let index = |bytes: &[u8]| keep_idr(bytes, 0, mp4_table(bytes).unwrap()).unwrap().0;
+    let (all, truncated) = (index(&whole), index(&whole[..whole.len() * 6 / 10]));
+    assert!(truncated.end_ticks < all.end_ticks && truncated.keyframes.len() < all.keyframes.len());
+    assert_eq!(truncated.keyframes[..], all.keyframes[..truncated.keyframes.len()]);
+    assert!(truncated.keyframes.iter().all(|&at| at < truncated.end_ticks));
 }
 
 #[test]
-fn pictures_in_another_file_are_refused() {
-    let mut film = make_film("a.mp4", "", "-movflags +faststart");
-    let at = film.windows(4).position(|four| four == b"url ").unwrap();
-    film[at + 7] = 0;
-    assert!(matches!(mp4(&film), Err(Refusal::Final(why)) if why.contains("another file")));
+fn samples_in_another_file_are_refused() {
+    let mut file = make_film("a.mp4", "", "-movflags +faststart");
+    let position = file.windows(4).position(|bytes| bytes == b"url ").unwrap();
+    file[position + 7] = 0;
+    assert!(matches!(mp4_table(&file), Err(TableError::Uncuttable(why)) if why.contains("another file")));
 }

@@ -29,145 +29,145 @@ mod relay;
 pub mod rtsp;
 pub mod srt;
 
-use names::Names;
-pub use names::{Looking, Lookup, system};
+use names::CheckedResolver;
+pub use names::{LookupFuture, Lookup, system_lookup};
 
 /// `User-Agent` header, unless a source has its own.
 const USER_AGENT: &str = concat!("Hearthcast/", env!("CARGO_PKG_VERSION"));
 
 /// Maximum number of simultaneous connections, and how long a request waits for a slot.
-const PLACES: usize = 256;
-const PLACE_WAIT: Duration = Duration::from_secs(5);
+const MAX_CONNECTIONS: usize = 256;
+const SLOT_WAIT: Duration = Duration::from_secs(5);
 
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of redirects followed.
-const REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// Maximum number of requests to one host per minute. An ingest of several channels fetches a few per second.
-const PER_MINUTE: u32 = 1200;
+const MAX_REQUESTS_PER_MINUTE: u32 = 1200;
 
 /// Why a request failed. No message contains an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum OutboundError {
     #[error("leads to a blocked address ({0})")]
-    Inside(&'static str),
+    BlockedAddress(&'static str),
     #[error("the host name does not resolve")]
-    Unknown,
+    UnknownHost,
     #[error("{0}")]
-    Address(&'static str),
-    #[error("more than {REDIRECTS} redirects")]
-    Redirects,
+    InvalidAddress(&'static str),
+    #[error("more than {MAX_REDIRECTS} redirects")]
+    TooManyRedirects,
     #[error("the server answered with status {0}")]
     Status(u16),
     #[error("the response has more than {0} bytes")]
     TooLarge(u64),
     #[error("timeout: {0}")]
-    TooSlow(&'static str),
+    Timeout(&'static str),
     #[error("the connection failed: {0}")]
-    Broken(String),
+    ConnectionFailed(String),
     #[error("too many outbound requests are in progress")]
     Busy,
     #[error("too many requests to this host: retry in {0} s")]
-    TooOften(u32),
+    RateLimited(u32),
 }
 
 /// Options and limits of a request.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct OutboundRequest {
     pub user_agent: Option<String>,
     pub accept: Option<&'static str>,
     /// Value of the `Range` header, e.g. `bytes=0-99`.
     pub range: Option<String>,
     /// Maximum size in bytes; `u64::MAX` for an endless stream.
-    pub most_bytes: u64,
+    pub max_bytes: u64,
     /// Maximum time until the response headers.
-    pub head: Duration,
+    pub head_timeout: Duration,
     /// Maximum time until the end of the body; None for an endless stream.
-    pub total: Option<Duration>,
+    pub total_timeout: Option<Duration>,
     /// Maximum time without data.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
 }
 
-impl Ask {
+impl OutboundRequest {
     /// A file of at most `most_bytes`: a playlist, a guide, a segment.
-    pub fn file(most_bytes: u64) -> Self {
+    pub fn for_file(max_bytes: u64) -> Self {
         Self {
             user_agent: None,
             accept: None,
             range: None,
-            most_bytes,
-            head: Duration::from_secs(10),
-            total: Some(Duration::from_secs(60)),
-            idle: Duration::from_secs(10),
+            max_bytes,
+            head_timeout: Duration::from_secs(10),
+            total_timeout: Some(Duration::from_secs(60)),
+            idle_timeout: Duration::from_secs(10),
         }
     }
 
     /// An endless stream.
-    pub fn stream() -> Self {
-        Self { total: None, ..Self::file(u64::MAX) }
+    pub fn for_stream() -> Self {
+        Self { total_timeout: None, ..Self::for_file(u64::MAX) }
     }
 }
 
 /// The only client for external servers; one for the whole program.
-pub struct Outbound {
+pub struct OutboundClient {
     client: reqwest::Client,
     allowed: Arc<AllowedSources>,
-    names: Names,
-    places: Arc<Semaphore>,
-    pace: Mutex<RateLimiter>,
-    began: Instant,
+    resolver: CheckedResolver,
+    slots: Arc<Semaphore>,
+    host_throttle: Mutex<RateLimiter>,
+    started: Instant,
 }
 
 /// A response whose headers have arrived.
 #[derive(Debug)]
-pub struct Answer {
+pub struct OutboundResponse {
     /// 2xx.
     pub status: u16,
     /// The final address after redirects: relative addresses in the body are relative to it.
     pub address: Address,
     pub headers: HeaderMap,
-    body: reqwest::Response,
-    left: u64,
-    most: u64,
-    until: Option<Instant>,
-    idle: Duration,
-    _place: OwnedSemaphorePermit,
+    response: reqwest::Response,
+    remaining_bytes: u64,
+    max_bytes: u64,
+    deadline: Option<Instant>,
+    idle_timeout: Duration,
+    _slot: OwnedSemaphorePermit,
 }
 
-impl Outbound {
+impl OutboundClient {
     /// A client that resolves names with the system's resolver.
     pub fn new(allowed: AllowedSources) -> Self {
-        Self::with_names(allowed, Arc::new(system))
+        Self::with_lookup(allowed, Arc::new(system_lookup))
     }
 
     /// A client that resolves names with `lookup`.
-    pub fn with_names(allowed: AllowedSources, lookup: Lookup) -> Self {
+    pub fn with_lookup(allowed: AllowedSources, lookup: Lookup) -> Self {
         let allowed = Arc::new(allowed);
-        let names = Names { allowed: allowed.clone(), lookup };
+        let resolver = CheckedResolver { allowed: allowed.clone(), lookup };
         let client = reqwest::Client::builder()
-            .dns_resolver(Arc::new(names.clone()))
+            .dns_resolver(Arc::new(resolver.clone()))
             .redirect(Policy::none())
             .no_proxy()
             .referer(false)
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .pool_max_idle_per_host(2)
             .pool_idle_timeout(Duration::from_secs(30))
             .user_agent(USER_AGENT)
             .build()
             .expect("TLS uses bundled root certificates");
-        let (places, pace) = (Arc::new(Semaphore::new(PLACES)), Mutex::new(RateLimiter::new(PER_MINUTE)));
-        Self { client, allowed, names, places, pace, began: Instant::now() }
+        let (slots, host_throttle) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), Mutex::new(RateLimiter::new(MAX_REQUESTS_PER_MINUTE)));
+        Self { client, allowed, resolver, slots, host_throttle, started: Instant::now() }
     }
 
     /// Whether requests to an address are allowed; for validation before the address is stored.
     ///
     /// # Errors
     /// `Fault::Inside`, `Fault::Unknown`, `Fault::TooSlow`.
-    pub async fn check(&self, address: &Address) -> Result<(), Fault> {
-        self.check_literal(address)?;
+    pub async fn check_address(&self, address: &Address) -> Result<(), OutboundError> {
+        self.check_ip_literal(address)?;
         if let (Host::Domain(name), _) = address.host_and_port() {
-            timeout(CONNECT, self.names.checked(name)).await.map_err(|_| Fault::TooSlow("no DNS response"))??;
+            timeout(CONNECT_TIMEOUT, self.resolver.resolve_checked(name)).await.map_err(|_| OutboundError::Timeout("no DNS response"))??;
         }
         Ok(())
     }
@@ -177,142 +177,142 @@ impl Outbound {
     ///
     /// # Errors
     /// Those of [`Self::check`]; `Fault::Busy`, `Fault::TooOften`.
-    pub async fn pinned(&self, address: &Address) -> Result<(SocketAddr, OwnedSemaphorePermit), Fault> {
-        let place = timeout(PLACE_WAIT, self.places.clone().acquire_owned()).await;
-        let place = place.ok().and_then(Result::ok).ok_or(Fault::Busy)?;
-        self.check_literal(address)?;
-        self.keep_pace(address)?;
+    pub async fn resolve_and_reserve(&self, address: &Address) -> Result<(SocketAddr, OwnedSemaphorePermit), OutboundError> {
+        let slot = timeout(SLOT_WAIT, self.slots.clone().acquire_owned()).await;
+        let slot = slot.ok().and_then(Result::ok).ok_or(OutboundError::Busy)?;
+        self.check_ip_literal(address)?;
+        self.check_rate_limit(address)?;
         let (host, port) = address.host_and_port();
         let ip = match host {
             Host::Ipv4(ip) => ip.into(),
             Host::Ipv6(ip) => ip.into(),
             Host::Domain(name) => {
-                let found = timeout(CONNECT, self.names.checked(name)).await;
-                let found = found.map_err(|_| Fault::TooSlow("no DNS response"))??;
-                *found.first().ok_or(Fault::Unknown)?
+                let addresses = timeout(CONNECT_TIMEOUT, self.resolver.resolve_checked(name)).await;
+                let addresses = addresses.map_err(|_| OutboundError::Timeout("no DNS response"))??;
+                *addresses.first().ok_or(OutboundError::UnknownHost)?
             }
         };
-        Ok((SocketAddr::new(ip, port), place))
+        Ok((SocketAddr::new(ip, port), slot))
     }
 
     /// Sends a GET request.
     ///
     /// # Errors
     /// A `Fault` for every response but 2xx.
-    pub async fn get(&self, address: &Address, ask: &Ask) -> Result<Answer, Fault> {
-        let place = timeout(PLACE_WAIT, self.places.clone().acquire_owned()).await;
-        let place = place.ok().and_then(Result::ok).ok_or(Fault::Busy)?;
-        let until = ask.total.map(|total| Instant::now() + total);
-        let reached = timeout(ask.head, self.follow(address, ask)).await;
-        let (address, body) = reached.map_err(|_| Fault::TooSlow("no response"))??;
-        let (status, headers) = (body.status().as_u16(), body.headers().clone());
-        if !body.status().is_success() {
-            return Err(Fault::Status(status));
+    pub async fn get(&self, address: &Address, request: &OutboundRequest) -> Result<OutboundResponse, OutboundError> {
+        let slot = timeout(SLOT_WAIT, self.slots.clone().acquire_owned()).await;
+        let slot = slot.ok().and_then(Result::ok).ok_or(OutboundError::Busy)?;
+        let deadline = request.total_timeout.map(|total| Instant::now() + total);
+        let result = timeout(request.head_timeout, self.send_following_redirects(address, request)).await;
+        let (address, response) = result.map_err(|_| OutboundError::Timeout("no response"))??;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        if !response.status().is_success() {
+            return Err(OutboundError::Status(status));
         }
-        if body.content_length().is_some_and(|length| length > ask.most_bytes) {
-            return Err(Fault::TooLarge(ask.most_bytes));
+        if response.content_length().is_some_and(|length| length > request.max_bytes) {
+            return Err(OutboundError::TooLarge(request.max_bytes));
         }
-        let (left, most, idle) = (ask.most_bytes, ask.most_bytes, ask.idle);
-        Ok(Answer { status, address, headers, body, left, most, until, idle, _place: place })
+        let (remaining_bytes, max_bytes, idle_timeout) = (request.max_bytes, request.max_bytes, request.idle_timeout);
+        Ok(OutboundResponse { status, address, headers, response, remaining_bytes, max_bytes, deadline, idle_timeout, _slot: slot })
     }
 
-    async fn follow(&self, first: &Address, ask: &Ask) -> Result<(Address, reqwest::Response), Fault> {
+    async fn send_following_redirects(&self, first: &Address, options: &OutboundRequest) -> Result<(Address, reqwest::Response), OutboundError> {
         let mut address = first.clone();
-        for _ in 0..=REDIRECTS {
-            self.check_literal(&address)?;
-            self.keep_pace(&address)?;
+        for _ in 0..=MAX_REDIRECTS {
+            self.check_ip_literal(&address)?;
+            self.check_rate_limit(&address)?;
             let mut request = self.client.get(address.full_url().clone());
-            if let Some(agent) = &ask.user_agent {
+            if let Some(agent) = &options.user_agent {
                 request = request.header(reqwest::header::USER_AGENT, agent);
             }
-            if let Some(range) = &ask.range {
+            if let Some(range) = &options.range {
                 request = request.header(RANGE, range);
             }
-            let answer = request.header(ACCEPT, ask.accept.unwrap_or("*/*")).send().await.map_err(broken)?;
+            let response = request.header(ACCEPT, options.accept.unwrap_or("*/*")).send().await.map_err(connection_error)?;
             // The peer is the address that was checked. If that ever fails, nothing is read.
-            if let Some(peer) = answer.remote_addr()
-                && let Some(why) = self.refuses(&address, peer.ip())
+            if let Some(peer) = response.remote_addr()
+                && let Some(reason) = self.refusal_reason(&address, peer.ip())
             {
-                return Err(Fault::Inside(why));
+                return Err(OutboundError::BlockedAddress(reason));
             }
-            let next = answer.headers().get(LOCATION).filter(|_| answer.status().is_redirection());
-            let Some(next) = next else { return Ok((address, answer)) };
-            let next = next.to_str().map_err(|_| Fault::Address("the redirect is not a valid address"))?;
-            address = address.resolve(next).map_err(|_| Fault::Address("the redirect is not an http address"))?;
+            let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
+            let Some(location) = location else { return Ok((address, response)) };
+            let location = location.to_str().map_err(|_| OutboundError::InvalidAddress("the redirect is not a valid address"))?;
+            address = address.resolve(location).map_err(|_| OutboundError::InvalidAddress("the redirect is not an http address"))?;
         }
-        Err(Fault::Redirects)
+        Err(OutboundError::TooManyRedirects)
     }
 
-    fn check_literal(&self, address: &Address) -> Result<(), Fault> {
+    fn check_ip_literal(&self, address: &Address) -> Result<(), OutboundError> {
         let ip: IpAddr = match address.host_and_port().0 {
             Host::Ipv4(ip) => ip.into(),
             Host::Ipv6(ip) => ip.into(),
             Host::Domain(_) => return Ok(()),
         };
-        self.allowed.refusal_reason(ip).map_or(Ok(()), |why| Err(Fault::Inside(why)))
+        self.allowed.refusal_reason(ip).map_or(Ok(()), |reason| Err(OutboundError::BlockedAddress(reason)))
     }
 
-    fn refuses(&self, address: &Address, ip: IpAddr) -> Option<&'static str> {
+    fn refusal_reason(&self, address: &Address, ip: IpAddr) -> Option<&'static str> {
         match address.host_and_port().0 {
             Host::Domain(name) if self.allowed.allows_host(name) => None,
             _ => self.allowed.refusal_reason(ip),
         }
     }
 
-    fn keep_pace(&self, address: &Address) -> Result<(), Fault> {
+    fn check_rate_limit(&self, address: &Address) -> Result<(), OutboundError> {
         let (host, port) = address.host_and_port();
-        let now_ms = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        pace.take(&[format!("{host}:{port}")], now_ms).map_err(Fault::TooOften)
+        let now_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let mut throttle = self.host_throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        throttle.take(&[format!("{host}:{port}")], now_ms).map_err(OutboundError::RateLimited)
     }
 }
 
-impl Answer {
+impl OutboundResponse {
     /// The media type without parameters; empty if the header is missing.
     pub fn content_type(&self) -> &str {
-        let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        kind.split(';').next().unwrap_or_default().trim()
+        let value = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        value.split(';').next().unwrap_or_default().trim()
     }
 
     /// The next bytes; None at the end.
     ///
     /// # Errors
     /// `Fault::TooLarge`, `Fault::TooSlow`, `Fault::Broken`.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        let wait = left.map_or(self.idle, |left| left.min(self.idle));
-        let piece = timeout(wait, self.body.chunk()).await.map_err(|_| match left {
-            Some(left) if left <= self.idle => Fault::TooSlow("not complete in time"),
-            _ => Fault::TooSlow("no data received"),
+    pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
+        let time_left = self.deadline.map(|until| until.saturating_duration_since(Instant::now()));
+        let wait = time_left.map_or(self.idle_timeout, |left| left.min(self.idle_timeout));
+        let chunk = timeout(wait, self.response.chunk()).await.map_err(|_| match time_left {
+            Some(time_left) if time_left <= self.idle_timeout => OutboundError::Timeout("not complete in time"),
+            _ => OutboundError::Timeout("no data received"),
         })?;
-        let Some(piece) = piece.map_err(broken)? else { return Ok(None) };
-        self.left = self.left.checked_sub(piece.len() as u64).ok_or(Fault::TooLarge(self.most))?;
-        Ok(Some(piece))
+        let Some(chunk) = chunk.map_err(connection_error)? else { return Ok(None) };
+        self.remaining_bytes = self.remaining_bytes.checked_sub(chunk.len() as u64).ok_or(OutboundError::TooLarge(self.max_bytes))?;
+        Ok(Some(chunk))
     }
 
     /// Reads the whole body.
     ///
     /// # Errors
     /// Those of [`Self::next`].
-    pub async fn whole(mut self) -> Result<Bytes, Fault> {
-        let mut pieces = VecDeque::new();
-        while let Some(piece) = self.next().await? {
-            pieces.push_back(piece);
+    pub async fn read_all(mut self) -> Result<Bytes, OutboundError> {
+        let mut chunks = VecDeque::new();
+        while let Some(chunk) = self.next_chunk().await? {
+            chunks.push_back(chunk);
         }
-        if pieces.len() == 1 {
-            return Ok(pieces.pop_front().unwrap_or_default());
+        if chunks.len() == 1 {
+            return Ok(chunks.pop_front().unwrap_or_default());
         }
-        let mut all = Vec::with_capacity(pieces.iter().map(Bytes::len).sum());
-        pieces.iter().for_each(|piece| all.extend_from_slice(piece));
+        let mut all = Vec::with_capacity(chunks.iter().map(Bytes::len).sum());
+        chunks.iter().for_each(|piece| all.extend_from_slice(piece));
         Ok(all.into())
     }
 
     /// The body as a stream of chunks. It ends after the first fault.
-    pub fn pieces(self) -> impl Stream<Item = Result<Bytes, Fault>> + Send {
-        stream::unfold(Some(self), |answer| async move {
-            let mut answer = answer?;
-            match answer.next().await {
-                Ok(Some(piece)) => Some((Ok(piece), Some(answer))),
+    pub fn into_chunks(self) -> impl Stream<Item = Result<Bytes, OutboundError>> + Send {
+        stream::unfold(Some(self), |state| async move {
+            let mut response = state?;
+            match response.next_chunk().await {
+                Ok(Some(chunk)) => Some((Ok(chunk), Some(response))),
                 Ok(None) => None,
                 Err(fault) => Some((Err(fault), None)),
             }
@@ -321,24 +321,24 @@ impl Answer {
 }
 
 /// Converts an error of reqwest, without the address that reqwest puts into its text.
-fn broken(cause: reqwest::Error) -> Fault {
-    let cause = cause.without_url();
-    let mut below: Option<&dyn std::error::Error> = Some(&cause);
-    let mut last = String::new();
-    while let Some(fault) = below {
-        if let Some(fault) = fault.downcast_ref::<Fault>() {
+fn connection_error(error: reqwest::Error) -> OutboundError {
+    let error = error.without_url();
+    let mut current: Option<&dyn std::error::Error> = Some(&error);
+    let mut innermost = String::new();
+    while let Some(fault) = current {
+        if let Some(fault) = fault.downcast_ref::<OutboundError>() {
             return fault.clone();
         }
         if let Some(fault) = fault.downcast_ref::<io::Error>().and_then(io::Error::get_ref)
-            && let Some(fault) = fault.downcast_ref::<Fault>()
+            && let Some(fault) = fault.downcast_ref::<OutboundError>()
         {
             return fault.clone();
         }
-        last = fault.to_string();
-        below = fault.source();
+        innermost = fault.to_string();
+        current = fault.source();
     }
-    if cause.is_timeout() || cause.is_connect() && last.contains("timed out") {
-        return Fault::TooSlow("the server does not accept the connection");
+    if error.is_timeout() || error.is_connect() && innermost.contains("timed out") {
+        return OutboundError::Timeout("the server does not accept the connection");
     }
-    Fault::Broken(last)
+    OutboundError::ConnectionFailed(innermost)
 }

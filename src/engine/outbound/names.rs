@@ -8,59 +8,59 @@ use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use super::Fault;
+use super::OutboundError;
 use crate::domain::ssrf::AllowedSources;
 
 /// Maximum number of addresses of one name.
-const MOST: usize = 32;
+const MAX_ADDRESSES: usize = 32;
 
 /// Resolves a name.
-pub type Lookup = Arc<dyn Fn(String) -> Looking + Send + Sync>;
-pub type Looking = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+pub type Lookup = Arc<dyn Fn(String) -> LookupFuture + Send + Sync>;
+pub type LookupFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// Resolves a name with the system's resolver.
-pub fn system(name: String) -> Looking {
+pub fn system_lookup(name: String) -> LookupFuture {
     Box::pin(async move {
-        let found = tokio::net::lookup_host((name, 0)).await?;
-        Ok(found.map(|address| address.ip()).collect())
+        let addresses = tokio::net::lookup_host((name, 0)).await?;
+        Ok(addresses.map(|address| address.ip()).collect())
     })
 }
 
 /// A DNS resolver that returns checked addresses only.
 #[derive(Clone)]
-pub struct Names {
+pub struct CheckedResolver {
     pub allowed: Arc<AllowedSources>,
     pub lookup: Lookup,
 }
 
-impl Names {
+impl CheckedResolver {
     /// The addresses of a name. One blocked address is enough to refuse all: no legitimate name mixes them.
     ///
     /// # Errors
     /// `Fault::Unknown`, `Fault::Inside`.
-    pub async fn checked(&self, name: &str) -> Result<Vec<IpAddr>, Fault> {
-        let mut found = (self.lookup)(name.to_owned()).await.map_err(|_| Fault::Unknown)?;
-        found.truncate(MOST);
-        if found.is_empty() {
-            return Err(Fault::Unknown);
+    pub async fn resolve_checked(&self, name: &str) -> Result<Vec<IpAddr>, OutboundError> {
+        let mut addresses = (self.lookup)(name.to_owned()).await.map_err(|_| OutboundError::UnknownHost)?;
+        addresses.truncate(MAX_ADDRESSES);
+        if addresses.is_empty() {
+            return Err(OutboundError::UnknownHost);
         }
         match self.allowed.allows_host(name) {
-            true => Ok(found),
-            false => match found.iter().find_map(|ip| self.allowed.refusal_reason(*ip)) {
-                Some(why) => Err(Fault::Inside(why)),
-                None => Ok(found),
+            true => Ok(addresses),
+            false => match addresses.iter().find_map(|ip| self.allowed.refusal_reason(*ip)) {
+                Some(reason) => Err(OutboundError::BlockedAddress(reason)),
+                None => Ok(addresses),
             },
         }
     }
 }
 
-impl Resolve for Names {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let names = self.clone();
+        let resolver = self.clone();
         Box::pin(async move {
-            let found = names.checked(name.as_str()).await?;
-            let found = found.into_iter().map(|ip| SocketAddr::new(ip, 0)).collect::<Vec<_>>();
-            Ok(Box::new(found.into_iter()) as Addrs)
+            let addresses = resolver.resolve_checked(name.as_str()).await?;
+            let addresses = addresses.into_iter().map(|ip| SocketAddr::new(ip, 0)).collect::<Vec<_>>();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }

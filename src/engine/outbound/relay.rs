@@ -13,33 +13,33 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::{CONNECT, Fault};
+use super::{CONNECT_TIMEOUT, OutboundError};
 
 const READ_BYTES: usize = 32 << 10;
 
 /// Counts the bytes sent to a client that it has not turned into output yet.
 #[derive(Debug)]
-pub struct Held {
-    bytes: AtomicU64,
-    most: AtomicU64,
-    over: AtomicBool,
+pub struct UnparsedBytes {
+    count: AtomicU64,
+    limit: AtomicU64,
+    is_exceeded: AtomicBool,
 }
 
-impl Held {
+impl UnparsedBytes {
     /// The client produced output, so it buffers next to nothing.
-    pub fn made(&self) {
-        self.bytes.store(0, Ordering::Relaxed);
+    pub fn reset(&self) {
+        self.count.store(0, Ordering::Relaxed);
     }
 
     /// Resets the count and sets a new limit, bytes.
-    pub fn may(&self, most: u64) {
-        self.made();
-        self.most.store(most, Ordering::Relaxed);
+    pub fn set_limit(&self, limit: u64) {
+        self.reset();
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// The limit, if the client was cut off because it exceeded it.
-    pub fn is_over(&self) -> Option<u64> {
-        self.over.load(Ordering::Relaxed).then(|| self.most.load(Ordering::Relaxed))
+    pub fn exceeded_limit(&self) -> Option<u64> {
+        self.is_exceeded.load(Ordering::Relaxed).then(|| self.limit.load(Ordering::Relaxed))
     }
 }
 
@@ -48,42 +48,42 @@ impl Held {
 ///
 /// # Errors
 /// `Fault::TooSlow`, `Fault::Broken`.
-pub async fn open(
-    to: SocketAddr,
-    most: u64,
-    place: Arc<OwnedSemaphorePermit>,
-) -> std::result::Result<(u16, Arc<Held>), Fault> {
-    let broken = |cause: std::io::Error| Fault::Broken(cause.to_string());
-    let server = timeout(CONNECT, TcpStream::connect(to)).await;
-    let server = server.map_err(|_| Fault::TooSlow("the server does not accept the connection"))?.map_err(broken)?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(broken)?;
-    let port = listener.local_addr().map_err(broken)?.port();
-    let held = Arc::new(Held { bytes: AtomicU64::new(0), most: AtomicU64::new(most), over: AtomicBool::new(false) });
-    let counted = held.clone();
+pub async fn open_relay(
+    server_address: SocketAddr,
+    limit: u64,
+    slot: Arc<OwnedSemaphorePermit>,
+) -> std::result::Result<(u16, Arc<UnparsedBytes>), OutboundError> {
+    let failed = |cause: std::io::Error| OutboundError::ConnectionFailed(cause.to_string());
+    let server = timeout(CONNECT_TIMEOUT, TcpStream::connect(server_address)).await;
+    let server = server.map_err(|_| OutboundError::Timeout("the server does not accept the connection"))?.map_err(failed)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
+    let port = listener.local_addr().map_err(failed)?.port();
+    let unparsed = Arc::new(UnparsedBytes { count: AtomicU64::new(0), limit: AtomicU64::new(limit), is_exceeded: AtomicBool::new(false) });
+    let task_unparsed = unparsed.clone();
     tokio::spawn(async move {
         // When either side ends, both are closed.
-        let _ = pass(listener, server, &counted).await;
-        drop(place);
+        let _ = forward(listener, server, &task_unparsed).await;
+        drop(slot);
     });
-    Ok((port, held))
+    Ok((port, unparsed))
 }
 
-async fn pass(listener: TcpListener, server: TcpStream, held: &Held) -> Result<()> {
-    let (client, _) = timeout(CONNECT, listener.accept()).await??;
+async fn forward(listener: TcpListener, server: TcpStream, unparsed: &UnparsedBytes) -> Result<()> {
+    let (client, _) = timeout(CONNECT_TIMEOUT, listener.accept()).await??;
     drop(listener);
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let down = async {
-        let mut bytes = vec![0; READ_BYTES];
+        let mut buffer = vec![0; READ_BYTES];
         loop {
-            let read = from_server.read(&mut bytes).await?;
-            let now = held.bytes.fetch_add(read as u64, Ordering::Relaxed) + read as u64;
-            let over = now > held.most.load(Ordering::Relaxed);
-            held.over.fetch_or(over, Ordering::Relaxed);
-            if read == 0 || over {
+            let read = from_server.read(&mut buffer).await?;
+            let count = unparsed.count.fetch_add(read as u64, Ordering::Relaxed) + read as u64;
+            let is_exceeded = count > unparsed.limit.load(Ordering::Relaxed);
+            unparsed.is_exceeded.fetch_or(is_exceeded, Ordering::Relaxed);
+            if read == 0 || is_exceeded {
                 return Ok(());
             }
-            to_client.write_all(&bytes[..read]).await?;
+            to_client.write_all(&buffer[..read]).await?;
         }
     };
     tokio::select! {

@@ -21,118 +21,118 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::relay::{self, Held};
-use super::{Fault, USER_AGENT};
+use super::relay::{self, UnparsedBytes};
+use super::{OutboundError, USER_AGENT};
 use crate::domain::address::Address;
 use crate::domain::g711::{self, CompandingLaw, G711Decoder};
 use crate::domain::mpegts::live_muxer::{StreamCodec, Frame, LiveMuxer};
 use crate::domain::mpegts::psi::TrackKind;
 
 /// Maximum bytes received until playback starts, and then per frame together with what is interleaved with it.
-const ANSWERS: u64 = 1 << 20;
-const MOST: u64 = 16 << 20;
+const MAX_SETUP_BYTES: u64 = 1 << 20;
+const MAX_FRAME_BYTES: u64 = 16 << 20;
 
 /// Timeouts of a stream.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct RtspTimeouts {
     /// Until playback starts.
-    pub head: Duration,
+    pub until_playing: Duration,
     /// Without a video frame; without an audio frame, if there is no video.
     pub idle: Duration,
     /// Until the first output, which begins with a keyframe.
-    pub first: Duration,
+    pub first_output: Duration,
 }
 
-impl Default for Patience {
+impl Default for RtspTimeouts {
     fn default() -> Self {
-        Self { head: Duration::from_secs(15), idle: Duration::from_secs(10), first: Duration::from_secs(30) }
+        Self { until_playing: Duration::from_secs(15), idle: Duration::from_secs(10), first_output: Duration::from_secs(30) }
     }
 }
 
 /// Maximum number of chunks queued for the reader.
-const WAITING: usize = 2;
+const MAX_QUEUED_CHUNKS: usize = 2;
 
 /// A running stream. Dropping it sends TEARDOWN and closes the connection.
 #[derive(Debug)]
-pub struct Receiver {
-    packets: mpsc::Receiver<Result<Bytes, Fault>>,
-    playing: JoinHandle<()>,
+pub struct RtspReceiver {
+    packets: mpsc::Receiver<Result<Bytes, OutboundError>>,
+    task: JoinHandle<()>,
 }
 
 /// Starts playing an address from the server `to` that it was resolved to.
-pub fn call(
+pub fn connect(
     address: &Address,
-    (to, place): (SocketAddr, OwnedSemaphorePermit),
+    (server, slot): (SocketAddr, OwnedSemaphorePermit),
     user_agent: Option<&str>,
-    patience: Patience,
-) -> Receiver {
-    let call = Call {
+    timeouts: RtspTimeouts,
+) -> RtspReceiver {
+    let client = RtspClient {
         address: address.clone(),
-        to,
-        patience,
+        server,
+        timeouts,
         user_agent: user_agent.unwrap_or(USER_AGENT).to_owned(),
-        place: Arc::new(place),
+        slot: Arc::new(slot),
     };
-    let (send, packets) = mpsc::channel(WAITING);
-    let playing = tokio::spawn(async move {
-        let Err(fault) = call.play(&send).await else { return };
-        let _ = send.send(Err(fault)).await;
+    let (sender, packets) = mpsc::channel(MAX_QUEUED_CHUNKS);
+    let task = tokio::spawn(async move {
+        let Err(error) = client.play(&sender).await else { return };
+        let _ = sender.send(Err(error)).await;
     });
-    Receiver { packets, playing }
+    RtspReceiver { packets, task }
 }
 
-impl Receiver {
+impl RtspReceiver {
     /// The next packets of its transport stream.
     ///
     /// # Errors
     /// Why there are no more.
-    pub async fn next(&mut self) -> Result<Bytes, Fault> {
+    pub async fn next(&mut self) -> Result<Bytes, OutboundError> {
         // The channel closes without a fault only if the input made the client panic.
-        self.packets.recv().await.unwrap_or_else(|| Err(unreadable()))
+        self.packets.recv().await.unwrap_or_else(|| Err(malformed_error()))
     }
 }
 
-impl Drop for Receiver {
+impl Drop for RtspReceiver {
     fn drop(&mut self) {
-        self.playing.abort();
+        self.task.abort();
     }
 }
 
-struct Call {
+struct RtspClient {
     address: Address,
-    to: SocketAddr,
-    patience: Patience,
+    server: SocketAddr,
+    timeouts: RtspTimeouts,
     user_agent: String,
-    place: Arc<OwnedSemaphorePermit>,
+    slot: Arc<OwnedSemaphorePermit>,
 }
 
-impl Call {
+impl RtspClient {
     /// Ok when the reader is gone.
-    async fn play(&self, send: &mpsc::Sender<Result<Bytes, Fault>>) -> Result<(), Fault> {
-        let Patience { head, idle, first } = self.patience;
-        let began = timeout(head, self.begin()).await;
-        let (held, mut joined, mut frames) = began.map_err(|_| Fault::TooSlow("no response"))??;
-        let called = Instant::now();
-        let (mut alive, mut shown) = (called, false);
+    async fn play(&self, sender: &mpsc::Sender<Result<Bytes, OutboundError>>) -> Result<(), OutboundError> {
+        let RtspTimeouts { until_playing: head, idle, first_output: first } = self.timeouts;
+        let started = timeout(head, self.start_playing()).await;
+        let (unparsed, mut streams, mut frames) = started.map_err(|_| OutboundError::Timeout("no response"))??;
+        let started_at = Instant::now();
+        let (mut last_frame, mut has_output) = (started_at, false);
         loop {
-            let until = if shown { alive + idle } else { (alive + idle).min(called + first) };
-            let item = timeout_at(until, frames.next()).await.map_err(|_| match alive + idle > until {
-                true => Fault::TooSlow("no keyframe received"),
-                false => Fault::TooSlow("no data received"),
+            let deadline = if has_output { last_frame + idle } else { (last_frame + idle).min(started_at + first) };
+            let item = timeout_at(deadline, frames.next()).await.map_err(|_| match last_frame + idle > deadline {
+                true => OutboundError::Timeout("no keyframe received"),
+                false => OutboundError::Timeout("no data received"),
             })?;
             let item = match item {
-                Some(item) => item.map_err(|cause| fault(&held, &cause))?,
-                None if held.is_over().is_some() => return Err(Fault::TooLarge(MOST)),
-                None => return Err(Fault::Broken("the stream ended".into())),
+                Some(item) => item.map_err(|cause| client_error(&unparsed, &cause))?,
+                None if unparsed.exceeded_limit().is_some() => return Err(OutboundError::TooLarge(MAX_FRAME_BYTES)),
+                None => return Err(OutboundError::ConnectionFailed("the stream ended".into())),
             };
-            let (leads, packets) = joined.put(item)?;
-            if leads {
-                alive = Instant::now();
-                held.made();
+            let (is_leading, packets) = streams.push(item)?;
+            if is_leading {
+                last_frame = Instant::now();
+                unparsed.reset();
             }
             if !packets.is_empty() {
-                shown = true;
-                if send.send(Ok(packets.into())).await.is_err() {
+                has_output = true;
+                if sender.send(Ok(packets.into())).await.is_err() {
                     return Ok(());
                 }
             }
@@ -140,44 +140,44 @@ impl Call {
     }
 
     /// Sends DESCRIBE, SETUP and PLAY.
-    async fn begin(&self) -> Result<(Arc<Held>, Joined, Demuxed), Fault> {
-        let (mut held, mut session) = self.describe(TeardownPolicy::Auto).await?;
+    async fn start_playing(&self) -> Result<(Arc<UnparsedBytes>, SelectedStreams, Demuxed), OutboundError> {
+        let (mut unparsed, mut session) = self.describe(TeardownPolicy::Auto).await?;
         if session.tool().is_some_and(Tool::has_live555_tcp_bug) {
             // With such a server, retina would send TEARDOWN over a second connection, to an address that the server
             // chooses.
-            (held, session) = self.describe(TeardownPolicy::Never).await?;
+            (unparsed, session) = self.describe(TeardownPolicy::Never).await?;
         }
-        let joined = Joined::of(session.streams());
-        for stream in [joined.video, joined.audio].into_iter().flatten() {
+        let streams = SelectedStreams::select(session.streams());
+        for stream in [streams.video, streams.audio].into_iter().flatten() {
             let options = SetupOptions::default().frame_format(FrameFormat::SIMPLE);
-            session.setup(stream, options).await.map_err(|cause| fault(&held, &cause))?;
+            session.setup(stream, options).await.map_err(|cause| client_error(&unparsed, &cause))?;
         }
-        if joined.video.or(joined.audio).is_none() {
-            return Err(Fault::Broken("the stream has neither H.264, H.265, AAC nor G.711".into()));
+        if streams.video.or(streams.audio).is_none() {
+            return Err(OutboundError::ConnectionFailed("the stream has neither H.264, H.265, AAC nor G.711".into()));
         }
         let options = PlayOptions::default().initial_timestamp(InitialTimestampPolicy::Permissive);
-        let playing = session.play(options).await.map_err(|cause| fault(&held, &cause))?;
-        held.may(MOST);
-        let frames = playing.demuxed().map_err(|cause| fault(&held, &cause))?;
-        Ok((held, joined, frames))
+        let playing = session.play(options).await.map_err(|cause| client_error(&unparsed, &cause))?;
+        unparsed.set_limit(MAX_FRAME_BYTES);
+        let demuxed = playing.demuxed().map_err(|cause| client_error(&unparsed, &cause))?;
+        Ok((unparsed, streams, demuxed))
     }
 
-    async fn describe(&self, teardown: TeardownPolicy) -> Result<(Arc<Held>, Session<Described>), Fault> {
-        let (port, held) = relay::open(self.to, ANSWERS, self.place.clone()).await?;
+    async fn describe(&self, teardown: TeardownPolicy) -> Result<(Arc<UnparsedBytes>, Session<Described>), OutboundError> {
+        let (port, unparsed) = relay::open_relay(self.server, MAX_SETUP_BYTES, self.slot.clone()).await?;
         let mut url = self.address.full_url().clone();
-        let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        let told = !url.username().is_empty() || url.password().is_some();
-        let credentials = told.then(|| Credentials {
-            username: plain(url.username()),
-            password: plain(url.password().unwrap_or_default()),
+        let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let has_credentials = !url.username().is_empty() || url.password().is_some();
+        let credentials = has_credentials.then(|| Credentials {
+            username: decode(url.username()),
+            password: decode(url.password().unwrap_or_default()),
         });
         // Servers go by the path: a client outside a router also uses a different host and port.
-        let local = url.set_host(Some("127.0.0.1")).is_ok()
+        let is_rewritten = url.set_host(Some("127.0.0.1")).is_ok()
             && url.set_port(Some(port)).is_ok()
             && url.set_username("").is_ok()
             && url.set_password(None).is_ok();
-        if !local {
-            return Err(Fault::Address("not an rtsp address"));
+        if !is_rewritten {
+            return Err(OutboundError::InvalidAddress("not an rtsp address"));
         }
         let options = SessionOptions::default()
             .creds(credentials)
@@ -185,70 +185,70 @@ impl Call {
             .teardown(teardown)
             .session_id(SessionIdPolicy::UseFirst)
             .unassigned_channel_data(UnassignedChannelDataPolicy::Ignore);
-        let session = Session::describe(url, options).await.map_err(|cause| fault(&held, &cause))?;
-        Ok((held, session))
+        let session = Session::describe(url, options).await.map_err(|cause| client_error(&unparsed, &cause))?;
+        Ok((unparsed, session))
     }
 }
 
 /// The selected streams and the muxer they are written to.
-struct Joined {
+struct SelectedStreams {
     video: Option<usize>,
     audio: Option<usize>,
-    voice: Option<G711Decoder>,
-    joiner: LiveMuxer,
+    g711_decoder: Option<G711Decoder>,
+    muxer: LiveMuxer,
 }
 
-impl Joined {
-    fn of(streams: &[Stream]) -> Self {
-        let picture = |stream: &Stream| match (stream.media(), stream.encoding_name()) {
+impl SelectedStreams {
+    fn select(streams: &[Stream]) -> Self {
+        let video_codec = |stream: &Stream| match (stream.media(), stream.encoding_name()) {
             ("video", "h264") => Some(StreamCodec::H264),
             ("video", "h265") => Some(StreamCodec::H265),
             _ => None,
         };
-        let voice = |stream: &Stream| match (stream.media(), stream.encoding_name(), stream.channels()) {
+        let decoder_for = |stream: &Stream| match (stream.media(), stream.encoding_name(), stream.channels()) {
             (_, _, Some(channels)) if channels.get() > 1 => None,
             ("audio", "pcma", _) => G711Decoder::new(CompandingLaw::A, stream.clock_rate_hz()),
             ("audio", "pcmu", _) => G711Decoder::new(CompandingLaw::Mu, stream.clock_rate_hz()),
             _ => None,
         };
-        let sound = |stream: &Stream| match (stream.media(), stream.encoding_name()) {
+        let audio_codec = |stream: &Stream| match (stream.media(), stream.encoding_name()) {
             // Without parameters the AAC cannot be decoded.
             ("audio", "mpeg4-generic") if stream.parameters().is_some() => Some(StreamCodec::Aac),
-            _ => voice(stream).map(|_| StreamCodec::Pcm),
+            _ => decoder_for(stream).map(|_| StreamCodec::Pcm),
         };
-        let first = |form: &dyn Fn(&Stream) -> Option<StreamCodec>| {
-            streams.iter().enumerate().find_map(|(at, stream)| Some((at, form(stream)?))).unzip()
+        let find_first = |codec_of: &dyn Fn(&Stream) -> Option<StreamCodec>| {
+            streams.iter().enumerate().find_map(|(index, stream)| Some((index, codec_of(stream)?))).unzip()
         };
-        let ((video, pictures), (audio, sounds)) = (first(&picture), first(&sound));
-        let voice = audio.and_then(|at| voice(&streams[at]));
-        Self { video, audio, voice, joiner: LiveMuxer::new(pictures, sounds) }
+        let ((video, selected_video_codec), (audio, selected_audio_codec)) = (find_first(&video_codec), find_first(&audio_codec));
+        let g711_decoder = audio.and_then(|index| decoder_for(&streams[index]));
+        Self { video, audio, g711_decoder, muxer: LiveMuxer::new(selected_video_codec, selected_audio_codec) }
     }
 
     /// Returns whether the item belongs to the leading stream (video, or audio alone), and the packets it completed.
-    fn put(&mut self, item: CodecItem) -> Result<(bool, Vec<u8>), Fault> {
+    fn push(&mut self, item: CodecItem) -> Result<(bool, Vec<u8>), OutboundError> {
         let ticks = |time: retina::Timestamp| {
             let ticks = i128::from(time.elapsed()) * 90_000 / i128::from(time.clock_rate().get());
             i64::try_from(ticks).unwrap_or_default()
         };
-        let jump = |_| Fault::Broken("the stream's clock jumps".into());
+        let clock_jump = |_| OutboundError::ConnectionFailed("the stream's clock jumps".into());
         match item {
-            CodecItem::VideoFrame(picture) => {
-                let (at, random_access) = (ticks(picture.timestamp()), picture.is_random_access_point());
-                let frame = Frame { track: TrackKind::Video, timestamp, random_access, bytes: picture.into_data() };
-                Ok((true, self.joiner.push_frame(frame).map_err(jump)?))
+            CodecItem::VideoFrame(frame) => {
+                let (timestamp, random_access) = (ticks(frame.timestamp()), frame.is_random_access_point());
+                let frame = Frame { track: TrackKind::Video, timestamp, random_access, bytes: frame.into_data() };
+                Ok((true, self.muxer.push_frame(frame).map_err(clock_jump)?))
             }
-            CodecItem::AudioFrame(sound) => {
-                let (at, mut packets) = (ticks(sound.timestamp()), Vec::new());
-                let mut put = |at, bytes| {
+            CodecItem::AudioFrame(frame) => {
+                let (timestamp, mut packets) = (ticks(frame.timestamp()), Vec::new());
+                let mut push = |frame_time, bytes| {
                     let frame = Frame { track: TrackKind::Audio, timestamp: frame_time, random_access: true, bytes };
-                    self.joiner.push_frame(frame).map(|more| packets.extend(more)).map_err(jump)
+                    self.muxer.push_frame(frame).map(|more| packets.extend(more)).map_err(clock_jump)
                 };
-                match &mut self.voice {
-                    None => put(at, sound.data().to_vec())?,
-                    Some(voice) => {
-                        let rate = i64::from(sound.timestamp().clock_rate().get());
-                        for (n, piece) in sound.data().chunks(g711::MAX_SAMPLES).enumerate() {
-                            put(at + (n * g711::MAX_SAMPLES) as i64 * 90_000 / rate, voice.decode_packet(piece))?;
+                match &mut self.g711_decoder {
+                    None => push(timestamp, frame.data().to_vec())?,
+                    Some(decoder) => {
+                        let rate = i64::from(frame.timestamp().clock_rate().get());
+                        for (n, samples) in frame.data().chunks(g711::MAX_SAMPLES).enumerate() {
+                            push(timestamp + (n * g711::MAX_SAMPLES) as i64 * 90_000 / rate, decoder.decode_packet(samples))?;
                         }
                     }
                 }
@@ -259,15 +259,15 @@ impl Joined {
     }
 }
 
-fn unreadable() -> Fault {
-    Fault::Broken("the server's data is malformed".into())
+fn malformed_error() -> OutboundError {
+    OutboundError::ConnectionFailed("the server's data is malformed".into())
 }
 
 /// Converts an error of the client, without its text.
-fn fault(held: &Held, cause: &Error) -> Fault {
-    match (held.is_over(), cause.status_code()) {
-        (Some(most), _) => Fault::TooLarge(most),
-        (None, Some(status)) if !(200..300).contains(&status) => Fault::Status(status),
-        _ => unreadable(),
+fn client_error(unparsed: &UnparsedBytes, cause: &Error) -> OutboundError {
+    match (unparsed.exceeded_limit(), cause.status_code()) {
+        (Some(most), _) => OutboundError::TooLarge(most),
+        (None, Some(status)) if !(200..300).contains(&status) => OutboundError::Status(status),
+        _ => malformed_error(),
     }
 }

@@ -14,50 +14,50 @@ use gstreamer_app as app;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
-use super::Fault;
+use super::OutboundError;
 use crate::domain::address::Address;
 
 /// Maximum number of queued packets, usually of 1316 bytes: half a second of 80 Mbit/s. Further packets are lost, as in
 /// transit.
-const WAITING: usize = 4096;
+const MAX_QUEUED_PACKETS: usize = 4096;
 
 /// Approximate maximum size of one read.
-const MOST_AT_ONCE: usize = 64 << 10;
+const MAX_READ_BYTES: usize = 64 << 10;
 
 /// Maximum time without a packet, the first one included.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running stream. Dropping it closes the connection.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct SrtReceiver {
     pipeline: gst::Pipeline,
-    packets: Packets,
+    packets: PacketReceiver,
     /// Why the packets ended.
-    ended: Option<String>,
-    _place: OwnedSemaphorePermit,
+    end_reason: Option<String>,
+    _slot: OwnedSemaphorePermit,
 }
 
 /// Connects as a caller to the socket address `to` that an address was resolved to.
 ///
 /// # Errors
 /// `Fault::Broken` if GStreamer has no `srtsrc`, or if the connection fails at once.
-pub async fn call(address: &Address, to: SocketAddr, place: OwnedSemaphorePermit) -> Result<Receiver, Fault> {
+pub async fn connect(address: &Address, server: SocketAddr, slot: OwnedSemaphorePermit) -> Result<SrtReceiver, OutboundError> {
     let address = address.clone();
     // Opening blocks until the server responds.
-    let called = tokio::task::spawn_blocking(move || start(&address, to));
-    let (pipeline, packets) = called.await.map_err(|fault| Fault::Broken(fault.to_string()))??;
-    Ok(Receiver { pipeline, packets, ended: None, _place: place })
+    let started = tokio::task::spawn_blocking(move || start_pipeline(&address, server));
+    let (pipeline, packets) = started.await.map_err(|fault| OutboundError::ConnectionFailed(fault.to_string()))??;
+    Ok(SrtReceiver { pipeline, packets, end_reason: None, _slot: slot })
 }
 
 /// Packets, and at the end the reason.
-type Packets = mpsc::Receiver<Result<Bytes, String>>;
+type PacketReceiver = mpsc::Receiver<Result<Bytes, String>>;
 
-fn start(address: &Address, to: SocketAddr) -> Result<(gst::Pipeline, Packets), Fault> {
-    let broken = |cause: &dyn std::fmt::Display| Fault::Broken(cause.to_string());
-    gst::init().map_err(|cause| broken(&cause))?;
-    let lacking = |_| Fault::Broken("GStreamer has no srtsrc (install gstreamer1.0-plugins-bad)".into());
-    let source = gst::ElementFactory::make("srtsrc").build().map_err(lacking)?;
-    source.set_property("uri", format!("srt://{to}?mode=caller"));
+fn start_pipeline(address: &Address, server: SocketAddr) -> Result<(gst::Pipeline, PacketReceiver), OutboundError> {
+    let failed = |cause: &dyn std::fmt::Display| OutboundError::ConnectionFailed(cause.to_string());
+    gst::init().map_err(|cause| failed(&cause))?;
+    let missing = |_| OutboundError::ConnectionFailed("GStreamer has no srtsrc (install gstreamer1.0-plugins-bad)".into());
+    let source = gst::ElementFactory::make("srtsrc").build().map_err(missing)?;
+    source.set_property("uri", format!("srt://{server}?mode=caller"));
     for (name, value) in address.full_url().query_pairs() {
         match (&*name, value.parse::<i32>()) {
             ("streamid" | "passphrase", _) => source.set_property(&name, &*value),
@@ -70,78 +70,78 @@ fn start(address: &Address, to: SocketAddr) -> Result<(gst::Pipeline, Packets), 
     if source.has_property("auto-reconnect") {
         source.set_property("auto-reconnect", false);
     }
-    let (send, packets) = mpsc::channel(WAITING);
+    let (sender, packets) = mpsc::channel(MAX_QUEUED_PACKETS);
     let sink = app::AppSink::builder().sync(false).build();
-    let (arrived, ended) = (send.clone(), send);
+    let (packet_sender, end_sender) = (sender.clone(), sender);
     let callbacks = app::AppSinkCallbacks::builder().new_sample(move |sink| {
         let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
         let Some(map) = sample.buffer().and_then(|buffer| buffer.map_readable().ok()) else {
             return Ok(gst::FlowSuccess::Ok);
         };
-        match arrived.try_send(Ok(Bytes::copy_from_slice(&map))) {
+        match packet_sender.try_send(Ok(Bytes::copy_from_slice(&map))) {
             Err(mpsc::error::TrySendError::Closed(_)) => Err(gst::FlowError::Eos),
             Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => Ok(gst::FlowSuccess::Ok),
         }
     });
     sink.set_callbacks(callbacks.build());
     let pipeline = gst::Pipeline::with_name("srt");
-    pipeline.add_many([&source, sink.upcast_ref()]).map_err(|cause| broken(&cause))?;
-    source.link(&sink).map_err(|cause| broken(&cause))?;
-    let bus = pipeline.bus().ok_or_else(|| Fault::Broken("the pipeline has no bus".into()))?;
+    pipeline.add_many([&source, sink.upcast_ref()]).map_err(|cause| failed(&cause))?;
+    source.link(&sink).map_err(|cause| failed(&cause))?;
+    let bus = pipeline.bus().ok_or_else(|| OutboundError::ConnectionFailed("the pipeline has no bus".into()))?;
     bus.set_sync_handler(move |_, message| {
         // The message contains no address; the debug details would.
-        let said = match message.view() {
+        let reason = match message.view() {
             gst::MessageView::Error(error) => Some(error.error().message().to_owned()),
             gst::MessageView::Eos(_) => Some("the stream ended".to_owned()),
             _ => None,
         };
-        if let Some(said) = said {
-            let _ = ended.try_send(Err(said));
+        if let Some(reason) = reason {
+            let _ = end_sender.try_send(Err(reason));
         }
         gst::BusSyncReply::Drop
     });
     if pipeline.set_state(gst::State::Playing).is_err() {
         let _ = pipeline.set_state(gst::State::Null);
-        return Err(Fault::Broken("the server does not accept the connection".into()));
+        return Err(OutboundError::ConnectionFailed("the server does not accept the connection".into()));
     }
     Ok((pipeline, packets))
 }
 
-impl Receiver {
+impl SrtReceiver {
     /// The next packets, as many as are queued.
     ///
     /// # Errors
     /// `Fault::TooSlow`, `Fault::Broken`.
-    pub async fn next(&mut self) -> Result<Bytes, Fault> {
-        if let Some(why) = self.ended.take() {
-            return Err(Fault::Broken(why));
+    pub async fn next(&mut self) -> Result<Bytes, OutboundError> {
+        if let Some(reason) = self.end_reason.take() {
+            return Err(OutboundError::ConnectionFailed(reason));
         }
-        let first = timeout(IDLE, self.packets.recv()).await.map_err(|_| Fault::TooSlow("no data received"))?;
-        let first = first.ok_or_else(|| Fault::Broken("the stream ended".into()))?.map_err(Fault::Broken)?;
-        let mut all = Vec::from(first);
-        while all.len() < MOST_AT_ONCE {
+        let first = timeout(IDLE_TIMEOUT, self.packets.recv()).await.map_err(|_| OutboundError::Timeout("no data received"))?;
+        let first = first.ok_or_else(|| OutboundError::ConnectionFailed("the stream ended".into()))?.map_err(OutboundError::ConnectionFailed)?;
+        let mut bytes = Vec::from(first);
+        while bytes.len() < MAX_READ_BYTES {
             match self.packets.try_recv() {
-                Ok(Ok(more)) => all.extend_from_slice(&more),
-                Ok(Err(why)) => {
-                    self.ended = Some(why);
+                Ok(Ok(packet)) => bytes.extend_from_slice(&packet),
+                Ok(Err(reason)) => {
+                    self.end_reason = Some(reason);
                     break;
                 }
                 Err(_) => break,
             }
         }
-        Ok(all.into())
+        Ok(bytes.into())
     }
 }
 
-impl Drop for Receiver {
+impl Drop for SrtReceiver {
     fn drop(&mut self) {
         self.packets.close();
         let pipeline = self.pipeline.clone();
         // May block on GStreamer's threads.
-        let stopping = move || {
+        let stop = move || {
             let _ = pipeline.set_state(gst::State::Null);
         };
-        if std::thread::Builder::new().name("srt-stop".into()).spawn(stopping).is_err() {
+        if std::thread::Builder::new().name("srt-stop".into()).spawn(stop).is_err() {
             tracing::warn!("could not stop an SRT stream: no thread");
         }
     }

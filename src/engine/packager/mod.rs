@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use super::source::Source;
-use super::tables::bytes::Disk;
-use super::{Content, Job, Run, RunError, Segment, Backend};
+use super::source::SourceFile;
+use super::tables::bytes::FileBytes;
+use super::{SegmentContent, Job, Run, RunError, Segment, Backend};
 use crate::domain::media::{Container, Media};
 
 mod aac;
@@ -21,28 +21,28 @@ mod avc;
 mod matroska;
 mod mp4;
 mod package;
-mod parcel;
-mod pieces;
-mod sheet;
-mod shelf;
+mod lazy_segment;
+mod gather;
+mod pooled_buffer;
+mod package_cache;
 mod sps;
 #[cfg(test)]
 mod tests;
 
 pub use package::Package;
-pub use parcel::{Packing, Parcel};
-pub use shelf::Shelf;
+pub use lazy_segment::{LazySegmentReader, LazySegment};
+pub use package_cache::PackageCache;
 
 /// Timeout for reading the tables.
-const DEADLINE: Duration = Duration::from_secs(5);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads what is needed to package stream `video` and stream `audio` (ffmpeg's numbers), on a blocking thread, in at most
 /// 5 s.
 ///
 /// # Errors
 /// Why the packager cannot handle this file.
-pub async fn open(
-    source: &Arc<Source>,
+pub async fn open_package(
+    source: &Arc<SourceFile>,
     media: &Media,
     video: Option<u32>,
     audio: Option<u32>,
@@ -51,23 +51,23 @@ pub async fn open(
     if !matches!((media.container, video), (Container::Mp4, _) | (Container::Matroska, Some(_))) {
         return Err(format!("the packager does not support {}", media.container.as_str()));
     }
-    for (stream, wanted) in [(video, "h264"), (audio, "aac")] {
-        if let Some(found) = stream.map(codec).filter(|&found| found != wanted) {
-            return Err(format!("the packager does not support {found}"));
+    for (stream, expected) in [(video, "h264"), (audio, "aac")] {
+        if let Some(codec_name) = stream.map(codec).filter(|&found| found != expected) {
+            return Err(format!("the packager does not support {codec_name}"));
         }
     }
     // The SPS may lack the aspect, and only ffmpeg inserts it.
-    if media.video_streams().any(|(found, shown)| Some(found.index) == video && shown.sample_aspect.0 != shown.sample_aspect.1)
+    if media.video_streams().any(|(stream, details)| Some(stream.index) == video && details.sample_aspect.0 != details.sample_aspect.1)
     {
         return Err("the sample aspect ratio may be stated only in the container".into());
     }
-    let (held, start, container) = (source.clone(), media.start_seconds, media.container);
-    let reading = tokio::task::spawn_blocking(move || match (container, video) {
-        (Container::Matroska, Some(video)) => Package::matroska(&Disk::of(&held.file), video, audio, start),
-        _ => Package::mp4(&Disk::of(&held.file), video, audio, start),
+    let (source_handle, start, container) = (source.clone(), media.start_seconds, media.container);
+    let task = tokio::task::spawn_blocking(move || match (container, video) {
+        (Container::Matroska, Some(video)) => Package::open_matroska(&FileBytes::new(&source_handle.file), video, audio, start),
+        _ => Package::open_mp4(&FileBytes::new(&source_handle.file), video, audio, start),
     });
-    let read = tokio::time::timeout(DEADLINE, reading).await.map_err(|_| "reading the tables took longer than 5 s")?;
-    read.map_err(|cause| cause.to_string())?.map_err(|refusal| refusal.why().to_owned())
+    let result = tokio::time::timeout(OPEN_TIMEOUT, task).await.map_err(|_| "reading the tables took longer than 5 s")?;
+    result.map_err(|cause| cause.to_string())?.map_err(|refusal| refusal.reason().to_owned())
 }
 
 /// The backend for jobs that have a [`Package`].
@@ -87,19 +87,19 @@ impl Backend for Packager {
         true
     }
 
-    fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
+    fn start(&self, job: Job, last_allowed: usize) -> Result<Run, RunError> {
         let package = job.package.clone().ok_or_else(|| RunError::Internal("the job has no package".into()))?;
         if job.first >= job.grid.len() {
             return Err(RunError::Internal(format!("segment {} is after the last segment", job.first)));
         }
-        let (run, segments, gate) = Run::channel(through);
-        tokio::spawn(work(job, package, segments, gate));
+        let (run, segments, gate) = Run::channel(last_allowed);
+        tokio::spawn(run_package(job, package, segments, gate));
         Ok(run)
     }
 }
 
 /// Makes segment after segment as the gate allows, until the receiver is dropped.
-async fn work(
+async fn run_package(
     job: Job,
     package: Arc<Package>,
     segments: mpsc::Sender<Result<Segment, RunError>>,
@@ -111,14 +111,14 @@ async fn work(
             open = gate.wait_for(|open| *open >= index) => if open.is_err() { return },
         }
         let (source, package, grid) = (job.source.clone(), package.clone(), job.grid.clone());
-        let making = tokio::task::spawn_blocking(move || {
-            let made = package.segment(&Disk::of(&source.file), &grid, index);
-            if source.holds_the_same() { made } else { Err(RunError::SourceChanged) }
+        let task = tokio::task::spawn_blocking(move || {
+            let result = package.lay_out_segment(&FileBytes::new(&source.file), &grid, index);
+            if source.has_same_content() { result } else { Err(RunError::SourceChanged) }
         });
-        let made = making.await.unwrap_or_else(|cause| Err(RunError::Internal(cause.to_string())));
-        let failed = made.is_err();
-        let made = made.map(|parcel| Segment { index, content: Content::Parcel(Arc::new(parcel)) });
-        if segments.send(made).await.is_err() || failed {
+        let result = task.await.unwrap_or_else(|cause| Err(RunError::Internal(cause.to_string())));
+        let failed = result.is_err();
+        let segment = result.map(|lazy_segment| Segment { index, content: SegmentContent::Lazy(Arc::new(lazy_segment)) });
+        if segments.send(segment).await.is_err() || failed {
             return;
         }
     }

@@ -1,135 +1,135 @@
 //! The tables of an mp4 file's tracks, and the samples of a segment.
 
-use super::aac::Adts;
-use super::avc::Avc;
-use super::package::Item;
+use super::aac::AdtsConfig;
+use super::avc::AvcConfig;
+use super::package::SegmentSample;
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::domain::mpegts::psi::TrackKind as Lane;
 use crate::engine::RunError;
-use crate::engine::index::{self, Index};
-use crate::engine::tables::Refusal;
+use crate::engine::index::{self, KeyframeIndex};
+use crate::engine::tables::TableError;
 use crate::engine::tables::bytes::ReadAt;
-use crate::engine::tables::mp4::{Description, Sample, Track};
+use crate::engine::tables::mp4::{SampleDescription, Sample, Mp4Track};
 
 /// The video track and its keyframes.
 #[derive(Debug)]
-pub(super) struct Picture {
-    track: Track,
+pub(super) struct Mp4Video {
+    track: Mp4Track,
     /// Sample numbers of the keyframe index's entries.
-    numbers: Vec<u32>,
+    keyframe_samples: Vec<u32>,
 }
 
 /// The audio track.
 #[derive(Debug)]
-pub(super) struct Sound {
-    track: Track,
+pub(super) struct Mp4Audio {
+    track: Mp4Track,
 }
 
-impl Picture {
-    pub(super) fn read(file: &(impl ReadAt + ?Sized), track: Track, start: i64) -> Result<(Self, Avc, Index), Refusal> {
-        let Description::Avc(record) = &track.description else {
-            return Err(Refusal::Unread("the video is not H.264"));
+impl Mp4Video {
+    pub(super) fn read(file: &(impl ReadAt + ?Sized), track: Mp4Track, start_ticks: i64) -> Result<(Self, AvcConfig, KeyframeIndex), TableError> {
+        let SampleDescription::Avc(record) = &track.description else {
+            return Err(TableError::Unsupported("the video is not H.264"));
         };
-        let avc = Avc::read(record)?;
-        let (index, numbers) = index::of_track(file, start, &track)?;
+        let avc = AvcConfig::parse(record)?;
+        let (index, keyframe_samples) = index::index_mp4_track(file, start_ticks, &track)?;
         let timing = &track.timing;
         // ffmpeg decodes such frames without showing them, and how many depends on the frames around them.
-        if timing.shown(track.span.earliest) < timing.begin() {
-            return Err(Refusal::Unread("frames before the edit"));
+        if timing.presentation_ticks(track.sample_span.earliest) < timing.edit_start() {
+            return Err(TableError::Unsupported("frames before the edit"));
         }
-        if timing.end().is_some_and(|end| timing.shown(track.span.latest) >= end) {
-            return Err(Refusal::Unread("frames after the edit"));
+        if timing.edit_end().is_some_and(|end| timing.presentation_ticks(track.sample_span.latest) >= end) {
+            return Err(TableError::Unsupported("frames after the edit"));
         }
-        steady(&track)?;
-        if !numbers.is_sorted() {
-            return Err(Refusal::Unread("keyframes are out of order"));
+        check_distinct_times(&track)?;
+        if !keyframe_samples.is_sorted() {
+            return Err(TableError::Unsupported("keyframes are out of order"));
         }
-        Ok((Self { track, numbers }, avc, index))
+        Ok((Self { track, keyframe_samples }, avc, index))
     }
 
-    pub(super) fn weight(&self) -> usize {
-        self.track.samples.weight() + self.numbers.len() * size_of::<u32>()
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.track.samples.memory_bytes() + self.keyframe_samples.len() * size_of::<u32>()
     }
 
     /// The frames of a segment: from its keyframe to that of the next segment.
-    pub(super) fn items(
+    pub(super) fn segment_samples(
         &self,
-        index: &Index,
+        index: &KeyframeIndex,
         grid: &Grid,
         number: usize,
-        start: i64,
-    ) -> Result<impl Iterator<Item = Item>, RunError> {
-        let sample = |segment: usize| -> Result<u32, RunError> {
+        start_ticks: i64,
+    ) -> Result<impl Iterator<Item = SegmentSample>, RunError> {
+        let first_sample = |segment: usize| -> Result<u32, RunError> {
             if segment == 0 {
                 return Ok(0);
             }
             if segment >= grid.len() {
                 return Ok(self.track.samples.len());
             }
-            let found = index.keyframes.binary_search(&grid.segment_start(segment)).ok();
+            let keyframe = index.keyframes.binary_search(&grid.segment_start(segment)).ok();
             let missing = || RunError::Internal(format!("segment {segment} does not begin with a keyframe"));
-            found.and_then(|at| self.numbers.get(at).copied()).ok_or_else(missing)
+            keyframe.and_then(|index| self.keyframe_samples.get(index).copied()).ok_or_else(missing)
         };
-        let (first, behind) = (sample(number)?, sample(number + 1)?);
-        let samples = self.track.samples.walk(first).take_while(move |sample| sample.number < behind);
+        let (first, end) = (first_sample(number)?, first_sample(number + 1)?);
+        let samples = self.track.samples.iter_from(first).take_while(move |sample| sample.number < end);
         let timing = self.track.timing;
-        Ok(samples.filter(|sample| sample.size > 0).map(move |sample| Item {
-            lane: Lane::Video,
+        Ok(samples.filter(|sample| sample.size > 0).map(move |sample| SegmentSample {
+            track: Lane::Video,
             offset: sample.offset,
             size: sample.size,
-            dts: timing.decoded(sample.dts) - start,
-            pts: timing.shown(sample.time()) - start,
-            keyframe: self.numbers.binary_search(&sample.number).is_ok(),
+            dts: timing.decode_ticks(sample.dts) - start_ticks,
+            pts: timing.presentation_ticks(sample.presentation_time()) - start_ticks,
+            is_keyframe: self.keyframe_samples.binary_search(&sample.number).is_ok(),
         }))
     }
 }
 
-impl Sound {
-    pub(super) fn read(track: Track) -> Result<(Self, Adts), Refusal> {
-        let Description::Aac(config) = &track.description else {
-            return Err(Refusal::Unread("the audio is not AAC"));
+impl Mp4Audio {
+    pub(super) fn read(track: Mp4Track) -> Result<(Self, AdtsConfig), TableError> {
+        let SampleDescription::Aac(config) = &track.description else {
+            return Err(TableError::Unsupported("the audio is not AAC"));
         };
-        let adts = Adts::read(config)?;
+        let adts = AdtsConfig::parse(config)?;
         if track.samples.is_reordered() {
-            return Err(Refusal::Unread("the audio has composition offsets"));
+            return Err(TableError::Unsupported("the audio has composition offsets"));
         }
-        if track.span.first.is_none() {
-            return Err(Refusal::Unread("the audio track has no samples"));
+        if track.sample_span.first_presented.is_none() {
+            return Err(TableError::Unsupported("the audio track has no samples"));
         }
-        steady(&track)?;
+        check_distinct_times(&track)?;
         Ok((Self { track }, adts))
     }
 
-    pub(super) fn weight(&self) -> usize {
-        self.track.samples.weight()
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.track.samples.memory_bytes()
     }
 
     /// The frames that begin in a segment; encoder priming belongs to the first segment. Frames after the edit are
     /// padding, which ffmpeg drops.
-    pub(super) fn items(&self, grid: &Grid, number: usize, start: i64) -> impl Iterator<Item = Item> {
+    pub(super) fn segment_samples(&self, grid: &Grid, number: usize, start_ticks: i64) -> impl Iterator<Item = SegmentSample> {
         let timing = self.track.timing;
-        let from = if number == 0 { 1 - MAX_PRIMING } else { grid.segment_start(number) };
-        let to = timing.end().map_or(i64::MAX, |end| end - start).min(grid.segment_start(number + 1));
-        let at = move |sample: &Sample| timing.decoded(sample.dts) - start;
-        let first = self.track.samples.find(|dts| timing.decoded(dts) - start >= from);
-        let samples = self.track.samples.walk(first).take_while(move |sample| at(sample) < to);
-        samples.filter(|sample| sample.size > 0).map(move |sample| Item {
-            lane: Lane::Audio,
+        let first_time = if number == 0 { 1 - MAX_PRIMING } else { grid.segment_start(number) };
+        let end_time = timing.edit_end().map_or(i64::MAX, |end| end - start_ticks).min(grid.segment_start(number + 1));
+        let source_time = move |sample: &Sample| timing.decode_ticks(sample.dts) - start_ticks;
+        let first = self.track.samples.find_by_dts(|dts| timing.decode_ticks(dts) - start_ticks >= first_time);
+        let samples = self.track.samples.iter_from(first).take_while(move |sample| source_time(sample) < end_time);
+        samples.filter(|sample| sample.size > 0).map(move |sample| SegmentSample {
+            track: Lane::Audio,
             offset: sample.offset,
             size: sample.size,
-            dts: at(&sample),
-            pts: at(&sample),
-            keyframe: false,
+            dts: source_time(&sample),
+            pts: source_time(&sample),
+            is_keyframe: false,
         })
     }
 }
 
 /// Requires distinct times in ticks: ffmpeg shifts samples that share one.
-fn steady(track: &Track) -> Result<(), Refusal> {
-    if track.timing.decoded(i64::from(track.span.step)) > track.timing.decoded(0) {
+fn check_distinct_times(track: &Mp4Track) -> Result<(), TableError> {
+    if track.timing.decode_ticks(i64::from(track.sample_span.min_step)) > track.timing.decode_ticks(0) {
         Ok(())
     } else {
-        Err(Refusal::Unread("samples share a timestamp"))
+        Err(TableError::Unsupported("samples share a timestamp"))
     }
 }

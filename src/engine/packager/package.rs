@@ -1,101 +1,101 @@
 //! The chosen tracks of a file, and how any segment is laid out from their samples.
 
-use super::aac::Adts;
-use super::avc::Avc;
-use super::matroska::Film;
-use super::mp4::{Picture, Sound};
-use super::parcel::{Parcel, Stretch};
+use super::aac::AdtsConfig;
+use super::avc::AvcConfig;
+use super::matroska::MatroskaTracks;
+use super::mp4::{Mp4Video, Mp4Audio};
+use super::lazy_segment::{LazySegment, Extent};
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::{PmtEntry, TrackKind as Lane};
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
 use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
-use crate::engine::index::Index;
-use crate::engine::tables::Refusal;
+use crate::engine::index::KeyframeIndex;
+use crate::engine::tables::TableError;
 use crate::engine::tables::bytes::ReadAt;
-use crate::engine::tables::mp4::Movie;
+use crate::engine::tables::mp4::Mp4File;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 
 /// Limits of one segment: 10 s at 200 Mbit/s.
-const MOST_BYTES: u64 = 256 << 20;
-const MOST_SAMPLES: usize = 200_000;
-const MOST_PARTS: usize = 400_000;
+const MAX_BYTES: u64 = 256 << 20;
+const MAX_SAMPLES: usize = 200_000;
+const MAX_PARTS: usize = 400_000;
 
 /// The tracks of one rendition, kept while its segments may be requested.
 #[derive(Debug)]
 pub struct Package {
-    tracks: Tracks,
-    avc: Option<Avc>,
-    adts: Option<Adts>,
-    index: Option<Index>,
+    tracks: PackageTracks,
+    avc: Option<AvcConfig>,
+    adts: Option<AdtsConfig>,
+    index: Option<KeyframeIndex>,
     /// The file's first timestamp, ticks; source time counts from it.
-    start: i64,
+    start_ticks: i64,
 }
 
 #[derive(Debug)]
-enum Tracks {
-    Mp4 { video: Option<Box<Picture>>, audio: Option<Box<Sound>> },
-    Matroska(Film),
+enum PackageTracks {
+    Mp4 { video: Option<Box<Mp4Video>>, audio: Option<Box<Mp4Audio>> },
+    Matroska(MatroskaTracks),
 }
 
 /// A sample to be written into a segment; times in ticks of source time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Item {
-    pub lane: Lane,
+pub(super) struct SegmentSample {
+    pub track: Lane,
     pub offset: u64,
     pub size: u32,
     pub dts: i64,
     pub pts: i64,
-    pub keyframe: bool,
+    pub is_keyframe: bool,
 }
 
 impl Package {
     /// Reads the tables of stream `video` and stream `audio` (ffmpeg's numbers) of an mp4 file that begins at
     /// `start_seconds` of its own clock.
-    pub(super) fn mp4(
+    pub(super) fn open_mp4(
         file: &(impl ReadAt + ?Sized),
         video: Option<u32>,
         audio: Option<u32>,
         start_seconds: f64,
-    ) -> Result<Self, Refusal> {
-        let start = to_ticks(start_seconds);
-        let movie = Movie::read(file)?;
+    ) -> Result<Self, TableError> {
+        let start_ticks = to_ticks(start_seconds);
+        let movie = Mp4File::read(file)?;
         let (mut avc, mut adts, mut index) = (None, None, None);
         let mut tracks = (None, None);
         if let Some(stream) = video {
-            let (picture, how, keyframes) = Picture::read(file, movie.track(stream)?, start)?;
-            (tracks.0, avc, index) = (Some(Box::new(picture)), Some(how), Some(keyframes));
+            let (video_track, avc_config, keyframes) = Mp4Video::read(file, movie.read_track(stream)?, start_ticks)?;
+            (tracks.0, avc, index) = (Some(Box::new(video_track)), Some(avc_config), Some(keyframes));
         }
         if let Some(stream) = audio {
-            let (sound, how) = Sound::read(movie.track(stream)?)?;
-            (tracks.1, adts) = (Some(Box::new(sound)), Some(how));
+            let (audio_track, adts_config) = Mp4Audio::read(movie.read_track(stream)?)?;
+            (tracks.1, adts) = (Some(Box::new(audio_track)), Some(adts_config));
         }
-        Ok(Self { tracks: Tracks::Mp4 { video: tracks.0, audio: tracks.1 }, avc, adts, index, start })
+        Ok(Self { tracks: PackageTracks::Mp4 { video: tracks.0, audio: tracks.1 }, avc, adts, index, start_ticks })
     }
 
     /// Like [`Self::mp4`], for a Matroska file. Reads only the cues.
-    pub(super) fn matroska(
+    pub(super) fn open_matroska(
         file: &(impl ReadAt + ?Sized),
         video: u32,
         audio: Option<u32>,
         start_seconds: f64,
-    ) -> Result<Self, Refusal> {
-        let start = to_ticks(start_seconds);
-        let (film, avc, adts, index) = Film::read(file, video, audio, start)?;
-        Ok(Self { tracks: Tracks::Matroska(film), avc: Some(avc), adts, index: Some(index), start })
+    ) -> Result<Self, TableError> {
+        let start_ticks = to_ticks(start_seconds);
+        let (matroska_tracks, avc, adts, index) = MatroskaTracks::read(file, video, audio, start_ticks)?;
+        Ok(Self { tracks: PackageTracks::Matroska(matroska_tracks), avc: Some(avc), adts, index: Some(index), start_ticks })
     }
 
     /// Where the video may be cut; None without video.
-    pub fn index(&self) -> Option<&Index> {
+    pub fn index(&self) -> Option<&KeyframeIndex> {
         self.index.as_ref()
     }
 
     /// Approximate memory used, bytes.
-    pub(super) fn weight(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         let tracks = match &self.tracks {
-            Tracks::Mp4 { video, audio } => {
-                video.as_ref().map_or(0, |video| video.weight()) + audio.as_ref().map_or(0, |audio| audio.weight())
+            PackageTracks::Mp4 { video, audio } => {
+                video.as_ref().map_or(0, |video| video.memory_bytes()) + audio.as_ref().map_or(0, |audio| audio.memory_bytes())
             }
-            Tracks::Matroska(film) => film.weight(),
+            PackageTracks::Matroska(matroska) => matroska.memory_bytes(),
         };
         size_of::<Self>() + tracks + self.index.as_ref().map_or(0, |index| index.keyframes.len() * size_of::<i64>())
     }
@@ -104,90 +104,90 @@ impl Package {
     ///
     /// # Errors
     /// `SourceRead` if the file ends before its samples, or if there are too many.
-    pub(super) fn segment(
+    pub(super) fn lay_out_segment(
         &self,
         file: &(impl ReadAt + ?Sized),
         grid: &Grid,
         number: usize,
-    ) -> Result<Parcel, RunError> {
-        let mut items = self.items(file, grid, number)?;
-        let bytes: u64 = items.iter().map(|item| u64::from(item.size)).sum();
-        if items.len() > MOST_SAMPLES || bytes > MOST_BYTES {
+    ) -> Result<LazySegment, RunError> {
+        let mut samples = self.segment_samples(file, grid, number)?;
+        let total_bytes: u64 = samples.iter().map(|sample| u64::from(sample.size)).sum();
+        if samples.len() > MAX_SAMPLES || total_bytes > MAX_BYTES {
             return Err(RunError::SourceRead(format!("segment {number} is too large")));
         }
-        let end = |item: &Item| item.offset.saturating_add(u64::from(item.size));
-        if items.iter().any(|item| end(item) > file.len()) {
-            return Err(missing(number));
+        let end = |sample: &SegmentSample| sample.offset.saturating_add(u64::from(sample.size));
+        if samples.iter().any(|sample| end(sample) > file.len()) {
+            return Err(missing_bytes_error(number));
         }
         // The stable sort keeps video before audio with the same time.
-        items.sort_by_key(|item| item.dts);
-        self.lay_out(file, &items, number)
+        samples.sort_by_key(|sample| sample.dts);
+        self.lay_out_samples(file, &samples, number)
     }
 
-    fn items(&self, file: &(impl ReadAt + ?Sized), grid: &Grid, number: usize) -> Result<Vec<Item>, RunError> {
-        let mut items = Vec::new();
+    fn segment_samples(&self, file: &(impl ReadAt + ?Sized), grid: &Grid, number: usize) -> Result<Vec<SegmentSample>, RunError> {
+        let mut samples = Vec::new();
         match &self.tracks {
-            Tracks::Mp4 { video, audio } => {
+            PackageTracks::Mp4 { video, audio } => {
                 if let (Some(video), Some(index)) = (video, &self.index) {
-                    items.extend(video.items(index, grid, number, self.start)?.take(MOST_SAMPLES + 1));
+                    samples.extend(video.segment_samples(index, grid, number, self.start_ticks)?.take(MAX_SAMPLES + 1));
                 }
                 if let Some(audio) = audio {
-                    items.extend(audio.items(grid, number, self.start).take(MOST_SAMPLES + 1));
+                    samples.extend(audio.segment_samples(grid, number, self.start_ticks).take(MAX_SAMPLES + 1));
                 }
             }
-            Tracks::Matroska(film) => {
+            PackageTracks::Matroska(matroska) => {
                 if let Some(index) = &self.index {
-                    items = film.items(file, index, grid, number, self.start)?;
+                    samples = matroska.segment_samples(file, index, grid, number, self.start_ticks)?;
                 }
             }
         }
-        Ok(items)
+        Ok(samples)
     }
 
-    fn lay_out(&self, file: &(impl ReadAt + ?Sized), items: &[Item], number: usize) -> Result<Parcel, RunError> {
-        let clock = if self.avc.is_some() { Lane::Video } else { Lane::Audio };
-        let base = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND;
-        let mut own = self.avc.as_ref().map(Avc::own).unwrap_or_default();
-        let mut writer = TsWriter::new(clock);
-        let (mut units, mut parts, mut many) = (Vec::new(), Vec::new(), 0);
-        for item in items {
+    fn lay_out_samples(&self, file: &(impl ReadAt + ?Sized), samples: &[SegmentSample], number: usize) -> Result<LazySegment, RunError> {
+        let pcr_track = if self.avc.is_some() { Lane::Video } else { Lane::Audio };
+        let base_ticks = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND;
+        let mut generated_bytes = self.avc.as_ref().map(AvcConfig::generated_bytes).unwrap_or_default();
+        let mut writer = TsWriter::new(pcr_track);
+        let (mut units, mut parts, mut part_count) = (Vec::new(), Vec::new(), 0);
+        for sample in samples {
             parts.clear();
-            let whole = match (item.lane, &self.avc, &self.adts) {
+            let is_complete = match (sample.track, &self.avc, &self.adts) {
                 (Lane::Video, Some(avc), _) => {
-                    let found = avc.units(file, (item.offset, item.size), &mut units);
-                    found.map_err(|_| missing(number))? && avc.parts(&units, &mut parts)
+                    let result = avc.find_units(file, (sample.offset, sample.size), &mut units);
+                    result.map_err(|_| missing_bytes_error(number))? && avc.append_parts(&units, &mut parts)
                 }
-                (Lane::Audio, _, Some(adts)) => adts.header(item.size as usize).is_some_and(|header| {
-                    parts.push(Stretch::Own { from: own.len() as u32, len: header.len() as u32 });
-                    parts.push(Stretch::File { offset: item.offset, len: item.size });
-                    own.extend_from_slice(&header);
+                (Lane::Audio, _, Some(adts)) => adts.frame_header(sample.size as usize).is_some_and(|header| {
+                    parts.push(Extent::Generated { start: generated_bytes.len() as u32, len: header.len() as u32 });
+                    parts.push(Extent::File { offset: sample.offset, len: sample.size });
+                    generated_bytes.extend_from_slice(&header);
                     true
                 }),
                 _ => false,
             };
-            many += parts.len();
-            if many > MOST_PARTS {
+            part_count += parts.len();
+            if part_count > MAX_PARTS {
                 return Err(RunError::SourceRead(format!("segment {number} has too many parts")));
             }
-            if whole {
+            if is_complete {
                 writer.push_unit(&AccessUnit {
-                    track: item.lane,
-                    pts: base + item.pts,
-                    dts: (item.lane == Lane::Video).then_some(base + item.dts),
-                    random_access: item.keyframe,
+                    track: sample.track,
+                    pts: base_ticks + sample.pts,
+                    dts: (sample.track == Lane::Video).then_some(base_ticks + sample.dts),
+                    random_access: sample.is_keyframe,
                     parts: &parts,
                 });
             }
         }
-        let entry = |lane: Lane, stream_type| PmtEntry { pid: lane.pid(), stream_type, descriptors: Vec::new() };
-        let video = self.avc.as_ref().map(|_| entry(Lane::Video, 0x1b));
-        let audio = self.adts.map(|_| entry(Lane::Audio, 0x0f));
+        let pmt_entry = |track: Lane, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
+        let video = self.avc.as_ref().map(|_| pmt_entry(Lane::Video, 0x1b));
+        let audio = self.adts.map(|_| pmt_entry(Lane::Audio, 0x0f));
         let entries: Vec<PmtEntry> = video.into_iter().chain(audio).collect();
-        own.shrink_to_fit();
-        Ok(Parcel::new(writer.into_layout(&entries), own))
+        generated_bytes.shrink_to_fit();
+        Ok(LazySegment::new(writer.into_layout(&entries), generated_bytes))
     }
 }
 
-fn missing(number: usize) -> RunError {
+fn missing_bytes_error(number: usize) -> RunError {
     RunError::SourceRead(format!("the file ends before segment {number}"))
 }

@@ -5,19 +5,19 @@ use h264_reader::nal::sps::{FrameMbsFlags, PicOrderCntType, SeqParameterSet};
 use h264_reader::nal::{Nal, RefNal};
 
 /// None if the set does not state it or cannot be parsed.
-pub(super) fn reorder_depth(unit: &[u8]) -> Option<usize> {
+pub(super) fn reorder_depth(nal: &[u8]) -> Option<usize> {
     // The parser needs a NAL unit with a body.
-    let unit = Some(unit).filter(|unit| unit.len() >= 4 && unit[0] & 0x1f == 7)?;
-    let sps = SeqParameterSet::from_bits(RefNal::new(unit, &[], true).rbsp_bits()).ok()?;
+    let nal = Some(nal).filter(|nal| nal.len() >= 4 && nal[0] & 0x1f == 7)?;
+    let sps = SeqParameterSet::from_bits(RefNal::new(nal, &[], true).rbsp_bits()).ok()?;
     // Fields may be in separate packets.
     if !matches!(sps.frame_mbs_flags, FrameMbsFlags::Frames) {
         return None;
     }
-    let stated = sps.vui_parameters.and_then(|usability| usability.bitstream_restrictions);
+    let stated = sps.vui_parameters.and_then(|vui| vui.bitstream_restrictions);
     let stated = stated.map(|restrictions| restrictions.max_num_reorder_frames as usize);
     // With `pic_order_cnt_type` 2, output order is decoding order.
-    let in_order = matches!(sps.pic_order_cnt, PicOrderCntType::TypeTwo).then_some(0);
-    stated.or(in_order).filter(|&depth| depth <= 16)
+    let without_reordering = matches!(sps.pic_order_cnt, PicOrderCntType::TypeTwo).then_some(0);
+    stated.or(without_reordering).filter(|&depth| depth <= 16)
 }
 
 #[cfg(test)]
@@ -26,7 +26,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_depth_is_what_the_encoder_wrote() {
+    fn the_depth_is_read_from_the_sps() {
         // x264: High with a B-frame pyramid, and Baseline, which has no reordering.
         let high = "6764000cacd941419f9f011000000300100000030320f1429960";
         let baseline = "6742c00cd901419f9f011000000300100000030320f142a480";

@@ -9,57 +9,57 @@ use crate::engine::damaged_films::{SeededRandom, damage, make_film};
 use crate::engine::source::Roots;
 use crate::engine::tables::bytes::ReadAt;
 
-const SOUND: &str = "-f lavfi -i sine=r=48000:d=3";
+const AUDIO_INPUT: &str = "-f lavfi -i sine=r=48000:d=3";
 
-fn films() -> Vec<Vec<u8>> {
+fn sample_files() -> Vec<Vec<u8>> {
     let containers =
         ["a.mp4 -movflags +faststart", "b.mp4", "c.mp4 -movflags +frag_keyframe+empty_moov", "d.mov", "e.mkv"];
     let make = |text: &&str| {
-        let (name, more) = text.split_once(' ').unwrap_or((text, ""));
-        make_film(name, SOUND, &format!("-c:a aac {more}"))
+        let (name, options) = text.split_once(' ').unwrap_or((text, ""));
+        make_film(name, AUDIO_INPUT, &format!("-c:a aac {options}"))
     };
     containers.iter().map(make).collect()
 }
 
 /// The number of segments made, or why there are none.
-fn segments(bytes: &[u8]) -> Result<usize, String> {
+fn count_segments(bytes: &[u8]) -> Result<usize, String> {
     let matroska = bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
     let package =
-        if matroska { Package::matroska(bytes, 0, Some(1), 0.0) } else { Package::mp4(bytes, Some(0), Some(1), 0.0) };
-    let package = package.map_err(|refusal| refusal.why().to_owned())?;
+        if matroska { Package::open_matroska(bytes, 0, Some(1), 0.0) } else { Package::open_mp4(bytes, Some(0), Some(1), 0.0) };
+    let package = package.map_err(|refusal| refusal.reason().to_owned())?;
     let index = package.index().unwrap();
-    let grid = Grid::from_keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end as f64 / 90_000.0);
-    let many = grid.len().min(20);
-    let pack = |segment| {
-        let parcel = package.segment(bytes, &grid, segment).map_err(|error| error.to_string())?;
-        let packed = parcel.read(|into, offset| Some(bytes.read_at(into, offset))).map_err(|_| "the file ends")?;
-        assert_eq!(packed.len() as u64, parcel.size());
+    let grid = Grid::from_keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end_ticks as f64 / 90_000.0);
+    let count = grid.len().min(20);
+    let check_segment = |segment| {
+        let lazy_segment = package.lay_out_segment(bytes, &grid, segment).map_err(|error| error.to_string())?;
+        let bytes_packed = lazy_segment.read_with(|buffer, offset| Some(bytes.read_at(buffer, offset))).map_err(|_| "the file ends")?;
+        assert_eq!(bytes_packed.len() as u64, lazy_segment.size_bytes());
         Ok::<_, String>(())
     };
-    (0..many).try_for_each(pack)?;
-    Ok(many)
+    (0..count).try_for_each(check_segment)?;
+    Ok(count)
 }
 
 #[test]
 fn damaged_files_are_refused_or_packaged_soon_and_without_panic() {
     let rounds = std::env::var("HEARTHCAST_MUTANTS").ok().and_then(|text| text.parse().ok()).unwrap_or(240);
     let (mut dice, mut refused, mut slowest) = (SeededRandom(11), 0, Duration::ZERO);
-    for sound in films() {
-        assert_eq!(segments(&sound), Ok(4));
+    for file in sample_files() {
+        assert_eq!(count_segments(&file), Ok(4));
         // Start of the tables.
-        let from = sound.windows(4).position(|four| four == b"moov").unwrap_or(0);
+        let from = file.windows(4).position(|four| four == b"moov").unwrap_or(0);
         for round in 0..rounds {
-            let mut bytes = sound.clone();
+            let mut bytes = file.clone();
             let (from, to) = if round % 4 == 0 { (0, bytes.len()) } else { (from, (from + 4000).min(bytes.len())) };
             damage(&mut bytes, from, to, &mut dice);
-            let began = on_processor();
-            refused += usize::from(segments(&bytes).is_err());
-            slowest = slowest.max(on_processor() - began);
+            let started = thread_cpu_time();
+            refused += usize::from(count_segments(&bytes).is_err());
+            slowest = slowest.max(thread_cpu_time() - started);
         }
     }
     assert!(slowest < Duration::from_secs(4), "the slowest took {slowest:?}");
     assert!(refused > rounds / 4, "too few files were refused: {refused} of {}", rounds * 5);
-    println!("{refused} of {} refused, the slowest took {slowest:?}; {} at most in memory", rounds * 5, peak());
+    println!("{refused} of {} refused, the slowest took {slowest:?}; {} at most in memory", rounds * 5, peak_memory());
 }
 
 #[test]
@@ -67,25 +67,25 @@ fn a_network_is_queried_only_where_waiting_is_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let (path, bytes) = (folder.path().join("a.mp4"), make_film("a.mp4", "", ""));
     std::fs::write(&path, &bytes).unwrap();
-    let package = Package::mp4(&bytes[..], Some(0), None, 0.0).unwrap();
-    let segment = package.segment(&bytes[..], &Grid::from_keyframes(&[], 0.5, 3.0), 0).unwrap();
+    let package = Package::open_mp4(&bytes[..], Some(0), None, 0.0).unwrap();
+    let segment = package.lay_out_segment(&bytes[..], &Grid::from_keyframes(&[], 0.5, 3.0), 0).unwrap();
     let roots = Roots::open(vec![Root { id: "films".into(), path: folder.path().to_owned() }]).unwrap();
     let mut source = roots.open_file(path.to_str().unwrap()).unwrap();
-    source.local = false;
-    let mut packing = Arc::new(segment).pack(Arc::new(source));
+    source.is_local = false;
+    let mut packing = Arc::new(segment).reader(Arc::new(source));
     std::fs::write(&path, "cut").unwrap();
     assert!(matches!(packing.next_cached(), Ok(None)));
     assert!(matches!(packing.next_blocking(), Err(RunError::SourceChanged)));
 }
 
 /// CPU time of this thread, so that other programs do not matter.
-fn on_processor() -> Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
+fn thread_cpu_time() -> Duration {
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(schedstat.split(' ').next().unwrap().parse().unwrap())
 }
 
 /// Peak memory of this process.
-fn peak() -> String {
+fn peak_memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().to_owned()
 }

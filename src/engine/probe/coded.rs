@@ -7,16 +7,16 @@ use std::num::NonZeroUsize;
 use h264_reader::rbsp::{BitRead, BitReader, ByteReader};
 
 use super::avc;
-use super::outline::Track;
+use super::outline::OutlineTrack;
 
 /// First bytes of a frame that its header is read from.
 pub(super) const FRAME_HEAD: usize = 20;
 
 /// Luma samples of a decoded frame before cropping, the maximum of all headers; None if the size is unknown. Sets inside
 /// later frames are not read.
-pub(super) fn luma_samples(track: &Track) -> Option<u64> {
+pub(super) fn luma_samples(track: &OutlineTrack) -> Option<u64> {
     match track.codec {
-        "h264" => avc::stated(&track.config).map(|stated| stated.luma_samples),
+        "h264" => avc::parse_sps_info(&track.config).map(|stated| stated.luma_samples),
         "hevc" => hevc(&track.config),
         "av1" => av1(&track.config),
         "vp8" => vp8(&track.first_frame),
@@ -189,8 +189,8 @@ mod tests {
     }
 
     /// Records of 16000 x 16000.
-    fn large(codec: &'static str) -> Track {
-        let mut track = Track { codec, width: 1920, height: 1080, ..Track::default() };
+    fn large(codec: &'static str) -> OutlineTrack {
+        let mut track = OutlineTrack { codec, width: 1920, height: 1080, ..OutlineTrack::default() };
         match codec {
             "hevc" => {
                 // Two temporal layers with their own level; profile bits without zeros need no emulation prevention.
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn an_unknown_size_is_not_guessed() {
         for codec in ["h264", "hevc", "av1", "vp8", "vp9"] {
-            let stated = Track { codec, width: 1920, height: 1080, ..Track::default() };
+            let stated = OutlineTrack { codec, width: 1920, height: 1080, ..OutlineTrack::default() };
             assert_eq!(luma_samples(&stated), None, "{codec}");
         }
         let mut cut = large("hevc");

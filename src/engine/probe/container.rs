@@ -1,10 +1,10 @@
 //! The container of a file, and the `Content-Type` it is served with.
 
-use super::ffprobe::Stream as Raw;
+use super::ffprobe::ReportedStream as Raw;
 use crate::domain::media::{Container, Stream};
 
 /// The container, by ffmpeg's format name.
-pub(super) fn by_name(format: &str, head: &[u8], streams: &[Raw]) -> Container {
+pub(super) fn from_format_name(format: &str, head: &[u8], streams: &[Raw]) -> Container {
     match format {
         "matroska,webm" if doc_type(head) == Some(b"webm") => Container::Webm,
         "matroska,webm" => Container::Matroska,
@@ -28,14 +28,14 @@ pub(super) fn by_name(format: &str, head: &[u8], streams: &[Raw]) -> Container {
 
 /// The EBML DocType (RFC 8794 section 11.2.4), searched in the header only.
 pub(super) fn doc_type(head: &[u8]) -> Option<&[u8]> {
-    let at = head.get(..256.min(head.len()))?.windows(2).position(|id| id == [0x42, 0x82])?;
-    let size = usize::from(*head.get(at + 2)? & 0x7f);
-    head.get(at + 3..at + 3 + size)
+    let position = head.get(..256.min(head.len()))?.windows(2).position(|id| id == [0x42, 0x82])?;
+    let size = usize::from(*head.get(position + 2)? & 0x7f);
+    head.get(position + 3..position + 3 + size)
 }
 
 /// The `Content-Type`, by the file's first bytes and its streams.
-pub(super) fn mime_type(container: Container, head: &[u8], moving: bool, streams: &[Stream]) -> &'static str {
-    let pick = |video, audio| if moving { video } else { audio };
+pub(super) fn mime_type(container: Container, head: &[u8], has_video: bool, streams: &[Stream]) -> &'static str {
+    let pick = |video, audio| if has_video { video } else { audio };
     match container {
         Container::Mp4 => match head.get(8..11) {
             Some(b"qt ") => pick("video/quicktime", "audio/mp4"),

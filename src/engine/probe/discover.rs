@@ -12,56 +12,56 @@ use gstreamer_pbutils as pbutils;
 use gstreamer_pbutils::prelude::*;
 use tokio::sync::oneshot;
 
-use super::Held;
-use super::outline::Unsure;
-use super::seen::Seen;
+use super::InProcessGuard;
+use super::outline::NeedsFfprobe;
+use super::decoder_info::DecoderInfo;
 use crate::domain::media::Color;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 
 const THREADS: usize = 2;
-const WAITING: usize = 8;
+const MAX_QUEUED: usize = 8;
 /// Twenty times as long as any file of the corpus took.
-const PATIENCE: gst::ClockTime = gst::ClockTime::from_mseconds(1500);
+const DISCOVERER_TIMEOUT: gst::ClockTime = gst::ClockTime::from_mseconds(1500);
 
-struct Question {
-    source: Arc<Source>,
-    held: Held,
-    answer: oneshot::Sender<Result<Vec<Seen>, Unsure>>,
+struct DiscoverRequest {
+    source: Arc<SourceFile>,
+    guard: InProcessGuard,
+    reply: oneshot::Sender<Result<Vec<DecoderInfo>, NeedsFfprobe>>,
 }
 
 /// Runs the discoverer. `held` is dropped when this process has closed the file.
-pub(super) async fn discover(source: &Arc<Source>, held: Held) -> Result<Vec<Seen>, Unsure> {
-    let queue = queue().ok_or(Unsure("GStreamer could not be initialized"))?;
-    let (answer, outcome) = oneshot::channel();
-    queue.try_send(Question { source: source.clone(), held, answer }).map_err(|refused| match refused {
-        TrySendError::Full(_) => Unsure("the discoverer is busy"),
-        TrySendError::Disconnected(_) => Unsure("the discoverer has ended"),
+pub(super) async fn discover(source: &Arc<SourceFile>, guard: InProcessGuard) -> Result<Vec<DecoderInfo>, NeedsFfprobe> {
+    let queue = request_queue().ok_or(NeedsFfprobe("GStreamer could not be initialized"))?;
+    let (reply, result) = oneshot::channel();
+    queue.try_send(DiscoverRequest { source: source.clone(), guard, reply }).map_err(|refused| match refused {
+        TrySendError::Full(_) => NeedsFfprobe("the discoverer is busy"),
+        TrySendError::Disconnected(_) => NeedsFfprobe("the discoverer has ended"),
     })?;
-    let within = std::time::Duration::from_millis(PATIENCE.mseconds() + 300);
-    tokio::time::timeout(within, outcome)
+    let reply_timeout = std::time::Duration::from_millis(DISCOVERER_TIMEOUT.mseconds() + 300);
+    tokio::time::timeout(reply_timeout, result)
         .await
-        .map_err(|_| Unsure("the discoverer timed out"))?
-        .map_err(|_| Unsure("the discoverer has ended"))?
+        .map_err(|_| NeedsFfprobe("the discoverer timed out"))?
+        .map_err(|_| NeedsFfprobe("the discoverer has ended"))?
 }
 
 /// Initializes GStreamer and starts the threads, so that the first probe does not wait for it (0.2 s).
 pub(super) fn warm() {
-    queue();
+    request_queue();
 }
 
-fn queue() -> Option<&'static SyncSender<Question>> {
-    static QUEUE: OnceLock<Option<SyncSender<Question>>> = OnceLock::new();
+fn request_queue() -> Option<&'static SyncSender<DiscoverRequest>> {
+    static QUEUE: OnceLock<Option<SyncSender<DiscoverRequest>>> = OnceLock::new();
     QUEUE
         .get_or_init(|| {
             gst::init().ok()?;
             crate::engine::gstreamer_elements::restrict_elements();
-            let (sender, questions) = sync_channel(WAITING);
-            let questions = Arc::new(Mutex::new(questions));
-            for place in 0..THREADS {
-                let questions = questions.clone();
+            let (sender, requests) = sync_channel(MAX_QUEUED);
+            let requests = Arc::new(Mutex::new(requests));
+            for number in 0..THREADS {
+                let questions = requests.clone();
                 std::thread::Builder::new()
-                    .name(format!("discoverer-{place}"))
-                    .spawn(move || serve(&questions))
+                    .name(format!("discoverer-{number}"))
+                    .spawn(move || run_worker(&questions))
                     .ok()?;
             }
             Some(sender)
@@ -69,66 +69,66 @@ fn queue() -> Option<&'static SyncSender<Question>> {
         .as_ref()
 }
 
-fn serve(questions: &Mutex<Receiver<Question>>) {
-    let discoverer = pbutils::Discoverer::new(PATIENCE);
+fn run_worker(requests: &Mutex<Receiver<DiscoverRequest>>) {
+    let discoverer = pbutils::Discoverer::new(DISCOVERER_TIMEOUT);
     loop {
-        let question = questions.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(question) = question else { return };
-        if question.answer.is_closed() {
+        let request = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(request) = request else { return };
+        if request.reply.is_closed() {
             continue;
         }
-        let outcome = match &discoverer {
-            Ok(discoverer) => look(discoverer, &question.source),
-            Err(_) => Err(Unsure("GStreamer has no discoverer")),
+        let result = match &discoverer {
+            Ok(discoverer) => discover_streams(discoverer, &request.source),
+            Err(_) => Err(NeedsFfprobe("GStreamer has no discoverer")),
         };
-        drop(question.held);
-        let _ = question.answer.send(outcome);
+        drop(request.guard);
+        let _ = request.reply.send(result);
     }
 }
 
-fn look(discoverer: &pbutils::Discoverer, source: &Source) -> Result<Vec<Seen>, Unsure> {
+fn discover_streams(discoverer: &pbutils::Discoverer, source: &SourceFile) -> Result<Vec<DecoderInfo>, NeedsFfprobe> {
     // The URI refers to the open descriptor of this process, never to a path.
     let info = discoverer
         .discover_uri(&format!("file://{}", source.proc_path()))
-        .map_err(|_| Unsure("the discoverer failed"))?;
+        .map_err(|_| NeedsFfprobe("the discoverer failed"))?;
     if info.result() != pbutils::DiscovererResult::Ok {
-        return Err(Unsure("the discoverer's result is incomplete"));
+        return Err(NeedsFfprobe("the discoverer's result is incomplete"));
     }
-    info.stream_list().iter().filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>()).map(seen).collect()
+    info.stream_list().iter().filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>()).map(parse_stream_info).collect()
 }
 
-fn seen(stream: &pbutils::DiscovererStreamInfo) -> Result<Seen, Unsure> {
-    let id = stream.stream_id().ok_or(Unsure("a stream without an id"))?;
+fn parse_stream_info(stream: &pbutils::DiscovererStreamInfo) -> Result<DecoderInfo, NeedsFfprobe> {
+    let id = stream.stream_id().ok_or(NeedsFfprobe("a stream without an id"))?;
     // `<hash>/<track>` in mp4, `<hash>/<track>:<uid>` in Matroska.
-    let key = id.rsplit('/').next().and_then(|tail| tail.split(':').next()?.parse().ok());
-    let mut seen = Seen { key: key.ok_or(Unsure("a stream id of another form"))?, ..Seen::default() };
-    let caps = stream.caps().ok_or(Unsure("a stream without caps"))?;
-    let fields = caps.structure(0).ok_or(Unsure("a stream without caps"))?;
+    let container_id = id.rsplit('/').next().and_then(|tail| tail.split(':').next()?.parse().ok());
+    let mut info = DecoderInfo { container_id: container_id.ok_or(NeedsFfprobe("a stream id of another form"))?, ..DecoderInfo::default() };
+    let caps = stream.caps().ok_or(NeedsFfprobe("a stream without caps"))?;
+    let fields = caps.structure(0).ok_or(NeedsFfprobe("a stream without caps"))?;
     let text = |name: &str| fields.get::<String>(name).ok();
-    (seen.level, seen.chroma) = (text("level"), text("chroma-format"));
-    seen.codec = codec(fields.name(), fields.get::<i32>("layer").ok());
-    seen.profile = text("profile").map(|name| profile_name(seen.codec.unwrap_or_default(), &name));
-    seen.color = color(text("colorimetry").as_deref())?;
-    seen.bit_depth = fields.get::<u32>("bit-depth-luma").ok();
-    seen.interlaced = text("interlace-mode").is_some_and(|mode| mode != "progressive");
+    (info.level, info.chroma) = (text("level"), text("chroma-format"));
+    info.codec = codec_name(fields.name(), fields.get::<i32>("layer").ok());
+    info.profile = text("profile").map(|name| profile_name(info.codec.unwrap_or_default(), &name));
+    info.color = parse_colorimetry(text("colorimetry").as_deref())?;
+    info.bit_depth = fields.get::<u32>("bit-depth-luma").ok();
+    info.is_interlaced = text("interlace-mode").is_some_and(|mode| mode != "progressive");
     if let Some(video) = stream.downcast_ref::<pbutils::DiscovererVideoInfo>() {
-        (seen.width, seen.height) = (video.width(), video.height());
-        seen.interlaced |= video.is_interlaced();
+        (info.width, info.height) = (video.width(), video.height());
+        info.is_interlaced |= video.is_interlaced();
         let aspect = video.par();
         let pair = (u32::try_from(aspect.numer()), u32::try_from(aspect.denom()));
-        seen.sample_aspect = match pair {
+        info.sample_aspect = match pair {
             (Ok(num), Ok(den)) if num > 0 && den > 0 => Some((num, den)),
             _ => None,
         };
     }
     if let Some(audio) = stream.downcast_ref::<pbutils::DiscovererAudioInfo>() {
-        (seen.channels, seen.sample_rate) = (audio.channels(), audio.sample_rate());
+        (info.channels, info.sample_rate) = (audio.channels(), audio.sample_rate());
     }
-    Ok(seen)
+    Ok(info)
 }
 
 /// ffmpeg's name of a media type.
-fn codec(caps: &str, mpeg_layer: Option<i32>) -> Option<&'static str> {
+fn codec_name(caps: &str, mpeg_layer: Option<i32>) -> Option<&'static str> {
     Some(match caps {
         "video/x-h264" => "h264",
         "video/x-h265" => "hevc",
@@ -158,8 +158,8 @@ fn profile_name(codec: &str, name: &str) -> String {
 }
 
 /// Parses a colorimetry string, a name or `range:matrix:transfer:primaries`. Wide gamuts are left to ffprobe.
-fn color(text: Option<&str>) -> Result<Color, Unsure> {
-    let named = |primaries: &str, transfer: &str, matrix: &str, range: &str| Color {
+fn parse_colorimetry(text: Option<&str>) -> Result<Color, NeedsFfprobe> {
+    let color_of = |primaries: &str, transfer: &str, matrix: &str, range: &str| Color {
         primaries: Some(primaries.into()),
         transfer: Some(transfer.into()),
         matrix: Some(matrix.into()),
@@ -167,18 +167,18 @@ fn color(text: Option<&str>) -> Result<Color, Unsure> {
     };
     match text {
         None => Ok(Color::default()),
-        Some("bt709") => Ok(named("bt709", "bt709", "bt709", "limited")),
-        Some("bt601") => Ok(named("smpte170m", "smpte170m", "smpte170m", "limited")),
+        Some("bt709") => Ok(color_of("bt709", "bt709", "bt709", "limited")),
+        Some("bt601") => Ok(color_of("smpte170m", "smpte170m", "smpte170m", "limited")),
         Some(text) => {
             let numbers: Vec<u8> = text.split(':').filter_map(|part| part.parse().ok()).collect();
-            let [range, matrix, transfer, primaries] = numbers[..] else { return Err(Unsure("unusual colours")) };
+            let [range, matrix, transfer, primaries] = numbers[..] else { return Err(NeedsFfprobe("unusual colours")) };
             let name = |table: &[(u8, &str)], number: u8| match number {
                 0 => Ok(None),
                 _ => table
                     .iter()
                     .find(|(known, _)| *known == number)
                     .map(|(_, name)| Some((*name).to_owned()))
-                    .ok_or(Unsure("unusual colours")),
+                    .ok_or(NeedsFfprobe("unusual colours")),
             };
             // Numbers of GstVideoColorRange, -Matrix, -TransferFunction and -Primaries.
             Ok(Color {

@@ -7,37 +7,37 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use tokio::sync::OnceCell;
 
-use super::{ProbeError, Tools};
-use crate::engine::clock::Feed;
+use super::{ProbeError, ProbeTools};
+use crate::engine::clock::RepairedFeed;
 use crate::engine::ffmpeg::spawn::{ChildExit, InheritedFile, ChildLimits, spawn};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 
 /// Demuxers that open no file besides the given one. Playlists, scripts, devices and image patterns are excluded.
-const FORMATS: &str = "mov,matroska,mpegts,mpeg,mpegvideo,avi,flv,asf,ogg,wav,w64,flac,mp3,aac,ac3,eac3,aiff,wv,caf,\
+const ALLOWED_FORMATS: &str = "mov,matroska,mpegts,mpeg,mpegvideo,avi,flv,asf,ogg,wav,w64,flac,mp3,aac,ac3,eac3,aiff,wv,caf,\
                        dts,dtshd,truehd,au,ape,mpc,mpc8,tta,tak,dsf,rm,mxf,nut,gxf,h264,hevc,m4v,ivf,obu,amr,dv,swf,loas";
 /// Maximum size of a report; the largest of 156 real files was 70 KiB.
-const REPORT_BYTES: u64 = 4 << 20;
+const MAX_REPORT_BYTES: u64 = 4 << 20;
 
 /// Codecs whose RFC 6381 string is read from the configuration record (`domain::codec`).
-const CONFIGURED: [&str; 4] = ["h264", "hevc", "vp9", "av1"];
+const CODECS_WITH_RECORDS: [&str; 4] = ["h264", "hevc", "vp9", "av1"];
 
 /// The full report.
-const EVERYTHING: [&str; 4] = ["-show_format", "-show_streams", "-show_chapters", "-show_programs"];
+const FULL_REPORT: [&str; 4] = ["-show_format", "-show_streams", "-show_chapters", "-show_programs"];
 /// The full report without sections that a file can repeat without bound.
-const ESSENTIALS: [&str; 2] = ["-show_format", "-show_streams"];
+const REDUCED_REPORT: [&str; 2] = ["-show_format", "-show_streams"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Report {
-    pub format: Format,
-    pub streams: Vec<Stream>,
-    pub chapters: Vec<Chapter>,
-    pub programs: Vec<Program>,
+pub(super) struct FfprobeReport {
+    pub format: ReportedFormat,
+    pub streams: Vec<ReportedStream>,
+    pub chapters: Vec<ReportedChapter>,
+    pub programs: Vec<ReportedProgram>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Format {
+pub(super) struct ReportedFormat {
     pub format_name: String,
     pub start_time: Option<String>,
     pub duration: Option<String>,
@@ -47,7 +47,7 @@ pub(super) struct Format {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Stream {
+pub(super) struct ReportedStream {
     pub index: u32,
     pub codec_name: Option<String>,
     pub codec_type: Option<String>,
@@ -91,7 +91,7 @@ pub(super) struct SideData {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Chapter {
+pub(super) struct ReportedChapter {
     pub start_time: Option<String>,
     pub end_time: Option<String>,
     pub tags: HashMap<String, String>,
@@ -99,49 +99,49 @@ pub(super) struct Chapter {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Program {
+pub(super) struct ReportedProgram {
     pub program_id: u32,
-    pub streams: Vec<Member>,
+    pub streams: Vec<ProgramStream>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Member {
+pub(super) struct ProgramStream {
     pub index: u32,
 }
 
 /// Runs ffprobe on an open file. Dropping the future kills it.
-pub(super) async fn run(tools: &Tools, source: &Arc<Source>) -> Result<Report, ProbeError> {
-    let (report, exit) = match output(tools, arguments(source, &EVERYTHING), vec![source.clone()]).await {
-        Err(ProbeError::ReportTooLarge) => output(tools, arguments(source, &ESSENTIALS), vec![source.clone()]).await?,
+pub(super) async fn run_ffprobe(tools: &ProbeTools, source: &Arc<SourceFile>) -> Result<FfprobeReport, ProbeError> {
+    let (report, exit) = match run_and_read(tools, build_arguments(source, &FULL_REPORT), vec![source.clone()]).await {
+        Err(ProbeError::ReportTooLarge) => run_and_read(tools, build_arguments(source, &REDUCED_REPORT), vec![source.clone()]).await?,
         other => other?,
     };
-    let mut report: Report = serde_json::from_slice(&report).unwrap_or_default();
+    let mut report: FfprobeReport = serde_json::from_slice(&report).unwrap_or_default();
     if report.streams.is_empty() {
-        let input = input(source);
-        let last =
+        let input = input_url(source);
+        let message =
             exit.error_lines.last().map_or("no streams", |line| line.trim_start_matches(&input).trim_start_matches(": "));
-        return Err(ProbeError::Unreadable(last.to_owned()));
+        return Err(ProbeError::Unreadable(message.to_owned()));
     }
-    if report.streams.iter().any(|stream| stream.codec_name.as_deref().is_some_and(|name| CONFIGURED.contains(&name))) {
-        configure(tools, source, &mut report).await;
+    if report.streams.iter().any(|stream| stream.codec_name.as_deref().is_some_and(|name| CODECS_WITH_RECORDS.contains(&name))) {
+        add_codec_records(tools, source, &mut report).await;
     }
     Ok(report)
 }
 
 /// Runs ffprobe on a transport stream through a pipe; it reads as much as it needs.
-pub(super) async fn of_feed(tools: &Tools, feed: Feed) -> Result<Report, ProbeError> {
-    let fed = feed.fed();
+pub(super) async fn run_on_feed(tools: &ProbeTools, feed: RepairedFeed) -> Result<FfprobeReport, ProbeError> {
+    let pipe_input = feed.pipe_input();
     let args =
         ["-v", "error", "-print_format", "json", "-show_format", "-show_streams", "-show_programs", "-show_data"]
             .into_iter()
-            .chain(["-protocol_whitelist", "pipe", "-f", "mpegts", "-i", &fed.address])
+            .chain(["-protocol_whitelist", "pipe", "-f", "mpegts", "-i", &pipe_input.address])
             .map(str::to_owned)
             .collect();
-    let inherited = feed.inherited();
+    let inherited = feed.to_inherited();
     drop(feed);
-    let (report, exit) = output(tools, args, vec![inherited]).await?;
-    let report: Report = serde_json::from_slice(&report).unwrap_or_default();
+    let (report, exit) = run_and_read(tools, args, vec![inherited]).await?;
+    let report: FfprobeReport = serde_json::from_slice(&report).unwrap_or_default();
     if report.streams.is_empty() {
         return Err(ProbeError::Unreadable(exit.error_lines.last().cloned().unwrap_or_else(|| "no streams".to_owned())));
     }
@@ -151,10 +151,10 @@ pub(super) async fn of_feed(tools: &Tools, feed: Feed) -> Result<Report, ProbeEr
 /// Adds the configuration records of the video streams. This is a separate run, because `-show_data` also dumps attached
 /// fonts, 4.3 characters per byte; `V` selects neither those nor attached pictures. Without the records the codec strings
 /// are less exact, so an error here is ignored.
-async fn configure(tools: &Tools, source: &Arc<Source>, report: &mut Report) {
-    let only = ["-select_streams", "V", "-show_data", "-show_entries", "stream=index,extradata"];
-    let Ok((records, _)) = output(tools, arguments(source, &only), vec![source.clone()]).await else { return };
-    let records: Report = serde_json::from_slice(&records).unwrap_or_default();
+async fn add_codec_records(tools: &ProbeTools, source: &Arc<SourceFile>, report: &mut FfprobeReport) {
+    let selection = ["-select_streams", "V", "-show_data", "-show_entries", "stream=index,extradata"];
+    let Ok((records, _)) = run_and_read(tools, build_arguments(source, &selection), vec![source.clone()]).await else { return };
+    let records: FfprobeReport = serde_json::from_slice(&records).unwrap_or_default();
     for record in records.streams {
         if let Some(stream) = report.streams.iter_mut().find(|stream| stream.index == record.index) {
             stream.extradata = record.extradata;
@@ -163,40 +163,40 @@ async fn configure(tools: &Tools, source: &Arc<Source>, report: &mut Report) {
 }
 
 /// The open file by its descriptor number, so that no name is resolved again.
-fn input(source: &Source) -> String {
+fn input_url(source: &SourceFile) -> String {
     format!("file:{}", source.proc_path())
 }
 
-fn arguments(source: &Source, show: &[&str]) -> Vec<String> {
+fn build_arguments(source: &SourceFile, show: &[&str]) -> Vec<String> {
     ["-v", "error", "-print_format", "json"]
         .iter()
         .chain(show)
-        .chain(&["-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-i"])
+        .chain(&["-protocol_whitelist", "file", "-format_whitelist", ALLOWED_FORMATS, "-i"])
         .map(|&text| text.to_owned())
-        .chain([input(source)])
+        .chain([input_url(source)])
         .collect()
 }
 
 /// Standard output and exit of one call.
-async fn output(tools: &Tools, args: Vec<String>, inherit: Vec<InheritedFile>) -> Result<(Vec<u8>, ChildExit), ProbeError> {
+async fn run_and_read(tools: &ProbeTools, args: Vec<String>, inherit: Vec<InheritedFile>) -> Result<(Vec<u8>, ChildExit), ProbeError> {
     let unavailable = |cause: std::io::Error| ProbeError::Unavailable(format!("ffprobe: {cause}"));
     let mut child = spawn(&tools.ffprobe, args, inherit, ChildLimits::PROBE).await.map_err(unavailable)?;
-    let mut text = Vec::new();
-    (&mut child.stdout).take(REPORT_BYTES).read_to_end(&mut text).await.map_err(unavailable)?;
-    if text.len() as u64 == REPORT_BYTES {
+    let mut stdout = Vec::new();
+    (&mut child.stdout).take(MAX_REPORT_BYTES).read_to_end(&mut stdout).await.map_err(unavailable)?;
+    if stdout.len() as u64 == MAX_REPORT_BYTES {
         return Err(ProbeError::ReportTooLarge);
     }
     let exit = child.wait().await;
-    Ok((text, exit))
+    Ok((stdout, exit))
 }
 
 /// The codecs that the installed ffmpeg can decode, queried once.
-pub(super) async fn decodable(tools: &Tools) -> Result<&'static HashSet<String>, ProbeError> {
+pub(super) async fn decodable_codecs(tools: &ProbeTools) -> Result<&'static HashSet<String>, ProbeError> {
     static CODECS: OnceCell<HashSet<String>> = OnceCell::const_new();
     CODECS
         .get_or_try_init(|| async {
-            let (answer, _) = output(tools, ["-v", "quiet", "-codecs"].map(str::to_owned).into(), vec![]).await?;
-            let codecs: HashSet<String> = String::from_utf8_lossy(&answer)
+            let (listing, _) = run_and_read(tools, ["-v", "quiet", "-codecs"].map(str::to_owned).into(), vec![]).await?;
+            let codecs: HashSet<String> = String::from_utf8_lossy(&listing)
                 .lines()
                 .filter_map(|line| {
                     let mut words = line.split_whitespace();

@@ -9,24 +9,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::domain::media::{Container, Media};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 
 mod avc;
-mod bare;
+mod raw_audio;
 mod coded;
 mod container;
-mod cut;
+mod truncation;
 mod discover;
 mod ends;
 mod ffprobe;
-mod jumping;
+mod discontinuous;
 mod matroska;
 mod mp4;
 mod mpegts;
 mod outline;
-mod quick;
+mod in_process;
 mod report;
-mod seen;
+mod decoder_info;
 
 /// Why a file could not be described.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -49,30 +49,30 @@ pub enum ProbeError {
 
 /// The programs a probe may start.
 #[derive(Clone, Debug)]
-pub struct Tools {
+pub struct ProbeTools {
     ffprobe: PathBuf,
 }
 
-impl Tools {
+impl ProbeTools {
     /// The ffprobe that belongs to this ffmpeg: in the same folder, or both from `PATH`.
-    pub fn beside(ffmpeg: &Path) -> Self {
+    pub fn for_ffmpeg(ffmpeg: &Path) -> Self {
         Self { ffprobe: ffmpeg.with_file_name("ffprobe") }
     }
 }
 
 /// Kept alive while a file is read in this process, even if the caller has stopped waiting.
-pub type Held = Box<dyn Any + Send>;
+pub type InProcessGuard = Box<dyn Any + Send>;
 
 /// Describes a plain file without starting a process.
 ///
 /// # Errors
 /// The reason why ffprobe is needed.
-pub async fn quick(tools: &Tools, source: &Arc<Source>, held: Held) -> Result<Media, &'static str> {
-    let head = head(source).await.map_err(|_| "unreadable")?;
-    let decodable = ffprobe::decodable(tools).await.map_err(|_| "no list of decoders")?;
-    let media = quick::media(source, &head, decodable, held).await.map_err(|unsure| unsure.0)?;
+pub async fn probe_in_process(tools: &ProbeTools, source: &Arc<SourceFile>, guard: InProcessGuard) -> Result<Media, &'static str> {
+    let head = read_head(source).await.map_err(|_| "unreadable")?;
+    let decodable = ffprobe::decodable_codecs(tools).await.map_err(|_| "no list of decoders")?;
+    let media = in_process::describe(source, &head, decodable, guard).await.map_err(|reason| reason.0)?;
     Ok(match media.container {
-        Container::Matroska | Container::Webm => cut::by_cues(source, media).await,
+        Container::Matroska | Container::Webm => truncation::with_duration_by_cues(source, media).await,
         _ => media,
     })
 }
@@ -81,41 +81,41 @@ pub async fn quick(tools: &Tools, source: &Arc<Source>, held: Held) -> Result<Me
 ///
 /// # Errors
 /// ffprobe's error about the file, or why it could not run.
-pub async fn thorough(tools: &Tools, source: &Arc<Source>) -> Result<Media, ProbeError> {
-    let head = head(source).await?;
-    if let Some(media) = jumping::media(tools, source, &head).await? {
+pub async fn probe_with_ffprobe(tools: &ProbeTools, source: &Arc<SourceFile>) -> Result<Media, ProbeError> {
+    let head = read_head(source).await?;
+    if let Some(media) = discontinuous::describe(tools, source, &head).await? {
         return Ok(media);
     }
-    let report = ffprobe::run(tools, source).await?;
-    let media = report::media(&report, ffprobe::decodable(tools).await?, &head, source.len)?;
-    Ok(cut::corrected(source, bare::counted(source, media).await).await)
+    let report = ffprobe::run_ffprobe(tools, source).await?;
+    let media = report::to_media(&report, ffprobe::decodable_codecs(tools).await?, &head, source.len)?;
+    Ok(truncation::with_checked_duration(source, raw_audio::with_counted_duration(source, media).await).await)
 }
 
 /// Runs the one-time work of the first probe at start-up: initializing GStreamer (0.2 s) and listing ffmpeg's decoders.
-pub async fn warm(tools: &Tools) {
-    let starting = tokio::task::spawn_blocking(discover::warm);
-    if let Err(fault) = ffprobe::decodable(tools).await {
+pub async fn warm(tools: &ProbeTools) {
+    let task = tokio::task::spawn_blocking(discover::warm);
+    if let Err(fault) = ffprobe::decodable_codecs(tools).await {
         tracing::error!(%fault, "media files cannot be probed");
     }
-    let _ = starting.await;
+    let _ = task.await;
 }
 
 /// Offset and length of an attachment of a Matroska file, by its name. Blocks on file I/O.
-pub fn attached(source: &Source, name: &str) -> Option<(u64, u64)> {
-    matroska::attached(source, name).ok().flatten()
+pub fn find_attachment(source: &SourceFile, name: &str) -> Option<(u64, u64)> {
+    matroska::find_attachment(source, name).ok().flatten()
 }
 
 /// The first bytes, read on a blocking thread because the disk may be asleep.
-async fn head(source: &Arc<Source>) -> Result<Vec<u8>, ProbeError> {
+async fn read_head(source: &Arc<SourceFile>) -> Result<Vec<u8>, ProbeError> {
     let source = source.clone();
-    let reading = tokio::task::spawn_blocking(move || {
+    let task = tokio::task::spawn_blocking(move || {
         let mut head = vec![0; 4096];
         let filled = source.read_blocking(&mut head, 0)?;
         head.truncate(filled);
         Ok(head)
     });
-    let read: std::io::Result<_> = reading.await.map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
-    read.map_err(|cause| ProbeError::Read(cause.to_string()))
+    let result: std::io::Result<_> = task.await.map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
+    result.map_err(|cause| ProbeError::Read(cause.to_string()))
 }
 
 #[cfg(test)]

@@ -3,49 +3,49 @@
 //! Every length is checked against its box, nothing is indexed unchecked, and the size of the movie box is limited. The
 //! samples themselves are never read.
 
-use super::outline::{Kind, Outline, Track, Unsure, number};
+use super::outline::{OutlineTrackKind, ContainerOutline, OutlineTrack, NeedsFfprobe, parse_uint};
 use crate::domain::media::{Container, Tags};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 
 mod boxes;
-mod tables;
+mod sample_tables;
 mod track;
 
-use boxes::{Boxes, child, movie_box};
-use track::{Traced, track};
+use boxes::{ChildBoxes, find_child, read_movie_box};
+use track::{TimedMp4Track, parse_track};
 
 /// Reads the file's outline.
-pub(super) fn read(source: &Source) -> Result<Outline, Unsure> {
-    let moov = movie_box(source)?;
+pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, NeedsFfprobe> {
+    let moov = read_movie_box(source)?;
     let mut timescale = 0;
-    let mut tracks: Vec<Traced> = Vec::new();
+    let mut tracks: Vec<TimedMp4Track> = Vec::new();
     let mut tags = Tags::default();
-    for entry in Boxes(&moov) {
-        let (kind, body) = entry?;
-        match &kind {
+    for entry in ChildBoxes(&moov) {
+        let (box_type, body) = entry?;
+        match &box_type {
             b"mvhd" => {
-                let at = if body.first() == Some(&1) { 20 } else { 12 };
-                timescale = number(body, at, 4)?;
+                let timescale_at = if body.first() == Some(&1) { 20 } else { 12 };
+                timescale = parse_uint(body, timescale_at, 4)?;
             }
-            b"trak" => tracks.push(track(body, timescale, source.len)?),
-            b"udta" => tags = user_data(body)?,
-            b"mvex" => return Err(Unsure("fragmented")),
-            b"cmov" => return Err(Unsure("a compressed movie box")),
+            b"trak" => tracks.push(parse_track(body, timescale, source.len)?),
+            b"udta" => tags = parse_user_data(body)?,
+            b"mvex" => return Err(NeedsFfprobe("fragmented")),
+            b"cmov" => return Err(NeedsFfprobe("a compressed movie box")),
             _ => {}
         }
     }
-    let empty = |traced: &Traced| traced.samples == 0;
-    if tracks.is_empty() || tracks.iter().any(empty) {
-        return Err(Unsure("a track without samples"));
+    let is_empty = |timed_track: &TimedMp4Track| timed_track.sample_count == 0;
+    if tracks.is_empty() || tracks.iter().any(is_empty) {
+        return Err(NeedsFfprobe("a track without samples"));
     }
-    let played = || tracks.iter().filter(|traced| matches!(traced.track.kind, Kind::Video | Kind::Audio));
-    let start = played().map(|traced| traced.start).fold(f64::INFINITY, f64::min);
-    let end = played().map(|traced| traced.start.max(0.0) + traced.length).fold(0.0, f64::max);
+    let played_tracks = || tracks.iter().filter(|timed_track| matches!(timed_track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio));
+    let start = played_tracks().map(|traced| traced.start_seconds).fold(f64::INFINITY, f64::min);
+    let end = played_tracks().map(|traced| traced.start_seconds.max(0.0) + traced.duration_seconds).fold(0.0, f64::max);
     if !start.is_finite() || end <= start {
-        return Err(Unsure("neither video nor audio"));
+        return Err(NeedsFfprobe("neither video nor audio"));
     }
-    let tracks = tracks.into_iter().enumerate().map(|(index, traced)| Track { index: index as u32, ..traced.track });
-    Ok(Outline {
+    let tracks = tracks.into_iter().enumerate().map(|(index, timed_track)| OutlineTrack { index: index as u32, ..timed_track.track });
+    Ok(ContainerOutline {
         container: Container::Mp4,
         duration_seconds: end - start,
         start_seconds: start,
@@ -57,26 +57,26 @@ pub(super) fn read(source: &Source) -> Result<Outline, Unsure> {
 }
 
 /// Tags of an iTunes item list. Chapters and covers add tracks or need samples: ffprobe reads those files.
-fn user_data(udta: &[u8]) -> Result<Tags, Unsure> {
+fn parse_user_data(udta: &[u8]) -> Result<Tags, NeedsFfprobe> {
     let mut tags = Tags::default();
-    if child(udta, b"chpl")?.is_some() {
-        return Err(Unsure("chapters"));
+    if find_child(udta, b"chpl")?.is_some() {
+        return Err(NeedsFfprobe("chapters"));
     }
-    let Some(meta) = child(udta, b"meta")? else { return Ok(tags) };
-    let Some(list) = child(meta.get(4..).unwrap_or_default(), b"ilst")? else { return Ok(tags) };
-    for entry in Boxes(list) {
-        let (kind, item) = entry?;
-        let slot = match &kind {
-            b"covr" => return Err(Unsure("cover art")),
+    let Some(meta) = find_child(udta, b"meta")? else { return Ok(tags) };
+    let Some(list) = find_child(meta.get(4..).unwrap_or_default(), b"ilst")? else { return Ok(tags) };
+    for entry in ChildBoxes(list) {
+        let (box_type, item) = entry?;
+        let field = match &box_type {
+            b"covr" => return Err(NeedsFfprobe("cover art")),
             b"\xa9nam" => &mut tags.title,
             b"\xa9ART" => &mut tags.artist,
             b"\xa9alb" => &mut tags.album,
             b"\xa9day" => &mut tags.date,
             _ => continue,
         };
-        if let Some(data) = child(item, b"data")? {
+        if let Some(data) = find_child(item, b"data")? {
             let text = String::from_utf8_lossy(data.get(8..).unwrap_or_default()).trim().to_owned();
-            *slot = Some(text.chars().take(512).collect()).filter(|text: &String| !text.is_empty());
+            *field = Some(text.chars().take(512).collect()).filter(|text: &String| !text.is_empty());
         }
     }
     Ok(tags)

@@ -4,76 +4,76 @@
 //! computed as ffprobe does. Three windows in between check that timestamps are continuous. The size of every window is
 //! limited.
 
-use super::outline::{Kind, Outline, Track, Unsure};
-use super::seen::Seen;
+use super::outline::{OutlineTrackKind, ContainerOutline, OutlineTrack, NeedsFfprobe};
+use super::decoder_info::DecoderInfo;
 use crate::domain::media::{Container, Tags};
 use crate::domain::mpegts::TIMESTAMP_WRAP;
 use crate::domain::mpegts::packet::PACKET_LEN;
 use crate::domain::time::{TICKS_PER_SECOND, to_seconds, to_ticks};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 
-mod map;
-mod picture;
-mod rate;
-mod sound;
-mod units;
+mod program_map;
+mod h264;
+mod frame_rate;
+mod audio;
+mod packet_window;
 
-use map::{Listed, Map};
-use units::Window;
+use program_map::{MappedStream, ProgramMap};
+use packet_window::PacketWindow;
 
 /// Packets of the first and the last window. If a window is too small, it is doubled, up to 4 times.
-const HEAD: u64 = 5 * 1024;
-const TAIL: u64 = 1024;
-const LOOKS: u32 = 5;
+const HEAD_PACKETS: u64 = 5 * 1024;
+const TAIL_PACKETS: u64 = 1024;
+const MAX_ATTEMPTS: u32 = 5;
 /// Packets of a window in between.
-const BETWEEN: u64 = 512;
+const MIDDLE_PACKETS: u64 = 512;
 
 /// Frames needed to measure the frame rate, and the minimum for a short film.
-const PICTURES: usize = 24;
-const FEWEST: usize = 8;
+const RATE_FRAMES: usize = 24;
+const MIN_RATE_FRAMES: usize = 8;
 
 /// A file may begin this close to the wrap of the 33-bit clock; ffmpeg then uses negative timestamps.
-const NEAR_WRAP: i64 = 60 * TICKS_PER_SECOND;
+const NEAR_WRAP_TICKS: i64 = 60 * TICKS_PER_SECOND;
 
 /// Minimum plausible bit rate over the measured duration (as for ffprobe reports).
-const LEAST_PLAUSIBLE_BPS: f64 = 2_000.0;
+const MIN_PLAUSIBLE_BPS: f64 = 2_000.0;
 
 /// Reads the file's outline, and what a decoder would see in its streams.
-pub(super) fn read(source: &Source) -> Result<(Outline, Vec<Seen>), Unsure> {
+pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec<DecoderInfo>), NeedsFfprobe> {
     let packets = source.len / PACKET_LEN as u64;
-    let (map, head) = beginning(source, packets)?;
-    let (mut tracks, mut seen, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
-    for (index, listed) in map.listed.iter().enumerate() {
-        let mut track = listed.track(index as u32);
-        if listed.is_played() {
-            let (lane, saw) = Lane::begun(&head, listed, &mut track)?;
-            lanes.push(lane);
-            seen.push(saw);
+    let (program_map, first_window) = read_beginning(source, packets)?;
+    let (mut tracks, mut decoder_infos, mut played) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, mapped) in program_map.streams.iter().enumerate() {
+        let mut track = mapped.to_track(index as u32);
+        if mapped.is_played() {
+            let (stream, info) = PlayedStream::from_beginning(&first_window, mapped, &mut track)?;
+            played.push(stream);
+            decoder_infos.push(info);
         }
         tracks.push(track);
     }
-    if !tracks.iter().any(|track| track.kind == Kind::Video) {
-        return Err(Unsure("no video"));
+    if !tracks.iter().any(|track| track.kind == OutlineTrackKind::Video) {
+        return Err(NeedsFfprobe("no video"));
     }
-    let start = lanes.iter().map(|lane| lane.first).min().ok_or(Unsure("no streams"))?;
-    if start >= TIMESTAMP_WRAP - NEAR_WRAP {
-        return Err(Unsure("the clock wraps"));
+    let start = played.iter().map(|stream| stream.first_pts).min().ok_or(NeedsFfprobe("no streams"))?;
+    if start >= TIMESTAMP_WRAP - NEAR_WRAP_TICKS {
+        return Err(NeedsFfprobe("the clock wraps"));
     }
-    let end = ending(source, packets, &lanes)?;
+    let end = find_end(source, packets, &played)?;
     for quarter in 1..4 {
-        let at = packets * quarter / 4;
-        let window = Window::read(source, at, BETWEEN.min(packets - at))?;
-        let mut times = lanes.iter().flat_map(|lane| window.times(lane.pid)).flatten();
-        if times.any(|(pts, _)| pts < start || pts > end) {
-            return Err(Unsure("timestamps jump"));
+        let first_packet = packets * quarter / 4;
+        let window = PacketWindow::read(source, first_packet, MIDDLE_PACKETS.min(packets - first_packet))?;
+        let mut timestamps = played.iter().flat_map(|stream| window.timestamps(stream.pid)).flatten();
+        if timestamps.any(|(pts, _)| pts < start || pts > end) {
+            return Err(NeedsFfprobe("timestamps jump"));
         }
     }
     let duration_seconds = to_seconds(end - start);
-    let plausible = duration_seconds < 60.0 || source.len as f64 * 8.0 / duration_seconds >= LEAST_PLAUSIBLE_BPS;
-    if end <= start || !plausible {
-        return Err(Unsure("no plausible duration"));
+    let is_plausible = duration_seconds < 60.0 || source.len as f64 * 8.0 / duration_seconds >= MIN_PLAUSIBLE_BPS;
+    if end <= start || !is_plausible {
+        return Err(NeedsFfprobe("no plausible duration"));
     }
-    let outline = Outline {
+    let outline = ContainerOutline {
         container: Container::MpegTs,
         duration_seconds,
         start_seconds: to_seconds(start),
@@ -82,93 +82,93 @@ pub(super) fn read(source: &Source) -> Result<(Outline, Vec<Seen>), Unsure> {
         attachments: Vec::new(),
         tags: Tags::default(),
     };
-    Ok((outline, seen))
+    Ok((outline, decoder_infos))
 }
 
 /// The program map, and a window at the beginning with enough of each of its streams.
-fn beginning(source: &Source, packets: u64) -> Result<(Map, Window), Unsure> {
-    for look in 0..LOOKS {
-        let wanted = (HEAD << look).min(packets);
-        let window = Window::read(source, 0, wanted)?;
-        let map = match map::read(&window) {
-            Err(Unsure(map::NONE)) if wanted < packets => continue,
+fn read_beginning(source: &SourceFile, packets: u64) -> Result<(ProgramMap, PacketWindow), NeedsFfprobe> {
+    for attempt in 0..MAX_ATTEMPTS {
+        let packet_count = (HEAD_PACKETS << attempt).min(packets);
+        let window = PacketWindow::read(source, 0, packet_count)?;
+        let program_map = match program_map::read_program_map(&window) {
+            Err(NeedsFfprobe(program_map::NO_MAP)) if packet_count < packets => continue,
             map => map?,
         };
-        let fewest = if wanted == packets || look + 1 == LOOKS { FEWEST } else { PICTURES };
-        if map.shown(&window, fewest) {
-            return Ok((map, window));
+        let min_frames = if packet_count == packets || attempt + 1 == MAX_ATTEMPTS { MIN_RATE_FRAMES } else { RATE_FRAMES };
+        if program_map.has_enough(&window, min_frames) {
+            return Ok((program_map, window));
         }
-        if wanted == packets {
+        if packet_count == packets {
             break;
         }
     }
-    Err(Unsure("too few packets at the beginning"))
+    Err(NeedsFfprobe("too few packets at the beginning"))
 }
 
 /// The later end of the last video frame and the last audio, ticks.
-fn ending(source: &Source, packets: u64, lanes: &[Lane]) -> Result<i64, Unsure> {
-    for look in 0..LOOKS {
-        let wanted = (TAIL << look).min(packets);
-        let window = Window::read(source, packets - wanted, wanted)?;
-        let ends = lanes.iter().map(|lane| lane.end(&window)).collect::<Result<Vec<_>, _>>()?;
+fn find_end(source: &SourceFile, packets: u64, played: &[PlayedStream]) -> Result<i64, NeedsFfprobe> {
+    for attempt in 0..MAX_ATTEMPTS {
+        let packet_count = (TAIL_PACKETS << attempt).min(packets);
+        let window = PacketWindow::read(source, packets - packet_count, packet_count)?;
+        let ends = played.iter().map(|stream| stream.end_in(&window)).collect::<Result<Vec<_>, _>>()?;
         let ends: Option<Vec<i64>> = ends.into_iter().collect();
         if let Some(end) = ends.and_then(|ends| ends.into_iter().max()) {
             return Ok(end);
         }
-        if wanted == packets {
+        if packet_count == packets {
             break;
         }
     }
-    Err(Unsure("a stream ends early"))
+    Err(NeedsFfprobe("a stream ends early"))
 }
 
 /// A video or audio stream, which the duration is computed from.
-struct Lane {
+struct PlayedStream {
     pid: u16,
     codec: &'static str,
-    first: i64,
+    first_pts: i64,
     /// Frame duration, ticks; None for audio.
-    picture: Option<i64>,
+    frame_ticks: Option<i64>,
 }
 
-impl Lane {
+impl PlayedStream {
     /// Reads the beginning of a stream, and completes its track.
-    fn begun(head: &Window, listed: &Listed, track: &mut Track) -> Result<(Self, Seen), Unsure> {
-        let pid = listed.pid;
-        let times: Option<Vec<(i64, i64)>> = head.times(pid).collect();
-        let times = times.ok_or(Unsure("packets without timestamps"))?;
-        let (first, _) = *times.first().ok_or(Unsure("an empty stream"))?;
-        let (mut seen, picture);
-        if track.kind == Kind::Video {
-            if times.iter().any(|(pts, _)| *pts < first) {
-                return Err(Unsure("frames before the first"));
+    fn from_beginning(first_window: &PacketWindow, mapped: &MappedStream, track: &mut OutlineTrack) -> Result<(Self, DecoderInfo), NeedsFfprobe> {
+        let pid = mapped.pid;
+        let timestamps: Option<Vec<(i64, i64)>> = first_window.timestamps(pid).collect();
+        let timestamps = timestamps.ok_or(NeedsFfprobe("packets without timestamps"))?;
+        let (first, _) = *timestamps.first().ok_or(NeedsFfprobe("an empty stream"))?;
+        let (mut info, frame_ticks);
+        if track.kind == OutlineTrackKind::Video {
+            if timestamps.iter().any(|(pts, _)| *pts < first) {
+                return Err(NeedsFfprobe("frames before the first"));
             }
-            let nal = picture::parameters(head.payloads(pid))?;
-            let (saw, stated) = picture::seen(&nal)?;
-            let (rate, length) = rate::of(times.iter().map(|(_, dts)| *dts), stated)?;
+            let nal = h264::find_sps(first_window.payloads(pid))?;
+            let (sps_info, stated_rate) = h264::parse_sps(&nal)?;
+            let (rate, frame_len) = frame_rate::estimate_frame_rate(timestamps.iter().map(|(_, dts)| *dts), stated_rate)?;
             track.config = [&[0, 0, 1], &nal[..]].concat();
             track.frame_rate = Some(rate);
-            (seen, picture) = (saw, Some(length));
+            (info, frame_ticks) = (sps_info, Some(frame_len));
         } else {
-            let payload = head.payloads(pid).next().unwrap_or_default();
-            seen = sound::seen(listed.codec, &payload).ok_or(Unsure("unusual audio"))?;
-            track.codec = seen.codec.unwrap_or(listed.codec);
-            picture = None;
+            let payload = first_window.payloads(pid).next().unwrap_or_default();
+            info = audio::parse_decoder_info(mapped.codec, &payload).ok_or(NeedsFfprobe("unusual audio"))?;
+            track.codec = info.codec.unwrap_or(mapped.codec);
+            frame_ticks = None;
         }
-        seen.key = track.key;
-        Ok((Self { pid, codec: track.codec, first, picture }, seen))
+        info.container_id = track.container_id;
+        Ok((Self { pid, codec: track.codec, first_pts: first, frame_ticks }, info))
     }
 
     /// Where the stream ends by this window; None if the window has none of its packets.
-    fn end(&self, window: &Window) -> Result<Option<i64>, Unsure> {
-        let times: Option<Vec<(i64, i64)>> = window.times(self.pid).collect();
-        let times = times.ok_or(Unsure("packets without timestamps"))?;
-        let Some((last, _)) = times.iter().max() else { return Ok(None) };
-        if let Some(picture) = self.picture {
-            return Ok(Some(last + picture));
+    fn end_in(&self, window: &PacketWindow) -> Result<Option<i64>, NeedsFfprobe> {
+        let timestamps: Option<Vec<(i64, i64)>> = window.timestamps(self.pid).collect();
+        let timestamps = timestamps.ok_or(NeedsFfprobe("packets without timestamps"))?;
+        let Some((last, _)) = timestamps.iter().max() else { return Ok(None) };
+        if let Some(frame_ticks) = self.frame_ticks {
+            return Ok(Some(last + frame_ticks));
         }
         let payload = window.payloads(self.pid).last().unwrap_or_default();
-        let length = sound::seconds(self.codec, &payload).ok_or(Unsure("an unusual last audio packet"))?;
-        Ok(Some(last + to_ticks(length)))
+        let seconds = audio::duration_seconds(self.codec, &payload).ok_or(NeedsFfprobe("an unusual last audio packet"))?;
+        Ok(Some(last + to_ticks(seconds)))
     }
 }

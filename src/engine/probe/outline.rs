@@ -7,11 +7,11 @@ use crate::domain::time::FrameRate;
 
 /// A file as its container describes it.
 #[derive(Debug)]
-pub(super) struct Outline {
+pub(super) struct ContainerOutline {
     pub container: Container,
     pub duration_seconds: f64,
     pub start_seconds: f64,
-    pub tracks: Vec<Track>,
+    pub tracks: Vec<OutlineTrack>,
     pub chapters: Vec<Chapter>,
     pub attachments: Vec<Attachment>,
     pub tags: Tags,
@@ -19,11 +19,11 @@ pub(super) struct Outline {
 
 /// One track, in the order of ffmpeg's stream numbers.
 #[derive(Debug, Default)]
-pub(super) struct Track {
+pub(super) struct OutlineTrack {
     pub index: u32,
     /// The container's track number, which the discoverer's stream ids contain.
-    pub key: u64,
-    pub kind: Kind,
+    pub container_id: u64,
+    pub kind: OutlineTrackKind,
     /// ffmpeg's name.
     pub codec: &'static str,
     /// The decoder's configuration record.
@@ -32,15 +32,15 @@ pub(super) struct Track {
     pub first_frame: Vec<u8>,
     pub language: Option<String>,
     pub title: Option<String>,
-    pub default: bool,
-    pub forced: bool,
-    pub commentary: bool,
-    pub hearing_impaired: bool,
+    pub is_default: bool,
+    pub is_forced: bool,
+    pub is_commentary: bool,
+    pub is_hearing_impaired: bool,
     pub bitrate_kbps: Option<u32>,
     pub frame_rate: Option<FrameRate>,
-    pub variable_frame_rate: bool,
+    pub has_variable_frame_rate: bool,
     pub rotation: u16,
-    pub mirrored: bool,
+    pub is_mirrored: bool,
     /// Frame size that the container states, pixels; 0 if it does not.
     pub width: u32,
     pub height: u32,
@@ -49,7 +49,7 @@ pub(super) struct Track {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OutlineTrackKind {
     Video,
     Audio,
     TextSubtitle,
@@ -60,17 +60,17 @@ pub(super) enum Kind {
 
 /// Why a reader gave up, so that ffprobe has to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unsure(pub &'static str);
+pub(super) struct NeedsFfprobe(pub &'static str);
 
 /// A big-endian number of up to eight bytes.
-pub(super) fn number(bytes: &[u8], at: usize, size: usize) -> Result<u64, Unsure> {
-    let bytes = at.checked_add(size).and_then(|end| bytes.get(at..end)).ok_or(Unsure("a field is truncated"))?;
+pub(super) fn parse_uint(bytes: &[u8], offset: usize, size: usize) -> Result<u64, NeedsFfprobe> {
+    let bytes = offset.checked_add(size).and_then(|end| bytes.get(offset..end)).ok_or(NeedsFfprobe("a field is truncated"))?;
     Ok(bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
 /// The usual frame rate within 0.05 % of the measured rate, if there is one.
-pub(super) fn usual_rate(measured: f64) -> Option<FrameRate> {
-    const USUAL: [(u32, u32); 11] = [
+pub(super) fn nearest_usual_rate(measured: f64) -> Option<FrameRate> {
+    const USUAL_RATES: [(u32, u32); 11] = [
         (24_000, 1001),
         (24, 1),
         (25, 1),
@@ -83,7 +83,7 @@ pub(super) fn usual_rate(measured: f64) -> Option<FrameRate> {
         (15, 1),
         (120, 1),
     ];
-    USUAL
+    USUAL_RATES
         .into_iter()
         .filter_map(|(num, den)| FrameRate::new(num, den))
         .min_by(|a, b| (a.as_f64() - measured).abs().total_cmp(&(b.as_f64() - measured).abs()))

@@ -3,15 +3,15 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Tools, coded, cut, matroska, mp4, mpegts, quick, thorough};
+use super::{ProbeTools, coded, truncation, matroska, mp4, mpegts, in_process, probe_with_ffprobe};
 use crate::domain::library::Root;
 use crate::domain::media::{Container, Media, Stream};
-use crate::engine::source::{Roots, Source};
+use crate::engine::source::{Roots, SourceFile};
 use crate::engine::tables::ogg;
 
-fn make(path: &Path, more: &[&str]) {
+fn make_film(path: &Path, options: &[&str]) {
     // A further input must precede all output options.
-    let (inputs, more) = more.split_at(if more.first() == Some(&"-i") { 2 } else { 0 });
+    let (inputs, more) = options.split_at(if options.first() == Some(&"-i") { 2 } else { 0 });
     let status = Command::new("ffmpeg")
         .args(["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=64x64:rate=25:duration=2"])
         .args(["-f", "lavfi", "-i", "sine=sample_rate=48000:duration=2"])
@@ -23,13 +23,13 @@ fn make(path: &Path, more: &[&str]) {
     assert!(status.expect("ffmpeg runs").success());
 }
 
-fn open(folder: &Path, name: &str) -> Source {
+fn open(folder: &Path, name: &str) -> SourceFile {
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.to_owned() }]).unwrap();
     roots.open_file(folder.join(name).to_str().unwrap()).unwrap()
 }
 
 /// A pseudo-random number, the same in every run (xorshift).
-fn chance(state: &mut u64) -> u64 {
+fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
@@ -37,41 +37,41 @@ fn chance(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn damaged_headers_never_panic_a_reader_nor_hold_it_up() {
+fn damaged_headers_neither_panic_nor_delay_a_reader() {
     let folder = tempfile::tempdir().unwrap();
-    make(&folder.path().join("good.mp4"), &["-movflags", "faststart"]);
-    make(&folder.path().join("good.mkv"), &[]);
+    make_film(&folder.path().join("good.mp4"), &["-movflags", "faststart"]);
+    make_film(&folder.path().join("good.mkv"), &[]);
     let mut state = 0x9e37_79b9_7f4a_7c15;
-    make(&folder.path().join("good.ts"), &[]);
+    make_film(&folder.path().join("good.ts"), &[]);
     for name in ["good.mp4", "good.mkv", "good.ts"] {
         let good = std::fs::read(folder.path().join(name)).unwrap();
         let header = good.len().min(4096) as u64;
         for _ in 0..400 {
             let mut bad = good.clone();
-            for _ in 0..1 + chance(&mut state) % 6 {
-                let extreme = [0, 1, 0x7f, 0x80, 0xff][(chance(&mut state) % 5) as usize];
-                bad[(chance(&mut state) % header) as usize] = extreme;
+            for _ in 0..1 + random(&mut state) % 6 {
+                let extreme = [0, 1, 0x7f, 0x80, 0xff][(random(&mut state) % 5) as usize];
+                bad[(random(&mut state) % header) as usize] = extreme;
             }
-            if chance(&mut state).is_multiple_of(10) {
-                bad.truncate((chance(&mut state) % good.len() as u64) as usize);
+            if random(&mut state).is_multiple_of(10) {
+                bad.truncate((random(&mut state) % good.len() as u64) as usize);
             }
             std::fs::write(folder.path().join("bad"), &bad).unwrap();
             let source = open(folder.path(), "bad");
-            let begun = Instant::now();
-            let _ = (mp4::read(&source).is_ok(), matroska::read(&source, false).is_ok());
-            let _ = mpegts::read(&source).is_ok();
+            let started = Instant::now();
+            let _ = (mp4::read_outline(&source).is_ok(), matroska::read_outline(&source, false).is_ok());
+            let _ = mpegts::read_outline(&source).is_ok();
             let _ =
-                (matroska::last_timestamp(&source, matroska::last_cluster(&source)), matroska::promised_end(&source));
-            let _ = (cut::share_present(&source, Container::Mp4), cut::share_present(&source, Container::Webm));
-            assert!(begun.elapsed() < Duration::from_secs(2), "{name}: {:?}", begun.elapsed());
+                (matroska::last_timestamp(&source, matroska::last_cluster(&source)), matroska::stated_end(&source));
+            let _ = (truncation::measure_present_share(&source, Container::Mp4), truncation::measure_present_share(&source, Container::Webm));
+            assert!(started.elapsed() < Duration::from_secs(2), "{name}: {:?}", started.elapsed());
         }
     }
 }
 
 #[tokio::test]
-async fn both_ways_agree_on_a_plain_film() {
+async fn both_probes_agree_on_a_plain_film() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Tools::beside(Path::new("ffmpeg"));
+    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
     for (name, more) in [
         ("a.mp4", &["-metadata:s:a:0", "language=fre"][..]),
         ("a.mkv", &["-disposition:a:0", "forced"]),
@@ -105,18 +105,18 @@ async fn both_ways_agree_on_a_plain_film() {
         ("e.ts", &["-c:a", "mp2", "-colorspace", "bt709", "-color_trc", "bt709", "-color_primaries", "bt709"]),
         ("f.ts", &["-c:a", "ac3", "-map", "1:a", "-map", "0:v", "-map", "1:a", "-output_ts_offset", "40000"]),
     ] {
-        make(&folder.path().join(name), more);
+        make_film(&folder.path().join(name), more);
         let source = Arc::new(open(folder.path(), name));
-        let by_us = quick(&tools, &source, Box::new(())).await.unwrap();
-        let by_ffprobe = thorough(&tools, &source).await.unwrap();
-        let strip = |media: &Media| {
+        let in_process = probe_in_process(&tools, &source, Box::new(())).await.unwrap();
+        let by_ffprobe = probe_with_ffprobe(&tools, &source).await.unwrap();
+        let without_bitrate = |media: &Media| {
             let plain = |stream: &Stream| Stream { bitrate_kbps: None, ..stream.clone() };
             (media.container, media.mime_type.clone(), media.streams.iter().map(plain).collect::<Vec<_>>())
         };
-        assert_eq!(strip(&by_us), strip(&by_ffprobe), "{name}");
+        assert_eq!(without_bitrate(&in_process), without_bitrate(&by_ffprobe), "{name}");
         let seconds = |media: &Media| media.duration_seconds.unwrap();
-        assert!((seconds(&by_us) - seconds(&by_ffprobe)).abs() < 0.1, "{name}");
-        assert!((by_us.start_seconds - by_ffprobe.start_seconds).abs() < 0.02, "{name}");
+        assert!((seconds(&in_process) - seconds(&by_ffprobe)).abs() < 0.1, "{name}");
+        assert!((in_process.start_seconds - by_ffprobe.start_seconds).abs() < 0.02, "{name}");
     }
 }
 
@@ -134,11 +134,11 @@ async fn attached_fonts_do_not_fill_the_report() {
     std::fs::write(path("font.ttf"), vec![0x5a; 3 << 20]).unwrap();
     let (cues, font) = (path("a.ass"), path("font.ttf"));
     let (cues, font) = (cues.to_str().unwrap(), font.to_str().unwrap());
-    make(
+    make_film(
         &path("a.mkv"),
         &["-i", cues, "-c:s", "ass", "-pix_fmt", "yuv420p10le", "-attach", font, "-metadata:s:t", "mimetype=font/ttf"],
     );
-    let media = thorough(&Tools::beside(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv"))).await.unwrap();
+    let media = probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv"))).await.unwrap();
     let codecs: Vec<_> = media.streams.iter().map(|stream| stream.codec.as_str()).collect();
     assert_eq!(codecs, ["h264", "aac", "ass"]);
     assert!(media.streams[0].codec_string.as_deref().unwrap().starts_with("avc1.6E"), "{:?}", media.streams[0]);
@@ -153,8 +153,8 @@ async fn chapters_do_not_fill_the_report() {
     let title = "x".repeat(3000);
     let chapter = |n: u32| format!("[CHAPTER]\nTIMEBASE=1/1000\nSTART={n}\nEND={}\ntitle={title}\n", n + 1);
     std::fs::write(path("a.txt"), format!(";FFMETADATA1\n{}", (0..1500).map(chapter).collect::<String>())).unwrap();
-    make(&path("a.mkv"), &["-i", path("a.txt").to_str().unwrap()]);
-    let media = thorough(&Tools::beside(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv"))).await.unwrap();
+    make_film(&path("a.mkv"), &["-i", path("a.txt").to_str().unwrap()]);
+    let media = probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv"))).await.unwrap();
     let codecs: Vec<_> = media.streams.iter().map(|stream| stream.codec.as_str()).collect();
     assert_eq!(codecs, ["h264", "aac"]);
 }
@@ -169,9 +169,9 @@ async fn frames_of_more_than_8k_are_not_decoded_in_this_process() {
         .arg(&path)
         .status();
     assert!(made.expect("ffmpeg runs").success());
-    let tools = Tools::beside(Path::new("ffmpeg"));
-    let why = quick(&tools, &Arc::new(open(folder.path(), "large.mp4")), Box::new(())).await.unwrap_err();
-    assert_eq!(why, "frames too large to be decoded in this process");
+    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
+    let reason = probe_in_process(&tools, &Arc::new(open(folder.path(), "large.mp4")), Box::new(())).await.unwrap_err();
+    assert_eq!(reason, "frames too large to be decoded in this process");
     // The container may state a wrong size; the parameter sets cannot.
     let mut bytes = std::fs::read(&path).unwrap();
     // The first match is a brand, the last one the sample entry.
@@ -179,8 +179,8 @@ async fn frames_of_more_than_8k_are_not_decoded_in_this_process() {
     assert_eq!(bytes[at + 28..at + 32], [0x20, 0, 0x11, 0], "8192 x 4352");
     bytes[at + 28..at + 32].copy_from_slice(&[1, 0, 1, 0]);
     std::fs::write(&path, bytes).unwrap();
-    let why = quick(&tools, &Arc::new(open(folder.path(), "large.mp4")), Box::new(())).await.unwrap_err();
-    assert_eq!(why, "frames too large to be decoded in this process");
+    let reason = probe_in_process(&tools, &Arc::new(open(folder.path(), "large.mp4")), Box::new(())).await.unwrap_err();
+    assert_eq!(reason, "frames too large to be decoded in this process");
     for (name, codec, header, replacement, reason) in [
         // A record without parameter sets: the decoder would take those in the frames.
         ("a.mp4", "libx264", &b"avcC"[..], &[1, 100, 0, 12, 0xff, 0xe0][..], "the video does not state its frame size"),
@@ -193,12 +193,12 @@ async fn frames_of_more_than_8k_are_not_decoded_in_this_process() {
             "frames too large to be decoded in this process",
         ),
     ] {
-        make(&folder.path().join(name), &["-c:v", codec]);
+        make_film(&folder.path().join(name), &["-c:v", codec]);
         let mut bytes = std::fs::read(folder.path().join(name)).unwrap();
         let at = bytes.windows(header.len()).position(|window| window == header).unwrap() + header.len();
         bytes[at..at + replacement.len()].copy_from_slice(replacement);
         std::fs::write(folder.path().join(name), bytes).unwrap();
-        let why = quick(&tools, &Arc::new(open(folder.path(), name)), Box::new(())).await.unwrap_err();
+        let why = probe_in_process(&tools, &Arc::new(open(folder.path(), name)), Box::new(())).await.unwrap_err();
         assert_eq!(why, reason, "{name}");
     }
 }
@@ -207,24 +207,24 @@ async fn frames_of_more_than_8k_are_not_decoded_in_this_process() {
 fn the_frame_size_is_read_from_the_video_itself() {
     let folder = tempfile::tempdir().unwrap();
     for (name, codec) in [("a.mp4", "libx264"), ("b.mp4", "libx265"), ("a.mkv", "libvpx"), ("b.mkv", "libvpx-vp9")] {
-        make(&folder.path().join(name), &["-c:v", codec]);
+        make_film(&folder.path().join(name), &["-c:v", codec]);
         let source = open(folder.path(), name);
-        let read = if name.ends_with("mkv") { matroska::read(&source, false) } else { mp4::read(&source) };
+        let read = if name.ends_with("mkv") { matroska::read_outline(&source, false) } else { mp4::read_outline(&source) };
         assert_eq!(coded::luma_samples(&read.unwrap().tracks[0]), Some(64 * 64), "{codec}");
     }
 }
 
 #[tokio::test]
-async fn a_film_cut_in_half_says_so_and_how_long_it_is() {
+async fn a_truncated_film_has_a_warning_and_its_real_duration() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Tools::beside(Path::new("ffmpeg"));
+    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
     for (name, more) in [("a.mp4", &["-movflags", "faststart", "-g", "5"][..]), ("a.mkv", &["-g", "5"])] {
-        make(&folder.path().join(name), more);
+        make_film(&folder.path().join(name), more);
         let whole = std::fs::read(folder.path().join(name)).unwrap();
         std::fs::write(folder.path().join("half"), &whole[..whole.len() * 6 / 10]).unwrap();
         let source = Arc::new(open(folder.path(), "half"));
-        assert!(quick(&tools, &source, Box::new(())).await.is_err(), "{name}: the quick way refuses it");
-        let media = thorough(&tools, &source).await.unwrap();
+        assert!(probe_in_process(&tools, &source, Box::new(())).await.is_err(), "{name}: the quick way refuses it");
+        let media = probe_with_ffprobe(&tools, &source).await.unwrap();
         let seconds = media.duration_seconds.unwrap();
         assert!((0.3..1.9).contains(&seconds), "{name}: {seconds}");
         assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{name}: {:?}", media.warnings);
@@ -232,20 +232,20 @@ async fn a_film_cut_in_half_says_so_and_how_long_it_is() {
 }
 
 #[tokio::test]
-async fn a_tail_that_is_missing_is_named_however_short_the_film() {
+async fn a_missing_tail_gives_a_warning_even_for_a_short_film() {
     let folder = tempfile::tempdir().unwrap();
-    make(&folder.path().join("a.mp4"), &["-movflags", "faststart", "-t", "0.56", "-g", "5"]);
+    make_film(&folder.path().join("a.mp4"), &["-movflags", "faststart", "-t", "0.56", "-g", "5"]);
     let whole = std::fs::read(folder.path().join("a.mp4")).unwrap();
     std::fs::write(folder.path().join("b.mp4"), &whole[..whole.len() * 6 / 10]).unwrap();
-    let tools = Tools::beside(Path::new("ffmpeg"));
-    let media = thorough(&tools, &Arc::new(open(folder.path(), "b.mp4"))).await.unwrap();
+    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
+    let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), "b.mp4"))).await.unwrap();
     assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{:?}", media.warnings);
 }
 
 #[tokio::test]
-async fn the_last_packets_say_how_long_half_a_file_is() {
+async fn the_duration_of_half_a_file_is_that_of_its_last_packets() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Tools::beside(Path::new("ffmpeg"));
+    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
     let plain = ["-pix_fmt", "yuv420p", "-ar", "44100"];
     for (name, more) in [
         ("a.flv", &["-c:a", "aac"][..]),
@@ -255,16 +255,16 @@ async fn the_last_packets_say_how_long_half_a_file_is() {
         ("a.wv", &["-vn", "-c:a", "wavpack"]),
         ("a.flac", &["-vn", "-c:a", "flac"]),
     ] {
-        make(&folder.path().join(name), &[&plain[..], more].concat());
-        let media = thorough(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
+        make_film(&folder.path().join(name), &[&plain[..], more].concat());
+        let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
         let stated = media.duration_seconds.unwrap();
         assert!((1.9..2.2).contains(&stated) && media.warnings.is_empty(), "{name}: {stated} {:?}", media.warnings);
         let whole = std::fs::read(folder.path().join(name)).unwrap();
         std::fs::write(folder.path().join("half"), &whole[..whole.len() / 2]).unwrap();
-        let media = thorough(&tools, &Arc::new(open(folder.path(), "half"))).await.unwrap();
-        let there = decoded(&folder.path().join("half"));
+        let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), "half"))).await.unwrap();
+        let present_seconds = packet_seconds(&folder.path().join("half"));
         let seconds = media.duration_seconds.unwrap();
-        assert!((seconds - there).abs() < 0.3 && there < 1.6, "{name}: {seconds} s reported, {there} s present");
+        assert!((seconds - present_seconds).abs() < 0.3 && present_seconds < 1.6, "{name}: {seconds} s reported, {present_seconds} s present");
         assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{name}: {:?}", media.warnings);
         assert!(media.is_seekable);
     }
@@ -273,7 +273,7 @@ async fn the_last_packets_say_how_long_half_a_file_is() {
 #[tokio::test]
 async fn a_recorded_stream_of_asf_packets_is_as_long_as_its_last_one() {
     let folder = tempfile::tempdir().unwrap();
-    make(&folder.path().join("a.wmv"), &["-pix_fmt", "yuv420p", "-ar", "44100", "-c:v", "wmv2", "-c:a", "wmav2"]);
+    make_film(&folder.path().join("a.wmv"), &["-pix_fmt", "yuv420p", "-ar", "44100", "-c:v", "wmv2", "-c:a", "wmav2"]);
     let mut bytes = std::fs::read(folder.path().join("a.wmv")).unwrap();
     // The number of packets is 0, and the broadcast flag marks sizes as invalid (section 3.2).
     let properties = [0xa1, 0xdc, 0xab, 0x8c, 0x47, 0xa9, 0xcf, 0x11];
@@ -281,15 +281,15 @@ async fn a_recorded_stream_of_asf_packets_is_as_long_as_its_last_one() {
     bytes[at + 56..at + 64].fill(0);
     bytes[at + 88] |= 1;
     std::fs::write(folder.path().join("stream.wmv"), bytes).unwrap();
-    let tools = Tools::beside(Path::new("ffmpeg"));
-    let media = thorough(&tools, &Arc::new(open(folder.path(), "stream.wmv"))).await.unwrap();
+    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
+    let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), "stream.wmv"))).await.unwrap();
     let seconds = media.duration_seconds.unwrap();
     assert!((1.8..2.3).contains(&seconds), "{seconds}");
     assert_eq!(media.warnings, ["the header has no duration; it was measured"]);
 }
 
 /// Duration of the first stream of a file by its packets, seconds.
-fn decoded(path: &Path) -> f64 {
+fn packet_seconds(path: &Path) -> f64 {
     let output = Command::new("ffprobe")
         .args([
             "-v",
@@ -312,8 +312,8 @@ fn decoded(path: &Path) -> f64 {
 #[tokio::test]
 async fn a_chain_of_streams_is_as_long_as_all_links_of_one_format() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Tools::beside(Path::new("ffmpeg"));
-    let link = |name: &str, codec: &str, seconds: u32, channels: &str| {
+    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
+    let make_link = |name: &str, codec: &str, seconds: u32, channels: &str| {
         let path = folder.path().join(name);
         let tone = format!("sine=frequency={}:sample_rate=48000:duration={seconds}", 300 + seconds);
         let made = Command::new("ffmpeg")
@@ -326,8 +326,8 @@ async fn a_chain_of_streams_is_as_long_as_all_links_of_one_format() {
     };
     for (name, codec) in [("a.ogg", "libvorbis"), ("a.opus", "libopus")] {
         let (first, second, third) =
-            (link(name, codec, 10, "1"), link(name, codec, 14, "1"), link(name, codec, 3, "1"));
-        let stereo = link(name, codec, 4, "2");
+            (make_link(name, codec, 10, "1"), make_link(name, codec, 14, "1"), make_link(name, codec, 3, "1"));
+        let stereo = make_link(name, codec, 4, "2");
         // A recorder that joined a station in the middle of a title: headers, then pages from about second 8.
         let is_late = |page: &ogg::Page| page.granule > 8 * 48_000;
         let late = ogg::pages(&second, 0).filter(|page| page.granule == 0 || is_late(page));
@@ -342,7 +342,7 @@ async fn a_chain_of_streams_is_as_long_as_all_links_of_one_format() {
         ] {
             let bytes: Vec<u8> = parts.into_iter().flatten().copied().collect();
             std::fs::write(folder.path().join(name), bytes).unwrap();
-            let media = thorough(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
+            let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
             let found = media.duration_seconds.unwrap();
             assert!((found - seconds).abs() < 0.1, "{codec} {name}: {found}");
             assert_eq!(media.clock_pieces.len(), pieces, "{codec} {name}: {:?}", media.clock_pieces);
@@ -352,10 +352,10 @@ async fn a_chain_of_streams_is_as_long_as_all_links_of_one_format() {
 }
 
 #[tokio::test]
-async fn a_matroska_header_that_lies_is_found_out_by_cues_and_clusters() {
+async fn a_wrong_matroska_header_is_detected_by_cues_and_clusters() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Tools::beside(Path::new("ffmpeg"));
-    make(&folder.path().join("a.mkv"), &["-g", "10"]);
+    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
+    make_film(&folder.path().join("a.mkv"), &["-g", "10"]);
     let mut bytes = std::fs::read(folder.path().join("a.mkv")).unwrap();
     let at = bytes.windows(3).position(|three| three == [0x44, 0x89, 0x88]).expect("a duration") + 3;
     let cues = bytes.windows(4).rposition(|four| four == [0x1c, 0x53, 0xbb, 0x6b]).expect("cues");
@@ -367,7 +367,7 @@ async fn a_matroska_header_that_lies_is_found_out_by_cues_and_clusters() {
         bytes[cues] = if has_cues { 0x1c } else { 0x1d };
         std::fs::write(folder.path().join("b.mkv"), &bytes).unwrap();
         let source = Arc::new(open(folder.path(), "b.mkv"));
-        for media in [quick(&tools, &source, Box::new(())).await.ok(), thorough(&tools, &source).await.ok()] {
+        for media in [probe_in_process(&tools, &source, Box::new(())).await.ok(), probe_with_ffprobe(&tools, &source).await.ok()] {
             let Some(media) = media else { continue };
             let seconds = media.duration_seconds.unwrap();
             assert!((1.8..2.2).contains(&seconds), "{milliseconds} ms, cues {has_cues}: {seconds}");
@@ -377,11 +377,11 @@ async fn a_matroska_header_that_lies_is_found_out_by_cues_and_clusters() {
 }
 
 #[tokio::test]
-async fn bare_sound_is_as_long_as_its_frames() {
+async fn raw_audio_is_as_long_as_its_frames() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Tools::beside(Path::new("ffmpeg"));
+    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
     // With a quiet beginning, an estimate by the first frames is far too long.
-    let sound = "aevalsrc='if(lt(t,8),0,random(0))':s=44100:d=20";
+    let audio_source = "aevalsrc='if(lt(t,8),0,random(0))':s=44100:d=20";
     for (name, more) in [
         ("a.aac", &["-c:a", "aac", "-b:a", "160k"][..]),
         ("a.mp3", &["-c:a", "libmp3lame", "-q:a", "2", "-write_xing", "0", "-id3v2_version", "3"]),
@@ -389,9 +389,9 @@ async fn bare_sound_is_as_long_as_its_frames() {
     ] {
         let path = folder.path().join(name);
         let made =
-            Command::new("ffmpeg").args(["-v", "error", "-f", "lavfi", "-i", sound]).args(more).arg(&path).status();
+            Command::new("ffmpeg").args(["-v", "error", "-f", "lavfi", "-i", audio_source]).args(more).arg(&path).status();
         assert!(made.expect("ffmpeg runs").success());
-        let media = thorough(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
+        let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
         let seconds = media.duration_seconds.unwrap();
         assert!((19.9..20.2).contains(&seconds), "{name}: {seconds}");
         assert!(media.is_seekable && media.warnings.is_empty(), "{name}: {:?}", media.warnings);
@@ -401,7 +401,7 @@ async fn bare_sound_is_as_long_as_its_frames() {
 #[tokio::test]
 async fn fragments_without_a_stated_duration_are_measured() {
     let folder = tempfile::tempdir().unwrap();
-    make(&folder.path().join("a.mp4"), &["-g", "5", "-movflags", "empty_moov+frag_keyframe+default_base_moof"]);
+    make_film(&folder.path().join("a.mp4"), &["-g", "5", "-movflags", "empty_moov+frag_keyframe+default_base_moof"]);
     let mut bytes = std::fs::read(folder.path().join("a.mp4")).unwrap();
     // "Unknown", as some muxers write it into each track's header.
     let headers: Vec<usize> =
@@ -411,14 +411,14 @@ async fn fragments_without_a_stated_duration_are_measured() {
         bytes[at + 20..at + 24].fill(0xff);
     }
     std::fs::write(folder.path().join("b.mp4"), &bytes).unwrap();
-    let media = thorough(&Tools::beside(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "b.mp4"))).await.unwrap();
+    let media = probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "b.mp4"))).await.unwrap();
     let seconds = media.duration_seconds.unwrap();
     assert!((1.9..2.2).contains(&seconds), "{seconds}: {:?}", media.warnings);
     assert!(media.is_seekable);
 }
 
 #[test]
-fn transport_streams_that_are_not_plain_are_left_alone() {
+fn unusual_transport_streams_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let maps = ["-map", "0:v", "-map", "1:a"];
     for (name, more) in [
@@ -430,10 +430,10 @@ fn transport_streams_that_are_not_plain_are_left_alone() {
         ("mpeg2.ts", &["-c:v", "mpeg2video"]),
         ("sound.ts", &["-vn"]),
     ] {
-        make(&folder.path().join(name), more);
-        let read = mpegts::read(&open(folder.path(), name));
-        let plain = read.is_ok_and(|(_, seen)| seen.iter().all(|seen| !seen.interlaced));
-        assert_eq!(plain, name == "plain.ts", "{name}");
+        make_film(&folder.path().join(name), more);
+        let read = mpegts::read_outline(&open(folder.path(), name));
+        let is_plain = read.is_ok_and(|(_, seen)| seen.iter().all(|seen| !seen.is_interlaced));
+        assert_eq!(is_plain, name == "plain.ts", "{name}");
     }
     let plain = std::fs::read(folder.path().join("plain.ts")).unwrap();
     let middle = plain.len() / 188 / 2 * 188;
@@ -443,6 +443,6 @@ fn transport_streams_that_are_not_plain_are_left_alone() {
         ("slipped", [&plain[..middle], &[0; 100], &plain[middle..]].concat()),
     ] {
         std::fs::write(folder.path().join(name), bytes).unwrap();
-        assert!(mpegts::read(&open(folder.path(), name)).is_err(), "{name}");
+        assert!(mpegts::read_outline(&open(folder.path(), name)).is_err(), "{name}");
     }
 }

@@ -17,65 +17,65 @@ use super::Roots;
 use crate::domain::library::LocatedPath;
 
 /// Maximum number of links followed for one path, as in the kernel (path_resolution(7)).
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// The path after following its links: the index of a root and the rest; None outside the roots.
-pub(super) fn followed(roots: &Roots, located: &LocatedPath) -> Option<(usize, PathBuf)> {
-    let (mut root, mut seen) = (located.root_index, PathBuf::new());
-    let mut parts: VecDeque<OsString> = parts(&located.relative_path).into();
-    let mut links = 0;
-    while let Some(part) = parts.pop_front() {
-        if part == ".." {
-            if !seen.pop() {
-                let above = roots.real[root].parent()?;
-                (root, parts) = inside(roots, above, &parts)?;
-                seen.clear();
+pub(super) fn resolve_links(roots: &Roots, located: &LocatedPath) -> Option<(usize, PathBuf)> {
+    let (mut root, mut resolved) = (located.root_index, PathBuf::new());
+    let mut remaining: VecDeque<OsString> = components(&located.relative_path).into();
+    let mut link_count = 0;
+    while let Some(name) = remaining.pop_front() {
+        if name == ".." {
+            if !resolved.pop() {
+                let parent = roots.canonical_paths[root].parent()?;
+                (root, remaining) = locate_absolute(roots, parent, &remaining)?;
+                resolved.clear();
             }
             continue;
         }
-        let here = seen.join(&part);
-        match rustix::fs::readlinkat(roots.folders[root].as_fd(), &here, Vec::new()) {
+        let candidate = resolved.join(&name);
+        match rustix::fs::readlinkat(roots.root_fds[root].as_fd(), &candidate, Vec::new()) {
             Ok(target) => {
-                links += 1;
-                if links > MOST_LINKS {
+                link_count += 1;
+                if link_count > MAX_LINKS {
                     return None;
                 }
                 let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
                 if target.is_absolute() {
-                    (root, parts) = inside(roots, &target, &parts)?;
-                    seen.clear();
+                    (root, remaining) = locate_absolute(roots, &target, &remaining)?;
+                    resolved.clear();
                 } else {
-                    parts = [self::parts(&target), parts.into()].concat().into();
+                    remaining = [self::components(&target), remaining.into()].concat().into();
                 }
             }
             // Not a link. Opening the path finds out whether it exists.
-            Err(Errno::INVAL | Errno::NOENT | Errno::NOTDIR) => seen = here,
+            Err(Errno::INVAL | Errno::NOENT | Errno::NOTDIR) => resolved = candidate,
             Err(_) => return None,
         }
     }
-    Some((root, seen))
+    Some((root, resolved))
 }
 
 /// The root that contains an absolute path followed by `behind`, and the rest of the path beneath it.
-fn inside(roots: &Roots, path: &Path, behind: &VecDeque<OsString>) -> Option<(usize, VecDeque<OsString>)> {
-    let mut whole: Vec<OsString> = Vec::new();
-    for part in parts(path).iter().chain(behind) {
-        match part == ".." {
-            true => drop(whole.pop()),
-            false => whole.push(part.clone()),
+fn locate_absolute(roots: &Roots, path: &Path, tail: &VecDeque<OsString>) -> Option<(usize, VecDeque<OsString>)> {
+    let mut names: Vec<OsString> = Vec::new();
+    for name in components(path).iter().chain(tail) {
+        match name == ".." {
+            true => drop(names.pop()),
+            false => names.push(name.clone()),
         }
     }
-    let whole: PathBuf = [OsString::from("/")].into_iter().chain(whole).collect();
-    let spellings = roots.roots.iter().map(|root| &root.path).zip(&roots.real).enumerate();
+    let absolute: PathBuf = [OsString::from("/")].into_iter().chain(names).collect();
+    let spellings = roots.roots.iter().map(|root| &root.path).zip(&roots.canonical_paths).enumerate();
     spellings
         .flat_map(|(index, (configured, real))| [(index, configured), (index, real)])
-        .filter_map(|(index, root)| Some((index, whole.strip_prefix(root).ok()?)))
+        .filter_map(|(index, root)| Some((index, absolute.strip_prefix(root).ok()?)))
         .min_by_key(|(_, rest)| rest.components().count())
-        .map(|(index, rest)| (index, parts(rest).into()))
+        .map(|(index, rest)| (index, components(rest).into()))
 }
 
 /// The path's names and `..`; other components do not matter.
-fn parts(path: &Path) -> Vec<OsString> {
+fn components(path: &Path) -> Vec<OsString> {
     path.components()
         .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir))
         .map(|part| part.as_os_str().to_owned())

@@ -13,14 +13,14 @@ use std::thread;
 use std::time::Duration;
 
 /// A thread ends after this long without a file to close.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A value to drop on another thread: a file, or a test's substitute.
-type Closing = Box<dyn Send>;
+type Closeable = Box<dyn Send>;
 
 /// For each device that may hang, the thread that closes its files. Separate threads, so that devices do not wait for each
 /// other.
-static THREADS: Mutex<BTreeMap<u64, Sender<Closing>>> = Mutex::new(BTreeMap::new());
+static CLOSE_THREADS: Mutex<BTreeMap<u64, Sender<Closeable>>> = Mutex::new(BTreeMap::new());
 
 /// An open file. Dropping it never waits for a network or FUSE file system.
 #[derive(Debug)]
@@ -28,25 +28,25 @@ pub struct OpenFile {
     /// None only during drop.
     file: Option<File>,
     /// The device, if its `close` may block.
-    device: Option<u64>,
+    blocking_device: Option<u64>,
 }
 
 impl OpenFile {
     /// A file on this device. Queries the type of the file system.
     pub fn new(file: File, device: u64) -> Self {
-        let device = (!is_local(&file)).then_some(device);
-        Self { file: Some(file), device }
+        let blocking_device = (!is_on_local_file_system(&file)).then_some(device);
+        Self { file: Some(file), blocking_device }
     }
 
     /// Whether the kernel handles this file without a network or another process.
     pub fn is_local(&self) -> bool {
-        self.device.is_none()
+        self.blocking_device.is_none()
     }
 }
 
 /// Whether a file is on a file system of this machine (magic numbers: statfs(2)).
-fn is_local(file: &File) -> bool {
-    const NETWORKS: [u32; 9] = [
+fn is_on_local_file_system(file: &File) -> bool {
+    const NETWORK_FILE_SYSTEMS: [u32; 9] = [
         0x6969,      // NFS
         0xff53_4d42, // CIFS
         0xfe53_4d42, // SMB2
@@ -57,7 +57,7 @@ fn is_local(file: &File) -> bool {
         0x5346_414f, // AFS
         0x7461_636f, // OCFS2
     ];
-    rustix::fs::fstatfs(file).is_ok_and(|system| !NETWORKS.contains(&(system.f_type as u32)))
+    rustix::fs::fstatfs(file).is_ok_and(|stats| !NETWORK_FILE_SYSTEMS.contains(&(stats.f_type as u32)))
 }
 
 impl Deref for OpenFile {
@@ -76,35 +76,35 @@ impl AsFd for OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        if let (Some(file), Some(device)) = (self.file.take(), self.device) {
-            close(device, Box::new(file));
+        if let (Some(file), Some(device)) = (self.file.take(), self.blocking_device) {
+            close_on_thread(device, Box::new(file));
         }
     }
 }
 
-fn threads() -> MutexGuard<'static, BTreeMap<u64, Sender<Closing>>> {
-    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_threads() -> MutexGuard<'static, BTreeMap<u64, Sender<Closeable>>> {
+    CLOSE_THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Passes a file to the thread of its device. Files queue there while the device hangs; the limit of open files bounds the
 /// queue.
-fn close(device: u64, file: Closing) {
+fn close_on_thread(device: u64, file: Closeable) {
     let unsent = {
-        let mut threads = threads();
+        let mut threads = lock_threads();
         let unsent = match threads.get(&device) {
             Some(thread) => thread.send(file).err().map(|SendError(file)| file),
             None => Some(file),
         };
-        unsent.and_then(|file| begin(&mut threads, device, file))
+        unsent.and_then(|file| start_thread(&mut threads, device, file))
     };
     // If no thread can be started, it is closed here: blocking is better than leaking.
     drop(unsent);
 }
 
 /// Starts the thread of a device with its first file. Returns the file if no thread can be started.
-fn begin(threads: &mut BTreeMap<u64, Sender<Closing>>, device: u64, file: Closing) -> Option<Closing> {
+fn start_thread(threads: &mut BTreeMap<u64, Sender<Closeable>>, device: u64, file: Closeable) -> Option<Closeable> {
     let (sender, files) = mpsc::channel();
-    if thread::Builder::new().name("close".to_owned()).spawn(move || run(device, &files)).is_err() {
+    if thread::Builder::new().name("close".to_owned()).spawn(move || close_files(device, &files)).is_err() {
         return Some(file);
     }
     let unsent = sender.send(file).err().map(|SendError(file)| file);
@@ -112,14 +112,14 @@ fn begin(threads: &mut BTreeMap<u64, Sender<Closing>>, device: u64, file: Closin
     unsent
 }
 
-fn run(device: u64, files: &Receiver<Closing>) {
+fn close_files(device: u64, files: &Receiver<Closeable>) {
     loop {
-        match files.recv_timeout(IDLE) {
+        match files.recv_timeout(IDLE_TIMEOUT) {
             Ok(file) => drop(file),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 // Under the lock, so that no file is sent to a thread that has ended.
-                let mut threads = threads();
+                let mut threads = lock_threads();
                 let Ok(file) = files.try_recv() else {
                     threads.remove(&device);
                     return;
@@ -138,51 +138,51 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::sync::mpsc::channel;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
     /// A file on a device that hangs until it is released. On drop it reports whether it was.
-    struct Hung {
+    struct HangingFile {
         release: Receiver<()>,
         closed: Sender<bool>,
     }
 
-    impl Drop for Hung {
+    impl Drop for HangingFile {
         fn drop(&mut self) {
-            let _ = self.closed.send(self.release.recv_timeout(LONG).is_ok());
+            let _ = self.closed.send(self.release.recv_timeout(TEST_TIMEOUT).is_ok());
         }
     }
 
     #[test]
-    fn a_device_that_hangs_holds_up_neither_the_caller_nor_other_devices() {
-        let hung = || {
+    fn a_hanging_device_blocks_neither_the_caller_nor_other_devices() {
+        let hanging_file = || {
             let ((releases, release), (closed, closes)) = (channel(), channel());
-            (releases, closes, Box::new(Hung { release, closed }))
+            (releases, closes, Box::new(HangingFile { release, closed }))
         };
         let (a, b) = (u64::MAX, u64::MAX - 1);
-        let (release, first, file) = hung();
-        close(a, file);
-        let (release_next, second, file) = hung();
-        close(a, file);
-        let (release_other, other, file) = hung();
+        let (release, first, file) = hanging_file();
+        close_on_thread(a, file);
+        let (release_next, second, file) = hanging_file();
+        close_on_thread(a, file);
+        let (release_other, other, file) = hanging_file();
         release_other.send(()).unwrap();
-        close(b, file);
-        assert!(other.recv_timeout(LONG).unwrap(), "another device is not blocked");
+        close_on_thread(b, file);
+        assert!(other.recv_timeout(TEST_TIMEOUT).unwrap(), "another device is not blocked");
         assert!(first.try_recv().is_err() && second.try_recv().is_err());
         release.send(()).unwrap();
         release_next.send(()).unwrap();
-        assert!(first.recv_timeout(LONG).unwrap() && second.recv_timeout(LONG).unwrap());
+        assert!(first.recv_timeout(TEST_TIMEOUT).unwrap() && second.recv_timeout(TEST_TIMEOUT).unwrap());
     }
 
     #[test]
-    fn a_file_of_such_a_device_is_closed_by_its_thread() {
+    fn a_file_on_a_blocking_device_is_closed_by_its_thread() {
         let device = u64::MAX - 2;
         let ((release, released), (closed, closes)) = (channel(), channel());
-        close(device, Box::new(Hung { release: released, closed }));
+        close_on_thread(device, Box::new(HangingFile { release: released, closed }));
         let (mut reader, writer) = std::io::pipe().unwrap();
-        drop(OpenFile { file: Some(File::from(OwnedFd::from(writer))), device: Some(device) });
+        drop(OpenFile { file: Some(File::from(OwnedFd::from(writer))), blocking_device: Some(device) });
         assert!(closes.try_recv().is_err());
         release.send(()).unwrap();
-        assert!(closes.recv_timeout(LONG).unwrap(), "drop did not block");
+        assert!(closes.recv_timeout(TEST_TIMEOUT).unwrap(), "drop did not block");
         // The pipe ends once the file is closed.
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
     }

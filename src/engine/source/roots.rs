@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{OpenFile, Source, links, read_full};
+use super::{OpenFile, SourceFile, links, read_full};
 use crate::domain::library::{LocatedPath, Root, outside_roots_error, locate};
 use crate::domain::sniff;
 use crate::error::{Code, Error, Result};
@@ -21,9 +21,9 @@ use crate::error::{Code, Error, Result};
 #[derive(Debug)]
 pub struct Roots {
     pub(super) roots: Vec<Root>,
-    pub(super) folders: Vec<OwnedFd>,
+    pub(super) root_fds: Vec<OwnedFd>,
     /// The roots' paths with symbolic links resolved, as they were at start-up.
-    pub(super) real: Vec<PathBuf>,
+    pub(super) canonical_paths: Vec<PathBuf>,
 }
 
 impl Roots {
@@ -32,7 +32,7 @@ impl Roots {
     /// # Errors
     /// The first folder that cannot be opened, with its path.
     pub fn open(roots: Vec<Root>) -> std::io::Result<Self> {
-        let folders = roots
+        let root_fds = roots
             .iter()
             .map(|root| {
                 #[allow(clippy::disallowed_methods, reason = "the configured roots")]
@@ -40,8 +40,8 @@ impl Roots {
                     .map_err(|cause| std::io::Error::other(format!("root {}: {cause}", root.path.display())))
             })
             .collect::<Result<_, _>>()?;
-        let real = roots.iter().map(|root| root.path.canonicalize()).collect::<Result<_, _>>()?;
-        Ok(Self { roots, folders, real })
+        let canonical_paths = roots.iter().map(|root| root.path.canonicalize()).collect::<Result<_, _>>()?;
+        Ok(Self { roots, root_fds, canonical_paths })
     }
 
     pub fn list(&self) -> &[Root] {
@@ -52,9 +52,9 @@ impl Roots {
     ///
     /// # Errors
     /// Those of [`Self::open_file`]; `UNSUPPORTED_MEDIA_TYPE` if its bytes are not media.
-    pub fn open_media(&self, raw: &str) -> Result<Source> {
-        let source = self.open_file(raw)?;
-        if source.sniffed.is_none() {
+    pub fn open_media(&self, request_path: &str) -> Result<SourceFile> {
+        let source = self.open_file(request_path)?;
+        if source.format.is_none() {
             return Err(Error::new(Code::UnsupportedMediaType, "this file is not media"));
         }
         Ok(source)
@@ -65,39 +65,39 @@ impl Roots {
     /// # Errors
     /// `INVALID_PATH`, `FORBIDDEN` (outside the roots, also through a symbolic link), `NOT_FOUND` (inside a root, but no
     /// such file) or `SOURCE_READ_FAILED`.
-    pub fn open_file(&self, raw: &str) -> Result<Source> {
-        let located = self.locate(raw)?;
+    pub fn open_file(&self, request_path: &str) -> Result<SourceFile> {
+        let located = self.locate(request_path)?;
         if located.has_trailing_slash {
-            return Err(not_found());
+            return Err(not_found_error());
         }
         let fd = self.open_beneath(&located, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let file = File::from(fd);
-        let meta = file.metadata().map_err(Error::internal)?;
-        if !meta.is_file() {
-            return Err(not_found());
+        let metadata = file.metadata().map_err(Error::internal)?;
+        if !metadata.is_file() {
+            return Err(not_found_error());
         }
-        let unreadable = |cause: io::Error| {
-            Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(format!("{raw}: {cause}"))
+        let read_error = |cause: io::Error| {
+            Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(format!("{request_path}: {cause}"))
         };
-        let sniffed = sniff::detect_format(&mut Pieces(&file)).map_err(unreadable)?;
-        let file = OpenFile::new(file, meta.dev());
-        Ok(Source {
-            local: file.is_local(),
-            sniffed,
+        let format = sniff::detect_format(&mut FileHeadReader(&file)).map_err(read_error)?;
+        let file = OpenFile::new(file, metadata.dev());
+        Ok(SourceFile {
+            is_local: file.is_local(),
+            format,
             path: located.path,
-            root: located.root_index,
+            root_index: located.root_index,
             root_id: self.roots[located.root_index].id.clone(),
-            relative: located.relative_path,
-            len: meta.len(),
-            modified: meta.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-            inode: (meta.dev(), meta.ino()),
+            relative_path: located.relative_path,
+            len: metadata.len(),
+            modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+            changed_at: (metadata.ctime(), metadata.ctime_nsec()),
+            file_id: (metadata.dev(), metadata.ino()),
             file,
             fingerprint: OnceLock::new(),
-            made_of_it: OnceLock::new(),
+            derived_value: OnceLock::new(),
             verified: Mutex::new(None),
             #[cfg(test)]
-            stall: std::time::Duration::ZERO,
+            read_delay: std::time::Duration::ZERO,
         })
     }
 
@@ -105,15 +105,15 @@ impl Roots {
     ///
     /// # Errors
     /// `INVALID_PATH`, `FORBIDDEN`.
-    pub fn locate(&self, raw: &str) -> Result<LocatedPath> {
-        locate(&self.roots, raw)
+    pub fn locate(&self, request_path: &str) -> Result<LocatedPath> {
+        locate(&self.roots, request_path)
     }
 
     pub(in crate::engine) fn open_beneath(&self, located: &LocatedPath, flags: OFlags) -> Result<OwnedFd> {
-        let opened = match self.open_in(located.root_index, &located.relative_path, flags) {
+        let opened = match self.open_in_root(located.root_index, &located.relative_path, flags) {
             Err(Errno::XDEV) => {
-                let (root, relative) = links::followed(self, located).ok_or_else(outside_roots_error)?;
-                self.open_in(root, &relative, flags)
+                let (root, relative) = links::resolve_links(self, located).ok_or_else(outside_roots_error)?;
+                self.open_in_root(root, &relative, flags)
             }
             opened => opened,
         };
@@ -122,38 +122,38 @@ impl Roots {
             Errno::ACCESS | Errno::PERM => Error::new(Code::Forbidden, "the server may not read this file")
                 .with_cause(format!("open {}: {cause}", located.path)),
             Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::NAMETOOLONG | Errno::NODEV => {
-                not_found()
+                not_found_error()
             }
             other => Error::new(Code::SourceReadFailed, "the file could not be opened")
                 .with_cause(format!("open {}: {other}", located.path)),
         })
     }
 
-    fn open_in(&self, root: usize, relative: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    fn open_in_root(&self, root_index: usize, relative: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let relative = if relative.as_os_str().is_empty() { ".".as_ref() } else { relative };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         #[allow(clippy::disallowed_methods, reason = "the one place where request data is opened")]
-        rustix::fs::openat2(self.folders[root].as_fd(), relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+        rustix::fs::openat2(self.root_fds[root_index].as_fd(), relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
     }
 }
 
 /// Reads a file's bytes for format detection.
-struct Pieces<'a>(&'a File);
+struct FileHeadReader<'a>(&'a File);
 
-impl sniff::ByteSource for Pieces<'_> {
+impl sniff::ByteSource for FileHeadReader<'_> {
     type Error = io::Error;
 
     fn read_at(&mut self, offset: u64, most: usize) -> io::Result<Cow<'_, [u8]>> {
         if i64::try_from(offset).is_err() {
             return Ok(Cow::Borrowed(&[]));
         }
-        let mut piece = vec![0; most];
-        let filled = read_full(self.0, &mut piece, offset)?;
-        piece.truncate(filled);
-        Ok(Cow::Owned(piece))
+        let mut buffer = vec![0; most];
+        let filled = read_full(self.0, &mut buffer, offset)?;
+        buffer.truncate(filled);
+        Ok(Cow::Owned(buffer))
     }
 }
 
-fn not_found() -> Error {
+fn not_found_error() -> Error {
     Error::new(Code::NotFound, "no such file in the library")
 }

@@ -5,45 +5,45 @@ use std::os::unix::fs::FileExt;
 
 /// Fewer bytes are available than a field states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Short;
+pub struct Truncated;
 
 /// Bytes at an offset: of a file, or of a slice in tests.
 pub trait ReadAt {
     /// Fills `into` from `offset`; returns how many bytes were read.
-    fn read_at(&self, into: &mut [u8], offset: u64) -> usize;
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize;
 
     fn len(&self) -> u64;
 
     /// Reads exactly `count` bytes.
-    fn exact(&self, offset: u64, count: usize) -> Result<Vec<u8>, Short> {
+    fn read_exact(&self, offset: u64, count: usize) -> Result<Vec<u8>, Truncated> {
         // Checked before allocating: a length beyond the file costs nothing.
         if offset.checked_add(count as u64).is_none_or(|end| end > self.len()) {
-            return Err(Short);
+            return Err(Truncated);
         }
         let mut bytes = vec![0; count];
-        if self.read_at(&mut bytes, offset) == count { Ok(bytes) } else { Err(Short) }
+        if self.read_at(&mut bytes, offset) == count { Ok(bytes) } else { Err(Truncated) }
     }
 }
 
 /// A file whose length is read once: querying it for every sample took most of the planning of a film.
-pub struct Disk<'a> {
+pub struct FileBytes<'a> {
     file: &'a File,
     len: u64,
 }
 
-impl<'a> Disk<'a> {
-    pub fn of(file: &'a File) -> Self {
-        Self { file, len: file.metadata().map_or(0, |meta| meta.len()) }
+impl<'a> FileBytes<'a> {
+    pub fn new(file: &'a File) -> Self {
+        Self { file, len: file.metadata().map_or(0, |metadata| metadata.len()) }
     }
 }
 
-impl ReadAt for Disk<'_> {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> usize {
+impl ReadAt for FileBytes<'_> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
         let mut filled = 0;
-        while filled < into.len() {
-            match self.file.read_at(&mut into[filled..], offset + filled as u64) {
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
                 Ok(0) => break,
-                Ok(read) => filled += read,
+                Ok(count) => filled += count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => break,
             }
@@ -57,10 +57,10 @@ impl ReadAt for Disk<'_> {
 }
 
 impl ReadAt for [u8] {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> usize {
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(<[u8]>::len(self));
-        let count = into.len().min(<[u8]>::len(self) - from);
-        into[..count].copy_from_slice(&self[from..from + count]);
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(<[u8]>::len(self));
+        let count = buffer.len().min(<[u8]>::len(self) - start);
+        buffer[..count].copy_from_slice(&self[start..start + count]);
         count
     }
 
@@ -71,39 +71,39 @@ impl ReadAt for [u8] {
 
 /// A reader of big-endian numbers over a slice.
 #[derive(Clone, Copy, Debug)]
-pub struct Cursor<'a>(pub &'a [u8]);
+pub struct ByteCursor<'a>(pub &'a [u8]);
 
-impl<'a> Cursor<'a> {
-    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Short> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Short)?;
+impl<'a> ByteCursor<'a> {
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Truncated> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Truncated)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
-        let (taken, rest) = self.0.split_first_chunk::<N>().ok_or(Short)?;
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
+        let (taken, rest) = self.0.split_first_chunk::<N>().ok_or(Truncated)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    pub fn u8(&mut self) -> Result<u8, Short> {
+    pub fn u8(&mut self) -> Result<u8, Truncated> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub fn u16(&mut self) -> Result<u16, Short> {
+    pub fn u16(&mut self) -> Result<u16, Truncated> {
         self.array().map(u16::from_be_bytes)
     }
 
-    pub fn u32(&mut self) -> Result<u32, Short> {
+    pub fn u32(&mut self) -> Result<u32, Truncated> {
         self.array().map(u32::from_be_bytes)
     }
 
-    pub fn u64(&mut self) -> Result<u64, Short> {
+    pub fn u64(&mut self) -> Result<u64, Truncated> {
         self.array().map(u64::from_be_bytes)
     }
 
     /// A big-endian `u64` if `wide`, otherwise a `u32`.
-    pub fn wide(&mut self, wide: bool) -> Result<u64, Short> {
-        if wide { self.u64() } else { self.u32().map(u64::from) }
+    pub fn u32_or_u64(&mut self, is_wide: bool) -> Result<u64, Truncated> {
+        if is_wide { self.u64() } else { self.u32().map(u64::from) }
     }
 }

@@ -10,25 +10,25 @@ pub mod ogg;
 
 /// Why the tables of a file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum TableError {
     /// The stream cannot be cut, whatever reads it.
-    Final(String),
+    Uncuttable(String),
     /// This reader does not support the file; reading the whole stream may succeed.
-    Unread(&'static str),
+    Unsupported(&'static str),
 }
 
-impl Refusal {
+impl TableError {
     /// The reason, for the log.
-    pub fn why(&self) -> &str {
+    pub fn reason(&self) -> &str {
         match self {
-            Self::Final(why) => why,
-            Self::Unread(why) => why,
+            Self::Uncuttable(why) => why,
+            Self::Unsupported(why) => why,
         }
     }
 }
 
-impl From<bytes::Short> for Refusal {
-    fn from(_: bytes::Short) -> Self {
-        Self::Unread("the tables are truncated or damaged")
+impl From<bytes::Truncated> for TableError {
+    fn from(_: bytes::Truncated) -> Self {
+        Self::Unsupported("the tables are truncated or damaged")
     }
 }

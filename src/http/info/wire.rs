@@ -10,7 +10,7 @@ use super::subtitle::Subtitle;
 use crate::domain::media::{PROBE_VERSION, StreamKind};
 use crate::domain::playback::RequestDevice;
 use crate::domain::time::{file_instant, format_timestamp, round_to_ms};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::http::progress::WatchProgress;
 use crate::service::media::Probed;
@@ -93,7 +93,7 @@ struct Tags {
 
 impl MediaInfo {
     pub fn new(
-        source: &Source,
+        source: &SourceFile,
         probed: &Probed,
         beside: &[Sidecar],
         device: &RequestDevice,

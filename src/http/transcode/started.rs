@@ -12,7 +12,7 @@ use crate::domain::access::Principal;
 use crate::domain::plan::{AudioPlan, VideoPlan};
 use crate::domain::playback::{RequestDevice, TranscodeReason, SubtitleDelivery};
 use crate::domain::time::{format_timestamp, round_to_ms};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::error::Result;
 use crate::http::address::Addresses;
 use crate::http::device::DeviceBody;
@@ -64,7 +64,7 @@ struct DecisionBody {
 
 /// A file that is played directly.
 pub(super) struct Played {
-    pub source: Arc<Source>,
+    pub source: Arc<SourceFile>,
     pub start_seconds: f64,
     pub duration_seconds: Option<f64>,
     pub reasons: Vec<TranscodeReason>,
@@ -78,7 +78,7 @@ pub(super) struct Played {
 /// As [`sidecars::beside`].
 pub(super) async fn direct_subtitle(
     service: &Service,
-    source: &Arc<Source>,
+    source: &Arc<SourceFile>,
     subtitle: &SubtitleDelivery,
 ) -> Result<Option<String>> {
     let id = match subtitle {

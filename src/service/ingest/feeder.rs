@@ -13,7 +13,7 @@ use super::intake::{Intake, Verdict};
 use crate::domain::address::Address;
 use crate::domain::external::{ExternalChannel, ExternalStream};
 use crate::domain::ingest::live_segmenter::IngestSegment;
-use crate::engine::outbound::{Answer, Ask, Fault, rtsp, srt};
+use crate::engine::outbound::{OutboundResponse, OutboundRequest, OutboundError, rtsp, srt};
 use crate::service::Service;
 
 /// The first and the longest pause between two attempts at the whole list of addresses.
@@ -33,7 +33,7 @@ pub(super) enum Fed {
 /// A response body, by its first bytes.
 pub(super) enum Body {
     /// A stream, and its bytes read so far.
-    Stream(Box<Answer>, Vec<u8>),
+    Stream(Box<OutboundResponse>, Vec<u8>),
     Playlist(Box<Hls>),
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Body {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
     #[error("{0}")]
-    Fetch(#[from] Fault),
+    Fetch(#[from] OutboundError),
     #[error("{0}")]
     Unfit(&'static str),
     #[error("{0}")]
@@ -105,14 +105,14 @@ fn feed(service: &Service, id: u32) -> Option<ExternalStream> {
 /// One connection, from its first byte to its end. Ok only if the receiver is gone.
 async fn connect(service: &Arc<Service>, feed: &ExternalStream, address: &Address, intake: &mut Intake<'_>) -> Result<(), Ended> {
     if address.is_srt() {
-        let (to, place) = service.outbound.pinned(address).await?;
-        let mut stream = srt::call(address, to, place).await?;
+        let (to, place) = service.outbound.resolve_and_reserve(address).await?;
+        let mut stream = srt::connect(address, to, place).await?;
         while !intake.put(&stream.next().await?).await? {}
         return Ok(());
     }
     if address.is_rtsp() {
-        let to = service.outbound.pinned(address).await?;
-        let mut stream = rtsp::call(address, to, feed.user_agent.as_deref(), rtsp::Patience::default());
+        let to = service.outbound.resolve_and_reserve(address).await?;
+        let mut stream = rtsp::connect(address, to, feed.user_agent.as_deref(), rtsp::RtspTimeouts::default());
         while !intake.put(&stream.next().await?).await? {}
         return Ok(());
     }
@@ -122,7 +122,7 @@ async fn connect(service: &Arc<Service>, feed: &ExternalStream, address: &Addres
             if intake.put(&head).await? {
                 return Ok(());
             }
-            while let Some(bytes) = answer.next().await? {
+            while let Some(bytes) = answer.next_chunk().await? {
                 if intake.put(&bytes).await? {
                     return Ok(());
                 }
@@ -134,11 +134,11 @@ async fn connect(service: &Arc<Service>, feed: &ExternalStream, address: &Addres
 
 /// Requests an address and identifies the body.
 async fn open(service: &Arc<Service>, feed: &ExternalStream, address: &Address) -> Result<Body, Ended> {
-    let ask = Ask { user_agent: feed.user_agent.clone(), ..Ask::stream() };
+    let ask = OutboundRequest { user_agent: feed.user_agent.clone(), ..OutboundRequest::for_stream() };
     let mut answer = service.outbound.get(address, &ask).await?;
     let mut head = Vec::new();
     while head.len() < 16 {
-        match answer.next().await? {
+        match answer.next_chunk().await? {
             Some(bytes) => head.extend_from_slice(&bytes),
             None => break,
         }

@@ -10,7 +10,7 @@ use super::intake::Intake;
 use crate::domain::address::Address;
 use crate::domain::external::ExternalStream;
 use crate::domain::ingest::hls_playlist::{MAX_PLAYLIST_BYTES, MediaPlaylist, HlsPlaylist, HlsSegment, choose_variant};
-use crate::engine::outbound::{Answer, Ask};
+use crate::engine::outbound::{OutboundResponse, OutboundRequest};
 use crate::service::Service;
 
 /// Most lines of the chosen variant.
@@ -38,11 +38,11 @@ impl Hls {
     pub(super) async fn begin(
         service: &Service,
         feed: &ExternalStream,
-        mut answer: Answer,
+        mut answer: OutboundResponse,
         mut head: Vec<u8>,
     ) -> Result<Self, Ended> {
         let mut address = answer.address.clone();
-        while let Some(bytes) = answer.next().await? {
+        while let Some(bytes) = answer.next_chunk().await? {
             head.extend_from_slice(&bytes);
             if head.len() as u64 > MAX_PLAYLIST_BYTES {
                 return Err(Ended::Unfit("its playlist is larger than 1 MiB"));
@@ -71,10 +71,10 @@ impl Hls {
     }
 
     async fn list(&self, service: &Service, address: &Address) -> Result<(Address, String), Ended> {
-        let ask = Ask { user_agent: self.user_agent.clone(), ..Ask::file(MAX_PLAYLIST_BYTES) };
+        let ask = OutboundRequest { user_agent: self.user_agent.clone(), ..OutboundRequest::for_file(MAX_PLAYLIST_BYTES) };
         let answer = service.outbound.get(address, &ask).await?;
         let from = answer.address.clone();
-        Ok((from, String::from_utf8_lossy(&answer.whole().await?).into_owned()))
+        Ok((from, String::from_utf8_lossy(&answer.read_all().await?).into_owned()))
     }
 
     /// Fetches segment after segment. Ok only if the receiver is gone.
@@ -141,11 +141,11 @@ impl Hls {
         let range = segment
             .byte_range
             .map(|(first, count)| format!("bytes={first}-{}", first.saturating_add(count).saturating_sub(1)));
-        let ask = Ask { user_agent: self.user_agent.clone(), range, ..Ask::file(SEGMENT_BYTES) };
+        let ask = OutboundRequest { user_agent: self.user_agent.clone(), range, ..OutboundRequest::for_file(SEGMENT_BYTES) };
         let mut answer = service.outbound.get(&address, &ask).await?;
         let mut all = Vec::new();
         // Read completely before passing it on, so that back-pressure does not look like a slow server.
-        while let Some(bytes) = answer.next().await? {
+        while let Some(bytes) = answer.next_chunk().await? {
             all.extend_from_slice(&bytes);
         }
         drop(answer);

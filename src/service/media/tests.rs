@@ -13,7 +13,7 @@ fn film(path: &Path, seconds: u32) {
     assert!(made.expect("ffmpeg runs").success());
 }
 
-fn open(path: &Path) -> Source {
+fn open(path: &Path) -> SourceFile {
     let roots = Roots::open(vec![Root { id: "r".into(), path: path.parent().unwrap().to_owned() }]).unwrap();
     roots.open_media(path.to_str().unwrap()).unwrap()
 }
@@ -26,7 +26,7 @@ async fn a_disk_that_wakes_after_the_deadline_costs_one_request_and_not_the_file
     let probes = Probes::new(Path::new("ffmpeg"), Duration::from_millis(400));
     probes.warm().await;
     let mut source = open(&path);
-    source.stall = Duration::from_millis(1500);
+    source.read_delay = Duration::from_millis(1500);
     let source = Arc::new(source);
     let refused = probes.probe(&source).await.unwrap_err();
     assert_eq!((refused.code, refused.retry_after), (Code::ProbeTimedOut, Some(RETRY_SECONDS)));

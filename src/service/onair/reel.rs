@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::domain::channel::{Channel, OutputSettings};
 use crate::domain::schedule::{ScheduleItem, Programme};
 use crate::engine::segment_cache::StoredSegment;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::engine::{RunError, Backend};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -162,7 +162,7 @@ impl Reel {
                 Way::Kept(stored) => stored,
                 Way::Make(lease) => lease.segment(index).await?,
             };
-            Ok::<_, RunError>((content.whole(&source).await?, etag))
+            Ok::<_, RunError>((content.read_all(&source).await?, etag))
         };
         let wait = service.config.limits.segment_wait;
         let made = tokio::time::timeout(wait, make).await;
@@ -219,7 +219,7 @@ impl Reel {
         item: &ScheduleItem,
         index: usize,
         has_begun: bool,
-    ) -> Result<Option<(Way, Arc<Source>)>> {
+    ) -> Result<Option<(Way, Arc<SourceFile>)>> {
         let mut cast = self.cast.lock().await;
         self.open(&mut cast, service, channel, item, has_begun).await?;
         let Cast::Ready { work, name, lease, .. } = &*cast else { return Ok(None) };

@@ -19,7 +19,7 @@ use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
 use crate::domain::time::{FrameRate, to_ticks};
 use crate::engine::index;
 use crate::engine::image::Image;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::runs::Work;
@@ -112,7 +112,7 @@ pub async fn ready(service: &Service, item: &ScheduleItem, output: &OutputSettin
     Ok(work)
 }
 
-async fn made(service: &Service, source: Arc<Source>, how: &How, output: &OutputSettings) -> Result<Made> {
+async fn made(service: &Service, source: Arc<SourceFile>, how: &How, output: &OutputSettings) -> Result<Made> {
     let media = service.media.probe(&source).await?;
     let request = StartRequest {
         media_path: source.path.clone(),
@@ -201,21 +201,21 @@ async fn made(service: &Service, source: Arc<Source>, how: &How, output: &Output
 /// The grid of copied video, and the start of its first and the end of its last frame (ticks); None if it is to be encoded.
 async fn copied(
     service: &Service,
-    source: &Arc<Source>,
+    source: &Arc<SourceFile>,
     media: &Media,
     tracks: &SessionTracks,
     duration: Option<f64>,
     target: u64,
 ) -> Option<(Grid, i64, i64)> {
     let Some((stream, TrackAction::Copy)) = tracks.video else { return None };
-    let index = match index::keyframes(source, media, stream).await {
+    let index = match index::build_index(source, media, stream).await {
         Ok(index) => index,
         Err(error) => {
             tracing::debug!(media.path = source.path, %error, "a channel encodes this file, because its keyframes cannot be indexed");
             return None;
         }
     };
-    let (first, pictures) = (index.keyframes.first().copied().unwrap_or_default(), index.end);
+    let (first, pictures) = (index.keyframes.first().copied().unwrap_or_default(), index.end_ticks);
     // A first frame that is intentionally late stays late.
     let lead = if (1..LATE_START).contains(&first) { first } else { 0 };
     let (grid, _) = copied::grid(service, source, media, tracks, duration, Some(index)).await?;

@@ -6,9 +6,9 @@ use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::playback::{TrackAction, SessionTracks};
 use crate::domain::time::to_seconds;
-use crate::engine::index::{self, Index};
+use crate::engine::index::{self, KeyframeIndex};
 use crate::engine::packager::Package;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::service::Service;
 
 /// Video with longer copied segments is encoded: a viewer would wait for them, and a seek would be imprecise. Players buffer
@@ -21,7 +21,7 @@ const SOUND_TAIL_SECONDS: f64 = 2.0;
 /// Opens a package if the packager can make the whole rendition.
 pub(super) async fn package(
     service: &Service,
-    source: &Arc<Source>,
+    source: &Arc<SourceFile>,
     media: &Media,
     tracks: &SessionTracks,
 ) -> Option<Arc<Package>> {
@@ -43,16 +43,16 @@ pub(super) async fn package(
 /// The grid of copied video and its end, seconds; None when video is not copied or cannot be segmented well.
 pub(super) async fn grid(
     service: &Service,
-    source: &Arc<Source>,
+    source: &Arc<SourceFile>,
     media: &Media,
     tracks: &SessionTracks,
     duration: Option<f64>,
-    known: Option<Index>,
+    known: Option<KeyframeIndex>,
 ) -> Option<(Grid, f64)> {
     let Some((stream, TrackAction::Copy)) = tracks.video else { return None };
     let found = match known {
         Some(index) => Ok(index),
-        None => index::keyframes(source, media, stream).await,
+        None => index::build_index(source, media, stream).await,
     };
     let index = match found {
         Ok(index) => index,
@@ -61,7 +61,7 @@ pub(super) async fn grid(
             return None;
         }
     };
-    let pictures = to_seconds(index.end);
+    let pictures = to_seconds(index.end_ticks);
     // Audio may continue a little longer; much more means a truncated file.
     let end = duration.filter(|duration| (pictures..pictures + SOUND_TAIL_SECONDS).contains(duration));
     let end = end.unwrap_or(pictures);

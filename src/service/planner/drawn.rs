@@ -6,17 +6,17 @@ use super::wishes::open_sidecar;
 use crate::domain::media::{Media, language_tag};
 use crate::domain::plan::BurnedSubtitle;
 use crate::domain::playback::SubtitleDelivery;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::service::Service;
 use crate::service::sidecars::{self, Format, Sidecar};
 
 /// The subtitles in the first of these languages that exists, and the open file of a sidecar.
 pub(super) async fn subtitles(
     service: &Service,
-    source: &Arc<Source>,
+    source: &Arc<SourceFile>,
     media: &Media,
     languages: &[String],
-) -> (SubtitleDelivery, Option<Arc<Source>>) {
+) -> (SubtitleDelivery, Option<Arc<SourceFile>>) {
     if languages.is_empty() {
         return (SubtitleDelivery::None, None);
     }

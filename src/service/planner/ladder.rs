@@ -10,7 +10,7 @@ use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playback::{RUNGS, PlaybackRequest};
 use crate::domain::playlist::{PlaylistTrack, Variant};
 use crate::domain::time::{FrameRate, to_seconds};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::error::Result;
 use crate::service::Service;
 use crate::service::runs::Work;
@@ -147,7 +147,7 @@ fn audio_codec(media: &Media, rendition: &Rendition) -> Option<String> {
 }
 
 /// Peak and average bit rate of the rendition, bit/s, including the overhead of the transport stream.
-fn bandwidth(source: &Source, media: &Media, rendition: &Rendition, duration: f64) -> (u64, u64) {
+fn bandwidth(source: &SourceFile, media: &Media, rendition: &Rendition, duration: f64) -> (u64, u64) {
     let stream_kbps = |index: u32| media.stream(index).and_then(|stream| stream.bitrate_kbps).map(f64::from);
     let file_kbps = source.len as f64 * 8.0 / duration.max(0.001) / 1000.0;
     let (mut peak, mut average) = match &rendition.video {

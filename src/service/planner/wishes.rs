@@ -6,7 +6,7 @@ use super::{StartRequest, SubtitleRequest};
 use crate::domain::media::Media;
 use crate::domain::plan::BurnedSubtitle;
 use crate::domain::playback::{SubtitleDelivery, PlaybackRequest};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::sidecars::{self, Sidecar};
@@ -15,9 +15,9 @@ use crate::service::sidecars::{self, Sidecar};
 pub(super) async fn wish(
     service: &Service,
     request: &StartRequest,
-    source: &Arc<Source>,
+    source: &Arc<SourceFile>,
     media: &Media,
-) -> Result<(PlaybackRequest, Option<Arc<Source>>)> {
+) -> Result<(PlaybackRequest, Option<Arc<SourceFile>>)> {
     if let Some(index) = request.audio_stream
         && !media.audio_streams().any(|(stream, _)| stream.index == index)
     {
@@ -100,7 +100,7 @@ fn check_text_path(path: &str) -> Result<()> {
 }
 
 /// Opens a subtitle file. It is no media file, so the library's check does not apply.
-pub(super) async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<Source>> {
+pub(super) async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<SourceFile>> {
     let root = service.roots.locate(path)?.root_index;
     let (roots, path) = (service.roots.clone(), path.to_owned());
     service.library.within_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)

@@ -8,7 +8,7 @@ use super::Progress;
 use crate::domain::library::LocatedPath;
 use crate::domain::progress::{MediaType, BookPosition, ProgressRecord, ProgressSave, SaveResult};
 use crate::engine::folder::EntryTarget;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::error::{Code, Result};
 use crate::service::Service;
 
@@ -114,7 +114,7 @@ impl Service {
     ///
     /// # Errors
     /// `SOURCE_READ_FAILED`.
-    pub async fn watched_of(&self, user_id: &str, source: &Arc<Source>) -> Result<Option<ProgressRecord>> {
+    pub async fn watched_of(&self, user_id: &str, source: &Arc<SourceFile>) -> Result<Option<ProgressRecord>> {
         let item = self.item(source).await?;
         Ok(self.progress.of(user_id, &item.media_id)?.map(|record| ProgressRecord { path: item.path, ..record }))
     }
@@ -164,7 +164,7 @@ impl Service {
         available
     }
 
-    pub(in crate::service) async fn item(&self, source: &Arc<Source>) -> Result<Item> {
+    pub(in crate::service) async fn item(&self, source: &Arc<SourceFile>) -> Result<Item> {
         Ok(Item {
             media_id: self.media.fingerprint(source).await?,
             path: source.path.clone(),

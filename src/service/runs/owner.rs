@@ -22,9 +22,9 @@ use super::{Activity, Progress, Reader, Standing, Work};
 use crate::domain::encode_slots::PlaybackClock;
 use crate::domain::plan::VideoPlan;
 use crate::domain::time::to_seconds;
-use crate::engine::content::Content;
+use crate::engine::content::SegmentContent;
 use crate::engine::segment_cache::{SegmentCache, StoredSegment};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::engine::{Run, RunError, Segment, Backend};
 use crate::service::encode_slots::EncodeJob;
 
@@ -211,7 +211,7 @@ impl Owner {
                 let is_first = active.delivered == 1;
                 self.measure(segment.index, spent, is_first);
                 let stored = match segment.content {
-                    Content::Whole(bytes) if !self.transcoder.has_instant_start() => {
+                    SegmentContent::InMemory(bytes) if !self.transcoder.has_instant_start() => {
                         self.segments.put(&self.name, segment.index, bytes).await
                     }
                     content => {
@@ -401,15 +401,15 @@ impl Owner {
 
 /// Bytes in memory always can; a lazy segment can while the file is unchanged. If a disk or a network has to be waited for,
 /// only this rendition waits, with one thread.
-async fn can_be_read(stored: &StoredSegment, source: &Arc<Source>) -> bool {
-    if matches!(stored.content, Content::Whole(_)) {
+async fn can_be_read(stored: &StoredSegment, source: &Arc<SourceFile>) -> bool {
+    if matches!(stored.content, SegmentContent::InMemory(_)) {
         return true;
     }
     if let Some(is_same) = source.holds_the_same_at_once() {
         return is_same;
     }
     let source = source.clone();
-    tokio::task::spawn_blocking(move || source.holds_the_same()).await.unwrap_or(false)
+    tokio::task::spawn_blocking(move || source.has_same_content()).await.unwrap_or(false)
 }
 
 /// Waits for a change of the allowed runs; false when the job has ended. Pending forever if no slot is needed.

@@ -10,7 +10,7 @@ use crate::domain::media::Container;
 use crate::domain::plan::{EncodeVideo, VideoPlan};
 use crate::domain::time::FrameRate;
 use crate::engine::Run;
-use crate::engine::content::Content;
+use crate::engine::content::SegmentContent;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::fallback::FallbackBackend;
 use crate::engine::segment_cache::CacheLimits;
@@ -91,8 +91,8 @@ fn second() -> FakeBackend {
 
 fn whole(stored: StoredSegment) -> Bytes {
     match stored.content {
-        Content::Whole(bytes) => bytes,
-        Content::Parcel(_) => panic!("the fake backend produces bytes"),
+        SegmentContent::InMemory(bytes) => bytes,
+        SegmentContent::Lazy(_) => panic!("the fake backend produces bytes"),
     }
 }
 
@@ -285,7 +285,7 @@ async fn a_source_that_changed_ends_the_work() {
 async fn a_network_is_not_queried_when_a_run_starts() {
     let bench = bench(second(), 1);
     let mut work = bench.work(240);
-    Arc::get_mut(&mut work.source).unwrap().local = false;
+    Arc::get_mut(&mut work.source).unwrap().is_local = false;
     let lease = bench.runs.lease(Arc::new(bench.fake.clone()), work, Viewer::Session).unwrap();
     std::fs::write(bench.folder.path().join("film.mp4"), "it").unwrap();
     // A real backend would detect the change, on a thread that may wait.

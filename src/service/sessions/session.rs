@@ -18,7 +18,7 @@ use crate::domain::session::{SessionAction, SessionEvent, SessionState};
 use crate::domain::subtitles::write_webvtt_segment;
 use crate::domain::time::{TICKS_PER_SECOND, to_seconds};
 use crate::engine::segment_cache::StoredSegment;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 use crate::error::{Code, Error, Result};
 use crate::service::accounts::random;
@@ -112,7 +112,7 @@ impl Session {
         let lease = self.rungs.pull(0);
         let source = self.source();
         let mut make_first =
-            lease.map(|lease| Box::pin(async move { lease.segment(first).await?.content.head(source).await }));
+            lease.map(|lease| Box::pin(async move { lease.segment(first).await?.content.read_head(source).await }));
         let mut current = self.rungs.current();
         let mut progress = current.borrow_and_update().progress.clone();
         // The current rung was released; another one becomes current as soon as it is requested.
@@ -225,7 +225,7 @@ impl Session {
     }
 
     /// The file that is played.
-    pub fn source(&self) -> &Arc<Source> {
+    pub fn source(&self) -> &Arc<SourceFile> {
         &self.plan.work().source
     }
 

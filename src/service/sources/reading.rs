@@ -12,7 +12,7 @@ use crate::domain::source::{ReadCounts, SourceKind, ChannelFilter, ImportSource,
 use crate::domain::subtitles::charset;
 use crate::domain::xmltv::parse::XmltvGuide;
 use crate::domain::{m3u, xmltv};
-use crate::engine::outbound::{Ask, Fault};
+use crate::engine::outbound::{OutboundRequest, OutboundError};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::channels::Planned;
@@ -96,10 +96,10 @@ impl Service {
     }
 
     async fn fetched_from(&self, url: &Address) -> Result<Bytes> {
-        let fetched = async { self.outbound.get(url, &Ask::file(MAX_BYTES)).await?.whole().await };
+        let fetched = async { self.outbound.get(url, &OutboundRequest::for_file(MAX_BYTES)).await?.read_all().await };
         fetched.await.map_err(|fault| match fault {
-            Fault::Busy => Error::new(Code::ServerBusy, fault.to_string()).with_retry_after(5),
-            Fault::TooOften(seconds) => Error::new(Code::RateLimited, fault.to_string()).with_retry_after(seconds),
+            OutboundError::Busy => Error::new(Code::ServerBusy, fault.to_string()).with_retry_after(5),
+            OutboundError::RateLimited(seconds) => Error::new(Code::RateLimited, fault.to_string()).with_retry_after(seconds),
             fault => Error::field("url", fault),
         })
     }

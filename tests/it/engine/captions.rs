@@ -110,7 +110,7 @@ enum From {
 }
 
 /// A plain film of 20 s with these subtitles to burn in, and the sidecar file.
-fn drawing(from: From, captions: &[Caption], more: &str) -> (Bench, Option<Arc<Source>>) {
+fn drawing(from: From, captions: &[Caption], more: &str) -> (Bench, Option<Arc<SourceFile>>) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let subtitles = if from == From::SubPictures { path("a.idx") } else { path("a.sup") };
@@ -147,7 +147,7 @@ struct Drawn {
 }
 
 impl Drawn {
-    async fn by(bench: &Bench, beside: Option<&Arc<Source>>, index: usize) -> Self {
+    async fn by(bench: &Bench, beside: Option<&Arc<SourceFile>>, index: usize) -> Self {
         let job = Job { sidecar: beside.cloned(), ..bench.job(index) };
         let mut run = bench.producer.start(job, index).unwrap();
         let segment = Made::of(next(&mut run).await.unwrap().unwrap(), &bench.source).await;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kit::film::Seen;
-use hearthcast::engine::index::keyframes;
+use hearthcast::engine::index::build_index;
 
 const SOURCES: [(&str, Container, &str); 5] = [
     ("a.mp4", Container::Mp4, "-bf 2"),
@@ -22,8 +22,8 @@ impl Bench {
         let mut bench = Self::over(folder, &path, container, FPS25, 7.0);
         let video = bench.media.video_streams().next().unwrap().0.index;
         let audio = bench.media.audio_streams().next().unwrap().0.index;
-        let index = keyframes(&bench.source, &bench.media, video).await.unwrap();
-        bench.grid = Arc::new(Grid::from_keyframes(&index.keyframes, 1.0, index.end as f64 / 90_000.0));
+        let index = build_index(&bench.source, &bench.media, video).await.unwrap();
+        bench.grid = Arc::new(Grid::from_keyframes(&index.keyframes, 1.0, index.end_ticks as f64 / 90_000.0));
         let audio = if copy_audio {
             AudioPlan::Copy { stream: audio }
         } else {

@@ -18,7 +18,7 @@ fn bright_steps(path: &Path) -> Vec<usize> {
 }
 
 /// A black film of 4 s with this text as an embedded or sidecar subtitle; returns the sidecar, if it is one.
-fn drawing(text: &str, ending: &str, embedded: bool, more: &str) -> (Bench, Option<Arc<Source>>) {
+fn drawing(text: &str, ending: &str, embedded: bool, more: &str) -> (Bench, Option<Arc<SourceFile>>) {
     let folder = tempfile::tempdir().unwrap();
     let (path, beside) = (folder.path().join("a.mkv"), folder.path().join("a").with_extension(ending));
     std::fs::write(&beside, text).unwrap();
@@ -38,7 +38,7 @@ fn drawing(text: &str, ending: &str, embedded: bool, more: &str) -> (Bench, Opti
 }
 
 /// The first segment of a run that starts at `index`, with burned-in subtitles.
-async fn drawn(bench: &Bench, sidecar: Option<&Arc<Source>>, index: usize, name: &str) -> PathBuf {
+async fn drawn(bench: &Bench, sidecar: Option<&Arc<SourceFile>>, index: usize, name: &str) -> PathBuf {
     let job = Job { sidecar: sidecar.cloned(), ..bench.job(index) };
     let mut run = bench.producer.start(job, index).unwrap();
     let segment = Made::of(next(&mut run).await.unwrap().unwrap(), &bench.source).await;

@@ -1,7 +1,7 @@
 //! The keyframe index, compared with ffprobe's packets.
 
 use super::*;
-use hearthcast::engine::index::keyframes;
+use hearthcast::engine::index::build_index;
 
 /// Keyframes and end according to ffprobe, ticks of source time.
 fn truth(path: &Path, media: &Media) -> (Vec<i64>, i64) {
@@ -41,14 +41,14 @@ async fn the_index_is_what_ffprobe_sees_whatever_the_container() {
         let encoder = "-c:v libx264 -preset ultrafast -x264-params keyint=37:scenecut=0";
         film::flash_and_beep(&path, 6, &format!("{encoder} -c:a aac -b:a 64k {made_by}"));
         let media = film::media(&path, container);
-        let index = keyframes(&film::open(&path), &media, 0).await;
+        let index = build_index(&film::open(&path), &media, 0).await;
         let index = index.unwrap_or_else(|error| panic!("{name}: {error}"));
         let (keys, end) = truth(&path, &media);
         let near = |a: i64, b: i64| (a - b).abs() <= 3;
         assert_eq!(keys.len(), 5, "{name}");
         assert_eq!(index.keyframes.len(), keys.len(), "{name}: {:?} {keys:?}", index.keyframes);
         assert!(index.keyframes.iter().zip(&keys).all(|(a, b)| near(*a, *b)), "{name}: {:?} {keys:?}", index.keyframes);
-        assert!((index.end - end).abs() <= 3_600, "{name}: ends at {} or {end}", index.end);
+        assert!((index.end_ticks - end).abs() <= 3_600, "{name}: ends at {} or {end}", index.end_ticks);
         assert!(index.longest_gap() >= 37 * 3_600 - 90, "{name}");
     }
 }
@@ -60,9 +60,9 @@ async fn recovery_points_are_no_place_to_cut() {
         let path = folder.path().join(name);
         let made_by = "-c:v libx264 -preset medium -bf 3 -x264-params keyint=25:scenecut=0:open-gop=1 -an";
         film::flash_and_beep(&path, 6, made_by);
-        let index = keyframes(&film::open(&path), &film::media(&path, container), 0).await.unwrap();
+        let index = build_index(&film::open(&path), &film::media(&path, container), 0).await.unwrap();
         assert_eq!(index.keyframes, [0], "{name}: only the first frame is an IDR");
-        assert!((index.end - 6 * 90_000).abs() <= 3_600, "{name}: {}", index.end);
+        assert!((index.end_ticks - 6 * 90_000).abs() <= 3_600, "{name}: {}", index.end_ticks);
     }
 }
 
@@ -71,6 +71,6 @@ async fn what_cannot_be_copied_is_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.mp4");
     film::flash_and_beep(&path, 2, "-c:v mpeg4 -c:a aac");
-    let refused = keyframes(&film::open(&path), &film::media(&path, Container::Mp4), 0).await;
+    let refused = build_index(&film::open(&path), &film::media(&path, Container::Mp4), 0).await;
     assert!(refused.unwrap_err().to_string().contains("mpeg4 is not supported"));
 }

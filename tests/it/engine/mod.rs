@@ -21,7 +21,7 @@ use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::ffmpeg::FfmpegBackend;
 use hearthcast::engine::gst::GstBackend;
 use hearthcast::engine::packager::Package;
-use hearthcast::engine::source::Source;
+use hearthcast::engine::source::SourceFile;
 use hearthcast::engine::{Job, Run, RunError, Segment, Backend};
 
 use crate::kit::film;
@@ -31,7 +31,7 @@ const FPS25: FrameRate = FrameRate { num: 25, den: 1 };
 /// A film and the rendition to be made of it.
 struct Bench {
     folder: tempfile::TempDir,
-    source: Arc<Source>,
+    source: Arc<SourceFile>,
     media: Arc<Media>,
     /// The backend that makes the segments; ffmpeg by default.
     producer: Arc<dyn Backend>,
@@ -142,8 +142,8 @@ struct Made {
 }
 
 impl Made {
-    async fn of(segment: Segment, source: &Arc<Source>) -> Self {
-        Self { index: segment.index, bytes: segment.content.whole(source).await.unwrap() }
+    async fn of(segment: Segment, source: &Arc<SourceFile>) -> Self {
+        Self { index: segment.index, bytes: segment.content.read_all(source).await.unwrap() }
     }
 }
 

@@ -76,11 +76,11 @@ impl Bench {
         let mut bench = Self::over(folder, path, container, FPS25, 1.0);
         let video = bench.media.video_streams().next().map(|(stream, _)| stream.index);
         let audio = bench.media.audio_streams().next().map(|(stream, _)| stream.index);
-        let package = packager::open(&bench.source, &bench.media, video, audio).await?;
+        let package = packager::open_package(&bench.source, &bench.media, video, audio).await?;
         let duration = bench.media.duration_seconds.unwrap_or(1.0);
         bench.grid = Arc::new(match package.index() {
             Some(index) => {
-                let pictures = index.end as f64 / 90_000.0;
+                let pictures = index.end_ticks as f64 / 90_000.0;
                 Grid::from_keyframes(&index.keyframes[1..], 1.0, duration.max(pictures))
             }
             None => Grid::from_step(2.0, duration),
@@ -263,7 +263,7 @@ async fn what_cannot_be_packaged_is_left_to_others_with_a_reason() {
     if let StreamKind::Video(video) = &mut media.streams[0].kind {
         video.sample_aspect = (4, 3);
     }
-    let refused = packager::open(&film::open(&path), &media, Some(0), Some(1)).await.unwrap_err();
+    let refused = packager::open_package(&film::open(&path), &media, Some(0), Some(1)).await.unwrap_err();
     assert!(refused.contains("sample aspect ratio"), "{refused}");
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hearthcast::domain::address::Address;
 use hearthcast::domain::ssrf::AllowedSources;
-use hearthcast::engine::outbound::rtsp::{self, Patience};
-use hearthcast::engine::outbound::{Fault, Outbound};
+use hearthcast::engine::outbound::rtsp::{self, RtspTimeouts};
+use hearthcast::engine::outbound::{OutboundError, OutboundClient};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -94,12 +94,12 @@ async fn serve<F: Future<Output = Option<()>> + Send>(
 }
 
 /// The error of a client that connects to this address.
-async fn outcome(address: &str) -> Fault {
-    let outbound = Outbound::new(AllowedSources::parse(&["127.0.0.1".to_owned()]).unwrap());
+async fn outcome(address: &str) -> OutboundError {
+    let outbound = OutboundClient::new(AllowedSources::parse(&["127.0.0.1".to_owned()]).unwrap());
     let address = Address::parse_stream(&format!("rtsp://{}", address)).unwrap();
     let idle = Duration::from_secs(3);
-    let patience = Patience { head: idle, idle, first: idle };
-    let mut stream = rtsp::call(&address, outbound.pinned(&address).await.unwrap(), None, patience);
+    let patience = RtspTimeouts { until_playing: idle, idle, first_output: idle };
+    let mut stream = rtsp::connect(&address, outbound.resolve_and_reserve(&address).await.unwrap(), None, patience);
     let ended = async {
         loop {
             if let Err(fault) = stream.next().await {
@@ -164,7 +164,7 @@ async fn nobody_is_sent_elsewhere() {
                 })
                 .await;
                 let code = status[..3].parse().unwrap();
-                assert_eq!(outcome(&address).await, Fault::Status(code), "{method} to {to}");
+                assert_eq!(outcome(&address).await, OutboundError::Status(code), "{method} to {to}");
             }
         }
     }
@@ -179,7 +179,7 @@ async fn nobody_is_sent_elsewhere() {
         }
     })
     .await;
-    assert!(matches!(outcome(&address).await, Fault::Broken(_)));
+    assert!(matches!(outcome(&address).await, OutboundError::ConnectionFailed(_)));
     assert_eq!(came.load(Ordering::SeqCst), 2, "one connection to identify the server");
     assert_eq!(trapped.load(Ordering::SeqCst), 0);
 }
@@ -198,8 +198,8 @@ async fn nothing_is_waited_for_or_kept_without_end() {
             }
         })
     };
-    const MUCH: Fault = Fault::TooLarge(1 << 20);
-    const MOST: Fault = Fault::TooLarge(16 << 20);
+    const MUCH: OutboundError = OutboundError::TooLarge(1 << 20);
+    const MOST: OutboundError = OutboundError::TooLarge(16 << 20);
     let (address, _) = endless(b"RTSP/1.0 200 OK\r\nCSeq: 1\r\n", b"X-More: and more of it\r\n".repeat(1000)).await;
     assert_eq!(outcome(&address).await, MUCH, "headers");
     let (address, _) = endless(b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nX: ", vec![b'a'; 64 << 10]).await;
@@ -212,7 +212,7 @@ async fn nothing_is_waited_for_or_kept_without_end() {
     for garbage in [&b"HTTP/1.1 200 OK\r\n\r\n"[..], b"\x16\x03\x01", b"RTSP/1.0 200 OK\r\nCSeq: 9\r\n\r\n", b"$"] {
         let (address, _) = endless(garbage, b"\r\n".to_vec()).await;
         let fault = outcome(&address).await;
-        assert!(matches!(fault, Fault::Broken(_) | Fault::TooLarge(_)), "{fault}");
+        assert!(matches!(fault, OutboundError::ConnectionFailed(_) | OutboundError::TooLarge(_)), "{fault}");
     }
 
     // An endless frame, and frames without any keyframe.
@@ -239,7 +239,7 @@ async fn nothing_is_waited_for_or_kept_without_end() {
         None
     })
     .await;
-    assert_eq!(outcome(&address).await, Fault::TooSlow("no keyframe received"));
+    assert_eq!(outcome(&address).await, OutboundError::Timeout("no keyframe received"));
 
     let (address, _) = serve(async |socket| {
         std::future::pending::<()>().await;
@@ -247,14 +247,14 @@ async fn nothing_is_waited_for_or_kept_without_end() {
         None
     })
     .await;
-    assert_eq!(outcome(&address).await, Fault::TooSlow("no response"));
+    assert_eq!(outcome(&address).await, OutboundError::Timeout("no response"));
     let (address, _) = serve(async |mut socket| {
         prepared(&mut socket, "camera").await?;
         std::future::pending::<()>().await;
         None
     })
     .await;
-    assert_eq!(outcome(&address).await, Fault::TooSlow("no data received"));
+    assert_eq!(outcome(&address).await, OutboundError::Timeout("no data received"));
     let (address, _) = serve(async |mut socket| {
         let asked = request(&mut socket).await?;
         let sdp = SDP.replace("H264", "JPEG");
@@ -267,5 +267,5 @@ async fn nothing_is_waited_for_or_kept_without_end() {
         socket.write_all(&answer(&asked, "401 Unauthorized", "WWW-Authenticate: Basic realm=\"a\"\r\n", "")).await.ok()
     })
     .await;
-    assert_eq!(outcome(&address).await, Fault::Status(401));
+    assert_eq!(outcome(&address).await, OutboundError::Status(401));
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use hearthcast::domain::address::Address;
 use hearthcast::domain::ssrf::AllowedSources;
-use hearthcast::engine::outbound::{Fault, Outbound};
+use hearthcast::engine::outbound::{OutboundError, OutboundClient};
 use tokio::process::{Child, Command};
 
 use super::forms::{aired, plays};
@@ -78,9 +78,9 @@ async fn nothing_inside_is_called_unless_it_was_named() {
     let names = |name: String| {
         let inside = name.starts_with("inside");
         let found = if inside { "127.0.0.1" } else { "93.184.215.14" };
-        Box::pin(async move { Ok(vec![found.parse().unwrap()]) }) as hearthcast::engine::outbound::Looking
+        Box::pin(async move { Ok(vec![found.parse().unwrap()]) }) as hearthcast::engine::outbound::LookupFuture
     };
-    let outbound = Outbound::with_names(AllowedSources::default(), std::sync::Arc::new(names));
+    let outbound = OutboundClient::with_lookup(AllowedSources::default(), std::sync::Arc::new(names));
     for host in [
         "127.0.0.1",
         "127.1",
@@ -96,13 +96,13 @@ async fn nothing_inside_is_called_unless_it_was_named() {
         for written in [format!("srt://{host}:9000"), format!("rtsp://{host}/live"), format!("rtsp://a:b@{host}:554/")]
         {
             let Ok(address) = Address::parse_stream(&written) else { continue };
-            let outcome = outbound.pinned(&address).await.map(|(to, _)| to);
-            let refused = matches!(outcome, Err(Fault::Inside(_)));
+            let outcome = outbound.resolve_and_reserve(&address).await.map(|(to, _)| to);
+            let refused = matches!(outcome, Err(OutboundError::BlockedAddress(_)));
             assert!(refused || host.starts_with('%'), "{written}: {outcome:?}");
         }
     }
     let outside = Address::parse_stream("srt://tv.example:9000").unwrap();
-    assert_eq!(outbound.pinned(&outside).await.unwrap().0, "93.184.215.14:9000".parse().unwrap());
+    assert_eq!(outbound.resolve_and_reserve(&outside).await.unwrap().0, "93.184.215.14:9000".parse().unwrap());
     let server = kit::server(&[]).await;
     let body = json!({"name": "E", "sourceType": "external", "source": {"url": "rtsps://tv.example/"},
         "provenance": {"sourceName": "A", "sourceUrl": "https://a.example/", "importedAt": "2026-01-01"},

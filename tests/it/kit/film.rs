@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::media::{Audio, Color, Container, Media, Stream, StreamKind, Subtitle, Video};
 use hearthcast::domain::time::FrameRate;
-use hearthcast::engine::source::{Roots, Source};
+use hearthcast::engine::source::{Roots, SourceFile};
 
 /// Makes moving video, 320x180 at 25 fps, with 48 kHz stereo audio, `seconds` long. Every second starts with one white
 /// frame and one beep. `more` are the encoder arguments.
@@ -43,7 +43,7 @@ pub fn make(path: &Path, args: &[&str]) {
 }
 
 /// Opens a file as the library does.
-pub fn open(path: &Path) -> Arc<Source> {
+pub fn open(path: &Path) -> Arc<SourceFile> {
     let folder = path.parent().expect("in a folder").to_owned();
     let roots = Roots::open(vec![Root { id: "films".into(), path: folder }]).expect("the folder opens");
     Arc::new(roots.open_file(path.to_str().expect("plain name")).expect("the file opens"))

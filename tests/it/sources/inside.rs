@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use hearthcast::domain::address::Address;
 use hearthcast::domain::ssrf::AllowedSources;
-use hearthcast::engine::outbound::{Ask, Fault, Outbound};
+use hearthcast::engine::outbound::{OutboundRequest, OutboundError, OutboundClient};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::kit::elsewhere::{Elsewhere, moved, ok};
 
 /// An HTTP client with these allowed hosts and DNS records.
-fn outbound(allowed: &[&str], names: &[(&str, &[&str])]) -> Outbound {
+fn outbound(allowed: &[&str], names: &[(&str, &[&str])]) -> OutboundClient {
     let allowed: Vec<String> = allowed.iter().map(|item| (*item).to_owned()).collect();
     let ip = |text: &&str| text.parse::<IpAddr>().unwrap();
     let known: HashMap<String, Vec<IpAddr>> =
@@ -21,15 +21,15 @@ fn outbound(allowed: &[&str], names: &[(&str, &[&str])]) -> Outbound {
     let lookup = move |name: String| {
         let found = known.get(name.trim_end_matches('.')).cloned();
         let answer = found.ok_or_else(|| std::io::Error::other("no such name"));
-        Box::pin(async move { answer }) as hearthcast::engine::outbound::Looking
+        Box::pin(async move { answer }) as hearthcast::engine::outbound::LookupFuture
     };
-    Outbound::with_names(AllowedSources::parse(&allowed).unwrap(), Arc::new(lookup))
+    OutboundClient::with_lookup(AllowedSources::parse(&allowed).unwrap(), Arc::new(lookup))
 }
 
-async fn get(outbound: &Outbound, url: &str) -> Result<String, Fault> {
-    let address = Address::parse(url).map_err(Fault::Address)?;
-    let answer = outbound.get(&address, &Ask::file(1000)).await?;
-    Ok(String::from_utf8(answer.whole().await?.to_vec()).unwrap())
+async fn get(outbound: &OutboundClient, url: &str) -> Result<String, OutboundError> {
+    let address = Address::parse(url).map_err(OutboundError::InvalidAddress)?;
+    let answer = outbound.get(&address, &OutboundRequest::for_file(1000)).await?;
+    Ok(String::from_utf8(answer.read_all().await?.to_vec()).unwrap())
 }
 
 #[tokio::test]
@@ -127,9 +127,9 @@ async fn the_inside_is_refused_however_it_is_written() {
     for host in hosts {
         let written = if host.ends_with(":0") { format!("http://{host}/") } else { format!("http://{host}:{port}/") };
         let answer = get(&outbound, &written).await;
-        assert!(matches!(answer, Err(Fault::Inside(_) | Fault::Address(_) | Fault::Unknown)), "{written}: {answer:?}");
+        assert!(matches!(answer, Err(OutboundError::BlockedAddress(_) | OutboundError::InvalidAddress(_) | OutboundError::UnknownHost)), "{written}: {answer:?}");
         if let Ok(address) = Address::parse(&written) {
-            assert!(outbound.check(&address).await.is_err(), "{written}");
+            assert!(outbound.check_address(&address).await.is_err(), "{written}");
         }
     }
     let written = [
@@ -150,7 +150,7 @@ async fn the_inside_is_refused_however_it_is_written() {
     ];
     for written in written {
         let answer = get(&outbound, &written).await;
-        assert!(matches!(answer, Err(Fault::Inside(_) | Fault::Address(_) | Fault::Unknown)), "{written}: {answer:?}");
+        assert!(matches!(answer, Err(OutboundError::BlockedAddress(_) | OutboundError::InvalidAddress(_) | OutboundError::UnknownHost)), "{written}: {answer:?}");
     }
     assert_eq!(inside.asked(), Vec::<String>::new(), "no request reached the private server");
 }
@@ -179,19 +179,19 @@ async fn a_redirect_is_checked_like_the_first_address() {
     let url = |path: &str| format!("http://ada:secret@tv.example:{}{path}", outside.address.port());
     for path in ["/literal", "/decimal", "/name", "/relative", "/six", "/twice"] {
         let answer = get(&outbound, &url(path)).await;
-        assert!(matches!(answer, Err(Fault::Inside(_))), "{path}: {answer:?}");
+        assert!(matches!(answer, Err(OutboundError::BlockedAddress(_))), "{path}: {answer:?}");
     }
     for path in ["/file", "/gopher"] {
-        assert!(matches!(get(&outbound, &url(path)).await, Err(Fault::Address(_))), "{path}");
+        assert!(matches!(get(&outbound, &url(path)).await, Err(OutboundError::InvalidAddress(_))), "{path}");
     }
-    assert_eq!(get(&outbound, &url("/round")).await, Err(Fault::Redirects));
+    assert_eq!(get(&outbound, &url("/round")).await, Err(OutboundError::TooManyRedirects));
     assert_eq!(get(&outbound, &url("/good")).await.as_deref(), Ok("the end"));
     assert_eq!(inside.asked(), Vec::<String>::new());
     let heads = outside.asked();
     assert!(heads[0].to_ascii_lowercase().contains("authorization: basic ywrhonnly3jlda=="), "{}", heads[0]);
     // The same server is refused by its address.
     let answer = get(&outbound, &outside.url("/good")).await;
-    assert!(matches!(answer, Err(Fault::Inside(_))), "{answer:?}");
+    assert!(matches!(answer, Err(OutboundError::BlockedAddress(_))), "{answer:?}");
 }
 
 #[tokio::test]
@@ -204,13 +204,13 @@ async fn what_was_checked_is_what_is_connected_to() {
         let mut count = count.lock().unwrap();
         *count += 1;
         let ip: IpAddr = if *count == 1 { "93.184.215.14" } else { "127.0.0.1" }.parse().unwrap();
-        Box::pin(async move { Ok(vec![ip]) }) as hearthcast::engine::outbound::Looking
+        Box::pin(async move { Ok(vec![ip]) }) as hearthcast::engine::outbound::LookupFuture
     };
-    let outbound = Outbound::with_names(AllowedSources::default(), Arc::new(lookup));
+    let outbound = OutboundClient::with_lookup(AllowedSources::default(), Arc::new(lookup));
     let address = Address::parse(&format!("http://rebound.example:{}/", inside.address.port())).unwrap();
-    assert_eq!(outbound.check(&address).await, Ok(()));
-    let answer = outbound.get(&address, &Ask::file(1000)).await;
-    assert!(matches!(answer, Err(Fault::Inside(_))), "{answer:?}");
+    assert_eq!(outbound.check_address(&address).await, Ok(()));
+    let answer = outbound.get(&address, &OutboundRequest::for_file(1000)).await;
+    assert!(matches!(answer, Err(OutboundError::BlockedAddress(_))), "{answer:?}");
     assert_eq!((inside.asked().len(), *answers.lock().unwrap()), (0, 2));
 }
 
@@ -227,19 +227,19 @@ async fn nothing_is_read_without_end() {
     .await;
     let outbound = outbound(&["127.0.0.1"], &[]);
     let ask = async |path: &str| get(&outbound, &server.url(path)).await;
-    assert_eq!(ask("/declared").await, Err(Fault::TooLarge(1000)));
-    assert_eq!(ask("/undeclared").await, Err(Fault::TooLarge(1000)));
-    assert_eq!(ask("/refused").await, Err(Fault::Status(403)));
-    assert!(matches!(ask("/garbage").await, Err(Fault::Broken(_))));
-    assert!(matches!(ask("/gone").await, Err(Fault::Broken(_))));
+    assert_eq!(ask("/declared").await, Err(OutboundError::TooLarge(1000)));
+    assert_eq!(ask("/undeclared").await, Err(OutboundError::TooLarge(1000)));
+    assert_eq!(ask("/refused").await, Err(OutboundError::Status(403)));
+    assert!(matches!(ask("/garbage").await, Err(OutboundError::ConnectionFailed(_))));
+    assert!(matches!(ask("/gone").await, Err(OutboundError::ConnectionFailed(_))));
     assert_eq!(ask("/?token=hunter2").await.as_deref(), Ok("a\nb"));
 
     // A server that accepts the connection and sends nothing.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::parse(&format!("http://{}/hunter2", silent.local_addr().unwrap())).unwrap();
-    let patience = Ask { head: Duration::from_millis(100), ..Ask::stream() };
+    let patience = OutboundRequest { head_timeout: Duration::from_millis(100), ..OutboundRequest::for_stream() };
     let answer = outbound.get(&address, &patience).await.map(drop);
-    assert!(matches!(answer, Err(Fault::TooSlow(_))), "{answer:?}");
+    assert!(matches!(answer, Err(OutboundError::Timeout(_))), "{answer:?}");
     // A server that stops in the middle.
     let stalled = tokio::spawn(async move {
         let _given_up = silent.accept().await.unwrap();
@@ -249,14 +249,14 @@ async fn nothing_is_read_without_end() {
         socket.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf").await.unwrap();
         socket
     });
-    let patience = Ask { idle: Duration::from_millis(100), ..Ask::stream() };
+    let patience = OutboundRequest { idle_timeout: Duration::from_millis(100), ..OutboundRequest::for_stream() };
     let mut answer = outbound.get(&address, &patience).await.unwrap();
-    assert_eq!(answer.next().await.unwrap().unwrap(), "half");
-    assert!(matches!(answer.next().await, Err(Fault::TooSlow(_))));
+    assert_eq!(answer.next_chunk().await.unwrap().unwrap(), "half");
+    assert!(matches!(answer.next_chunk().await, Err(OutboundError::Timeout(_))));
     stalled.abort();
 
     // A port without a listener.
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let answer = get(&outbound, &format!("http://{free}/hunter2")).await.unwrap_err();
-    assert!(matches!(answer, Fault::Broken(_)) && !answer.to_string().contains("hunter2"), "{answer}");
+    assert!(matches!(answer, OutboundError::ConnectionFailed(_)) && !answer.to_string().contains("hunter2"), "{answer}");
 }

@@ -26,7 +26,7 @@ fn link(serial: u32, headers: &[&[u8]], audio: &[(u64, usize)]) -> Vec<u8> {
     link
 }
 
-fn open(bytes: &[u8]) -> Source {
+fn open(bytes: &[u8]) -> SourceFile {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chain.ogg");
     std::fs::write(&path, bytes).unwrap();

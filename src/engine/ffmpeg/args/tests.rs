@@ -39,7 +39,7 @@ fn golden_lines(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan
     let rendition = Rendition { video, audio };
     let abilities = Features { has_tone_map: true, has_ass: true, has_zscale: true };
     let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
-    let pipe_input = (!media.clock_pieces.is_empty()).then(|| Fed { address: "pipe:5".into(), offset_seconds: -991 });
+    let pipe_input = (!media.clock_pieces.is_empty()).then(|| PipeInput { address: "pipe:5".into(), offset_seconds: -991 });
     // Audio that has to be extracted from the item first, into memory.
     let amr_path = amr_extraction::amr_stream(media, &rendition).map(|_| "/proc/self/fd/7");
     let watermark = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| has_watermark(&rendition));

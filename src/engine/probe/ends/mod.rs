@@ -2,7 +2,7 @@
 //! trusted: every read is bounded, and malformed data yields None.
 
 use crate::domain::media::{Container, Media};
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 
 mod asf;
 mod avi;
@@ -11,19 +11,19 @@ mod flv;
 mod wavpack;
 
 /// Bytes read at the end of a file to find its last packets: more than any frame has, except intra-only 4K.
-const TAIL: u64 = 2 << 20;
+const TAIL_BYTES: u64 = 2 << 20;
 
 /// The end of the last packet in seconds from the start of the media, and whether the header states more. None for other
 /// containers, if the last packets were not found, or if the file is complete. For `flv`, `wavpack` and `flac` the caller
 /// compares the times. Blocks on file I/O.
-pub(super) fn measured(source: &Source, media: &Media) -> Option<(f64, bool)> {
-    let by_time = |seconds: f64| (seconds, false);
+pub(super) fn measure_end(source: &SourceFile, media: &Media) -> Option<(f64, bool)> {
+    let from_time = |seconds: f64| (seconds, false);
     let measured = match media.container {
-        Container::Flv => by_time(flv::last_timestamp(&tail(source)?)? - media.start_seconds),
-        Container::Asf => asf::end(source)?,
-        Container::Avi => (avi::end(source)?, true),
-        Container::WavPack => by_time(wavpack::end(&tail(source)?)? as f64 / sample_rate(media)?),
-        Container::Flac => by_time(flac::end(&head(source)?, &tail(source)?)?),
+        Container::Flv => from_time(flv::last_timestamp(&read_tail(source)?)? - media.start_seconds),
+        Container::Asf => asf::measure_end(source)?,
+        Container::Avi => (avi::end_seconds(source)?, true),
+        Container::WavPack => from_time(wavpack::end_samples(&read_tail(source)?)? as f64 / sample_rate(media)?),
+        Container::Flac => from_time(flac::end_seconds(&read_head(source)?, &read_tail(source)?)?),
         _ => return None,
     };
     Some(measured).filter(|(seconds, _)| seconds.is_finite() && *seconds > 0.0)
@@ -33,28 +33,28 @@ fn sample_rate(media: &Media) -> Option<f64> {
     media.audio_streams().next().map(|(_, audio)| f64::from(audio.sample_rate)).filter(|rate| *rate > 0.0)
 }
 
-fn head(source: &Source) -> Option<Vec<u8>> {
-    read(source, 0, 64)
+fn read_head(source: &SourceFile) -> Option<Vec<u8>> {
+    read_at(source, 0, 64)
 }
 
-fn tail(source: &Source) -> Option<Vec<u8>> {
-    read(source, source.len.saturating_sub(TAIL), TAIL as usize)
+fn read_tail(source: &SourceFile) -> Option<Vec<u8>> {
+    read_at(source, source.len.saturating_sub(TAIL_BYTES), TAIL_BYTES as usize)
 }
 
-fn read(source: &Source, at: u64, most: usize) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; most];
-    let filled = source.read_blocking(&mut bytes, at).ok()?;
+fn read_at(source: &SourceFile, offset: u64, max_bytes: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; max_bytes];
+    let filled = source.read_blocking(&mut bytes, offset).ok()?;
     bytes.truncate(filled);
     Some(bytes)
 }
 
-fn little<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
-    let field = bytes.get(at..at.checked_add(N)?)?;
+fn parse_le<const N: usize>(bytes: &[u8], offset: usize) -> Option<u64> {
+    let field = bytes.get(offset..offset.checked_add(N)?)?;
     Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
-fn big<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
-    let field = bytes.get(at..at.checked_add(N)?)?;
+fn parse_be<const N: usize>(bytes: &[u8], offset: usize) -> Option<u64> {
+    let field = bytes.get(offset..offset.checked_add(N)?)?;
     Some(field.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
@@ -66,11 +66,11 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = (flv::last_timestamp(&bytes), wavpack::end(&bytes), flac::end(&bytes, &bytes), asf::send_end(&bytes));
+            let _ = (flv::last_timestamp(&bytes), wavpack::end_samples(&bytes), flac::end_seconds(&bytes, &bytes), asf::parse_send_end(&bytes));
             let flac = [&b"fLaC\0\0\0\x22\x10\0\x10\0\0\0\0\0\0\0\x0a\xc4\x42\xf0\0\0\0\x10"[..], &bytes].concat();
             let frame = [&b"\xff\xf8\xc9\x18"[..], &bytes].concat();
-            let _ = flac::end(&flac, &frame);
-            let _ = wavpack::end(&[&b"wvpk\x18\0\0\0\x10\x04"[..], &bytes].concat());
+            let _ = flac::end_seconds(&flac, &frame);
+            let _ = wavpack::end_samples(&[&b"wvpk\x18\0\0\0\x10\x04"[..], &bytes].concat());
         }
     }
 }

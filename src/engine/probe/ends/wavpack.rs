@@ -1,32 +1,32 @@
 //! WavPack (WavPack 4 & 5 Binary File / Block Format): the end of the last blocks.
 
-use super::little;
+use super::parse_le;
 
-const HEADER: usize = 32;
+const HEADER_BYTES: usize = 32;
 
 /// The end of the last complete block in a piece of the file, samples.
-pub(super) fn end(piece: &[u8]) -> Option<u64> {
+pub(super) fn end_samples(bytes: &[u8]) -> Option<u64> {
     let mut last = None;
-    let mut at = 0;
-    while at + HEADER <= piece.len() {
-        match block(&piece[at..]) {
+    let mut position = 0;
+    while position + HEADER_BYTES <= bytes.len() {
+        match parse_block(&bytes[position..]) {
             Some((end, len)) => {
                 last = last.max(Some(end));
-                at += len;
+                position += len;
             }
-            None => at += 1,
+            None => position += 1,
         }
     }
     last.filter(|end| *end > 0)
 }
 
 /// End of a block in samples, and its length in bytes.
-fn block(bytes: &[u8]) -> Option<(u64, usize)> {
-    let len = little::<4>(bytes, 4)? as usize + 8;
-    let version = little::<2>(bytes, 8)?;
-    if !bytes.starts_with(b"wvpk") || !(0x402..=0x410).contains(&version) || len < HEADER || len > bytes.len() {
+fn parse_block(bytes: &[u8]) -> Option<(u64, usize)> {
+    let len = parse_le::<4>(bytes, 4)? as usize + 8;
+    let version = parse_le::<2>(bytes, 8)?;
+    if !bytes.starts_with(b"wvpk") || !(0x402..=0x410).contains(&version) || len < HEADER_BYTES || len > bytes.len() {
         return None;
     }
-    let first = little::<4>(bytes, 16)? | little::<1>(bytes, 10)? << 32;
-    Some((first + little::<4>(bytes, 20)?, len))
+    let first_sample = parse_le::<4>(bytes, 16)? | parse_le::<1>(bytes, 10)? << 32;
+    Some((first_sample + parse_le::<4>(bytes, 20)?, len))
 }

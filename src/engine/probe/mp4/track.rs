@@ -1,85 +1,85 @@
 //! One track (`trak`): flags, language, rotation, codec, edits.
 
-use super::super::outline::{Kind, Track, Unsure, number};
+use super::super::outline::{OutlineTrackKind, OutlineTrack, NeedsFfprobe, parse_uint};
 use super::super::report::orientation;
-use super::boxes::{Boxes, child, needed};
-use super::tables;
+use super::boxes::{ChildBoxes, find_child, require_child};
+use super::sample_tables;
 
 /// A track, and the fields that the file's start and duration are computed from.
-pub(super) struct Traced {
-    pub track: Track,
-    pub samples: u64,
+pub(super) struct TimedMp4Track {
+    pub track: OutlineTrack,
+    pub sample_count: u64,
     /// Seconds.
-    pub start: f64,
-    pub length: f64,
+    pub start_seconds: f64,
+    pub duration_seconds: f64,
 }
 
-pub(super) fn track(trak: &[u8], movie_scale: u64, file_len: u64) -> Result<Traced, Unsure> {
-    if child(trak, b"tref")?.is_some_and(|references| references.windows(4).any(|kind| kind == b"chap")) {
-        return Err(Unsure("chapters"));
+pub(super) fn parse_track(trak: &[u8], movie_timescale: u64, file_len: u64) -> Result<TimedMp4Track, NeedsFfprobe> {
+    if find_child(trak, b"tref")?.is_some_and(|references| references.windows(4).any(|kind| kind == b"chap")) {
+        return Err(NeedsFfprobe("chapters"));
     }
-    let tkhd = needed(trak, b"tkhd")?;
-    let wide = tkhd.first() == Some(&1);
-    let (id_at, matrix_at) = if wide { (20, 52) } else { (12, 40) };
-    let mdia = needed(trak, b"mdia")?;
-    let (scale, stated, language) = media_header(needed(mdia, b"mdhd")?)?;
-    let hdlr = needed(mdia, b"hdlr")?;
-    let handler = hdlr.get(8..12).ok_or(Unsure("a handler is truncated"))?;
-    let stbl = needed(needed(mdia, b"minf")?, b"stbl")?;
-    let mut track = Track {
-        key: number(tkhd, id_at, 4)?,
-        default: number(tkhd, 0, 4)? & 1 != 0,
+    let tkhd = require_child(trak, b"tkhd")?;
+    let is_version_1 = tkhd.first() == Some(&1);
+    let (id_at, matrix_at) = if is_version_1 { (20, 52) } else { (12, 40) };
+    let mdia = require_child(trak, b"mdia")?;
+    let (timescale, stated_units, language) = parse_media_header(require_child(mdia, b"mdhd")?)?;
+    let hdlr = require_child(mdia, b"hdlr")?;
+    let handler = hdlr.get(8..12).ok_or(NeedsFfprobe("a handler is truncated"))?;
+    let stbl = require_child(require_child(mdia, b"minf")?, b"stbl")?;
+    let mut track = OutlineTrack {
+        container_id: parse_uint(tkhd, id_at, 4)?,
+        is_default: parse_uint(tkhd, 0, 4)? & 1 != 0,
         language,
-        title: track_name(trak)?,
-        ..Track::default()
+        title: parse_track_name(trak)?,
+        ..OutlineTrack::default()
     };
     let is_video = handler == b"vide";
-    describe(&mut track, handler, needed(stbl, b"stsd")?)?;
-    let timing = tables::timing(needed(stbl, b"stts")?)?;
-    let (samples, bytes) = tables::sizes(stbl)?;
-    if tables::last_chunk(stbl)? >= file_len {
-        return Err(Unsure("truncated"));
+    parse_sample_description(&mut track, handler, require_child(stbl, b"stsd")?)?;
+    let timing = sample_tables::parse_stts(require_child(stbl, b"stts")?)?;
+    let (samples, bytes) = sample_tables::total_size(stbl)?;
+    if sample_tables::last_chunk_offset(stbl)? >= file_len {
+        return Err(NeedsFfprobe("truncated"));
     }
-    if samples != timing.samples {
-        return Err(Unsure("the sample tables disagree"));
+    if samples != timing.sample_count {
+        return Err(NeedsFfprobe("the sample tables disagree"));
     }
-    let (delay, first, edited) = edits(trak)?;
-    let seconds = |units: f64| units / scale as f64;
-    let length = match edited {
-        Some(units) if movie_scale > 0 => units as f64 / movie_scale as f64,
-        _ => seconds(stated as f64),
+    let (delay, media_start, edit_units) = parse_edits(trak)?;
+    let to_seconds = |units: f64| units / timescale as f64;
+    let edit_seconds = match edit_units {
+        Some(units) if movie_timescale > 0 => units as f64 / movie_timescale as f64,
+        _ => to_seconds(stated_units as f64),
     };
-    let measured = seconds(timing.total as f64);
-    if (length - measured).abs() > 1.0 + measured * 0.01 {
-        return Err(Unsure("header and samples disagree about the length"));
+    let measured_seconds = to_seconds(timing.total_units as f64);
+    if (edit_seconds - measured_seconds).abs() > 1.0 + measured_seconds * 0.01 {
+        return Err(NeedsFfprobe("header and samples disagree about the length"));
     }
-    let shown = if is_video { tables::composition_offset(stbl)? } else { 0 };
-    let lead = seconds(shown.saturating_sub(first) as f64);
+    let composition_offset = if is_video { sample_tables::first_composition_offset(stbl)? } else { 0 };
+    let lead_seconds = to_seconds(composition_offset.saturating_sub(media_start) as f64);
     // Audio before the edit is priming, which is decoded and dropped.
-    let lead = if is_video { lead } else { lead.max(0.0) };
-    let delay = if movie_scale > 0 { delay as f64 / movie_scale as f64 } else { 0.0 };
+    let lead_seconds = if is_video { lead_seconds } else { lead_seconds.max(0.0) };
+    let delay_seconds = if movie_timescale > 0 { delay as f64 / movie_timescale as f64 } else { 0.0 };
     if is_video {
         let matrix: [f64; 4] =
-            [0, 4, 12, 16].map(|at| number(tkhd, matrix_at + at, 4).map_or(0.0, |cell| f64::from(cell as u32 as i32)));
-        (track.rotation, track.mirrored) = orientation(&matrix).ok_or(Unsure("a matrix without area"))?;
-        (track.frame_rate, track.variable_frame_rate) = timing.rate(scale)?;
+            [0, 4, 12, 16].map(|at| parse_uint(tkhd, matrix_at + at, 4).map_or(0.0, |cell| f64::from(cell as u32 as i32)));
+        (track.rotation, track.is_mirrored) = orientation(&matrix).ok_or(NeedsFfprobe("a matrix without area"))?;
+        (track.frame_rate, track.has_variable_frame_rate) = timing.frame_rate(timescale)?;
     }
-    if measured > 0.0 {
-        track.bitrate_kbps = Some((bytes as f64 * 8.0 / measured / 1000.0).round() as u32);
+    if measured_seconds > 0.0 {
+        track.bitrate_kbps = Some((bytes as f64 * 8.0 / measured_seconds / 1000.0).round() as u32);
     }
-    Ok(Traced { track, samples, start: delay + lead, length })
+    Ok(TimedMp4Track { track, sample_count: samples, start_seconds: delay_seconds + lead_seconds, duration_seconds: edit_seconds })
 }
 
 /// Timescale, duration in its units, language.
-fn media_header(mdhd: &[u8]) -> Result<(u64, u64, Option<String>), Unsure> {
-    let wide = mdhd.first() == Some(&1);
-    let (scale, length, language) = if wide {
-        (number(mdhd, 20, 4)?, number(mdhd, 24, 8)?, number(mdhd, 32, 2)?)
+fn parse_media_header(mdhd: &[u8]) -> Result<(u64, u64, Option<String>), NeedsFfprobe> {
+    let is_version_1 = mdhd.first() == Some(&1);
+    let (timescale, length, language) = if is_version_1 {
+        (parse_uint(mdhd, 20, 4)?, parse_uint(mdhd, 24, 8)?, parse_uint(mdhd, 32, 2)?)
     } else {
-        (number(mdhd, 12, 4)?, number(mdhd, 16, 4)?, number(mdhd, 20, 2)?)
+        (parse_uint(mdhd, 12, 4)?, parse_uint(mdhd, 16, 4)?, parse_uint(mdhd, 20, 2)?)
     };
-    if scale == 0 {
-        return Err(Unsure("no timescale"));
+    if timescale == 0 {
+        return Err(NeedsFfprobe("no timescale"));
     }
     // Three letters of five bits each, starting at 'a' - 1. Smaller values are Macintosh codes, of which 0 is English.
     let language = match language {
@@ -89,53 +89,53 @@ fn media_header(mdhd: &[u8]) -> Result<(u64, u64, Option<String>), Unsure> {
             let letter = |shift: u64| char::from(0x60 + (packed >> shift & 31) as u8);
             Some([letter(10), letter(5), letter(0)].iter().collect()).filter(|code| code != "und")
         }
-        _ => return Err(Unsure("a Macintosh language code")),
+        _ => return Err(NeedsFfprobe("a Macintosh language code")),
     };
-    Ok((scale, length, language))
+    Ok((timescale, length, language))
 }
 
-fn track_name(trak: &[u8]) -> Result<Option<String>, Unsure> {
-    let Some(udta) = child(trak, b"udta")? else { return Ok(None) };
-    let name = child(udta, b"name")?.map(|text| String::from_utf8_lossy(text).trim_matches('\0').trim().to_owned());
+fn parse_track_name(trak: &[u8]) -> Result<Option<String>, NeedsFfprobe> {
+    let Some(udta) = find_child(trak, b"udta")? else { return Ok(None) };
+    let name = find_child(udta, b"name")?.map(|text| String::from_utf8_lossy(text).trim_matches('\0').trim().to_owned());
     Ok(name.filter(|name| !name.is_empty()).map(|name| name.chars().take(512).collect()))
 }
 
 /// Parses the first sample description. Codecs that need a closer check are left to ffprobe.
-fn describe(track: &mut Track, handler: &[u8], stsd: &[u8]) -> Result<(), Unsure> {
-    if number(stsd, 4, 4)? != 1 {
-        return Err(Unsure("several sample descriptions"));
+fn parse_sample_description(track: &mut OutlineTrack, handler: &[u8], stsd: &[u8]) -> Result<(), NeedsFfprobe> {
+    if parse_uint(stsd, 4, 4)? != 1 {
+        return Err(NeedsFfprobe("several sample descriptions"));
     }
-    let (fourcc, entry) = Boxes(stsd.get(8..).unwrap_or_default()).next().ok_or(Unsure("no sample description"))??;
-    let inside = |fixed: usize| entry.get(fixed..).ok_or(Unsure("a sample description is truncated"));
+    let (fourcc, entry) = ChildBoxes(stsd.get(8..).unwrap_or_default()).next().ok_or(NeedsFfprobe("no sample description"))??;
+    let boxes_after = |entry_bytes: usize| entry.get(entry_bytes..).ok_or(NeedsFfprobe("a sample description is truncated"));
     match handler {
         b"vide" => {
-            let boxes = inside(78)?;
-            if child(boxes, b"dvcC")?.is_some() || child(boxes, b"dvvC")?.is_some() {
-                return Err(Unsure("Dolby Vision"));
+            let boxes = boxes_after(78)?;
+            if find_child(boxes, b"dvcC")?.is_some() || find_child(boxes, b"dvvC")?.is_some() {
+                return Err(NeedsFfprobe("Dolby Vision"));
             }
             let (codec, record) = match &fourcc {
                 b"avc1" | b"avc3" => ("h264", b"avcC"),
                 b"hvc1" | b"hev1" => ("hevc", b"hvcC"),
                 b"av01" => ("av1", b"av1C"),
                 b"vp09" => ("vp9", b"vpcC"),
-                _ => return Err(Unsure("an unusual video codec")),
+                _ => return Err(NeedsFfprobe("an unusual video codec")),
             };
-            (track.kind, track.codec, track.config) = (Kind::Video, codec, needed(boxes, record)?.to_vec());
-            (track.width, track.height) = (number(entry, 24, 2)? as u32, number(entry, 26, 2)? as u32);
-            track.full_range = match child(boxes, b"colr")? {
+            (track.kind, track.codec, track.config) = (OutlineTrackKind::Video, codec, require_child(boxes, record)?.to_vec());
+            (track.width, track.height) = (parse_uint(entry, 24, 2)? as u32, parse_uint(entry, 26, 2)? as u32);
+            track.full_range = match find_child(boxes, b"colr")? {
                 // ISO/IEC 14496-12 section 12.1.5.
                 Some([b'n', b'c', b'l', b'x', _, _, _, _, _, _, flags, ..]) => Some(flags & 0x80 != 0),
                 _ => None,
             };
         }
         b"soun" => {
-            track.kind = Kind::Audio;
+            track.kind = OutlineTrackKind::Audio;
             track.codec = match &fourcc {
                 b"mp4a" => {
-                    if number(entry, 8, 2)? != 0 {
-                        return Err(Unsure("a QuickTime audio description"));
+                    if parse_uint(entry, 8, 2)? != 0 {
+                        return Err(NeedsFfprobe("a QuickTime audio description"));
                     }
-                    let (codec, config) = elementary_stream(needed(inside(28)?, b"esds")?)?;
+                    let (codec, config) = parse_esds(require_child(boxes_after(28)?, b"esds")?)?;
                     track.config = config;
                     codec
                 }
@@ -143,74 +143,74 @@ fn describe(track: &mut Track, handler: &[u8], stsd: &[u8]) -> Result<(), Unsure
                 b"ec-3" => "eac3",
                 b"Opus" => "opus",
                 b"fLaC" => "flac",
-                _ => return Err(Unsure("an unusual audio codec")),
+                _ => return Err(NeedsFfprobe("an unusual audio codec")),
             };
         }
-        b"text" | b"sbtl" if &fourcc == b"tx3g" => (track.kind, track.codec) = (Kind::TextSubtitle, "mov_text"),
-        _ => return Err(Unsure("an unusual track")),
+        b"text" | b"sbtl" if &fourcc == b"tx3g" => (track.kind, track.codec) = (OutlineTrackKind::TextSubtitle, "mov_text"),
+        _ => return Err(NeedsFfprobe("an unusual track")),
     }
     Ok(())
 }
 
 /// Codec and configuration of an `esds` box (ISO/IEC 14496-1 section 7.2.6).
-fn elementary_stream(esds: &[u8]) -> Result<(&'static str, Vec<u8>), Unsure> {
+fn parse_esds(esds: &[u8]) -> Result<(&'static str, Vec<u8>), NeedsFfprobe> {
     let mut rest = esds.get(4..).unwrap_or_default();
-    let mut kind = 0;
+    let mut object_type = 0;
     while let [tag, tail @ ..] = rest {
         let mut size = 0usize;
-        let mut used = 0;
+        let mut length_bytes = 0;
         for byte in tail.iter().take(4) {
-            (size, used) = (size << 7 | usize::from(byte & 0x7f), used + 1);
+            (size, length_bytes) = (size << 7 | usize::from(byte & 0x7f), length_bytes + 1);
             if byte & 0x80 == 0 {
                 break;
             }
         }
-        let body = tail.get(used..).unwrap_or_default();
+        let body = tail.get(length_bytes..).unwrap_or_default();
         match tag {
             // ES descriptor: id, flags; the streams of files carry no optional fields.
             3 if body.get(2) == Some(&0) => rest = &body[3..],
             4 => {
-                kind = number(body, 0, 1)?;
+                object_type = parse_uint(body, 0, 1)?;
                 rest = body.get(13..).unwrap_or_default();
-                if matches!(kind, 0x69 | 0x6b) {
+                if matches!(object_type, 0x69 | 0x6b) {
                     return Ok(("mp3", Vec::new()));
                 }
             }
-            5 if kind == 0x40 => {
-                return Ok(("aac", body.get(..size).ok_or(Unsure("a descriptor is truncated"))?.to_vec()));
+            5 if object_type == 0x40 => {
+                return Ok(("aac", body.get(..size).ok_or(NeedsFfprobe("a descriptor is truncated"))?.to_vec()));
             }
             _ => break,
         }
     }
-    Err(Unsure("an unusual elementary stream"))
+    Err(NeedsFfprobe("an unusual elementary stream"))
 }
 
 /// Delay before the track (movie units), first media time shown (track units), duration shown (movie units; None: all).
-fn edits(trak: &[u8]) -> Result<(u64, i64, Option<u64>), Unsure> {
-    let elst = match child(trak, b"edts")? {
-        Some(edts) => child(edts, b"elst")?,
+fn parse_edits(trak: &[u8]) -> Result<(u64, i64, Option<u64>), NeedsFfprobe> {
+    let elst = match find_child(trak, b"edts")? {
+        Some(edts) => find_child(edts, b"elst")?,
         None => None,
     };
     let Some(elst) = elst else { return Ok((0, 0, None)) };
-    let wide = elst.first() == Some(&1);
-    let (width, row) = if wide { (8, 20) } else { (4, 12) };
-    let count = number(elst, 4, 4)? as usize;
-    let (mut delay, mut shown) = (0, None);
+    let is_version_1 = elst.first() == Some(&1);
+    let (width, entry_len) = if is_version_1 { (8, 20) } else { (4, 12) };
+    let count = parse_uint(elst, 4, 4)? as usize;
+    let (mut delay, mut edit) = (0, None);
     for entry in 0..count.min(3) {
-        let at = 8 + entry * row;
-        let (length, first) = (number(elst, at, width)?, number(elst, at + width, width)?);
-        let first = if wide { first as i64 } else { i64::from(first as u32 as i32) };
-        if first < 0 && shown.is_none() {
+        let position = 8 + entry * entry_len;
+        let (length, media_start) = (parse_uint(elst, position, width)?, parse_uint(elst, position + width, width)?);
+        let media_start = if is_version_1 { media_start as i64 } else { i64::from(media_start as u32 as i32) };
+        if media_start < 0 && edit.is_none() {
             delay = length.saturating_add(delay);
-        } else if shown.is_none() {
-            shown = Some((first, length));
+        } else if edit.is_none() {
+            edit = Some((media_start, length));
         } else {
-            return Err(Unsure("several edits"));
+            return Err(NeedsFfprobe("several edits"));
         }
     }
-    match shown {
+    match edit {
         Some((first, 0)) => Ok((delay, first, None)),
         Some((first, length)) => Ok((delay, first, Some(length))),
-        None => Err(Unsure("an edit list without media")),
+        None => Err(NeedsFfprobe("an edit list without media")),
     }
 }

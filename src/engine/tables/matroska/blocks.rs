@@ -1,9 +1,9 @@
 //! Blocks of clusters, found by reading only their headers.
 
 use super::CLUSTER;
-use super::ebml::{header, number, vint};
+use super::ebml::{parse_header, parse_uint, parse_vint};
 use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::tables::bytes::{Cursor, ReadAt, Short};
+use crate::engine::tables::bytes::{ByteCursor, ReadAt, Truncated};
 
 const CLUSTER_TIME: u32 = 0xe7;
 const SIMPLE_BLOCK: u32 = 0xa3;
@@ -11,18 +11,18 @@ const BLOCK_GROUP: u32 = 0xa0;
 const BLOCK: u32 = 0xa1;
 
 /// Bytes read of every element: its header and a block's header.
-const HEAD: usize = 32;
+const HEADER_BYTES: usize = 32;
 
 /// The positions and timestamp scale of a file's clusters.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct ClusterLayout {
     /// Start of the segment's body.
-    pub body: u64,
-    pub(super) end: u64,
+    pub segment_body: u64,
+    pub(super) segment_end: u64,
     /// Timestamp scale, nanoseconds per unit.
-    pub scale: u64,
+    pub timestamp_scale: u64,
     /// The first cluster, relative to the segment's body.
-    pub first: u64,
+    pub first_cluster: u64,
 }
 
 /// The header of one block.
@@ -40,78 +40,78 @@ pub struct Block {
 
 /// The position of a walk over blocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
-    at: u64,
+pub struct WalkPosition {
+    position: u64,
     /// Timestamp of the current cluster.
-    time: i64,
+    cluster_time: i64,
 }
 
-impl Layout {
+impl ClusterLayout {
     /// The start of a cluster (relative to the segment's body).
-    pub fn place(&self, cluster: u64) -> Result<Place, Short> {
-        Ok(Place { at: self.body.checked_add(cluster).ok_or(Short)?, time: 0 })
+    pub fn cluster_start(&self, cluster: u64) -> Result<WalkPosition, Truncated> {
+        Ok(WalkPosition { position: self.segment_body.checked_add(cluster).ok_or(Truncated)?, cluster_time: 0 })
     }
 
     /// Converts units of the timestamp scale to ticks of the file's clock.
-    pub fn ticks(&self, time: i64) -> i64 {
-        let numerator = i128::from(time) * i128::from(self.scale) * i128::from(TICKS_PER_SECOND);
+    pub fn to_ticks(&self, time: i64) -> i64 {
+        let numerator = i128::from(time) * i128::from(self.timestamp_scale) * i128::from(TICKS_PER_SECOND);
         let ticks = (numerator * 2 + 1_000_000_000).div_euclid(2_000_000_000);
         ticks.clamp(i128::from(i64::MIN / 4), i128::from(i64::MAX / 4)) as i64
     }
 
     /// Calls `each` for every block from a cluster (relative to the segment's body) until it returns false or the file
     /// ends. Returns false if that took more than `steps` elements.
-    pub fn walk(
+    pub fn walk_blocks(
         &self,
         file: &(impl ReadAt + ?Sized),
         cluster: u64,
-        steps: usize,
-        each: impl FnMut(Block) -> bool,
-    ) -> Result<bool, Short> {
-        self.walk_on(file, &mut self.place(cluster)?, steps, each)
+        max_elements: usize,
+        visit: impl FnMut(Block) -> bool,
+    ) -> Result<bool, Truncated> {
+        self.resume_walk(file, &mut self.cluster_start(cluster)?, max_elements, visit)
     }
 
     /// Like [`Self::walk`], from `place`, which is moved past the last block that was visited.
-    pub fn walk_on(
+    pub fn resume_walk(
         &self,
         file: &(impl ReadAt + ?Sized),
-        place: &mut Place,
-        steps: usize,
-        mut each: impl FnMut(Block) -> bool,
-    ) -> Result<bool, Short> {
-        let end = self.end.min(file.len());
-        let Place { at, time } = place;
-        for _ in 0..steps {
-            if *at >= end {
+        walk: &mut WalkPosition,
+        max_elements: usize,
+        mut visit: impl FnMut(Block) -> bool,
+    ) -> Result<bool, Truncated> {
+        let end = self.segment_end.min(file.len());
+        let WalkPosition { position, cluster_time } = walk;
+        for _ in 0..max_elements {
+            if *position >= end {
                 return Ok(true);
             }
-            let mut head = [0; HEAD];
-            let read = file.read_at(&mut head, *at);
-            let mut cursor = Cursor(&head[..read]);
-            let found = header(&mut cursor, *at)?;
-            *at = match found.id {
+            let mut header_bytes = [0; HEADER_BYTES];
+            let read = file.read_at(&mut header_bytes, *position);
+            let mut cursor = ByteCursor(&header_bytes[..read]);
+            let element = parse_header(&mut cursor, *position)?;
+            *position = match element.id {
                 // Descends into clusters and groups, so that unknown sizes need no special case.
-                CLUSTER | BLOCK_GROUP => found.body,
+                CLUSTER | BLOCK_GROUP => element.body,
                 CLUSTER_TIME => {
-                    let size = found.size.filter(|&size| size <= 8).ok_or(Short)?;
-                    *time = i64::try_from(number(cursor.take(size as usize)?)).map_err(|_| Short)?;
-                    found.end()
+                    let size = element.size.filter(|&size| size <= 8).ok_or(Truncated)?;
+                    *cluster_time = i64::try_from(parse_uint(cursor.take(size as usize)?)).map_err(|_| Truncated)?;
+                    element.end()
                 }
                 SIMPLE_BLOCK | BLOCK => {
                     let before = cursor.0.len();
-                    let track = vint(&mut cursor)?.ok_or(Short)?;
+                    let track = parse_vint(&mut cursor)?.ok_or(Truncated)?;
                     let offset = i64::from(cursor.u16()? as i16);
                     let lacing = cursor.u8()? & 0x06;
-                    let header = (before - cursor.0.len()) as u64;
-                    let size = found.size.ok_or(Short)?.saturating_sub(header);
-                    let time = time.saturating_add(offset);
-                    if !each(Block { track, time, offset: found.body + header, size, lacing }) {
-                        *at = found.end();
+                    let header_len = (before - cursor.0.len()) as u64;
+                    let size = element.size.ok_or(Truncated)?.saturating_sub(header_len);
+                    let time = cluster_time.saturating_add(offset);
+                    if !visit(Block { track, time, offset: element.body + header_len, size, lacing }) {
+                        *position = element.end();
                         return Ok(true);
                     }
-                    found.end()
+                    element.end()
                 }
-                _ => found.end(),
+                _ => element.end(),
             };
         }
         Ok(false)

@@ -2,22 +2,22 @@
 //!
 //! Only the header and the cues are read up front. Blocks are found from a cue when they are needed.
 
-mod attached;
+mod attachments;
 mod blocks;
 mod ebml;
 mod lacing;
 mod track;
 
-use super::Refusal;
+use super::TableError;
 use super::bytes::ReadAt;
-pub use attached::attached;
-pub use blocks::{Block, Layout, Place};
-use ebml::{Placed, body, children, element, number};
-pub use lacing::frames;
-pub use track::{Packing, Track};
+pub use attachments::read_attachments;
+pub use blocks::{Block, ClusterLayout, WalkPosition};
+use ebml::{Element, read_body, children, read_element, parse_uint};
+pub use lacing::split_lacing;
+pub use track::{Compression, TrackEntry};
 
 /// Maximum number of elements visited in the head of the file.
-const MOST_STEPS: usize = 4_000;
+const MAX_ELEMENTS: usize = 4_000;
 
 const EBML: u32 = 0x1a45_dfa3;
 const SEGMENT: u32 = 0x1853_8067;
@@ -29,11 +29,11 @@ const ATTACHMENTS: u32 = 0x1941_a469;
 const CLUSTER: u32 = 0x1f43_b675;
 
 /// The header of a Matroska file.
-pub struct Film<'a, F: ?Sized> {
+pub struct MatroskaFile<'a, F: ?Sized> {
     file: &'a F,
     tracks: Vec<u8>,
-    cues: Option<Placed>,
-    pub layout: Layout,
+    cues: Option<Element>,
+    pub layout: ClusterLayout,
 }
 
 /// The position of a keyframe, as the cues state it.
@@ -45,119 +45,119 @@ pub struct Cue {
     pub cluster: u64,
 }
 
-impl<'a, F: ReadAt + ?Sized> Film<'a, F> {
-    pub fn read(file: &'a F) -> Result<Self, Refusal> {
-        let head = element(file, 0)?;
-        let segment = element(file, head.end())?;
-        if head.id != EBML || segment.id != SEGMENT {
-            return Err(Refusal::Unread("there is no EBML header with a segment"));
+impl<'a, F: ReadAt + ?Sized> MatroskaFile<'a, F> {
+    pub fn read(file: &'a F) -> Result<Self, TableError> {
+        let ebml_header = read_element(file, 0)?;
+        let segment = read_element(file, ebml_header.end())?;
+        if ebml_header.id != EBML || segment.id != SEGMENT {
+            return Err(TableError::Unsupported("there is no EBML header with a segment"));
         }
-        let places = Places::find(file, segment)?;
-        let scale = places.info.map_or(Ok(1_000_000), |info| timestamp_scale(file, info))?;
-        let tracks = body(file, places.tracks.ok_or(Refusal::Unread("there are no Tracks"))?)?;
-        let first = places.cluster.ok_or(Refusal::Unread("there are no clusters"))?;
-        let layout = Layout { body: segment.body, end: segment.end(), scale, first };
-        Ok(Self { file, tracks, cues: places.cues, layout })
+        let elements = TopLevelElements::locate(file, segment)?;
+        let timestamp_scale = elements.info.map_or(Ok(1_000_000), |info| read_timestamp_scale(file, info))?;
+        let tracks = read_body(file, elements.tracks.ok_or(TableError::Unsupported("there are no Tracks"))?)?;
+        let first_cluster = elements.first_cluster.ok_or(TableError::Unsupported("there are no clusters"))?;
+        let layout = ClusterLayout { segment_body: segment.body, segment_end: segment.end(), timestamp_scale, first_cluster };
+        Ok(Self { file, tracks, cues: elements.cues, layout })
     }
 
     /// The track with ffmpeg's number `stream`. Tracks with compressed frames are refused.
-    pub fn track(&self, stream: u32) -> Result<Track, Refusal> {
-        match self.packed_track(stream)? {
-            (track, Packing::None) => Ok(track),
-            _ => Err(Refusal::Unread("the track is compressed or encrypted")),
+    pub fn read_track(&self, stream: u32) -> Result<TrackEntry, TableError> {
+        match self.read_compressed_track(stream)? {
+            (track, Compression::None) => Ok(track),
+            _ => Err(TableError::Unsupported("the track is compressed or encrypted")),
         }
     }
 
     /// The track with ffmpeg's number `stream`, and the compression of its frames.
-    pub fn packed_track(&self, stream: u32) -> Result<(Track, Packing), Refusal> {
-        Track::read(&self.tracks, stream)
+    pub fn read_compressed_track(&self, stream: u32) -> Result<(TrackEntry, Compression), TableError> {
+        TrackEntry::parse(&self.tracks, stream)
     }
 
     /// The cues of a track.
-    pub fn cues(&self, track: u64) -> Result<Vec<Cue>, Refusal> {
-        let cues = body(self.file, self.cues.ok_or(Refusal::Unread("there are no Cues"))?)?;
-        cue_points(&cues, track).collect()
+    pub fn read_cues(&self, track: u64) -> Result<Vec<Cue>, TableError> {
+        let cues = read_body(self.file, self.cues.ok_or(TableError::Unsupported("there are no Cues"))?)?;
+        parse_cue_points(&cues, track).collect()
     }
 }
 
-fn cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue, Refusal>> {
+fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue, TableError>> {
     children(cues).filter(|(id, _)| *id == 0xbb).filter_map(move |(_, point)| {
-        let time = number(children(point).find(|(id, _)| *id == 0xb3)?.1);
-        let place = children(point)
+        let time = parse_uint(children(point).find(|(id, _)| *id == 0xb3)?.1);
+        let track_positions = children(point)
             .filter(|(id, _)| *id == 0xb7)
-            .find(|(_, place)| children(place).any(|(id, bytes)| id == 0xf7 && number(bytes) == track))?;
-        let cluster = children(place.1).find(|(id, _)| *id == 0xf1).map(|(_, bytes)| number(bytes));
-        Some(cluster.map(|cluster| Cue { time, cluster }).ok_or(Refusal::Unread("a cue has no cluster position")))
+            .find(|(_, positions)| children(positions).any(|(id, bytes)| id == 0xf7 && parse_uint(bytes) == track))?;
+        let cluster = children(track_positions.1).find(|(id, _)| *id == 0xf1).map(|(_, bytes)| parse_uint(bytes));
+        Some(cluster.map(|cluster| Cue { time, cluster }).ok_or(TableError::Unsupported("a cue has no cluster position")))
     })
 }
 
 /// Positions of the segment's top-level elements.
 #[derive(Clone, Copy, Debug, Default)]
-struct Places {
-    info: Option<Placed>,
-    tracks: Option<Placed>,
-    cues: Option<Placed>,
-    attachments: Option<Placed>,
+struct TopLevelElements {
+    info: Option<Element>,
+    tracks: Option<Element>,
+    cues: Option<Element>,
+    attachments: Option<Element>,
     /// The first cluster, relative to the segment's body.
-    cluster: Option<u64>,
+    first_cluster: Option<u64>,
 }
 
-impl Places {
+impl TopLevelElements {
     /// Walks up to the first cluster and follows the seek heads to elements after it.
-    fn find(file: &(impl ReadAt + ?Sized), segment: Placed) -> Result<Self, Refusal> {
-        let mut places = Self::default();
-        let mut heads = Vec::new();
-        let mut at = segment.body;
-        for _ in 0..MOST_STEPS {
-            if at >= segment.end().min(file.len()) {
+    fn locate(file: &(impl ReadAt + ?Sized), segment: Element) -> Result<Self, TableError> {
+        let mut elements = Self::default();
+        let mut seek_heads = Vec::new();
+        let mut position = segment.body;
+        for _ in 0..MAX_ELEMENTS {
+            if position >= segment.end().min(file.len()) {
                 break;
             }
-            let found = element(file, at)?;
-            places.note(found);
-            match found.id {
+            let child = read_element(file, position)?;
+            elements.record(child);
+            match child.id {
                 CLUSTER => {
-                    places.cluster = Some(at - segment.body);
+                    elements.first_cluster = Some(position - segment.body);
                     break;
                 }
-                SEEK_HEAD => heads.push(found),
+                SEEK_HEAD => seek_heads.push(child),
                 _ => {}
             }
-            at = found.end();
+            position = child.end();
         }
         // A seek head may point to another one.
         for _ in 0..4 {
-            let Some(head) = heads.pop() else { break };
-            for (_, seek) in children(&body(file, head)?).filter(|(id, _)| *id == 0x4dbb).take(64) {
-                let position = children(seek).find(|(id, _)| *id == 0x53ac).map(|(_, bytes)| number(bytes));
-                let Some(at) = position.and_then(|position| segment.body.checked_add(position)) else { continue };
-                let Ok(found) = element(file, at) else { continue };
-                places.note(found);
-                if found.id == SEEK_HEAD && heads.is_empty() && found.body != head.body {
-                    heads.push(found);
+            let Some(seek_head) = seek_heads.pop() else { break };
+            for (_, seek) in children(&read_body(file, seek_head)?).filter(|(id, _)| *id == 0x4dbb).take(64) {
+                let position = children(seek).find(|(id, _)| *id == 0x53ac).map(|(_, bytes)| parse_uint(bytes));
+                let Some(target) = position.and_then(|position| segment.body.checked_add(position)) else { continue };
+                let Ok(target_element) = read_element(file, target) else { continue };
+                elements.record(target_element);
+                if target_element.id == SEEK_HEAD && seek_heads.is_empty() && target_element.body != seek_head.body {
+                    seek_heads.push(target_element);
                 }
             }
         }
-        Ok(places)
+        Ok(elements)
     }
 
-    fn note(&mut self, found: Placed) {
-        match found.id {
-            INFO => self.info.get_or_insert(found),
-            TRACKS => self.tracks.get_or_insert(found),
-            CUES => self.cues.get_or_insert(found),
-            ATTACHMENTS => self.attachments.get_or_insert(found),
+    fn record(&mut self, child: Element) {
+        match child.id {
+            INFO => self.info.get_or_insert(child),
+            TRACKS => self.tracks.get_or_insert(child),
+            CUES => self.cues.get_or_insert(child),
+            ATTACHMENTS => self.attachments.get_or_insert(child),
             _ => return,
         };
     }
 }
 
 /// Nanoseconds per unit of time.
-fn timestamp_scale(file: &(impl ReadAt + ?Sized), info: Placed) -> Result<u64, Refusal> {
-    let info = body(file, info)?;
-    let scale = children(&info).find(|(id, _)| *id == 0x2a_d7b1).map_or(1_000_000, |(_, bytes)| number(bytes));
-    if (1..=1_000_000_000).contains(&scale) {
-        Ok(scale)
+fn read_timestamp_scale(file: &(impl ReadAt + ?Sized), info: Element) -> Result<u64, TableError> {
+    let info = read_body(file, info)?;
+    let nanos = children(&info).find(|(id, _)| *id == 0x2a_d7b1).map_or(1_000_000, |(_, bytes)| parse_uint(bytes));
+    if (1..=1_000_000_000).contains(&nanos) {
+        Ok(nanos)
     } else {
-        Err(Refusal::Unread("the timestamp scale is not between 1 ns and 1 s"))
+        Err(TableError::Unsupported("the timestamp scale is not between 1 ns and 1 s"))
     }
 }

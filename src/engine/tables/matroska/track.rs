@@ -1,82 +1,82 @@
 //! One track entry, and how its frames are compressed.
 
-use super::ebml::{children, number};
-use crate::engine::tables::Refusal;
+use super::ebml::{children, parse_uint};
+use crate::engine::tables::TableError;
 
 /// A track entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Track {
+pub struct TrackEntry {
     /// The number that blocks refer to.
     pub number: u64,
     /// E.g. `V_MPEG4/ISO/AVC`.
     pub codec: Vec<u8>,
     /// `CodecPrivate`: the decoder's configuration.
-    pub private: Vec<u8>,
+    pub codec_private: Vec<u8>,
     /// Default duration of a frame, nanoseconds.
-    pub duration: Option<u64>,
+    pub frame_nanos: Option<u64>,
     /// Codec delay, nanoseconds; subtracted from the time of every block.
-    pub delay: u64,
+    pub delay_nanos: u64,
 }
 
-impl Track {
+impl TrackEntry {
     /// `stream` is ffmpeg's number, which counts video, audio, subtitle and metadata tracks in order.
-    pub(super) fn read(tracks: &[u8], stream: u32) -> Result<(Self, Packing), Refusal> {
+    pub(super) fn parse(tracks: &[u8], stream: u32) -> Result<(Self, Compression), TableError> {
         let entries = children(tracks).filter(|(id, _)| *id == 0xae).map(|(_, entry)| entry);
-        let counted = |entry: &&[u8]| {
-            let kind = children(entry).find(|(id, _)| *id == 0x83).map_or(0, |(_, bytes)| number(bytes));
-            [1, 2, 0x11, 0x21].contains(&kind)
+        let is_counted = |entry: &&[u8]| {
+            let track_type = children(entry).find(|(id, _)| *id == 0x83).map_or(0, |(_, bytes)| parse_uint(bytes));
+            [1, 2, 0x11, 0x21].contains(&track_type)
         };
-        let entry = entries.filter(counted).nth(stream as usize).ok_or(Refusal::Unread("there is no such track"))?;
-        let part = |wanted: u32| part(entry, wanted);
-        let figure = |wanted: u32| part(wanted).map(self::number).filter(|&number| number > 0);
-        let packing = Packing::read(part(0x6d80))?;
+        let entry = entries.filter(is_counted).nth(stream as usize).ok_or(TableError::Unsupported("there is no such track"))?;
+        let child = |child_id: u32| find_child(entry, child_id);
+        let uint = |child_id: u32| child(child_id).map(self::parse_uint).filter(|&number| number > 0);
+        let compression = Compression::parse(child(0x6d80))?;
         let track = Self {
-            number: figure(0xd7).ok_or(Refusal::Unread("the track has no number"))?,
-            codec: part(0x86).unwrap_or_default().to_vec(),
-            private: part(0x63a2).unwrap_or_default().to_vec(),
-            duration: figure(0x23_e383),
-            delay: figure(0x56aa).unwrap_or(0),
+            number: uint(0xd7).ok_or(TableError::Unsupported("the track has no number"))?,
+            codec: child(0x86).unwrap_or_default().to_vec(),
+            codec_private: child(0x63a2).unwrap_or_default().to_vec(),
+            frame_nanos: uint(0x23_e383),
+            delay_nanos: uint(0x56aa).unwrap_or(0),
         };
-        Ok((track, packing))
+        Ok((track, compression))
     }
 
     /// Whether this is H.264 with an avcC record.
-    pub fn is_avc(&self) -> bool {
+    pub fn is_h264(&self) -> bool {
         self.codec == b"V_MPEG4/ISO/AVC"
     }
 }
 
 /// Compression of a track's frames (RFC 9559 section 5.1.4.1.31).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Packing {
+pub enum Compression {
     None,
     Zlib,
     /// Header stripping: these bytes were removed from the start of every frame.
-    Stripped(Vec<u8>),
+    HeaderStripped(Vec<u8>),
 }
 
-impl Packing {
-    fn read(encodings: Option<&[u8]>) -> Result<Self, Refusal> {
+impl Compression {
+    fn parse(encodings: Option<&[u8]>) -> Result<Self, TableError> {
         let Some(encodings) = encodings else { return Ok(Self::None) };
-        let unread = Err(Refusal::Unread("the track is compressed or encrypted"));
-        let mut each = children(encodings).filter(|(id, _)| *id == 0x6240);
-        let (Some((_, encoding)), None) = (each.next(), each.next()) else { return unread };
-        let figure = |whole: &[u8], id, otherwise| part(whole, id).map_or(otherwise, number);
+        let unsupported = Err(TableError::Unsupported("the track is compressed or encrypted"));
+        let mut entries = children(encodings).filter(|(id, _)| *id == 0x6240);
+        let (Some((_, encoding)), None) = (entries.next(), entries.next()) else { return unsupported };
+        let uint = |parent: &[u8], id, default| find_child(parent, id).map_or(default, parse_uint);
         // Only the frames may be compressed, and nothing encrypted.
-        if figure(encoding, 0x5032, 1) != 1 || figure(encoding, 0x5033, 0) != 0 {
-            return unread;
+        if uint(encoding, 0x5032, 1) != 1 || uint(encoding, 0x5033, 0) != 0 {
+            return unsupported;
         }
-        let packing = part(encoding, 0x5034).unwrap_or_default();
-        match figure(packing, 0x4254, 0) {
+        let compression = find_child(encoding, 0x5034).unwrap_or_default();
+        match uint(compression, 0x4254, 0) {
             0 => Ok(Self::Zlib),
-            3 => Ok(Self::Stripped(part(packing, 0x4255).unwrap_or_default().to_vec())),
-            _ => unread,
+            3 => Ok(Self::HeaderStripped(find_child(compression, 0x4255).unwrap_or_default().to_vec())),
+            _ => unsupported,
         }
     }
 }
 
-fn part(whole: &[u8], wanted: u32) -> Option<&[u8]> {
-    children(whole).find(|(id, _)| *id == wanted).map(|(_, bytes)| bytes)
+fn find_child(parent: &[u8], child_id: u32) -> Option<&[u8]> {
+    children(parent).find(|(id, _)| *id == child_id).map(|(_, bytes)| bytes)
 }
 
 #[cfg(test)]
@@ -84,23 +84,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packing_is_read_and_what_is_not_known_is_refused() {
+    fn compression_is_parsed_and_unknown_encodings_are_refused() {
         let element = |id: u16, body: &[u8]| [&id.to_be_bytes()[..], &[0x80 | body.len() as u8], body].concat();
-        let encoding = |inside: &[u8]| element(0x6240, &[&element(0x5031, &[0]), inside].concat());
-        let packed = |inside: &[u8]| encoding(&element(0x5034, inside));
-        let read = |bytes: &[u8]| Packing::read(Some(bytes)).ok();
-        assert_eq!(Packing::read(None), Ok(Packing::None));
-        assert_eq!(read(&packed(&[])), Some(Packing::Zlib));
+        let encoding = |content: &[u8]| element(0x6240, &[&element(0x5031, &[0]), content].concat());
+        let compressed = |content: &[u8]| encoding(&element(0x5034, content));
+        let parse = |bytes: &[u8]| Compression::parse(Some(bytes)).ok();
+        assert_eq!(Compression::parse(None), Ok(Compression::None));
+        assert_eq!(parse(&compressed(&[])), Some(Compression::Zlib));
         let stripped = [element(0x4254, &[3]), element(0x4255, &[1, 2])].concat();
-        assert_eq!(read(&packed(&stripped)), Some(Packing::Stripped(vec![1, 2])));
-        for odd in [
-            packed(&element(0x4254, &[2])),
+        assert_eq!(parse(&compressed(&stripped)), Some(Compression::HeaderStripped(vec![1, 2])));
+        for unsupported in [
+            compressed(&element(0x4254, &[2])),
             encoding(&element(0x5033, &[1])),
             encoding(&element(0x5032, &[3])),
-            [packed(&[]), packed(&[])].concat(),
+            [compressed(&[]), compressed(&[])].concat(),
             Vec::new(),
         ] {
-            assert_eq!(read(&odd), None);
+            assert_eq!(parse(&unsupported), None);
         }
     }
 }

@@ -8,55 +8,55 @@ mod boxes;
 pub mod description;
 mod fragments;
 mod samples;
-mod tables;
+mod sample_tables;
 mod timing;
 mod track;
 
-use super::Refusal;
+use super::TableError;
 use super::bytes::ReadAt;
-use boxes::{Placed, child, children, top_level};
-pub use description::Description;
+use boxes::{FileBox, child, children, read_top_level};
+pub use description::SampleDescription;
 pub use samples::Sample;
-pub use track::Track;
+pub use track::Mp4Track;
 
 /// Maximum size of `moov`, bytes (2 h with 551,037 samples: 6.2 MB).
-const MOST_MOOV: u64 = 256 << 20;
+const MAX_MOOV_BYTES: u64 = 256 << 20;
 
 /// Maximum number of samples of one track: 92 hours at 60 fps.
-const MOST_SAMPLES: u64 = 20_000_000;
+const MAX_SAMPLES: u64 = 20_000_000;
 
 /// An mp4 file's header.
-pub struct Movie<'a, F: ?Sized> {
+pub struct Mp4File<'a, F: ?Sized> {
     file: &'a F,
-    boxes: Vec<Placed>,
+    boxes: Vec<FileBox>,
     moov: Vec<u8>,
 }
 
-impl<'a, F: ReadAt + ?Sized> Movie<'a, F> {
-    pub fn read(file: &'a F) -> Result<Self, Refusal> {
-        let boxes = top_level(file);
-        let moov = boxes.iter().find(|found| &found.kind == b"moov").ok_or(Refusal::Unread("there is no moov"))?;
+impl<'a, F: ReadAt + ?Sized> Mp4File<'a, F> {
+    pub fn read(file: &'a F) -> Result<Self, TableError> {
+        let boxes = read_top_level(file);
+        let moov = boxes.iter().find(|top_level_box| &top_level_box.box_type == b"moov").ok_or(TableError::Unsupported("there is no moov"))?;
         let size = moov.end.min(file.len()).saturating_sub(moov.body);
-        if size > MOST_MOOV || moov.end > file.len() {
-            return Err(Refusal::Unread("moov is too large or truncated"));
+        if size > MAX_MOOV_BYTES || moov.end > file.len() {
+            return Err(TableError::Unsupported("moov is too large or truncated"));
         }
-        let moov = file.exact(moov.body, size as usize)?;
+        let moov = file.read_exact(moov.body, size as usize)?;
         Ok(Self { file, boxes, moov })
     }
 
     /// The track with ffmpeg's number `stream`, which counts in the order of `trak` boxes.
-    pub fn track(&self, stream: u32) -> Result<Track, Refusal> {
+    pub fn read_track(&self, stream: u32) -> Result<Mp4Track, TableError> {
         let trak = children(&self.moov).filter(|(kind, _)| kind == b"trak").nth(stream as usize);
-        let (_, trak) = trak.ok_or(Refusal::Unread("there is no such track"))?;
-        let mut track = Track::read(trak, &self.moov)?;
-        let inside = |sample: &Sample| sample.end() <= self.file.len();
+        let (_, trak) = trak.ok_or(TableError::Unsupported("there is no such track"))?;
+        let mut track = Mp4Track::parse(trak, &self.moov)?;
+        let is_in_file = |sample: &Sample| sample.end() <= self.file.len();
         if let Some(mvex) = child(&self.moov, b"mvex") {
-            track.samples.survey(|sample| Ok(inside(sample)))?;
-            let before = track.samples.len();
-            fragments::append(self.file, &self.boxes, mvex, &mut track)?;
-            track.timing.fragmented = track.samples.len() > before;
+            track.samples.truncate_and_index(|sample| Ok(is_in_file(sample)))?;
+            let moov_samples = track.samples.len();
+            fragments::append_fragments(self.file, &self.boxes, mvex, &mut track)?;
+            track.timing.is_fragmented = track.samples.len() > moov_samples;
         }
-        track.survey(inside)?;
+        track.index_samples(is_in_file)?;
         Ok(track)
     }
 }

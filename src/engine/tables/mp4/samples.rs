@@ -3,11 +3,11 @@
 //! Run-length tables stay run-length coded. A sample costs the four bytes of its size, and eight more if it is reordered.
 //! Any sample is reached by a walk from a checkpoint at most 1,024 samples before it.
 
-use super::super::Refusal;
-use super::MOST_SAMPLES;
+use super::super::TableError;
+use super::MAX_SAMPLES;
 
 /// Samples between two checkpoints.
-const STRIDE: u32 = 1024;
+const CHECKPOINT_INTERVAL: u32 = 1024;
 
 /// One sample. Times in units of the track's timescale, before the edit list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub struct Sample {
     pub dts: i64,
     pub duration: u32,
     /// Composition offset.
-    pub shift: i32,
+    pub composition_offset: i32,
     /// Listed as a sync sample.
-    pub sync: bool,
+    pub is_sync: bool,
 }
 
 impl Sample {
@@ -30,174 +30,174 @@ impl Sample {
     }
 
     /// Presentation time.
-    pub fn time(&self) -> i64 {
-        self.dts.saturating_add(i64::from(self.shift))
+    pub fn presentation_time(&self) -> i64 {
+        self.dts.saturating_add(i64::from(self.composition_offset))
     }
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Sizes {
-    All(u32),
-    Each(Vec<u32>),
+pub(super) enum SampleSizes {
+    Uniform(u32),
+    PerSample(Vec<u32>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub offset: u64,
     /// Number of its first sample.
-    pub first: u32,
+    pub first_sample: u32,
 }
 
 /// A run-length coded table of (samples, value).
-type Runs<T> = Vec<(u32, T)>;
+type RunLengths<T> = Vec<(u32, T)>;
 
 /// All samples of a track, in decoding order.
 #[derive(Clone)]
-pub struct Samples {
+pub struct SampleTable {
     pub(super) count: u32,
-    pub(super) sizes: Sizes,
+    pub(super) sizes: SampleSizes,
     pub(super) chunks: Vec<Chunk>,
     /// Decoding time of the first sample.
-    pub(super) start: i64,
-    pub(super) durations: Runs<u32>,
-    pub(super) shifts: Runs<i32>,
+    pub(super) first_dts: i64,
+    pub(super) durations: RunLengths<u32>,
+    pub(super) composition_offsets: RunLengths<i32>,
     /// Numbers of the sync samples from 0, ascending; None: every sample is a sync sample.
-    pub(super) sync: Option<Vec<u32>>,
-    marks: Vec<Place>,
+    pub(super) sync_samples: Option<Vec<u32>>,
+    checkpoints: Vec<WalkPosition>,
 }
 
-impl std::fmt::Debug for Samples {
+impl std::fmt::Debug for SampleTable {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "{} samples", self.count)
     }
 }
 
-impl Default for Samples {
+impl Default for SampleTable {
     fn default() -> Self {
         Self {
             count: 0,
-            sizes: Sizes::Each(Vec::new()),
+            sizes: SampleSizes::PerSample(Vec::new()),
             chunks: Vec::new(),
-            start: 0,
+            first_dts: 0,
             durations: Vec::new(),
-            shifts: Vec::new(),
-            sync: None,
-            marks: Vec::new(),
+            composition_offsets: Vec::new(),
+            sync_samples: None,
+            checkpoints: Vec::new(),
         }
     }
 }
 
 /// The position of a walk.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct WalkPosition {
     number: u32,
     chunk: usize,
     /// None: the chunk's offset.
     offset: Option<u64>,
     dts: i64,
-    duration: (usize, u32),
-    shift: (usize, u32),
-    sync: usize,
+    duration_run: (usize, u32),
+    offset_run: (usize, u32),
+    sync_index: usize,
 }
 
-impl Samples {
+impl SampleTable {
     pub fn len(&self) -> u32 {
         self.count
     }
 
     /// Memory used by the tables, bytes.
-    pub fn weight(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let sizes = match &self.sizes {
-            Sizes::All(_) => 0,
-            Sizes::Each(sizes) => sizes.len() * size_of::<u32>(),
+            SampleSizes::Uniform(_) => 0,
+            SampleSizes::PerSample(sizes) => sizes.len() * size_of::<u32>(),
         };
-        let sync = self.sync.as_ref().map_or(0, |numbers| numbers.len() * size_of::<u32>());
-        let runs = (self.durations.len() + self.shifts.len()) * size_of::<(u32, u32)>();
-        sizes + sync + runs + self.chunks.len() * size_of::<Chunk>() + self.marks.len() * size_of::<Place>()
+        let sync_bytes = self.sync_samples.as_ref().map_or(0, |numbers| numbers.len() * size_of::<u32>());
+        let run_bytes = (self.durations.len() + self.composition_offsets.len()) * size_of::<(u32, u32)>();
+        sizes + sync_bytes + run_bytes + self.chunks.len() * size_of::<Chunk>() + self.checkpoints.len() * size_of::<WalkPosition>()
     }
 
     /// The samples from `number`.
-    pub fn walk(&self, number: u32) -> impl Iterator<Item = Sample> {
-        let mark = self.marks.get((number / STRIDE) as usize).copied();
-        let place = mark.unwrap_or(Place { dts: self.start, ..Place::default() });
-        let skip = number.saturating_sub(place.number) as usize;
-        Walk { samples: self, place }.skip(skip)
+    pub fn iter_from(&self, number: u32) -> impl Iterator<Item = Sample> {
+        let checkpoint = self.checkpoints.get((number / CHECKPOINT_INTERVAL) as usize).copied();
+        let position = checkpoint.unwrap_or(WalkPosition { dts: self.first_dts, ..WalkPosition::default() });
+        let skip = number.saturating_sub(position.number) as usize;
+        SampleIter { samples: self, position }.skip(skip)
     }
 
     /// The first sample whose decoding time satisfies `late`, which must then be true for all later samples.
-    pub fn find(&self, late: impl Fn(i64) -> bool) -> u32 {
-        let mark = self.marks.partition_point(|mark| !late(mark.dts)).saturating_sub(1);
-        let from = (mark as u32).saturating_mul(STRIDE);
-        self.walk(from).find(|sample| late(sample.dts)).map_or(self.count, |sample| sample.number)
+    pub fn find_by_dts(&self, is_late_enough: impl Fn(i64) -> bool) -> u32 {
+        let checkpoint = self.checkpoints.partition_point(|mark| !is_late_enough(mark.dts)).saturating_sub(1);
+        let start = (checkpoint as u32).saturating_mul(CHECKPOINT_INTERVAL);
+        self.iter_from(start).find(|sample| is_late_enough(sample.dts)).map_or(self.count, |sample| sample.number)
     }
 
     /// Whether any sample has a composition offset.
     pub fn is_reordered(&self) -> bool {
-        self.shifts.iter().any(|(count, shift)| *count > 0 && *shift != 0)
+        self.composition_offsets.iter().any(|(count, shift)| *count > 0 && *shift != 0)
     }
 
     /// Keeps the samples before the first for which `each` returns false, and sets the checkpoints. Called once, when all
     /// samples are known.
-    pub(super) fn survey(&mut self, mut each: impl FnMut(&Sample) -> Result<bool, Refusal>) -> Result<(), Refusal> {
-        let mut marks = Vec::with_capacity((self.count / STRIDE) as usize + 1);
-        let mut walk = Walk { samples: self, place: Place { dts: self.start, ..Place::default() } };
+    pub(super) fn truncate_and_index(&mut self, mut keep: impl FnMut(&Sample) -> Result<bool, TableError>) -> Result<(), TableError> {
+        let mut checkpoints = Vec::with_capacity((self.count / CHECKPOINT_INTERVAL) as usize + 1);
+        let mut walk = SampleIter { samples: self, position: WalkPosition { dts: self.first_dts, ..WalkPosition::default() } };
         let count = loop {
-            if walk.place.number.is_multiple_of(STRIDE) {
-                marks.push(walk.place);
+            if walk.position.number.is_multiple_of(CHECKPOINT_INTERVAL) {
+                checkpoints.push(walk.position);
             }
-            let Some(sample) = walk.next() else { break walk.place.number };
-            if !each(&sample)? {
+            let Some(sample) = walk.next() else { break walk.position.number };
+            if !keep(&sample)? {
                 break sample.number;
             }
         };
-        (self.count, self.marks) = (count, marks);
+        (self.count, self.checkpoints) = (count, checkpoints);
         Ok(())
     }
 
     /// Makes the tables end with the present samples, so that more can be appended.
-    pub(super) fn prepare(&mut self) {
-        self.chunks.retain(|chunk| chunk.first < self.count);
-        if let Sizes::All(size) = self.sizes {
-            self.sizes = Sizes::Each(vec![size; self.count as usize]);
+    pub(super) fn prepare_append(&mut self) {
+        self.chunks.retain(|chunk| chunk.first_sample < self.count);
+        if let SampleSizes::Uniform(size) = self.sizes {
+            self.sizes = SampleSizes::PerSample(vec![size; self.count as usize]);
         }
-        fit(&mut self.durations, self.count);
-        fit(&mut self.shifts, self.count);
-        let all = || (0..self.count).collect();
-        self.sync.get_or_insert_with(all);
+        fit_to_count(&mut self.durations, self.count);
+        fit_to_count(&mut self.composition_offsets, self.count);
+        let every_sample = || (0..self.count).collect();
+        self.sync_samples.get_or_insert_with(every_sample);
     }
 
     /// Begins a run of consecutive samples, at this decoding time if the file states one.
-    pub(super) fn begin(&mut self, dts: Option<i64>, next: &mut i64) -> Result<(), Refusal> {
-        let Some(dts) = dts.filter(|dts| dts != next) else { return Ok(()) };
+    pub(super) fn begin_run(&mut self, dts: Option<i64>, next_dts: &mut i64) -> Result<(), TableError> {
+        let Some(dts) = dts.filter(|dts| dts != next_dts) else { return Ok(()) };
         match self.durations.last_mut() {
-            None => self.start = dts,
+            None => self.first_dts = dts,
             // A gap: extend the duration of the sample before it.
-            Some(&mut (_, last)) => {
-                let duration = i64::from(last).checked_add(dts - *next);
+            Some(&mut (_, last_duration)) => {
+                let duration = i64::from(last_duration).checked_add(dts - *next_dts);
                 let duration = duration.and_then(|duration| u32::try_from(duration).ok());
-                let duration = duration.ok_or(Refusal::Unread("fragments jump in time"))?;
-                shorten(&mut self.durations);
-                push(&mut self.durations, duration);
+                let duration = duration.ok_or(TableError::Unsupported("fragments jump in time"))?;
+                pop_last(&mut self.durations);
+                push_run(&mut self.durations, duration);
             }
         }
-        *next = dts;
+        *next_dts = dts;
         Ok(())
     }
 
-    pub(super) fn chunk(&mut self, offset: u64) {
-        self.chunks.push(Chunk { offset, first: self.count });
+    pub(super) fn push_chunk(&mut self, offset: u64) {
+        self.chunks.push(Chunk { offset, first_sample: self.count });
     }
 
-    pub(super) fn push(&mut self, size: u32, duration: u32, shift: i32, sync: bool) -> Result<(), Refusal> {
-        if u64::from(self.count) >= MOST_SAMPLES {
-            return Err(Refusal::Final("the track has too many samples".into()));
+    pub(super) fn push_sample(&mut self, size: u32, duration: u32, composition_offset: i32, is_sync: bool) -> Result<(), TableError> {
+        if u64::from(self.count) >= MAX_SAMPLES {
+            return Err(TableError::Uncuttable("the track has too many samples".into()));
         }
-        if let Sizes::Each(sizes) = &mut self.sizes {
+        if let SampleSizes::PerSample(sizes) = &mut self.sizes {
             sizes.push(size);
         }
-        push(&mut self.durations, duration);
-        push(&mut self.shifts, shift);
-        if let Some(numbers) = self.sync.as_mut().filter(|_| sync) {
+        push_run(&mut self.durations, duration);
+        push_run(&mut self.composition_offsets, composition_offset);
+        if let Some(numbers) = self.sync_samples.as_mut().filter(|_| is_sync) {
             numbers.push(self.count);
         }
         self.count += 1;
@@ -205,12 +205,12 @@ impl Samples {
     }
 
     /// Minimum composition offset; 0 if there are none.
-    pub(super) fn least_shift(&self) -> i32 {
-        self.shifts.iter().filter(|(count, _)| *count > 0).map(|(_, shift)| *shift).min().unwrap_or(0)
+    pub(super) fn min_composition_offset(&self) -> i32 {
+        self.composition_offsets.iter().filter(|(count, _)| *count > 0).map(|(_, shift)| *shift).min().unwrap_or(0)
     }
 }
 
-fn push<T: Copy + PartialEq>(runs: &mut Runs<T>, value: T) {
+fn push_run<T: Copy + PartialEq>(runs: &mut RunLengths<T>, value: T) {
     match runs.last_mut() {
         Some((count, last)) if *last == value => *count += 1,
         _ => runs.push((1, value)),
@@ -218,7 +218,7 @@ fn push<T: Copy + PartialEq>(runs: &mut Runs<T>, value: T) {
 }
 
 /// Removes the last value.
-fn shorten<T>(runs: &mut Runs<T>) {
+fn pop_last<T>(runs: &mut RunLengths<T>) {
     if let Some((count, _)) = runs.last_mut() {
         *count -= 1;
         if *count == 0 {
@@ -228,71 +228,71 @@ fn shorten<T>(runs: &mut Runs<T>) {
 }
 
 /// Makes runs cover exactly `count` samples; missing ones get the default value.
-fn fit<T: Copy + Default>(runs: &mut Runs<T>, count: u32) {
-    let mut left = count;
+fn fit_to_count<T: Copy + Default>(runs: &mut RunLengths<T>, count: u32) {
+    let mut remaining = count;
     runs.retain_mut(|(samples, _)| {
-        *samples = (*samples).min(left);
-        left -= *samples;
+        *samples = (*samples).min(remaining);
+        remaining -= *samples;
         *samples > 0
     });
-    if left > 0 {
-        runs.push((left, T::default()));
+    if remaining > 0 {
+        runs.push((remaining, T::default()));
     }
 }
 
-struct Walk<'a> {
-    samples: &'a Samples,
-    place: Place,
+struct SampleIter<'a> {
+    samples: &'a SampleTable,
+    position: WalkPosition,
 }
 
-impl Iterator for Walk<'_> {
+impl Iterator for SampleIter<'_> {
     type Item = Sample;
 
     fn next(&mut self) -> Option<Sample> {
-        let Self { samples, place } = self;
-        let number = place.number;
+        let Self { samples, position } = self;
+        let number = position.number;
         if number >= samples.count {
             return None;
         }
-        while samples.chunks.get(place.chunk + 1).is_some_and(|next| next.first <= number) {
-            place.chunk += 1;
-            place.offset = None;
+        while samples.chunks.get(position.chunk + 1).is_some_and(|next| next.first_sample <= number) {
+            position.chunk += 1;
+            position.offset = None;
         }
-        let offset = match place.offset {
+        let offset = match position.offset {
             Some(offset) => offset,
-            None => samples.chunks.get(place.chunk)?.offset,
+            None => samples.chunks.get(position.chunk)?.offset,
         };
         let size = match &samples.sizes {
-            Sizes::All(size) => *size,
-            Sizes::Each(sizes) => *sizes.get(number as usize)?,
+            SampleSizes::Uniform(size) => *size,
+            SampleSizes::PerSample(sizes) => *sizes.get(number as usize)?,
         };
-        let duration = step(&samples.durations, &mut place.duration);
-        let shift = step(&samples.shifts, &mut place.shift);
-        let sync = match &samples.sync {
+        let duration = next_value(&samples.durations, &mut position.duration_run);
+        let composition_offset = next_value(&samples.composition_offsets, &mut position.offset_run);
+        let is_sync = match &samples.sync_samples {
             None => true,
             Some(numbers) => {
-                while numbers.get(place.sync).is_some_and(|&at| at < number) {
-                    place.sync += 1;
+                while numbers.get(position.sync_index).is_some_and(|&sync_number| sync_number < number) {
+                    position.sync_index += 1;
                 }
-                numbers.get(place.sync) == Some(&number)
+                numbers.get(position.sync_index) == Some(&number)
             }
         };
-        let sample = Sample { number, offset, size, dts: place.dts, duration, shift, sync };
-        place.offset = Some(sample.end());
-        place.dts = place.dts.saturating_add(i64::from(duration));
-        place.number += 1;
+        let sample = Sample { number, offset, size, dts: position.dts, duration, composition_offset, is_sync };
+        position.offset = Some(sample.end());
+        position.dts = position.dts.saturating_add(i64::from(duration));
+        position.number += 1;
         Some(sample)
     }
 }
 
 /// The value at a position in a run-length table; advances the position. The default value if the table is too short.
-fn step<T: Copy + Default>(runs: &[(u32, T)], place: &mut (usize, u32)) -> T {
-    while let Some(&(count, value)) = runs.get(place.0) {
-        if place.1 < count {
-            place.1 += 1;
+fn next_value<T: Copy + Default>(runs: &[(u32, T)], position: &mut (usize, u32)) -> T {
+    while let Some(&(count, value)) = runs.get(position.0) {
+        if position.1 < count {
+            position.1 += 1;
             return value;
         }
-        *place = (place.0 + 1, 0);
+        *position = (position.0 + 1, 0);
     }
     T::default()
 }
@@ -309,28 +309,28 @@ mod tests {
             gap in 0i64..1000,
             number in 0u32..10_000,
         ) {
-            let mut samples = Samples { sync: Some(Vec::new()), ..Samples::default() };
+            let mut samples = SampleTable { sync_samples: Some(Vec::new()), ..SampleTable::default() };
             let mut next = 0;
             let mut want = Vec::new();
             for &(offset, count, duration, shift, sync) in &runs {
-                samples.begin(Some(next + gap), &mut next).unwrap();
-                samples.chunk(offset);
+                samples.begin_run(Some(next + gap), &mut next).unwrap();
+                samples.push_chunk(offset);
                 let mut at = offset;
                 for _ in 0..count {
                     let size = (at % 7) as u32;
                     want.push((at, size, next, shift, sync));
-                    samples.push(size, duration, shift, sync).unwrap();
+                    samples.push_sample(size, duration, shift, sync).unwrap();
                     at += u64::from(size);
                     next += i64::from(duration);
                 }
             }
-            samples.survey(|_| Ok(true)).unwrap();
+            samples.truncate_and_index(|_| Ok(true)).unwrap();
             prop_assert_eq!(samples.len() as usize, want.len());
-            let got: Vec<_> = samples.walk(number).map(|s| (s.offset, s.size, s.dts, s.shift, s.sync)).collect();
+            let got: Vec<_> = samples.iter_from(number).map(|s| (s.offset, s.size, s.dts, s.composition_offset, s.is_sync)).collect();
             prop_assert_eq!(&got[..], want.get(number as usize..).unwrap_or_default());
             let late = i64::from(number) * 3;
             let first = want.iter().position(|sample| sample.2 >= late).unwrap_or(want.len());
-            prop_assert_eq!(samples.find(|dts| dts >= late) as usize, first);
+            prop_assert_eq!(samples.find_by_dts(|dts| dts >= late) as usize, first);
         }
     }
 }

@@ -2,57 +2,57 @@
 
 use std::collections::BTreeMap;
 
-use super::super::outline::Unsure;
+use super::super::outline::NeedsFfprobe;
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet};
 use crate::domain::mpegts::pes;
-use crate::engine::source::Source;
+use crate::engine::source::SourceFile;
 
 /// Maximum size of a PES header, which is all that is assembled to read timestamps.
-const HEADER: usize = 9 + 255;
+const MAX_PES_HEADER_BYTES: usize = 9 + 255;
 
 /// A window of consecutive transport packets, all in sync.
-pub(super) struct Window {
+pub(super) struct PacketWindow {
     bytes: Vec<u8>,
     /// Per PID, the indexes of its packets with payload.
-    lanes: BTreeMap<u16, Vec<u32>>,
+    packets_by_pid: BTreeMap<u16, Vec<u32>>,
 }
 
-impl Window {
+impl PacketWindow {
     /// `first` and `count` in packets.
-    pub(super) fn read(source: &Source, first: u64, count: u64) -> Result<Self, Unsure> {
+    pub(super) fn read(source: &SourceFile, first: u64, count: u64) -> Result<Self, NeedsFfprobe> {
         let mut bytes = vec![0; count as usize * PACKET_LEN];
-        let filled = source.read_blocking(&mut bytes, first * PACKET_LEN as u64).map_err(|_| Unsure("unreadable"))?;
+        let filled = source.read_blocking(&mut bytes, first * PACKET_LEN as u64).map_err(|_| NeedsFfprobe("unreadable"))?;
         if filled < bytes.len() {
-            return Err(Unsure("the file has shrunk"));
+            return Err(NeedsFfprobe("the file has shrunk"));
         }
-        let mut lanes: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
+        let mut packets_by_pid: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
         for (number, packet) in bytes.as_chunks::<PACKET_LEN>().0.iter().enumerate() {
-            let packet = Packet::new(packet).ok_or(Unsure("packets of another size"))?;
+            let packet = Packet::new(packet).ok_or(NeedsFfprobe("packets of another size"))?;
             if packet.has_transport_error() || packet.is_scrambled() {
-                return Err(Unsure("damaged or scrambled packets"));
+                return Err(NeedsFfprobe("damaged or scrambled packets"));
             }
             if packet.payload_offset().is_some() {
-                lanes.entry(packet.pid()).or_default().push(number as u32);
+                packets_by_pid.entry(packet.pid()).or_default().push(number as u32);
             }
         }
-        Ok(Self { bytes, lanes })
+        Ok(Self { bytes, packets_by_pid })
     }
 
     /// The packets of a PID with payload.
     pub(super) fn packets(&self, pid: u16) -> impl Iterator<Item = Packet<'_>> + Clone {
         let packets = self.bytes.as_chunks::<PACKET_LEN>().0;
-        let lane = self.lanes.get(&pid).map_or(&[][..], Vec::as_slice);
-        lane.iter().filter_map(|number| Packet::new(packets.get(*number as usize)?))
+        let indexes = self.packets_by_pid.get(&pid).map_or(&[][..], Vec::as_slice);
+        indexes.iter().filter_map(|number| Packet::new(packets.get(*number as usize)?))
     }
 
     /// The PES packets of a PID that begin in the window, each up to `most` bytes with its header. A last one without a
     /// complete header is left out.
-    fn units(&self, pid: u16, most: usize) -> impl Iterator<Item = (pes::PesHeader, Vec<u8>)> {
+    fn pes_packets(&self, pid: u16, max_bytes: usize) -> impl Iterator<Item = (pes::PesHeader, Vec<u8>)> {
         let mut packets = self.packets(pid).skip_while(|packet| !packet.starts_unit()).peekable();
         std::iter::from_fn(move || {
             let mut bytes = packets.next()?.payload().to_vec();
             while let Some(packet) = packets.next_if(|packet| !packet.starts_unit()) {
-                if bytes.len() < most {
+                if bytes.len() < max_bytes {
                     bytes.extend_from_slice(packet.payload());
                 }
             }
@@ -62,13 +62,13 @@ impl Window {
     }
 
     /// Presentation and decode timestamps (90 kHz, 33 bits); None for a packet without them.
-    pub(super) fn times(&self, pid: u16) -> impl Iterator<Item = Option<(i64, i64)>> {
-        self.units(pid, HEADER).map(|(header, _)| header.pts.zip(header.dts))
+    pub(super) fn timestamps(&self, pid: u16) -> impl Iterator<Item = Option<(i64, i64)>> {
+        self.pes_packets(pid, MAX_PES_HEADER_BYTES).map(|(header, _)| header.pts.zip(header.dts))
     }
 
     /// The payloads; the window may truncate the last one.
     pub(super) fn payloads(&self, pid: u16) -> impl Iterator<Item = Vec<u8>> {
-        self.units(pid, usize::MAX).map(|(header, bytes)| {
+        self.pes_packets(pid, usize::MAX).map(|(header, bytes)| {
             let end = header.total_len.unwrap_or(bytes.len()).min(bytes.len());
             bytes.get(header.header_len..end).unwrap_or_default().to_vec()
         })
@@ -76,7 +76,7 @@ impl Window {
 
     /// PIDs on which a PES packet begins.
     pub(super) fn pids(&self) -> impl Iterator<Item = u16> {
-        let begins = |packet: Packet| packet.starts_unit() && packet.payload().starts_with(&[0, 0, 1]);
-        self.lanes.keys().copied().filter(move |pid| self.packets(*pid).any(begins))
+        let starts_pes = |packet: Packet| packet.starts_unit() && packet.payload().starts_with(&[0, 0, 1]);
+        self.packets_by_pid.keys().copied().filter(move |pid| self.packets(*pid).any(starts_pes))
     }
 }

@@ -3,71 +3,71 @@
 use h264_reader::nal::sps::{ChromaFormat, FrameMbsFlags, SeqParameterSet, VideoSignalType};
 use h264_reader::nal::{Nal, RefNal};
 
-use super::super::outline::Unsure;
-use super::super::seen::Seen;
+use super::super::outline::NeedsFfprobe;
+use super::super::decoder_info::DecoderInfo;
 use crate::domain::codec;
 use crate::domain::media::Color;
 
 /// Packets searched for the set, and checked to have one picture each.
-const LOOKED_INTO: usize = 6;
+const MAX_PACKETS: usize = 6;
 
 /// The single sequence parameter set of pictures in Annex B form.
-pub(super) fn parameters(pictures: impl Iterator<Item = Vec<u8>>) -> Result<Vec<u8>, Unsure> {
-    let mut found: Option<Vec<u8>> = None;
-    for picture in pictures.take(LOOKED_INTO) {
-        let mut begun = 0;
-        for nal in nals(&picture) {
+pub(super) fn find_sps(access_units: impl Iterator<Item = Vec<u8>>) -> Result<Vec<u8>, NeedsFfprobe> {
+    let mut sps: Option<Vec<u8>> = None;
+    for access_unit in access_units.take(MAX_PACKETS) {
+        let mut picture_count = 0;
+        for nal in nal_units(&access_unit) {
             match *nal {
                 [kind, ..] if kind & 0x1f == 7 => {
-                    if found.as_deref().is_some_and(|known| known != nal) {
-                        return Err(Unsure("several parameter sets"));
+                    if sps.as_deref().is_some_and(|known| known != nal) {
+                        return Err(NeedsFfprobe("several parameter sets"));
                     }
-                    found = Some(nal.to_vec());
+                    sps = Some(nal.to_vec());
                 }
                 // A slice whose `first_mb_in_slice` is 0, coded as one bit.
-                [kind, slice, ..] if matches!(kind & 0x1f, 1 | 5) && slice & 0x80 != 0 => begun += 1,
+                [kind, slice, ..] if matches!(kind & 0x1f, 1 | 5) && slice & 0x80 != 0 => picture_count += 1,
                 _ => {}
             }
         }
-        if begun != 1 {
-            return Err(Unsure("packets without exactly one picture"));
+        if picture_count != 1 {
+            return Err(NeedsFfprobe("packets without exactly one picture"));
         }
     }
-    found.ok_or(Unsure("no parameter set at the beginning"))
+    sps.ok_or(NeedsFfprobe("no parameter set at the beginning"))
 }
 
 /// Parses the set; also returns the frame rate it states, if any.
-pub(super) fn seen(nal: &[u8]) -> Result<(Seen, Option<f64>), Unsure> {
+pub(super) fn parse_sps(nal: &[u8]) -> Result<(DecoderInfo, Option<f64>), NeedsFfprobe> {
     if nal.len() < 4 {
-        return Err(Unsure("a short parameter set"));
+        return Err(NeedsFfprobe("a short parameter set"));
     }
     let sps = SeqParameterSet::from_bits(RefNal::new(nal, &[], true).rbsp_bits());
-    let sps = sps.map_err(|_| Unsure("an unusual parameter set"))?;
-    let (width, height) = sps.pixel_dimensions().map_err(|_| Unsure("an unusual size"))?;
+    let sps = sps.map_err(|_| NeedsFfprobe("an unusual parameter set"))?;
+    let (width, height) = sps.pixel_dimensions().map_err(|_| NeedsFfprobe("an unusual size"))?;
     let chroma = match sps.chroma_info.chroma_format {
         ChromaFormat::YUV420 => "4:2:0",
         ChromaFormat::YUV422 => "4:2:2",
         ChromaFormat::YUV444 => "4:4:4",
-        _ => return Err(Unsure("unusual chroma")),
+        _ => return Err(NeedsFfprobe("unusual chroma")),
     };
     let depths = (sps.chroma_info.bit_depth_luma_minus8, sps.chroma_info.bit_depth_chroma_minus8);
-    let (first, third) = (nal[2] & 0x40 != 0, nal[2] & 0x10 != 0);
+    let (constraint_set1, constraint_set3) = (nal[2] & 0x40 != 0, nal[2] & 0x10 != 0);
     let profile = match nal[1] {
-        66 if first => "constrained-baseline",
+        66 if constraint_set1 => "constrained-baseline",
         66 => "baseline",
         77 => "main",
         100 => "high",
         // With `constraint_set3_flag` these are intra profiles.
-        122 if !third => "high-4:2:2",
-        244 if !third => "high-4:4:4-predictive",
-        _ => return Err(Unsure("an unusual profile")),
+        122 if !constraint_set3 => "high-4:2:2",
+        244 if !constraint_set3 => "high-4:4:4-predictive",
+        _ => return Err(NeedsFfprobe("an unusual profile")),
     };
     // Level 1b is coded as level 11 with `constraint_set3_flag`.
-    let level = Some(sps.level_idc).filter(|level| *level != 11 || !third).ok_or(Unsure("level 1b"))?;
+    let level = Some(sps.level_idc).filter(|level| *level != 11 || !constraint_set3).ok_or(NeedsFfprobe("level 1b"))?;
     let vui = sps.vui_parameters.as_ref();
     let aspect = vui.and_then(|vui| vui.aspect_ratio_info.as_ref()?.get());
-    let stated = vui.and_then(|vui| vui.timing_info.as_ref()).filter(|timing| timing.num_units_in_tick > 0);
-    let seen = Seen {
+    let timing_info = vui.and_then(|vui| vui.timing_info.as_ref()).filter(|timing| timing.num_units_in_tick > 0);
+    let info = DecoderInfo {
         codec: Some("h264"),
         profile: Some(profile.to_owned()),
         level: codec::format_level("h264", i64::from(level)),
@@ -76,20 +76,20 @@ pub(super) fn seen(nal: &[u8]) -> Result<(Seen, Option<f64>), Unsure> {
         sample_aspect: aspect.filter(|(a, b)| *a > 0 && *b > 0).map(|(a, b)| (u32::from(a), u32::from(b))),
         bit_depth: (depths == (0, 0)).then_some(8),
         chroma: Some(chroma.to_owned()),
-        interlaced: sps.frame_mbs_flags != FrameMbsFlags::Frames,
-        color: vui.and_then(|vui| vui.video_signal_type.as_ref()).map_or(Ok(Color::default()), color)?,
-        ..Seen::default()
+        is_interlaced: sps.frame_mbs_flags != FrameMbsFlags::Frames,
+        color: vui.and_then(|vui| vui.video_signal_type.as_ref()).map_or(Ok(Color::default()), parse_color)?,
+        ..DecoderInfo::default()
     };
-    Ok((seen, stated.map(|timing| f64::from(timing.time_scale) / f64::from(timing.num_units_in_tick) / 2.0)))
+    Ok((info, timing_info.map(|timing| f64::from(timing.time_scale) / f64::from(timing.num_units_in_tick) / 2.0)))
 }
 
 /// The numbers of ITU-T H.273 that ordinary films use; 2 is "unspecified".
-fn color(signal: &VideoSignalType) -> Result<Color, Unsure> {
+fn parse_color(signal: &VideoSignalType) -> Result<Color, NeedsFfprobe> {
     let name = |number: u8, table: &[(u8, &str)]| match number {
         2 => Ok(None),
         _ => {
-            let found = table.iter().find(|(known, _)| *known == number);
-            found.map(|(_, name)| Some((*name).to_owned())).ok_or(Unsure("unusual color parameters"))
+            let entry = table.iter().find(|(known, _)| *known == number);
+            entry.map(|(_, name)| Some((*name).to_owned())).ok_or(NeedsFfprobe("unusual color parameters"))
         }
     };
     let range = if signal.video_full_range_flag { "full" } else { "limited" };
@@ -103,13 +103,13 @@ fn color(signal: &VideoSignalType) -> Result<Color, Unsure> {
 }
 
 /// The NAL units of a picture in Annex B form, without start codes.
-fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = &bytes[after_start_code(bytes).unwrap_or(bytes.len())..];
+fn nal_units(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = &bytes[find_after_start_code(bytes).unwrap_or(bytes.len())..];
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let next = after_start_code(rest);
+        let next = find_after_start_code(rest);
         let (nal, after) = rest.split_at(next.unwrap_or(rest.len()));
         rest = after;
         let nal = if next.is_some() { &nal[..nal.len() - 3] } else { nal };
@@ -118,7 +118,7 @@ fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn after_start_code(bytes: &[u8]) -> Option<usize> {
+fn find_after_start_code(bytes: &[u8]) -> Option<usize> {
     bytes.windows(3).position(|three| three == [0, 0, 1]).map(|at| at + 3)
 }
 
@@ -128,19 +128,19 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn units_are_told_apart_by_their_start_codes() {
+    fn units_are_separated_by_their_start_codes() {
         let bytes = [0, 0, 0, 1, 9, 0xf0, 0, 0, 0, 1, 0x67, 1, 2, 0, 0, 1, 0x65, 0x80, 0, 0];
-        let found: Vec<_> = nals(&bytes).collect();
+        let found: Vec<_> = nal_units(&bytes).collect();
         assert_eq!(found, [&[9, 0xf0][..], &[0x67, 1, 2], &[0x65, 0x80]]);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(0u8..4, 0..200), sps in proptest::collection::vec(any::<u8>(), 0..60)) {
-            prop_assert!(nals(&bytes).map(<[u8]>::len).sum::<usize>() <= bytes.len());
-            let _ = (parameters([bytes].into_iter()), seen(&sps));
+            prop_assert!(nal_units(&bytes).map(<[u8]>::len).sum::<usize>() <= bytes.len());
+            let _ = (find_sps([bytes].into_iter()), parse_sps(&sps));
             let high: Vec<u8> = [0x67, 100, 0, 31].into_iter().chain(sps).collect();
-            let _ = seen(&high);
+            let _ = parse_sps(&high);
         }
     }
 }

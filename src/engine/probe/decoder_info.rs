@@ -3,9 +3,9 @@
 use crate::domain::media::Color;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct DecoderInfo {
     /// The container's track number.
-    pub key: u64,
+    pub container_id: u64,
     pub codec: Option<&'static str>,
     pub profile: Option<String>,
     pub level: Option<String>,
@@ -14,7 +14,7 @@ pub(super) struct Seen {
     pub sample_aspect: Option<(u32, u32)>,
     pub bit_depth: Option<u32>,
     pub chroma: Option<String>,
-    pub interlaced: bool,
+    pub is_interlaced: bool,
     pub color: Color,
     pub channels: u32,
     pub sample_rate: u32,

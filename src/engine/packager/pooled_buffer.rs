@@ -3,48 +3,48 @@
 use std::cell::RefCell;
 
 /// Maximum size of a kept buffer, bytes, and how many a thread keeps.
-const KEPT: usize = 512 << 10;
-const MOST_SPARE: usize = 3;
+const MAX_KEPT_BYTES: usize = 512 << 10;
+const MAX_SPARE_BUFFERS: usize = 3;
 
 thread_local! {
-    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static SPARE_BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A buffer that returns to the pool of the thread that drops it. The kernel clears fresh memory page by page, which costs
 /// more than writing the chunk.
 #[derive(Debug)]
-pub(super) struct Sheet(Vec<u8>);
+pub(super) struct PooledBuffer(Vec<u8>);
 
-impl Sheet {
+impl PooledBuffer {
     /// An empty buffer with this capacity, bytes.
-    pub(super) fn of(room: usize) -> Self {
-        let mut bytes = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        let mut bytes = SPARE_BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
         bytes.clear();
-        bytes.reserve(room);
+        bytes.reserve(capacity);
         Self(bytes)
     }
 
-    pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
+    pub(super) fn as_mut_vec(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }
 }
 
-impl AsRef<[u8]> for Sheet {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl Drop for Sheet {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.0);
-        if bytes.capacity() > KEPT {
+        if bytes.capacity() > MAX_KEPT_BYTES {
             return;
         }
         // A thread that is ending has no pool any more.
-        let _ = SPARE.try_with(|spare| {
+        let _ = SPARE_BUFFERS.try_with(|spare| {
             let mut spare = spare.borrow_mut();
-            if spare.len() < MOST_SPARE {
+            if spare.len() < MAX_SPARE_BUFFERS {
                 spare.push(bytes);
             }
         });

@@ -1,0 +1,124 @@
+//! The package cache: a viewer who returns to a film, or watches the same film as another viewer, does not wait for its
+//! tables.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use super::{Package, open_package};
+use crate::domain::media::Media;
+use crate::engine::source::SourceFile;
+
+/// Maximum memory of the cached packages, bytes; a film of two hours takes about three MiB.
+const MAX_BYTES: usize = 32 << 20;
+
+/// Packages in order of use, the most recent last.
+#[derive(Debug)]
+pub struct PackageCache {
+    max_bytes: usize,
+    packages: Mutex<VecDeque<(PackageKey, Arc<Package>)>>,
+}
+
+/// A file in one state, and two of its streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PackageKey {
+    file_id: (u64, u64),
+    len: u64,
+    modified: SystemTime,
+    changed_at: (i64, i64),
+    video: Option<u32>,
+    audio: Option<u32>,
+}
+
+impl Default for PackageCache {
+    fn default() -> Self {
+        Self { max_bytes: MAX_BYTES, packages: Mutex::default() }
+    }
+}
+
+impl PackageCache {
+    /// The package of stream `video` and stream `audio`, cached or read by [`open`].
+    ///
+    /// # Errors
+    /// Those of [`open`]. Errors are not cached, because the cause may have been the timeout.
+    pub async fn open(
+        &self,
+        source: &Arc<SourceFile>,
+        media: &Media,
+        video: Option<u32>,
+        audio: Option<u32>,
+    ) -> Result<Arc<Package>, String> {
+        let key = PackageKey {
+            file_id: source.file_id,
+            len: source.len,
+            modified: source.modified,
+            changed_at: source.changed_at,
+            video,
+            audio,
+        };
+        if let Some(cached) = self.get(&key) {
+            return Ok(cached);
+        }
+        let package = Arc::new(open_package(source, media, video, audio).await?);
+        self.insert(key, package.clone());
+        Ok(package)
+    }
+
+    fn get(&self, key: &PackageKey) -> Option<Arc<Package>> {
+        let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = packages.iter().position(|(cached_key, _)| cached_key == key)?;
+        let entry = packages.remove(index)?;
+        let package = entry.1.clone();
+        packages.push_back(entry);
+        Some(package)
+    }
+
+    fn insert(&self, key: PackageKey, package: Arc<Package>) {
+        let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
+        packages.retain(|(cached_key, _)| *cached_key != key);
+        packages.push_back((key, package));
+        let total_bytes = |packages: &VecDeque<(PackageKey, Arc<Package>)>| packages.iter().map(|(_, package)| package.memory_bytes()).sum::<usize>();
+        while total_bytes(&packages) > self.max_bytes {
+            packages.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::engine::damaged_films::make_film;
+
+    #[test]
+    fn recent_packages_are_kept_and_another_state_of_a_file_is_another_key() {
+        let bytes = make_film("a.mp4", "-f lavfi -i sine=r=48000:d=3", "-c:a aac");
+        let package = || Arc::new(Package::open_mp4(&bytes[..], Some(0), Some(1), 0.0).unwrap());
+        let package_bytes = package().memory_bytes();
+        assert!(package_bytes > 500, "{package_bytes} bytes for some hundred samples");
+        let cache = PackageCache { max_bytes: package_bytes * 2, ..PackageCache::default() };
+        let key = |inode: u64| PackageKey {
+            file_id: (1, inode),
+            len: 7,
+            modified: SystemTime::UNIX_EPOCH,
+            changed_at: (0, 0),
+            video: Some(0),
+            audio: Some(1),
+        };
+        let first = package();
+        cache.insert(key(1), first.clone());
+        cache.insert(key(2), package());
+        assert!(cache.get(&key(1)).is_some_and(|known| Arc::ptr_eq(&known, &first)));
+        cache.insert(key(3), package());
+        assert!(cache.get(&key(2)).is_none(), "the least recently used package is evicted");
+        assert!(cache.get(&key(1)).is_some() && cache.get(&key(3)).is_some());
+        let later = SystemTime::UNIX_EPOCH + Duration::from_nanos(1);
+        assert!(cache.get(&PackageKey { modified: later, ..key(1) }).is_none());
+        assert!(cache.get(&PackageKey { changed_at: (0, 1), ..key(1) }).is_none(), "the modification time was restored");
+        assert!(cache.get(&PackageKey { audio: None, ..key(1) }).is_none());
+        let small_cache = PackageCache { max_bytes: package_bytes - 1, ..PackageCache::default() };
+        small_cache.insert(key(1), package());
+        assert!(small_cache.get(&key(1)).is_none(), "too large to be cached");
+    }
+}

@@ -1,0 +1,217 @@
+//! The quick way: our readers report what the container states, the discoverer what the decoders see.
+//!
+//! Order, flags, languages, names, rotation, timing and chapters come from the container; size, sample aspect ratio, bit
+//! depth, chroma, interlacing, profile, level and channels from the discoverer. Transport streams repeat all of that in
+//! the headers of video and audio, where our reader finds it: the discoverer takes nearly half of ffprobe's time for them,
+//! and got some wrong. Only plain 8-bit video is accepted, and only if both agree on every stream; other files are left to
+//! ffprobe. A test compares the result with ffprobe over the corpus.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::avc;
+use super::coded;
+use super::discover::discover;
+use super::outline::{OutlineTrackKind, ContainerOutline, OutlineTrack, NeedsFfprobe};
+use super::decoder_info::DecoderInfo;
+use super::{InProcessGuard, container, matroska, mp4, mpegts};
+use crate::domain::codec::{self, CodecInfo};
+use crate::domain::media::{Audio, Media, Stream, StreamKind, Subtitle, Video};
+use crate::domain::sniff;
+use crate::engine::clock;
+use crate::engine::source::SourceFile;
+
+/// Maximum frame size that the discoverer may decode in this process, luma samples: slightly more than 8K UHD. ffprobe,
+/// which decodes larger ones, has its own limits (`ffmpeg::spawn::Limits`).
+const MAX_FRAME_LUMA_SAMPLES: u64 = 8192 * 4320;
+
+/// Describes a plain file without starting a process.
+pub(super) async fn describe(
+    source: &Arc<SourceFile>,
+    head: &[u8],
+    decodable: &HashSet<String>,
+    guard: InProcessGuard,
+) -> Result<Media, NeedsFfprobe> {
+    let (outline, decoder_infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
+        let source = source.clone();
+        let read_in_thread = move || {
+            let _guard = guard;
+            if clock::has_clock_jump(&source).unwrap_or(false) {
+                return Err(NeedsFfprobe("the clock jumps"));
+            }
+            mpegts::read_outline(&source)
+        };
+        tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| NeedsFfprobe("the reader failed"))??
+    } else {
+        let outline = read_outline(source, head).await?;
+        outline.tracks.iter().filter(|track| track.kind == OutlineTrackKind::Video).try_for_each(check_size)?;
+        let decoder_infos = discover(source, guard).await?;
+        (outline, decoder_infos)
+    };
+    merge(outline, &decoder_infos, head, source.len, decodable)
+}
+
+async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<ContainerOutline, NeedsFfprobe> {
+    let matroska = head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
+    let mp4 = head.get(4..8) == Some(b"ftyp");
+    if !matroska && !mp4 {
+        return Err(NeedsFfprobe("another container"));
+    }
+    let webm = container::doc_type(head) == Some(b"webm");
+    let source = source.clone();
+    let task =
+        tokio::task::spawn_blocking(move || if mp4 { mp4::read_outline(&source) } else { matroska::read_outline(&source, webm) });
+    task.await.map_err(|_| NeedsFfprobe("the reader failed"))?
+}
+
+/// Refuses video whose frames are too large for this process, by the container or the video itself, or of unknown size.
+fn check_size(track: &OutlineTrack) -> Result<(), NeedsFfprobe> {
+    let stated_samples = u64::from(track.width) * u64::from(track.height);
+    let coded_samples = coded::luma_samples(track).ok_or(NeedsFfprobe("the video does not state its frame size"))?;
+    if stated_samples.max(coded_samples) > MAX_FRAME_LUMA_SAMPLES {
+        return Err(NeedsFfprobe("frames too large to be decoded in this process"));
+    }
+    Ok(())
+}
+
+fn merge(outline: ContainerOutline, decoder_infos: &[DecoderInfo], head: &[u8], len: u64, decodable: &HashSet<String>) -> Result<Media, NeedsFfprobe> {
+    let streams = outline.tracks.iter().map(|track| merge_stream(track, decoder_infos, decodable)).collect::<Result<Vec<_>, _>>()?;
+    let has_video = streams.iter().any(|stream| matches!(stream.kind, StreamKind::Video(_)));
+    Ok(Media {
+        container: outline.container,
+        mime_type: container::mime_type(outline.container, head, has_video, &streams).to_owned(),
+        duration_seconds: Some(outline.duration_seconds),
+        start_seconds: outline.start_seconds,
+        clock_pieces: Vec::new(),
+        bitrate_kbps: Some((len as f64 * 8.0 / outline.duration_seconds / 1000.0).round() as u32),
+        is_seekable: true,
+        keyframe_interval_seconds: None,
+        streams,
+        chapters: outline.chapters,
+        attachments: outline.attachments,
+        tags: outline.tags,
+        warnings: Vec::new(),
+    })
+}
+
+fn merge_stream(track: &OutlineTrack, decoder_infos: &[DecoderInfo], decodable: &HashSet<String>) -> Result<Stream, NeedsFfprobe> {
+    let info_of_track = decoder_infos.iter().find(|info| info.container_id == track.container_id);
+    let required_info = || {
+        let info = info_of_track.ok_or(NeedsFfprobe("the discoverer misses a stream"))?;
+        if info.codec == Some(track.codec) { Ok(info) } else { Err(NeedsFfprobe("the readers disagree on a codec")) }
+    };
+    let (mut profile, mut level) = (None, None);
+    let mut size = (0, 0);
+    let kind = match track.kind {
+        OutlineTrackKind::Video => {
+            let info = required_info()?;
+            profile = info.profile.clone();
+            level = match (track.codec, &track.config[..]) {
+                ("av1", [_, second, ..]) => codec::format_level("av1", i64::from(second & 0x1f)),
+                _ => info.level.clone(),
+            };
+            size = (info.width, info.height);
+            StreamKind::Video(merge_video(track, info)?)
+        }
+        OutlineTrackKind::Audio => {
+            let info = required_info()?;
+            profile = info.profile.clone().filter(|_| track.codec == "aac");
+            StreamKind::Audio(merge_audio(track, info)?)
+        }
+        OutlineTrackKind::TextSubtitle => StreamKind::Subtitle(Subtitle { is_text: true, is_hearing_impaired: track.is_hearing_impaired }),
+        OutlineTrackKind::BitmapSubtitle => {
+            StreamKind::Subtitle(Subtitle { is_text: false, is_hearing_impaired: track.is_hearing_impaired })
+        }
+        OutlineTrackKind::Data => StreamKind::Data,
+    };
+    let codec_info = CodecInfo {
+        codec: track.codec,
+        profile: profile.as_deref(),
+        level: None,
+        bit_depth: 8,
+        width: size.0,
+        height: size.1,
+        config: &track.config,
+    };
+    Ok(Stream {
+        index: track.index,
+        codec: track.codec.to_owned(),
+        codec_string: codec::codec_string(&codec_info),
+        profile,
+        level,
+        bitrate_kbps: track.bitrate_kbps,
+        language: track.language.clone(),
+        title: track.title.clone(),
+        is_default: track.is_default,
+        is_forced: track.is_forced,
+        is_decodable: decodable.contains(track.codec),
+        kind,
+    })
+}
+
+fn merge_video(track: &OutlineTrack, info: &DecoderInfo) -> Result<Video, NeedsFfprobe> {
+    let bit_depth = info.bit_depth.unwrap_or(if track.codec == "vp8" { 8 } else { 0 });
+    if bit_depth != 8 {
+        return Err(NeedsFfprobe("not 8-bit video"));
+    }
+    if info.is_interlaced {
+        return Err(NeedsFfprobe("interlaced"));
+    }
+    if info.width == 0 || info.height == 0 {
+        return Err(NeedsFfprobe("no size"));
+    }
+    let chroma = info.chroma.as_deref().unwrap_or(if track.codec == "vp8" { "4:2:0" } else { "" });
+    if !matches!(chroma, "4:2:0" | "4:2:2" | "4:4:4" | "4:0:0") {
+        return Err(NeedsFfprobe("unusual chroma"));
+    }
+    let mut color = info.color.clone();
+    if let Some(is_full) = stated_full_range(track) {
+        color.range = Some(if is_full { "full" } else { "limited" }.to_owned());
+    }
+    Ok(Video {
+        sample_aspect: info.sample_aspect.unwrap_or((1, 1)),
+        frame_rate: track.frame_rate,
+        has_variable_frame_rate: track.has_variable_frame_rate,
+        chroma: chroma.to_owned(),
+        rotation: track.rotation,
+        is_mirrored: track.is_mirrored,
+        color,
+        ..Video::new(info.width, info.height)
+    })
+}
+
+/// Parameter sets take precedence over the container, as in ffmpeg. GStreamer reports limited range for full-range files.
+fn stated_full_range(track: &OutlineTrack) -> Option<bool> {
+    let coded_range = match track.codec {
+        "h264" => avc::parse_sps_info(&track.config).and_then(|stated| stated.full_range),
+        _ => None,
+    };
+    coded_range.or(track.full_range)
+}
+
+fn merge_audio(track: &OutlineTrack, info: &DecoderInfo) -> Result<Audio, NeedsFfprobe> {
+    if info.channels == 0 || info.sample_rate == 0 {
+        return Err(NeedsFfprobe("audio without channels"));
+    }
+    // Spectral band replication may be implicit, with half the sample rate in the headers; ffprobe decodes it.
+    if track.codec == "aac" && info.sample_rate <= 24_000 {
+        return Err(NeedsFfprobe("AAC that may be HE-AAC"));
+    }
+    let layout = match info.channels {
+        1 => Some("mono"),
+        2 => Some("stereo"),
+        // The surround channels of Dolby and DTS are side channels.
+        6 if matches!(track.codec, "ac3" | "eac3") => Some("5.1(side)"),
+        6 => Some("5.1"),
+        8 => Some("7.1"),
+        _ => return Err(NeedsFfprobe("an unusual number of channels")),
+    };
+    let has_commentary_title = track.title.as_deref().is_some_and(|title| title.to_ascii_lowercase().contains("commentary"));
+    Ok(Audio {
+        channels: info.channels,
+        channel_layout: layout.map(str::to_owned),
+        sample_rate: info.sample_rate,
+        bit_depth: None,
+        is_commentary: track.is_commentary || has_commentary_title,
+    })
+}

@@ -1,0 +1,102 @@
+//! The sample tables of a track (`stbl`): durations, counts, sizes, offsets.
+
+use super::super::outline::{NeedsFfprobe, parse_uint, nearest_usual_rate};
+use super::boxes::{find_child, require_child};
+use crate::domain::time::FrameRate;
+
+/// `stts`: durations of samples.
+pub(super) struct SampleDurations {
+    pub sample_count: u64,
+    pub total_units: u64,
+    /// (samples, units of each)
+    runs: Vec<(u64, u64)>,
+}
+
+pub(super) fn parse_stts(stts: &[u8]) -> Result<SampleDurations, NeedsFfprobe> {
+    let count = parse_uint(stts, 4, 4)? as usize;
+    let table = stts.get(8..).unwrap_or_default();
+    if table.len() / 8 < count {
+        return Err(NeedsFfprobe("a table is truncated"));
+    }
+    let mut durations = SampleDurations { sample_count: 0, total_units: 0, runs: Vec::new() };
+    for entry in table.chunks_exact(8).take(count) {
+        let (samples, units) = (parse_uint(entry, 0, 4)?, parse_uint(entry, 4, 4)?);
+        durations.sample_count += samples;
+        durations.total_units = durations.total_units.checked_add(samples * units).ok_or(NeedsFfprobe("a duration that overflows"))?;
+        durations.runs.push((samples, units));
+    }
+    Ok(durations)
+}
+
+impl SampleDurations {
+    /// Average frame rate, and whether frame durations vary (by more than a clock's rounding).
+    pub fn frame_rate(&self, timescale: u64) -> Result<(Option<FrameRate>, bool), NeedsFfprobe> {
+        if self.sample_count < 2 || self.total_units == 0 {
+            return Err(NeedsFfprobe("too few frames"));
+        }
+        let average = self.sample_count as f64 * timescale as f64 / self.total_units as f64;
+        let (_, common_units) = *self.runs.iter().max_by_key(|(samples, _)| *samples).ok_or(NeedsFfprobe("no frames"))?;
+        let nominal = timescale as f64 / common_units.max(1) as f64;
+        let mean = self.total_units as f64 / self.sample_count as f64;
+        let is_off = |units: u64| (units as f64 - mean).abs() > (mean * 0.05).max(1.5);
+        // The last frame may have any duration.
+        let odd_count: u64 = self.runs.iter().filter(|(_, units)| is_off(*units)).map(|(samples, _)| *samples).sum();
+        let is_variable = odd_count > 1 && odd_count * 50 > self.sample_count;
+        let rate = if (average / nominal - 1.0).abs() < 0.005 {
+            nearest_usual_rate(nominal).or(reduced_rate(timescale, common_units))
+        } else {
+            nearest_usual_rate(average).or(reduced_rate(self.sample_count * timescale, self.total_units))
+        };
+        Ok((rate.filter(|rate| (0.01..=500.0).contains(&rate.as_f64())), is_variable))
+    }
+}
+
+fn reduced_rate(mut num: u64, mut den: u64) -> Option<FrameRate> {
+    let (mut a, mut b) = (num, den);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    (num, den) = (num / a.max(1), den / a.max(1));
+    while num > u64::from(u32::MAX) || den > u64::from(u32::MAX) {
+        (num, den) = (num >> 1, den >> 1);
+    }
+    FrameRate::new(num as u32, den as u32)
+}
+
+/// Number of samples and their total size, bytes.
+pub(super) fn total_size(stbl: &[u8]) -> Result<(u64, u64), NeedsFfprobe> {
+    let stsz = require_child(stbl, b"stsz")?;
+    let (uniform_size, count) = (parse_uint(stsz, 4, 4)?, parse_uint(stsz, 8, 4)?);
+    if uniform_size > 0 {
+        return Ok((count, uniform_size * count));
+    }
+    let table = stsz.get(12..).unwrap_or_default();
+    if ((table.len() / 4) as u64) < count {
+        return Err(NeedsFfprobe("a table is truncated"));
+    }
+    let sizes = table.chunks_exact(4).take(count as usize);
+    Ok((count, sizes.map(|row| u64::from(u32::from_be_bytes([row[0], row[1], row[2], row[3]]))).sum()))
+}
+
+/// The largest chunk offset.
+pub(super) fn last_chunk_offset(stbl: &[u8]) -> Result<u64, NeedsFfprobe> {
+    let (table, width) = match find_child(stbl, b"stco")? {
+        Some(table) => (table, 4),
+        None => (require_child(stbl, b"co64")?, 8),
+    };
+    let rows = table.get(8..).unwrap_or_default().chunks_exact(width);
+    if (rows.len() as u64) < parse_uint(table, 4, 4)? {
+        return Err(NeedsFfprobe("a table is truncated"));
+    }
+    Ok(rows.map(|row| row.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))).max().unwrap_or(0))
+}
+
+/// Composition offset of the first frame, in units of the track.
+pub(super) fn first_composition_offset(stbl: &[u8]) -> Result<i64, NeedsFfprobe> {
+    let Some(ctts) = find_child(stbl, b"ctts")? else { return Ok(0) };
+    if parse_uint(ctts, 4, 4)? == 0 {
+        return Ok(0);
+    }
+    let offset = i64::from(parse_uint(ctts, 12, 4)? as u32 as i32);
+    if offset < 0 { Err(NeedsFfprobe("a negative composition offset")) } else { Ok(offset) }
+}

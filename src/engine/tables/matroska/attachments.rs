@@ -1,0 +1,64 @@
+//! Attachments of a Matroska file, such as the fonts of its subtitles.
+
+use super::ebml::{Element, read_body, read_element};
+use super::{EBML, TopLevelElements, SEGMENT};
+use crate::engine::tables::TableError;
+use crate::engine::tables::bytes::ReadAt;
+
+const ATTACHED_FILE: u32 = 0x61a7;
+const FILE_NAME: u32 = 0x466e;
+const FILE_MEDIA_TYPE: u32 = 0x4660;
+const FILE_DATA: u32 = 0x465c;
+
+/// Maximum number of attachments read.
+const MAX_ATTACHMENTS: usize = 256;
+
+/// An attachment; its bytes stay in the file.
+#[derive(Clone, Debug)]
+pub struct Attachment {
+    pub name: String,
+    /// The media type that the file states.
+    pub media_type: String,
+    pub offset: u64,
+    pub size: u64,
+}
+
+/// The attachments of a file, up to the first damaged element.
+pub fn read_attachments(file: &(impl ReadAt + ?Sized)) -> Result<Vec<Attachment>, TableError> {
+    let ebml_header = read_element(file, 0)?;
+    let segment = read_element(file, ebml_header.end())?;
+    if ebml_header.id != EBML || segment.id != SEGMENT {
+        return Err(TableError::Unsupported("there is no EBML header with a segment"));
+    }
+    let Some(attachments) = TopLevelElements::locate(file, segment)?.attachments else { return Ok(Vec::new()) };
+    let read_text = |child: Element| read_body(file, child).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let mut out = Vec::new();
+    for entry in child_elements(file, attachments).filter(|child| child.id == ATTACHED_FILE).take(MAX_ATTACHMENTS) {
+        let (mut name, mut media_type, mut data) = (String::new(), String::new(), None);
+        for child in child_elements(file, entry) {
+            match child.id {
+                FILE_NAME => name = read_text(child)?,
+                FILE_MEDIA_TYPE => media_type = read_text(child)?,
+                FILE_DATA => data = child.size.map(|size| (child.body, size)),
+                _ => {}
+            }
+        }
+        if let Some((offset, size)) = data.filter(|(offset, size)| offset.saturating_add(*size) <= file.len()) {
+            out.push(Attachment { name, media_type, offset, size });
+        }
+    }
+    Ok(out)
+}
+
+/// The children of an element that is too large to be read whole.
+fn child_elements<F: ReadAt + ?Sized>(file: &F, parent: Element) -> impl Iterator<Item = Element> {
+    let mut position = parent.body;
+    std::iter::from_fn(move || {
+        let child = (position < parent.end()).then(|| read_element(file, position).ok()).flatten()?;
+        // No element in here may have an unknown size.
+        child.size?;
+        position = child.end();
+        Some(child)
+    })
+    .take(4 * MAX_ATTACHMENTS)
+}

@@ -61,7 +61,7 @@ impl RepairedFeed {
                 let none = || Error::other("not a transport stream with video or audio");
                 let stream = ClockStream::find_in(&file)?.ok_or_else(none)?;
                 let offset = if start_seconds > 0.0 { stream.find_offset(&search_pieces, to_ticks(start_seconds))? } else { 0 };
-                let router = stream.router(&search_pieces, offset)?;
+                let router = stream.router_at(&search_pieces, offset)?;
                 Ok::<_, Error>((stream, offset, router))
             });
             let (stream, offset, router) = task.await.map_err(Error::other)??;
@@ -110,35 +110,35 @@ async fn pump_chain(mut chain: Chain, mut writer: Sender) {
 }
 
 /// Reads, repairs and writes packets until the file or the child ends.
-async fn write_repaired(stream: ClockStream, pieces: Arc<[ClockSection]>, mut router: Option<Router>, mut at: u64, shift: i64, mut writer: Sender) {
+async fn write_repaired(stream: ClockStream, pieces: Arc<[ClockSection]>, mut router: Option<Router>, mut position: u64, shift: i64, mut writer: Sender) {
     let stream = Arc::new(stream);
-    if at > 0 && writer.write_all(&stream.table_packets).await.is_err() {
+    if position > 0 && writer.write_all(&stream.table_packets).await.is_err() {
         return;
     }
     let mut chunk = Vec::with_capacity(READ_BYTES + READ_BYTES / 8);
-    while at < stream.source.len {
+    while position < stream.source.len {
         let (task_stream, task_pieces) = (stream.clone(), pieces.clone());
-        let (mut filling, mut routing) = (std::mem::take(&mut chunk), router.take());
+        let (mut buffer, mut task_router) = (std::mem::take(&mut chunk), router.take());
         let read = tokio::task::spawn_blocking(move || {
-            filling.clear();
-            let end = at + READ_BYTES as u64;
+            buffer.clear();
+            let end = position + READ_BYTES as u64;
             let mut next = end;
-            let result = task_stream.for_each_packet(at, end, |offset, bytes| {
+            let result = task_stream.for_each_packet(position, end, |offset, bytes| {
                 next = next.max(offset + task_stream.packet_stride as u64);
                 let mut packet = *bytes;
-                match routing.as_mut().map_or(Route::Keep, |router| router.route(&mut packet)) {
+                match task_router.as_mut().map_or(Route::Keep, |router| router.route(&mut packet)) {
                     Route::Keep => {
                         shift_to_source_time(&task_pieces, offset, shift, &mut packet);
-                        filling.extend_from_slice(&packet);
+                        buffer.extend_from_slice(&packet);
                     }
-                    Route::Tables => filling.extend_from_slice(&task_stream.table_packets),
+                    Route::Tables => buffer.extend_from_slice(&task_stream.table_packets),
                     Route::Drop => {}
                 }
             });
-            result.map(|()| (filling, routing, next))
+            result.map(|()| (buffer, task_router, next))
         });
         let Ok(Ok((filled, routing, next))) = read.await else { return };
-        (chunk, router, at) = (filled, routing, next);
+        (chunk, router, position) = (filled, routing, next);
         // An error means that the child has ended.
         if writer.write_all(&chunk).await.is_err() {
             return;

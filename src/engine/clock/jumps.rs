@@ -9,7 +9,7 @@ use std::io::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{LONGEST_SAMPLE, ClockStream, PesMark, READ_BYTES, TABLES};
+use super::{LONGEST_SAMPLE, ClockStream, PesMark, READ_BYTES, TABLE_SEARCH_BYTES};
 use crate::domain::media::Media;
 use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
 use crate::domain::mpegts::packet::Packet;
@@ -52,9 +52,9 @@ pub struct ClockRepair {
     /// Number of programs at the beginning of the file, and the program number of the one that is played.
     pub programs: (usize, u16),
     /// The video PID changes.
-    pub renumbered: bool,
+    pub has_changed_pids: bool,
     /// A later part has no video of the same codec and is not played.
-    pub has_more: bool,
+    pub has_unplayed_part: bool,
 }
 
 impl ClockRepair {
@@ -76,13 +76,13 @@ impl ClockRepair {
         media.is_seekable = true;
         let jumps = self.pieces.len() - 1;
         if jumps > 0 {
-            let what = if self.renumbered { "clock or its PIDs change" } else { "clock jumps" };
-            media.warnings.push(format!("the {what} ({jumps}x): the {} parts are played as one", jumps + 1));
+            let cause = if self.has_changed_pids { "clock or its PIDs change" } else { "clock jumps" };
+            media.warnings.push(format!("the {cause} ({jumps}x): the {} parts are played as one", jumps + 1));
         }
-        if let (several @ 2.., number) = self.programs {
-            media.warnings.push(format!("the file has {several} programs: program {number} is played"));
+        if let (program_count @ 2.., number) = self.programs {
+            media.warnings.push(format!("the file has {program_count} programs: program {number} is played"));
         }
-        if self.has_more {
+        if self.has_unplayed_part {
             let text = format!("the part after {} s has video of another kind and is not played", round_to_ms(duration));
             media.warnings.push(text);
         }
@@ -115,31 +115,31 @@ pub fn find_clock_repair(source: &Arc<SourceFile>) -> Result<Option<ClockRepair>
     let first_marks = stream.read_marks(0, BOUNDARY_SEARCH_BYTES.min(before_first.offset + 1))?;
     let start = first_marks.first().map_or(before_first.dts, |mark| mark.dts);
     let mut pieces = vec![ClockSection { start_byte: 0, shift_ticks: (-start).rem_euclid(TIMESTAMP_WRAP) }];
-    let (mut to, mut renumbered, mut has_more) = (source.len, false, false);
+    let (mut end_offset, mut has_changed_pids, mut has_unplayed_part) = (source.len, false, false);
     for (n, (old, new)) in jumps.iter().enumerate() {
         let offset = find_boundary(&stream, old, new)?;
         let next = jumps.get(n + 1).map_or(source.len, |(_, next)| next.offset);
         if !continues_video(&stream, new, next)? {
-            (to, has_more) = (offset, true);
+            (end_offset, has_unplayed_part) = (offset, true);
             break;
         }
         let shift = joining_shift(&stream, offset, pieces[pieces.len() - 1].shift_ticks)?;
         pieces.push(ClockSection { start_byte: offset, shift_ticks: shift });
-        renumbered |= old.pid != new.pid;
+        has_changed_pids |= old.pid != new.pid;
     }
-    let end_ticks = find_end(&stream, &pieces, to)?;
+    let end_ticks = find_end(&stream, &pieces, end_offset)?;
     let programs = (stream.program_count, stream.program.as_ref().map_or(0, |program| program.entry.number));
-    Ok((end_ticks > 0).then_some(ClockRepair { pieces, end_ticks, programs, renumbered, has_more }))
+    Ok((end_ticks > 0).then_some(ClockRepair { pieces, end_ticks, programs, has_changed_pids, has_unplayed_part }))
 }
 
 /// Whether the part that begins with the frame `new` and ends before `next` has video of the same kind. Its tables may come
 /// after its first frames.
 fn continues_video(lane: &ClockStream, new: &PesMark, next: u64) -> Result<bool> {
-    let Some(mut router) = lane.router(&[], new.offset)? else { return Ok(true) };
+    let Some(mut router) = lane.router_at(&[], new.offset)? else { return Ok(true) };
     let is_same = |router: &Router| router.first_pid(new.pid) == Some(lane.pid);
     let mut found_jumps = is_same(&router);
     if !found_jumps {
-        lane.for_each_packet(new.offset, next.min(new.offset + TABLES), |_, bytes| {
+        lane.for_each_packet(new.offset, next.min(new.offset + TABLE_SEARCH_BYTES), |_, bytes| {
             if !found_jumps {
                 router.route(&mut bytes.clone());
                 found_jumps = is_same(&router);
@@ -214,8 +214,8 @@ fn find_jumps(stream: &ClockStream) -> Result<Vec<(PesMark, PesMark)>> {
         if whole {
             // From the mark itself to the mark at the end, so that nothing in between stays unread. Beyond it if the PID
             // changes, because a takeover shows only in several frames.
-            let more = if scanned[&gap.from].0.pid == scanned[&gap.to].0.pid { 1 } else { 2 * LONGEST_SAMPLE };
-            found = stream.read_marks(gap.from, gap.to + more)?;
+            let extra_bytes = if scanned[&gap.from].0.pid == scanned[&gap.to].0.pid { 1 } else { 2 * LONGEST_SAMPLE };
+            found = stream.read_marks(gap.from, gap.to + extra_bytes)?;
         }
         let (Some(first), Some(last)) = (found.first().copied(), found.last().copied()) else { continue };
         if whole {
@@ -247,10 +247,10 @@ fn clock_advance(from: &PesMark, to: &PesMark) -> i64 {
 }
 
 fn is_jump(from: &PesMark, to: &PesMark) -> bool {
-    from.pid != to.pid || clock_jumps(from, to)
+    from.pid != to.pid || is_clock_jump(from, to)
 }
 
-fn clock_jumps(from: &PesMark, to: &PesMark) -> bool {
+fn is_clock_jump(from: &PesMark, to: &PesMark) -> bool {
     let max_forward = if to.has_new_clock { MAX_FLAGGED_FORWARD_TICKS } else { MAX_FORWARD_TICKS };
     !(-MAX_BACKWARD_TICKS..=max_forward).contains(&clock_advance(from, to))
 }
@@ -275,14 +275,14 @@ fn jumps_between(marks: &[(PesMark, bool)]) -> Vec<(PesMark, PesMark)> {
 /// The byte where the new clock begins: the first timestamp that is closer to the new clock than to the old.
 fn find_boundary(stream: &ClockStream, before: &PesMark, after: &PesMark) -> Result<u64> {
     let mut boundary_offset = after.offset;
-    if !clock_jumps(before, after) {
+    if !is_clock_jump(before, after) {
         return Ok(boundary_offset);
     }
-    let mut router = stream.router(&[], before.offset)?;
+    let mut router = stream.router_at(&[], before.offset)?;
     stream.for_each_packet(before.offset, after.offset, |offset, bytes| {
         let mut bytes = *bytes;
-        let is_other = router.as_mut().is_some_and(|router| router.route(&mut bytes) != Route::Keep);
-        if is_other || offset == before.offset {
+        let is_dropped = router.as_mut().is_some_and(|router| router.route(&mut bytes) != Route::Keep);
+        if is_dropped || offset == before.offset {
             return;
         }
         let Some(packet) = Packet::new(&bytes).filter(|packet| packet.starts_unit()) else { return };
@@ -325,8 +325,8 @@ fn joining_shift(stream: &ClockStream, offset: u64, shift: i64) -> Result<i64> {
 fn find_end(stream: &ClockStream, pieces: &[ClockSection], to: u64) -> Result<i64> {
     let from = pieces[pieces.len() - 1].start_byte.max(to.saturating_sub(BOUNDARY_SEARCH_BYTES));
     let mut times_by_pid: BTreeMap<u16, Vec<i64>> = BTreeMap::new();
-    let mut router = stream.router(pieces, from)?;
-    stream.for_each_packet(from, to, |at, bytes| {
+    let mut router = stream.router_at(pieces, from)?;
+    stream.for_each_packet(from, to, |offset, bytes| {
         let mut bytes = *bytes;
         if router.as_mut().is_some_and(|router| router.route(&mut bytes) != Route::Keep) {
             return;
@@ -335,7 +335,7 @@ fn find_end(stream: &ClockStream, pieces: &[ClockSection], to: u64) -> Result<i6
         let payload = packet.payload();
         let is_counted = packet.pid() == stream.pid || matches!(payload.get(3), Some(0xc0..=0xdf | 0xbd));
         let Some(pts) = pes::parse(payload).and_then(|header| header.pts).filter(|_| is_counted) else { return };
-        times_by_pid.entry(packet.pid()).or_default().push(source_time(pieces, at, pts));
+        times_by_pid.entry(packet.pid()).or_default().push(source_time(pieces, offset, pts));
     })?;
     let end_of = |times: &Vec<i64>| {
         let mut times = times.clone();

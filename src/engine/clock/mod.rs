@@ -31,7 +31,7 @@ const READ_BYTES: usize = 256 * 1024;
 const MAX_HEAD_BYTES: u64 = 4 << 20;
 
 /// Range in which PAT and PMT are repeated, bytes: at least twice a second, more often at high bit rates.
-const TABLES: u64 = 2 << 20;
+const TABLE_SEARCH_BYTES: u64 = 2 << 20;
 
 /// Maximum size of a sample that is enlarged until a frame begins in it, bytes.
 const LONGEST_SAMPLE: u64 = 2 << 20;
@@ -78,19 +78,19 @@ struct PesMark {
 /// A PMT at the beginning of the file.
 #[derive(Default)]
 struct FirstPmt {
-    raw: Vec<u8>,
+    packets: Vec<u8>,
     section: PmtSection,
     pmt: Option<Pmt>,
-    done: bool,
+    is_complete: bool,
 }
 
 impl FirstPmt {
-    fn push(&mut self, packet: Packet, bytes: &[u8; PACKET_LEN]) {
+    fn push_packet(&mut self, packet: Packet, bytes: &[u8; PACKET_LEN]) {
         // A PMT may take several packets.
-        let is_next = packet.starts_unit() && !self.raw.is_empty();
-        self.done |= is_next || self.pmt.is_some() || self.raw.len() >= PMT_PACKETS * PACKET_LEN;
-        if !self.done && (packet.starts_unit() || !self.raw.is_empty()) {
-            self.raw.extend_from_slice(bytes);
+        let is_next = packet.starts_unit() && !self.packets.is_empty();
+        self.is_complete |= is_next || self.pmt.is_some() || self.packets.len() >= PMT_PACKETS * PACKET_LEN;
+        if !self.is_complete && (packet.starts_unit() || !self.packets.is_empty()) {
+            self.packets.extend_from_slice(bytes);
             self.pmt = self.section.push(packet).or(self.pmt.take());
         }
     }
@@ -107,59 +107,59 @@ impl ClockStream {
             (0..stride.min(head.len())).any(|at| (0..5).all(|n| head.get(at + n * stride) == Some(&SYNC_BYTE)))
         };
         let Some(stride) = PACKET_STRIDES.into_iter().find(|&stride| is_synced(stride)) else { return Ok(None) };
-        let (mut listed, mut pmts, mut pat) = (Vec::new(), BTreeMap::<u16, FirstPmt>::new(), Vec::new());
+        let (mut programs, mut pmts, mut pat) = (Vec::new(), BTreeMap::<u16, FirstPmt>::new(), Vec::new());
         let (mut videos, mut audios) = (Vec::new(), Vec::new());
         scan_packets(&head, 0, stride, true, |_, bytes| {
             let Some(packet) = Packet::new(bytes) else { return };
             let (payload, pid) = (packet.payload(), packet.pid());
-            if pid == 0 && packet.starts_unit() && listed.is_empty() {
-                listed = psi::parse_programs(payload).unwrap_or_default();
+            if pid == 0 && packet.starts_unit() && programs.is_empty() {
+                programs = psi::parse_programs(payload).unwrap_or_default();
                 pat = bytes.to_vec();
-            } else if listed.iter().any(|program| program.pmt_pid == pid) {
-                pmts.entry(pid).or_default().push(packet, bytes);
+            } else if programs.iter().any(|program| program.pmt_pid == pid) {
+                pmts.entry(pid).or_default().push_packet(packet, bytes);
             } else if packet.starts_unit() && pes::parse(payload).is_some_and(|header| header.pts.is_some()) {
-                let seen = match payload.get(3) {
+                let pids = match payload.get(3) {
                     Some(0xe0..=0xef) => &mut videos,
                     Some(0xc0..=0xdf | 0xbd | 0xfd) => &mut audios,
                     _ => return,
                 };
-                if !seen.contains(&pid) {
-                    seen.push(pid);
+                if !pids.contains(&pid) {
+                    pids.push(pid);
                 }
             }
         });
-        let several = listed.len() > 1;
-        let of = |seen: &[u16], program: &ProgramEntry| {
-            let Some(pmt) = pmts.get(&program.pmt_pid).filter(|_| several).and_then(|first| first.pmt.as_ref()) else {
-                return seen.first().copied().filter(|_| !several);
+        let is_multiplex = programs.len() > 1;
+        let pid_of = |pids: &[u16], program: &ProgramEntry| {
+            let Some(pmt) = pmts.get(&program.pmt_pid).filter(|_| is_multiplex).and_then(|first_pmt| first_pmt.pmt.as_ref()) else {
+                return pids.first().copied().filter(|_| !is_multiplex);
             };
-            seen.iter().copied().find(|pid| pmt.entries.iter().any(|entry| entry.pid == *pid))
+            pids.iter().copied().find(|pid| pmt.entries.iter().any(|entry| entry.pid == *pid))
         };
-        let with = |video: bool, audio: bool| {
-            let has = |program: &&ProgramEntry| {
-                (!video || of(&videos, program).is_some()) && (!audio || of(&audios, program).is_some())
+        let first_with = |needs_video: bool, needs_audio: bool| {
+            let has_streams = |program: &&ProgramEntry| {
+                (!needs_video || pid_of(&videos, program).is_some()) && (!needs_audio || pid_of(&audios, program).is_some())
             };
-            listed.iter().find(has)
+            programs.iter().find(has_streams)
         };
-        let chosen = with(true, true).or_else(|| with(true, false)).or_else(|| with(false, true));
-        let Some((program, first)) = chosen.and_then(|program| Some((program, pmts.get(&program.pmt_pid)?))) else {
+        let best_program = first_with(true, true).or_else(|| first_with(true, false)).or_else(|| first_with(false, true));
+        let Some((program, first)) = best_program.and_then(|program| Some((program, pmts.get(&program.pmt_pid)?))) else {
             return Ok(None);
         };
-        let video = of(&videos, program);
-        let Some(pid) = video.or_else(|| of(&audios, program)).filter(|_| !first.raw.is_empty()) else {
+        let video_pid = pid_of(&videos, program);
+        let Some(pid) = video_pid.or_else(|| pid_of(&audios, program)).filter(|_| !first.packets.is_empty()) else {
             return Ok(None);
         };
-        if several {
+        if is_multiplex {
             pat = psi::pat_of(&[*program]).to_vec();
         }
         Ok(Some(Self {
             source: source.clone(),
             packet_stride: stride,
             pid,
-            is_video: video.is_some(),
-            program: first.pmt.clone().map(|pmt| Program { entry: *program, pmt, selected: several }),
-            program_count: listed.len(),
-            table_packets: [&pat, &first.raw[..]].concat(),
+            is_video: video_pid.is_some(),
+            program: first.pmt.clone().map(|pmt| Program { entry: *program, pmt, selected: is_multiplex }),
+            program_count: programs.len(),
+            table_packets: [&pat, &first.packets[..]].concat(),
         }))
     }
 
@@ -170,15 +170,15 @@ impl ClockStream {
             let Some(packet) = Packet::new(bytes) else { return };
             has_new_clock |= packet.starts_new_clock();
             let (pid, payload) = (packet.pid(), packet.payload());
-            let is_marked = pid == self.pid || self.may_take_over(pid, payload);
-            if !is_marked || !packet.starts_unit() || packet.has_transport_error() || packet.is_scrambled() {
+            let is_candidate = pid == self.pid || self.may_take_over(pid, payload);
+            if !is_candidate || !packet.starts_unit() || packet.has_transport_error() || packet.is_scrambled() {
                 return;
             }
             let Some((pts, dts)) = pes::parse(payload).and_then(|header| header.pts.zip(header.dts)) else { return };
-            let key = packet.is_random_access_point();
+            let is_keyframe = packet.is_random_access_point();
             marks.push(PesMark { offset, pid, pts, dts, is_keyframe, has_new_clock: std::mem::take(&mut has_new_clock) });
         })?;
-        Ok(self.followed(marks))
+        Ok(self.keep_takeovers(marks))
     }
 
     /// The marks of a sample that begins at byte `at` and ends before `to`. Frames may be larger than a sample: it is
@@ -203,7 +203,7 @@ impl ClockStream {
     }
 
     /// Video under another PID counts where it replaces the lane's video, not where the two are interleaved.
-    fn followed(&self, marks: Vec<PesMark>) -> Vec<PesMark> {
+    fn keep_takeovers(&self, marks: Vec<PesMark>) -> Vec<PesMark> {
         if marks.iter().all(|mark| mark.pid == self.pid) {
             return marks;
         }
@@ -222,11 +222,11 @@ impl ClockStream {
 
     /// The router for the packets from byte `at`, with the tables at the beginning of its piece and just before `at`. None
     /// if no packet is remapped. Blocks on file I/O.
-    fn router(&self, pieces: &[ClockSection], at: u64) -> Result<Option<Router>> {
+    fn router_at(&self, pieces: &[ClockSection], at: u64) -> Result<Option<Router>> {
         let Some(mut router) = self.program.clone().map(Router::new) else { return Ok(None) };
-        let piece = pieces.iter().rev().map(|piece| piece.start_byte).find(|begin| *begin <= at);
-        for before in piece.into_iter().chain([at]) {
-            self.for_each_packet(before.saturating_sub(TABLES), before, |_, bytes| {
+        let piece_start = pieces.iter().rev().map(|piece| piece.start_byte).find(|begin| *begin <= at);
+        for position in piece_start.into_iter().chain([at]) {
+            self.for_each_packet(position.saturating_sub(TABLE_SEARCH_BYTES), position, |_, bytes| {
                 router.route(&mut bytes.clone());
             })?;
         }
@@ -239,8 +239,8 @@ impl ClockStream {
         let mut buffer = vec![0; READ_BYTES + PACKET_STRIDES[2]];
         let mut position = from;
         while position < to {
-            let most = ((to - position) as usize).saturating_add(2 * self.packet_stride).min(buffer.len());
-            let filled = self.source.read_blocking(&mut buffer[..most], position)?;
+            let read_len = ((to - position) as usize).saturating_add(2 * self.packet_stride).min(buffer.len());
+            let filled = self.source.read_blocking(&mut buffer[..read_len], position)?;
             let is_file_end = position + filled as u64 >= self.source.len;
             let in_range = (to - position).min(filled as u64) as usize;
             let processed = scan_packets(&buffer[..filled], position, self.packet_stride, is_file_end, |offset, bytes| {

@@ -29,7 +29,7 @@ fn make_film(from: i64, to: i64, size: usize) -> Vec<u8> {
 }
 
 /// The same stream with all PIDs except that of the PAT increased by `by`.
-fn renumbered(mut film: Vec<u8>, by: u16) -> Vec<u8> {
+fn with_pids_shifted(mut film: Vec<u8>, by: u16) -> Vec<u8> {
     for packet in film.as_chunks_mut::<PACKET_LEN>().0 {
         let (pid, counter) = (Packet::new(packet).unwrap().pid(), packet[3]);
         let payload = Packet::new(packet).unwrap().payload();
@@ -50,16 +50,16 @@ fn renumbered(mut film: Vec<u8>, by: u16) -> Vec<u8> {
 }
 
 /// Two films in one stream, packet by packet. Every PAT lists the programs of both, as in a real multiplex.
-fn multiplexed(one: &[u8], other: &[u8]) -> Vec<u8> {
+fn interleave(one: &[u8], other: &[u8]) -> Vec<u8> {
     let listed = |packet: &[u8; PACKET_LEN]| psi::parse_programs(Packet::new(packet)?.payload());
     let first = |film: &[u8]| listed(film.first_chunk().unwrap()).unwrap();
-    let both = pat_of(&[first(one), first(other)].concat());
+    let combined_pat = pat_of(&[first(one), first(other)].concat());
     let pair = one.as_chunks::<PACKET_LEN>().0.iter().zip(other.as_chunks::<PACKET_LEN>().0);
     let mut packets: Vec<[u8; PACKET_LEN]> = pair.flat_map(|(one, other)| [*one, *other]).collect();
     for packet in &mut packets {
         let (pid, counter) = (Packet::new(packet).unwrap().pid(), packet[3]);
         if pid == 0 && listed(packet).is_some() {
-            *packet = both;
+            *packet = combined_pat;
             packet[3] = counter;
         }
     }
@@ -154,7 +154,7 @@ fn a_damaged_timestamp_is_no_jump_and_a_truncated_packet_is_skipped() {
 }
 
 /// Bytes that a feed writes, and its offset in seconds.
-async fn fed(source: &Arc<SourceFile>, pieces: &[ClockSection], from: f64) -> (Vec<u8>, i64) {
+async fn read_feed(source: &Arc<SourceFile>, pieces: &[ClockSection], from: f64) -> (Vec<u8>, i64) {
     use std::io::Read;
     let feed = RepairedFeed::open(source, pieces, from).await.unwrap();
     let (offset, reader) = (feed.offset_seconds, feed.reader.clone());
@@ -181,22 +181,22 @@ fn decode_times((bytes, offset): (Vec<u8>, i64), pid: u16) -> (Vec<i64>, Vec<u16
 
 #[tokio::test]
 async fn a_part_with_other_pids_plays_under_the_first_ones() {
-    for (by, large) in [(0, false), (-4900, false), (0, true)] {
+    for (jump_seconds, is_large) in [(0, false), (-4900, false), (0, true)] {
         let folder = tempfile::tempdir().unwrap();
-        let size = if large { 70_000 } else { 3000 };
+        let size = if is_large { 70_000 } else { 3000 };
         let first = with_clock_shifted(make_film(0, 10, size), 5000 * TICKS);
-        let second = renumbered(with_clock_shifted(make_film(10, 20, size), (5000 + by) * TICKS), 0x100);
+        let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, size), (5000 + jump_seconds) * TICKS), 0x100);
         let source = open_film(folder.path(), &[&first[..], &second].concat());
-        assert_eq!(source.len > jumps::MAX_FULL_SCAN_BYTES, large);
+        assert_eq!(source.len > jumps::MAX_FULL_SCAN_BYTES, is_large);
         assert!(has_clock_jump(&source).unwrap());
         let repair = find_clock_repair(&source).unwrap().unwrap();
-        assert_eq!((repair.pieces.len(), repair.end_ticks, repair.has_more), (2, 20 * TICKS + 9000, false), "{by}: {repair:?}");
+        assert_eq!((repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part), (2, 20 * TICKS + 9000, false), "{jump_seconds}: {repair:?}");
         for from in [0.0, 9.0, 15.0] {
-            let (times, pids) = decode_times(fed(&source, &repair.pieces, from).await, TrackKind::Video.pid());
-            assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()], "{by} {from}");
-            assert!((0..=3600).contains(&((from * TICKS as f64) as i64 - times[0])), "{by} {from}: {}", times[0]);
-            assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{by} {from}");
-            assert_eq!(times.last(), Some(&(20 * TICKS - 3600)), "{by} {from}");
+            let (times, pids) = decode_times(read_feed(&source, &repair.pieces, from).await, TrackKind::Video.pid());
+            assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()], "{jump_seconds} {from}");
+            assert!((0..=3600).contains(&((from * TICKS as f64) as i64 - times[0])), "{jump_seconds} {from}: {}", times[0]);
+            assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{jump_seconds} {from}");
+            assert_eq!(times.last(), Some(&(20 * TICKS - 3600)), "{jump_seconds} {from}");
         }
     }
 }
@@ -206,14 +206,14 @@ async fn a_part_may_begin_before_its_tables() {
     for by in [0, -4900] {
         let folder = tempfile::tempdir().unwrap();
         let first = with_clock_shifted(make_film(0, 10, 3000), 5000 * TICKS);
-        let second = renumbered(with_clock_shifted(make_film(10, 20, 3000), (5000 + by) * TICKS), 0x100);
+        let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, 3000), (5000 + by) * TICKS), 0x100);
         let (tables, frames) = second.split_at(2 * PACKET_LEN);
         assert_eq!(Packet::new(tables.last_chunk().unwrap()).unwrap().pid(), PMT_PID + 0x100);
         let (begin, rest) = frames.split_at(200 * PACKET_LEN);
         let source = open_film(folder.path(), &[&first[..], begin, tables, rest].concat());
         let repair = find_clock_repair(&source).unwrap().unwrap();
-        assert_eq!((repair.pieces.len(), repair.end_ticks, repair.has_more), (2, 20 * TICKS + 9000, false), "{by}: {repair:?}");
-        let (times, _) = decode_times(fed(&source, &repair.pieces, 15.0).await, TrackKind::Video.pid());
+        assert_eq!((repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part), (2, 20 * TICKS + 9000, false), "{by}: {repair:?}");
+        let (times, _) = decode_times(read_feed(&source, &repair.pieces, 15.0).await, TrackKind::Video.pid());
         assert_eq!(times.last(), Some(&(20 * TICKS - 3600)), "{by}");
     }
 }
@@ -241,7 +241,7 @@ fn many_packets_on_the_pid_of_the_pmt_are_not_kept() {
 #[test]
 fn a_part_with_another_video_codec_is_not_played() {
     let folder = tempfile::tempdir().unwrap();
-    let mut second = renumbered(make_film(10, 20, 3000), 0x100);
+    let mut second = with_pids_shifted(make_film(10, 20, 3000), 0x100);
     for packet in second.as_chunks_mut::<PACKET_LEN>().0 {
         if Packet::new(packet).unwrap().pid() == PMT_PID + 0x100 {
             let entry = PmtEntry { pid: TrackKind::Video.pid() + 0x100, stream_type: 0x24, descriptors: Vec::new() };
@@ -251,29 +251,29 @@ fn a_part_with_another_video_codec_is_not_played() {
         }
     }
     let source = open_film(folder.path(), &[make_film(0, 10, 3000), second].concat());
-    let found = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!((found.pieces.len(), found.end_ticks, found.has_more), (1, 10 * TICKS + 9000, true), "{found:?}");
+    let repair = find_clock_repair(&source).unwrap().unwrap();
+    assert_eq!((repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part), (1, 10 * TICKS + 9000, true), "{repair:?}");
 }
 
 #[tokio::test]
 async fn of_several_programs_one_is_read_on_its_own_clock() {
     let folder = tempfile::tempdir().unwrap();
-    let other = |from, to| renumbered(with_clock_shifted(make_film(from, to, 3000), 700 * TICKS), 0x100);
-    let parts = [multiplexed(&make_film(0, 10, 3000), &other(0, 10)), {
-        multiplexed(&with_clock_shifted(make_film(10, 20, 3000), -7000 * TICKS), &other(10, 20))
+    let other_program = |from, to| with_pids_shifted(with_clock_shifted(make_film(from, to, 3000), 700 * TICKS), 0x100);
+    let parts = [interleave(&make_film(0, 10, 3000), &other_program(0, 10)), {
+        interleave(&with_clock_shifted(make_film(10, 20, 3000), -7000 * TICKS), &other_program(10, 20))
     }];
     let source = open_film(folder.path(), &parts.concat());
-    let found = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!((found.pieces.len(), found.end_ticks, found.programs), (2, 20 * TICKS + 9000, (2, 1)), "{found:?}");
+    let repair = find_clock_repair(&source).unwrap().unwrap();
+    assert_eq!((repair.pieces.len(), repair.end_ticks, repair.programs), (2, 20 * TICKS + 9000, (2, 1)), "{repair:?}");
     for from in [0.0, 15.0] {
-        let (times, pids) = decode_times(fed(&source, &found.pieces, from).await, TrackKind::Video.pid());
+        let (times, pids) = decode_times(read_feed(&source, &repair.pieces, from).await, TrackKind::Video.pid());
         assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()]);
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{from}");
         assert_eq!(times.last(), Some(&(20 * TICKS - 3600)));
     }
     // One clock: ffmpeg reads it as it is.
-    let plain = open_film(tempfile::tempdir().unwrap().path(), &multiplexed(&make_film(0, 10, 3000), &other(0, 10)));
-    assert_eq!(find_clock_repair(&plain).unwrap(), None);
+    let single_clock = open_film(tempfile::tempdir().unwrap().path(), &interleave(&make_film(0, 10, 3000), &other_program(0, 10)));
+    assert_eq!(find_clock_repair(&single_clock).unwrap(), None);
 }
 
 #[test]
@@ -283,9 +283,9 @@ fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
     let first = make_film(0, 9, 100_000);
     let source = open_film(folder.path(), &[&first[..], &with_clock_shifted(make_film(9, 20, 100_000), -7 * TICKS)].concat());
     assert!(source.len > jumps::MAX_FULL_SCAN_BYTES);
-    let found = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!((found.pieces.len(), found.end_ticks), (2, 20 * TICKS + 9000), "{found:?}");
-    assert!((first.len() as u64..first.len() as u64 + 3 * 188).contains(&found.pieces[1].start_byte));
+    let repair = find_clock_repair(&source).unwrap().unwrap();
+    assert_eq!((repair.pieces.len(), repair.end_ticks), (2, 20 * TICKS + 9000), "{repair:?}");
+    assert!((first.len() as u64..first.len() as u64 + 3 * 188).contains(&repair.pieces[1].start_byte));
 }
 
 #[test]
@@ -309,7 +309,7 @@ async fn a_feed_begins_at_the_requested_time_with_tables_and_one_clock() {
     let source = open_film(folder.path(), &[make_film(0, 10, 3000), with_clock_shifted(make_film(10, 20, 3000), -9 * TICKS)].concat());
     let found = find_clock_repair(&source).unwrap().unwrap();
     for from in [0.0, 7.5, 10.02, 19.0] {
-        let (bytes, offset) = fed(&source, &found.pieces, from).await;
+        let (bytes, offset) = read_feed(&source, &found.pieces, from).await;
         assert!(bytes.len().is_multiple_of(PACKET_LEN) && Packet::new(bytes.first_chunk().unwrap()).unwrap().pid() == 0);
         let lane = ClockStream::find_in(&open_film(tempfile::tempdir().unwrap().path(), &bytes)).unwrap().unwrap();
         let marks = lane.read_marks(0, bytes.len() as u64).unwrap();

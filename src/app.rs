@@ -14,7 +14,7 @@ use crate::domain::ssdp;
 use crate::error::{Error, Result};
 use crate::http;
 use crate::http::ssdp::Announcer;
-use crate::service::{Service, onair, recordings, sources, watching};
+use crate::service::{Service, live, recordings, sources, library_watcher};
 
 /// Time limits during shutdown: for sessions to stop, and for unwritten state. With those for responses in flight (4 s,
 /// `http::serve`) and for the runtime (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills the
@@ -58,11 +58,11 @@ pub async fn run_on(
     let service = Service::open(config)?;
     let code = service.accounts.prepare().await?;
     let transcoder = service.clone();
-    tokio::spawn(async move { tokio::join!(transcoder.transcoder.warm(), transcoder.sessions.warm()) });
-    watching::start(&service);
+    tokio::spawn(async move { tokio::join!(transcoder.local_encoders.test_encoders(), transcoder.sessions.warm()) });
+    library_watcher::start_watchers(&service);
     sources::start(&service);
     if service.channels.all().iter().any(|channel| channel.settings.always_on) {
-        onair::wake(&service);
+        live::start_maintenance(&service);
     }
     recordings::wake(&service);
     let announcer = announce(&service, address);
@@ -76,7 +76,7 @@ pub async fn run_on(
         stop.await;
         tracing::info!("stopping");
         told_of.events.close();
-        told_of.onair.close();
+        told_of.live_channels.close();
     };
     http::serve::serve(service.clone(), listener, stop).await?;
     if tokio::time::timeout(END, async { tokio::join!(service.recordings.shutdown(), service.sessions.shutdown()) })
@@ -131,10 +131,10 @@ async fn tidy(service: Arc<Service>) {
     minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         minutes.tick().await;
-        if let Err(error) = service.accounts.tidy().await {
+        if let Err(error) = service.accounts.cleanup().await {
             tracing::warn!(%error, "cleanup of accounts failed");
         }
-        service.channels.keep_marks().await;
+        service.channels.store_checkpoints().await;
         if let Err(error) = service.tidy_progress().await {
             tracing::warn!(%error, "cleanup of progress failed");
         }

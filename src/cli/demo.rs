@@ -16,7 +16,7 @@ use crate::domain::library::Root;
 use crate::domain::schedule::ScheduleMode;
 use crate::engine::sample_media;
 use crate::service::Service;
-use crate::service::channels::Change;
+use crate::service::channels::ChannelChange;
 
 /// The sample channel's number; low numbers are left for the visitor's own channels.
 const NUMBER: u32 = 500;
@@ -100,13 +100,13 @@ async fn put_on_air(service: &Arc<Service>, media: &Path) -> crate::error::Resul
         return Ok(());
     }
     let path = media.join("Films").to_string_lossy().into_owned();
-    let change = Change {
+    let change = ChannelChange {
         name: Some("Hearth".to_owned()),
         number: Some(NUMBER),
         mode: Some(ScheduleMode::Sequential),
-        asks: Some(vec![RequestedItem { path: path.into(), recursive: true, title: None, weight: 1 }]),
+        requested_items: Some(vec![RequestedItem { path: path.into(), recursive: true, title: None, weight: 1 }]),
         skip_invalid: true,
-        ..Change::default()
+        ..ChannelChange::default()
     };
     let channel = service.add_channel(change).await?;
     println!("on air: channel {}, {}", channel.settings.number, channel.settings.name);

@@ -120,7 +120,7 @@ fn folder(what: &str, path: &Path) -> Finding {
 
 /// Lists quarantined files: the server crashed twice while it read them.
 fn quarantined(config: &Config) -> Vec<Finding> {
-    let held = quarantine::list(&quarantine::folder(&config.state));
+    let held = quarantine::list_quarantined(&quarantine::marks_folder(&config.state));
     let named = held.iter().take(NAMED).map(|entry| {
         Odd(format!(
             "{} is quarantined (read by the ffmpeg subprocess only): the server crashed {} times while reading it, last on \

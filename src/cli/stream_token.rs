@@ -30,7 +30,7 @@ impl StreamToken {
         let Self::New { name, channels, user, place } = self;
         with_accounts(&place, "POST /api/livetv/tokens", async |accounts| {
             let owner = match user {
-                Some(user) => accounts.user_named(&user)?,
+                Some(user) => accounts.user_by_name(&user)?,
                 None => {
                     let admins = accounts.users().into_iter().filter(|user| user.role == Role::Admin);
                     let first = admins.min_by_key(|user| user.created_at);

@@ -21,8 +21,8 @@ impl Token {
     pub fn run(self) -> Outcome {
         let Self::New { user, place } = self;
         with_accounts(&place, "POST /api/auth/login", async |accounts| {
-            let user = accounts.user_named(&user)?;
-            println!("{}", accounts.issue(&user.username, user.role).await?);
+            let user = accounts.user_by_name(&user)?;
+            println!("{}", accounts.issue_token(&user.username, user.role).await?);
             Ok(())
         })
     }

@@ -7,7 +7,7 @@ use super::{Outcome, Place, told};
 use crate::domain::access::Role;
 use crate::domain::account;
 use crate::domain::time::format_timestamp;
-use crate::service::accounts::{Ended, Keep, passwords};
+use crate::service::accounts::{EndedAccess, KeptAccess, passwords};
 
 #[derive(Subcommand)]
 pub enum User {
@@ -86,7 +86,7 @@ impl User {
             Self::Passwd(Passwd { name, place, streams, .. }) => {
                 let password = password_from_stdin()?;
                 with_accounts(&place, "POST /api/users/{id}/password", async |accounts| {
-                    let user = accounts.user_named(&name)?;
+                    let user = accounts.user_by_name(&name)?;
                     let ended = accounts.set_password(&user.id, &password, streams.keep()).await?;
                     println!("changed the password of {}; {}", user.username, summary(ended));
                     Ok(())
@@ -94,7 +94,7 @@ impl User {
             }
             Self::Revoke { name, place, streams } => {
                 with_accounts(&place, "POST /api/users/{id}/password", async |accounts| {
-                    let user = accounts.user_named(&name)?;
+                    let user = accounts.user_by_name(&name)?;
                     let ended = accounts.revoke_all(&user.id, streams.keep()).await?;
                     println!("{}: {}", user.username, summary(ended));
                     Ok(())
@@ -119,11 +119,11 @@ impl User {
 }
 
 impl Streams {
-    fn keep(&self) -> Keep<'static> {
-        Keep { login: None, stream_tokens: self.keep_stream_tokens }
+    fn keep(&self) -> KeptAccess<'static> {
+        KeptAccess { login: None, stream_tokens: self.keep_stream_tokens }
     }
 }
 
-fn summary(Ended { logins, stream_tokens }: Ended) -> String {
+fn summary(EndedAccess { logins, stream_tokens }: EndedAccess) -> String {
     format!("signed out {logins} devices, revoked {stream_tokens} stream tokens")
 }

@@ -2,7 +2,7 @@
 
 use crate::domain::channel::Channel;
 use crate::domain::lineup::{ChannelNaming, absolute_address, logo_address};
-use crate::domain::live::CATCHUP_MS;
+use crate::domain::live_window::CATCHUP_MS;
 
 pub mod entry_matching;
 pub mod parse;

@@ -16,7 +16,7 @@ pub mod ssrf;
 pub mod library;
 pub mod lineup;
 pub mod listing;
-pub mod live;
+pub mod live_window;
 pub mod m3u;
 pub mod media;
 pub mod mpegts;

@@ -56,7 +56,7 @@ pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
         let read = file.file.read_exact_at(&mut magic, offset).is_ok() && len >= 4;
         Ok(Some((offset, len, read.then(|| font_type(magic)).flatten())))
     };
-    let (offset, len, kind) = service.library.within_deadline(source.root_index, look).await?.ok_or_else(unknown)?;
+    let (offset, len, kind) = service.library.run_with_deadline(source.root_index, look).await?.ok_or_else(unknown)?;
     let kind = kind.ok_or_else(no_font)?;
     if len > FONT_BYTES {
         return Err(Error::new(Code::PayloadTooLarge, format!("the font has {len} bytes, more than {FONT_BYTES}")));

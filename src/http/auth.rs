@@ -16,7 +16,7 @@ use crate::domain::access::Access;
 use crate::domain::time::format_timestamp;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::accounts::{DeviceView, Issued, Keep};
+use crate::service::accounts::{DeviceView, IssuedLogin, KeptAccess};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -128,7 +128,7 @@ pub struct Revoked {
 #[utoipa::path(get, path = "/api/auth/status", tag = "Accounts",
     responses((status = 200, description = "The state of the server", body = AuthStatus)))]
 pub(super) async fn status(service: Arc<Service>, _: Call) -> Result<Response> {
-    Ok(reply::json(&AuthStatus { setup_required: service.accounts.setup_required() }))
+    Ok(reply::json(&AuthStatus { setup_required: service.accounts.needs_setup() }))
 }
 
 /// Create the first admin, with the code from the console
@@ -174,7 +174,7 @@ pub(super) async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
     let devices = service.accounts.devices(&principal.user_id);
     let device = devices.into_iter().find(|device| device.login.id == principal.login_id);
     let session = SessionView::of(device.ok_or_else(gone)?, &principal.login_id);
-    let user = service.accounts.user_named(&principal.username).map_err(|_| gone())?;
+    let user = service.accounts.user_by_name(&principal.username).map_err(|_| gone())?;
     Ok(reply::json(&Me { user: user.into(), session }))
 }
 
@@ -207,7 +207,7 @@ pub(super) async fn sessions(service: Arc<Service>, call: Call) -> Result<Respon
     responses((status = 200, description = "Signed out", body = Revoked)))]
 pub(super) async fn revoke_others(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
-    let keep = Keep { login: Some(&principal.login_id), stream_tokens: true };
+    let keep = KeptAccess { login: Some(&principal.login_id), stream_tokens: true };
     let revoked = service.accounts.revoke_all(&principal.user_id, keep).await?.logins;
     Ok(reply::json(&Revoked { revoked }))
 }
@@ -222,8 +222,8 @@ pub(super) async fn revoke(service: Arc<Service>, call: Call) -> Result<Response
     Ok(reply::empty())
 }
 
-impl From<Issued> for LoginAnswer {
-    fn from(issued: Issued) -> Self {
+impl From<IssuedLogin> for LoginAnswer {
+    fn from(issued: IssuedLogin) -> Self {
         Self {
             token: issued.token,
             token_type: "Bearer",

@@ -147,7 +147,7 @@ impl FileBody {
             }
         };
         if len < self.left.min(COLD_BYTES) {
-            self.library.forget(&self.source);
+            self.library.evict(&self.source);
             let cause = io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent");
             return Poll::Ready(Err(cause));
         }
@@ -162,7 +162,7 @@ impl FileBody {
         let len = self.left.min(COLD_BYTES);
         Box::pin(async move {
             if source.is_local {
-                library.warm(&source, offset, len).await.map(Fetched::Warm)
+                library.read_ahead(&source, offset, len).await.map(Fetched::Warm)
             } else {
                 library.read(&source, offset, len as usize).await.map(Fetched::Bytes)
             }

@@ -14,7 +14,7 @@ use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::gst::registry::{FailedPipeline, QueueLevel, PipelineStatus};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::pipelines::{self, Drawing};
+use crate::service::pipelines::{self, GraphFormat};
 use crate::telemetry::{self, Line};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
@@ -97,7 +97,7 @@ pub struct LineView {
 #[utoipa::path(get, path = "/api/debug/pipelines",
     responses((status = 200, description = "Running pipelines and failed ones", body = Pipelines)))]
 pub(super) async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
-    let (live, failed) = pipelines::all().await?;
+    let (live, failed) = pipelines::list_pipelines().await?;
     let pipelines = live.into_iter().map(PipelineView::from).collect();
     Ok(reply::json(&Pipelines { pipelines, failed: failed.into_iter().map(FailedView::from).collect() }))
 }
@@ -112,13 +112,13 @@ pub(super) async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
     let unknown = || Error::new(Code::NotFound, "a pipeline graph is available as .dot, .mmd, .svg or .txt");
     let (id, ending) = call.params[0].rsplit_once('.').ok_or_else(unknown)?;
     let (drawing, content_type) = match ending {
-        "dot" => (Drawing::Dot, "text/vnd.graphviz; charset=utf-8"),
-        "mmd" => (Drawing::Mermaid, "text/plain; charset=utf-8"),
-        "svg" => (Drawing::Svg, "image/svg+xml"),
-        "txt" => (Drawing::Text, "text/plain; charset=utf-8"),
+        "dot" => (GraphFormat::Dot, "text/vnd.graphviz; charset=utf-8"),
+        "mmd" => (GraphFormat::Mermaid, "text/plain; charset=utf-8"),
+        "svg" => (GraphFormat::Svg, "image/svg+xml"),
+        "txt" => (GraphFormat::Text, "text/plain; charset=utf-8"),
         _ => return Err(unknown()),
     };
-    Ok(reply::bytes(content_type, pipelines::draw(number(id)?, drawing).await?.into()))
+    Ok(reply::bytes(content_type, pipelines::render_graph(number(id)?, drawing).await?.into()))
 }
 
 /// Log of a pipeline
@@ -128,7 +128,7 @@ pub(super) async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
         (status = 200, description = "Its bus messages", body = PipelineLog),
         (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
-    Ok(reply::json(&PipelineLog { lines: pipelines::log(number(&call.params[0])?).await? }))
+    Ok(reply::json(&PipelineLog { lines: pipelines::read_log(number(&call.params[0])?).await? }))
 }
 
 /// Recent lines of the server log

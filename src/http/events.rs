@@ -24,8 +24,8 @@ use crate::domain::access::Access;
 use crate::domain::progress::ProgressRecord;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::events::{Event, Listener, What};
-use crate::service::onair;
+use crate::service::events::{ServerEvent, Listener, EventContent};
+use crate::service::live;
 
 /// Interval of keep-alive comments, so that proxies and clients do not close an idle stream.
 const PING: Duration = Duration::from_secs(15);
@@ -46,20 +46,20 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         (status = 200, description = "Server-sent events, with a keep-alive comment every 15 s", body = String, content_type = "text/event-stream"),
         (status = 503, description = "`SERVER_BUSY`: too many event streams are open")))]
 pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
-    let run = service.events.run.clone();
+    let run = service.events.run_id.clone();
     let user = call.user()?.user_id.clone();
     let last = call.header("last-event-id");
     let (after, foreign) = match last.map(|last| last.strip_prefix(&*run).and_then(|rest| rest.strip_prefix('-'))) {
         None => (None, false),
         Some(rest) => rest.and_then(|n| n.parse().ok()).map_or((None, true), |n| (Some(n), false)),
     };
-    let listener = service.events.listen(&user, after);
+    let listener = service.events.subscribe(&user, after);
     let mut listener = listener.ok_or_else(|| {
         Error::new(Code::ServerBusy, "too many event streams are open; retry in 30 s").with_retry_after(30)
     })?;
-    onair::announce(&service);
+    live::publish_programmes(&service);
     let (pipe, mut heard) = mpsc::channel(PIPE);
-    let hello = if foreign || listener.gap { ": listening\n\nevent: resync\ndata: {}\n\n" } else { ": listening\n\n" };
+    let hello = if foreign || listener.has_gap { ": listening\n\nevent: resync\ndata: {}\n\n" } else { ": listening\n\n" };
     let token = call.header("authorization").and_then(|value| Some(value.split_once(' ')?.1.trim().to_owned()));
     tokio::spawn(async move {
         let mut text = hello.to_owned();
@@ -108,30 +108,30 @@ async fn next(service: &Service, listener: &mut Listener, run: &str) -> Option<S
     }
 }
 
-fn text(service: &Service, event: &Event, run: &str) -> String {
+fn text(service: &Service, event: &ServerEvent, run: &str) -> String {
     let user = event.user_id.as_deref().unwrap_or_default();
-    let (name, data) = match &event.what {
-        What::Progress(record) if record.is_reset => (
+    let (name, data) = match &event.content {
+        EventContent::Progress(record) if record.is_reset => (
             "progress.deleted",
             json!({"mediaPath": record.path, "mediaId": record.media_id, "version": record.version}),
         ),
-        What::Progress(record) if record.book.is_some() => {
+        EventContent::Progress(record) if record.book.is_some() => {
             ("progress.updated", json!({"audiobook": BookProgress::new(ProgressRecord::clone(record), true)}))
         }
-        What::Progress(record) => {
+        EventContent::Progress(record) => {
             ("progress.updated", json!({"progress": WatchProgress::new(user, ProgressRecord::clone(record), true)}))
         }
-        What::Channel { id, state, viewers } => {
+        EventContent::Channel { id, state, viewers } => {
             ("channel.state", json!({"channelId": id, "state": state.as_str(), "viewers": viewers}))
         }
-        What::Programme { channel, entry } => {
+        EventContent::Programme { channel, entry } => {
             let began = Timestamp::from_millisecond(entry.start_ms).unwrap_or_default();
             let shown = channel.entry_of(*entry);
             let entry = GuideEntry::new(channel, &shown, began, Addresses::of(&service.config));
             ("programme.changed", json!({"channelId": channel.id, "entry": entry}))
         }
-        What::Library { folders } => ("library.changed", json!({"folders": folders})),
-        What::Recording { id, title, state } => {
+        EventContent::Library { folders } => ("library.changed", json!({"folders": folders})),
+        EventContent::Recording { id, title, state } => {
             ("recording.state", json!({"id": id, "title": title, "state": state.as_str()}))
         }
     };

@@ -67,7 +67,7 @@ pub(super) async fn file(service: Arc<Service>, call: Call) -> Result<Response> 
         return Ok(answer);
     }
     // The file shrank between stat and read: retry once.
-    service.library.forget(&source);
+    service.library.evict(&source);
     let source = service.library.open(raw).await?;
     answer(&service, asked, source)
         .await?

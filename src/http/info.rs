@@ -88,7 +88,7 @@ async fn answer(service: &Arc<Service>, path: String, principal: Principal, devi
     let source = service.library.open(&path).await?;
     let probed = service.media.probed(&source).await?;
     let beside = sidecars::beside(&service.library, &source).await?;
-    let available = !service.transcoder.report().await.working.is_empty();
+    let available = !service.local_encoders.report().await.working.is_empty();
     let links = Links::signed(service, &principal, &source);
     let mut info = MediaInfo::new(&source, &probed, &beside, device, &links, available)?;
     let watched = service.watched_of(&principal.user_id, &source).await?;
@@ -120,7 +120,7 @@ impl<'a> Links<'a> {
 
     fn signed(service: &'a Service, principal: &Principal, source: &SourceFile) -> Self {
         let exp = Timestamp::now().as_second() + GRANT_SECONDS;
-        let grant = service.accounts.grant(principal, &format!("stream/file:{}", source.path), exp);
+        let grant = service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), exp);
         Self { addresses: Addresses::of(&service.config), grant: Some(grant), ..Self::plain(source) }
     }
 

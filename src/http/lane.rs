@@ -31,7 +31,7 @@ use super::places::Place;
 use super::reply;
 use super::wire::{Pace, Runs, Wire};
 use crate::error::{Code, Error};
-use crate::service::accounts::random;
+use crate::service::accounts::random_bytes;
 
 /// Timeout for the head of a request, and for the next request on an idle connection.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
@@ -165,7 +165,7 @@ async fn connection(
     let queue = runs.clone();
     let wire = Wire::new(socket, runs, Pace::new(place.clone()));
     // Request IDs are random bytes drawn once per connection plus a counter: this saves a system call per request.
-    let (connection_id, answered) = (random::<8>(), AtomicU32::new(0));
+    let (connection_id, answered) = (random_bytes::<8>(), AtomicU32::new(0));
     let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
         let request_id = RequestId::new(connection_id, answered.fetch_add(1, Ordering::Relaxed));
         let context = Context { request_id: request_id.clone(), remote };

@@ -14,7 +14,7 @@ use crate::domain::sniff::MediaKind;
 use crate::domain::time::file_instant;
 use crate::error::Result;
 use crate::service::Service;
-use crate::service::listing::{self, DEFAULT_LIMIT, Is, MAX_LIMIT};
+use crate::service::listing::{self, DEFAULT_LIMIT, EntryKind, MAX_LIMIT};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/library", Access::User).to(service, browse)]
@@ -78,10 +78,10 @@ pub(super) async fn browse(service: Arc<Service>, call: Call) -> Result<Response
     }))
 }
 
-fn entry(entry: listing::Entry) -> LibraryEntry {
-    let (kind, media_kind, size_bytes, modified_at) = match entry.is {
-        Is::Folder => ("folder", None, None, None),
-        Is::Media { kind, size_bytes, modified } => {
+fn entry(entry: listing::ListingEntry) -> LibraryEntry {
+    let (kind, media_kind, size_bytes, modified_at) = match entry.kind {
+        EntryKind::Folder => ("folder", None, None, None),
+        EntryKind::Media { kind, size_bytes, modified } => {
             let kind = match kind {
                 MediaKind::Video => "video",
                 MediaKind::Audio => "audio",

@@ -16,8 +16,8 @@ use crate::domain::access::{Access, Role};
 use crate::domain::channel::Channel;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::channels::Apply;
-use crate::service::onair;
+use crate::service::channels::ChangeTime;
+use crate::service::live;
 
 mod asked;
 pub(super) mod audit;
@@ -170,7 +170,7 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
     let change = asked.creation(skip_invalid(&call)?, &call.user()?.username)?;
     let channel = service.add_channel(change).await?;
     if channel.settings.always_on {
-        onair::wake(&service);
+        live::start_maintenance(&service);
     }
     let view =
         ChannelView::new(&channel, service.clock.now(), Addresses::of(&service.config)).with_items(&service, &channel);
@@ -204,7 +204,7 @@ pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Resp
     let change = asked.change(skip_invalid(&call)?, apply(&call)?, &call.user()?.username)?;
     let channel = service.change_channel(id, change).await?;
     if channel.settings.always_on {
-        onair::wake(&service);
+        live::start_maintenance(&service);
     }
     Ok(reply::json(&ChannelAnswer {
         channel: ChannelView::new(&channel, service.clock.now(), Addresses::of(&service.config))
@@ -234,9 +234,9 @@ pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response
         (status = 404, description = "`CHANNEL_NOT_FOUND`"),
         (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
 pub(super) async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
-    let channel = service.channels.skip(id(&call)?).await?;
-    if service.onair.viewers().count(channel.id) > 0 {
-        onair::hurry(&service, &channel);
+    let channel = service.channels.skip_programme(id(&call)?).await?;
+    if service.live_channels.viewers().viewer_count(channel.id) > 0 {
+        live::make_current(&service, &channel);
     }
     Ok(guide::on_now(&service, &channel))
 }
@@ -310,13 +310,13 @@ fn skip_invalid(call: &Call) -> Result<bool> {
     }
 }
 
-fn apply(call: &Call) -> Result<Apply> {
+fn apply(call: &Call) -> Result<ChangeTime> {
     match call.query("applyAt")? {
-        None | Some("boundary") => Ok(Apply::Boundary),
-        Some("now") => Ok(Apply::Now),
+        None | Some("boundary") => Ok(ChangeTime::Boundary),
+        Some("now") => Ok(ChangeTime::Now),
         Some(text) => text
             .parse()
-            .map(Apply::At)
+            .map(ChangeTime::At)
             .map_err(|_| Error::field("applyAt", "must be now, boundary or an ISO 8601 instant")),
     }
 }

@@ -77,7 +77,7 @@ impl Sending {
                                 Ok(bytes) => Ok((*packing, bytes)),
                                 Err(error) => Err(Error::internal(error)),
                             };
-                            library.within_deadline(root, next).await
+                            library.run_with_deadline(root, next).await
                         };
                         self.way = Way::Waiting { packed: Box::pin(packed), left };
                     }

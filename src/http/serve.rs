@@ -14,7 +14,7 @@ use super::lane::{Arrived, Lanes, Phase};
 use super::places::{Full, Places};
 use crate::error::{Error, Result};
 use crate::service::Service;
-use crate::service::accounts::random;
+use crate::service::accounts::random_bytes;
 
 /// How long responses in flight may take to finish during shutdown.
 const DRAIN: Duration = Duration::from_secs(4);
@@ -73,7 +73,7 @@ fn turn_away(socket: &TcpStream, full: Full) {
         Full::Server => "the server has reached its connection limit",
         Full::Address => "too many open connections from this address",
     };
-    let id = RequestId::new(random::<8>(), 0);
+    let id = RequestId::new(random_bytes::<8>(), 0);
     let id = id.as_str();
     let body = format!(r#"{{"error":"{error}","code":"SERVER_BUSY","requestId":"{id}"}}"#);
     let answer = format!(

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::livetv::tuner;
 use crate::domain::ssdp::{self, AnnouncedDevice, Search};
 use crate::service::Service;
-use crate::service::accounts::random;
+use crate::service::accounts::random_bytes;
 
 /// Interval between announcements, well below their `max-age` (1800 s).
 const TELLS: Duration = Duration::from_secs(600);
@@ -107,7 +107,7 @@ impl Host {
                     };
                     let Some(device) = self.device(asker) else { continue };
                     // A random delay up to MX, so that devices do not all answer at the same moment.
-                    let spread = f64::from(u16::from_le_bytes(random())) / 65_536.0 * f64::from(search.max_wait_seconds);
+                    let spread = f64::from(u16::from_le_bytes(random_bytes())) / 65_536.0 * f64::from(search.max_wait_seconds);
                     let at = Instant::now() + Duration::from_secs_f64(spread);
                     for answer in device.responses(&search) {
                         if waiting.len() < MOST_WAITING && budget.take() {

@@ -24,8 +24,8 @@ use crate::domain::playlist::{SessionAsset, PlaylistTrack, parse_asset};
 use crate::engine::content::SegmentContent;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::onair;
-use crate::service::planner::{self, Planned};
+use crate::service::live;
+use crate::service::planner::{self, PlannedPlayback};
 use crate::service::sessions::{Found, Session};
 
 pub(super) mod list;
@@ -66,7 +66,7 @@ fn expires(session: &Session) -> Timestamp {
 }
 
 fn grant(service: &Service, principal: &Principal, session: &Session) -> String {
-    service.accounts.grant(principal, &resource(&session.id), expires(session).as_second())
+    service.accounts.sign_grant(principal, &resource(&session.id), expires(session).as_second())
 }
 
 fn find_live(service: &Service, call: &Call) -> Result<Arc<Session>> {
@@ -86,14 +86,14 @@ pub(super) async fn start(service: Arc<Service>, mut call: Call) -> Result<Respo
     let agent = call.header(USER_AGENT).map(str::to_owned);
     let request = call.json::<StartBody>().await?.into_request(agent.as_deref())?;
     let device = request.device.clone();
-    let started = match planner::plan(&service, request).await? {
-        Planned::Direct { source, start_seconds, duration_seconds, reasons, subtitle } => {
+    let started = match planner::plan_playback(&service, request).await? {
+        PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle } => {
             let subtitle = direct_subtitle(&service, &source, &subtitle).await?;
             let played = Played { source, start_seconds, duration_seconds, reasons, subtitle };
             Started::direct(&service, &principal, &played, &device)
         }
-        Planned::Session(plan) => {
-            let session = onair::start_session(&service, &principal, *plan).await?;
+        PlannedPlayback::Session(plan) => {
+            let session = live::start_session(&service, &principal, *plan).await?;
             Started::transcoded(&service, &principal, &session)
         }
     };

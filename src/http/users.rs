@@ -16,7 +16,7 @@ use crate::domain::account::User;
 use crate::domain::time::format_timestamp;
 use crate::error::Result;
 use crate::service::Service;
-use crate::service::accounts::Keep;
+use crate::service::accounts::KeptAccess;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -126,7 +126,7 @@ pub(super) async fn remove_user(service: Arc<Service>, call: Call) -> Result<Res
     (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: NewPasswordRequest = call.json().await?;
-    let keep = Keep { login: None, stream_tokens: asked.keep_stream_tokens.unwrap_or(false) };
+    let keep = KeptAccess { login: None, stream_tokens: asked.keep_stream_tokens.unwrap_or(false) };
     service.accounts.set_password_by(Some(call.user()?), &call.params[0], &asked.new_password, keep).await?;
     Ok(reply::empty())
 }
@@ -137,7 +137,7 @@ pub(super) async fn set_password(service: Arc<Service>, mut call: Call) -> Resul
     (status = 200, description = "Oldest first, without their secrets", body = TokensAnswer),
     (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
-    let user = service.accounts.existing(&call.params[0])?;
+    let user = service.accounts.get_user(&call.params[0])?;
     Ok(reply::json(&TokensAnswer::new(service.accounts.stream_tokens(&user.id))))
 }
 
@@ -184,14 +184,14 @@ mod tests {
         let service = Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap();
         let all = endpoints(&service).into_iter().chain(livetv::endpoints(&service)).collect();
         let dispatch = Arc::new(Dispatch::new(&service, all));
-        service.accounts.issue("ada", Role::Admin).await.unwrap();
-        let ada = service.accounts.user_named("ada").unwrap();
+        service.accounts.issue_token("ada", Role::Admin).await.unwrap();
+        let ada = service.accounts.user_by_name("ada").unwrap();
         for (path, body) in [
             ("/api/users".to_owned(), r#"{"username": "eve", "password": "correct horse"}"#),
             (format!("/api/users/{}/password", ada.id), r#"{"newPassword": "correct horse"}"#),
             ("/api/livetv/tokens".to_owned(), r#"{"name": "TV"}"#),
         ] {
-            let token = service.accounts.issue("ada", Role::Admin).await.unwrap();
+            let token = service.accounts.issue_token("ada", Role::Admin).await.unwrap();
             let (send, rest) = tokio::sync::oneshot::channel::<Bytes>();
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
@@ -207,12 +207,12 @@ mod tests {
             };
             let mut answer = Box::pin(dispatch.clone().answer(request));
             assert!(answer.as_mut().now_or_never().is_none(), "{path}: admitted, and waiting for the body");
-            service.accounts.revoke_all(&ada.id, Keep::default()).await.unwrap();
+            service.accounts.revoke_all(&ada.id, KeptAccess::default()).await.unwrap();
             send.send(Bytes::from_static(body.as_bytes())).unwrap();
             assert_eq!(answer.await.status(), StatusCode::UNAUTHORIZED, "{path}");
         }
         assert_eq!(service.accounts.users().len(), 1);
         assert!(service.accounts.stream_tokens(&ada.id).is_empty());
-        assert_eq!(service.accounts.existing(&ada.id).unwrap().password_hash, None);
+        assert_eq!(service.accounts.get_user(&ada.id).unwrap().password_hash, None);
     }
 }

@@ -25,7 +25,7 @@ use tokio::time::Sleep;
 use super::places::Place;
 use crate::engine::source::SourceFile;
 use crate::error::Code;
-use crate::service::accounts::random;
+use crate::service::accounts::random_bytes;
 
 /// Longest file range per placeholder, bytes.
 pub const RUN_BYTES: u64 = 2 << 20;
@@ -290,7 +290,7 @@ fn unshaped(slices: &[IoSlice<'_>]) -> Option<Vec<u8>> {
         "31" => (Code::HeadersTooLarge, "the request has too many or too large headers"),
         _ => return None,
     };
-    let id = BASE64URL_NOPAD.encode(&random::<12>());
+    let id = BASE64URL_NOPAD.encode(&random_bytes::<12>());
     let body = format!(r#"{{"error":"{message}","code":"{}","requestId":"{id}"}}"#, code.as_str());
     let head = text.trim_end().replace("content-length: 0", &format!("content-length: {}", body.len()));
     Some(

@@ -15,7 +15,7 @@ use crate::domain::time::format_timestamp;
 use crate::error::Result;
 use crate::service::Service;
 use crate::service::sessions::{Sessions, told};
-use crate::service::workers::Workers;
+use crate::service::local_encoders::EncoderStatus;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/stream/v2-workers", Access::User).to(service, workers)]
@@ -115,12 +115,12 @@ pub struct FallbackView {
 #[utoipa::path(get, path = "/api/stream/v2-workers", tag = "stream",
     responses((status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
-    Ok(reply::json(&view(service.transcoder.view().await, &service.sessions, service.config.backend)))
+    Ok(reply::json(&view(service.local_encoders.status().await, &service.sessions, service.config.backend)))
 }
 
-fn view(workers: Workers, sessions: &Sessions, backend: BackendSetting) -> WorkersView {
+fn view(workers: EncoderStatus, sessions: &Sessions, backend: BackendSetting) -> WorkersView {
     let standing = sessions.standing();
-    let report = &workers.transcoder;
+    let report = &workers.encoder_report;
     let available = !report.working.is_empty();
     let fallback = match available {
         true => FallbackView {

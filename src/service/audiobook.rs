@@ -244,7 +244,7 @@ impl Service {
     async fn folder_item(&self, path: &str, absent: Error) -> Result<(Item, Vec<String>)> {
         let located = self.spelled(path)?;
         let (roots, folder) = (self.roots.clone(), located.path.clone());
-        let looking = self.library.within_deadline(located.root_index, move || match roots.resolve_target(&folder) {
+        let looking = self.library.run_with_deadline(located.root_index, move || match roots.resolve_target(&folder) {
             Some(EntryTarget::Folder) => files(&roots.open_folder(&folder)?, |sub| roots.open_folder(sub)).map(Some),
             _ => Ok(None),
         });
@@ -252,11 +252,11 @@ impl Service {
         if files.is_empty() {
             return Err(Error::new(Code::UnsupportedMediaType, "this folder contains no audio files"));
         }
-        let media_id = match self.folders.get(&located.path, &files) {
+        let media_id = match self.folder_books.get(&located.path, &files) {
             Some(known) => known,
             None => {
                 let id = self.identity(&files).await?;
-                self.folders.put(&located.path, files.clone(), id.clone());
+                self.folder_books.put(&located.path, files.clone(), id.clone());
                 id
             }
         };

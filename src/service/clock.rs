@@ -44,7 +44,7 @@ impl Clock {
 }
 
 /// How long times may be ahead of the clock before they are set back, seconds: a day.
-const PATIENCE_SECONDS: i64 = 86_400;
+const SET_BACK_AFTER_SECONDS: i64 = 86_400;
 
 /// Decides when times too far ahead of the clock are set back.
 ///
@@ -52,18 +52,18 @@ const PATIENCE_SECONDS: i64 = 86_400;
 /// battery before it has reached a time server, makes every time look like that; setting them back then would sign out every
 /// user once the clock is right. Therefore times are set back only after they have been ahead for a day.
 #[derive(Debug, Default)]
-pub struct Ahead {
+pub struct FutureTimeGuard {
     /// Unix seconds: when the first such time was found; None while there is none.
-    since: Mutex<Option<i64>>,
+    found_seconds: Mutex<Option<i64>>,
 }
 
-impl Ahead {
+impl FutureTimeGuard {
     /// Whether times ahead of `now` (unix seconds) are to be set back; `found` tells whether there are any. To be called
     /// periodically.
-    pub fn is_due(&self, found: bool, now: i64) -> bool {
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        *since = if found { Some(since.map_or(now, |since| since.min(now))) } else { None };
-        since.is_some_and(|since| now - since >= PATIENCE_SECONDS)
+    pub fn is_due(&self, has_future_times: bool, now_seconds: i64) -> bool {
+        let mut found_seconds = self.found_seconds.lock().unwrap_or_else(PoisonError::into_inner);
+        *found_seconds = if has_future_times { Some(found_seconds.map_or(now_seconds, |since| since.min(now_seconds))) } else { None };
+        found_seconds.is_some_and(|found_seconds| now_seconds - found_seconds >= SET_BACK_AFTER_SECONDS)
     }
 }
 
@@ -72,13 +72,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_ahead_are_set_back_after_a_day_and_never_while_the_clock_is_behind() {
-        let ahead = Ahead::default();
-        assert!(!ahead.is_due(true, 1_000_000) && !ahead.is_due(true, 1_086_399));
-        assert!(ahead.is_due(true, 1_086_400));
-        let ahead = Ahead::default();
+    fn future_times_are_set_back_after_a_day_unless_the_clock_is_slow() {
+        let guard = FutureTimeGuard::default();
+        assert!(!guard.is_due(true, 1_000_000) && !guard.is_due(true, 1_086_399));
+        assert!(guard.is_due(true, 1_086_400));
+        let guard = FutureTimeGuard::default();
         // The clock starts in 1970 and is then corrected: no time is ahead any more.
-        assert!(!ahead.is_due(true, 60) && !ahead.is_due(false, 1_700_000_000));
-        assert!(!ahead.is_due(true, 1_700_000_060), "a time found later has its own day");
+        assert!(!guard.is_due(true, 60) && !guard.is_due(false, 1_700_000_000));
+        assert!(!guard.is_due(true, 1_700_000_060), "a time found later has its own day");
     }
 }

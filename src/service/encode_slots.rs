@@ -16,65 +16,65 @@ use crate::domain::encode_slots::{self as rules, SlotDemand, Throughput};
 
 /// All encode slots of the program.
 pub struct EncodeSlots {
-    slots: usize,
-    began: Instant,
-    state: Mutex<State>,
+    slot_count: usize,
+    started: Instant,
+    state: Mutex<SlotState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SlotState {
     last_id: u64,
     /// Slots reserved for encodes that cannot take turns.
-    reserved: usize,
+    reserved_slots: usize,
     /// Pixels per second of slot time, over all encodes.
     throughput: Throughput,
-    admissions: BTreeMap<u64, Admitted>,
-    jobs: BTreeMap<u64, Job>,
+    admissions: BTreeMap<u64, AdmittedViewer>,
+    jobs: BTreeMap<u64, JobState>,
 }
 
-struct Admitted {
+struct AdmittedViewer {
     /// The share is kept while none of the viewer's renditions is encoded.
-    lasting: bool,
+    keeps_share: bool,
     /// The last known share of a slot.
     share: f64,
 }
 
-struct Job {
+struct JobState {
     /// Pixels per second of media.
     cost: f64,
     /// Seconds of media per second of slot time.
     speed: Throughput,
     /// Admissions of its leases, one for each lease.
     viewers: Vec<u64>,
-    need: Need,
-    held: usize,
-    assigned: usize,
-    delivered: usize,
+    need: RenditionNeed,
+    held_slots: usize,
+    assigned_slots: usize,
+    delivered_segments: usize,
     /// Runs that may work.
-    allowed: watch::Sender<usize>,
+    allowed_runs: watch::Sender<usize>,
 }
 
 /// A job that was started, the viewer's admission, and the number of its runs that may work.
-type Begun = (Arc<EncodeJob>, Arc<Admission>, watch::Receiver<usize>);
+type StartedJob = (Arc<EncodeJob>, Arc<Admission>, watch::Receiver<usize>);
 
 /// The present need of a rendition.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Need {
+pub struct RenditionNeed {
     /// When the buffer of its first reader is empty, by [`EncodeSlots::now_ms`]; None when nothing is missing.
     pub deadline_ms: Option<i64>,
     /// The deadline of a second run.
-    pub second_ms: Option<i64>,
+    pub second_deadline_ms: Option<i64>,
     /// Existing runs, working or resting.
-    pub runs: usize,
+    pub run_count: usize,
     /// Runs in the middle of a segment: their slots become free only at its end.
-    pub working: usize,
+    pub working_runs: usize,
     /// All segments are made.
     pub is_complete: bool,
 }
 
 /// The viewer a rendition is encoded for.
 #[derive(Clone, Copy)]
-pub enum Viewer<'a> {
+pub enum AdmissionRequest<'a> {
     /// A new viewer, admitted as long as something is encoded for it.
     Session,
     /// A new viewer of successive programmes, who keeps the share between them.
@@ -85,7 +85,7 @@ pub enum Viewer<'a> {
 
 /// The slots do not suffice for one more viewer.
 #[derive(Clone, Copy, Debug)]
-pub struct Full;
+pub struct SlotsExhausted;
 
 /// The promise to a viewer. It ends when the last handle is dropped.
 pub struct Admission {
@@ -97,33 +97,33 @@ pub struct Admission {
 pub struct EncodeJob {
     slots: Arc<EncodeSlots>,
     id: u64,
-    withdrawn: AtomicBool,
+    is_withdrawn: AtomicBool,
 }
 
 /// A whole slot, for an encode that cannot take turns.
-pub struct Reserved(Arc<EncodeSlots>);
+pub struct ReservedSlot(Arc<EncodeSlots>);
 
 impl EncodeSlots {
-    pub fn new(slots: usize) -> Arc<Self> {
-        Arc::new(Self { slots, began: Instant::now(), state: Mutex::default() })
+    pub fn new(slot_count: usize) -> Arc<Self> {
+        Arc::new(Self { slot_count, started: Instant::now(), state: Mutex::default() })
     }
 
     /// Number of slots.
-    pub fn count(&self) -> usize {
-        self.slots
+    pub fn slot_count(&self) -> usize {
+        self.slot_count
     }
 
     /// Slots in use: by working runs, by resting runs that would continue at once, and reserved ones.
-    pub fn in_use(&self) -> usize {
+    pub fn used_slots(&self) -> usize {
         let state = self.lock();
-        state.reserved + state.held()
+        state.reserved_slots + state.held_slots()
     }
 
     /// Number of viewers that have a share of the slots.
-    pub fn viewers(&self) -> usize {
+    pub fn viewer_count(&self) -> usize {
         let mut state = self.lock();
-        let shares = state.shares();
-        state.reserved + shares.iter().filter(|share| **share > 0.0).count()
+        let shares = state.viewer_shares();
+        state.reserved_slots + shares.iter().filter(|share| **share > 0.0).count()
     }
 
     /// Whether some shares are only estimates, because their renditions have no segment yet.
@@ -133,137 +133,137 @@ impl EncodeSlots {
 
     /// Milliseconds since this object was created.
     pub fn now_ms(&self) -> i64 {
-        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+        i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
     /// Reserves a whole slot, if the viewers do not need it.
-    pub fn reserve(self: &Arc<Self>) -> Option<Reserved> {
+    pub fn reserve_slot(self: &Arc<Self>) -> Option<ReservedSlot> {
         let mut state = self.lock();
-        if !state.fits(self.slots, 1.0) {
+        if !state.has_capacity(self.slot_count, 1.0) {
             return None;
         }
-        state.reserved += 1;
-        state.assign(self.slots, None);
-        Some(Reserved(self.clone()))
+        state.reserved_slots += 1;
+        state.assign_slots(self.slot_count, None);
+        Some(ReservedSlot(self.clone()))
     }
 
     /// Starts a job of `cost` pixels per second of media; returns how many of its runs may work.
     ///
     /// # Errors
     /// [`Full`] for a new viewer whose share does not fit.
-    pub fn begin(self: &Arc<Self>, cost: f64, viewer: Viewer<'_>) -> Result<Begun, Full> {
+    pub fn start_job(self: &Arc<Self>, cost: f64, viewer: AdmissionRequest<'_>) -> Result<StartedJob, SlotsExhausted> {
         let mut state = self.lock();
         let share = rules::slot_share(rules::expected_speed(cost, state.throughput.per_second()));
         let admission = match viewer {
-            Viewer::Admitted(admission) => admission.clone(),
-            _ if !state.fits(self.slots, share) => return Err(Full),
+            AdmissionRequest::Admitted(admission) => admission.clone(),
+            _ if !state.has_capacity(self.slot_count, share) => return Err(SlotsExhausted),
             _ => self.admit(&mut state, viewer, share),
         };
-        let (allowed, seen) = watch::channel(0);
+        let (allowed, allowed_receiver) = watch::channel(0);
         let id = state.next_id();
-        let job = Job {
+        let job = JobState {
             cost,
             speed: Throughput::default(),
             viewers: vec![admission.id],
-            need: Need::default(),
-            held: 0,
-            assigned: 0,
-            delivered: 0,
-            allowed,
+            need: RenditionNeed::default(),
+            held_slots: 0,
+            assigned_slots: 0,
+            delivered_segments: 0,
+            allowed_runs: allowed,
         };
         state.jobs.insert(id, job);
-        Ok((Arc::new(EncodeJob { slots: self.clone(), id, withdrawn: AtomicBool::new(false) }), admission, seen))
+        Ok((Arc::new(EncodeJob { slots: self.clone(), id, is_withdrawn: AtomicBool::new(false) }), admission, allowed_receiver))
     }
 
-    fn admit(self: &Arc<Self>, state: &mut State, viewer: Viewer<'_>, share: f64) -> Arc<Admission> {
+    fn admit(self: &Arc<Self>, state: &mut SlotState, viewer: AdmissionRequest<'_>, share: f64) -> Arc<Admission> {
         let id = state.next_id();
-        state.admissions.insert(id, Admitted { lasting: matches!(viewer, Viewer::Channel), share });
+        state.admissions.insert(id, AdmittedViewer { keeps_share: matches!(viewer, AdmissionRequest::Channel), share });
         Arc::new(Admission { slots: self.clone(), id })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SlotState {
     fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
 
-    fn held(&self) -> usize {
-        self.jobs.values().map(|job| job.held).sum()
+    fn held_slots(&self) -> usize {
+        self.jobs.values().map(|job| job.held_slots).sum()
     }
 
     /// The share a rendition needs: zero when it is complete.
-    fn share(&self, job: &Job) -> f64 {
+    fn job_share(&self, job: &JobState) -> f64 {
         let expected = || rules::expected_speed(job.cost, self.throughput.per_second());
         if job.need.is_complete { 0.0 } else { rules::slot_share(job.speed.per_second().unwrap_or_else(expected)) }
     }
 
     /// The share of each viewer, earlier viewers first. A shared rendition counts for its first viewer. A viewer reads one
     /// of its renditions at a time, so only the most costly one counts.
-    fn shares(&mut self) -> Vec<f64> {
-        let known: Vec<(u64, f64)> = self.jobs.iter().map(|(id, job)| (*id, self.share(job))).collect();
+    fn viewer_shares(&mut self) -> Vec<f64> {
+        let job_shares: Vec<(u64, f64)> = self.jobs.iter().map(|(id, job)| (*id, self.job_share(job))).collect();
         let mut counted = BTreeSet::new();
         let mut shares = Vec::with_capacity(self.admissions.len());
         for (viewer, admitted) in &mut self.admissions {
-            let own = known.iter().filter(|(id, share)| *share > 0.0 && self.jobs[id].viewers.contains(viewer));
-            let own: Vec<(u64, f64)> = own.copied().collect();
-            if own.is_empty() {
-                shares.push(if admitted.lasting { admitted.share } else { 0.0 });
+            let own_shares = job_shares.iter().filter(|(id, share)| *share > 0.0 && self.jobs[id].viewers.contains(viewer));
+            let own_shares: Vec<(u64, f64)> = own_shares.copied().collect();
+            if own_shares.is_empty() {
+                shares.push(if admitted.keeps_share { admitted.share } else { 0.0 });
                 continue;
             }
-            admitted.share = own.iter().map(|(_, share)| *share).fold(0.0, f64::max);
-            let first = own.iter().filter(|(id, _)| counted.insert(*id));
-            shares.push(first.map(|(_, share)| *share).fold(0.0, f64::max));
+            admitted.share = own_shares.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+            let counted_shares = own_shares.iter().filter(|(id, _)| counted.insert(*id));
+            shares.push(counted_shares.map(|(_, share)| *share).fold(0.0, f64::max));
         }
         shares
     }
 
-    fn fits(&mut self, slots: usize, share: f64) -> bool {
-        let shares = self.shares();
-        rules::has_capacity(slots.saturating_sub(self.reserved), shares, share)
+    fn has_capacity(&mut self, slot_count: usize, share: f64) -> bool {
+        let shares = self.viewer_shares();
+        rules::has_capacity(slot_count.saturating_sub(self.reserved_slots), shares, share)
     }
 
     /// Decides again which jobs may work. The job `releasing` gives up excess slots now; others do so when they are
     /// notified.
-    fn assign(&mut self, slots: usize, releasing: Option<u64>) {
-        let slots = slots.saturating_sub(self.reserved);
-        let demand = |job: &Job| SlotDemand {
+    fn assign_slots(&mut self, slot_count: usize, releasing: Option<u64>) {
+        let usable_slots = slot_count.saturating_sub(self.reserved_slots);
+        let demand = |job: &JobState| SlotDemand {
             viewer_number: job.viewers.iter().copied().min().unwrap_or(u64::MAX),
-            share: self.share(job),
+            share: self.job_share(job),
             deadline_ms: job.need.deadline_ms,
-            second_deadline_ms: job.need.second_ms,
-            held_slots: job.held.min(job.need.runs.max(1)),
-            delivered_segments: job.delivered,
+            second_deadline_ms: job.need.second_deadline_ms,
+            held_slots: job.held_slots.min(job.need.run_count.max(1)),
+            delivered_segments: job.delivered_segments,
         };
         let demands: Vec<SlotDemand> = self.jobs.values().map(demand).collect();
-        let assigned = rules::assign_slots(slots, &demands);
-        let mut granted: Vec<(Option<i64>, u64)> = Vec::new();
+        let assigned = rules::assign_slots(usable_slots, &demands);
+        let mut waiting_jobs: Vec<(Option<i64>, u64)> = Vec::new();
         for (((id, job), demand), assigned) in self.jobs.iter_mut().zip(&demands).zip(assigned) {
-            job.assigned = if job.need.is_complete { 0 } else { assigned };
-            if releasing == Some(*id) && job.held > job.assigned {
-                job.held = job.assigned.max(job.need.working.min(job.held));
+            job.assigned_slots = if job.need.is_complete { 0 } else { assigned };
+            if releasing == Some(*id) && job.held_slots > job.assigned_slots {
+                job.held_slots = job.assigned_slots.max(job.need.working_runs.min(job.held_slots));
             }
-            if job.assigned > job.held {
-                granted.push((demand.deadline_ms, *id));
+            if job.assigned_slots > job.held_slots {
+                waiting_jobs.push((demand.deadline_ms, *id));
             }
         }
-        granted.sort_unstable();
-        let mut free = slots.saturating_sub(self.held());
-        for (_, id) in granted {
+        waiting_jobs.sort_unstable();
+        let mut free = usable_slots.saturating_sub(self.held_slots());
+        for (_, id) in waiting_jobs {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
-            let more = (job.assigned - job.held).min(free);
-            if job.held == 0 {
-                job.delivered = 0;
+            let granted = (job.assigned_slots - job.held_slots).min(free);
+            if job.held_slots == 0 {
+                job.delivered_segments = 0;
             }
-            (job.held, free) = (job.held + more, free - more);
+            (job.held_slots, free) = (job.held_slots + granted, free - granted);
         }
         for job in self.jobs.values() {
-            let allowed = job.held.min(job.assigned);
-            job.allowed.send_if_modified(|known| std::mem::replace(known, allowed) != allowed);
+            let allowed = job.held_slots.min(job.assigned_slots);
+            job.allowed_runs.send_if_modified(|current| std::mem::replace(current, allowed) != allowed);
         }
     }
 }
@@ -271,20 +271,20 @@ impl State {
 impl EncodeJob {
     /// Reports what the rendition needs; returns how many of its runs may work. Changes arrive through the receiver, which
     /// closes when the job has ended.
-    pub fn update(&self, need: Need) -> usize {
+    pub fn update(&self, need: RenditionNeed) -> usize {
         let mut state = self.slots.lock();
         let Some(job) = state.jobs.get_mut(&self.id) else { return 0 };
         job.need = need;
-        state.assign(self.slots.slots, Some(self.id));
-        state.jobs.get(&self.id).map_or(0, |job| job.held.min(job.assigned))
+        state.assign_slots(self.slots.slot_count, Some(self.id));
+        state.jobs.get(&self.id).map_or(0, |job| job.held_slots.min(job.assigned_slots))
     }
 
     /// Counts a segment of `media` seconds. `spent` is the slot time it took, seconds; None if that is not typical of the
     /// segments to come.
-    pub fn delivered(&self, media: f64, spent: Option<f64>) {
+    pub fn record_segment(&self, media: f64, spent: Option<f64>) {
         let mut state = self.slots.lock();
         let Some(job) = state.jobs.get_mut(&self.id) else { return };
-        job.delivered += 1;
+        job.delivered_segments += 1;
         if let Some(spent) = spent {
             job.speed.add(media, spent);
             let pixels = job.cost * media;
@@ -293,13 +293,13 @@ impl EncodeJob {
     }
 
     /// Adds a viewer to the job, at no cost. None when the job has ended.
-    pub fn join(&self, viewer: Viewer<'_>) -> Option<Arc<Admission>> {
+    pub fn add_viewer(&self, viewer: AdmissionRequest<'_>) -> Option<Arc<Admission>> {
         let mut state = self.slots.lock();
         if !state.jobs.contains_key(&self.id) {
             return None;
         }
         let admission = match viewer {
-            Viewer::Admitted(admission) => admission.clone(),
+            AdmissionRequest::Admitted(admission) => admission.clone(),
             _ => self.slots.admit(&mut state, viewer, 0.0),
         };
         if let Some(job) = state.jobs.get_mut(&self.id) {
@@ -309,7 +309,7 @@ impl EncodeJob {
     }
 
     /// Removes a viewer from the job.
-    pub fn leave(&self, admission: &Admission) {
+    pub fn remove_viewer(&self, admission: &Admission) {
         self.remove(admission, false);
     }
 
@@ -320,22 +320,22 @@ impl EncodeJob {
 
     /// Whether the job ended because its last viewer gave its share back.
     pub fn was_withdrawn(&self) -> bool {
-        self.withdrawn.load(Ordering::Relaxed)
+        self.is_withdrawn.load(Ordering::Relaxed)
     }
 
-    fn remove(&self, admission: &Admission, withdraws: bool) {
+    fn remove(&self, admission: &Admission, gives_share_back: bool) {
         let mut state = self.slots.lock();
         // A lasting admission keeps its present share.
-        state.shares();
+        state.viewer_shares();
         if let Some(job) = state.jobs.get_mut(&self.id)
-            && let Some(at) = job.viewers.iter().position(|viewer| *viewer == admission.id)
+            && let Some(index) = job.viewers.iter().position(|viewer| *viewer == admission.id)
         {
-            job.viewers.swap_remove(at);
-            if withdraws && job.viewers.is_empty() {
-                self.withdrawn.store(true, Ordering::Relaxed);
+            job.viewers.swap_remove(index);
+            if gives_share_back && job.viewers.is_empty() {
+                self.is_withdrawn.store(true, Ordering::Relaxed);
                 state.jobs.remove(&self.id);
             }
-            state.assign(self.slots.slots, None);
+            state.assign_slots(self.slots.slot_count, None);
         }
     }
 
@@ -343,7 +343,7 @@ impl EncodeJob {
     pub fn end(&self) {
         let mut state = self.slots.lock();
         if state.jobs.remove(&self.id).is_some() {
-            state.assign(self.slots.slots, None);
+            state.assign_slots(self.slots.slot_count, None);
         }
     }
 
@@ -356,15 +356,15 @@ impl Drop for Admission {
     fn drop(&mut self) {
         let mut state = self.slots.lock();
         state.admissions.remove(&self.id);
-        state.assign(self.slots.slots, None);
+        state.assign_slots(self.slots.slot_count, None);
     }
 }
 
-impl Drop for Reserved {
+impl Drop for ReservedSlot {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        state.reserved -= 1;
-        state.assign(self.0.slots, None);
+        state.reserved_slots -= 1;
+        state.assign_slots(self.0.slot_count, None);
     }
 }
 
@@ -378,58 +378,58 @@ mod tests {
     #[test]
     fn a_channel_keeps_its_share_from_one_programme_to_the_next_and_a_session_does_not() {
         let slots = EncodeSlots::new(1);
-        let (job, channel, _) = slots.begin(HEAVY, Viewer::Channel).ok().unwrap();
-        job.leave(&channel);
+        let (job, channel, _) = slots.start_job(HEAVY, AdmissionRequest::Channel).ok().unwrap();
+        job.remove_viewer(&channel);
         job.end();
-        assert!(slots.begin(1.0, Viewer::Session).is_err() && slots.reserve().is_none());
-        assert_eq!((slots.viewers(), slots.in_use()), (1, 0));
-        let (job, same, _) = slots.begin(HEAVY, Viewer::Admitted(&channel)).ok().unwrap();
-        job.leave(&same);
+        assert!(slots.start_job(1.0, AdmissionRequest::Session).is_err() && slots.reserve_slot().is_none());
+        assert_eq!((slots.viewer_count(), slots.used_slots()), (1, 0));
+        let (job, same, _) = slots.start_job(HEAVY, AdmissionRequest::Admitted(&channel)).ok().unwrap();
+        job.remove_viewer(&same);
         job.end();
         drop((channel, same));
-        let (job, _session, _) = slots.begin(HEAVY, Viewer::Session).ok().unwrap();
-        assert!(slots.begin(1.0, Viewer::Session).is_err());
-        job.update(Need { is_complete: true, ..Need::default() });
-        assert!(slots.begin(1.0, Viewer::Session).is_ok(), "all segments are made");
+        let (job, _session, _) = slots.start_job(HEAVY, AdmissionRequest::Session).ok().unwrap();
+        assert!(slots.start_job(1.0, AdmissionRequest::Session).is_err());
+        job.update(RenditionNeed { is_complete: true, ..RenditionNeed::default() });
+        assert!(slots.start_job(1.0, AdmissionRequest::Session).is_ok(), "all segments are made");
     }
 
     #[test]
-    fn what_is_watched_together_counts_once_and_passes_to_whoever_stays() {
+    fn viewers_of_one_job_share_its_cost_and_the_last_one_keeps_it() {
         let slots = EncodeSlots::new(2);
-        let (job, first, _) = slots.begin(HEAVY, Viewer::Session).ok().unwrap();
-        let second = job.join(Viewer::Session).unwrap();
-        let (_other, _third, _) = slots.begin(HEAVY, Viewer::Session).ok().unwrap();
-        assert_eq!(slots.viewers(), 2);
-        job.leave(&first);
+        let (job, first, _) = slots.start_job(HEAVY, AdmissionRequest::Session).ok().unwrap();
+        let second = job.add_viewer(AdmissionRequest::Session).unwrap();
+        let (_other, _third, _) = slots.start_job(HEAVY, AdmissionRequest::Session).ok().unwrap();
+        assert_eq!(slots.viewer_count(), 2);
+        job.remove_viewer(&first);
         drop(first);
-        assert!(slots.begin(1.0, Viewer::Session).is_err());
+        assert!(slots.start_job(1.0, AdmissionRequest::Session).is_err());
         job.withdraw(&second);
-        assert!(job.join(Viewer::Session).is_none(), "a job without viewers has ended");
-        assert!(slots.begin(1.0, Viewer::Session).is_ok());
+        assert!(job.add_viewer(AdmissionRequest::Session).is_none(), "a job without viewers has ended");
+        assert!(slots.start_job(1.0, AdmissionRequest::Session).is_ok());
     }
 
     #[test]
     fn a_slot_is_handed_over_at_the_end_of_a_segment() {
         let slots = EncodeSlots::new(1);
-        let (one, _a, mut one_allowed) = slots.begin(1.0, Viewer::Session).ok().unwrap();
-        let (two, _b, two_allowed) = slots.begin(1.0, Viewer::Session).ok().unwrap();
-        let need = |deadline_ms, working| Need { deadline_ms: Some(deadline_ms), runs: 1, working, ..Need::default() };
+        let (one, _a, mut one_allowed) = slots.start_job(1.0, AdmissionRequest::Session).ok().unwrap();
+        let (two, _b, two_allowed) = slots.start_job(1.0, AdmissionRequest::Session).ok().unwrap();
+        let need = |deadline_ms, working| RenditionNeed { deadline_ms: Some(deadline_ms), run_count: 1, working_runs: working, ..RenditionNeed::default() };
         assert_eq!(
             (one.update(need(20_000, 0)), two.update(need(1_000, 0))),
             (1, 0),
             "the first job must make its first segment"
         );
-        one.delivered(2.0, None);
+        one.record_segment(2.0, None);
         assert_eq!(one.update(need(22_000, 1)), 0, "the other job is urgent");
         assert_eq!((*one_allowed.borrow_and_update(), *two_allowed.borrow()), (0, 0));
         assert_eq!(one.update(need(22_000, 0)), 0);
-        assert_eq!((*two_allowed.borrow(), slots.in_use()), (1, 1));
+        assert_eq!((*two_allowed.borrow(), slots.used_slots()), (1, 1));
         two.end();
-        assert_eq!((*one_allowed.borrow(), slots.in_use()), (1, 1));
+        assert_eq!((*one_allowed.borrow(), slots.used_slots()), (1, 1));
         let reserved = EncodeSlots::new(2);
-        let held = reserved.reserve().unwrap();
-        assert_eq!((reserved.in_use(), reserved.viewers()), (1, 1));
-        drop(held);
-        assert_eq!(reserved.in_use(), 0);
+        let reserved_slot = reserved.reserve_slot().unwrap();
+        assert_eq!((reserved.used_slots(), reserved.viewer_count()), (1, 1));
+        drop(reserved_slot);
+        assert_eq!(reserved.used_slots(), 0);
     }
 }

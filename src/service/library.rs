@@ -16,34 +16,34 @@ const STORAGE_DEADLINE: Duration = Duration::from_secs(15);
 const RETRY_SECONDS: u32 = 5;
 
 /// Threads that may wait for one root at a time, so that a dead disk cannot block more than these.
-const LANES_PER_ROOT: usize = 16;
+const THREADS_PER_ROOT: usize = 16;
 
 /// Files kept open between requests.
-const OPEN_FILES: usize = 256;
+const MAX_OPEN_FILES: usize = 256;
 
 /// How long a path is assumed to lead to the same file.
-const TRUST: Duration = Duration::from_secs(1);
+const RECHECK_AFTER: Duration = Duration::from_secs(1);
 
 /// How long an unused file stays open: a deleted file keeps its disk space that long.
-const LINGER: Duration = Duration::from_secs(10);
+const CLOSE_AFTER: Duration = Duration::from_secs(10);
 
 /// The roots and the files open beneath them.
 pub struct Library {
     roots: Arc<Roots>,
-    lanes: Vec<Arc<Semaphore>>,
-    open: Arc<Mutex<HashMap<String, Opened>>>,
+    root_threads: Vec<Arc<Semaphore>>,
+    open_files: Arc<Mutex<HashMap<String, CachedFile>>>,
 }
 
-struct Opened {
+struct CachedFile {
     source: Arc<SourceFile>,
-    checked: Instant,
-    used: Instant,
+    last_check: Instant,
+    last_use: Instant,
 }
 
 impl Library {
     pub fn new(roots: Arc<Roots>) -> Self {
-        let lanes = roots.list().iter().map(|_| Arc::new(Semaphore::new(LANES_PER_ROOT))).collect();
-        Self { roots, lanes, open: Arc::default() }
+        let root_threads = roots.list().iter().map(|_| Arc::new(Semaphore::new(THREADS_PER_ROOT))).collect();
+        Self { roots, root_threads, open_files: Arc::default() }
     }
 
     pub fn roots(&self) -> &Arc<Roots> {
@@ -54,14 +54,14 @@ impl Library {
     ///
     /// # Errors
     /// Those of [`Roots::open_media`]; `STORAGE_TIMEOUT` after 15 s.
-    pub async fn open(&self, raw: &str) -> Result<Arc<SourceFile>> {
-        if let Some(known) = self.known(raw) {
-            return Ok(known);
+    pub async fn open(&self, request_path: &str) -> Result<Arc<SourceFile>> {
+        if let Some(cached) = self.cached_file(request_path) {
+            return Ok(cached);
         }
-        let root = self.roots.locate(raw)?.root_index;
-        let (roots, path) = (self.roots.clone(), raw.to_owned());
-        let source = self.within_deadline(root, move || roots.open_media(&path)).await?;
-        Ok(self.remember(raw, source))
+        let root = self.roots.locate(request_path)?.root_index;
+        let (roots, path) = (self.roots.clone(), request_path.to_owned());
+        let source = self.run_with_deadline(root, move || roots.open_media(&path)).await?;
+        Ok(self.cache_file(request_path, source))
     }
 
     /// Reads `len` bytes of a file, or fewer at its end. Waits for the disk off the async threads.
@@ -70,10 +70,10 @@ impl Library {
     /// `STORAGE_TIMEOUT`, `SOURCE_READ_FAILED`.
     pub async fn read(&self, source: &Arc<SourceFile>, offset: u64, len: usize) -> Result<Vec<u8>> {
         let source = source.clone();
-        self.within_deadline(source.root_index, move || {
+        self.run_with_deadline(source.root_index, move || {
             let mut buffer = vec![0; len];
-            let filled = source.read_blocking(&mut buffer, offset).map_err(|cause| unreadable(&source, &cause))?;
-            buffer.truncate(filled);
+            let byte_count = source.read_blocking(&mut buffer, offset).map_err(|cause| read_error(&source, &cause))?;
+            buffer.truncate(byte_count);
             Ok(buffer)
         })
         .await
@@ -83,22 +83,22 @@ impl Library {
     ///
     /// # Errors
     /// Those of [`Self::read`].
-    pub async fn warm(&self, source: &Arc<SourceFile>, offset: u64, len: u64) -> Result<u64> {
+    pub async fn read_ahead(&self, source: &Arc<SourceFile>, offset: u64, len: u64) -> Result<u64> {
         let source = source.clone();
-        self.within_deadline(source.root_index, move || {
-            source.warm_blocking(offset, len).map_err(|cause| unreadable(&source, &cause))
+        self.run_with_deadline(source.root_index, move || {
+            source.warm_blocking(offset, len).map_err(|cause| read_error(&source, &cause))
         })
         .await
     }
 
     /// Drops an open file that has changed, so that the next request opens it again.
-    pub fn forget(&self, source: &Arc<SourceFile>) {
-        self.opened().retain(|_, known| !Arc::ptr_eq(&known.source, source));
+    pub fn evict(&self, source: &Arc<SourceFile>) {
+        self.lock_open_files().retain(|_, file| !Arc::ptr_eq(&file.source, source));
     }
 
     /// Closes a file that was kept open between requests, because its player has stopped.
     pub fn close(&self, source: &SourceFile) {
-        self.opened().retain(|_, known| known.source.path != source.path);
+        self.lock_open_files().retain(|_, file| file.source.path != source.path);
     }
 
     /// Runs blocking file work for one root, off the async threads.
@@ -106,78 +106,78 @@ impl Library {
     /// # Errors
     /// Those of the work; `STORAGE_TIMEOUT` after 15 s, including the wait for a thread. Abandoned work occupies one of the
     /// root's threads until the file system responds.
-    pub async fn within_deadline<T, W>(&self, root: usize, work: W) -> Result<T>
+    pub async fn run_with_deadline<T, W>(&self, root: usize, work: W) -> Result<T>
     where
         T: Send + 'static,
         W: FnOnce() -> Result<T> + Send + 'static,
     {
-        let lane = self.lanes[root].clone();
+        let threads = self.root_threads[root].clone();
         let job = async {
-            let place = lane.acquire_owned().await.map_err(Error::internal)?;
-            let done = tokio::task::spawn_blocking(move || {
-                let _place = place;
+            let slot = threads.acquire_owned().await.map_err(Error::internal)?;
+            let result = tokio::task::spawn_blocking(move || {
+                let _place = slot;
                 work()
             });
-            done.await.map_err(Error::internal)?
+            result.await.map_err(Error::internal)?
         };
-        let slow = || Error::new(Code::StorageTimeout, "the file system did not answer within 15 s");
+        let timeout_error = || Error::new(Code::StorageTimeout, "the file system did not answer within 15 s");
         tokio::time::timeout(STORAGE_DEADLINE, job)
             .await
-            .unwrap_or_else(|_| Err(slow().with_retry_after(RETRY_SECONDS)))
+            .unwrap_or_else(|_| Err(timeout_error().with_retry_after(RETRY_SECONDS)))
     }
 
-    fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<String, Opened>> {
-        self.open.lock().expect("no panic while held")
+    fn lock_open_files(&self) -> std::sync::MutexGuard<'_, HashMap<String, CachedFile>> {
+        self.open_files.lock().expect("no panic while held")
     }
 
-    fn known(&self, raw: &str) -> Option<Arc<SourceFile>> {
-        let mut opened = self.opened();
-        let known = opened.get_mut(raw)?;
+    fn cached_file(&self, request_path: &str) -> Option<Arc<SourceFile>> {
+        let mut open_files = self.lock_open_files();
+        let file = open_files.get_mut(request_path)?;
         let now = Instant::now();
-        if now.duration_since(known.checked) > TRUST {
+        if now.duration_since(file.last_check) > RECHECK_AFTER {
             return None;
         }
-        known.used = now;
-        let source = known.source.clone();
-        drop(opened);
+        file.last_use = now;
+        let source = file.source.clone();
+        drop(open_files);
         // This check is free on a local file system; on a network mount the time limit above must suffice.
         (!source.is_local || source.is_unchanged()).then_some(source)
     }
 
     /// Caches a newly opened file. If the cached one is the same file, keeps that one with its derived values.
-    fn remember(&self, raw: &str, source: SourceFile) -> Arc<SourceFile> {
-        let mut opened = self.opened();
+    fn cache_file(&self, request_path: &str, source: SourceFile) -> Arc<SourceFile> {
+        let mut open_files = self.lock_open_files();
         let now = Instant::now();
-        let idle = opened.is_empty();
-        let source = match opened.remove(raw) {
-            Some(known) if known.source.is_same_version(&source) => known.source,
+        let was_empty = open_files.is_empty();
+        let source = match open_files.remove(request_path) {
+            Some(file) if file.source.is_same_version(&source) => file.source,
             _ => Arc::new(source),
         };
-        if opened.len() >= OPEN_FILES
-            && let Some(oldest) = opened.iter().min_by_key(|(_, known)| known.used).map(|(path, _)| path.clone())
+        if open_files.len() >= MAX_OPEN_FILES
+            && let Some(oldest) = open_files.iter().min_by_key(|(_, file)| file.last_use).map(|(path, _)| path.clone())
         {
-            opened.remove(&oldest);
+            open_files.remove(&oldest);
         }
-        opened.insert(raw.to_owned(), Opened { source: source.clone(), checked: now, used: now });
-        if idle {
-            tokio::spawn(sweep(Arc::downgrade(&self.open)));
+        open_files.insert(request_path.to_owned(), CachedFile { source: source.clone(), last_check: now, last_use: now });
+        if was_empty {
+            tokio::spawn(close_idle_files(Arc::downgrade(&self.open_files)));
         }
         source
     }
 }
 
-fn unreadable(source: &SourceFile, cause: &std::io::Error) -> Error {
+fn read_error(source: &SourceFile, cause: &std::io::Error) -> Error {
     Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(format!("{}: {cause}", source.path))
 }
 
 /// Closes unused files; ends with the last of them.
-async fn sweep(open: Weak<Mutex<HashMap<String, Opened>>>) {
+async fn close_idle_files(weak_files: Weak<Mutex<HashMap<String, CachedFile>>>) {
     loop {
-        tokio::time::sleep(LINGER / 2).await;
-        let Some(open) = open.upgrade() else { return };
-        let mut opened = open.lock().expect("no panic while held");
-        opened.retain(|_, known| known.used.elapsed() < LINGER);
-        if opened.is_empty() {
+        tokio::time::sleep(CLOSE_AFTER / 2).await;
+        let Some(shared_files) = weak_files.upgrade() else { return };
+        let mut open_files = shared_files.lock().expect("no panic while held");
+        open_files.retain(|_, file| file.last_use.elapsed() < CLOSE_AFTER);
+        if open_files.is_empty() {
             return;
         }
     }
@@ -191,35 +191,35 @@ mod tests {
     use crate::domain::library::Root;
 
     #[tokio::test(start_paused = true)]
-    async fn a_dead_disk_is_told_within_the_deadline_and_holds_up_no_other() {
+    async fn a_dead_disk_times_out_and_delays_no_other_root() {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let root = |(n, folder): (usize, &tempfile::TempDir)| Root { id: format!("r{n}"), path: folder.path().into() };
         let library = Library::new(Arc::new(Roots::open(folders.iter().enumerate().map(root).collect()).unwrap()));
         let mut disk = Vec::new();
         // One more than there are threads: the last one only waits for a thread.
-        let stuck = (0..=LANES_PER_ROOT).map(|_| {
-            let (let_go, held) = mpsc::channel::<()>();
-            disk.push(let_go);
-            library.within_deadline(0, move || Ok(held.recv().is_err()))
+        let blocked = (0..=THREADS_PER_ROOT).map(|_| {
+            let (release, released) = mpsc::channel::<()>();
+            disk.push(release);
+            library.run_with_deadline(0, move || Ok(released.recv().is_err()))
         });
-        let stuck = futures_util::future::join_all(stuck.collect::<Vec<_>>());
-        let passing = async {
+        let blocked = futures_util::future::join_all(blocked.collect::<Vec<_>>());
+        let other_root = async {
             // Paused time does not advance while a thread works, so the test advances it.
-            library.within_deadline(1, || Ok(())).await.expect("another root is not delayed");
+            library.run_with_deadline(1, || Ok(())).await.expect("another root is not delayed");
             tokio::time::advance(STORAGE_DEADLINE + Duration::from_secs(1)).await;
         };
-        let (answers, ()) = tokio::join!(stuck, passing);
-        assert_eq!(answers.len(), LANES_PER_ROOT + 1);
+        let (answers, ()) = tokio::join!(blocked, other_root);
+        assert_eq!(answers.len(), THREADS_PER_ROOT + 1);
         for answer in answers {
             let slow = answer.unwrap_err();
             assert_eq!((slow.code, slow.retry_after), (Code::StorageTimeout, Some(RETRY_SECONDS)));
         }
         // The threads are still in use: a new request waits for one until its deadline.
-        let (late, ()) = tokio::join!(library.within_deadline(0, || Ok(())), async {
+        let (late, ()) = tokio::join!(library.run_with_deadline(0, || Ok(())), async {
             tokio::time::advance(STORAGE_DEADLINE + Duration::from_secs(1)).await;
         });
         assert_eq!(late.unwrap_err().code, Code::StorageTimeout);
         drop(disk);
-        library.within_deadline(0, || Ok(())).await.expect("the disk is back");
+        library.run_with_deadline(0, || Ok(())).await.expect("the disk is back");
     }
 }

@@ -23,30 +23,30 @@ pub struct Listing {
     pub path: Option<String>,
     /// The folder above; None for a root.
     pub parent: Option<String>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ListingEntry>,
     pub next_cursor: Option<String>,
 }
 
-pub struct Entry {
+pub struct ListingEntry {
     pub name: String,
     pub path: String,
-    pub is: Is,
+    pub kind: EntryKind,
 }
 
 /// The kind of an entry.
-pub enum Is {
+pub enum EntryKind {
     Folder,
     Media { kind: MediaKind, size_bytes: u64, modified: SystemTime },
 }
 
 /// A name to be listed; folders sort first.
-struct Name {
+struct ListedName {
     /// None for a folder.
     kind: Option<MediaKind>,
     text: String,
 }
 
-impl Name {
+impl ListedName {
     fn order(&self, other: &Self) -> Ordering {
         self.kind.is_some().cmp(&other.kind.is_some()).then_with(|| compare_natural(&self.text, &other.text))
     }
@@ -58,7 +58,7 @@ impl Library {
         let entry = |path: &std::path::Path| {
             let path = path.to_str()?.to_owned();
             let name = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("/").to_owned();
-            Some(Entry { name, path, is: Is::Folder })
+            Some(ListingEntry { name, path, kind: EntryKind::Folder })
         };
         let entries = self.roots().list().iter().filter_map(|root| entry(&root.path)).collect();
         Listing { path: None, parent: None, entries, next_cursor: None }
@@ -69,44 +69,44 @@ impl Library {
     ///
     /// # Errors
     /// `INVALID_PATH`, `FORBIDDEN`, `NOT_FOUND`, `VALIDATION_ERROR` for an invalid cursor, `STORAGE_TIMEOUT`.
-    pub async fn list(&self, raw: &str, limit: usize, cursor: Option<&str>) -> Result<Listing> {
-        let after = cursor.map(after).transpose()?;
-        let root = self.roots().locate(raw)?.root_index;
-        let (roots, raw) = (self.roots().clone(), raw.to_owned());
-        self.within_deadline(root, move || page(&roots.open_folder(&raw)?, limit, after)).await
+    pub async fn list(&self, request_path: &str, limit: usize, cursor: Option<&str>) -> Result<Listing> {
+        let after_name = cursor.map(parse_cursor).transpose()?;
+        let root = self.roots().locate(request_path)?.root_index;
+        let (roots, raw) = (self.roots().clone(), request_path.to_owned());
+        self.run_with_deadline(root, move || build_page(&roots.open_folder(&raw)?, limit, after_name)).await
     }
 }
 
-fn page(folder: &Folder<'_>, limit: usize, after: Option<Name>) -> Result<Listing> {
+fn build_page(folder: &Folder<'_>, limit: usize, after_name: Option<ListedName>) -> Result<Listing> {
     let located = &folder.located;
-    let mut names: Vec<Name> =
-        folder.list_entries()?.into_iter().filter_map(|(text, hint)| worth(folder, text, hint)).collect();
-    names.sort_unstable_by(Name::order);
-    let start = after.map_or(0, |after| names.partition_point(|name| name.order(&after).is_le()));
+    let mut names: Vec<ListedName> =
+        folder.list_entries()?.into_iter().filter_map(|(text, hint)| listed_name(folder, text, hint)).collect();
+    names.sort_unstable_by(ListedName::order);
+    let start = after_name.map_or(0, |after| names.partition_point(|name| name.order(&after).is_le()));
     let mut rest = names.into_iter().skip(start).peekable();
     let mut entries = Vec::new();
-    let mut last = None;
+    let mut last_name = None;
     while entries.len() < limit
         && let Some(name) = rest.next()
     {
         let path = format!("{}/{}", located.path.trim_end_matches('/'), name.text);
-        let is = match name.kind {
-            None => Some(Is::Folder),
+        let kind = match name.kind {
+            None => Some(EntryKind::Folder),
             Some(kind) => match folder.resolve_entry(&name.text) {
-                Some(EntryTarget::File { size_bytes, modified }) => Some(Is::Media { kind, size_bytes, modified }),
+                Some(EntryTarget::File { size_bytes, modified }) => Some(EntryKind::Media { kind, size_bytes, modified }),
                 _ => None,
             },
         };
-        entries.extend(is.map(|is| Entry { name: name.text.clone(), path, is }));
-        last = Some(name);
+        entries.extend(kind.map(|is| ListingEntry { name: name.text.clone(), path, kind: is }));
+        last_name = Some(name);
     }
-    let next_cursor = last.filter(|_| rest.peek().is_some()).map(|last| cursor_after(&last));
+    let next_cursor = last_name.filter(|_| rest.peek().is_some()).map(|last| format_cursor(&last));
     let is_root = located.relative_path.as_os_str().is_empty();
     let parent = located.path.rsplit_once('/').filter(|_| !is_root).map(|(parent, _)| parent.to_owned());
     Ok(Listing { path: Some(located.path.clone()), parent, entries, next_cursor })
 }
 
-fn worth(folder: &Folder<'_>, text: String, hint: EntryHint) -> Option<Name> {
+fn listed_name(folder: &Folder<'_>, text: String, hint: EntryHint) -> Option<ListedName> {
     let kind = match hint {
         EntryHint::Folder => None,
         EntryHint::File => Some(kind_from_name(&text)?),
@@ -115,15 +115,15 @@ fn worth(folder: &Folder<'_>, text: String, hint: EntryHint) -> Option<Name> {
             EntryTarget::File { .. } => Some(kind_from_name(&text)?),
         },
     };
-    Some(Name { kind, text })
+    Some(ListedName { kind, text })
 }
 
-fn cursor_after(name: &Name) -> String {
-    let mark = if name.kind.is_some() { 'm' } else { 'f' };
-    BASE64URL_NOPAD.encode(format!("{mark}{}", name.text).as_bytes())
+fn format_cursor(name: &ListedName) -> String {
+    let kind_letter = if name.kind.is_some() { 'm' } else { 'f' };
+    BASE64URL_NOPAD.encode(format!("{kind_letter}{}", name.text).as_bytes())
 }
 
-fn after(cursor: &str) -> Result<Name> {
+fn parse_cursor(cursor: &str) -> Result<ListedName> {
     let invalid = || Error::field("cursor", "is not a cursor of this server");
     let text = BASE64URL_NOPAD.decode(cursor.as_bytes()).map_err(|_| invalid())?;
     let text = String::from_utf8(text).map_err(|_| invalid())?;
@@ -132,5 +132,5 @@ fn after(cursor: &str) -> Result<Name> {
         Some('f') => None,
         _ => return Err(invalid()),
     };
-    Ok(Name { kind, text: text[1..].to_owned() })
+    Ok(ListedName { kind, text: text[1..].to_owned() })
 }

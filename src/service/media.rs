@@ -258,7 +258,7 @@ impl Probes {
 
     /// Probes in this process; uses ffprobe if that fails or the file is in quarantine.
     async fn look(&self, name: &str, source: &Arc<SourceFile>) -> Result<Media, ProbeError> {
-        let mark = self.quarantine.as_ref().map(|quarantine| quarantine.enter(name, &source.path));
+        let mark = self.quarantine.as_ref().map(|quarantine| quarantine.mark_reading(name, &source.path));
         let why = match mark {
             Some(None) => "it is in quarantine",
             mark => match probe::probe_in_process(&self.tools, source, Box::new(mark)).await {

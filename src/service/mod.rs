@@ -21,11 +21,11 @@ pub mod library;
 pub mod listing;
 pub mod loudness;
 pub mod media;
-pub mod onair;
-mod pictures;
+pub mod live;
+mod images;
 pub mod pipelines;
 pub mod planner;
-pub mod producers;
+pub mod backends;
 pub mod progress;
 pub mod quarantine;
 pub mod recordings;
@@ -36,8 +36,8 @@ pub mod sidecars;
 pub mod sources;
 pub mod subtitles;
 mod versioned;
-pub mod watching;
-pub mod workers;
+pub mod library_watcher;
+pub mod local_encoders;
 
 use accounts::Accounts;
 use audiobook::FolderBooks;
@@ -48,15 +48,15 @@ use ingest::Ingests;
 use library::Library;
 use loudness::Loudness;
 use media::Probes;
-use onair::OnAir;
+use live::LiveChannels;
 use progress::Progress;
 use quarantine::Quarantine;
 use recordings::Recordings;
-use rights::{Audit, Changes};
+use rights::{AuditLog, RightsNotifier};
 use sessions::Sessions;
 use sources::Sources;
 use subtitles::Subtitles;
-use workers::LocalTranscoder;
+use local_encoders::LocalEncoders;
 
 /// The handles that requests and background tasks work with.
 pub struct Service {
@@ -66,7 +66,7 @@ pub struct Service {
     pub accounts: Accounts,
     pub roots: Arc<Roots>,
     pub library: Arc<Library>,
-    pub transcoder: LocalTranscoder,
+    pub local_encoders: LocalEncoders,
     pub media: Probes,
     pub subtitles: Subtitles,
     pub sessions: Sessions,
@@ -77,14 +77,14 @@ pub struct Service {
     pub progress: Arc<Progress>,
     /// Audiobook progress.
     pub books: Arc<Progress>,
-    pub folders: FolderBooks,
+    pub folder_books: FolderBooks,
     pub channels: Channels,
     /// The audit log of rights of external channels.
-    pub audit: Audit,
+    pub audit_log: AuditLog,
     /// Notifies about changed rights.
-    pub rights: Changes,
+    pub rights_changes: RightsNotifier,
     pub sources: Sources,
-    pub onair: OnAir,
+    pub live_channels: LiveChannels,
     pub loudness: Loudness,
     pub recordings: Recordings,
     /// External channels that are being received.
@@ -102,22 +102,22 @@ impl Service {
         let roots = Arc::new(Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?);
         let library = Arc::new(Library::new(roots.clone()));
         let store = Store::open_waiting(&config.state)?;
-        let quarantine = Arc::new(Quarantine::open(quarantine::folder(&config.state))?);
+        let quarantine = Arc::new(Quarantine::open(quarantine::marks_folder(&config.state))?);
         let media =
             Probes::new(&config.ffmpeg, config.limits.probe_deadline).remembering(store.clone(), quarantine.clone());
         let clock = Clock::default();
-        let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random::<4>()));
-        let kept = |tree| Progress::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
+        let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random_bytes::<4>()));
+        let open_progress = |tree| Progress::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
         let service = Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
-            progress: kept(Tree::Progress)?,
-            books: kept(Tree::Books)?,
-            folders: FolderBooks::default(),
+            progress: open_progress(Tree::Progress)?,
+            books: open_progress(Tree::Books)?,
+            folder_books: FolderBooks::default(),
             channels: Channels::open(store.clone(), clock.clone())?,
             sources: Sources::open(store.clone())?,
-            audit: Audit::open(store.clone(), clock.clone())?,
-            rights: Changes::default(),
-            onair: OnAir::default(),
+            audit_log: AuditLog::open(store.clone(), clock.clone())?,
+            rights_changes: RightsNotifier::default(),
+            live_channels: LiveChannels::default(),
             loudness: Loudness::default(),
             ingests: Ingests::default(),
             recordings: Recordings::open(store.clone(), &config, events.clone())?,
@@ -131,7 +131,7 @@ impl Service {
             roots,
             sessions: Sessions::open(&config, Some(quarantine))?,
             packages: PackageCache::default(),
-            transcoder: LocalTranscoder::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
+            local_encoders: LocalEncoders::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
             config,
         });
         service.map_first_guides();

@@ -16,17 +16,17 @@ use crate::domain::time::{round_to_ms, to_seconds, to_ticks};
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 
-pub mod air;
-mod copied;
-mod drawn;
+pub mod channel_item;
+mod copied_video;
+mod burned_subtitles;
 mod ladder;
-mod picture;
-mod wishes;
+mod video_encode;
+mod request_check;
 
 pub use ladder::Rung;
-pub use picture::display_size;
-use picture::encode;
-use wishes::wish;
+pub use video_encode::display_size;
+use video_encode::plan_encode;
+use request_check::resolve_request;
 
 /// Bit rates of encoded audio, kbit/s.
 const STEREO_KBPS: u32 = 160;
@@ -49,7 +49,7 @@ pub struct StartRequest {
     pub start_mode: StartMode,
     pub force_transcode: bool,
     /// Adaptive: offer every rung up to the best one, so that the player can switch between them.
-    pub abr: bool,
+    pub is_adaptive: bool,
 }
 
 /// How a session's playlists announce the start position.
@@ -76,7 +76,7 @@ pub enum SubtitleRequest {
 
 /// The answer to a request.
 #[derive(Clone, Debug)]
-pub enum Planned {
+pub enum PlannedPlayback {
     /// Direct play of the file.
     Direct {
         source: Arc<SourceFile>,
@@ -86,12 +86,12 @@ pub enum Planned {
         /// The requested text subtitle, for players that fetch it themselves.
         subtitle: SubtitleDelivery,
     },
-    Session(Box<Plan>),
+    Session(Box<SessionPlan>),
 }
 
 /// A session before it starts.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct SessionPlan {
     /// The best rung first; more than one only in an adaptive session.
     pub rungs: Vec<Rung>,
     pub request: StartRequest,
@@ -100,10 +100,10 @@ pub struct Plan {
     /// The WebVTT rendition.
     pub subtitles: Option<TextSubtitles>,
     /// Why an adaptive session encodes video that could be copied.
-    pub copy_left_out: Option<&'static str>,
+    pub no_copy_reason: Option<&'static str>,
 }
 
-impl Plan {
+impl SessionPlan {
     /// The best rung, which always exists.
     pub fn top(&self) -> &Rung {
         &self.rungs[0]
@@ -113,7 +113,7 @@ impl Plan {
     pub fn list_start(&self) -> i64 {
         match self.request.start_mode {
             StartMode::Tag => 0,
-            StartMode::List => self.work().grid.segment_start(first_wanted(self)),
+            StartMode::List => self.work().grid.segment_start(start_segment(self)),
         }
     }
 
@@ -131,7 +131,7 @@ impl Plan {
 /// A text subtitle that becomes a WebVTT rendition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextSubtitles {
-    pub wish: SubtitleDelivery,
+    pub delivery: SubtitleDelivery,
     pub rendition: SubtitleRendition,
 }
 
@@ -140,163 +140,163 @@ pub struct TextSubtitles {
 /// # Errors
 /// Those of opening and probing; `VALIDATION_ERROR` for tracks and positions the item does not have; `UNPLAYABLE_MEDIA` with
 /// reasons; `TRANSCODER_UNAVAILABLE` when video must be encoded and no encoder works.
-pub async fn plan(service: &Service, mut request: StartRequest) -> Result<Planned> {
+pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Result<PlannedPlayback> {
     let source = service.library.open(&request.media_path).await?;
     let media = service.media.probe(&source).await?;
-    let (wish, sidecar) = wish(service, &request, &source, &media).await?;
-    let (decision, mut reasons) = playback::decide(&media, &request.device.profile, &wish);
+    let (playback_request, sidecar) = resolve_request(service, &request, &source, &media).await?;
+    let (decision, mut reasons) = playback::decide(&media, &request.device.profile, &playback_request);
     let tracks = match decision {
-        Decision::Refuse => return Err(unplayable(&reasons)),
-        Decision::Direct => return Ok(direct(service, &request, source, &media, wish, reasons)),
+        Decision::Refuse => return Err(unplayable_error(&reasons)),
+        Decision::Direct => return Ok(plan_direct(service, &request, source, &media, playback_request, reasons)),
         Decision::Session(tracks) => tracks,
     };
-    let duration = media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate(&source, &media));
-    let package = copied::package(service, &source, &media, &tracks).await;
+    let duration = media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate_duration(&source, &media));
+    let package = copied_video::open_package(service, &source, &media, &tracks).await;
     let index = package.as_ref().and_then(|package| package.index().cloned());
-    let copied = copied::grid(service, &source, &media, &tracks, duration, index).await;
-    let (mut beside, mut copy_left_out) = (None, None);
-    let copied = match (&copied, tracks.video) {
-        (Some((grid, _)), Some((stream, _))) if request.abr => match ladder::beside(grid, &media, stream) {
+    let copied_grid = copied_video::copied_grid(service, &source, &media, &tracks, duration, index).await;
+    let (mut ladder_grid, mut no_copy_reason) = (None, None);
+    let copied_grid = match (&copied_grid, tracks.video) {
+        (Some((grid, _)), Some((stream, _))) if request.is_adaptive => match ladder::encoded_grid(grid, &media, stream) {
             Ok(grid) => {
-                beside = Some(grid);
-                copied
+                ladder_grid = Some(grid);
+                copied_grid
             }
-            Err(why) => {
-                copy_left_out = Some(why);
+            Err(reason) => {
+                no_copy_reason = Some(reason);
                 None
             }
         },
-        _ => copied,
+        _ => copied_grid,
     };
-    let (video, grid, duration) = match (tracks.video, copied) {
+    let (video, grid, duration) = match (tracks.video, copied_grid) {
         (Some((stream, _)), Some((grid, end))) => (Some(VideoPlan::Copy { stream }), grid, end),
         (Some((stream, action)), None) => {
-            let duration = duration.ok_or_else(|| unplayable(&reasons))?;
-            let encoder = match encoder(service).await {
+            let duration = duration.ok_or_else(|| unplayable_error(&reasons))?;
+            let encoder = match best_encoder(service).await {
                 // Only subtitles need the encoder: direct play with the subtitle's address is better than an error.
                 Err(_) if reasons.iter().all(|reason| *reason == TranscodeReason::SubtitleSelected) => {
-                    return Ok(direct(service, &request, source, &media, wish, Vec::new()));
+                    return Ok(plan_direct(service, &request, source, &media, playback_request, Vec::new()));
                 }
                 found => found?,
             };
-            let cannot = action == TrackAction::Copy && copy_left_out.is_none();
-            if cannot && !reasons.contains(&TranscodeReason::ContainerNotSupported) {
+            let cannot_copy = action == TrackAction::Copy && no_copy_reason.is_none();
+            if cannot_copy && !reasons.contains(&TranscodeReason::ContainerNotSupported) {
                 reasons.push(TranscodeReason::ContainerNotSupported);
             }
-            let plan = encode(&media, stream, &request, &wish, encoder)?;
+            let plan = plan_encode(&media, stream, &request, &playback_request, encoder)?;
             let grid = Grid::from_frame_rate(plan.frame_rate, service.config.segment_seconds, duration);
             (Some(VideoPlan::Encode(plan)), grid, duration)
         }
         (None, _) => {
-            let duration = duration.ok_or_else(|| unplayable(&reasons))?;
+            let duration = duration.ok_or_else(|| unplayable_error(&reasons))?;
             (None, Grid::from_step(service.config.segment_seconds, duration), duration)
         }
     };
-    let last = to_seconds(grid.segment_start(grid.len().saturating_sub(1)));
-    request.start_seconds = start_within(request.start_seconds, Some(duration), last);
-    let audio = tracks.audio.map(|(stream, action)| audio(&media, stream, action, &request));
+    let last_start = to_seconds(grid.segment_start(grid.len().saturating_sub(1)));
+    request.start_seconds = clamp_start(request.start_seconds, Some(duration), last_start);
+    let audio = tracks.audio.map(|(stream, action)| plan_audio(&media, stream, action, &request));
     let rendition = Rendition { video, audio };
     // Copyable video is encoded after all if it cannot be segmented well.
     let package = package.filter(|_| !rendition.encodes_video());
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
     let grid = Arc::new(grid);
-    let shared = beside.map_or_else(|| grid.clone(), Arc::new);
+    let shared_grid = ladder_grid.map_or_else(|| grid.clone(), Arc::new);
     let work =
         Work { source, fingerprint, media, rendition: Arc::new(rendition), grid, sidecar, picture: None, package };
-    let mut plan = Plan {
+    let mut plan = SessionPlan {
         duration_seconds: duration,
-        subtitles: text_subtitles(&work.media, &wish, work.source.file_name()),
+        subtitles: plan_subtitles(&work.media, &playback_request, work.source.file_name()),
         rungs: vec![Rung::new(work, duration)],
         reasons,
         request,
-        copy_left_out,
+        no_copy_reason,
     };
-    if plan.request.abr {
-        let lower = ladder::lower(service, &plan, &wish, &shared).await?;
-        plan.rungs.extend(lower);
+    if plan.request.is_adaptive {
+        let lower_rungs = ladder::lower_rungs(service, &plan, &playback_request, &shared_grid).await?;
+        plan.rungs.extend(lower_rungs);
     }
-    Ok(Planned::Session(Box::new(plan)))
+    Ok(PlannedPlayback::Session(Box::new(plan)))
 }
 
-fn direct(
+fn plan_direct(
     service: &Service,
     request: &StartRequest,
     source: Arc<SourceFile>,
     media: &Media,
-    wish: PlaybackRequest,
+    playback_request: PlaybackRequest,
     reasons: Vec<TranscodeReason>,
-) -> Planned {
+) -> PlannedPlayback {
     let duration_seconds = media.duration_seconds;
-    let last = duration_seconds.map_or(0.0, |duration| (duration - service.config.segment_seconds).max(0.0));
-    let start_seconds = start_within(request.start_seconds, duration_seconds, last);
-    Planned::Direct { source, start_seconds, duration_seconds, reasons, subtitle: wish.subtitle }
+    let last_start = duration_seconds.map_or(0.0, |duration| (duration - service.config.segment_seconds).max(0.0));
+    let start_seconds = clamp_start(request.start_seconds, duration_seconds, last_start);
+    PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle: playback_request.subtitle }
 }
 
-fn unplayable(reasons: &[TranscodeReason]) -> Error {
+fn unplayable_error(reasons: &[TranscodeReason]) -> Error {
     let reasons: Vec<&str> = reasons.iter().map(|reason| reason.as_str()).collect();
     Error::new(Code::UnplayableMedia, "this file has no playable stream").with_details(json!({"reasons": reasons}))
 }
 
 /// The start position. A start at or past the end becomes the start of the last segment, because players save their position
 /// at the end.
-fn start_within(start_seconds: f64, duration: Option<f64>, last_segment: f64) -> f64 {
+fn clamp_start(start_seconds: f64, duration: Option<f64>, last_segment: f64) -> f64 {
     match duration {
         Some(duration) if start_seconds > 0.0 && start_seconds >= duration => round_to_ms(last_segment),
         _ => start_seconds,
     }
 }
 
-async fn encoder(service: &Service) -> Result<String> {
-    let report = service.transcoder.report().await;
-    let best = report.working.first().map(|encoder| encoder.name.to_owned());
-    best.ok_or_else(|| Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine"))
+async fn best_encoder(service: &Service) -> Result<String> {
+    let report = service.local_encoders.report().await;
+    let best_name = report.working.first().map(|encoder| encoder.name.to_owned());
+    best_name.ok_or_else(|| Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine"))
 }
 
 /// Duration from size and bit rate, for streams that do not state it; at most a day.
-fn estimate(source: &SourceFile, media: &Media) -> Option<f64> {
+fn estimate_duration(source: &SourceFile, media: &Media) -> Option<f64> {
     let kbps = media.bitrate_kbps.filter(|kbps| *kbps > 0)?;
     let estimate = source.len as f64 * 8.0 / (f64::from(kbps) * 1000.0);
     (estimate > 0.0).then_some(estimate.min(86_400.0))
 }
 
-fn audio(media: &Media, index: u32, action: TrackAction, request: &StartRequest) -> AudioPlan {
+fn plan_audio(media: &Media, index: u32, action: TrackAction, request: &StartRequest) -> AudioPlan {
     if action == TrackAction::Copy {
         return AudioPlan::Copy { stream: index };
     }
     let channels = media.audio_streams().find(|(stream, _)| stream.index == index).map_or(2, |(_, audio)| audio.channels);
     let aac = request.device.profile.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
-    let device = aac.map_or(2, |support| support.max_channels.unwrap_or(8));
+    let device_channels = aac.map_or(2, |support| support.max_channels.unwrap_or(8));
     // More than two channels only on request, because every device plays stereo.
-    let surround = channels >= 6 && device >= 6 && request.max_audio_channels.is_some_and(|most| most >= 6);
-    let (channels, kbps) = if surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
+    let is_surround = channels >= 6 && device_channels >= 6 && request.max_audio_channels.is_some_and(|max| max >= 6);
+    let (channels, kbps) = if is_surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
     AudioPlan::Encode { stream: index, channels, kbps, gain_tenths_db: None }
 }
 
-fn text_subtitles(media: &Media, wish: &PlaybackRequest, file_name: &str) -> Option<TextSubtitles> {
-    let tag = |language: &Option<String>| language.as_deref().and_then(language_tag);
-    let rendition = match &wish.subtitle {
+fn plan_subtitles(media: &Media, playback_request: &PlaybackRequest, file_name: &str) -> Option<TextSubtitles> {
+    let tag_of = |language: &Option<String>| language.as_deref().and_then(language_tag);
+    let rendition = match &playback_request.subtitle {
         SubtitleDelivery::Text { stream } => {
             let stream = media.stream(*stream)?;
-            SubtitleRendition { name: subtitle_name(stream), language: tag(&stream.language), forced: stream.is_forced }
+            SubtitleRendition { name: subtitle_name(stream), language: tag_of(&stream.language), forced: stream.is_forced }
         }
         SubtitleDelivery::TextSidecar { path } => {
             let name = path.rsplit('/').next().unwrap_or(path);
-            let told = sidecars::described(file_name, name);
-            let (language, forced) = told.map_or((None, false), |told| (tag(&told.language), told.forced));
+            let description = sidecars::described(file_name, name);
+            let (language, forced) = description.map_or((None, false), |description| (tag_of(&description.language), description.forced));
             SubtitleRendition { name: name.to_owned(), language, forced }
         }
         SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return None,
     };
-    Some(TextSubtitles { wish: wish.subtitle.clone(), rendition })
+    Some(TextSubtitles { delivery: playback_request.subtitle.clone(), rendition })
 }
 
 fn subtitle_name(stream: &Stream) -> String {
-    let named = stream.title.clone().or_else(|| stream.language.clone());
-    named.unwrap_or_else(|| format!("Subtitle {}", stream.index))
+    let name = stream.title.clone().or_else(|| stream.language.clone());
+    name.unwrap_or_else(|| format!("Subtitle {}", stream.index))
 }
 
 /// The segment of the start position. A start within the last segment is still inside the item.
-pub fn first_wanted(plan: &Plan) -> usize {
+pub fn start_segment(plan: &SessionPlan) -> usize {
     plan.work().grid.segment_at(to_ticks(plan.request.start_seconds))
 }
 
@@ -306,14 +306,14 @@ mod tests {
 
     #[test]
     fn a_start_past_the_end_is_one_at_the_last_segment() {
-        for (start, duration, found) in [
+        for (start, duration, expected) in [
             (0.0, Some(0.0), 0.0),
             (9.999, Some(10.0), 9.999),
             (10.0, Some(10.0), 8.008),
             (1e9, Some(10.0), 8.008),
             (10.0, None, 10.0),
         ] {
-            assert_eq!(start_within(start, duration, 8.008), found);
+            assert_eq!(clamp_start(start, duration, 8.008), expected);
         }
     }
 }

@@ -17,13 +17,13 @@ use crate::engine::versions;
 use crate::error::{Error, Result};
 
 /// Marks at most; the oldest are removed.
-const MARKS: usize = 10_000;
+const MAX_MARKS: usize = 10_000;
 /// Strikes at which a file is no longer read in process.
-const STRIKES: u32 = 2;
+const MAX_STRIKES: u32 = 2;
 /// After this long without a strike a file gets another try.
-const TERM: Duration = Duration::from_secs(30 * 24 * 3600);
+const QUARANTINE_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Largest mark read, bytes.
-const MARK_BYTES: u64 = 64 * 1024;
+const MAX_MARK_BYTES: u64 = 64 * 1024;
 
 /// The marks: one small file each, named by fingerprint.
 #[derive(Debug)]
@@ -31,16 +31,16 @@ pub struct Quarantine {
     folder: PathBuf,
     /// This program and the GStreamer it runs on.
     version: String,
-    held: HashSet<String>,
+    quarantined: HashSet<String>,
     /// Strikes of files that may still be read in process.
-    struck: HashMap<String, u32>,
+    strikes_by_file: HashMap<String, u32>,
     /// Number of current readers of each file.
     readers: Readers,
 }
 
 /// The content of a mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct QuarantineEntry {
     pub path: String,
     /// How often the server crashed while it read this file, including this time.
     pub strikes: u32,
@@ -48,10 +48,10 @@ pub struct Entry {
     pub version: String,
 }
 
-impl Entry {
-    fn is_held(&self, version: &str, now: Timestamp) -> bool {
+impl QuarantineEntry {
+    fn is_quarantined(&self, version: &str, now: Timestamp) -> bool {
         let age = now.duration_since(self.at).unsigned_abs();
-        self.strikes >= STRIKES && self.version == version && age < TERM
+        self.strikes >= MAX_STRIKES && self.version == version && age < QUARANTINE_TIME
     }
 }
 
@@ -59,12 +59,12 @@ type Readers = Arc<Mutex<HashMap<PathBuf, usize>>>;
 
 /// A mark; dropping the last one of a file removes it.
 #[derive(Debug)]
-pub struct Mark {
+pub struct ReadingMark {
     file: PathBuf,
     readers: Readers,
 }
 
-impl Drop for Mark {
+impl Drop for ReadingMark {
     fn drop(&mut self) {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = readers.get_mut(&self.file) {
@@ -78,18 +78,18 @@ impl Drop for Mark {
 }
 
 /// The folder of the marks within the state folder.
-pub fn folder(state: &Path) -> PathBuf {
+pub fn marks_folder(state: &Path) -> PathBuf {
     state.join("reading")
 }
 
 /// The files that only child processes read, for diagnosis. Changes nothing. While the server runs, it may also list a file
 /// that is being read at this moment after an earlier strike.
-pub fn list(folder: &Path) -> Vec<Entry> {
+pub fn list_quarantined(folder: &Path) -> Vec<QuarantineEntry> {
     let now = Timestamp::now();
     let version = version();
-    let held =
-        marks(folder).into_iter().filter_map(|(_, mark)| read(&mark)).filter(|entry| entry.is_held(&version, now));
-    held.collect()
+    let quarantined =
+        marks_by_age(folder).into_iter().filter_map(|(_, mark)| read_mark(&mark)).filter(|entry| entry.is_quarantined(&version, now));
+    quarantined.collect()
 }
 
 fn version() -> String {
@@ -97,7 +97,7 @@ fn version() -> String {
 }
 
 /// The marks in a folder, the newest first.
-fn marks(folder: &Path) -> Vec<(SystemTime, PathBuf)> {
+fn marks_by_age(folder: &Path) -> Vec<(SystemTime, PathBuf)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let modified = |entry: &std::fs::DirEntry| entry.metadata().and_then(|meta| meta.modified());
     let mut marks: Vec<_> =
@@ -106,15 +106,15 @@ fn marks(folder: &Path) -> Vec<(SystemTime, PathBuf)> {
     marks
 }
 
-fn read(mark: &Path) -> Option<Entry> {
+fn read_mark(mark: &Path) -> Option<QuarantineEntry> {
     #[allow(clippy::disallowed_methods, reason = "a mark of our own, whose name comes from no request")]
     let file = std::fs::File::open(mark).ok()?;
     let meta = file.metadata().ok()?;
     let mut text = String::new();
-    std::io::Read::read_to_string(&mut std::io::Read::take(file, MARK_BYTES), &mut text).ok()?;
-    let at = meta.modified().ok().and_then(|at| Timestamp::try_from(at).ok()).unwrap_or_default();
+    std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_MARK_BYTES), &mut text).ok()?;
+    let modified_at = meta.modified().ok().and_then(|at| Timestamp::try_from(at).ok()).unwrap_or_default();
     // Marks of the first versions contain only the path; one truncated by the crash contains less.
-    Some(serde_json::from_str(&text).unwrap_or_else(|_| Entry { path: text, strikes: 1, at, version: String::new() }))
+    Some(serde_json::from_str(&text).unwrap_or_else(|_| QuarantineEntry { path: text, strikes: 1, at: modified_at, version: String::new() }))
 }
 
 impl Quarantine {
@@ -128,22 +128,22 @@ impl Quarantine {
 
     fn open_as(folder: PathBuf, version: String, now: Timestamp) -> Result<Self> {
         std::fs::create_dir_all(&folder).map_err(|cause| Error::internal(format!("{}: {cause}", folder.display())))?;
-        let (mut held, mut struck) = (HashSet::new(), HashMap::new());
-        for (at, (_, mark)) in marks(&folder).into_iter().enumerate() {
+        let (mut quarantined, mut strikes_by_file) = (HashSet::new(), HashMap::new());
+        for (index, (_, mark)) in marks_by_age(&folder).into_iter().enumerate() {
             let name = mark.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-            let (Some(name), Some(entry), true) = (name, read(&mark), at < MARKS) else {
+            let (Some(name), Some(entry), true) = (name, read_mark(&mark), index < MAX_MARKS) else {
                 let _ = std::fs::remove_file(&mark);
                 continue;
             };
             let age = now.duration_since(entry.at).unsigned_abs();
-            if entry.is_held(&version, now) {
+            if entry.is_quarantined(&version, now) {
                 tracing::warn!(
                     media.path = entry.path,
                     strikes = entry.strikes,
                     "the server crashed while it read this file; it is no longer read in process"
                 );
-                held.insert(name);
-            } else if age >= TERM && entry.strikes < STRIKES {
+                quarantined.insert(name);
+            } else if age >= QUARANTINE_TIME && entry.strikes < MAX_STRIKES {
                 let _ = std::fs::remove_file(&mark);
             } else {
                 tracing::warn!(
@@ -151,28 +151,28 @@ impl Quarantine {
                     strikes = entry.strikes,
                     "the server crashed while it read this file; it is tried once more in process"
                 );
-                struck.insert(name, entry.strikes.min(STRIKES - 1));
+                strikes_by_file.insert(name, entry.strikes.min(MAX_STRIKES - 1));
             }
         }
-        Ok(Self { folder, version, held, struck, readers: Readers::default() })
+        Ok(Self { folder, version, quarantined, strikes_by_file, readers: Readers::default() })
     }
 
     /// Marks a file before it is read in process; None when it must not be read.
-    pub fn enter(&self, fingerprint: &str, path: &str) -> Option<Mark> {
-        if self.held.contains(fingerprint) {
+    pub fn mark_reading(&self, fingerprint: &str, path: &str) -> Option<ReadingMark> {
+        if self.quarantined.contains(fingerprint) {
             return None;
         }
-        let file = self.mark(fingerprint);
-        let strikes = self.struck.get(fingerprint).copied().unwrap_or(0) + 1;
-        let entry = Entry { path: path.to_owned(), strikes, at: Timestamp::now(), version: self.version.clone() };
+        let file = self.mark_path(fingerprint);
+        let strikes = self.strikes_by_file.get(fingerprint).copied().unwrap_or(0) + 1;
+        let entry = QuarantineEntry { path: path.to_owned(), strikes, at: Timestamp::now(), version: self.version.clone() };
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         // No flush: the page cache survives a crash of this process.
         std::fs::write(&file, serde_json::to_vec(&entry).ok()?).ok()?;
         *readers.entry(file.clone()).or_default() += 1;
-        Some(Mark { file, readers: self.readers.clone() })
+        Some(ReadingMark { file, readers: self.readers.clone() })
     }
 
-    fn mark(&self, fingerprint: &str) -> PathBuf {
+    fn mark_path(&self, fingerprint: &str) -> PathBuf {
         self.folder.join(Path::new(fingerprint).file_name().unwrap_or_default())
     }
 }
@@ -185,8 +185,8 @@ mod tests {
     fn a_file_read_twice_is_marked_until_both_are_done() {
         let folder = tempfile::tempdir().unwrap();
         let quarantine = Quarantine::open(folder.path().to_owned()).unwrap();
-        let first = quarantine.enter("f", "/library/a.mkv").unwrap();
-        drop(quarantine.enter("f", "/library/a.mkv").unwrap());
+        let first = quarantine.mark_reading("f", "/library/a.mkv").unwrap();
+        drop(quarantine.mark_reading("f", "/library/a.mkv").unwrap());
         assert!(folder.path().join("f").exists());
         drop(first);
         assert!(!folder.path().join("f").exists());
@@ -199,38 +199,38 @@ mod tests {
             let now = Timestamp::now() + jiff::SignedDuration::from_hours(24 * days);
             Quarantine::open_as(folder.path().join("reading"), version.to_owned(), now).unwrap()
         };
-        let crash = |quarantine: Quarantine| std::mem::forget(quarantine.enter("f_bad", "/library/bad.mkv").unwrap());
-        drop(start("1", 0).enter("f_good", "/library/good.mkv").unwrap());
+        let crash = |quarantine: Quarantine| std::mem::forget(quarantine.mark_reading("f_bad", "/library/bad.mkv").unwrap());
+        drop(start("1", 0).mark_reading("f_good", "/library/good.mkv").unwrap());
         crash(start("1", 0));
         // A power cut looks the same and is one strike.
         crash(start("1", 0));
-        assert!(start("1", 0).enter("f_bad", "/elsewhere/bad.mkv").is_none(), "the path does not matter");
-        assert!(start("1", 29).enter("f_bad", "/library/bad.mkv").is_none(), "it lasts across restarts");
-        assert!(start("1", 0).enter("f_good", "/library/good.mkv").is_some());
+        assert!(start("1", 0).mark_reading("f_bad", "/elsewhere/bad.mkv").is_none(), "the path does not matter");
+        assert!(start("1", 29).mark_reading("f_bad", "/library/bad.mkv").is_none(), "it lasts across restarts");
+        assert!(start("1", 0).mark_reading("f_good", "/library/good.mkv").is_some());
         crash(start("2", 0));
-        assert!(start("2", 0).enter("f_bad", "/library/bad.mkv").is_none(), "another version gets one try");
-        drop(start("2", 31).enter("f_bad", "/library/bad.mkv").expect("one try after a month"));
-        assert!(start("2", 31).struck.is_empty(), "a file read to its end has no strike");
+        assert!(start("2", 0).mark_reading("f_bad", "/library/bad.mkv").is_none(), "another version gets one try");
+        drop(start("2", 31).mark_reading("f_bad", "/library/bad.mkv").expect("one try after a month"));
+        assert!(start("2", 31).strikes_by_file.is_empty(), "a file read to its end has no strike");
     }
 
     #[test]
-    fn what_is_held_is_listed_and_the_marks_are_bounded() {
+    fn quarantined_files_are_listed_and_marks_are_bounded() {
         let folder = tempfile::tempdir().unwrap();
         for _ in 0..2 {
-            std::mem::forget(Quarantine::open(folder.path().to_owned()).unwrap().enter("f_bad", "/library/bad.mkv"));
+            std::mem::forget(Quarantine::open(folder.path().to_owned()).unwrap().mark_reading("f_bad", "/library/bad.mkv"));
         }
         std::fs::write(folder.path().join("f_old"), "/library/old.mkv").unwrap();
         std::fs::write(folder.path().join("f_torn"), "{\"path\":\"/lib").unwrap();
-        let listed = list(folder.path());
+        let entries = list_quarantined(folder.path());
         assert_eq!(
-            listed.iter().map(|entry| (&*entry.path, entry.strikes)).collect::<Vec<_>>(),
+            entries.iter().map(|entry| (&*entry.path, entry.strikes)).collect::<Vec<_>>(),
             [("/library/bad.mkv", 2)]
         );
-        for number in 0..MARKS {
+        for number in 0..MAX_MARKS {
             std::fs::write(folder.path().join(format!("f_{number}")), "{}").unwrap();
         }
         let opened = Quarantine::open(folder.path().to_owned()).unwrap();
-        assert!(opened.held.len() + opened.struck.len() <= MARKS);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), MARKS);
+        assert!(opened.quarantined.len() + opened.strikes_by_file.len() <= MAX_MARKS);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), MAX_MARKS);
     }
 }

@@ -14,101 +14,101 @@ use crate::store::{Store, Tree};
 /// The subject of an entry in the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Subject {
+pub enum AuditSubject {
     Source(u32),
     Channel(u32),
 }
 
 /// One entry of the audit log: who did what to which clearance, and the clearance after it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Line {
+pub struct AuditRecord {
     pub at_ms: i64,
     #[serde(rename = "by")]
-    pub by: String,
-    pub subject: Subject,
+    pub user_id: String,
+    pub subject: AuditSubject,
     /// The subject's name at that time.
     pub name: String,
     #[serde(rename = "act")]
-    pub act: ClearanceChange,
+    pub change: ClearanceChange,
     /// The fields that changed.
     #[serde(rename = "parts")]
-    pub parts: Vec<String>,
+    pub changed_fields: Vec<String>,
     pub clearance: Clearance,
 }
 
 /// Notifies tasks that show or record something that rights may have changed, so that they check theirs again.
 #[derive(Default)]
-pub struct Changes(watch::Sender<u64>);
+pub struct RightsNotifier(watch::Sender<u64>);
 
-impl Changes {
+impl RightsNotifier {
     /// Call this after the change is visible.
-    pub fn tell(&self) {
+    pub fn notify(&self) {
         self.0.send_modify(|count| *count += 1);
     }
 
-    pub fn follow(&self) -> watch::Receiver<u64> {
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.0.subscribe()
     }
 }
 
 /// The audit log. Nothing in this program removes or changes an entry.
-pub struct Audit {
+pub struct AuditLog {
     store: Store,
     clock: Clock,
     /// The number of the last entry; locked while one is written.
-    last: tokio::sync::Mutex<u64>,
+    last_number: tokio::sync::Mutex<u64>,
 }
 
-impl Audit {
+impl AuditLog {
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
     pub fn open(store: Store, clock: Clock) -> Result<Self> {
-        let mut last = 0;
-        store.each(Tree::Audit, |key, _: Line| last = key.parse().unwrap_or(last).max(last))?;
-        Ok(Self { store, clock, last: tokio::sync::Mutex::new(last) })
+        let mut last_number = 0;
+        store.each(Tree::Audit, |key, _: AuditRecord| last_number = key.parse().unwrap_or(last_number).max(last_number))?;
+        Ok(Self { store, clock, last_number: tokio::sync::Mutex::new(last_number) })
     }
 
     /// Appends an entry, which is durable when this returns. Call it before the recorded change is made.
     ///
     /// # Errors
     /// `STORAGE_FULL`.
-    pub async fn add(
+    pub async fn append(
         &self,
-        subject: Subject,
+        subject: AuditSubject,
         name: &str,
-        act: ClearanceChange,
-        parts: &[&str],
-        by: &str,
+        change: ClearanceChange,
+        changed_fields: &[&str],
+        user_id: &str,
         clearance: &Clearance,
     ) -> Result<()> {
-        let mut last = self.last.lock().await;
-        let line = Line {
+        let mut last_number = self.last_number.lock().await;
+        let entry = AuditRecord {
             at_ms: self.clock.now().as_millisecond(),
-            by: by.to_owned(),
+            user_id: user_id.to_owned(),
             subject,
             name: name.to_owned(),
-            act,
-            parts: parts.iter().map(|part| (*part).to_owned()).collect(),
+            change,
+            changed_fields: changed_fields.iter().map(|part| (*part).to_owned()).collect(),
             clearance: clearance.clone(),
         };
         // The number is used even if the write fails, because the entry may exist after a restart.
-        *last += 1;
-        self.store.put(Tree::Audit, &format!("{:012}", *last), &line).await
+        *last_number += 1;
+        self.store.put(Tree::Audit, &format!("{:012}", *last_number), &entry).await
     }
 
     /// Entries about `subject` (all when None) after the given number, oldest first, with their numbers.
     ///
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
-    pub fn lines(&self, subject: Option<Subject>, after: u64, most: usize) -> Result<Vec<(u64, Line)>> {
-        let mut found = Vec::new();
-        self.store.each(Tree::Audit, |key, line: Line| {
+    pub fn entries(&self, subject: Option<AuditSubject>, after_number: u64, max: usize) -> Result<Vec<(u64, AuditRecord)>> {
+        let mut entries = Vec::new();
+        self.store.each(Tree::Audit, |key, entry: AuditRecord| {
             let number = key.parse().unwrap_or(0);
-            if number > after && found.len() < most && subject.is_none_or(|subject| subject == line.subject) {
-                found.push((number, line));
+            if number > after_number && entries.len() < max && subject.is_none_or(|subject| subject == entry.subject) {
+                entries.push((number, entry));
             }
         })?;
-        Ok(found)
+        Ok(entries)
     }
 }
 
@@ -122,8 +122,8 @@ impl Service {
             None => Ok(None),
             Some(ExternalOrigin::Own { clearance, .. }) => Ok(Some(clearance.clone())),
             Some(ExternalOrigin::Source { id, .. }) => {
-                let source = self.sources.get(*id).map_err(|_| withdrawn(channel))?;
-                source.rights.clearance().cloned().map(Some).ok_or_else(|| withdrawn(channel))
+                let source = self.sources.get(*id).map_err(|_| rights_withdrawn_error(channel))?;
+                source.rights.clearance().cloned().map(Some).ok_or_else(|| rights_withdrawn_error(channel))
             }
         }
     }
@@ -132,9 +132,9 @@ impl Service {
     ///
     /// # Errors
     /// `RIGHTS_WITHDRAWN`.
-    pub fn may_show(&self, channel: &Channel) -> Result<()> {
+    pub fn check_showing_rights(&self, channel: &Channel) -> Result<()> {
         match self.clearance(channel)? {
-            Some(clearance) if !clearance.is_attested() => Err(withdrawn(channel)),
+            Some(clearance) if !clearance.is_attested() => Err(rights_withdrawn_error(channel)),
             _ => Ok(()),
         }
     }
@@ -144,22 +144,22 @@ impl Service {
     /// # Errors
     /// `CONFLICT` for a channel with a clock of its own; `RIGHTS_WITHDRAWN`; `RIGHTS_BASIS_REQUIRED` for an external channel
     /// without a basis for recordings.
-    pub fn may_record(&self, channel: &Channel) -> Result<()> {
-        self.may_show(channel)?;
+    pub fn check_recordable(&self, channel: &Channel) -> Result<()> {
+        self.check_showing_rights(channel)?;
         if channel.clock.is_some() {
             let message =
                 format!("{} has a clock of its own, so its programmes have no fixed time to record", channel.settings.name);
             return Err(Error::new(Code::Conflict, message));
         }
-        self.permits_recording(channel)
+        self.check_recording_rights(channel)
     }
 
     /// Checks that the rights of a channel permit a recording, by this server or by another program's recorder.
     ///
     /// # Errors
     /// `RIGHTS_WITHDRAWN`; `RIGHTS_BASIS_REQUIRED` for an external channel without a basis for recordings.
-    pub fn permits_recording(&self, channel: &Channel) -> Result<()> {
-        self.may_show(channel)?;
+    pub fn check_recording_rights(&self, channel: &Channel) -> Result<()> {
+        self.check_showing_rights(channel)?;
         match self.clearance(channel)? {
             Some(clearance) if clearance.rights.recording_basis.is_none() => Err(missing_rights_error(&["rights.recordingBasis"])),
             _ => Ok(()),
@@ -167,7 +167,7 @@ impl Service {
     }
 }
 
-fn withdrawn(channel: &Channel) -> Error {
+fn rights_withdrawn_error(channel: &Channel) -> Error {
     let message = format!("the right to show {} was withdrawn", channel.settings.name);
     Error::new(Code::RightsWithdrawn, message)
 }

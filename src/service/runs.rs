@@ -23,7 +23,7 @@ use crate::engine::segment_cache::{SegmentHold, SegmentCache, StoredSegment};
 use crate::engine::source::SourceFile;
 use crate::engine::{Job, RunError, Backend};
 use crate::error::{Code, Error, Result};
-use crate::service::encode_slots::{Admission, EncodeJob, EncodeSlots, Full, Viewer};
+use crate::service::encode_slots::{Admission, EncodeJob, EncodeSlots, SlotsExhausted, AdmissionRequest};
 
 mod owner;
 #[cfg(test)]
@@ -200,7 +200,7 @@ impl Runs {
 
     /// Encode slots in use.
     pub fn active_jobs(&self) -> usize {
-        self.slots.in_use()
+        self.slots.used_slots()
     }
 
     pub fn encode_slots(&self) -> &Arc<EncodeSlots> {
@@ -215,18 +215,18 @@ impl Runs {
     ///
     /// # Errors
     /// `TRANSCODER_BUSY` if the encode slots cannot carry one more viewer.
-    pub fn lease(&self, transcoder: Arc<dyn Backend>, work: Work, viewer: Viewer<'_>) -> Result<Lease> {
+    pub fn lease(&self, transcoder: Arc<dyn Backend>, work: Work, viewer: AdmissionRequest<'_>) -> Result<Lease> {
         let name = name(&*transcoder, &work);
         let mut lines = lock(&self.lines);
         let known = lines.get(&name).and_then(Weak::upgrade);
         if let Some(line) = known.filter(|line| line.progress.borrow().failure.is_none()) {
-            let admission = line.job.as_ref().and_then(|job| job.join(viewer));
+            let admission = line.job.as_ref().and_then(|job| job.add_viewer(viewer));
             if line.job.is_none() || admission.is_some() {
                 return Ok(Lease { line, reader: Arc::new(Reader), admission: Mutex::new(admission) });
             }
         }
-        let begun = work.cost().map(|cost| self.slots.begin(cost, viewer));
-        let (turns, admission) = match begun.transpose().map_err(|Full| self.busy())? {
+        let begun = work.cost().map(|cost| self.slots.start_job(cost, viewer));
+        let (turns, admission) = match begun.transpose().map_err(|SlotsExhausted| self.busy())? {
             Some((job, admission, allowed)) => (Some((job, allowed)), Some(admission)),
             None => (None, None),
         };
@@ -282,7 +282,7 @@ impl Runs {
     pub fn busy(&self) -> Error {
         Error::new(Code::TranscoderBusy, "all encode slots are in use, and their viewers need them")
             .with_retry_after(5)
-            .with_details(serde_json::json!({"active": self.active_jobs(), "max": self.slots.count()}))
+            .with_details(serde_json::json!({"active": self.active_jobs(), "max": self.slots.slot_count()}))
     }
 }
 
@@ -332,7 +332,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let (Some(job), Some(admission)) = (&self.line.job, self.admission()) {
-            job.leave(&admission);
+            job.remove_viewer(&admission);
         }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use super::encode_slots::{EncodeSlots, Viewer};
-use super::planner::Plan;
-use super::producers::{Chosen, Producers};
+use super::encode_slots::{EncodeSlots, AdmissionRequest};
+use super::planner::SessionPlan;
+use super::backends::{ChosenBackend, Backends};
 use super::quarantine::Quarantine;
 use super::runs::{Lease, Runs, Standing, Work};
 use crate::config::Config;
@@ -85,15 +85,15 @@ impl Service {
 /// The runs and the backends they use.
 struct Makers {
     runs: Runs,
-    producers: Producers,
+    producers: Backends,
 }
 
 impl Makers {
     /// Leases `work`; also returns the backend chosen for it and why.
-    async fn lease(&self, work: &Work, viewer: Viewer<'_>) -> Result<(Lease, Producer)> {
+    async fn lease(&self, work: &Work, viewer: AdmissionRequest<'_>) -> Result<(Lease, Producer)> {
         let chosen = self.producers.choose(work).await?;
-        let producer = (chosen.transcoder.name(), chosen.reason);
-        Ok((self.runs.lease(chosen.transcoder, work.clone(), viewer)?, producer))
+        let producer = (chosen.backend.name(), chosen.reason);
+        Ok((self.runs.lease(chosen.backend, work.clone(), viewer)?, producer))
     }
 }
 
@@ -121,7 +121,7 @@ impl Sessions {
             inner: Arc::new(Inner {
                 makers: Arc::new(Makers {
                     runs: Runs::new(segments.clone(), limits.concurrent_jobs),
-                    producers: Producers::new(config, quarantine),
+                    producers: Backends::new(config, quarantine),
                 }),
                 segments,
                 per_user: limits.sessions_per_user,
@@ -160,12 +160,12 @@ impl Sessions {
 
     /// Uses `transcoder` for all segments from the first start, whatever ffmpeg this machine has.
     pub fn produce_by(&self, transcoder: Arc<dyn Backend>) {
-        self.inner.makers.producers.set(transcoder);
+        self.inner.makers.producers.force(transcoder);
     }
 
     /// Finds the backends before the first session starts.
     pub async fn warm(&self) {
-        if let Err(error) = self.inner.makers.producers.warm().await {
+        if let Err(error) = self.inner.makers.producers.find_backends().await {
             tracing::error!(%error, "no backend is available; sessions cannot start");
         }
     }
@@ -174,7 +174,7 @@ impl Sessions {
     ///
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
-    pub async fn producer(&self, work: &Work) -> Result<Chosen> {
+    pub async fn producer(&self, work: &Work) -> Result<ChosenBackend> {
         self.inner.makers.producers.choose(work).await
     }
 
@@ -188,7 +188,7 @@ impl Sessions {
     ///
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
-    pub async fn start(&self, principal: &Principal, plan: Plan) -> Result<Arc<Session>> {
+    pub async fn start(&self, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
         let chosen = self.inner.makers.producers.choose(plan.work()).await?;
         self.keep_house();
         let mut book = lock(&self.inner.book);
@@ -216,12 +216,12 @@ impl Sessions {
             .with_retry_after(10)
             .with_details(serde_json::json!({"active": running, "max": self.inner.per_user})));
         }
-        let producer = (chosen.transcoder.name(), chosen.reason);
+        let producer = (chosen.backend.name(), chosen.reason);
         let runs = &self.inner.makers.runs;
-        let lease = runs.lease(chosen.transcoder.clone(), plan.work().clone(), Viewer::Session).or_else(|_| {
+        let lease = runs.lease(chosen.backend.clone(), plan.work().clone(), AdmissionRequest::Session).or_else(|_| {
             // Frees the shares of rungs that players have just left.
             book.live.values().for_each(|session| session.leave());
-            runs.lease(chosen.transcoder, plan.work().clone(), Viewer::Session)
+            runs.lease(chosen.backend, plan.work().clone(), AdmissionRequest::Session)
         })?;
         let with = (Arc::downgrade(&self.inner.makers), self.inner.patience);
         let session = Arc::new(Session::new(&principal.user_id, plan, producer, lease, with));

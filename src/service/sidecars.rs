@@ -79,7 +79,7 @@ impl Format {
 /// Those of opening the folder; `STORAGE_TIMEOUT` after 15 s.
 pub async fn beside(library: &Library, source: &Arc<SourceFile>) -> Result<Vec<Sidecar>> {
     let (roots, source) = (library.roots().clone(), source.clone());
-    library.within_deadline(source.root_index, move || look(&roots, &source)).await
+    library.run_with_deadline(source.root_index, move || look(&roots, &source)).await
 }
 
 fn look(roots: &Roots, source: &SourceFile) -> Result<Vec<Sidecar>> {

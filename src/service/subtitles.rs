@@ -174,7 +174,7 @@ impl Subtitles {
         let format = format.ok_or_else(|| no_text("must be .srt, .vtt, .ass or .ssa"))?;
         let (roots, path) = (self.library.roots().clone(), path.to_owned());
         let root = roots.locate(&path)?.root_index;
-        let source = self.library.within_deadline(root, move || roots.open_file(&path)).await?;
+        let source = self.library.run_with_deadline(root, move || roots.open_file(&path)).await?;
         let key = source.version();
         if let Some(known) = self.known(&key)
             && let Some(Ok(script)) = &*known.borrow()
@@ -194,7 +194,7 @@ impl Subtitles {
             }
             Ok(Arc::new(script(&bytes, format)))
         };
-        let script = self.library.within_deadline(root, work).await?;
+        let script = self.library.run_with_deadline(root, work).await?;
         let mut kept = self.kept.lock().expect("no panic while held");
         kept.push_front((key, watch::channel(Some(Ok(script.clone()))).1));
         shrink(&mut kept);

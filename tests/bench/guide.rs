@@ -14,7 +14,7 @@ use hearthcast::domain::lineup::ChannelNaming;
 use hearthcast::domain::schedule::ScheduleMode;
 use hearthcast::domain::xmltv::{self, ProgrammeWriter, XmltvOptions, write_time};
 use hearthcast::service::Service;
-use hearthcast::service::channels::Change;
+use hearthcast::service::channels::ChannelChange;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -100,15 +100,15 @@ async fn lineup(folder: &Path) -> Arc<Service> {
             ),
             weight: 1,
         };
-        let change = Change {
+        let change = ChannelChange {
             name: Some(format!("Channel {n}")),
             mode: Some(ScheduleMode::Shuffle),
             seed: Some(n as u64),
             category: Some("Series".to_owned()),
             description: Some("Made of the library, all day and all night".to_owned()),
             start_at: "2026-01-01T00:00:00Z".parse().ok(),
-            asks: Some((0..ITEMS).map(ask).collect()),
-            ..Change::default()
+            requested_items: Some((0..ITEMS).map(ask).collect()),
+            ..ChannelChange::default()
         };
         service.add_channel(change).await.expect("a channel can be made");
     }
@@ -219,7 +219,7 @@ fn by_events(entries: &[Spoken]) -> usize {
 
 /// Over HTTP: the complete guides and their memory use, and unchanged guides.
 async fn serve(service: Arc<Service>) {
-    let token = service.accounts.issue("bench", Role::User).await.expect("a user can be made");
+    let token = service.accounts.issue_token("bench", Role::User).await.expect("a user can be made");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let base = format!("http://{}/api/livetv", listener.local_addr().expect("bound"));
     let server = tokio::spawn(hearthcast::http::serve::serve(service, listener, std::future::pending()));

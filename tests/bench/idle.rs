@@ -7,7 +7,7 @@ use hearthcast::config::Config;
 use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
-use hearthcast::service::channels::Change;
+use hearthcast::service::channels::ChannelChange;
 use jiff::Timestamp;
 
 use crate::program::Program;
@@ -64,11 +64,11 @@ async fn add(program: &Program, folder: PathBuf, count: u32) {
     let service = Service::open(config).expect("the service opens");
     for n in 0..count {
         let ask = RequestedItem { path: folder.to_string_lossy().into(), recursive: false, title: None, weight: 1 };
-        let change = Change {
+        let change = ChannelChange {
             name: Some(format!("Channel {n}")),
             start_at: Some(Timestamp::now() - Duration::from_secs(3600)),
-            asks: Some(vec![ask]),
-            ..Change::default()
+            requested_items: Some(vec![ask]),
+            ..ChannelChange::default()
         };
         service.add_channel(change).await.expect("a channel");
     }

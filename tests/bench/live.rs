@@ -10,7 +10,7 @@ use hearthcast::domain::access::Role;
 use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
-use hearthcast::service::channels::{Change, OutputChange};
+use hearthcast::service::channels::{ChannelChange, OutputChange};
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -105,15 +105,15 @@ impl Server {
         let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
         config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
         let service = Service::open(config).expect("the service opens");
-        let token = service.accounts.issue("viewer", Role::User).await.expect("a user can be made");
-        tokio::join!(service.transcoder.warm(), service.sessions.warm(), service.media.warm());
+        let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
+        tokio::join!(service.local_encoders.test_encoders(), service.sessions.warm(), service.media.warm());
         let path = folder.join(file).to_string_lossy().into();
-        let change = Change {
+        let change = ChannelChange {
             name: Some("Zap".into()),
             start_at: Some(Timestamp::now() - Duration::from_secs(85)),
-            asks: Some(vec![RequestedItem { path, recursive: false, title: None, weight: 1 }]),
+            requested_items: Some(vec![RequestedItem { path, recursive: false, title: None, weight: 1 }]),
             output: OutputChange { max_height: (file == "copied.mp4").then_some(None), ..OutputChange::default() },
-            ..Change::default()
+            ..ChannelChange::default()
         };
         let channel = service.add_channel(change).await.expect("a channel").id;
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

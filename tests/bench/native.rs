@@ -9,7 +9,7 @@ use hearthcast::config::{BackendSetting, Config};
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
-use hearthcast::service::planner::{self, Planned, StartRequest, SubtitleRequest};
+use hearthcast::service::planner::{self, PlannedPlayback, StartRequest, SubtitleRequest};
 
 const ROUNDS: usize = 5;
 
@@ -111,12 +111,12 @@ async fn measure(item: &Path, folder: &Path, backend: BackendSetting, drawn: boo
         config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
         config.backend = backend;
         let service = Service::open(config).expect("the service opens");
-        let token = service.accounts.issue("viewer", Role::User).await.expect("a user can be made");
+        let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
         let principal = service.accounts.authenticate(&token).expect("issued just now");
-        tokio::join!(service.transcoder.warm(), service.sessions.warm(), service.media.warm());
+        tokio::join!(service.local_encoders.test_encoders(), service.sessions.warm(), service.media.warm());
         let request = request(item, drawn);
         let (cpu, began) = (cpu_seconds(), Instant::now());
-        let Planned::Session(plan) = planner::plan(&service, request).await.expect("a plan") else { panic!("direct") };
+        let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else { panic!("direct") };
         let segments = plan.work().grid.len();
         let session = service.sessions.start(&principal, *plan).await.expect("a session");
         if whole {

@@ -40,7 +40,7 @@ pub fn ours(folder: &Path) -> Peer {
         let store = Store::open(&state).expect("a fresh store opens");
         let accounts = Accounts::open(&config, store, Clock::default()).expect("fresh accounts open");
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        runtime.block_on(accounts.issue("bench", Role::User)).expect("a user can be made")
+        runtime.block_on(accounts.issue_token("bench", Role::User)).expect("a user can be made")
     };
     let address = free();
     let log = std::fs::File::create(folder.join("log")).expect("a fresh file");

@@ -75,7 +75,7 @@ async fn known(folder: &Path, path: &Path) -> (f64, f64) {
     let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
     config.roots = vec![Root { id: "r".into(), path: folder.to_owned() }];
     let service = Service::open(config).expect("the service opens");
-    let token = service.accounts.issue("bench", Role::User).await.expect("a user can be made");
+    let token = service.accounts.issue_token("bench", Role::User).await.expect("a user can be made");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let server = tokio::spawn(hearthcast::http::serve::serve(service, listener, std::future::pending()));

@@ -139,7 +139,7 @@ async fn bare_saves(service: &Arc<Service>) -> Rate {
 }
 
 async fn http_saves(service: &Arc<Service>, films: &[PathBuf]) -> Rate {
-    let token = service.accounts.issue("bench", Role::User).await.expect("a user can be made");
+    let token = service.accounts.issue_token("bench", Role::User).await.expect("a user can be made");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/api/stream/progress", listener.local_addr().expect("bound"));
     let server = tokio::spawn(hearthcast::http::serve::serve(service.clone(), listener, std::future::pending()));

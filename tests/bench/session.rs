@@ -8,7 +8,7 @@ use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
-use hearthcast::service::planner::{self, Planned, StartRequest};
+use hearthcast::service::planner::{self, PlannedPlayback, StartRequest};
 
 const ROUNDS: usize = 5;
 
@@ -67,16 +67,16 @@ async fn session(film: &Path, folder: &Path, encodes: bool) -> Figures {
     let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
     config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
     let service = Service::open(config).expect("the service opens");
-    let token = service.accounts.issue("viewer", Role::User).await.expect("a user can be made");
+    let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
     let principal = service.accounts.authenticate(&token).expect("issued just now");
     // As a server does when it starts.
-    tokio::join!(service.transcoder.warm(), service.sessions.warm(), service.media.warm());
+    tokio::join!(service.local_encoders.test_encoders(), service.sessions.warm(), service.media.warm());
     let media_path = film.to_str().expect("plain name").to_owned();
     // A bit rate limit is the only option that encodes at full size.
     let max_bitrate_kbps = encodes.then_some(7_900);
     let request = StartRequest { media_path, force_transcode: true, max_bitrate_kbps, ..StartRequest::default() };
     let began = Instant::now();
-    let Planned::Session(plan) = planner::plan(&service, request).await.expect("a plan") else { panic!("direct") };
+    let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else { panic!("direct") };
     assert_eq!(plan.work().rendition.encodes_video(), encodes);
     let segments = plan.work().grid.len();
     let session = service.sessions.start(&principal, *plan).await.expect("a session");

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::domain::live::LiveSegment;
+use crate::domain::live_window::LiveSegment;
 
 /// Duration of one slate, ticks.
 pub const SLATE_TICKS: i64 = 180_000;

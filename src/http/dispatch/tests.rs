@@ -125,7 +125,7 @@ async fn the_more_exact_route_is_meant() {
 #[tokio::test]
 async fn credentials_protect_a_connection_while_its_request_is_held() {
     let (service, _dir) = service();
-    let token = service.accounts.issue("viewer", Role::User).await.unwrap();
+    let token = service.accounts.issue_token("viewer", Role::User).await.unwrap();
     let endpoints = vec![get("/held", Access::User).to(&service, |_, _| std::future::pending())];
     let dispatch = Arc::new(Dispatch::new(&service, endpoints));
     for (token, is_held) in [(token.as_str(), true), ("unknown", false)] {

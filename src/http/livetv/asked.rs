@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use utoipa::IntoParams;
 
 use crate::domain::channel::Channel;
-use crate::domain::live::{CATCHUP_MS, PlaylistView};
+use crate::domain::live_window::{CATCHUP_MS, PlaylistView};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::service::Service;
-use crate::service::onair::Viewer;
+use crate::service::live::Viewer;
 
 /// Query parameters that select the view of a channel.
 #[derive(IntoParams)]
@@ -77,7 +77,7 @@ impl Asked {
             None => {
                 let kept = match &session {
                     Some(session) => {
-                        service.onair.viewers().start_of(channel.id, &Viewer::new(call.user()?, Some(session)))
+                        service.live_channels.viewers().view_start_ms(channel.id, &Viewer::new(call.user()?, Some(session)))
                     }
                     None => None,
                 };
@@ -96,13 +96,13 @@ impl Asked {
 
     /// Starts the channel clock if the view includes the present.
     pub async fn run(&self, service: &Service, channel: Arc<Channel>) -> Result<Arc<Channel>> {
-        if self.goes_on { service.channels.run(&channel).await } else { Ok(channel) }
+        if self.goes_on { service.channels.extend_clock(&channel).await } else { Ok(channel) }
     }
 
     /// Records the request of a viewer. A start-over view keeps its start; a live view gives an earlier one up, so that the
     /// next start-over begins with the programme that is on then.
     pub fn record(&self, service: &Service, channel: &Channel, viewer: &Viewer) {
-        let viewers = service.onair.viewers();
+        let viewers = service.live_channels.viewers();
         let start = match self.view {
             PlaylistView::From(from) if self.starts_over => Some(from),
             _ => None,
@@ -110,7 +110,7 @@ impl Asked {
         if self.view == PlaylistView::Live {
             viewers.clear_start(channel.id, viewer);
         }
-        viewers.seen(channel.id, viewer, start);
+        viewers.record_request(channel.id, viewer, start);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::http::call::Call;
 use crate::http::reply;
 use crate::service::Service;
-use crate::service::rights::{Line, Subject};
+use crate::service::rights::{AuditRecord, AuditSubject};
 
 /// Most entries of one response.
 const MOST: usize = 500;
@@ -63,33 +63,33 @@ pub struct AuditEntry {
 pub async fn audit(service: Arc<Service>, call: Call) -> Result<Response> {
     let subject = match (call.query("source")?, call.query("channel")?) {
         (Some(_), Some(_)) => return Err(Error::field("channel", "must be absent when source is given")),
-        (Some(source), None) => Some(Subject::Source(number("source", source)?)),
-        (None, Some(channel)) => Some(Subject::Channel(number("channel", channel)?)),
+        (Some(source), None) => Some(AuditSubject::Source(number("source", source)?)),
+        (None, Some(channel)) => Some(AuditSubject::Channel(number("channel", channel)?)),
         (None, None) => None,
     };
     let after =
         call.query("after")?.unwrap_or("0").parse().map_err(|_| Error::field("after", "must be an entry id"))?;
-    let lines = service.audit.lines(subject, after, MOST)?;
+    let lines = service.audit_log.entries(subject, after, MOST)?;
     let next_after = if lines.len() == MOST { lines.last().map(|(id, _)| *id) } else { None };
     let entries = lines.into_iter().map(|(id, line)| AuditEntry::of(id, line)).collect();
     Ok(reply::json(&AuditAnswer { entries, next_after }))
 }
 
 impl AuditEntry {
-    fn of(id: u64, line: Line) -> Self {
+    fn of(id: u64, line: AuditRecord) -> Self {
         let (source_id, channel_id) = match line.subject {
-            Subject::Source(id) => (Some(id), None),
-            Subject::Channel(id) => (None, Some(id)),
+            AuditSubject::Source(id) => (Some(id), None),
+            AuditSubject::Channel(id) => (None, Some(id)),
         };
         Self {
             id,
             at: format_ms(line.at_ms),
-            by: line.by,
-            action: line.act.as_str(),
+            by: line.user_id,
+            action: line.change.as_str(),
             source_id,
             channel_id,
             name: line.name,
-            changed: line.parts,
+            changed: line.changed_fields,
             provenance: ProvenanceView::of(&line.clearance.provenance),
             rights: RightsView::of(&line.clearance),
             attestation: AttestationView::of(&line.clearance),

@@ -338,7 +338,7 @@ fn listed(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
             && user.may_watch(channel.id)
             && ids.as_ref().is_none_or(|ids| ids.contains(&channel.id))
             && category.is_none_or(|category| *channel.settings.category == *category)
-            && service.may_show(channel).is_ok()
+            && service.check_showing_rights(channel).is_ok()
     });
     Ok(channels)
 }

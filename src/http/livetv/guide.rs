@@ -14,7 +14,7 @@ use warp::reply::Response;
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
 use crate::domain::guide::ProgrammeEntries;
-use crate::domain::live::CATCHUP_MS;
+use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::time::{format_timestamp, format_ms, round_to_ms};
 use crate::error::{Error, Result};
 use crate::http::address::Addresses;
@@ -214,7 +214,7 @@ fn etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: T
     let mut hasher = blake3::Hasher::new();
     hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
     for channel in channels {
-        let mut on = service.channels.on_air(channel, now.as_millisecond()).map_or(u64::MAX, |on| on.ordinal);
+        let mut on = service.channels.current_programme(channel, now.as_millisecond()).map_or(u64::MAX, |on| on.ordinal);
         if let Some(listings) = &channel.listings {
             on = listings.content_hash ^ listings.first_ending_after(now.as_millisecond()) as u64;
         }
@@ -224,7 +224,7 @@ fn etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: T
         }
         // `catchupUrl` disappears when a programme leaves the catch-up window.
         if from < now.as_millisecond() - CATCHUP_MS {
-            let kept = service.channels.kept(channel, now.as_millisecond()).map_or(0, |kept| kept.ordinal);
+            let kept = service.channels.oldest_programme(channel, now.as_millisecond()).map_or(0, |kept| kept.ordinal);
             hasher.update(&kept.to_le_bytes());
         }
     }

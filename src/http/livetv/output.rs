@@ -121,10 +121,10 @@ pub fn change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>
             let names = || Error::field("output.frameRate", "must be 23.976, 24, 25, 29.97, 30, 50, 59.94 or 60");
             FrameRate::nearest_standard(wanted).ok_or_else(names)
         };
-        change.rate = output.frame_rate.map(|wanted| wanted.map(rate).transpose()).transpose()?;
-        change.level = output.loudness_lufs;
+        change.frame_rate = output.frame_rate.map(|wanted| wanted.map(rate).transpose()).transpose()?;
+        change.loudness_lufs = output.loudness_lufs;
         change.max_kbps = output.video_bitrate_kbps;
-        change.copy = output.copy_when_possible;
+        change.copy_video = output.copy_when_possible;
     }
     if let Some(languages) = languages {
         for (field, list) in [("languages.audio", &languages.audio), ("languages.subtitles", &languages.subtitles)] {

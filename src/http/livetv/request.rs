@@ -11,7 +11,7 @@ use crate::domain::channel::RequestedItem;
 use crate::domain::external::GuideChannelId;
 use crate::domain::schedule::ScheduleMode;
 use crate::error::{Error, Result};
-use crate::service::channels::{Apply, Change, ExternalChange, SourceType};
+use crate::service::channels::{ChangeTime, ChannelChange, ExternalChange, SourceType};
 
 const MODES: [(&str, ScheduleMode); 5] = [
     ("sequential", ScheduleMode::Sequential),
@@ -133,21 +133,21 @@ pub fn mode_name(mode: ScheduleMode) -> &'static str {
 
 impl ChannelRequest {
     /// Validates a request that creates a channel.
-    pub fn creation(mut self, skip_invalid: bool, by: &str) -> Result<Change> {
+    pub fn creation(mut self, skip_invalid: bool, by: &str) -> Result<ChannelChange> {
         let start_at = self.start_at.take();
-        let change = self.change(skip_invalid, Apply::default(), by)?;
+        let change = self.change(skip_invalid, ChangeTime::default(), by)?;
         if change.name.is_none() {
             return Err(Error::field("name", "is missing"));
         }
         let from_library = matches!(change.source_type, None | Some(SourceType::Virtual));
-        if from_library && change.asks.is_none() && change.plan.is_none() && change.mode != Some(ScheduleMode::Blocks) {
+        if from_library && change.requested_items.is_none() && change.requested_blocks.is_none() && change.mode != Some(ScheduleMode::Blocks) {
             return Err(Error::field("items", "is missing"));
         }
-        Ok(Change { start_at: start_at.as_deref().map(start).transpose()?, ..change })
+        Ok(ChannelChange { start_at: start_at.as_deref().map(start).transpose()?, ..change })
     }
 
     /// Validates a request that changes a channel.
-    pub fn change(mut self, skip_invalid: bool, apply: Apply, by: &str) -> Result<Change> {
+    pub fn change(mut self, skip_invalid: bool, apply: ChangeTime, by: &str) -> Result<ChannelChange> {
         let external = self.external(by)?;
         let source_type = self.source_type.as_deref().map(source_type).transpose()?;
         if self.start_at.is_some() {
@@ -164,7 +164,7 @@ impl ChannelRequest {
         if self.seed.is_some_and(|seed| seed > MAX_SEED) {
             return Err(Error::field("seed", format!("must be an integer from 0 to {MAX_SEED}")));
         }
-        Ok(Change {
+        Ok(ChannelChange {
             name: self.name,
             number: self.number,
             enabled: self.enabled,
@@ -172,18 +172,18 @@ impl ChannelRequest {
             on_demand: self.on_demand,
             category: self.category,
             show_filler: guide.as_ref().and_then(|guide| guide.show_filler),
-            least_seconds: guide.as_ref().and_then(|guide| guide.min_programme_seconds),
+            min_guide_seconds: guide.as_ref().and_then(|guide| guide.min_programme_seconds),
             description: guide.and_then(|guide| guide.description),
             logo_url: self.logo_url,
-            offline: line,
-            offline_picture: picture,
+            slate_text: line,
+            slate_image: picture,
             timezone: self.timezone,
             seed: self.seed,
             mode: self.schedule_mode.as_deref().map(mode).transpose()?,
             start_at: None,
-            asks: self.items.map(|items| asks("items", items)).transpose()?,
-            plan: self.schedule.map(ScheduleRequest::plan).transpose()?,
-            filler: self.filler.map(FillerRequest::ask).transpose()?,
+            requested_items: self.items.map(|items| asks("items", items)).transpose()?,
+            requested_blocks: self.schedule.map(ScheduleRequest::plan).transpose()?,
+            requested_filler: self.filler.map(FillerRequest::ask).transpose()?,
             source_type,
             external,
             output,
@@ -210,9 +210,9 @@ impl ChannelRequest {
             failover: feed.failover()?,
             url: feed.url.as_deref().map(|url| rights::stream("source.url", url)).transpose()?,
             user_agent: feed.user_agent,
-            guide,
+            guide_channel: guide,
             claim: claim.claim()?,
-            by: by.to_owned(),
+            user_id: by.to_owned(),
         }))
     }
 }

@@ -29,7 +29,7 @@ use crate::http::call::Call;
 use crate::http::endpoint::{Endpoint, get, post};
 use crate::http::reply::{self, secretive};
 use crate::service::Service;
-use crate::service::onair::{self, Tuner};
+use crate::service::live::{self, TunerStream};
 
 /// Longest wait for the first segment.
 const FIRST: Duration = Duration::from_secs(15);
@@ -122,7 +122,7 @@ pub async fn lineup(service: Arc<Service>, call: Call) -> Result<Response> {
     let (base, user) = (own(&service, &call)?, call.user()?);
     let channels = service.channels.all().into_iter();
     let listed = |channel: &Arc<Channel>| {
-        channel.settings.enabled && user.may_watch(channel.id) && service.permits_recording(channel).is_ok()
+        channel.settings.enabled && user.may_watch(channel.id) && service.check_recording_rights(channel).is_ok()
     };
     let lineup = channels.filter(listed).map(|channel| {
         let number = channel.settings.number;
@@ -203,9 +203,9 @@ pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = numbered(&service, &call)?;
     let (pipe, mut taken) = mpsc::channel::<std::result::Result<Bytes, std::io::Error>>(1);
     if call.method != Method::HEAD {
-        let mut tuner = Tuner::tune(&service, &call.params[0], channel.id)?;
-        onair::wake(&service);
-        let begun = tokio::time::timeout(FIRST, tuner.next()).await;
+        let mut tuner = TunerStream::open(&service, &call.params[0], channel.id)?;
+        live::start_maintenance(&service);
+        let begun = tokio::time::timeout(FIRST, tuner.next_segment()).await;
         let late =
             || Error::new(Code::ChannelUnavailable, "the channel has no segment yet; retry in 5 s").with_retry_after(5);
         let mut piece = begun.map_err(|_| late())??;
@@ -215,7 +215,7 @@ pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
                     return;
                 }
                 piece = tokio::select! {
-                    next = tuner.next() => match next {
+                    next = tuner.next_segment() => match next {
                         Ok(next) => next,
                         Err(error) => {
                             tracing::info!(channel.id = channel.id, %error, "tuner stream ended");
@@ -239,7 +239,7 @@ fn numbered(service: &Service, call: &Call) -> Result<Arc<Channel>> {
     let found = service.channels.all().into_iter().find(|channel| Some(channel.settings.number) == number);
     let found = found.filter(|channel| channel.settings.enabled && user.may_watch(channel.id));
     let channel = found.ok_or_else(|| Error::new(Code::ChannelNotFound, "there is no channel with this number"))?;
-    service.permits_recording(&channel)?;
+    service.check_recording_rights(&channel)?;
     Ok(channel)
 }
 

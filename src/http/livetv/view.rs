@@ -10,10 +10,10 @@ use super::request;
 use super::rights::{AttestationView, FeedView, ProvenanceView, RightsView};
 use crate::domain::channel::{RequestedItem, Channel, RequestedFiller};
 use crate::domain::external::ExternalChannel;
-use crate::domain::live::CATCHUP_DAYS;
+use crate::domain::live_window::CATCHUP_DAYS;
 use crate::domain::time::format_timestamp;
 use crate::http::address::Addresses;
-use crate::service::{Service, onair};
+use crate::service::{Service, live};
 
 /// A channel.
 #[derive(Serialize, ToSchema)]
@@ -145,8 +145,8 @@ impl<'a> ChannelView<'a> {
     }
 
     pub fn with_state(mut self, service: &Service, channel: &Channel) -> Self {
-        self.state = onair::state(service, channel).as_str();
-        self.viewers = service.onair.viewers().count(channel.id);
+        self.state = live::channel_state(service, channel).as_str();
+        self.viewers = service.live_channels.viewers().viewer_count(channel.id);
         let clearance = service.clearance(channel).ok().flatten();
         self.provenance = clearance.map(|clearance| ProvenanceView::public(&clearance.provenance));
         self

@@ -14,7 +14,7 @@ use crate::domain::time::format_timestamp;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::reply;
-use crate::service::onair;
+use crate::service::live;
 use crate::service::{Service, ingest};
 
 const TTL_SECONDS: u64 = 300;
@@ -70,14 +70,14 @@ pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
         None => channel.settings.enabled,
         Some(named) => named.contains(&channel.id),
     });
-    let mut room = onair::room_to_warm(&service);
+    let mut room = live::free_warm_slots(&service);
     let mut channels = Vec::new();
     for channel in wanted {
         channels.push(warmed(&service, channel, &mut room, Duration::from_secs(ttl)));
     }
     let unknown = named.iter().flatten().filter(|id| all.iter().all(|channel| channel.id != **id));
     channels.extend(unknown.map(|id| Warmth { channel_id: *id, state: "skipped", reason: Some("unsupported") }));
-    onair::wake(&service);
+    live::start_maintenance(&service);
     let accepted = channels.iter().filter(|channel| channel.reason.is_none()).count();
     let expires_at = Some(format_timestamp(service.clock.now() + Duration::from_secs(ttl)));
     Ok(reply::json_with(StatusCode::ACCEPTED, &WarmAnswer { accepted, channels, expires_at }))
@@ -91,15 +91,15 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl:
     if let Err(fault) = ingest::keep(service, channel) {
         return told("skipped", Some(if fault.code == Code::ServerBusy { "limit" } else { "disabled" }));
     }
-    let ready = onair::is_ready(service, channel);
+    let ready = live::is_ready(service, channel);
     // A channel that is already kept warm holds its slot.
-    if !onair::is_kept(service, channel) && onair::needs_room_to_warm(service, channel) {
+    if !live::is_kept_ready(service, channel) && live::needs_slot_to_warm(service, channel) {
         if *room == 0 {
             return told("skipped", Some("limit"));
         }
         *room -= 1;
     }
-    service.onair.viewers().keep_warm(channel.id, ttl);
+    service.live_channels.viewers().keep_warm(channel.id, ttl);
     told(if ready { "warm" } else { "warming" }, None)
 }
 
@@ -107,10 +107,10 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl:
 #[utoipa::path(get, path = "/api/livetv/warm",
     responses((status = 200, description = "All channels that are kept warm", body = WarmAnswer)))]
 pub async fn warmth(service: Arc<Service>, _call: Call) -> Result<Response> {
-    let warm = service.onair.viewers().warm();
-    let kept = |channel: &Arc<Channel>| onair::is_kept_by(&warm, channel);
+    let warm = service.live_channels.viewers().warm_channels();
+    let kept = |channel: &Arc<Channel>| live::is_kept_by(&warm, channel);
     let told = |channel: Arc<Channel>| {
-        let ready = onair::is_ready(&service, &channel);
+        let ready = live::is_ready(&service, &channel);
         Warmth { channel_id: channel.id, state: if ready { "warm" } else { "warming" }, reason: None }
     };
     let channels: Vec<Warmth> = service.channels.all().into_iter().filter(kept).map(told).collect();

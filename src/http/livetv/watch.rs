@@ -13,16 +13,16 @@ use warp::reply::Response;
 
 use super::asked::{Asked, Unix, ViewParams, session};
 use crate::domain::channel::Channel;
-use crate::domain::live::{self, LiveSegment, PlaylistView};
+use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::error::{Code, Error, Result};
 use crate::http::address::Addresses;
 use crate::http::call::Call;
 use crate::http::reply;
 use crate::http::transcode;
 use crate::service::Service;
-use crate::service::accounts::random;
-use crate::service::onair::{START_OVER, Viewer};
-use crate::service::{ingest, onair};
+use crate::service::accounts::random_bytes;
+use crate::service::live::{START_OVER, Viewer};
+use crate::service::{ingest, live};
 
 /// Lifetime of the grant in child URLs after the end of the current hour, seconds: twelve hours.
 const GRANT_SECONDS: i64 = 12 * 3600;
@@ -97,35 +97,35 @@ pub fn resource(call: &Call) -> Option<String> {
 pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let asked = Asked::read(&service, &call, &channel, None)?;
-    let session = asked.session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random::<8>())));
+    let session = asked.session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random_bytes::<8>())));
     let wait = wait(&call)?.unwrap_or(Duration::ZERO).max(LEAST_HOLD);
     let viewer = Viewer::new(call.user()?, Some(&session));
     asked.record(&service, &channel, &viewer);
     let channel = asked.run(&service, channel).await?;
-    onair::wake(&service);
+    live::start_maintenance(&service);
 
-    let mut slots = onair::listed(&service, &channel, asked.view).0;
+    let mut slots = live::listed_segments(&service, &channel, asked.view).0;
     if channel.external.is_some() {
         ingest::keep(&service, &channel)?;
         let until = tokio::time::Instant::now() + wait;
         while slots.is_empty() && tokio::time::Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            slots = onair::listed(&service, &channel, asked.view).0;
+            slots = live::listed_segments(&service, &channel, asked.view).0;
         }
     }
     let wanted = match asked.view {
-        PlaylistView::Live => onair::first_wanted(&slots, channel.output.target_seconds),
+        PlaylistView::Live => live::first_requested_segment(&slots, channel.output.target_seconds),
         _ => slots.first().copied(),
     };
     let Some(slot) = wanted else {
-        onair::prepare(&service, &channel);
+        live::make_first(&service, &channel);
         return Ok(starting(&channel, session, 0));
     };
-    onair::admit(&service, &channel, &slot, &viewer.name()).await?;
+    live::admit(&service, &channel, &slot, &viewer.unique_name()).await?;
     let until = tokio::time::Instant::now() + wait;
-    while !onair::is_made(&service, &channel, &slot) {
+    while !live::is_made(&service, &channel, &slot) {
         // Continues after the request has ended: the next request finds the segment ready.
-        if let Some(making) = onair::make_for(&service, &channel, slot, &viewer.name())? {
+        if let Some(making) = live::make_for(&service, &channel, slot, &viewer.unique_name())? {
             match tokio::time::timeout_at(until, making).await {
                 Ok(made) => made.map_err(Error::internal)??,
                 Err(_) => return Ok(starting(&channel, session, 30)),
@@ -157,7 +157,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
 /// The channel in the path, if its rights permit showing it.
 fn channel_of(service: &Service, call: &Call) -> Result<Arc<Channel>> {
     let channel = super::seen(service, call, super::id(call)?)?;
-    service.may_show(&channel)?;
+    service.check_showing_rights(&channel)?;
     Ok(channel)
 }
 
@@ -197,12 +197,12 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     ingest::keep(&service, &channel)?;
     let mut held = 0.0;
     let (slots, now_ms) = loop {
-        let (slots, now_ms) = onair::listed(&service, &channel, asked.view);
+        let (slots, now_ms) = live::listed_segments(&service, &channel, asked.view);
         if !slots.is_empty() {
             break (slots, now_ms);
         }
         if held == 0.0 {
-            onair::prepare(&service, &channel);
+            live::make_first(&service, &channel);
         }
         if held >= MOST_HOLD_SECONDS {
             return Err(Error::new(Code::ChannelUnavailable, "the channel has no segment yet; retry in 5 s")
@@ -212,24 +212,24 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
         held += 0.2;
     };
     let first = match asked.view {
-        PlaylistView::Live => onair::first_wanted(&slots, target),
+        PlaylistView::Live => live::first_requested_segment(&slots, target),
         _ => slots.first().copied(),
     };
     if let Some(slot) = first {
         // A playlist must not list segments that no encode slot is free for.
-        onair::admit(&service, &channel, &slot, &viewer.name()).await?;
+        live::admit(&service, &channel, &slot, &viewer.unique_name()).await?;
         // Start making the first segment before the player requests it.
         if asked.view == PlaylistView::Live {
-            onair::make(&service, &channel, slot);
+            live::make_ahead(&service, &channel, slot);
         }
     }
-    onair::wake(&service);
+    live::start_maintenance(&service);
     let tail = tail(&service, &call, &channel, asked.session.as_deref())?;
     let slots = if stumbles(&call) { slots.iter().map(|slot| LiveSegment { discontinuities: 0, ..*slot }).collect() } else { slots };
     let (definition, pace) = (&channel.definition, channel.clock.as_deref());
     let stands = pace.is_some_and(|pace| pace.is_paused_at(service.clock.now().as_millisecond()));
-    let ended = live::is_complete(definition, pace, asked.view, &slots, now_ms, stands);
-    let text = live::render_playlist(&slots, pace, asked.view, target, ended, &format!("?{tail}"));
+    let ended = live_window::is_complete(definition, pace, asked.view, &slots, now_ms, stands);
+    let text = live_window::render_playlist(&slots, pace, asked.view, target, ended, &format!("?{tail}"));
     let mut response = transcode::playlist(Bytes::from(text));
     response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
     Ok(response)
@@ -260,16 +260,16 @@ fn stumbles(call: &Call) -> bool {
 pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let none = || Error::new(Code::AssetNotFound, "the channel has no segment with this name");
-    let named = live::parse_segment_name(&call.params[1]).ok_or_else(none)?;
+    let named = live_window::parse_segment_name(&call.params[1]).ok_or_else(none)?;
     let session = session(&call)?;
     let viewer = Viewer::new(call.user()?, session);
     if session.is_some() {
-        service.onair.viewers().seen(channel.id, &viewer, None);
+        service.live_channels.viewers().record_request(channel.id, &viewer, None);
     }
-    if named.0 < channel.channel_ms_at(service.clock.now().as_millisecond() - live::CATCHUP_MS) - live::MAX_PLAYLIST_MS {
+    if named.0 < channel.channel_ms_at(service.clock.now().as_millisecond() - live_window::CATCHUP_MS) - live_window::MAX_PLAYLIST_MS {
         return Err(none());
     }
-    let sent = onair::segment(&service, &channel, named, &viewer.name()).await?;
+    let sent = live::produce_segment(&service, &channel, named, &viewer.unique_name()).await?;
     let mut response = transcode::segment("video/mp2t", sent.bytes, &sent.etag, &call.headers);
     if sent.is_slate {
         // The item is tried again, and this URL then shows it.
@@ -293,10 +293,10 @@ pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
         super::seen(&service, &call, id)?;
     }
     let session = session(&call)?.ok_or_else(|| Error::field("watchSession", "is missing"))?;
-    let viewers = service.onair.viewers();
+    let viewers = service.live_channels.viewers();
     let ended = viewers.leave(id, &Viewer::new(call.user()?, Some(session)));
     if ended {
-        service.channels.halt(id, || viewers.count(id) > 0).await;
+        service.channels.pause_clock(id, || viewers.viewer_count(id) > 0).await;
     }
     Ok(reply::json(&Ended { ended }))
 }
@@ -322,7 +322,7 @@ fn tail(service: &Service, call: &Call, channel: &Channel, session: Option<&str>
     // Rounded to the hour, so that URLs do not change between reloads of the playlist.
     let hour = service.clock.now().as_second() / 3600 * 3600;
     let resource = format!("livetv/watch/{}", channel.id);
-    let mut tail = format!("st={}", service.accounts.grant(call.user()?, &resource, hour + 3600 + GRANT_SECONDS));
+    let mut tail = format!("st={}", service.accounts.sign_grant(call.user()?, &resource, hour + 3600 + GRANT_SECONDS));
     if let Some(session) = session {
         tail += &format!("&watchSession={session}");
     }

@@ -122,7 +122,7 @@ impl StartBody {
             device: RequestDevice::resolve(self.device_profile, self.player.as_deref(), user_agent),
             start_mode,
             force_transcode: self.force_transcode.unwrap_or(false),
-            abr: profile.abr.unwrap_or(false),
+            is_adaptive: profile.abr.unwrap_or(false),
         })
     }
 }

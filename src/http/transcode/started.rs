@@ -100,7 +100,7 @@ impl Started {
         let subtitle = played.subtitle.as_ref();
         let expires = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
         let url = Addresses::of(&service.config).file(&source.path);
-        let grant = service.accounts.grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
+        let grant = service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
         Self {
             session_id: None,
             playback_mode: "direct",

@@ -177,8 +177,8 @@ impl Diagnostics {
                 height: size.map(|(_, height)| height),
             }),
             audio: sound.map(|(action, codec, _)| AudioBody { action, codec }),
-            rungs: session.plan.request.abr.then(|| RungBody::all(session, status)),
-            copy_left_out: session.plan.copy_left_out,
+            rungs: session.plan.request.is_adaptive.then(|| RungBody::all(session, status)),
+            copy_left_out: session.plan.no_copy_reason,
             ..Self::figures(&work.rendition, status, session.started_at)
         }
     }

@@ -6,7 +6,7 @@ use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use jiff::{SignedDuration, Timestamp};
 
 use super::directory::token_hash;
-use super::{Accounts, random};
+use super::{Accounts, random_bytes};
 use crate::domain::account::{self, Login, User};
 use crate::error::{Code, Error, Result};
 use crate::store::{Batch, Tree};
@@ -26,7 +26,7 @@ const SEEN_BATCH: usize = 4096;
 
 /// A new login, with the only copy of its token.
 #[derive(Debug)]
-pub struct Issued {
+pub struct IssuedLogin {
     pub token: String,
     pub expires_at: Timestamp,
     pub user: User,
@@ -34,7 +34,7 @@ pub struct Issued {
 
 /// The part of a user's access that stays when the rest is ended.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Keep<'a> {
+pub struct KeptAccess<'a> {
     /// A device that stays signed in.
     pub login: Option<&'a str>,
     /// All stream tokens, so that players that cannot sign in keep working.
@@ -43,21 +43,21 @@ pub struct Keep<'a> {
 
 /// The access of a user that was ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedAccess {
     pub logins: usize,
     pub stream_tokens: usize,
 }
 
 /// Logins and stream tokens to be ended, by id.
-pub(super) struct Access {
+pub(super) struct EndingAccess {
     logins: Vec<String>,
-    streams: Vec<String>,
+    stream_tokens: Vec<String>,
 }
 
-impl Access {
-    pub(super) fn delete_in(&self, batch: &mut Batch) -> Result<()> {
+impl EndingAccess {
+    pub(super) fn add_deletions(&self, batch: &mut Batch) -> Result<()> {
         self.logins.iter().try_for_each(|id| batch.delete(Tree::Logins, id))?;
-        self.streams.iter().try_for_each(|id| batch.delete(Tree::StreamTokens, id))
+        self.stream_tokens.iter().try_for_each(|id| batch.delete(Tree::StreamTokens, id))
     }
 }
 
@@ -75,8 +75,8 @@ impl Accounts {
         user: &User,
         device: Option<&str>,
         address: Option<IpAddr>,
-    ) -> Result<Issued> {
-        self.store_device(user, Batch::default(), device, address).await
+    ) -> Result<IssuedLogin> {
+        self.store_login(user, Batch::default(), device, address).await
     }
 
     /// Adds a user and signs their device in: both, or nothing. The caller holds `changes`.
@@ -85,23 +85,23 @@ impl Accounts {
         user: User,
         device: Option<&str>,
         address: Option<IpAddr>,
-    ) -> Result<Issued> {
+    ) -> Result<IssuedLogin> {
         let mut batch = Batch::default();
         batch.put(Tree::Users, &user.id, &user)?;
-        self.store_device(&user, batch, device, address).await
+        self.store_login(&user, batch, device, address).await
     }
 
-    async fn store_device(
+    async fn store_login(
         &self,
         user: &User,
         mut batch: Batch,
         device: Option<&str>,
         address: Option<IpAddr>,
-    ) -> Result<Issued> {
-        let token = format!("hc_{}", BASE64URL_NOPAD.encode(&random::<32>()));
+    ) -> Result<IssuedLogin> {
+        let token = format!("hc_{}", BASE64URL_NOPAD.encode(&random_bytes::<32>()));
         let now = self.now();
         let login = Login {
-            id: format!("l_{}", BASE64URL_NOPAD.encode(&random::<9>())),
+            id: format!("l_{}", BASE64URL_NOPAD.encode(&random_bytes::<9>())),
             user_id: user.id.clone(),
             token_sha256: HEXLOWER.encode(&token_hash(&token)),
             device: device.and_then(account::clean_device_name),
@@ -109,46 +109,46 @@ impl Accounts {
             created_at: now,
             last_seen_at: now,
         };
-        let surplus = Access { logins: self.surplus(&user.id), streams: Vec::new() };
+        let surplus = EndingAccess { logins: self.surplus_logins(&user.id), stream_tokens: Vec::new() };
         batch.put(Tree::Logins, &login.id, &login)?;
-        surplus.delete_in(&mut batch)?;
+        surplus.add_deletions(&mut batch)?;
         self.store.write(batch).await?;
-        let issued = Issued { token, expires_at: self.expiry(now), user: user.clone() };
-        let mut directory = self.write();
+        let issued = IssuedLogin { token, expires_at: self.login_expiry(now), user: user.clone() };
+        let mut directory = self.write_directory();
         if directory.user(&user.id).is_none() {
             directory.put_user(user.clone());
         }
         directory.put_login(login);
         drop(directory);
-        self.end(&surplus);
+        self.end_access(&surplus);
         Ok(issued)
     }
 
     /// The logins of a user that must be removed so that one more can be added.
-    fn surplus(&self, user_id: &str) -> Vec<String> {
+    fn surplus_logins(&self, user_id: &str) -> Vec<String> {
         let mut devices: Vec<(Timestamp, String)> =
-            self.read().devices_of(user_id).map(|device| (device.last_seen(), device.login.id.clone())).collect();
+            self.read_directory().devices_of(user_id).map(|device| (device.last_seen(), device.login.id.clone())).collect();
         devices.sort_unstable();
         let surplus = (devices.len() + 1).saturating_sub(MAX_DEVICES);
         devices.into_iter().take(surplus).map(|(_, id)| id).collect()
     }
 
     /// Revokes at once, then durably.
-    pub(super) async fn forget(&self, login_id: &str) -> Result<bool> {
-        let was_there = self.write().remove_login(login_id);
+    pub(super) async fn remove_login(&self, login_id: &str) -> Result<bool> {
+        let was_present = self.write_directory().remove_login(login_id);
         self.store.delete(Tree::Logins, login_id).await?;
-        Ok(was_there)
+        Ok(was_present)
     }
 
     /// The devices a user is signed in on, last seen first.
     pub fn devices(&self, user_id: &str) -> Vec<DeviceView> {
         let view = |device: &std::sync::Arc<super::directory::Device>| {
-            let login = device.current();
-            DeviceView { expires_at: self.expiry(login.last_seen_at), login }
+            let login = device.current_login();
+            DeviceView { expires_at: self.login_expiry(login.last_seen_at), login }
         };
         let now = self.now();
         let mut devices: Vec<DeviceView> =
-            self.read().devices_of(user_id).map(view).filter(|device| device.expires_at > now).collect();
+            self.read_directory().devices_of(user_id).map(view).filter(|device| device.expires_at > now).collect();
         devices.sort_by(|a, b| b.login.last_seen_at.cmp(&a.login.last_seen_at).then(a.login.id.cmp(&b.login.id)));
         devices
     }
@@ -158,81 +158,81 @@ impl Accounts {
     /// # Errors
     /// `NOT_FOUND` when it is not one of theirs; `STORAGE_FULL`.
     pub async fn revoke(&self, user_id: &str, login_id: &str) -> Result<()> {
-        let theirs = self.read().by_login(login_id).is_some_and(|device| device.login.user_id == user_id);
-        if !theirs {
+        let is_own = self.read_directory().device_by_login(login_id).is_some_and(|device| device.login.user_id == user_id);
+        if !is_own {
             return Err(Error::new(Code::NotFound, "no such session"));
         }
-        let _change = self.changes.lock().await;
-        self.forget(login_id).await.map(drop)
+        let _change = self.change_lock.lock().await;
+        self.remove_login(login_id).await.map(drop)
     }
 
     /// Ends all access of a user except `keep`, and every link signed with it: at once, then durably.
     ///
     /// # Errors
     /// `STORAGE_FULL`: then all access is valid again after a restart.
-    pub async fn revoke_all(&self, user_id: &str, keep: Keep<'_>) -> Result<Ended> {
-        let _change = self.changes.lock().await;
-        let access = self.access_of(user_id, keep);
+    pub async fn revoke_all(&self, user_id: &str, kept_access: KeptAccess<'_>) -> Result<EndedAccess> {
+        let _change = self.change_lock.lock().await;
+        let access = self.access_to_end(user_id, kept_access);
         let mut batch = Batch::default();
-        access.delete_in(&mut batch)?;
-        let ended = self.end(&access);
+        access.add_deletions(&mut batch)?;
+        let ended = self.end_access(&access);
         self.store.write(batch).await?;
         Ok(ended)
     }
 
     /// The access of a user except `keep`. The caller holds `changes`.
-    pub(super) fn access_of(&self, user_id: &str, keep: Keep<'_>) -> Access {
+    pub(super) fn access_to_end(&self, user_id: &str, kept_access: KeptAccess<'_>) -> EndingAccess {
         let logins: Vec<String> = self
-            .read()
+            .read_directory()
             .devices_of(user_id)
             .map(|device| device.login.id.clone())
-            .filter(|id| Some(id.as_str()) != keep.login)
+            .filter(|id| Some(id.as_str()) != kept_access.login)
             .collect();
-        let streams = if keep.stream_tokens { Vec::new() } else { self.stream_ids(user_id) };
-        Access { logins, streams }
+        let streams = if kept_access.stream_tokens { Vec::new() } else { self.stream_token_ids(user_id) };
+        EndingAccess { logins, stream_tokens: streams }
     }
 
     /// Ends access in memory. The caller holds `changes` and deletes the records.
-    pub(super) fn end(&self, access: &Access) -> Ended {
-        let mut directory = self.write();
+    pub(super) fn end_access(&self, access: &EndingAccess) -> EndedAccess {
+        let mut directory = self.write_directory();
         for id in &access.logins {
             directory.remove_login(id);
         }
         drop(directory);
-        self.remove_streams(&access.streams);
-        Ended { logins: access.logins.len(), stream_tokens: access.streams.len() }
+        self.remove_stream_tokens(&access.stream_tokens);
+        EndedAccess { logins: access.logins.len(), stream_tokens: access.stream_tokens.len() }
     }
 
     /// Cleanup, once a minute: stores when devices were last seen, and deletes logins that expired long ago.
     ///
     /// # Errors
     /// `STORAGE_FULL`.
-    pub async fn tidy(&self) -> Result<()> {
-        self.set_back();
-        self.write_seen(SEEN_LAG_SECONDS).await?;
-        self.tidy_streams().await?;
+    pub async fn cleanup(&self) -> Result<()> {
+        self.set_back_future_times();
+        self.store_last_seen(SEEN_LAG_SECONDS).await?;
+        self.cleanup_stream_tokens().await?;
         let now = self.now().as_second();
-        let past = self.login_life_seconds.saturating_add(REMEMBER_EXPIRED_SECONDS);
-        let gone: Vec<String> = self
-            .read()
+        let max_idle_seconds = self.login_life_seconds.saturating_add(REMEMBER_EXPIRED_SECONDS);
+        let expired: Vec<String> = self
+            .read_directory()
             .devices()
-            .filter(|device| device.expired(now, past))
+            .filter(|device| device.is_expired(now, max_idle_seconds))
             .map(|device| device.login.id.clone())
             .collect();
-        let _change = self.changes.lock().await;
-        for id in gone {
-            self.forget(&id).await?;
+        let _change = self.change_lock.lock().await;
+        for id in expired {
+            self.remove_login(&id).await?;
         }
         Ok(())
     }
 
     /// Sets back the last use of devices and tokens if it is in the future because of a wrong clock: they would never
     /// expire.
-    fn set_back(&self) {
+    fn set_back_future_times(&self) {
         let now = self.now().as_second();
-        let devices: Vec<_> = self.read().devices().filter(|device| device.is_ahead(now)).cloned().collect();
-        let streams: Vec<_> = self.streams().all().filter(|stream| stream.is_ahead(now)).cloned().collect();
-        if self.ahead.is_due(!devices.is_empty() || !streams.is_empty(), now) {
+        let devices: Vec<_> = self.read_directory().devices().filter(|device| device.is_ahead(now)).cloned().collect();
+        let streams: Vec<_> = self.read_stream_tokens().iter().filter(|stream| stream.is_ahead(now)).cloned().collect();
+        if self.future_time_guard.is_due(!devices.is_empty() || !streams.is_empty(), now) {
             devices.iter().for_each(|device| device.set_back(now));
             streams.iter().for_each(|stream| stream.set_back(now));
         }
@@ -243,24 +243,24 @@ impl Accounts {
     /// # Errors
     /// `STORAGE_FULL`.
     pub async fn flush(&self) -> Result<()> {
-        self.write_seen(1).await?;
+        self.store_last_seen(1).await?;
         self.write_used(1).await
     }
 
-    async fn write_seen(&self, lag_seconds: i64) -> Result<()> {
-        let _change = self.changes.lock().await;
-        let late: Vec<_> = self.read().devices().filter(|device| device.unstored() >= lag_seconds).cloned().collect();
-        for devices in late.chunks(SEEN_BATCH) {
-            let logins: Vec<Login> = devices.iter().map(|device| device.current()).collect();
+    async fn store_last_seen(&self, lag_seconds: i64) -> Result<()> {
+        let _change = self.change_lock.lock().await;
+        let outdated: Vec<_> = self.read_directory().devices().filter(|device| device.unstored_seconds() >= lag_seconds).cloned().collect();
+        for devices in outdated.chunks(SEEN_BATCH) {
+            let logins: Vec<Login> = devices.iter().map(|device| device.current_login()).collect();
             let mut batch = Batch::default();
             logins.iter().try_for_each(|login| batch.put(Tree::Logins, &login.id, login))?;
             self.store.write(batch).await?;
-            devices.iter().zip(&logins).for_each(|(device, login)| device.stored(login));
+            devices.iter().zip(&logins).for_each(|(device, login)| device.mark_stored(login));
         }
         Ok(())
     }
 
-    pub(super) fn expiry(&self, seen: Timestamp) -> Timestamp {
-        seen.saturating_add(SignedDuration::from_secs(self.login_life_seconds)).unwrap_or(Timestamp::MAX)
+    pub(super) fn login_expiry(&self, last_seen: Timestamp) -> Timestamp {
+        last_seen.saturating_add(SignedDuration::from_secs(self.login_life_seconds)).unwrap_or(Timestamp::MAX)
     }
 }

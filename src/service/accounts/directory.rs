@@ -24,10 +24,10 @@ pub type TokenHash = [u8; 32];
 ///
 /// Each thread caches the last one, because a player sends hundreds of requests on one connection.
 pub fn token_hash(token: &str) -> TokenHash {
-    LAST.with_borrow_mut(|(known, hash)| {
-        if !bool::from(known.as_bytes().ct_eq(token.as_bytes())) {
+    LAST.with_borrow_mut(|(last_token, hash)| {
+        if !bool::from(last_token.as_bytes().ct_eq(token.as_bytes())) {
             *hash = Sha256::digest(token.as_bytes()).into();
-            token.clone_into(known);
+            token.clone_into(last_token);
         }
         *hash
     })
@@ -51,7 +51,7 @@ pub struct Device {
 
 impl Device {
     fn new(login: Login, user: &User) -> Arc<Self> {
-        let seen = login.last_seen_at.as_second();
+        let last_seen = login.last_seen_at.as_second();
         let principal = Principal {
             user_id: user.id.clone(),
             username: user.username.clone(),
@@ -60,7 +60,7 @@ impl Device {
             channels: None,
             expires_at: None,
         };
-        Arc::new(Self { login, principal: Arc::new(principal), last_seen: seen.into(), stored_seen: seen.into() })
+        Arc::new(Self { login, principal: Arc::new(principal), last_seen: last_seen.into(), stored_seen: last_seen.into() })
     }
 
     pub fn last_seen(&self) -> Timestamp {
@@ -68,13 +68,13 @@ impl Device {
     }
 
     /// Records a request of the device; at most one write to shared memory a minute.
-    pub fn seen(&self, now: i64) {
+    pub fn record_request(&self, now: i64) {
         if now - self.last_seen.load(Ordering::Relaxed) >= 60 {
             self.last_seen.store(now, Ordering::Relaxed);
         }
     }
 
-    pub fn expired(&self, now: i64, life_seconds: i64) -> bool {
+    pub fn is_expired(&self, now: i64, life_seconds: i64) -> bool {
         now - self.last_seen.load(Ordering::Relaxed) > life_seconds
     }
 
@@ -89,16 +89,16 @@ impl Device {
     }
 
     /// Seconds between the stored time and the current one.
-    pub fn unstored(&self) -> i64 {
+    pub fn unstored_seconds(&self) -> i64 {
         (self.last_seen.load(Ordering::Relaxed) - self.stored_seen.load(Ordering::Relaxed)).abs()
     }
 
     /// The login as it should be stored now.
-    pub fn current(&self) -> Login {
+    pub fn current_login(&self) -> Login {
         Login { last_seen_at: self.last_seen(), ..self.login.clone() }
     }
 
-    pub fn stored(&self, login: &Login) {
+    pub fn mark_stored(&self, login: &Login) {
         self.stored_seen.store(login.last_seen_at.as_second(), Ordering::Relaxed);
     }
 }
@@ -108,10 +108,10 @@ impl Device {
 pub struct Directory {
     users: HashMap<String, Arc<User>>,
     /// Folded name to user id.
-    names: HashMap<String, String>,
-    tokens: HashMap<TokenHash, Arc<Device>>,
+    ids_by_name: HashMap<String, String>,
+    devices_by_token: HashMap<TokenHash, Arc<Device>>,
     /// Login id to token.
-    ids: HashMap<String, TokenHash>,
+    tokens_by_login: HashMap<String, TokenHash>,
 }
 
 impl Directory {
@@ -119,59 +119,59 @@ impl Directory {
         self.users.get(id)
     }
 
-    pub fn named(&self, name: &str) -> Option<&Arc<User>> {
-        self.users.get(self.names.get(&fold_username(name))?)
+    pub fn user_by_name(&self, name: &str) -> Option<&Arc<User>> {
+        self.users.get(self.ids_by_name.get(&fold_username(name))?)
     }
 
     /// A free name for a user whose own name is in use; None if it is not.
-    pub fn free_name(&self, name: &str) -> Option<String> {
-        self.named(name)?;
+    pub fn find_free_name(&self, name: &str) -> Option<String> {
+        self.user_by_name(name)?;
         let stem: String = name.chars().take(MAX_STEM).collect();
         let mut names = (2..).map(|number| format!("{stem}-{number}"));
-        names.find(|name| self.named(name).is_none())
+        names.find(|name| self.user_by_name(name).is_none())
     }
 
     pub fn users(&self) -> impl Iterator<Item = &Arc<User>> {
         self.users.values()
     }
 
-    pub fn admins(&self) -> usize {
+    pub fn admin_count(&self) -> usize {
         self.users.values().filter(|user| user.role == Role::Admin).count()
     }
 
-    pub fn by_token(&self, hash: &TokenHash) -> Option<&Arc<Device>> {
-        self.tokens.get(hash)
+    pub fn device_by_token(&self, hash: &TokenHash) -> Option<&Arc<Device>> {
+        self.devices_by_token.get(hash)
     }
 
-    pub fn by_login(&self, id: &str) -> Option<&Arc<Device>> {
-        self.tokens.get(self.ids.get(id)?)
+    pub fn device_by_login(&self, id: &str) -> Option<&Arc<Device>> {
+        self.devices_by_token.get(self.tokens_by_login.get(id)?)
     }
 
     pub fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
-        self.tokens.values()
+        self.devices_by_token.values()
     }
 
     pub fn devices_of<'a>(&'a self, user_id: &'a str) -> impl Iterator<Item = &'a Arc<Device>> {
-        self.tokens.values().filter(move |device| device.login.user_id == user_id)
+        self.devices_by_token.values().filter(move |device| device.login.user_id == user_id)
     }
 
     /// Adds or replaces a user, and updates their logins.
     pub fn put_user(&mut self, user: User) {
         let user = Arc::new(user);
-        if let Some(old) = self.users.insert(user.id.clone(), user.clone()) {
-            self.names.remove(&fold_username(&old.username));
+        if let Some(previous) = self.users.insert(user.id.clone(), user.clone()) {
+            self.ids_by_name.remove(&fold_username(&previous.username));
         }
-        self.names.insert(fold_username(&user.username), user.id.clone());
-        for device in self.tokens.values_mut().filter(|device| device.login.user_id == user.id) {
-            let stored = device.login.last_seen_at;
-            *device = Device::new(device.current(), &user);
-            device.stored_seen.store(stored.as_second(), Ordering::Relaxed);
+        self.ids_by_name.insert(fold_username(&user.username), user.id.clone());
+        for device in self.devices_by_token.values_mut().filter(|device| device.login.user_id == user.id) {
+            let stored_seen = device.login.last_seen_at;
+            *device = Device::new(device.current_login(), &user);
+            device.stored_seen.store(stored_seen.as_second(), Ordering::Relaxed);
         }
     }
 
     pub fn remove_user(&mut self, id: &str) {
         if let Some(user) = self.users.remove(id) {
-            self.names.remove(&fold_username(&user.username));
+            self.ids_by_name.remove(&fold_username(&user.username));
         }
     }
 
@@ -179,12 +179,12 @@ impl Directory {
     pub fn put_login(&mut self, login: Login) -> bool {
         let hash = HEXLOWER.decode(login.token_sha256.as_bytes()).ok().and_then(|hash| hash.try_into().ok());
         let (Some(hash), Some(user)) = (hash, self.users.get(&login.user_id)) else { return false };
-        self.ids.insert(login.id.clone(), hash);
-        self.tokens.insert(hash, Device::new(login, user));
+        self.tokens_by_login.insert(login.id.clone(), hash);
+        self.devices_by_token.insert(hash, Device::new(login, user));
         true
     }
 
     pub fn remove_login(&mut self, id: &str) -> bool {
-        self.ids.remove(id).is_some_and(|hash| self.tokens.remove(&hash).is_some())
+        self.tokens_by_login.remove(id).is_some_and(|hash| self.devices_by_token.remove(&hash).is_some())
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 
-use super::random;
+use super::random_bytes;
 use crate::domain::signing::SigningKey;
 use crate::error::{Error, Result};
 use crate::store::secret;
@@ -12,7 +12,7 @@ use crate::store::secret;
 /// Keys that sign and verify: the first signs, all verify.
 pub type Keys = Vec<SigningKey>;
 
-fn file(state: &Path) -> PathBuf {
+fn keys_file(state: &Path) -> PathBuf {
     state.join("signing-keys")
 }
 
@@ -21,17 +21,17 @@ fn file(state: &Path) -> PathBuf {
 /// # Errors
 /// `INTERNAL` when the file cannot be read or written, or has other content.
 pub fn open(state: &Path) -> Result<Keys> {
-    let path = file(state);
-    let broken = |cause: &dyn std::fmt::Display| Error::internal(format!("{}: {cause}", path.display()));
-    let Some(text) = secret::read(&path).map_err(|cause| broken(&cause))? else {
-        return write(state, vec![random()]);
+    let path = keys_file(state);
+    let file_error = |cause: &dyn std::fmt::Display| Error::internal(format!("{}: {cause}", path.display()));
+    let Some(text) = secret::read(&path).map_err(|cause| file_error(&cause))? else {
+        return write(state, vec![random_bytes()]);
     };
     let keys: Option<Keys> = text
         .lines()
         .filter(|line| !line.is_empty())
         .map(|line| HEXLOWER.decode(line.trim().as_bytes()).ok()?.try_into().ok())
         .collect();
-    keys.filter(|keys| (1..=2).contains(&keys.len())).ok_or_else(|| broken(&"it must contain one or two keys"))
+    keys.filter(|keys| (1..=2).contains(&keys.len())).ok_or_else(|| file_error(&"it must contain one or two keys"))
 }
 
 /// Creates a new current key; the previous one still verifies, older ones do not.
@@ -40,11 +40,11 @@ pub fn open(state: &Path) -> Result<Keys> {
 /// As [`open`].
 pub fn rotate(state: &Path) -> Result<Keys> {
     let previous = open(state)?[0];
-    write(state, vec![random(), previous])
+    write(state, vec![random_bytes(), previous])
 }
 
 fn write(state: &Path, keys: Keys) -> Result<Keys> {
-    let path = file(state);
+    let path = keys_file(state);
     let text: String = keys.iter().map(|key| HEXLOWER.encode(key) + "\n").collect();
     secret::write(&path, &text).map_err(|cause| Error::internal(format!("{}: {cause}", path.display())))?;
     Ok(keys)
@@ -57,18 +57,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_stay_until_rotated_and_the_previous_one_stays_once() {
+    fn keys_stay_until_rotated_and_one_previous_key_stays() {
         let dir = tempfile::tempdir().unwrap();
         let first = open(dir.path()).unwrap();
         assert_eq!(open(dir.path()).unwrap(), first);
-        let mode = std::fs::metadata(file(dir.path())).unwrap().permissions().mode();
+        let mode = std::fs::metadata(keys_file(dir.path())).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let second = rotate(dir.path()).unwrap();
         assert_eq!((second.len(), second[1]), (2, first[0]));
         let third = rotate(dir.path()).unwrap();
         assert_eq!(third[1], second[0]);
         assert_eq!(open(dir.path()).unwrap(), third);
-        std::fs::write(file(dir.path()), "abc").unwrap();
+        std::fs::write(keys_file(dir.path()), "abc").unwrap();
         assert!(open(dir.path()).is_err());
     }
 }

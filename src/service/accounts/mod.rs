@@ -12,7 +12,7 @@ use crate::domain::account::{Login, StreamToken, User};
 use crate::domain::signing::{self, SignedParameters, SignatureError};
 use crate::domain::throttle::RateLimiter;
 use crate::error::{Code, Error, Result};
-use crate::service::clock::{Ahead, Clock};
+use crate::service::clock::{FutureTimeGuard, Clock};
 use crate::store::{Store, Tree, secret};
 
 mod devices;
@@ -21,16 +21,16 @@ pub mod keys;
 pub mod passwords;
 mod setup;
 mod signin;
-mod streams;
+mod stream_tokens;
 mod users;
 
 #[cfg(test)]
 mod tests;
 
-pub use devices::{DeviceView, Ended, Issued, Keep};
+pub use devices::{DeviceView, EndedAccess, IssuedLogin, KeptAccess};
 use directory::{Directory, token_hash};
 use setup::SetupCode;
-use streams::Streams;
+use stream_tokens::StreamTokens;
 
 /// Manages users and their logins.
 ///
@@ -42,19 +42,19 @@ pub struct Accounts {
     keys: keys::Keys,
     passwords: passwords::Passwords,
     directory: RwLock<Directory>,
-    streams: RwLock<Streams>,
+    streams: RwLock<StreamTokens>,
     /// Locked during every change, so that a check is still true when the change is stored.
-    changes: tokio::sync::Mutex<()>,
-    throttle: Mutex<RateLimiter>,
-    setup: Mutex<Option<SetupCode>>,
+    change_lock: tokio::sync::Mutex<()>,
+    rate_limiter: Mutex<RateLimiter>,
+    setup_code: Mutex<Option<SetupCode>>,
     setup_file: PathBuf,
-    declared: Option<DeclaredAdmin>,
+    declared_admin: Option<DeclaredAdmin>,
     login_life_seconds: i64,
-    ahead: Ahead,
+    future_time_guard: FutureTimeGuard,
 }
 
 /// `n` random bytes from the system.
-pub fn random<const N: usize>() -> [u8; N] {
+pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the system gives random bytes");
     bytes
@@ -71,10 +71,10 @@ impl Accounts {
         // Versions before 2026-11-22 could store several users with one name: the first keeps it, and signs in with it.
         users.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
         for mut user in users {
-            if let Some(free) = directory.free_name(&user.username) {
-                tracing::error!(user.id = %user.id, name = user.username, shown_as = free,
+            if let Some(free_name) = directory.find_free_name(&user.username) {
+                tracing::error!(user.id = %user.id, name = user.username, shown_as = free_name,
                     "two users have the same name; the later one is renamed and signs in with the new name");
-                user.username = free;
+                user.username = free_name;
             }
             directory.put_user(user);
         }
@@ -83,9 +83,9 @@ impl Accounts {
                 tracing::warn!(login.id = %id, "a login without a user is ignored");
             }
         }
-        let mut streams = Streams::default();
+        let mut streams = StreamTokens::default();
         for (id, token) in store.scan::<StreamToken>(Tree::StreamTokens)? {
-            if !streams.put(token) {
+            if !streams.insert(token) {
                 tracing::warn!(token.id = %id, "an unreadable stream token is ignored");
             }
         }
@@ -96,13 +96,13 @@ impl Accounts {
             clock,
             passwords: passwords::Passwords::default(),
             directory: RwLock::new(directory),
-            changes: tokio::sync::Mutex::default(),
-            throttle: Mutex::new(RateLimiter::new(config.limits.logins_per_minute)),
-            setup: Mutex::default(),
+            change_lock: tokio::sync::Mutex::default(),
+            rate_limiter: Mutex::new(RateLimiter::new(config.limits.logins_per_minute)),
+            setup_code: Mutex::default(),
             setup_file: config.state.join("setup-code"),
-            declared: config.admin.clone(),
+            declared_admin: config.admin.clone(),
             login_life_seconds: i64::try_from(config.limits.login_life.as_secs()).unwrap_or(i64::MAX),
-            ahead: Ahead::default(),
+            future_time_guard: FutureTimeGuard::default(),
         })
     }
 
@@ -112,22 +112,22 @@ impl Accounts {
     /// # Errors
     /// `INTERNAL` for a hash file that cannot be used or a code that cannot be written.
     pub async fn prepare(&self) -> Result<Option<String>> {
-        if let Some(declared) = &self.declared {
-            self.keep_declared(declared).await?;
+        if let Some(declared) = &self.declared_admin {
+            self.sync_declared_admin(declared).await?;
         }
-        if !self.setup_required() {
+        if !self.needs_setup() {
             let _ = secret::remove(&self.setup_file);
             return Ok(None);
         }
-        let code = SetupCode::make(self.setup_file.clone(), self.clock.now())?;
-        let shown = code.shown();
-        *self.setup.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
-        Ok(Some(shown))
+        let code = SetupCode::create(self.setup_file.clone(), self.clock.now())?;
+        let formatted = code.formatted();
+        *self.setup_code.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
+        Ok(Some(formatted))
     }
 
     /// Whether there is no admin yet.
-    pub fn setup_required(&self) -> bool {
-        self.read().admins() == 0
+    pub fn needs_setup(&self) -> bool {
+        self.read_directory().admin_count() == 0
     }
 
     /// The owner of a bearer token. From memory, in well under a microsecond.
@@ -137,25 +137,25 @@ impl Accounts {
     pub fn authenticate(&self, token: &str) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
         let hash = token_hash(token);
-        let directory = self.read();
-        let device = directory.by_token(&hash).ok_or_else(|| Error::new(Code::Unauthorized, "unknown token"))?;
-        if device.expired(now, self.login_life_seconds) {
+        let directory = self.read_directory();
+        let device = directory.device_by_token(&hash).ok_or_else(|| Error::new(Code::Unauthorized, "unknown token"))?;
+        if device.is_expired(now, self.login_life_seconds) {
             return Err(Error::new(Code::TokenExpired, "the token has expired; sign in again"));
         }
-        device.seen(now);
+        device.record_request(now);
         Ok(device.principal.clone())
     }
 
     /// Signs a grant for one resource until `exp` (unix seconds). It ends earlier with the principal's login, with the token
     /// or signature that admitted the principal, and after seven days.
-    pub fn grant(&self, principal: &Principal, resource: &str, exp: i64) -> String {
-        signing::sign_grant(&self.keys[0], resource, &principal.login_id, self.latest(principal, exp))
+    pub fn sign_grant(&self, principal: &Principal, resource: &str, exp: i64) -> String {
+        signing::sign_grant(&self.keys[0], resource, &principal.login_id, self.latest_expiry(principal, exp))
     }
 
     /// The latest end of a signature for this principal, at most `exp` (unix seconds).
-    fn latest(&self, principal: &Principal, exp: i64) -> i64 {
-        let longest = self.clock.now().as_second() + signing::MAX_LIFE_SECONDS;
-        exp.min(longest).min(principal.expires_at.unwrap_or(i64::MAX))
+    fn latest_expiry(&self, principal: &Principal, exp: i64) -> i64 {
+        let max_expiry = self.clock.now().as_second() + signing::MAX_LIFE_SECONDS;
+        exp.min(max_expiry).min(principal.expires_at.unwrap_or(i64::MAX))
     }
 
     /// The principal a grant was signed for, if it covers `resource` now and its login is still valid.
@@ -164,13 +164,13 @@ impl Accounts {
     /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
     pub fn redeem(&self, resource: &str, grant: &str) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
-        let (subject, exp) = signing::verify_grant(&self.keys, resource, grant, now).map_err(refused)?;
-        self.subject(subject, exp)
+        let (subject, exp) = signing::verify_grant(&self.keys, resource, grant, now).map_err(signature_error)?;
+        self.signed_principal(subject, exp)
     }
 
     /// A signed address of a resource (canonical form: `domain::signing`). It ends as a grant does.
     pub fn sign_link(&self, principal: &Principal, resource: &str, exp: i64) -> SignedParameters {
-        signing::sign_link(&self.keys[0], resource, &principal.login_id, self.latest(principal, exp))
+        signing::sign_link(&self.keys[0], resource, &principal.login_id, self.latest_expiry(principal, exp))
     }
 
     /// The principal a URL was signed for, if it covers `resource` now and its subject is still valid.
@@ -179,36 +179,36 @@ impl Accounts {
     /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
     pub fn redeem_link(&self, resource: &str, token: &str, exp: &str, sig: &str) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
-        let (subject, exp) = signing::verify_link(&self.keys, resource, (token, exp, sig), now).map_err(refused)?;
-        self.subject(subject, exp)
+        let (subject, exp) = signing::verify_link(&self.keys, resource, (token, exp, sig), now).map_err(signature_error)?;
+        self.signed_principal(subject, exp)
     }
 
     /// The principal of a signature that lasts until `exp`: a signed-in device or a stream token. Its use is no activity of
     /// the device, because otherwise a login would live as long as players hold links made with it.
-    fn subject(&self, subject: &str, exp: i64) -> Result<Arc<Principal>> {
+    fn signed_principal(&self, subject: &str, exp: i64) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
-        let device = self.read().by_login(subject).cloned();
+        let device = self.read_directory().device_by_login(subject).cloned();
         let principal = match device {
-            Some(device) if device.expired(now, self.login_life_seconds) => {
+            Some(device) if device.is_expired(now, self.login_life_seconds) => {
                 return Err(Error::new(Code::SignatureExpired, "the login of this link has expired"));
             }
             Some(device) => device.principal.clone(),
-            None => self.stream_subject(subject).ok_or_else(|| refused(SignatureError::Invalid))?,
+            None => self.signed_stream_principal(subject).ok_or_else(|| signature_error(SignatureError::Invalid))?,
         };
         Ok(Arc::new(principal.limited_to(exp)))
     }
 
     /// Whether there is a user of this id.
     pub fn is_user(&self, user_id: &str) -> bool {
-        self.read().user(user_id).is_some()
+        self.read_directory().user(user_id).is_some()
     }
 
     /// Locks `changes`, then checks that the login of a request still exists: a new password may have ended it since the
     /// request was admitted. `None` is the command line.
     async fn change_by(&self, by: Option<&Principal>) -> Result<tokio::sync::MutexGuard<'_, ()>> {
-        let change = self.changes.lock().await;
+        let change = self.change_lock.lock().await;
         match by {
-            Some(principal) if self.read().by_login(&principal.login_id).is_none() => {
+            Some(principal) if self.read_directory().device_by_login(&principal.login_id).is_none() => {
                 let revoked = Error::new(Code::Unauthorized, "the token was revoked");
                 Err(revoked.with_header("www-authenticate", "Bearer error=\"invalid_token\""))
             }
@@ -216,11 +216,11 @@ impl Accounts {
         }
     }
 
-    fn streams(&self) -> RwLockReadGuard<'_, Streams> {
+    fn read_stream_tokens(&self) -> RwLockReadGuard<'_, StreamTokens> {
         self.streams.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn streams_mut(&self) -> RwLockWriteGuard<'_, Streams> {
+    fn write_stream_tokens(&self) -> RwLockWriteGuard<'_, StreamTokens> {
         self.streams.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -229,16 +229,16 @@ impl Accounts {
     }
 
     // A panic under the lock leaves complete records, because each change is one insert or one remove.
-    fn read(&self) -> RwLockReadGuard<'_, Directory> {
+    fn read_directory(&self) -> RwLockReadGuard<'_, Directory> {
         self.directory.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Directory> {
+    fn write_directory(&self) -> RwLockWriteGuard<'_, Directory> {
         self.directory.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn refused(refusal: SignatureError) -> Error {
+fn signature_error(refusal: SignatureError) -> Error {
     match refusal {
         SignatureError::Invalid => Error::new(Code::SignatureInvalid, "the signature does not cover this resource"),
         SignatureError::Expired => Error::new(Code::SignatureExpired, "the signed link has expired"),

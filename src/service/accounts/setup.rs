@@ -6,12 +6,12 @@ use data_encoding::BASE32_NOPAD;
 use jiff::{SignedDuration, Timestamp};
 use subtle::ConstantTimeEq;
 
-use super::random;
+use super::random_bytes;
 use crate::error::{Error, Result};
 use crate::store::secret;
 
 /// How long a code is valid.
-const LIFE: SignedDuration = SignedDuration::from_hours(24);
+const CODE_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
 
 /// A code that has not been used, and the file that contains it.
 #[derive(Debug)]
@@ -26,26 +26,26 @@ impl SetupCode {
     ///
     /// # Errors
     /// `INTERNAL` when the file cannot be written.
-    pub fn make(file: PathBuf, now: Timestamp) -> Result<Self> {
-        let code = BASE32_NOPAD.encode(&random::<16>()).to_lowercase();
-        let made = Self { code, expires_at: now.saturating_add(LIFE).map_err(Error::internal)?, file };
-        secret::write(&made.file, &format!("{}\n", made.shown()))
-            .map_err(|cause| Error::internal(format!("{}: {cause}", made.file.display())))?;
-        Ok(made)
+    pub fn create(file: PathBuf, now: Timestamp) -> Result<Self> {
+        let code = BASE32_NOPAD.encode(&random_bytes::<16>()).to_lowercase();
+        let setup_code = Self { code, expires_at: now.saturating_add(CODE_LIFETIME).map_err(Error::internal)?, file };
+        secret::write(&setup_code.file, &format!("{}\n", setup_code.formatted()))
+            .map_err(|cause| Error::internal(format!("{}: {cause}", setup_code.file.display())))?;
+        Ok(setup_code)
     }
 
     /// The code in groups of letters and digits, for people.
-    pub fn shown(&self) -> String {
+    pub fn formatted(&self) -> String {
         let groups: Vec<&str> =
-            self.code.as_bytes().chunks(5).map(|part| std::str::from_utf8(part).expect("base32 is ASCII")).collect();
+            self.code.as_bytes().chunks(5).map(|group| std::str::from_utf8(group).expect("base32 is ASCII")).collect();
         groups.join("-")
     }
 
     /// Whether `typed` is this code, ignoring case and hyphens, and the code is still valid.
-    pub fn fits(&self, typed: &str, now: Timestamp) -> bool {
-        let plain: String = typed.chars().filter(|c| !c.is_whitespace() && *c != '-').collect();
-        let same = bool::from(plain.to_lowercase().as_bytes().ct_eq(self.code.as_bytes()));
-        same && now < self.expires_at
+    pub fn matches(&self, input: &str, now: Timestamp) -> bool {
+        let normalised: String = input.chars().filter(|c| !c.is_whitespace() && *c != '-').collect();
+        let is_same = bool::from(normalised.to_lowercase().as_bytes().ct_eq(self.code.as_bytes()));
+        is_same && now < self.expires_at
     }
 
     /// Removes the file, because the code was used or is not needed.

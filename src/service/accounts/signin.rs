@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::PoisonError;
 
-use super::{Accounts, Ended, Issued, Keep};
+use super::{Accounts, EndedAccess, IssuedLogin, KeptAccess};
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, User, fold_username};
 use crate::error::{Code, Error, Result};
@@ -16,20 +16,20 @@ impl Accounts {
     ///
     /// # Errors
     /// `INVALID_CREDENTIALS`, the same for unknown names; `RATE_LIMITED`; `SERVER_BUSY`.
-    pub async fn login(&self, username: &str, password: &str, device: Option<&str>, address: IpAddr) -> Result<Issued> {
-        let user = self.read().named(username).cloned();
-        let tries = self.tries(address, username, user.as_deref());
-        self.take_try(&tries)?;
+    pub async fn login(&self, username: &str, password: &str, device: Option<&str>, address: IpAddr) -> Result<IssuedLogin> {
+        let user = self.read_directory().user_by_name(username).cloned();
+        let attempt_keys = self.attempt_keys(address, username, user.as_deref());
+        self.count_attempt(&attempt_keys)?;
         let hash = user.as_ref().and_then(|user| user.password_hash.clone());
-        let fits =
-            password.len() <= *account::PASSWORD_BYTES.end() && self.passwords.fits(hash.as_deref(), password).await?;
-        let refused = || Error::new(Code::InvalidCredentials, "wrong user name or password");
-        let Some(user) = user.filter(|_| fits) else { return Err(refused()) };
+        let is_correct =
+            password.len() <= *account::PASSWORD_BYTES.end() && self.passwords.verify(hash.as_deref(), password).await?;
+        let wrong_credentials = || Error::new(Code::InvalidCredentials, "wrong user name or password");
+        let Some(user) = user.filter(|_| is_correct) else { return Err(wrong_credentials()) };
 
-        let _change = self.changes.lock().await;
+        let _change = self.change_lock.lock().await;
         // The password may have changed while this one was verified.
-        let user = self.existing(&user.id).ok().filter(|now| now.password_hash == hash).ok_or_else(refused)?;
-        self.give_back(&tries);
+        let user = self.get_user(&user.id).ok().filter(|current| current.password_hash == hash).ok_or_else(wrong_credentials)?;
+        self.refund_attempt(&attempt_keys);
         self.add_device(&user, device, Some(address)).await
     }
 
@@ -45,32 +45,32 @@ impl Accounts {
         password: &str,
         device: Option<&str>,
         address: IpAddr,
-    ) -> Result<Issued> {
-        let done = || Error::new(Code::Conflict, "the server is already set up; sign in");
-        if !self.setup_required() {
-            return Err(done());
+    ) -> Result<IssuedLogin> {
+        let already_done = || Error::new(Code::Conflict, "the server is already set up; sign in");
+        if !self.needs_setup() {
+            return Err(already_done());
         }
-        let tries = [format!("setup/{}", network(address))];
-        self.take_try(&tries)?;
+        let attempt_keys = [format!("setup/{}", network_key(address))];
+        self.count_attempt(&attempt_keys)?;
         let now = self.now();
-        let fits = self.setup_code(|setup| setup.as_ref().is_some_and(|setup| setup.fits(code, now)));
-        if !fits {
+        let is_correct = self.with_setup_code(|setup| setup.as_ref().is_some_and(|setup| setup.matches(code, now)));
+        if !is_correct {
             let text = "wrong or expired set-up code; it is on the server's console, and a restart creates a new one";
             return Err(Error::new(Code::InvalidCredentials, text));
         }
-        self.give_back(&tries);
+        self.refund_attempt(&attempt_keys);
         account::validate_username(username).map_err(|fault| Error::field("username", fault))?;
         account::validate_password(password).map_err(|fault| Error::field("password", fault))?;
         let hash = self.passwords.hash(password).await?;
 
-        let _change = self.changes.lock().await;
-        if !self.setup_required() {
-            return Err(done());
+        let _change = self.change_lock.lock().await;
+        if !self.needs_setup() {
+            return Err(already_done());
         }
         let user = self.new_user(username, Role::Admin, Some(hash))?;
         let issued = self.add_user_and_device(user, device, Some(address)).await?;
-        if let Some(used) = self.setup_code(Option::take) {
-            used.remove();
+        if let Some(used_code) = self.with_setup_code(Option::take) {
+            used_code.remove();
         }
         Ok(issued)
     }
@@ -87,15 +87,15 @@ impl Accounts {
         new: &str,
         keep_stream_tokens: bool,
         address: IpAddr,
-    ) -> Result<Ended> {
+    ) -> Result<EndedAccess> {
         account::validate_password(new).map_err(|fault| Error::field("newPassword", fault))?;
-        let user = self.existing(&principal.user_id)?;
-        let tries = self.tries(address, &user.username, Some(&user));
-        self.take_try(&tries)?;
-        let fits = current.len() <= *account::PASSWORD_BYTES.end()
-            && self.passwords.fits(user.password_hash.as_deref(), current).await?;
+        let user = self.get_user(&principal.user_id)?;
+        let attempt_keys = self.attempt_keys(address, &user.username, Some(&user));
+        self.count_attempt(&attempt_keys)?;
+        let is_correct = current.len() <= *account::PASSWORD_BYTES.end()
+            && self.passwords.verify(user.password_hash.as_deref(), current).await?;
         let refused = || Error::new(Code::InvalidCredentials, "the current password is wrong");
-        if !fits {
+        if !is_correct {
             return Err(refused());
         }
         let hash = self.passwords.hash(new).await?;
@@ -103,45 +103,45 @@ impl Accounts {
         let _change = self.change_by(Some(principal)).await?;
         // The password may have changed while the current one was verified.
         let verified = user.password_hash;
-        let user = self.existing(&user.id).ok().filter(|now| now.password_hash == verified).ok_or_else(refused)?;
-        self.give_back(&tries);
-        let keep = Keep { login: Some(&principal.login_id), stream_tokens: keep_stream_tokens };
-        self.replace_user(User { password_hash: Some(hash), ..user }, keep).await
+        let user = self.get_user(&user.id).ok().filter(|now| now.password_hash == verified).ok_or_else(refused)?;
+        self.refund_attempt(&attempt_keys);
+        let kept_access = KeptAccess { login: Some(&principal.login_id), stream_tokens: keep_stream_tokens };
+        self.replace_user(User { password_hash: Some(hash), ..user }, kept_access).await
     }
 
-    fn setup_code<T>(&self, then: impl FnOnce(&mut Option<super::SetupCode>) -> T) -> T {
-        then(&mut self.setup.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_setup_code<T>(&self, f: impl FnOnce(&mut Option<super::SetupCode>) -> T) -> T {
+        f(&mut self.setup_code.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The keys under which an attempt is counted.
-    fn tries(&self, address: IpAddr, username: &str, user: Option<&User>) -> Vec<String> {
-        let at_home = user.is_some_and(|user| {
-            let home = address.to_string();
-            self.read().devices_of(&user.id).any(|device| device.login.address.as_ref() == Some(&home))
+    fn attempt_keys(&self, address: IpAddr, username: &str, user: Option<&User>) -> Vec<String> {
+        let is_known_address = user.is_some_and(|user| {
+            let address_text = address.to_string();
+            self.read_directory().devices_of(&user.id).any(|device| device.login.address.as_ref() == Some(&address_text))
         });
-        let mut keys = vec![format!("address/{}", network(address))];
-        if !at_home {
+        let mut keys = vec![format!("address/{}", network_key(address))];
+        if !is_known_address {
             let name: String = fold_username(username).chars().take(account::MAX_NAME_CHARS).collect();
             keys.push(format!("account/{name}"));
         }
         keys
     }
 
-    fn take_try(&self, keys: &[String]) -> Result<()> {
+    fn count_attempt(&self, keys: &[String]) -> Result<()> {
         let now_ms = self.now().as_millisecond();
-        let taken = self.throttle.lock().unwrap_or_else(PoisonError::into_inner).take(keys, now_ms);
-        taken.map_err(|seconds| {
+        let result = self.rate_limiter.lock().unwrap_or_else(PoisonError::into_inner).take(keys, now_ms);
+        result.map_err(|seconds| {
             Error::new(Code::RateLimited, format!("too many attempts; wait {seconds} s")).with_retry_after(seconds)
         })
     }
 
-    fn give_back(&self, keys: &[String]) {
-        self.throttle.lock().unwrap_or_else(PoisonError::into_inner).refund(keys);
+    fn refund_attempt(&self, keys: &[String]) {
+        self.rate_limiter.lock().unwrap_or_else(PoisonError::into_inner).refund(keys);
     }
 }
 
 /// The part of an address that identifies one household: all of IPv4, the first half of IPv6.
-fn network(address: IpAddr) -> String {
+fn network_key(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => {

@@ -14,17 +14,17 @@ const HOME: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
 const AWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
 const DAY: Duration = Duration::from_secs(86_400);
 
-struct Kept {
+struct TestAccounts {
     accounts: Accounts,
     clock: Clock,
     dir: TempDir,
 }
 
-fn open() -> Kept {
+fn open_accounts() -> TestAccounts {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::default();
     clock.advance(Duration::ZERO);
-    Kept { accounts: reopen(dir.path(), &clock, |_| ()), clock, dir }
+    TestAccounts { accounts: reopen(dir.path(), &clock, |_| ()), clock, dir }
 }
 
 fn reopen(dir: &std::path::Path, clock: &Clock, change: impl FnOnce(&mut Config)) -> Accounts {
@@ -33,19 +33,19 @@ fn reopen(dir: &std::path::Path, clock: &Clock, change: impl FnOnce(&mut Config)
     Accounts::open(&config, Store::open_waiting(dir).unwrap(), clock.clone()).unwrap()
 }
 
-fn code<T: std::fmt::Debug>(result: Result<T>) -> Code {
+fn error_code<T: std::fmt::Debug>(result: Result<T>) -> Code {
     result.unwrap_err().code
 }
 
 #[tokio::test]
-async fn tokens_slide_expire_and_survive_a_restart_by_hash_alone() {
-    let Kept { accounts, clock, dir } = open();
-    let token = accounts.issue("ada", Role::Admin).await.unwrap();
+async fn tokens_slide_expire_and_survive_a_restart_as_hashes() {
+    let TestAccounts { accounts, clock, dir } = open_accounts();
+    let token = accounts.issue_token("ada", Role::Admin).await.unwrap();
     assert!(token.starts_with("hc_") && token.len() == 46, "{token}");
     let principal = accounts.authenticate(&token).unwrap();
     assert_eq!((principal.username.as_str(), principal.role), ("ada", Role::Admin));
-    let grant = accounts.grant(&principal, "stream/transcode/ts_1", clock.now().as_second() + 40 * 86_400);
-    assert_eq!(code(accounts.authenticate(&token[..45])), Code::Unauthorized);
+    let grant = accounts.sign_grant(&principal, "stream/transcode/ts_1", clock.now().as_second() + 40 * 86_400);
+    assert_eq!(error_code(accounts.authenticate(&token[..45])), Code::Unauthorized);
 
     clock.advance(29 * DAY);
     accounts.authenticate(&token).unwrap();
@@ -59,73 +59,73 @@ async fn tokens_slide_expire_and_survive_a_restart_by_hash_alone() {
     let accounts = reopen(dir.path(), &clock, |_| ());
     clock.advance(29 * DAY);
     assert_eq!(accounts.authenticate(&token).unwrap(), principal, "29 days after its last use");
-    assert_eq!(code(accounts.redeem("stream/transcode/ts_1", &grant)), Code::SignatureExpired);
+    assert_eq!(error_code(accounts.redeem("stream/transcode/ts_1", &grant)), Code::SignatureExpired);
     clock.advance(31 * DAY);
-    assert_eq!(code(accounts.authenticate(&token)), Code::TokenExpired);
-    accounts.tidy().await.unwrap();
-    assert_eq!(code(accounts.authenticate(&token)), Code::TokenExpired);
+    assert_eq!(error_code(accounts.authenticate(&token)), Code::TokenExpired);
+    accounts.cleanup().await.unwrap();
+    assert_eq!(error_code(accounts.authenticate(&token)), Code::TokenExpired);
     clock.advance(30 * DAY);
-    accounts.tidy().await.unwrap();
-    assert_eq!(code(accounts.authenticate(&token)), Code::Unauthorized, "deleted in the end");
+    accounts.cleanup().await.unwrap();
+    assert_eq!(error_code(accounts.authenticate(&token)), Code::Unauthorized, "deleted in the end");
 }
 
 #[tokio::test]
-async fn a_grant_dies_with_its_login_and_covers_one_resource() {
-    let Kept { accounts, clock, dir } = open();
-    let token = accounts.issue("ada", Role::User).await.unwrap();
+async fn a_grant_ends_with_its_login_and_covers_one_resource() {
+    let TestAccounts { accounts, clock, dir } = open_accounts();
+    let token = accounts.issue_token("ada", Role::User).await.unwrap();
     let principal = accounts.authenticate(&token).unwrap();
     let exp = clock.now().as_second() + 3600;
-    let grant = accounts.grant(&principal, "stream/file:/a", exp);
+    let grant = accounts.sign_grant(&principal, "stream/file:/a", exp);
     assert_eq!(*accounts.redeem("stream/file:/a", &grant).unwrap(), principal.limited_to(exp));
-    assert_eq!(code(accounts.redeem("stream/file:/b", &grant)), Code::SignatureInvalid);
+    assert_eq!(error_code(accounts.redeem("stream/file:/b", &grant)), Code::SignatureInvalid);
     drop(accounts);
 
     keys::rotate(dir.path()).unwrap();
     let accounts = reopen(dir.path(), &clock, |_| ());
     accounts.redeem("stream/file:/a", &grant).unwrap();
     clock.advance(Duration::from_secs(3700));
-    assert_eq!(code(accounts.redeem("stream/file:/a", &grant)), Code::SignatureExpired);
-    let grant = accounts.grant(&principal, "stream/file:/a", exp + 9_999);
+    assert_eq!(error_code(accounts.redeem("stream/file:/a", &grant)), Code::SignatureExpired);
+    let grant = accounts.sign_grant(&principal, "stream/file:/a", exp + 9_999);
     accounts.revoke(&principal.user_id, &principal.login_id).await.unwrap();
-    assert_eq!(code(accounts.redeem("stream/file:/a", &grant)), Code::SignatureInvalid);
-    assert_eq!(code(accounts.authenticate(&token)), Code::Unauthorized);
+    assert_eq!(error_code(accounts.redeem("stream/file:/a", &grant)), Code::SignatureInvalid);
+    assert_eq!(error_code(accounts.authenticate(&token)), Code::Unauthorized);
     drop(accounts);
     let accounts = reopen(dir.path(), &clock, |_| ());
-    assert_eq!(code(accounts.authenticate(&token)), Code::Unauthorized, "revoked for good");
+    assert_eq!(error_code(accounts.authenticate(&token)), Code::Unauthorized, "revoked for good");
 }
 
 #[tokio::test]
-async fn a_signature_ends_with_what_let_its_principal_in() {
-    let Kept { accounts, clock, .. } = open();
-    let token = accounts.issue("ada", Role::User).await.unwrap();
+async fn a_signature_ends_with_the_signature_or_token_that_admitted_its_principal() {
+    let TestAccounts { accounts, clock, .. } = open_accounts();
+    let token = accounts.issue_token("ada", Role::User).await.unwrap();
     let principal = accounts.authenticate(&token).unwrap();
     let now = clock.now().as_second();
-    let (minute, week, far) = (now + 60, now + 7 * 86_400, now + 400 * 86_400);
-    assert_eq!(accounts.sign_link(&principal, "livetv/m3u", far).exp, week.to_string());
-    assert!(accounts.grant(&principal, "livetv/watch/1", far).starts_with(&week.to_string()));
+    let (minute, week, far_future) = (now + 60, now + 7 * 86_400, now + 400 * 86_400);
+    assert_eq!(accounts.sign_link(&principal, "livetv/m3u", far_future).exp, week.to_string());
+    assert!(accounts.sign_grant(&principal, "livetv/watch/1", far_future).starts_with(&week.to_string()));
 
     let link = accounts.sign_link(&principal, "livetv/watch/1", minute);
-    let mut by = accounts.redeem_link("livetv/watch/1", &link.token, &link.exp, &link.sig).unwrap();
+    let mut signed_principal = accounts.redeem_link("livetv/watch/1", &link.token, &link.exp, &link.sig).unwrap();
     for generation in 0..3 {
-        assert_eq!(by.expires_at, Some(minute), "{generation}");
-        assert_eq!(accounts.sign_link(&by, "livetv/m3u", far).exp, minute.to_string());
-        by = accounts.redeem("livetv/watch/1", &accounts.grant(&by, "livetv/watch/1", far)).unwrap();
+        assert_eq!(signed_principal.expires_at, Some(minute), "{generation}");
+        assert_eq!(accounts.sign_link(&signed_principal, "livetv/m3u", far_future).exp, minute.to_string());
+        signed_principal = accounts.redeem("livetv/watch/1", &accounts.sign_grant(&signed_principal, "livetv/watch/1", far_future)).unwrap();
     }
 
     let end = Timestamp::from_second(minute).unwrap();
     let (_, secret) = accounts.add_stream_token(&principal.user_id, "TV", None, Some(end)).await.unwrap();
-    let by = accounts.authenticate_stream(&secret).unwrap();
-    assert_eq!(accounts.sign_link(&by, "livetv/m3u", far).exp, minute.to_string());
+    let signed_principal = accounts.authenticate_stream(&secret).unwrap();
+    assert_eq!(accounts.sign_link(&signed_principal, "livetv/m3u", far_future).exp, minute.to_string());
 }
 
 #[tokio::test]
 async fn a_link_in_use_does_not_keep_its_login_alive() {
-    let Kept { accounts, clock, .. } = open();
-    let token = accounts.issue("ada", Role::User).await.unwrap();
+    let TestAccounts { accounts, clock, .. } = open_accounts();
+    let token = accounts.issue_token("ada", Role::User).await.unwrap();
     let principal = accounts.authenticate(&token).unwrap();
     clock.advance(25 * DAY);
     let week = clock.now().as_second() + 7 * 86_400;
-    let grant = accounts.grant(&principal, "livetv/watch/1", week);
+    let grant = accounts.sign_grant(&principal, "livetv/watch/1", week);
     let link = accounts.sign_link(&principal, "livetv/m3u", week);
     let open = || {
         let linked = accounts.redeem_link("livetv/m3u", &link.token, &link.exp, &link.sig);
@@ -134,17 +134,17 @@ async fn a_link_in_use_does_not_keep_its_login_alive() {
     clock.advance(4 * DAY);
     assert!(matches!(open(), (Ok(_), Ok(_))));
     clock.advance(2 * DAY);
-    assert_eq!(code(accounts.authenticate(&token)), Code::TokenExpired);
+    assert_eq!(error_code(accounts.authenticate(&token)), Code::TokenExpired);
     let (granted, linked) = open();
-    assert_eq!((code(granted), code(linked)), (Code::SignatureExpired, Code::SignatureExpired));
+    assert_eq!((error_code(granted), error_code(linked)), (Code::SignatureExpired, Code::SignatureExpired));
 }
 
 #[tokio::test]
-async fn a_clock_that_was_ahead_once_keeps_no_login_for_ever() {
-    let Kept { accounts, clock, dir } = open();
+async fn a_login_from_a_fast_clock_expires_nevertheless() {
+    let TestAccounts { accounts, clock, dir } = open_accounts();
     let years = 73 * 365 * DAY;
     clock.advance(years);
-    let token = accounts.issue("ada", Role::User).await.unwrap();
+    let token = accounts.issue_token("ada", Role::User).await.unwrap();
     let user = accounts.authenticate(&token).unwrap().user_id.clone();
     let (_, stream) = accounts.add_stream_token(&user, "TV", None, None).await.unwrap();
     accounts.authenticate_stream(&stream).unwrap();
@@ -153,36 +153,36 @@ async fn a_clock_that_was_ahead_once_keeps_no_login_for_ever() {
     clock.set_back(years);
     let accounts = reopen(dir.path(), &clock, |_| ());
     accounts.authenticate(&token).unwrap();
-    accounts.tidy().await.unwrap();
+    accounts.cleanup().await.unwrap();
     clock.advance(DAY);
-    accounts.tidy().await.unwrap();
+    accounts.cleanup().await.unwrap();
     assert!(accounts.devices(&user)[0].login.last_seen_at <= clock.now());
     assert!(accounts.stream_tokens(&user)[0].last_used_at <= Some(clock.now()));
     drop(accounts);
     let accounts = reopen(dir.path(), &clock, |_| ());
     clock.advance(31 * DAY);
-    assert_eq!(code(accounts.authenticate(&token)), Code::TokenExpired);
+    assert_eq!(error_code(accounts.authenticate(&token)), Code::TokenExpired);
 }
 
 #[tokio::test]
-async fn a_clock_that_is_behind_for_a_while_signs_nobody_out() {
-    let Kept { accounts, clock, dir } = open();
-    let token = accounts.issue("ada", Role::User).await.unwrap();
+async fn a_slow_clock_signs_no_user_out() {
+    let TestAccounts { accounts, clock, dir } = open_accounts();
+    let token = accounts.issue_token("ada", Role::User).await.unwrap();
     drop(accounts);
     // A machine without a clock battery, before it has reached a time server.
     let years = 50 * 365 * DAY;
     clock.set_back(years);
     let accounts = reopen(dir.path(), &clock, |_| ());
     accounts.authenticate(&token).unwrap();
-    accounts.tidy().await.unwrap();
+    accounts.cleanup().await.unwrap();
     clock.advance(years);
-    accounts.tidy().await.unwrap();
+    accounts.cleanup().await.unwrap();
     accounts.authenticate(&token).unwrap();
 }
 
 #[tokio::test]
-async fn guessing_is_slowed_and_the_owner_is_never_locked_out() {
-    let Kept { accounts, clock, .. } = open();
+async fn guessing_is_rate_limited_and_the_owner_is_never_locked_out() {
+    let TestAccounts { accounts, clock, .. } = open_accounts();
     accounts.add_user("Ada", Role::User, "correct horse").await.unwrap();
     let at_home = accounts.login("ada ", "correct horse", Some("tv"), HOME).await.unwrap();
     assert_eq!(at_home.user.username, "Ada");
@@ -190,42 +190,42 @@ async fn guessing_is_slowed_and_the_owner_is_never_locked_out() {
         accounts.login("ada", "correct horse", None, HOME).await.expect("successful attempts are not counted");
     }
     for _ in 0..5 {
-        assert_eq!(code(accounts.login("ADA", "guess", None, AWAY).await), Code::InvalidCredentials);
+        assert_eq!(error_code(accounts.login("ADA", "guess", None, AWAY).await), Code::InvalidCredentials);
     }
     let refused = accounts.login("ada", "correct horse", None, AWAY).await.unwrap_err();
     assert_eq!((refused.code, refused.retry_after), (Code::RateLimited, Some(12)));
-    let elsewhere = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
-    assert_eq!(code(accounts.login("ada", "guess", None, elsewhere).await), Code::RateLimited, "counted per account");
+    let third_address = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+    assert_eq!(error_code(accounts.login("ada", "guess", None, third_address).await), Code::RateLimited, "counted per account");
     accounts.login("ada", "correct horse", None, HOME).await.expect("a known address is not limited");
     clock.advance(Duration::from_secs(12));
     accounts.login("ada", "correct horse", None, AWAY).await.expect("the right password works again");
 
     let (one, other) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 9, 9, 9, 9));
     for n in 0..5 {
-        assert_eq!(code(accounts.login(&format!("nobody{n}"), "x", None, one.into()).await), Code::InvalidCredentials);
+        assert_eq!(error_code(accounts.login(&format!("nobody{n}"), "x", None, one.into()).await), Code::InvalidCredentials);
     }
     assert_eq!(
-        code(accounts.login("nobody9", "x", None, other.into()).await),
+        error_code(accounts.login("nobody9", "x", None, other.into()).await),
         Code::RateLimited,
         "counted per network"
     );
 }
 
 #[tokio::test]
-async fn unknown_names_and_wrong_passwords_are_one_answer() {
-    let Kept { accounts, .. } = open();
+async fn unknown_names_and_wrong_passwords_get_the_same_answer() {
+    let TestAccounts { accounts, .. } = open_accounts();
     accounts.add_user("ada", Role::User, "correct horse").await.unwrap();
     let wrong = accounts.login("ada", "guess", None, HOME).await.unwrap_err();
     let unknown = accounts.login("bob", "guess", None, HOME).await.unwrap_err();
     assert_eq!((wrong.code, &wrong.message, &wrong.details), (unknown.code, &unknown.message, &unknown.details));
-    assert_eq!(code(accounts.login("ada", &"x".repeat(5000), None, HOME).await), Code::InvalidCredentials);
-    accounts.issue("token only", Role::User).await.unwrap();
-    assert_eq!(code(accounts.login("token only", "", None, HOME).await), Code::InvalidCredentials);
+    assert_eq!(error_code(accounts.login("ada", &"x".repeat(5000), None, HOME).await), Code::InvalidCredentials);
+    accounts.issue_token("token only", Role::User).await.unwrap();
+    assert_eq!(error_code(accounts.login("token only", "", None, HOME).await), Code::InvalidCredentials);
 }
 
 #[tokio::test]
 async fn a_password_change_signs_every_other_device_out() {
-    let Kept { accounts, .. } = open();
+    let TestAccounts { accounts, .. } = open_accounts();
     accounts.add_user("ada", Role::User, "correct horse").await.unwrap();
     let tv = accounts.login("ada", "correct horse", Some("tv"), HOME).await.unwrap();
     let phone = accounts.login("ada", "correct horse", Some("phone"), HOME).await.unwrap();
@@ -234,37 +234,37 @@ async fn a_password_change_signs_every_other_device_out() {
         accounts.devices(&principal.user_id).into_iter().filter_map(|view| view.login.device).collect();
     assert_eq!(devices.len(), 2);
     let wrong = accounts.change_password(&principal, "guess", "battery staple", false, HOME).await;
-    assert_eq!(code(wrong), Code::InvalidCredentials);
+    assert_eq!(error_code(wrong), Code::InvalidCredentials);
     let short = accounts.change_password(&principal, "correct horse", "short", false, HOME).await;
-    assert_eq!(code(short), Code::ValidationError);
+    assert_eq!(error_code(short), Code::ValidationError);
     accounts.change_password(&principal, "correct horse", "battery staple", false, HOME).await.unwrap();
-    assert_eq!(code(accounts.authenticate(&tv.token)), Code::Unauthorized);
+    assert_eq!(error_code(accounts.authenticate(&tv.token)), Code::Unauthorized);
     accounts.authenticate(&phone.token).unwrap();
-    assert_eq!(code(accounts.login("ada", "correct horse", None, HOME).await), Code::InvalidCredentials);
+    assert_eq!(error_code(accounts.login("ada", "correct horse", None, HOME).await), Code::InvalidCredentials);
     accounts.login("ada", "battery staple", None, HOME).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_new_password_ends_stream_tokens_and_links_unless_tokens_are_kept() {
-    let Kept { accounts, clock, dir } = open();
+    let TestAccounts { accounts, clock, dir } = open_accounts();
     let ada = accounts.add_user("ada", Role::User, "correct horse").await.unwrap();
     let tv = accounts.login("ada", "correct horse", Some("tv"), HOME).await.unwrap();
     let (_, stream) = accounts.add_stream_token(&ada.id, "Kodi", None, None).await.unwrap();
     let hour = clock.now().as_second() + 3600;
     let sign = |principal: &Principal| accounts.sign_link(principal, "livetv/m3u", hour);
-    let opens = |link: &SignedParameters| accounts.redeem_link("livetv/m3u", &link.token, &link.exp, &link.sig).map(drop);
+    let redeem = |link: &SignedParameters| accounts.redeem_link("livetv/m3u", &link.token, &link.exp, &link.sig).map(drop);
     let by_login = sign(&accounts.authenticate(&tv.token).unwrap());
     let by_stream = sign(&accounts.authenticate_stream(&stream).unwrap());
 
-    let keep = Keep { login: None, stream_tokens: true };
-    let ended = accounts.set_password(&ada.id, "battery staple", keep).await.unwrap();
-    assert_eq!(ended, Ended { logins: 1, stream_tokens: 0 });
-    assert_eq!(code(opens(&by_login)), Code::SignatureInvalid, "signed by a device that is signed out");
-    opens(&by_stream).unwrap();
-    let ended = accounts.set_password(&ada.id, "correct horse", Keep::default()).await.unwrap();
-    assert_eq!(ended, Ended { logins: 0, stream_tokens: 1 });
-    assert_eq!(code(accounts.authenticate_stream(&stream)), Code::Unauthorized);
-    assert_eq!(code(opens(&by_stream)), Code::SignatureInvalid);
+    let kept_access = KeptAccess { login: None, stream_tokens: true };
+    let ended = accounts.set_password(&ada.id, "battery staple", kept_access).await.unwrap();
+    assert_eq!(ended, EndedAccess { logins: 1, stream_tokens: 0 });
+    assert_eq!(error_code(redeem(&by_login)), Code::SignatureInvalid, "signed by a device that is signed out");
+    redeem(&by_stream).unwrap();
+    let ended = accounts.set_password(&ada.id, "correct horse", KeptAccess::default()).await.unwrap();
+    assert_eq!(ended, EndedAccess { logins: 0, stream_tokens: 1 });
+    assert_eq!(error_code(accounts.authenticate_stream(&stream)), Code::Unauthorized);
+    assert_eq!(error_code(redeem(&by_stream)), Code::SignatureInvalid);
 
     let phone = accounts.login("ada", "correct horse", Some("phone"), HOME).await.unwrap();
     let principal = accounts.authenticate(&phone.token).unwrap();
@@ -274,74 +274,74 @@ async fn a_new_password_ends_stream_tokens_and_links_unless_tokens_are_kept() {
     accounts.change_password(&principal, "battery staple", "correct horse", false, HOME).await.unwrap();
     accounts.authenticate(&phone.token).unwrap();
     let (_, last) = accounts.add_stream_token(&ada.id, "Kodi", None, None).await.unwrap();
-    let ended = accounts.revoke_all(&ada.id, Keep::default()).await.unwrap();
-    assert_eq!(ended, Ended { logins: 1, stream_tokens: 1 });
-    accounts.tidy().await.unwrap();
+    let ended = accounts.revoke_all(&ada.id, KeptAccess::default()).await.unwrap();
+    assert_eq!(ended, EndedAccess { logins: 1, stream_tokens: 1 });
+    accounts.cleanup().await.unwrap();
     drop(accounts);
     let accounts = reopen(dir.path(), &clock, |_| ());
     for secret in [stream, own, last] {
-        assert_eq!(code(accounts.authenticate_stream(&secret)), Code::Unauthorized, "ended for good");
+        assert_eq!(error_code(accounts.authenticate_stream(&secret)), Code::Unauthorized, "ended for good");
     }
 }
 
 #[tokio::test]
-async fn cleanup_writes_no_token_while_one_is_revoked() {
-    let Kept { accounts, clock, dir: _dir } = open();
+async fn cleanup_stores_no_token_while_one_is_revoked() {
+    let TestAccounts { accounts, clock, dir: _dir } = open_accounts();
     let ada = accounts.add_user("ada", Role::User, "correct horse").await.unwrap();
     let (_, secret) = accounts.add_stream_token(&ada.id, "Kodi", None, None).await.unwrap();
     clock.advance(DAY);
     accounts.authenticate_stream(&secret).unwrap();
     // A change is under way, such as a revocation: a token stored now would come back at the next start.
-    let change = accounts.changes.lock().await;
-    let cleanup = tokio::time::timeout(Duration::from_millis(200), accounts.tidy_streams()).await;
+    let change = accounts.change_lock.lock().await;
+    let cleanup = tokio::time::timeout(Duration::from_millis(200), accounts.cleanup_stream_tokens()).await;
     assert!(cleanup.is_err(), "it waits for the change");
     drop(change);
-    accounts.tidy_streams().await.unwrap();
+    accounts.cleanup_stream_tokens().await.unwrap();
 }
 
 #[tokio::test]
-async fn the_first_admin_is_made_once_by_code_within_a_day() {
-    let Kept { accounts, clock, dir } = open();
+async fn the_setup_code_creates_one_admin_within_a_day() {
+    let TestAccounts { accounts, clock, dir } = open_accounts();
     let file = dir.path().join("setup-code");
-    let shown = accounts.prepare().await.unwrap().unwrap();
-    assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), shown);
+    let setup_code = accounts.prepare().await.unwrap().unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), setup_code);
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    for wrong in ["", "aaaaa", &shown[1..], &format!("{shown}a"), "a a"] {
+    for wrong in ["", "aaaaa", &setup_code[1..], &format!("{setup_code}a"), "a a"] {
         let tried = accounts.set_up(wrong, "ada", "correct horse", None, AWAY).await;
-        assert_eq!(code(tried), Code::InvalidCredentials);
+        assert_eq!(error_code(tried), Code::InvalidCredentials);
     }
-    assert_eq!(code(accounts.set_up(&shown, "ada", "correct horse", None, AWAY).await), Code::RateLimited);
-    assert_eq!(code(accounts.set_up(&shown, "ada", "short", None, HOME).await), Code::ValidationError);
+    assert_eq!(error_code(accounts.set_up(&setup_code, "ada", "correct horse", None, AWAY).await), Code::RateLimited);
+    assert_eq!(error_code(accounts.set_up(&setup_code, "ada", "short", None, HOME).await), Code::ValidationError);
     clock.advance(DAY);
-    assert_eq!(code(accounts.set_up(&shown, "ada", "correct horse", None, HOME).await), Code::InvalidCredentials);
+    assert_eq!(error_code(accounts.set_up(&setup_code, "ada", "correct horse", None, HOME).await), Code::InvalidCredentials);
 
-    let shown = accounts.prepare().await.unwrap().unwrap();
-    let typed = shown.to_uppercase().replace('-', " ");
+    let setup_code = accounts.prepare().await.unwrap().unwrap();
+    let typed = setup_code.to_uppercase().replace('-', " ");
     let issued = accounts.set_up(&typed, "ada", "correct horse", Some("laptop"), HOME).await.unwrap();
     assert_eq!(accounts.authenticate(&issued.token).unwrap().role, Role::Admin);
-    assert!(!file.exists() && !accounts.setup_required());
-    assert_eq!(code(accounts.set_up(&shown, "eve", "correct horse", None, HOME).await), Code::Conflict);
+    assert!(!file.exists() && !accounts.needs_setup());
+    assert_eq!(error_code(accounts.set_up(&setup_code, "eve", "correct horse", None, HOME).await), Code::Conflict);
     assert_eq!(accounts.prepare().await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn the_last_admin_stays_and_names_are_taken_once() {
-    let Kept { accounts, .. } = open();
+async fn the_last_admin_stays_and_names_are_unique() {
+    let TestAccounts { accounts, .. } = open_accounts();
     let ada = accounts.add_user("Ada", Role::Admin, "correct horse").await.unwrap();
-    assert_eq!(code(accounts.add_user("ADA", Role::User, "correct horse").await), Code::Conflict);
-    assert_eq!(code(accounts.add_user("", Role::User, "correct horse").await), Code::ValidationError);
-    assert_eq!(code(accounts.remove_user(&ada.id).await), Code::Conflict);
+    assert_eq!(error_code(accounts.add_user("ADA", Role::User, "correct horse").await), Code::Conflict);
+    assert_eq!(error_code(accounts.add_user("", Role::User, "correct horse").await), Code::ValidationError);
+    assert_eq!(error_code(accounts.remove_user(&ada.id).await), Code::Conflict);
     accounts.add_user("bob", Role::Admin, "correct horse").await.unwrap();
-    let token = accounts.issue("ada", Role::Admin).await.unwrap();
+    let token = accounts.issue_token("ada", Role::Admin).await.unwrap();
     accounts.remove_user(&ada.id).await.unwrap();
-    assert_eq!(code(accounts.authenticate(&token)), Code::Unauthorized);
-    assert_eq!(code(accounts.remove_user(&ada.id).await), Code::NotFound);
+    assert_eq!(error_code(accounts.authenticate(&token)), Code::Unauthorized);
+    assert_eq!(error_code(accounts.remove_user(&ada.id).await), Code::NotFound);
     assert_eq!(accounts.users().iter().map(|user| user.username.as_str()).collect::<Vec<_>>(), ["bob"]);
 }
 
 #[tokio::test]
 async fn the_declared_admin_follows_its_file() {
-    let Kept { accounts, clock, dir } = open();
+    let TestAccounts { accounts, clock, dir } = open_accounts();
     drop(accounts);
     let file = dir.path().join("hash");
     let declared = DeclaredAdmin { username: "root".to_owned(), password_hash_file: file.clone() };
@@ -356,31 +356,31 @@ async fn the_declared_admin_follows_its_file() {
     assert_eq!(issued.user.role, Role::Admin);
     drop(accounts);
     let accounts = start("battery staple").await;
-    assert_eq!(code(accounts.authenticate(&issued.token)), Code::Unauthorized);
+    assert_eq!(error_code(accounts.authenticate(&issued.token)), Code::Unauthorized);
     accounts.login("root", "battery staple", None, HOME).await.unwrap();
     drop(accounts);
     std::fs::write(&file, "battery staple").unwrap();
     let accounts = reopen(dir.path(), &clock, |config| config.admin = Some(declared.clone()));
-    assert_eq!(code(accounts.prepare().await), Code::Internal);
+    assert_eq!(error_code(accounts.prepare().await), Code::Internal);
 }
 
 #[tokio::test]
-async fn one_user_has_a_hundred_devices_at_most() {
-    let Kept { accounts, clock, .. } = open();
-    let first = accounts.issue("ada", Role::User).await.unwrap();
+async fn a_user_has_at_most_a_hundred_devices() {
+    let TestAccounts { accounts, clock, .. } = open_accounts();
+    let first = accounts.issue_token("ada", Role::User).await.unwrap();
     clock.advance(Duration::from_secs(61));
-    let second = accounts.issue("ada", Role::User).await.unwrap();
+    let second = accounts.issue_token("ada", Role::User).await.unwrap();
     for _ in 0..99 {
-        accounts.issue("ada", Role::User).await.unwrap();
+        accounts.issue_token("ada", Role::User).await.unwrap();
     }
-    assert_eq!(code(accounts.authenticate(&first)), Code::Unauthorized);
+    assert_eq!(error_code(accounts.authenticate(&first)), Code::Unauthorized);
     let principal = accounts.authenticate(&second).unwrap();
     assert_eq!(accounts.devices(&principal.user_id).len(), 100);
 }
 
 #[tokio::test]
-async fn two_users_of_one_name_in_the_store_are_told_apart_the_later_one_renamed() {
-    let Kept { accounts, clock, dir } = open();
+async fn later_users_with_a_stored_duplicate_name_are_renamed() {
+    let TestAccounts { accounts, clock, dir } = open_accounts();
     let first = accounts.add_user("Ada", Role::Admin, "first password").await.unwrap();
     let later = clock.now() + Duration::from_secs(1);
     for (id, created_at) in [("u_0", later), ("u_z", later + Duration::from_secs(1))] {
@@ -390,55 +390,55 @@ async fn two_users_of_one_name_in_the_store_are_told_apart_the_later_one_renamed
     drop(accounts);
     for _ in 0..2 {
         let accounts = reopen(dir.path(), &clock, |_| ());
-        assert_eq!(accounts.user_named("ada").unwrap().id, first.id);
-        assert_eq!(accounts.user_named("ADA-2").unwrap().id, "u_0");
-        assert_eq!(accounts.user_named("ADA-3").unwrap().id, "u_z");
+        assert_eq!(accounts.user_by_name("ada").unwrap().id, first.id);
+        assert_eq!(accounts.user_by_name("ADA-2").unwrap().id, "u_0");
+        assert_eq!(accounts.user_by_name("ADA-3").unwrap().id, "u_z");
         assert_eq!(accounts.users().len(), 3);
     }
 }
 
 /// Number of changes in the journal, each of which is atomic.
-fn changes(kept: &Kept) -> usize {
+fn journal_changes(kept: &TestAccounts) -> usize {
     std::fs::read_to_string(kept.dir.path().join("journal")).unwrap().lines().count()
 }
 
 #[tokio::test]
-async fn what_one_answer_changes_is_one_change_of_the_journal() {
-    let kept = open();
-    let accounts = &kept.accounts;
+async fn a_request_makes_one_change_in_the_journal() {
+    let test_accounts = open_accounts();
+    let accounts = &test_accounts.accounts;
     let code = accounts.prepare().await.unwrap().unwrap();
-    let mut before = changes(&kept);
-    let mut one_more = |what: &str| {
-        before += 1;
-        assert_eq!(changes(&kept), before, "{what}");
+    let mut expected = journal_changes(&test_accounts);
+    let mut one_more = |change: &str| {
+        expected += 1;
+        assert_eq!(journal_changes(&test_accounts), expected, "{change}");
     };
     accounts.set_up(&code, "root", "first password", None, HOME).await.unwrap();
     one_more("the first admin and their device");
-    accounts.issue("ada", Role::User).await.unwrap();
+    accounts.issue_token("ada", Role::User).await.unwrap();
     one_more("a user and their device");
-    let ada = accounts.user_named("ada").unwrap().id;
-    let last = accounts.issue("ada", Role::User).await.unwrap();
+    let ada = accounts.user_by_name("ada").unwrap().id;
+    let last = accounts.issue_token("ada", Role::User).await.unwrap();
     one_more("a device");
     let (stream, _) = accounts.add_stream_token(&ada, "Kodi", None, None).await.unwrap();
     one_more("a stream token");
-    let keep = accounts.authenticate(&last).unwrap().login_id.clone();
-    let keep = Keep { login: Some(&keep), stream_tokens: false };
-    let ended = accounts.set_password(&ada, "second password", keep).await.unwrap();
+    let kept_access = accounts.authenticate(&last).unwrap().login_id.clone();
+    let kept_access = KeptAccess { login: Some(&kept_access), stream_tokens: false };
+    let ended = accounts.set_password(&ada, "second password", kept_access).await.unwrap();
     assert_eq!((ended.logins, ended.stream_tokens), (1, 1));
     one_more("a password, a device and a stream token");
     assert_eq!(accounts.stream_tokens(&ada).iter().filter(|token| token.id == stream.id).count(), 0);
     accounts.authenticate(&last).unwrap();
     accounts.remove_user(&ada).await.unwrap();
     one_more("a user and their device");
-    assert_eq!(super::tests::code(accounts.authenticate(&last)), Code::Unauthorized);
-    let root = accounts.user_named("root").unwrap().id;
+    assert_eq!(super::tests::error_code(accounts.authenticate(&last)), Code::Unauthorized);
+    let root = accounts.user_by_name("root").unwrap().id;
     for _ in 0..2 {
-        accounts.issue("root", Role::Admin).await.unwrap();
+        accounts.issue_token("root", Role::Admin).await.unwrap();
         one_more("a device");
     }
-    assert_eq!(accounts.revoke_all(&root, Keep::default()).await.unwrap().logins, 3);
+    assert_eq!(accounts.revoke_all(&root, KeptAccess::default()).await.unwrap().logins, 3);
     one_more("all devices");
-    let Kept { accounts, clock, dir } = kept;
+    let TestAccounts { accounts, clock, dir } = test_accounts;
     drop(accounts);
     let accounts = reopen(dir.path(), &clock, |_| ());
     assert_eq!((accounts.users().len(), accounts.devices(&root).len()), (1, 0));

@@ -2,7 +2,7 @@
 
 use data_encoding::BASE64URL_NOPAD;
 
-use super::{Accounts, Ended, Issued, Keep, passwords, random};
+use super::{Accounts, EndedAccess, IssuedLogin, KeptAccess, passwords, random_bytes};
 use crate::config::DeclaredAdmin;
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, User};
@@ -15,7 +15,7 @@ const MAX_USERS: usize = 10_000;
 impl Accounts {
     /// All users, by name.
     pub fn users(&self) -> Vec<User> {
-        let mut users: Vec<User> = self.read().users().map(|user| User::clone(user)).collect();
+        let mut users: Vec<User> = self.read_directory().users().map(|user| User::clone(user)).collect();
         users.sort_by_cached_key(|user| account::fold_username(&user.username));
         users
     }
@@ -24,9 +24,9 @@ impl Accounts {
     ///
     /// # Errors
     /// `NOT_FOUND`.
-    pub fn user_named(&self, username: &str) -> Result<User> {
-        let found = self.read().named(username).map(|user| User::clone(user));
-        found.ok_or_else(|| Error::new(Code::NotFound, format!("no user {username:?}")))
+    pub fn user_by_name(&self, username: &str) -> Result<User> {
+        let user = self.read_directory().user_by_name(username).map(|user| User::clone(user));
+        user.ok_or_else(|| Error::new(Code::NotFound, format!("no user {username:?}")))
     }
 
     /// Adds a user who signs in with a password.
@@ -58,10 +58,10 @@ impl Accounts {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid name; `STORAGE_FULL`.
-    pub async fn issue(&self, username: &str, role: Role) -> Result<String> {
-        let _change = self.changes.lock().await;
-        let known = self.read().named(username).map(|user| User::clone(user));
-        let issued: Issued = match known {
+    pub async fn issue_token(&self, username: &str, role: Role) -> Result<String> {
+        let _change = self.change_lock.lock().await;
+        let existing_user = self.read_directory().user_by_name(username).map(|user| User::clone(user));
+        let issued: IssuedLogin = match existing_user {
             Some(user) => self.add_device(&user, Some("command line"), None).await?,
             None => {
                 let user = self.new_user(username, role, None)?;
@@ -75,8 +75,8 @@ impl Accounts {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid password; `NOT_FOUND`; `STORAGE_FULL`.
-    pub async fn set_password(&self, user_id: &str, password: &str, keep: Keep<'_>) -> Result<Ended> {
-        self.set_password_by(None, user_id, password, keep).await
+    pub async fn set_password(&self, user_id: &str, password: &str, kept_access: KeptAccess<'_>) -> Result<EndedAccess> {
+        self.set_password_by(None, user_id, password, kept_access).await
     }
 
     /// Sets a password for an admin; `None` is the command line.
@@ -88,24 +88,24 @@ impl Accounts {
         by: Option<&Principal>,
         user_id: &str,
         password: &str,
-        keep: Keep<'_>,
-    ) -> Result<Ended> {
+        keep: KeptAccess<'_>,
+    ) -> Result<EndedAccess> {
         account::validate_password(password).map_err(|fault| Error::field("newPassword", fault))?;
         let hash = self.passwords.hash(password).await?;
         let _change = self.change_by(by).await?;
-        let user = self.existing(user_id)?;
+        let user = self.get_user(user_id)?;
         self.replace_user(User { password_hash: Some(hash), ..user }, keep).await
     }
 
     /// Stores a user and ends their access, in one change. The caller holds `changes`.
-    pub(super) async fn replace_user(&self, user: User, keep: Keep<'_>) -> Result<Ended> {
-        let access = self.access_of(&user.id, keep);
+    pub(super) async fn replace_user(&self, user: User, kept_access: KeptAccess<'_>) -> Result<EndedAccess> {
+        let access = self.access_to_end(&user.id, kept_access);
         let mut batch = Batch::default();
         batch.put(Tree::Users, &user.id, &user)?;
-        access.delete_in(&mut batch)?;
+        access.add_deletions(&mut batch)?;
         self.store.write(batch).await?;
-        self.write().put_user(user);
-        Ok(self.end(&access))
+        self.write_directory().put_user(user);
+        Ok(self.end_access(&access))
     }
 
     /// Removes a user with all their logins and stream tokens: all of it, or nothing. Their progress is removed by
@@ -114,36 +114,36 @@ impl Accounts {
     /// # Errors
     /// `NOT_FOUND`; `CONFLICT` for the last admin, without whom no one could be given access; `STORAGE_FULL`.
     pub async fn remove_user(&self, user_id: &str) -> Result<()> {
-        let _change = self.changes.lock().await;
-        let user = self.existing(user_id)?;
-        if user.role == Role::Admin && self.read().admins() == 1 {
+        let _change = self.change_lock.lock().await;
+        let user = self.get_user(user_id)?;
+        if user.role == Role::Admin && self.read_directory().admin_count() == 1 {
             return Err(Error::new(Code::Conflict, "the last admin cannot be removed"));
         }
-        let access = self.access_of(user_id, Keep::default());
+        let access = self.access_to_end(user_id, KeptAccess::default());
         let mut batch = Batch::default();
         batch.delete(Tree::Users, user_id)?;
-        access.delete_in(&mut batch)?;
+        access.add_deletions(&mut batch)?;
         self.store.write(batch).await?;
-        self.end(&access);
-        self.write().remove_user(user_id);
+        self.end_access(&access);
+        self.write_directory().remove_user(user_id);
         Ok(())
     }
 
     /// Creates the admin declared in the configuration, or sets the password hash of its file again.
-    pub(super) async fn keep_declared(&self, declared: &DeclaredAdmin) -> Result<()> {
+    pub(super) async fn sync_declared_admin(&self, declared: &DeclaredAdmin) -> Result<()> {
         let file = &declared.password_hash_file;
-        let broken = |cause: &dyn std::fmt::Display| Error::internal(format!("{}: {cause}", file.display()));
+        let file_error = |cause: &dyn std::fmt::Display| Error::internal(format!("{}: {cause}", file.display()));
         #[allow(clippy::disallowed_methods, reason = "a file that the operator set in the configuration")]
-        let hash = std::fs::read_to_string(file).map_err(|cause| broken(&cause))?.trim().to_owned();
-        passwords::acceptable(&hash).map_err(|fault| broken(&fault))?;
-        let _change = self.changes.lock().await;
-        let known = self.read().named(&declared.username).map(|user| User::clone(user));
-        match known {
+        let hash = std::fs::read_to_string(file).map_err(|cause| file_error(&cause))?.trim().to_owned();
+        passwords::check_external_hash(&hash).map_err(|fault| file_error(&fault))?;
+        let _change = self.change_lock.lock().await;
+        let existing_user = self.read_directory().user_by_name(&declared.username).map(|user| User::clone(user));
+        match existing_user {
             None => self.insert_user(&declared.username, Role::Admin, Some(hash)).await.map(drop),
             Some(user) if user.role == Role::Admin && user.password_hash.as_ref() == Some(&hash) => Ok(()),
             Some(user) => {
                 let user = User { role: Role::Admin, password_hash: Some(hash), ..user };
-                self.replace_user(user, Keep::default()).await.map(drop)
+                self.replace_user(user, KeptAccess::default()).await.map(drop)
             }
         }
     }
@@ -152,21 +152,21 @@ impl Accounts {
     async fn insert_user(&self, username: &str, role: Role, password_hash: Option<String>) -> Result<User> {
         let user = self.new_user(username, role, password_hash)?;
         self.store.put(Tree::Users, &user.id, &user).await?;
-        self.write().put_user(user.clone());
+        self.write_directory().put_user(user.clone());
         Ok(user)
     }
 
     /// A valid new user, not stored yet. The caller holds `changes`.
     pub(super) fn new_user(&self, username: &str, role: Role, password_hash: Option<String>) -> Result<User> {
         let username = account::validate_username(username).map_err(|fault| Error::field("username", fault))?;
-        if self.read().named(&username).is_some() {
-            let taken = Error::new(Code::Conflict, format!("the name {username:?} is already in use"));
-            return Err(taken.with_details(serde_json::json!({"field": "username"})));
+        if self.read_directory().user_by_name(&username).is_some() {
+            let conflict = Error::new(Code::Conflict, format!("the name {username:?} is already in use"));
+            return Err(conflict.with_details(serde_json::json!({"field": "username"})));
         }
-        if self.read().users().count() >= MAX_USERS {
+        if self.read_directory().users().count() >= MAX_USERS {
             return Err(Error::new(Code::Conflict, format!("the limit of {MAX_USERS} users is reached")));
         }
-        let id = format!("u_{}", BASE64URL_NOPAD.encode(&random::<9>()));
+        let id = format!("u_{}", BASE64URL_NOPAD.encode(&random_bytes::<9>()));
         Ok(User { id, username, role, password_hash, created_at: self.now() })
     }
 
@@ -174,8 +174,8 @@ impl Accounts {
     ///
     /// # Errors
     /// `NOT_FOUND`.
-    pub fn existing(&self, user_id: &str) -> Result<User> {
-        let found = self.read().user(user_id).map(|user| User::clone(user));
-        found.ok_or_else(|| Error::new(Code::NotFound, "no such user"))
+    pub fn get_user(&self, user_id: &str) -> Result<User> {
+        let user = self.read_directory().user(user_id).map(|user| User::clone(user));
+        user.ok_or_else(|| Error::new(Code::NotFound, "no such user"))
     }
 }

@@ -14,7 +14,7 @@ use crate::service::Service;
 const MAX_FILES: usize = 5000;
 
 /// The slate's title in guides that list filler.
-const SLATE: &str = "Back soon";
+const SLATE_TITLE: &str = "Back soon";
 
 /// Longer than any broadcast day, ms: a slate never ends before its programme does.
 const SLATE_MS: i64 = 48 * 3600 * 1000;
@@ -24,36 +24,36 @@ const SLATE_MS: i64 = 48 * 3600 * 1000;
 ///
 /// # Errors
 /// `VALIDATION_ERROR` for a schedule that is missing, or that this mode does not use.
-pub(super) fn asked(
-    before: Option<&Channel>,
-    plan: Option<Box<RequestedBlocks>>,
+pub(super) fn resolve_schedule(
+    previous: Option<&Channel>,
+    requested_blocks: Option<Box<RequestedBlocks>>,
     filler: Option<RequestedFiller>,
     mode: ScheduleMode,
 ) -> Result<(Option<Box<RequestedBlocks>>, Arc<RequestedFiller>)> {
     if mode != ScheduleMode::Blocks {
-        return match (plan, filler) {
+        return match (requested_blocks, filler) {
             (Some(_), _) => Err(Error::field("schedule", "requires scheduleMode blocks")),
             (None, filler) => {
                 // These modes have no gaps between programmes, so only mid-roll filler applies.
-                let within = |ask: &RequestedFiller| RequestedFiller { mid: ask.mid.clone(), ..RequestedFiller::default() };
-                let filler = match (filler, before) {
+                let mid_only = |requested: &RequestedFiller| RequestedFiller { mid: requested.mid.clone(), ..RequestedFiller::default() };
+                let filler = match (filler, previous) {
                     (Some(filler), _) => {
                         let cooldown_ms = filler.cooldown_ms;
-                        if filler != RequestedFiller::default() && filler != (RequestedFiller { cooldown_ms, ..within(&filler) }) {
+                        if filler != RequestedFiller::default() && filler != (RequestedFiller { cooldown_ms, ..mid_only(&filler) }) {
                             return Err(Error::field("filler", "may only contain mid unless scheduleMode is blocks"));
                         }
-                        within(&filler)
+                        mid_only(&filler)
                     }
-                    (None, Some(before)) => within(&before.requested_filler),
+                    (None, Some(previous)) => mid_only(&previous.requested_filler),
                     (None, None) => RequestedFiller::default(),
                 };
                 Ok((None, if filler == RequestedFiller::default() { RequestedFiller::shared_empty() } else { Arc::new(filler) }))
             }
         };
     }
-    let plan = plan.or_else(|| before.and_then(|before| before.requested_blocks.clone()));
+    let plan = requested_blocks.or_else(|| previous.and_then(|previous| previous.requested_blocks.clone()));
     let plan = plan.ok_or_else(|| Error::field("schedule", "is required for scheduleMode blocks"))?;
-    let filler = filler.map(Arc::new).or_else(|| before.map(|before| before.requested_filler.clone()));
+    let filler = filler.map(Arc::new).or_else(|| previous.map(|previous| previous.requested_filler.clone()));
     Ok((Some(plan), filler.unwrap_or_else(RequestedFiller::shared_empty)))
 }
 
@@ -64,7 +64,7 @@ impl Service {
     /// Those of [`Self::channel_items`]; `VALIDATION_ERROR` for too many.
     pub(super) async fn block_items(
         &self,
-        plan: &RequestedBlocks,
+        requested_blocks: &RequestedBlocks,
         filler: &RequestedFiller,
         zone: &str,
         output: &OutputSettings,
@@ -72,15 +72,15 @@ impl Service {
     ) -> Result<(ScheduleItems, BlockSchedule)> {
         let mut items: Vec<ScheduleItem> = Vec::new();
         let mut sources = Vec::new();
-        let broken = !filler.mid.is_empty();
-        for (name, asks) in &plan.sources {
+        let may_have_breaks = !filler.mid.is_empty();
+        for (name, requested_items) in &requested_blocks.sources {
             sources.push(BlockSource {
                 name: name.clone(),
-                items: self.add_items(&mut items, asks, output, skip_invalid, broken).await?,
+                items: self.add_items(&mut items, requested_items, output, skip_invalid, may_have_breaks).await?,
             });
         }
-        let content = items.len() as u32;
-        let found = FillerRanges {
+        let content_count = items.len() as u32;
+        let filler_ranges = FillerRanges {
             pre: self.add_items(&mut items, &filler.pre, output, skip_invalid, false).await?,
             mid: self.add_items(&mut items, &filler.mid, output, skip_invalid, false).await?,
             post: self.add_items(&mut items, &filler.post, output, skip_invalid, false).await?,
@@ -88,26 +88,26 @@ impl Service {
             fallback: self.add_items(&mut items, &filler.fallback, output, skip_invalid, false).await?,
             cooldown_ms: filler.cooldown_ms,
         };
-        let slate = items.len() as u32;
+        let slate_index = items.len() as u32;
         items.push(ScheduleItem {
             id: 0,
             path: String::new(),
-            title: SLATE.to_owned(),
+            title: SLATE_TITLE.to_owned(),
             duration_ms: SLATE_MS,
             weight: 1,
             segmentation: audio_segmentation(SLATE_MS as f64 / 1000.0),
             video_format: VideoFormat::default(),
             breaks: Box::default(),
         });
-        let begin = vec![0; plan.grid.streams().len()];
-        let grid = plan.grid.clone();
+        let first_positions = vec![0; requested_blocks.grid.streams().len()];
+        let grid = requested_blocks.grid.clone();
         Ok((
             assign_ids(items),
             BlockSchedule {
                 zone: zone.to_owned(),
                 grid,
                 sources,
-                filler: found,
+                filler: filler_ranges,
                 programme_count: content_count,
                 slate_item: slate_index,
                 start_positions: first_positions,
@@ -122,31 +122,31 @@ impl Service {
     /// As [`Self::block_items`].
     pub(super) async fn cycle_items(
         &self,
-        asks: &[RequestedItem],
+        requested_items: &[RequestedItem],
         filler: &RequestedFiller,
         output: &OutputSettings,
         skip_invalid: bool,
     ) -> Result<(ScheduleItems, u32)> {
-        let mut items = self.channel_items(asks, output, skip_invalid, !filler.mid.is_empty()).await?;
-        let mid = self.add_items(&mut items, &filler.mid, output, skip_invalid, false).await?;
-        Ok((assign_ids(items), mid.end - mid.start))
+        let mut items = self.channel_items(requested_items, output, skip_invalid, !filler.mid.is_empty()).await?;
+        let mid_rolls = self.add_items(&mut items, &filler.mid, output, skip_invalid, false).await?;
+        Ok((assign_ids(items), mid_rolls.end - mid_rolls.start))
     }
 
     async fn add_items(
         &self,
         items: &mut Vec<ScheduleItem>,
-        asks: &[RequestedItem],
+        requested_items: &[RequestedItem],
         output: &OutputSettings,
         skip_invalid: bool,
-        broken: bool,
+        may_have_breaks: bool,
     ) -> Result<Range<u32>> {
-        let from = items.len() as u32;
-        if !asks.is_empty() {
-            items.extend(self.channel_items(asks, output, skip_invalid, broken).await?);
+        let start = items.len() as u32;
+        if !requested_items.is_empty() {
+            items.extend(self.channel_items(requested_items, output, skip_invalid, may_have_breaks).await?);
         }
         if items.len() > MAX_FILES {
             return Err(Error::field("items", format!("contain more than {MAX_FILES} files including the filler")));
         }
-        Ok(from..items.len() as u32)
+        Ok(start..items.len() as u32)
     }
 }

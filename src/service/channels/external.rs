@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Change;
+use super::ChannelChange;
 use crate::domain::address::Address;
 use crate::domain::channel::{Channel, ChannelSettings, RequestedFiller};
 use crate::domain::external::{ExternalChannel, ExternalStream, GuideChannelId, ExternalOrigin};
@@ -10,7 +10,7 @@ use crate::domain::rights::{self, ClearanceChange, RightsClaim, Clearance};
 use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
 use crate::error::{Error, Result};
 use crate::service::Service;
-use crate::service::rights::Subject;
+use crate::service::rights::AuditSubject;
 
 /// Origin of a channel's media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,20 +27,20 @@ pub struct ExternalChange {
     pub failover: Option<Vec<Address>>,
     pub user_agent: Option<Option<String>>,
     /// The guide channel whose programmes it shows; an inner None selects the one named by the list's id.
-    pub guide: Option<Option<GuideChannelId>>,
+    pub guide_channel: Option<Option<GuideChannelId>>,
     pub claim: RightsClaim,
     /// The user who makes the change.
-    pub by: String,
+    pub user_id: String,
 }
 
 impl ExternalChange {
     /// Whether the request clears a field.
-    fn nulls(&self) -> bool {
+    fn clears_fields(&self) -> bool {
         let texts = [&self.claim.source_name, &self.claim.source_url, &self.claim.basis, &self.claim.statement];
         texts.iter().any(|text| text.is_some()) || self.claim.recording_basis.is_some() || self.user_agent.is_some()
     }
 
-    fn says_something(&self) -> bool {
+    fn sets_fields(&self) -> bool {
         let RightsClaim { source_name, source_url, imported_at_ms, basis, statement, recording_basis, authorized } =
             &self.claim;
         let texts = [source_name, source_url, basis, statement];
@@ -54,7 +54,7 @@ impl ExternalChange {
 }
 
 impl SourceType {
-    fn of(channel: &Channel) -> Self {
+    fn of_channel(channel: &Channel) -> Self {
         match channel.external.as_deref().map(ExternalChannel::source_type) {
             None => Self::Virtual,
             Some("external") => Self::External,
@@ -67,79 +67,79 @@ impl SourceType {
 ///
 /// # Errors
 /// `RIGHTS_BASIS_REQUIRED` naming the missing fields; `VALIDATION_ERROR` for fields that do not belong to such a channel.
-pub(super) fn asked(before: Option<&Channel>, change: &Change, now_ms: i64) -> Result<Option<ExternalChannel>> {
-    let kind = match (before.map(SourceType::of), change.source_type) {
-        (Some(is), Some(asked)) if is != asked => {
+pub(super) fn resolve_external(previous: Option<&Channel>, change: &ChannelChange, now_ms: i64) -> Result<Option<ExternalChannel>> {
+    let kind = match (previous.map(SourceType::of_channel), change.source_type) {
+        (Some(current), Some(asked)) if current != asked => {
             return Err(Error::field("sourceType", "cannot be changed; create another channel"));
         }
-        (Some(is), _) => is,
-        (None, asked) => asked.unwrap_or(SourceType::Virtual),
+        (Some(current), _) => current,
+        (None, requested) => requested.unwrap_or(SourceType::Virtual),
     };
     if kind == SourceType::Virtual {
         return match &change.external {
             // Clients send back channels as received, with nulls in them.
-            Some(external) if external.says_something() => {
+            Some(external) if external.sets_fields() => {
                 Err(Error::field("sourceType", "must be external if source, provenance or rights are given"))
             }
             _ => Ok(None),
         };
     }
-    let foreign = [
-        ("items", change.asks.is_some()),
-        ("schedule", change.plan.is_some()),
-        ("filler", change.filler.is_some()),
+    let library_fields = [
+        ("items", change.requested_items.is_some()),
+        ("schedule", change.requested_blocks.is_some()),
+        ("filler", change.requested_filler.is_some()),
         ("startAt", change.start_at.is_some()),
     ];
-    if let Some((field, _)) = foreign.iter().find(|(_, told)| *told) {
+    if let Some((field, _)) = library_fields.iter().find(|(_, is_set)| *is_set) {
         return Err(Error::field(field, "is only for library channels"));
     }
-    let is = before.and_then(|before| before.external.as_deref());
-    let asked = match (is, &change.external) {
-        (Some(is), None) => return Ok(Some(is.clone())),
-        (Some(is), Some(asked)) if !asked.says_something() && !asked.nulls() => {
-            let guide = asked.guide.clone().unwrap_or_else(|| is.guide_channel.clone());
-            return Ok(Some(ExternalChannel { guide_channel: guide, ..is.clone() }));
+    let current = previous.and_then(|previous| previous.external.as_deref());
+    let requested = match (current, &change.external) {
+        (Some(current), None) => return Ok(Some(current.clone())),
+        (Some(current), Some(asked)) if !asked.sets_fields() && !asked.clears_fields() => {
+            let guide = asked.guide_channel.clone().unwrap_or_else(|| current.guide_channel.clone());
+            return Ok(Some(ExternalChannel { guide_channel: guide, ..current.clone() }));
         }
         (Some(ExternalChannel { origin: ExternalOrigin::Source { id, .. }, .. }), Some(_)) => {
             return Err(Error::field("source", format!("belongs to source {id}; change it there")));
         }
         (_, asked) => asked.clone().unwrap_or_default(),
     };
-    let was = is.and_then(ExternalChannel::own_clearance);
-    let guide = asked.guide.unwrap_or_else(|| is.and_then(|is| is.guide_channel.clone()));
-    let lacking = |lacks: &[&str]| Err(rights::missing_rights_error(lacks));
-    let feed = match (asked.url, is) {
+    let previous_clearance = current.and_then(ExternalChannel::own_clearance);
+    let guide = requested.guide_channel.unwrap_or_else(|| current.and_then(|current| current.guide_channel.clone()));
+    let missing_error = |missing: &[&str]| Err(rights::missing_rights_error(missing));
+    let stream_url = match (requested.url, current) {
         (Some(url), _) => Some(url),
-        (None, is) => is.map(|is| is.stream.url.clone()),
+        (None, is) => is.map(|current| current.stream.url.clone()),
     };
-    let Some(url) = feed else {
-        let mut lacks = rights::missing_fields(&asked.claim);
-        lacks.push("source.url");
-        return lacking(&lacks);
+    let Some(url) = stream_url else {
+        let mut missing = rights::missing_fields(&requested.claim);
+        missing.push("source.url");
+        return missing_error(&missing);
     };
-    let feed = ExternalStream {
+    let stream = ExternalStream {
         url,
-        failover: asked.failover.or_else(|| is.map(|is| is.stream.failover.clone())).unwrap_or_default(),
-        user_agent: asked.user_agent.unwrap_or_else(|| is.and_then(|is| is.stream.user_agent.clone())),
+        failover: requested.failover.or_else(|| current.map(|current| current.stream.failover.clone())).unwrap_or_default(),
+        user_agent: requested.user_agent.unwrap_or_else(|| current.and_then(|current| current.stream.user_agent.clone())),
     };
-    let moved = is.is_some_and(|is| moved(&is.stream, &feed));
-    match Clearance::from_claim(asked.claim, was, moved, &asked.by, now_ms) {
+    let has_moved = current.is_some_and(|current| has_moved(&current.stream, &stream));
+    match Clearance::from_claim(requested.claim, previous_clearance, has_moved, &requested.user_id, now_ms) {
         Ok(clearance) => {
             Ok(Some(ExternalChannel { stream, guide_channel: guide, origin: ExternalOrigin::Own { clearance, imported: kind == SourceType::Import } }))
         }
-        Err(lacks) => lacking(&lacks),
+        Err(missing) => missing_error(&missing),
     }
 }
 
 /// Whether the channel now shows another stream than the one that was attested.
-fn moved(before: &ExternalStream, after: &ExternalStream) -> bool {
-    (&before.url, &before.failover) != (&after.url, &after.failover)
+fn has_moved(previous: &ExternalStream, after: &ExternalStream) -> bool {
+    (&previous.url, &previous.failover) != (&after.url, &after.failover)
 }
 
 /// An external channel. It has no items, so no file is opened.
-pub(super) fn draft(before: Option<&Channel>, face: ChannelSettings, external: ExternalChannel) -> Channel {
+pub(super) fn draft(previous: Option<&Channel>, face: ChannelSettings, external: ExternalChannel) -> Channel {
     let (id, tvg_id, version) =
-        before.map_or((0, Box::default(), 1), |before| (before.id, before.tvg_id.clone(), before.version + 1));
+        previous.map_or((0, Box::default(), 1), |previous| (previous.id, previous.tvg_id.clone(), previous.version + 1));
     Channel {
         id,
         tvg_id,
@@ -149,7 +149,7 @@ pub(super) fn draft(before: Option<&Channel>, face: ChannelSettings, external: E
         requested_blocks: None,
         requested_filler: RequestedFiller::shared_empty(),
         external: Some(Box::new(external)),
-        listings: before.and_then(|before| before.listings.clone()),
+        listings: previous.and_then(|previous| previous.listings.clone()),
         clock: None,
         seed: 0,
         mode: ScheduleMode::Sequential,
@@ -160,33 +160,33 @@ pub(super) fn draft(before: Option<&Channel>, face: ChannelSettings, external: E
 
 impl Service {
     /// Records in the audit log what a change does to a channel's own clearance, before the change is stored.
-    pub(super) async fn note_clearance(
+    pub(super) async fn record_clearance(
         &self,
         id: u32,
-        before: Option<&Channel>,
-        after: &Channel,
-        change: &Change,
+        previous: Option<&Channel>,
+        changed: &Channel,
+        change: &ChannelChange,
     ) -> Result<()> {
-        let own = |channel: &Channel| channel.external.as_deref().and_then(ExternalChannel::own_clearance).cloned();
-        let (was, Some(is)) = (before.and_then(own), own(after)) else { return Ok(()) };
-        let feeds = before.and_then(|before| before.external.as_deref()).zip(after.external.as_deref());
-        let moved = feeds.is_some_and(|(before, after)| moved(&before.stream, &after.stream));
-        let Some((act, parts)) = Clearance::change_between(was.as_ref(), &is, moved) else { return Ok(()) };
-        let by = change.external.as_ref().map_or("", |external| external.by.as_str());
-        self.audit.add(Subject::Channel(id), &after.settings.name, act, &parts, by, &is).await
+        let own_clearance = |channel: &Channel| channel.external.as_deref().and_then(ExternalChannel::own_clearance).cloned();
+        let (previous_clearance, Some(clearance)) = (previous.and_then(own_clearance), own_clearance(changed)) else { return Ok(()) };
+        let streams = previous.and_then(|previous| previous.external.as_deref()).zip(changed.external.as_deref());
+        let has_moved = streams.is_some_and(|(previous, after)| has_moved(&previous.stream, &after.stream));
+        let Some((clearance_change, fields)) = Clearance::change_between(previous_clearance.as_ref(), &clearance, has_moved) else { return Ok(()) };
+        let user_id = change.external.as_ref().map_or("", |external| external.user_id.as_str());
+        self.audit_log.append(AuditSubject::Channel(id), &changed.settings.name, clearance_change, &fields, user_id, &clearance).await
     }
 
     /// Removes a channel; its id is never used again. `by` is recorded if the channel had a clearance of its own.
     ///
     /// # Errors
     /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL`.
-    pub async fn remove_channel(&self, id: u32, by: &str) -> Result<()> {
+    pub async fn remove_channel(&self, id: u32, user_id: &str) -> Result<()> {
         let channel = self.channels.get(id)?;
         if let Some(clearance) = channel.external.as_deref().and_then(ExternalChannel::own_clearance) {
-            self.audit.add(Subject::Channel(id), &channel.settings.name, ClearanceChange::Removed, &[], by, clearance).await?;
+            self.audit_log.append(AuditSubject::Channel(id), &channel.settings.name, ClearanceChange::Removed, &[], user_id, clearance).await?;
         }
         self.channels.remove(id).await?;
-        self.rights.tell();
+        self.rights_changes.notify();
         Ok(())
     }
 }

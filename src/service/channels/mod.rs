@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::domain::channel::{RequestedItem, Channel, ChannelSettings, RequestedFiller, MAX_NUMBER, OutputSettings, RequestedBlocks};
 use crate::domain::external::ExternalChannel;
-use crate::domain::live::CATCHUP_MS;
+use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::channel_clock::{ChannelClock, RunningInterval};
 use crate::domain::schedule::{ScheduleDefinition, ScheduleItems, ScheduleMode, Programme, ScheduleRevision};
 use crate::error::{Code, Error, Result};
@@ -19,20 +19,20 @@ use crate::store::{Store, Tree};
 
 mod blocks;
 mod change;
-mod cuts;
+mod segment_bounds;
 mod external;
 mod import;
 mod items;
-mod marks;
-mod pace;
-mod present;
-mod shelf;
+mod checkpoints;
+mod clocks;
+mod programme_cache;
+mod item_store;
 
-pub use change::{Apply, Change, OutputChange};
+pub use change::{ChangeTime, ChannelChange, OutputChange};
 pub use external::{ExternalChange, SourceType};
-pub use import::Planned;
-use present::Present;
-use shelf::Shelf;
+pub use import::PlannedChannel;
+use programme_cache::ProgrammeCache;
+use item_store::ItemStore;
 
 /// Channels at most.
 const MAX_CHANNELS: usize = 10_000;
@@ -44,40 +44,40 @@ pub struct Channels {
     by_id: RwLock<BTreeMap<u32, Arc<Channel>>>,
     /// Time of the last change of any channel, unix ms; before the first change, the time they were loaded.
     changed_ms: AtomicI64,
-    shelf: Shelf,
-    present: Present,
+    item_store: ItemStore,
+    current_programmes: ProgrammeCache,
     /// The programmes at the oldest end of catch-up.
-    past: Present,
-    paces: pace::Locks,
+    oldest_programmes: ProgrammeCache,
+    clock_locks: clocks::ClockLocks,
     /// Locked during a change. Contains the highest id ever used and the name of this lineup.
-    editing: tokio::sync::Mutex<Given>,
+    edit_lock: tokio::sync::Mutex<LastIds>,
 }
 
-struct Given {
-    id: u32,
+struct LastIds {
+    last_id: u32,
     instance: Option<String>,
 }
 
 /// A channel's record. Its revisions have their own records, because they never change.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct ChannelRecord {
     tvg_id: Box<str>,
     /// None for a deleted channel, whose id is never used again.
-    channel: Option<KeptChannel>,
+    channel: Option<StoredChannel>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct KeptChannel {
+struct StoredChannel {
     #[serde(rename = "face")]
-    face: ChannelSettings,
+    settings: ChannelSettings,
     #[serde(rename = "asks")]
-    asks: Arc<[RequestedItem]>,
+    requested_items: Arc<[RequestedItem]>,
     #[serde(default, skip_serializing_if = "is_default")]
     output: Arc<OutputSettings>,
     #[serde(rename = "plan", default, skip_serializing_if = "Option::is_none")]
-    plan: Option<Box<RequestedBlocks>>,
+    requested_blocks: Option<Box<RequestedBlocks>>,
     #[serde(rename = "filler", default = "FillerAsk::none", skip_serializing_if = "is_default")]
-    filler: Arc<RequestedFiller>,
+    requested_filler: Arc<RequestedFiller>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     external: Option<Box<ExternalChannel>>,
     seed: u64,
@@ -87,7 +87,7 @@ struct KeptChannel {
     version: u32,
     /// Intervals of its clock that begin with a change of `onDemand`; those that viewers caused are separate records.
     #[serde(rename = "turns", default, skip_serializing_if = "Vec::is_empty")]
-    turns: Vec<RunningInterval>,
+    mode_changes: Vec<RunningInterval>,
     /// Numbers of its revisions, ordered by start.
     #[serde(default = "only_first", skip_serializing_if = "is_only_first")]
     revisions: Vec<u32>,
@@ -96,7 +96,7 @@ struct KeptChannel {
 /// A revision's record. Its items are stored separately, under the name of their list; records of older versions contain
 /// them.
 #[derive(Serialize, Deserialize)]
-struct KeptRevision {
+struct RevisionRecord {
     #[serde(flatten)]
     revision: ScheduleRevision,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,39 +109,39 @@ impl Channels {
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
     pub fn open(store: Store, clock: Clock) -> Result<Self> {
-        let mut given = Given { id: 0, instance: None };
+        let mut last_ids = LastIds { last_id: 0, instance: None };
         let mut by_id = Vec::new();
-        let shelf = Shelf::default();
-        let mut runs = pace::read(&store)?;
+        let shelf = ItemStore::default();
+        let mut intervals = clocks::load_intervals(&store)?;
         // Shares equal requests while channels are loaded. A permanent table would cost memory for those that differ.
-        let mut asked: HashSet<Arc<[RequestedItem]>> = HashSet::new();
+        let mut shared_requests: HashSet<Arc<[RequestedItem]>> = HashSet::new();
         // One record at a time: parsed values are shared at once, and the next record reuses the memory.
-        let mut take = |key: &str, kept: Kept| -> Result<()> {
+        let mut load_record = |key: &str, record: ChannelRecord| -> Result<()> {
             let id: u32 = key.parse().map_err(|_| Error::internal(format!("record channels/{key} has no id")))?;
-            given.id = given.id.max(id);
-            given.instance = kept.tvg_id.rsplit_once('.').map(|(_, instance)| instance.to_owned());
-            if let Some(mut channel) = kept.channel {
-                match asked.get(&channel.asks) {
-                    Some(asks) => channel.asks = asks.clone(),
-                    None => drop(asked.insert(channel.asks.clone())),
+            last_ids.last_id = last_ids.last_id.max(id);
+            last_ids.instance = record.tvg_id.rsplit_once('.').map(|(_, instance)| instance.to_owned());
+            if let Some(mut channel) = record.channel {
+                match shared_requests.get(&channel.requested_items) {
+                    Some(shared) => channel.requested_items = shared.clone(),
+                    None => drop(shared_requests.insert(channel.requested_items.clone())),
                 }
-                let channel = read(&store, &shelf, (id, kept.tvg_id), channel, runs.remove(&id))?;
+                let channel = load_channel(&store, &shelf, (id, record.tvg_id), channel, intervals.remove(&id))?;
                 by_id.push((id, Arc::new(channel)));
             }
             Ok(())
         };
-        let mut taken = Ok(());
-        store.each(Tree::Channels, |key, kept| {
-            if taken.is_ok() {
-                taken = take(key, kept);
+        let mut result = Ok(());
+        store.each(Tree::Channels, |key, record| {
+            if result.is_ok() {
+                result = load_record(key, record);
             }
         })?;
-        taken?;
+        result?;
         let changed_ms = clock.now().as_millisecond().into();
         // Collecting all at once leaves no node of the tree half empty.
-        let (by_id, editing) = (RwLock::new(by_id.into_iter().collect()), tokio::sync::Mutex::new(given));
-        let (present, past, paces) = Default::default();
-        Ok(Self { store, clock, by_id, changed_ms, shelf, present, past, paces, editing })
+        let (by_id, editing) = (RwLock::new(by_id.into_iter().collect()), tokio::sync::Mutex::new(last_ids));
+        let (current_programmes, oldest_programmes, clock_locks) = Default::default();
+        Ok(Self { store, clock, by_id, changed_ms, item_store: shelf, current_programmes, oldest_programmes, clock_locks, edit_lock: editing })
     }
 
     /// All channels, by number.
@@ -152,13 +152,13 @@ impl Channels {
     }
 
     /// The programme of a channel at an instant close to now, unix ms; None before its first programme.
-    pub fn on_air(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
-        self.present.on(channel, channel.channel_ms_at(now_ms))
+    pub fn current_programme(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
+        self.current_programmes.programme_at(channel, channel.channel_ms_at(now_ms))
     }
 
     /// The oldest programme of a channel that catch-up still reaches.
-    pub fn kept(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
-        self.past.on(channel, channel.channel_ms_at(now_ms - CATCHUP_MS))
+    pub fn oldest_programme(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
+        self.oldest_programmes.programme_at(channel, channel.channel_ms_at(now_ms - CATCHUP_MS))
     }
 
     /// Time of the last change of any channel, unix ms.
@@ -169,8 +169,8 @@ impl Channels {
     /// # Errors
     /// `CHANNEL_NOT_FOUND`.
     pub fn get(&self, id: u32) -> Result<Arc<Channel>> {
-        let found = self.by_id.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
-        found.ok_or_else(|| Error::new(Code::ChannelNotFound, format!("there is no channel {id}")))
+        let channel = self.by_id.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        channel.ok_or_else(|| Error::new(Code::ChannelNotFound, format!("there is no channel {id}")))
     }
 
     /// Removes a channel; its id is never used again.
@@ -178,28 +178,28 @@ impl Channels {
     /// # Errors
     /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL`.
     pub async fn remove(&self, id: u32) -> Result<()> {
-        let _editing = self.editing.lock().await;
-        let lock = self.paces.lock(id).await;
+        let _editing = self.edit_lock.lock().await;
+        let lock = self.clock_locks.lock(id).await;
         let channel = self.get(id)?;
-        let gone = Kept { tvg_id: channel.tvg_id.clone(), channel: None };
-        self.store.put(Tree::Channels, &channel_key(id), &gone).await?;
+        let deleted = ChannelRecord { tvg_id: channel.tvg_id.clone(), channel: None };
+        self.store.put(Tree::Channels, &channel_key(id), &deleted).await?;
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        self.present.forget(id);
-        self.past.forget(id);
+        self.current_programmes.remove(id);
+        self.oldest_programmes.remove(id);
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
-        self.forget_pace(&channel).await;
+        self.delete_clock(&channel).await;
         drop(lock);
-        let gone = numbers(&channel.definition);
+        let revision_numbers = revision_numbers(&channel.definition);
         drop(channel);
-        self.forget(id, &gone).await;
+        self.delete_revisions(id, &revision_numbers).await;
         Ok(())
     }
 
-    fn free_number(&self, wanted: Option<u32>, own: Option<u32>) -> Result<u32> {
-        let all = self.all();
-        let taken = |number: u32| all.iter().find(|other| other.settings.number == number && Some(other.id) != own);
-        match wanted {
-            Some(number) => match taken(number) {
+    fn free_number(&self, requested: Option<u32>, own_id: Option<u32>) -> Result<u32> {
+        let channels = self.all();
+        let used_by = |number: u32| channels.iter().find(|other| other.settings.number == number && Some(other.id) != own_id);
+        match requested {
+            Some(number) => match used_by(number) {
                 None => Ok(number),
                 Some(other) => {
                     Err(Error::new(Code::Conflict, format!("number {number} is used by {}", other.settings.name))
@@ -207,59 +207,59 @@ impl Channels {
                 }
             },
             None => (1..=MAX_NUMBER)
-                .find(|number| taken(*number).is_none())
+                .find(|number| used_by(*number).is_none())
                 .ok_or_else(|| Error::new(Code::Conflict, "all channel numbers are in use")),
         }
     }
 
     /// Stores a channel: new revisions first, so that the channel's record never names a missing one.
-    async fn keep(&self, mut channel: Channel, before: Option<&Channel>) -> Result<Arc<Channel>> {
-        let known: Vec<u32> = before.map_or_else(Vec::new, |before| numbers(&before.definition));
+    async fn store_channel(&self, mut channel: Channel, previous: Option<&Channel>) -> Result<Arc<Channel>> {
+        let stored_numbers: Vec<u32> = previous.map_or_else(Vec::new, |previous| revision_numbers(&previous.definition));
         for revision in &mut channel.definition.revisions {
-            if !known.contains(&revision.number) {
-                let (list, items) = self.shelf.keep(&self.store, &revision.items).await?;
-                let kept = KeptRevision {
+            if !stored_numbers.contains(&revision.number) {
+                let (list, items) = self.item_store.store_list(&self.store, &revision.items).await?;
+                let record = RevisionRecord {
                     revision: ScheduleRevision { items: ScheduleItems::default(), ..revision.clone() },
                     list: Some(list),
                 };
-                self.store.put(Tree::Revisions, &revision_key(channel.id, revision.number), &kept).await?;
+                self.store.put(Tree::Revisions, &revision_key(channel.id, revision.number), &record).await?;
                 revision.items = items;
             }
         }
-        channel.output = self.shelf.share_output(channel.output);
-        self.shelf.share_face(&mut channel.settings);
-        let alike = |other: &Arc<Channel>| (other.requested_items == channel.requested_items).then(|| other.requested_items.clone());
-        let shared = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().find_map(alike);
-        channel.requested_items = shared.unwrap_or(channel.requested_items);
+        channel.output = self.item_store.share_output(channel.output);
+        self.item_store.share_time_zone(&mut channel.settings);
+        let equal_requests = |other: &Arc<Channel>| (other.requested_items == channel.requested_items).then(|| other.requested_items.clone());
+        let shared_items = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().find_map(equal_requests);
+        channel.requested_items = shared_items.unwrap_or(channel.requested_items);
         // Viewers may change the clock meanwhile.
-        let lock = match before {
-            Some(_) => Some(self.paces.lock(channel.id).await),
+        let lock = match previous {
+            Some(_) => Some(self.clock_locks.lock(channel.id).await),
             None => None,
         };
-        let current = before.map(|before| self.get(before.id)).transpose()?;
+        let current = previous.map(|before| self.get(before.id)).transpose()?;
         if current.is_some() {
-            channel.clock = self.pace_of(&channel)?;
+            channel.clock = self.clock_after_edit(&channel)?;
         }
-        let turns = pace::turns(&channel);
+        let mode_changes = clocks::mode_changes(&channel);
         let Channel { settings, requested_items, output, requested_blocks: plan, requested_filler: filler, external, seed, mode, version, .. } = channel.clone();
-        let revisions = numbers(&channel.definition);
-        let dropped: Vec<u32> = known.into_iter().filter(|number| !revisions.contains(number)).collect();
-        let kept = KeptChannel { face, asks, output, plan, filler, external, seed, mode, version, turns, revisions };
-        let kept = Kept { tvg_id: channel.tvg_id.clone(), channel: Some(kept) };
-        self.store.put(Tree::Channels, &channel_key(channel.id), &kept).await?;
+        let revisions = revision_numbers(&channel.definition);
+        let dropped: Vec<u32> = stored_numbers.into_iter().filter(|number| !revisions.contains(number)).collect();
+        let stored = StoredChannel { settings, requested_items, output, requested_blocks: plan, requested_filler: filler, external, seed, mode, version, mode_changes, revisions };
+        let record = ChannelRecord { tvg_id: channel.tvg_id.clone(), channel: Some(stored) };
+        self.store.put(Tree::Channels, &channel_key(channel.id), &record).await?;
         let channel = Arc::new(channel);
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(channel.id, channel.clone());
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
-        if let Some(before) = current.filter(|_| channel.clock.is_none()) {
-            self.forget_pace(&before).await;
+        if let Some(previous) = current.filter(|_| channel.clock.is_none()) {
+            self.delete_clock(&previous).await;
         }
         drop(lock);
-        self.forget(channel.id, &dropped).await;
+        self.delete_revisions(channel.id, &dropped).await;
         Ok(channel)
     }
 
     /// Deletes unused revisions and the items that only they used. Leftovers do no harm.
-    async fn forget(&self, id: u32, numbers: &[u32]) {
+    async fn delete_revisions(&self, id: u32, numbers: &[u32]) {
         for number in numbers {
             for tree in [Tree::Marks, Tree::Revisions] {
                 if let Err(fault) = self.store.delete(tree, &revision_key(id, *number)).await {
@@ -268,7 +268,7 @@ impl Channels {
             }
         }
         if !numbers.is_empty()
-            && let Err(fault) = self.shelf.sweep(&self.store).await
+            && let Err(fault) = self.item_store.prune(&self.store).await
         {
             tracing::warn!(%fault, "unused items could not be removed");
         }
@@ -276,25 +276,25 @@ impl Channels {
 }
 
 /// Builds a channel from its record and those of its revisions.
-fn read(
+fn load_channel(
     store: &Store,
-    shelf: &Shelf,
+    shelf: &ItemStore,
     (id, tvg_id): (u32, Box<str>),
-    kept: KeptChannel,
-    runs: Option<Vec<RunningInterval>>,
+    stored: StoredChannel,
+    intervals: Option<Vec<RunningInterval>>,
 ) -> Result<Channel> {
-    let KeptChannel { mut face, asks, output, plan, filler, external, seed, mode, version, turns, revisions } = kept;
-    shelf.share_face(&mut face);
+    let StoredChannel { settings: mut settings, requested_items, output, requested_blocks: plan, requested_filler: filler, external, seed, mode, version, mode_changes: turns, revisions } = stored;
+    shelf.share_time_zone(&mut settings);
     let revision = |number: &u32| {
         let key = revision_key(id, *number);
-        let kept = store.get::<KeptRevision>(Tree::Revisions, &key)?;
-        let KeptRevision { mut revision, list } =
-            kept.ok_or_else(|| Error::internal(format!("record revisions/{key} is missing")))?;
+        let record = store.get::<RevisionRecord>(Tree::Revisions, &key)?;
+        let RevisionRecord { mut revision, list } =
+            record.ok_or_else(|| Error::internal(format!("record revisions/{key} is missing")))?;
         match list {
-            Some(list) => revision.items = shelf.find(store, &list)?,
-            None => shelf.complete(store, &mut revision.items)?,
+            Some(list) => revision.items = shelf.load_list(store, &list)?,
+            None => shelf.load_bounds(store, &mut revision.items)?,
         }
-        marks::resume(store, &key, &revision);
+        checkpoints::restore_checkpoints(store, &key, &revision);
         Ok(revision)
     };
     let definition = ScheduleDefinition { revisions: revisions.iter().map(revision).collect::<Result<_>>()? };
@@ -308,7 +308,7 @@ fn read(
         requested_filler: if *filler == RequestedFiller::default() { RequestedFiller::shared_empty() } else { filler },
         external,
         listings: None,
-        clock: clock_of(turns, runs),
+        clock: channel_clock(turns, intervals),
         seed,
         mode,
         version,
@@ -338,14 +338,14 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// A channel's clock, from the intervals in its own record and in others; None if it has none.
-fn clock_of(turns: Vec<RunningInterval>, others: Option<Vec<RunningInterval>>) -> Option<Arc<ChannelClock>> {
-    if turns.is_empty() {
+fn channel_clock(mode_changes: Vec<RunningInterval>, others: Option<Vec<RunningInterval>>) -> Option<Arc<ChannelClock>> {
+    if mode_changes.is_empty() {
         return None;
     }
-    ChannelClock::from_stored(turns.into_iter().chain(others.unwrap_or_default()).collect()).map(Arc::new)
+    ChannelClock::from_stored(mode_changes.into_iter().chain(others.unwrap_or_default()).collect()).map(Arc::new)
 }
 
-fn numbers(definition: &ScheduleDefinition) -> Vec<u32> {
+fn revision_numbers(definition: &ScheduleDefinition) -> Vec<u32> {
     definition.revisions.iter().map(|revision| revision.number).collect()
 }
 

@@ -31,7 +31,7 @@ fn bounds(item: &crate::domain::schedule::ScheduleItem) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any_other() {
+async fn an_old_record_keeps_its_schedule_and_can_be_changed() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open_waiting(folder.path()).unwrap();
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
@@ -45,36 +45,36 @@ async fn a_channel_of_an_older_record_airs_what_it_aired_and_is_changed_like_any
     let items = &old.definition.revisions[0].items;
     assert_eq!((items.len(), bounds(&items[0])), (2, vec![0, 100_000, 360_000]));
     let start = 1_767_225_600_000;
-    let line = |channel: &Channel| -> String {
+    let titles = |channel: &Channel| -> String {
         let programmes = channel.definition.programmes_between(start, start + 32_000);
         programmes.map(|programme| channel.definition.item_of(&programme).title.clone()).collect()
     };
-    let aired = line(&old);
-    assert_eq!(aired.len(), 8);
+    let aired_titles = titles(&old);
+    assert_eq!(aired_titles.len(), 8);
 
     // A change keeps the old revision's record and stores the new items by name.
-    let wanted = crate::domain::schedule::RevisionRequest {
+    let request = crate::domain::schedule::RevisionRequest {
         seed: 43,
         mode: ScheduleMode::Sequential,
         items: items.clone(),
         mid_roll_count: 0,
         blocks: None,
     };
-    let definition = old.definition.with_revision(start + 32_000, wanted);
+    let definition = old.definition.with_revision(start + 32_000, request);
     let changed = Channel { definition, version: 2, ..(*old).clone() };
-    channels.keep(changed, Some(&old)).await.unwrap();
+    channels.store_channel(changed, Some(&old)).await.unwrap();
     drop((old, channels));
     let channels = Channels::open(store.clone(), Clock::default()).unwrap();
-    let again = channels.get(7).unwrap();
-    assert_eq!((again.version, again.definition.revisions.len(), line(&again)), (2, 2, aired));
-    for revision in &again.definition.revisions {
+    let reloaded = channels.get(7).unwrap();
+    assert_eq!((reloaded.version, reloaded.definition.revisions.len(), titles(&reloaded)), (2, 2, aired_titles));
+    for revision in &reloaded.definition.revisions {
         assert_eq!(bounds(&revision.items[0]), [0, 100_000, 360_000]);
     }
-    let kept: KeptRevision = store.get(Tree::Revisions, "0000000007/0000000002").unwrap().unwrap();
-    assert!(kept.list.is_some() && kept.revision.items.is_empty());
+    let record: RevisionRecord = store.get(Tree::Revisions, "0000000007/0000000002").unwrap().unwrap();
+    assert!(record.list.is_some() && record.revision.items.is_empty());
 
     // After removal only its id is left.
-    drop(again);
+    drop(reloaded);
     channels.remove(7).await.unwrap();
     for tree in [Tree::Revisions, Tree::Lists, Tree::Items, Tree::Cuts] {
         assert_eq!(store.scan::<serde::de::IgnoredAny>(tree).unwrap().len(), 0, "{tree:?}");
@@ -102,20 +102,20 @@ async fn an_import_with_one_failing_write_keeps_what_it_stored() {
     entries[19].user_agent = Some("x".repeat(crate::store::MAX_RECORD));
     let error = channels.import(1, None, &entries, &mut SkippedEntries::default()).await.unwrap_err();
     assert_eq!(error.code, Code::PayloadTooLarge);
-    assert_eq!(channels.of_source(1).len(), 19);
+    assert_eq!(channels.imported_from(1).len(), 19);
     drop(channels);
     let store = Store::open_waiting(folder.path()).unwrap();
-    assert_eq!(Channels::open(store, Clock::default()).unwrap().of_source(1).len(), 19, "as after a restart");
+    assert_eq!(Channels::open(store, Clock::default()).unwrap().imported_from(1).len(), 19, "as after a restart");
 }
 
 #[tokio::test]
-async fn what_many_channels_are_made_of_is_held_once() {
+async fn equal_requests_are_shared_between_channels() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open_waiting(folder.path()).unwrap();
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     store.put(Tree::Cuts, "c", &[100_000, 260_000]).await.unwrap();
-    for (id, asked) in [(7, "/lib"), (8, "/lib"), (9, "/other")] {
-        let channel = CHANNEL.replace("/lib", asked);
+    for (id, path) in [(7, "/lib"), (8, "/lib"), (9, "/other")] {
+        let channel = CHANNEL.replace("/lib", path);
         store.put(Tree::Revisions, &revision_key(id, 1), &json(REVISION)).await.unwrap();
         store.put(Tree::Channels, &channel_key(id), &json(&channel)).await.unwrap();
     }
@@ -124,11 +124,11 @@ async fn what_many_channels_are_made_of_is_held_once() {
     assert!(Arc::ptr_eq(&one.requested_items, &two.requested_items) && one.requested_items != other.requested_items);
 
     // Later channels share as well, and a change affects one channel only.
-    let asks: Arc<[RequestedItem]> = one.requested_items.to_vec().into();
-    let moved = Channel { requested_items, version: 2, ..(*other).clone() };
-    assert!(Arc::ptr_eq(&channels.keep(moved, Some(&other)).await.unwrap().requested_items, &one.requested_items));
-    let left = Channel { requested_items: other.requested_items.clone(), version: 2, ..(*two).clone() };
-    channels.keep(left, Some(&two)).await.unwrap();
+    let requested_items: Arc<[RequestedItem]> = one.requested_items.to_vec().into();
+    let changed = Channel { requested_items, version: 2, ..(*other).clone() };
+    assert!(Arc::ptr_eq(&channels.store_channel(changed, Some(&other)).await.unwrap().requested_items, &one.requested_items));
+    let changed = Channel { requested_items: other.requested_items.clone(), version: 2, ..(*two).clone() };
+    channels.store_channel(changed, Some(&two)).await.unwrap();
     assert_eq!([7, 8, 9].map(|id| &*channels.get(id).unwrap().requested_items[0].path == "/lib"), [true, false, true]);
 }
 
@@ -146,12 +146,12 @@ async fn programmes_found_for_former_settings_of_a_channel_are_not_shown() {
         definition: crate::domain::schedule::ScheduleDefinition::default(),
         ..crate::domain::channel::tests::channel(7)
     };
-    let former = channels.keep(draft, None).await.unwrap();
+    let former = channels.store_channel(draft, None).await.unwrap();
     let changed = Channel { external: external("http://tv.example/2.ts"), version: 2, ..(*former).clone() };
-    let present = channels.keep(changed, Some(&former)).await.unwrap();
+    let present = channels.store_channel(changed, Some(&former)).await.unwrap();
     let listings = Some(Arc::new(Listings::from_unsorted(vec![Listing::default()], 0)));
-    channels.show(vec![(former, listings.clone())]);
+    channels.set_listings(vec![(former, listings.clone())]);
     assert!(channels.get(7).unwrap().listings.is_none());
-    channels.show(vec![(present, listings.clone())]);
+    channels.set_listings(vec![(present, listings.clone())]);
     assert_eq!(channels.get(7).unwrap().listings, listings);
 }

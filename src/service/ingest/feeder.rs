@@ -98,7 +98,7 @@ pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pie
 
 fn feed(service: &Service, id: u32) -> Option<ExternalStream> {
     let channel = service.channels.get(id).ok()?;
-    service.may_show(&channel).ok()?;
+    service.check_showing_rights(&channel).ok()?;
     channel.external.as_deref().map(|ExternalChannel { stream: feed, .. }| feed.clone())
 }
 

@@ -11,7 +11,7 @@ use crate::domain::ingest::live_segmenter::{SegmentLimits, LiveSegmenterError, L
 use crate::domain::ingest::stream_info::{self, StreamInfo, VideoCodec};
 use crate::engine::ffmpeg::ingest_input::{ChildInput, ChildOutput, VideoMode, start};
 use crate::service::Service;
-use crate::service::encode_slots::Reserved;
+use crate::service::encode_slots::ReservedSlot;
 
 /// Most bytes of one piece: 6 s at 80 Mbit/s.
 const BUDGET: usize = 64 << 20;
@@ -47,7 +47,7 @@ struct Line {
     /// None once the input has ended.
     inlet: Option<ChildInput>,
     out: JoinHandle<Ended>,
-    _slot: Option<Reserved>,
+    _slot: Option<ReservedSlot>,
 }
 
 impl Line {
@@ -123,13 +123,13 @@ impl<'a> Intake<'a> {
         let encodes = shape.video == Some(VideoCodec::Other) || shape.video.is_some() && self.verdict == Verdict::Encode;
         let (mut picture, mut slot) = (VideoMode::Copy, None);
         if encodes {
-            let report = self.service.transcoder.report().await;
+            let report = self.service.local_encoders.report().await;
             let software = report.working.iter().find(|encoder| encoder.name == "libx264");
             let encoder = software.or(report.working.first());
             let encoder = encoder.ok_or(Ended::Unfit("no video encoder works on this machine"))?.name.to_owned();
             // A live encode cannot wait for a turn.
             let slots = self.service.sessions.encode_slots();
-            slot = Some(slots.reserve().ok_or(Ended::Unfit("all encode slots are in use"))?);
+            slot = Some(slots.reserve_slot().ok_or(Ended::Unfit("all encode slots are in use"))?);
             picture = VideoMode::Encode { encoder, keyframe_seconds: config.segment_seconds, max_height: 720 };
         }
         let started = start(&config.ffmpeg, shape, &picture).await;

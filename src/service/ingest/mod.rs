@@ -18,7 +18,7 @@ use crate::domain::channel::Channel;
 use crate::domain::external::ExternalStream;
 use crate::domain::ingest::timeline::{ExternalTimeline, SegmentOrigin, SLATE_TICKS};
 use crate::domain::ingest::live_segmenter::IngestSegment;
-use crate::domain::live::LiveSegment;
+use crate::domain::live_window::LiveSegment;
 use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -202,7 +202,7 @@ fn is_too_much(own: usize, in_all: usize, channels: usize) -> bool {
 /// # Errors
 /// `RIGHTS_WITHDRAWN`; `SERVER_BUSY` if too many ingests run.
 pub fn keep(service: &Arc<Service>, channel: &Channel) -> Result<()> {
-    service.may_show(channel)?;
+    service.check_showing_rights(channel)?;
     let mut all = service.ingests.lock();
     let Some(external) = channel.external.as_deref().filter(|_| !all.contains_key(&channel.id)) else {
         return Ok(());
@@ -263,22 +263,22 @@ fn now(service: &Service) -> i64 {
 
 /// Puts pieces on the timeline until the channel has had no viewer for `ingest_linger`.
 async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Arc<Ingest>, mut client: Client) {
-    let Some(mut rights) = upgrade().map(|service| service.rights.follow()) else { return };
+    let Some(mut rights) = upgrade().map(|service| service.rights_changes.subscribe()) else { return };
     let (mut waiting, mut away) = (None, false);
     let mut wanted = Instant::now();
     loop {
         let Some(service) = upgrade() else { return };
         let Ok(channel) = service.channels.get(id) else { return };
-        let external = channel.external.as_deref().filter(|_| service.may_show(&channel).is_ok());
+        let external = channel.external.as_deref().filter(|_| service.check_showing_rights(&channel).is_ok());
         let Some(external) = external else { return };
         if client.feed != external.stream {
             tracing::info!(channel.id = id, "the source of an external channel changed: connecting to the new one");
             client = Client::start(&service, id, ingest, external.stream.clone());
             (waiting, away) = (None, true);
         }
-        let viewers = service.onair.viewers();
+        let viewers = service.live_channels.viewers();
         let always = channel.settings.always_on && channel.settings.enabled;
-        if always || viewers.count(id) > 0 || viewers.warm().contains(&id) {
+        if always || viewers.viewer_count(id) > 0 || viewers.warm_channels().contains(&id) {
             wanted = Instant::now();
         }
         if wanted.elapsed() >= service.config.limits.ingest_linger {
@@ -315,7 +315,7 @@ async fn run(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, ingest: &Arc<I
 
 /// Puts a piece on the timeline, or a slate if no piece is given.
 async fn show(service: &Service, channel: &Channel, ingest: &Ingest, from: SegmentOrigin, piece: Option<IngestSegment>, now: i64) {
-    let still = match service.onair.still(service, channel).await {
+    let still = match service.live_channels.still_image(service, channel).await {
         Ok(still) => still,
         Err(fault) if piece.is_none() => {
             tracing::warn!(%fault, "no slate is available");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Plan, STEREO_KBPS, StartRequest, display_size, encode, encoder};
+use super::{SessionPlan, STEREO_KBPS, StartRequest, display_size, plan_encode, best_encoder};
 use crate::domain::codec::avc_level;
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
@@ -16,10 +16,10 @@ use crate::service::Service;
 use crate::service::runs::Work;
 
 /// No ladder for longer copied segments: a player notices a slow connection only after a segment has arrived.
-const LONGEST_SECONDS: f64 = 6.0;
+const MAX_SEGMENT_SECONDS: f64 = 6.0;
 
 /// Minimum ratio between the bit rate of a copy and that of the encoded rung of the same height, for that rung to be listed.
-const DEARER: f64 = 1.5;
+const MIN_COPY_RATIO: f64 = 1.5;
 
 /// A rung, with its attributes in the multivariant playlist.
 #[derive(Clone, Debug)]
@@ -37,10 +37,10 @@ pub struct Rung {
 impl Rung {
     pub(super) fn new(work: Work, duration: f64) -> Self {
         let (peak, average) = bandwidth(&work.source, &work.media, &work.rendition, duration);
-        let shown = picture(&work.media, &work.rendition);
+        let video_format = video_size_and_rate(&work.media, &work.rendition);
         Self {
-            size: shown.map(|(size, _)| size),
-            frame_rate: shown.and_then(|(_, rate)| rate),
+            size: video_format.map(|(size, _)| size),
+            frame_rate: video_format.and_then(|(_, rate)| rate),
             bandwidth: peak,
             average_bandwidth: average,
             audio_codec: audio_codec(&work.media, &work.rendition),
@@ -50,12 +50,12 @@ impl Rung {
 
     /// Its entry in the multivariant playlist; `video` is the RFC 6381 codec string of its video.
     fn variant(&self, track: PlaylistTrack, video: Option<String>) -> Variant {
-        let known = video.is_some() || self.work.rendition.video.is_none();
-        let known = known && (self.audio_codec.is_some() || self.work.rendition.audio.is_none());
+        let has_codecs = video.is_some() || self.work.rendition.video.is_none();
+        let has_codecs = has_codecs && (self.audio_codec.is_some() || self.work.rendition.audio.is_none());
         let codecs = [video, self.audio_codec.clone()].into_iter().flatten().collect::<Vec<_>>().join(",");
         Variant {
             track,
-            codecs: known.then_some(codecs),
+            codecs: has_codecs.then_some(codecs),
             size: self.size,
             frame_rate: self.frame_rate,
             bandwidth: self.bandwidth,
@@ -64,24 +64,24 @@ impl Rung {
     }
 }
 
-impl Plan {
+impl SessionPlan {
     /// The entries of the multivariant playlist. `known` is the RFC 6381 codec string of the best rung's video, once a
     /// segment was made. Encoded rungs below it get its profile and a sufficient level, so that none of them has to be made
     /// for the list.
-    pub fn variants(&self, known: Option<&str>) -> Vec<Variant> {
+    pub fn variants(&self, video_codec: Option<&str>) -> Vec<Variant> {
         let Some(video) = &self.work().rendition.video else { return vec![self.top().variant(PlaylistTrack::Audio, None)] };
-        let encoded = matches!(video, VideoPlan::Encode(_));
-        let profile = known.filter(|_| encoded).and_then(|codec| codec.get(..9)).unwrap_or("avc1.6400");
-        let listed = |(number, rung): (usize, &Rung)| {
+        let is_encoded = matches!(video, VideoPlan::Encode(_));
+        let profile = video_codec.filter(|_| is_encoded).and_then(|codec| codec.get(..9)).unwrap_or("avc1.6400");
+        let to_variant = |(number, rung): (usize, &Rung)| {
             let codec = match (number, &rung.work.rendition.video) {
-                (1.., Some(VideoPlan::Encode(plan))) if known.is_some() => {
+                (1.., Some(VideoPlan::Encode(plan))) if video_codec.is_some() => {
                     Some(format!("{profile}{:02x}", avc_level(plan.width, plan.height, plan.frame_rate)))
                 }
-                _ => known.map(str::to_owned),
+                _ => video_codec.map(str::to_owned),
             };
             rung.variant(PlaylistTrack::Video(number), codec)
         };
-        self.rungs.iter().enumerate().map(listed).collect()
+        self.rungs.iter().enumerate().map(to_variant).collect()
     }
 }
 
@@ -89,32 +89,32 @@ impl Plan {
 ///
 /// # Errors
 /// The reason why there is none, so that the ladder has no copy.
-pub(super) fn beside(copied: &Grid, media: &Media, stream: u32) -> std::result::Result<Grid, &'static str> {
+pub(super) fn encoded_grid(copied_grid: &Grid, media: &Media, stream: u32) -> std::result::Result<Grid, &'static str> {
     const UNEVEN: &str = "its keyframes do not match the even grid of the other rungs";
     let (_, video) = media.video_streams().find(|(found, _)| found.index == stream).ok_or(UNEVEN)?;
-    let longest = (0..copied.len()).map(|segment| copied.segment_length(segment)).max().unwrap_or(0);
-    if to_seconds(longest) > LONGEST_SECONDS {
+    let longest_ticks = (0..copied_grid.len()).map(|segment| copied_grid.segment_length(segment)).max().unwrap_or(0);
+    if to_seconds(longest_ticks) > MAX_SEGMENT_SECONDS {
         return Err("its keyframes are too far apart");
     }
-    copied.to_frame_grid(super::picture::target_rate(video)).ok_or(UNEVEN)
+    copied_grid.to_frame_grid(super::video_encode::target_rate(video)).ok_or(UNEVEN)
 }
 
 /// The rungs below the best one of `plan`, all on `grid`.
-pub(super) async fn lower(service: &Service, plan: &Plan, wish: &PlaybackRequest, grid: &Arc<Grid>) -> Result<Vec<Rung>> {
+pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, playback_request: &PlaybackRequest, grid: &Arc<Grid>) -> Result<Vec<Rung>> {
     let top = plan.top();
     let (Some(video), Some((_, height))) = (&top.work.rendition.video, top.size) else { return Ok(Vec::new()) };
-    let (stream, copied) = match video {
+    let (stream, is_copied) = match video {
         VideoPlan::Copy { stream } => (*stream, true),
         VideoPlan::Encode(plan) => (plan.stream, false),
     };
-    let encoder = encoder(service).await?;
-    let dear = |kbps: u32| top.average_bandwidth as f64 > f64::from(kbps) * 1000.0 * DEARER;
-    let own = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).filter(|(.., kbps)| copied && dear(*kbps));
-    let below = RUNGS.iter().filter(|(_, lines, _)| lines * 10 <= height * 9);
+    let encoder = best_encoder(service).await?;
+    let is_costly = |kbps: u32| top.average_bandwidth as f64 > f64::from(kbps) * 1000.0 * MIN_COPY_RATIO;
+    let own_height = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).filter(|(.., kbps)| is_copied && is_costly(*kbps));
+    let lower_heights = RUNGS.iter().filter(|(_, lines, _)| lines * 10 <= height * 9);
     let mut rungs: Vec<Rung> = Vec::new();
-    for lines in own.map(|_| height).into_iter().chain(below.map(|(_, lines, _)| *lines)) {
-        let request = StartRequest { max_height: Some(lines), ..plan.request.clone() };
-        let video = encode(&top.work.media, stream, &request, wish, encoder.clone())?;
+    for rung_height in own_height.map(|_| height).into_iter().chain(lower_heights.map(|(_, lines, _)| *lines)) {
+        let request = StartRequest { max_height: Some(rung_height), ..plan.request.clone() };
+        let video = plan_encode(&top.work.media, stream, &request, playback_request, encoder.clone())?;
         let rendition = Rendition { video: Some(VideoPlan::Encode(video)), audio: top.work.rendition.audio.clone() };
         let work = Work { rendition: Arc::new(rendition), grid: grid.clone(), package: None, ..top.work.clone() };
         let rung = Rung::new(work, plan.duration_seconds);
@@ -128,7 +128,7 @@ pub(super) async fn lower(service: &Service, plan: &Plan, wish: &PlaybackRequest
 }
 
 /// Display size and frame rate of the video that is served.
-fn picture(media: &Media, rendition: &Rendition) -> Option<((u32, u32), Option<FrameRate>)> {
+fn video_size_and_rate(media: &Media, rendition: &Rendition) -> Option<((u32, u32), Option<FrameRate>)> {
     match rendition.video.as_ref()? {
         VideoPlan::Encode(plan) => Some(((plan.width, plan.height), Some(plan.frame_rate))),
         VideoPlan::Copy { stream } => {
@@ -159,13 +159,13 @@ fn bandwidth(source: &SourceFile, media: &Media, rendition: &Rendition, duration
         // The limit applies over two seconds; most video needs less.
         Some(VideoPlan::Encode(plan)) => (f64::from(plan.max_kbps) * 1.5, f64::from(plan.max_kbps) * 0.7),
     };
-    let sound = match &rendition.audio {
+    let audio_kbps = match &rendition.audio {
         None => 0.0,
         Some(AudioPlan::Copy { stream }) => stream_kbps(*stream).unwrap_or(f64::from(STEREO_KBPS)),
         Some(AudioPlan::Encode { kbps, .. }) => f64::from(*kbps),
     };
-    peak += sound;
-    average += sound;
+    peak += audio_kbps;
+    average += audio_kbps;
     const CONTAINER: f64 = 1.05;
     ((peak * CONTAINER * 1000.0) as u64, (average * CONTAINER * 1000.0) as u64)
 }

@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::progress::{self, ProgressRecord, ProgressSave, SaveResult};
 use crate::error::{Error, Result};
-use crate::service::clock::{Ahead, Clock};
-use crate::service::events::{Events, What};
+use crate::service::clock::{FutureTimeGuard, Clock};
+use crate::service::events::{Events, EventContent};
 use crate::store::{Batch, Store, Tree};
 
 mod index;
@@ -45,7 +45,7 @@ pub struct Progress {
     events: Arc<Events>,
     users: RwLock<HashMap<String, Index>>,
     lanes: Vec<tokio::sync::Mutex<()>>,
-    ahead: Ahead,
+    ahead: FutureTimeGuard,
 }
 
 /// Keys of records that need cleanup.
@@ -68,7 +68,7 @@ impl Progress {
             }
         })?;
         let lanes = (0..LANES).map(|_| tokio::sync::Mutex::default()).collect();
-        Ok(Self { store, clock, tree, events, users: RwLock::new(users), lanes, ahead: Ahead::default() })
+        Ok(Self { store, clock, tree, events, users: RwLock::new(users), lanes, ahead: FutureTimeGuard::default() })
     }
 
     /// A user's record of an item; None if it was never started or was reset.
@@ -251,7 +251,7 @@ impl Progress {
 
     fn notify_written(&self, user_id: &str, record: &ProgressRecord) {
         self.write().entry(user_id.to_owned()).or_default().put(record);
-        self.events.tell(Some(user_id), What::Progress(Box::new(record.clone())));
+        self.events.publish(Some(user_id), EventContent::Progress(Box::new(record.clone())));
     }
 
     /// Now, with the precision of the API, so that a timestamp a device received and sent back is not older than the record.

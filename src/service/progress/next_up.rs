@@ -6,7 +6,7 @@ use crate::domain::library::compare_natural;
 use crate::domain::progress::{ProgressRecord, ProgressStatus};
 use crate::error::{Code, Result};
 use crate::service::Service;
-use crate::service::listing::{Is, MAX_LIMIT};
+use crate::service::listing::{EntryKind, MAX_LIMIT};
 
 use super::{Filter, watch::stem};
 
@@ -55,7 +55,7 @@ impl Service {
     async fn next_in(&self, user_id: &str, folder: &str, after: ProgressRecord) -> Result<Option<NextUp>> {
         let mut files: Vec<String> = match self.library.list(folder, MAX_LIMIT, None).await {
             Ok(listing) => {
-                let media = listing.entries.into_iter().filter(|entry| matches!(entry.is, Is::Media { .. }));
+                let media = listing.entries.into_iter().filter(|entry| matches!(entry.kind, EntryKind::Media { .. }));
                 media.map(|entry| entry.path).filter(|path| follows(&after.path, path)).collect()
             }
             // A folder that is gone, or whose disk is asleep, has no next file.

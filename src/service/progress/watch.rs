@@ -154,7 +154,7 @@ impl Service {
                 let there = |path: &str| matches!(roots.resolve_target(path), Some(EntryTarget::File { .. } | EntryTarget::Folder));
                 Ok(paths.into_iter().filter(|(_, path)| there(path)).map(|(index, _)| index).collect::<Vec<_>>())
             };
-            self.library.within_deadline(root, look)
+            self.library.run_with_deadline(root, look)
         });
         for found in futures_util::future::join_all(looks).await {
             for index in found.unwrap_or_default() {

@@ -3,7 +3,7 @@
 use crate::domain::channel::Channel;
 use crate::domain::guide::ProgrammeEntry;
 use crate::domain::listing::Listing;
-use crate::domain::live::CATCHUP_MS;
+use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::recording::GuideAiring;
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::Segmentation;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::{MOST, MOST_RULES, Recordings, airings, wake};
 use crate::domain::channel::Channel;
-use crate::domain::live::CATCHUP_MS;
+use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::recording::{GuideAiring, RetentionLimit, MAX_LENGTH_MS, Padding, Recording, SeriesRule, RecordingState, WrittenRange};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::accounts::random;
+use crate::service::accounts::random_bytes;
 
 /// How far ahead rules are applied, ms.
 const PLANNED_MS: i64 = 7 * 24 * 3_600_000;
@@ -55,7 +55,7 @@ impl Service {
         let recordings = &self.recordings;
         recordings.shelf()?;
         let channel = self.channels.get(asked.channel_id)?;
-        self.may_record(&channel)?;
+        self.check_recordable(&channel)?;
         let airing = asked.wish.as_ref().map(|wish| self.wished(&channel, wish)).transpose()?;
         let now_ms = self.clock.now().as_millisecond();
         if let Some(airing) = &airing {
@@ -82,7 +82,7 @@ impl Service {
                 ));
             }
             Some((title, new_only)) => Some(SeriesRule {
-                id: format!("ser_{}", data_encoding::HEXLOWER.encode(&random::<8>())),
+                id: format!("ser_{}", data_encoding::HEXLOWER.encode(&random_bytes::<8>())),
                 channel_id: channel.id,
                 user_id: asked.user_id.clone(),
                 title: title.clone(),
@@ -206,7 +206,7 @@ impl Recordings {
 
 fn fresh(airing: &GuideAiring, channel_id: u32, user_id: &str, padding: Padding, now_ms: i64) -> Recording {
     Recording {
-        id: format!("rec_{}", data_encoding::HEXLOWER.encode(&random::<8>())),
+        id: format!("rec_{}", data_encoding::HEXLOWER.encode(&random_bytes::<8>())),
         channel_id,
         user_id: user_id.to_owned(),
         title: airing.title.clone(),

@@ -16,7 +16,7 @@ use crate::domain::recording::{self, RecordingEvent, RecordingFailure, Recording
 use crate::engine::recording_file::RecordingsFolder;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::events::{Events, What};
+use crate::service::events::{Events, EventContent};
 use crate::store::{Batch, Store, Tree};
 
 mod airings;
@@ -272,9 +272,9 @@ impl Recordings {
         let mut all = lock(&self.all);
         let before = all.get(&recording.id).map(|before| before.state);
         if before != Some(recording.state) {
-            self.events.tell(
+            self.events.publish(
                 Some(&recording.user_id),
-                What::Recording { id: recording.id.clone(), title: recording.title.clone(), state: recording.state },
+                EventContent::Recording { id: recording.id.clone(), title: recording.title.clone(), state: recording.state },
             );
         }
         lock(&self.unsaved).remove(&recording.id);

@@ -17,7 +17,7 @@ use crate::domain::recording::{self, RecordingEvent, Recording, WrittenRange};
 use crate::engine::recording_file::{RecordingsFolder, RecordingFile};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::onair::Viewer;
+use crate::service::live::Viewer;
 
 /// How often the length of the file is synced and stored.
 const NOTED: Duration = Duration::from_secs(10);
@@ -36,13 +36,13 @@ pub(super) async fn run(service: Arc<Service>, id: String, stop: watch::Receiver
     let channel = service.recordings.get(&id).map(|recording| recording.channel_id);
     work(&service, &id, stop).await;
     if let Ok(channel) = channel {
-        service.onair.viewers().leave(channel, &Viewer::internal(&id));
+        service.live_channels.viewers().leave(channel, &Viewer::internal(&id));
     }
 }
 
 async fn work(service: &Arc<Service>, id: &str, mut stop: watch::Receiver<bool>) {
     let mut pause = RETRY.0;
-    let mut rights = service.rights.follow();
+    let mut rights = service.rights_changes.subscribe();
     loop {
         let before = written(service, id);
         let outcome = record(service, id, &mut stop).await;
@@ -105,7 +105,7 @@ async fn record(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<boo
     let mut recording = service.recordings.get(id)?;
     let mut deck = Deck { tape: Some(open(service, &shelf, &mut recording).await?) };
     let mut noted = Instant::now();
-    let mut rights = service.rights.follow();
+    let mut rights = service.rights_changes.subscribe();
     loop {
         // The guide may have changed the end or title; the written length is more recent here than in the store.
         recording = Recording { written_range: recording.written_range, ..service.recordings.get(id)? };

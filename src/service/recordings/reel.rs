@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::domain::channel::Channel;
-use crate::domain::live;
+use crate::domain::live_window;
 use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::recording::Recording;
 use crate::error::Result;
-use crate::service::onair::Viewer;
-use crate::service::{Service, ingest, onair};
+use crate::service::live::Viewer;
+use crate::service::{Service, ingest, live};
 
 /// The longest wait before a channel is checked again.
 const LOOK: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub(super) struct Piece {
 /// `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`, `RIGHTS_BASIS_REQUIRED`, and those of [`onair::segment`].
 pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Result<Next> {
     let channel = service.channels.get(recording.channel_id)?;
-    service.may_record(&channel)?;
+    service.check_recordable(&channel)?;
     if channel.external.is_some() {
         return elsewhere(service, &channel, recording);
     }
@@ -54,8 +54,8 @@ pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Resul
     let begun = written.bytes > 0;
     let from = if begun { written.through_ticks } else { from_ms * 90 };
     // Half a millisecond of tolerance for rounding. A programme that was shortened meanwhile ends at its new end.
-    let behind = |slot: &live::LiveSegment| if begun { slot.start_ticks >= from - 45 } else { slot.end_ticks > from };
-    let Some(slot) = live::segments_from(&channel.definition, None, from.div_euclid(90)).find(behind) else {
+    let behind = |slot: &live_window::LiveSegment| if begun { slot.start_ticks >= from - 45 } else { slot.end_ticks > from };
+    let Some(slot) = live_window::segments_from(&channel.definition, None, from.div_euclid(90)).find(behind) else {
         return Ok(Next::Over);
     };
     if slot.start_ticks >= to_ms * 90 {
@@ -66,8 +66,8 @@ pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Resul
         return Ok(Next::Wait(Duration::from_millis(wait).min(LOOK)));
     }
     // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
-    service.onair.viewers().seen(channel.id, &Viewer::internal(&recording.id), None);
-    let sent = onair::segment(service, &channel, (slot.programme_start_ms, slot.index), &recording.id).await?;
+    service.live_channels.viewers().record_request(channel.id, &Viewer::internal(&recording.id), None);
+    let sent = live::produce_segment(service, &channel, (slot.programme_start_ms, slot.index), &recording.id).await?;
     let mut bytes = Vec::from(sent.bytes);
     shift_segment(&mut bytes, written.timestamp_shift(slot.start_ticks));
     let is_slate = sent.is_slate;
@@ -81,12 +81,12 @@ fn elsewhere(service: &Arc<Service>, channel: &Channel, recording: &Recording) -
     let begun = written.bytes > 0;
     let now_ms = service.clock.now().as_millisecond();
     if now_ms < to_ms {
-        service.onair.viewers().seen(channel.id, &Viewer::internal(&recording.id), None);
+        service.live_channels.viewers().record_request(channel.id, &Viewer::internal(&recording.id), None);
         ingest::keep(service, channel)?;
-        onair::wake(service);
+        live::start_maintenance(service);
     }
     let from = if begun { written.through_ticks } else { from_ms * 90 };
-    let wanted = |slot: &live::LiveSegment| if begun { slot.start_ticks >= from - 45 } else { slot.end_ticks > from };
+    let wanted = |slot: &live_window::LiveSegment| if begun { slot.start_ticks >= from - 45 } else { slot.end_ticks > from };
     match ingest::next(service, channel, wanted) {
         Some((slot, ..)) if slot.start_ticks >= to_ms * 90 => Ok(Next::Over),
         Some((slot, bytes, is_slate)) => {

@@ -246,7 +246,7 @@ impl Owner {
         if let Some((job, _)) = &self.turns {
             // The first segment of a run includes the start-up time; short segments cost more than their length.
             let is_whole = self.work.grid.segment_length(index) * 10 >= self.work.grid.segment_length(self.work.grid.len() / 2) * 9;
-            job.delivered(media, (is_whole && !is_first).then_some(spent));
+            job.record_segment(media, (is_whole && !is_first).then_some(spent));
         }
         let speed = media / spent.max(0.001);
         self.speed = Some(self.speed.map_or(speed, |mean| mean * 0.9 + speed * 0.1));

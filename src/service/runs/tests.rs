@@ -67,7 +67,7 @@ impl Bench {
     }
 
     fn try_lease(&self, height: u32) -> Result<Lease> {
-        self.runs.lease(Arc::new(self.fake.clone()), self.work(height), Viewer::Session)
+        self.runs.lease(Arc::new(self.fake.clone()), self.work(height), AdmissionRequest::Session)
     }
 
     fn lease(&self, height: u32) -> Lease {
@@ -149,7 +149,7 @@ async fn what_is_made_at_once_is_made_when_it_is_asked_for_and_no_sooner() {
     // Memory for one segment: read-ahead for one reader would evict the segment of the other.
     let one = FakeBackend::segment_bytes(&bench(second(), 1).work(240).rendition, 0).len() as u64;
     let bench = keeping(CacheLimits { memory_bytes: one, rendition_memory_bytes: one, disk_bytes: 1 << 20 }, second(), 2);
-    let lease = || bench.runs.lease(Arc::new(AtOnce(bench.fake.clone())), bench.work(240), Viewer::Session).unwrap();
+    let lease = || bench.runs.lease(Arc::new(AtOnce(bench.fake.clone())), bench.work(240), AdmissionRequest::Session).unwrap();
     let (near, far) = (lease(), lease());
     let first = near.segment(0).await.unwrap();
     far.segment(60).await.unwrap();
@@ -286,7 +286,7 @@ async fn a_network_is_not_queried_when_a_run_starts() {
     let bench = bench(second(), 1);
     let mut work = bench.work(240);
     Arc::get_mut(&mut work.source).unwrap().is_local = false;
-    let lease = bench.runs.lease(Arc::new(bench.fake.clone()), work, Viewer::Session).unwrap();
+    let lease = bench.runs.lease(Arc::new(bench.fake.clone()), work, AdmissionRequest::Session).unwrap();
     std::fs::write(bench.folder.path().join("film.mp4"), "it").unwrap();
     // A real backend would detect the change, on a thread that may wait.
     assert!(lease.segment(0).await.is_ok());
@@ -363,7 +363,7 @@ async fn a_second_producer_takes_over_for_good_and_is_allowed_a_failure_of_its_o
     first.fail_at(3, RunError::Encoder("gone".into()));
     last.fail_at(6, RunError::Decode("once".into()));
     let fallback = FallbackBackend::new(Arc::new(first.clone()), Arc::new(last.clone()));
-    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240), Viewer::Session).unwrap();
+    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240), AdmissionRequest::Session).unwrap();
     for index in 0..10 {
         lease.segment(index).await.unwrap();
     }
@@ -379,7 +379,7 @@ async fn a_changed_file_is_no_reason_for_another_producer() {
     let (first, last) = (second(), second());
     first.fail_at(1, RunError::SourceChanged);
     let fallback = FallbackBackend::new(Arc::new(first), Arc::new(last.clone()));
-    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240), Viewer::Session).unwrap();
+    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240), AdmissionRequest::Session).unwrap();
     lease.segment(0).await.unwrap();
     assert!(matches!(lease.segment(1).await, Err(RunError::SourceChanged)));
     assert_eq!(last.run_starts(), [] as [usize; 0]);

@@ -21,9 +21,9 @@ use crate::engine::segment_cache::StoredSegment;
 use crate::engine::source::SourceFile;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 use crate::error::{Code, Error, Result};
-use crate::service::accounts::random;
-use crate::service::encode_slots::Viewer;
-use crate::service::planner::{Plan, first_wanted};
+use crate::service::accounts::random_bytes;
+use crate::service::encode_slots::AdmissionRequest;
+use crate::service::planner::{SessionPlan, start_segment};
 use crate::service::runs::{Activity, Lease, Progress};
 use crate::service::subtitles::{Subtitles, Which};
 
@@ -35,7 +35,7 @@ const ADMISSION: Duration = Duration::from_millis(1500);
 pub struct Session {
     pub id: String,
     pub user_id: String,
-    pub plan: Plan,
+    pub plan: SessionPlan,
     pub started_at: Timestamp,
     created: Instant,
     patience: Patience,
@@ -81,14 +81,14 @@ pub(super) struct Patience {
 impl Session {
     pub(super) fn new(
         user_id: &str,
-        plan: Plan,
+        plan: SessionPlan,
         producer: Producer,
         lease: Lease,
         (makers, patience): (Weak<Makers>, Patience),
     ) -> Self {
         let rungs = Rungs::new(plan.rungs.len(), lease, producer);
         Self {
-            id: format!("ts_{}", data_encoding::HEXLOWER.encode(&random::<16>())),
+            id: format!("ts_{}", data_encoding::HEXLOWER.encode(&random_bytes::<16>())),
             user_id: user_id.to_owned(),
             plan,
             started_at: Timestamp::now(),
@@ -108,7 +108,7 @@ impl Session {
 
     /// Drives the state until the session ends.
     pub(super) async fn own(&self) {
-        let first = first_wanted(&self.plan);
+        let first = start_segment(&self.plan);
         let lease = self.rungs.pull(0);
         let source = self.source();
         let mut make_first =
@@ -269,9 +269,9 @@ impl Session {
             }
             let makers = self.makers.upgrade().ok_or_else(|| self.gone())?;
             let admission = self.rungs.admission();
-            let viewer = admission.as_ref().map_or(Viewer::Session, Viewer::Admitted);
+            let viewer = admission.as_ref().map_or(AdmissionRequest::Session, AdmissionRequest::Admitted);
             let slots = makers.runs.encode_slots();
-            let is_crowded = slots.in_use() >= slots.count();
+            let is_crowded = slots.used_slots() >= slots.slot_count();
             match makers.lease(&self.plan.rungs[rung].work, viewer).await {
                 Ok((lease, producer)) => {
                     if is_crowded && lease.admission().is_some() {
@@ -300,7 +300,7 @@ impl Session {
         self.touch();
         let work = self.plan.work();
         let grid = playlist::subtitle_grid(&work.grid);
-        let which = match self.plan.subtitles.as_ref().map(|text| &text.wish) {
+        let which = match self.plan.subtitles.as_ref().map(|text| &text.delivery) {
             Some(SubtitleDelivery::Text { stream }) if index < grid.len() => Which::Stream(*stream),
             Some(SubtitleDelivery::TextSidecar { path }) if index < grid.len() => Which::File(path.clone()),
             _ => return Err(Error::new(Code::AssetNotFound, format!("there is no subtitle segment {index}"))),

@@ -51,7 +51,7 @@ fn viewer(name: &str) -> Principal {
 
 impl Bench {
     /// A plan for 100 segments of 2 s.
-    fn plan(&self, start_seconds: f64) -> Plan {
+    fn plan(&self, start_seconds: f64) -> SessionPlan {
         let path: &Path = self.folder.path();
         let roots = Roots::open(vec![Root { id: "r".into(), path: path.into() }]).unwrap();
         let media_path = path.join("film.mp4").to_str().unwrap().to_owned();
@@ -88,18 +88,18 @@ impl Bench {
             average_bandwidth: 1,
             audio_codec: None,
         };
-        Plan {
+        SessionPlan {
             rungs: vec![top],
             request: StartRequest { media_path, start_seconds, ..StartRequest::default() },
             duration_seconds: 200.0,
             reasons: Vec::new(),
             subtitles: None,
-            copy_left_out: None,
+            no_copy_reason: None,
         }
     }
 
     /// A plan with `rungs` rungs of falling bitrate.
-    fn ladder(&self, rungs: u32) -> Plan {
+    fn ladder(&self, rungs: u32) -> SessionPlan {
         let mut plan = self.plan(0.0);
         for rung in 1..rungs {
             let mut lower = plan.rungs[0].clone();
@@ -108,7 +108,7 @@ impl Bench {
             }
             plan.rungs.push(lower);
         }
-        plan.request.abr = true;
+        plan.request.is_adaptive = true;
         plan
     }
 

@@ -103,7 +103,7 @@ impl Service {
         let _mapping = self.sources.guides.mapping.lock().await;
         let (guides, channels) = (self.standing_guides(), self.channels.all());
         match tokio::task::spawn_blocking(move || map(&guides, channels)).await {
-            Ok(mapped) => self.channels.show(mapped),
+            Ok(mapped) => self.channels.set_listings(mapped),
             Err(fault) => tracing::error!(%fault, "the guides could not be mapped to channels"),
         }
         self.recordings.look_again();
@@ -111,7 +111,7 @@ impl Service {
 
     /// Maps the imported guides while the server starts.
     pub(in crate::service) fn map_first_guides(&self) {
-        self.channels.show(map(&self.standing_guides(), self.channels.all()));
+        self.channels.set_listings(map(&self.standing_guides(), self.channels.all()));
     }
 
     /// Maps guides after a change of `channel`; returns the channel with its programmes.

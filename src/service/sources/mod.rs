@@ -12,7 +12,7 @@ use crate::domain::rights::{ClearanceChange, RightsClaim, Clearance, missing_rig
 use crate::domain::source::{ReadCounts, SourceKind, SourceRights, ChannelFilter, ImportSource, ReadState};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::rights::Subject;
+use crate::service::rights::AuditSubject;
 use crate::store::{Batch, Store, Tree};
 
 mod guides;
@@ -165,7 +165,7 @@ impl Service {
         self.note_source(Some(&before), &drafted, moved, &change.by).await?;
         let ImportSource { state, last_read_ms: read_ms, counts, skipped, .. } = (*current).clone();
         let source = self.sources.keep(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..drafted }).await?;
-        self.rights.tell();
+        self.rights_changes.notify();
         match read {
             Some(read) => self.take_in(&source, read).await,
             None => {
@@ -183,13 +183,13 @@ impl Service {
         let _editing = self.sources.editing.lock().await;
         let source = self.sources.get(id)?;
         if let Some(clearance) = source.rights.clearance() {
-            self.audit.add(Subject::Source(id), &source.name, ClearanceChange::Removed, &[], by, clearance).await?;
+            self.audit_log.append(AuditSubject::Source(id), &source.name, ClearanceChange::Removed, &[], by, clearance).await?;
         }
         let mut batch = Batch::default();
         batch.put(Tree::Sources, &key(id), &Kept { source: None })?;
         self.channels.remove_imported(id, batch).await?;
         self.sources.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        self.rights.tell();
+        self.rights_changes.notify();
         // A guide without its source is never read, and no other source gets this id.
         if let Err(fault) = self.sources.guides.forget(id).await {
             tracing::warn!(source.id = id, %fault, "the guide of a removed source could not be deleted");
@@ -307,7 +307,7 @@ impl Service {
         let Some(is) = after.rights.clearance() else { return Ok(()) };
         let was = before.and_then(|before| before.rights.clearance());
         match Clearance::change_between(was, is, moved) {
-            Some((act, parts)) => self.audit.add(Subject::Source(after.id), &after.name, act, &parts, by, is).await,
+            Some((act, parts)) => self.audit_log.append(AuditSubject::Source(after.id), &after.name, act, &parts, by, is).await,
             None => Ok(()),
         }
     }

@@ -15,7 +15,7 @@ use crate::domain::{m3u, xmltv};
 use crate::engine::outbound::{OutboundRequest, OutboundError};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::channels::Planned;
+use crate::service::channels::PlannedChannel;
 
 /// Largest list or guide as received, before decompression, bytes.
 pub const MAX_BYTES: u64 = 16 << 20;
@@ -73,7 +73,7 @@ impl Service {
                 preview.counts.channels = planned.len();
                 preview.counts.skipped = skips.count;
                 preview.skipped = skips.reasons;
-                let shown = |(planned, tvg_id): (Planned, String)| PreviewChannel {
+                let shown = |(planned, tvg_id): (PlannedChannel, String)| PreviewChannel {
                     tvg_id,
                     groups: planned.groups,
                     channel: planned.channel,

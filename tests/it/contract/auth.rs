@@ -168,7 +168,7 @@ async fn guessing_is_slowed_and_ends_and_old_tokens_are_called_expired() {
 #[tokio::test]
 async fn admins_see_and_end_everybodys_stream_tokens() {
     let server = kit::server(&[]).await;
-    let viewer = server.service.accounts.user_named("viewer").unwrap().id;
+    let viewer = server.service.accounts.user_by_name("viewer").unwrap().id;
     let tokens = format!("/api/users/{viewer}/tokens");
     let make = async || {
         let made = server.post("/api/livetv/tokens", &json!({"name": "Kodi"})).send().await.unwrap();

@@ -118,7 +118,7 @@ async fn a_stop_lets_answers_under_way_finish_and_takes_no_others() {
     let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
     config.roots = vec![Root { id: "r".into(), path: folder.path().to_owned() }];
     let service = Service::open(config).unwrap();
-    let token = service.accounts.issue("viewer", Role::User).await.unwrap();
+    let token = service.accounts.issue_token("viewer", Role::User).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();

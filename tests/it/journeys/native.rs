@@ -87,9 +87,9 @@ async fn a_file_that_took_the_server_down_is_not_read_in_process_again() {
     let fingerprint = film::open(&path).fingerprint().unwrap().to_owned();
     let server = kit::server_with(&[folder.path()], |config| {
         config.backend = BackendSetting::Gstreamer;
-        let marks = quarantine::folder(&config.state);
+        let marks = quarantine::marks_folder(&config.state);
         for _ in 0..2 {
-            let mark = Quarantine::open(marks.clone()).unwrap().enter(&fingerprint, path.to_str().unwrap());
+            let mark = Quarantine::open(marks.clone()).unwrap().mark_reading(&fingerprint, path.to_str().unwrap());
             std::mem::forget(mark.expect("the file is not in quarantine yet"));
         }
     })

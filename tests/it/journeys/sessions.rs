@@ -281,7 +281,7 @@ async fn a_double_click_is_one_session_and_others_cannot_see_it() {
     let wish = json!({"mediaPath": film_path(&folder), "profile": {"resolution": "240p"}});
     let (first, second) = tokio::join!(start(&server, &wish), start(&server, &wish));
     assert_eq!(first["sessionId"], second["sessionId"]);
-    let other = server.service.accounts.issue("neighbour", hearthcast::domain::access::Role::User).await.unwrap();
+    let other = server.service.accounts.issue_token("neighbour", hearthcast::domain::access::Role::User).await.unwrap();
     let path = format!("{}{}/status", server.base, folder_of(&first));
     assert_eq!(server.client.get(&path).bearer_auth(other).send().await.unwrap().status(), 404);
     assert_eq!(server.client.get(&path).bearer_auth(&server.admin).send().await.unwrap().status(), 200);

@@ -49,8 +49,8 @@ pub async fn server(roots: &[&Path]) -> Server {
 pub async fn server_with(roots: &[&Path], change: impl FnOnce(&mut Config)) -> Server {
     let mut server = unclaimed(roots, change).await;
     let accounts = &server.service.accounts;
-    server.token = accounts.issue("viewer", Role::User).await.expect("a user can be made");
-    server.admin = accounts.issue("keeper", Role::Admin).await.expect("a user can be made");
+    server.token = accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
+    server.admin = accounts.issue_token("keeper", Role::Admin).await.expect("a user can be made");
     server
 }
 

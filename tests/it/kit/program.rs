@@ -265,5 +265,5 @@ async fn token(state: &Path, cache: &Path) -> String {
     let config = Config::new(state.to_owned(), cache.to_owned());
     let store = Store::open_waiting(state).expect("a fresh store opens");
     let accounts = Accounts::open(&config, store, Clock::default()).expect("fresh accounts open");
-    accounts.issue("viewer", Role::User).await.expect("a user can be made")
+    accounts.issue_token("viewer", Role::User).await.expect("a user can be made")
 }

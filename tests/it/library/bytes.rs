@@ -231,14 +231,14 @@ async fn bytes_need_a_token_or_a_grant_for_this_very_file() {
     let url = |path: &PathBuf, query: &str| format!("{}{}{query}", it.server.base, file(path));
     let status = async |url: String| it.server.client.get(url).send().await.unwrap().status();
     assert_eq!(status(url(&it.path, "")).await, StatusCode::UNAUTHORIZED);
-    let token = it.server.service.accounts.issue("guest", Role::User).await.unwrap();
+    let token = it.server.service.accounts.issue_token("guest", Role::User).await.unwrap();
     let principal = it.server.service.accounts.authenticate(&token).unwrap();
     let resource = format!("stream/file:{}", it.path.display());
-    let grant = it.server.service.accounts.grant(&principal, &resource, jiff_now() + 60);
+    let grant = it.server.service.accounts.sign_grant(&principal, &resource, jiff_now() + 60);
     assert_eq!(status(url(&it.path, &format!("&st={grant}"))).await, StatusCode::OK);
     assert_eq!(status(url(&other, &format!("&st={grant}"))).await, StatusCode::FORBIDDEN);
     assert_eq!(status(url(&it.path, "&st=1.2.3")).await, StatusCode::FORBIDDEN);
-    let late = it.server.service.accounts.grant(&principal, &resource, jiff_now() - 60);
+    let late = it.server.service.accounts.sign_grant(&principal, &resource, jiff_now() - 60);
     assert_eq!(status(url(&it.path, &format!("&st={late}"))).await, StatusCode::FORBIDDEN);
     let post = it.server.client.request(Method::POST, url(&it.path, "")).bearer_auth(&token).send().await.unwrap();
     assert_eq!((post.status().as_u16(), post.headers()["allow"].to_str().unwrap()), (405, "GET, HEAD, OPTIONS"));

@@ -7,12 +7,12 @@ use std::time::Duration;
 use hearthcast::config::Config;
 use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
-use hearthcast::domain::live::PlaylistView;
+use hearthcast::domain::live_window::PlaylistView;
 use hearthcast::domain::schedule::ScheduleMode;
 use hearthcast::engine::fake_backend::FakeBackend;
 use hearthcast::service::Service;
-use hearthcast::service::channels::Change;
-use hearthcast::service::onair as live_channels;
+use hearthcast::service::channels::ChannelChange;
+use hearthcast::service::live as live_channels;
 use jiff::Timestamp;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -56,12 +56,12 @@ async fn neither_a_kill_nor_a_second_server_changes_what_is_said() {
     config.roots = vec![Root { id: "r0".into(), path: folder.path().to_path_buf() }];
     let service = Service::open(config).unwrap();
     let path = folder.path().to_str().unwrap().into();
-    let change = Change {
+    let change = ChannelChange {
         name: Some("One".into()),
         mode: Some(ScheduleMode::Shuffle),
         start_at: Some(Timestamp::now() - Duration::from_secs(3600)),
-        asks: Some(vec![RequestedItem { path, recursive: false, title: None, weight: 1 }]),
-        ..Change::default()
+        requested_items: Some(vec![RequestedItem { path, recursive: false, title: None, weight: 1 }]),
+        ..ChannelChange::default()
     };
     let id = service.add_channel(change).await.unwrap().id;
     drop(service);
@@ -314,8 +314,8 @@ async fn repeated_watch_requests_share_one_task_of_the_programme() {
         assert_eq!(starting["progress"], 30, "{starting}");
     }
     let channel = server.service.channels.get(made["id"].as_u64().unwrap() as u32).unwrap();
-    let listed = live_channels::listed(&server.service, &channel, PlaylistView::Live).0;
-    let slot = live_channels::first_wanted(&listed, channel.output.target_seconds).unwrap();
+    let listed = live_channels::listed_segments(&server.service, &channel, PlaylistView::Live).0;
+    let slot = live_channels::first_requested_segment(&listed, channel.output.target_seconds).unwrap();
     assert!(
         live_channels::make_for(&server.service, &channel, slot, "bedroom").unwrap().is_none(),
         "one task is under way"

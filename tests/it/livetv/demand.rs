@@ -55,7 +55,7 @@ async fn stay(server: &Server, id: &Value, long: u64) -> List {
 }
 
 fn target(server: &Server, id: &Value) -> String {
-    let user = server.service.accounts.grant(
+    let user = server.service.accounts.sign_grant(
         &server.service.accounts.authenticate(&server.token).unwrap(),
         &format!("livetv/watch/{id}"),
         server.service.clock.now().as_second() + 600,

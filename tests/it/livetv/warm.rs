@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hearthcast::domain::channel::Channel;
-use hearthcast::domain::live::{self, LiveSegment, PlaylistView};
-use hearthcast::service::onair;
+use hearthcast::domain::live_window::{self, LiveSegment, PlaylistView};
+use hearthcast::service::live;
 use reqwest::Method;
 use serde_json::json;
 use tokio::time::Instant;
@@ -17,14 +17,14 @@ use crate::kit::{self, Server, film, play};
 
 /// The segments of a playlist from where players begin, and those of the next two seconds.
 fn wanted(server: &Server, channel: &Channel) -> Vec<LiveSegment> {
-    let (listed, now_ms) = onair::listed(&server.service, channel, PlaylistView::Live);
-    let first = onair::first_wanted(&listed, channel.output.target_seconds).unwrap();
-    let next = live::segments_from(&channel.definition, None, now_ms).take_while(|slot| slot.start_ticks < (now_ms + 2_000) * 90);
+    let (listed, now_ms) = live::listed_segments(&server.service, channel, PlaylistView::Live);
+    let first = live::first_requested_segment(&listed, channel.output.target_seconds).unwrap();
+    let next = live_window::segments_from(&channel.definition, None, now_ms).take_while(|slot| slot.start_ticks < (now_ms + 2_000) * 90);
     listed.iter().copied().filter(|slot| slot.media_sequence >= first.media_sequence).chain(next).collect()
 }
 
 fn made(server: &Server, channel: &Arc<Channel>, slots: &[LiveSegment]) -> Vec<bool> {
-    slots.iter().map(|slot| onair::is_made(&server.service, channel, slot)).collect()
+    slots.iter().map(|slot| live::is_made(&server.service, channel, slot)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,10 +60,10 @@ async fn a_channel_kept_ready_has_what_its_list_is_about_to_name() {
         assert_eq!(get(&server, "/api/livetv/warm").await["channels"][0]["state"], "warm");
         // No earlier than needed: at most 20 s before a programme begins, and in steps of 20 s.
         let now_ms = server.service.clock.now().as_millisecond();
-        let far: Vec<LiveSegment> = live::segments_from(&channel.definition, None, now_ms + 46_000).take(3).collect();
+        let far: Vec<LiveSegment> = live_window::segments_from(&channel.definition, None, now_ms + 46_000).take(3).collect();
         assert_eq!(made(&server, &channel, &far), [false; 3], "at {now_ms}");
         server.service.clock.advance(Duration::from_secs(2));
-        let (listed, _) = onair::listed(&server.service, &channel, PlaylistView::Live);
+        let (listed, _) = live::listed_segments(&server.service, &channel, PlaylistView::Live);
         let begun: Vec<LiveSegment> = listed.iter().copied().filter(|slot| slot.media_sequence >= slots[0].media_sequence).collect();
         assert!(
             begun.len() > 3 && made(&server, &channel, &begun).iter().all(|made| *made),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hearthcast::service::{events::What, watching};
+use hearthcast::service::{events::EventContent, library_watcher};
 use serde_json::{Value, json};
 
 use super::{get, save, small_film};
@@ -30,10 +30,10 @@ async fn what_was_moved_is_found_again_while_the_server_runs() {
     let folder = tempfile::tempdir().unwrap();
     let film = small_film(folder.path(), "film.mp4", 70);
     let server = kit::server(&[folder.path()]).await;
-    let mut told = server.service.events.listen("nobody", None).unwrap();
+    let mut told = server.service.events.subscribe("nobody", None).unwrap();
     let body = json!({"mediaPath": film, "positionSeconds": 700, "durationSeconds": 5400});
     let saved: Value = success(server.post("/api/stream/progress", &body).send().await.unwrap(), 200).await;
-    watching::start(&server.service);
+    library_watcher::start_watchers(&server.service);
     // Moved twice, into new folders.
     let mut at = film;
     for name in ["a/b/other.mp4", "c/third.mp4"] {
@@ -47,7 +47,7 @@ async fn what_was_moved_is_found_again_while_the_server_runs() {
     assert_eq!((&list["history"][0]["id"], &list["history"][0]["version"]), (&saved["id"], &saved["version"]));
     let folders = async {
         loop {
-            if let What::Library { folders } = &told.receiver.recv().await.unwrap().what {
+            if let EventContent::Library { folders } = &told.receiver.recv().await.unwrap().content {
                 return folders.clone();
             }
         }
@@ -76,7 +76,7 @@ async fn what_was_moved_while_no_server_ran_is_found_at_the_start() {
     std::fs::rename(&film, &film_now).unwrap();
     std::fs::rename(&book, &book_now).unwrap();
     assert_eq!(get(&server, "/api/stream/history").await["history"][0]["available"], false);
-    watching::start(&server.service);
+    library_watcher::start_watchers(&server.service);
     until_at(&server, "/api/stream/history", "mediaPath", &film_now).await;
     until_at(&server, "/api/stream/audiobook/history", "audiobookPath", &book_now).await;
 }

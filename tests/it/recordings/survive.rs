@@ -9,7 +9,7 @@ use hearthcast::domain::library::Root;
 use hearthcast::domain::recording::{RetentionLimit, Padding, Recording, RecordingState};
 use hearthcast::domain::schedule::ScheduleMode;
 use hearthcast::service::Service;
-use hearthcast::service::channels::Change;
+use hearthcast::service::channels::ChannelChange;
 use hearthcast::service::recordings::{Asked, Wish};
 use jiff::Timestamp;
 
@@ -20,12 +20,12 @@ use crate::kit::program::Program;
 /// Adds a channel over a folder and a recording to the state of a stopped program.
 async fn prepare(program: &Program, films: &Path, recorded: &Path, from: i64, to: i64) -> String {
     let service = open(program, films, recorded);
-    let change = Change {
+    let change = ChannelChange {
         name: Some("One".into()),
         mode: Some(ScheduleMode::Sequential),
         start_at: Some(Timestamp::now() - Duration::from_secs(7200)),
-        asks: Some(vec![RequestedItem { path: films.to_str().unwrap().into(), recursive: false, title: None, weight: 1 }]),
-        ..Change::default()
+        requested_items: Some(vec![RequestedItem { path: films.to_str().unwrap().into(), recursive: false, title: None, weight: 1 }]),
+        ..ChannelChange::default()
     };
     let channel_id = service.add_channel(change).await.unwrap().id;
     let now_ms = Timestamp::now().as_millisecond();

@@ -1,7 +1,7 @@
 //! The rights check: nothing external without provenance, rights and attestation.
 
 use hearthcast::service::channels::Channels;
-use hearthcast::service::rights::Audit;
+use hearthcast::service::rights::AuditLog;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ async fn a_channel_from_elsewhere_shows_its_rights_and_never_its_password() {
     let read = Channels::open(store.clone(), server.service.clock.clone()).unwrap().all();
     assert_eq!(read[0].external, server.service.channels.all()[0].external, "the stored channel is complete");
     assert_eq!(read[0].external.as_deref().unwrap().stream.url.full_url().as_str(), SECRET);
-    let lines = Audit::open(store.clone(), server.service.clock.clone()).unwrap().lines(None, 0, 9).unwrap();
+    let lines = AuditLog::open(store.clone(), server.service.clock.clone()).unwrap().entries(None, 0, 9).unwrap();
     assert_eq!(lines.len(), 1);
     let mut exported = Vec::new();
     hearthcast::store::export(&server.service.config.state, &mut exported).unwrap();
@@ -153,13 +153,13 @@ async fn a_withdrawal_stops_it_at_once_and_is_written_down() {
     let watch = format!("/api/livetv/watch/{}", made["id"]);
     let service = &server.service;
     let channel = || service.channels.get(made["id"].as_u64().unwrap() as u32).unwrap();
-    assert!(service.may_show(&channel()).is_ok());
-    let refusal = service.may_record(&channel()).unwrap_err();
+    assert!(service.check_showing_rights(&channel()).is_ok());
+    let refusal = service.check_recordable(&channel()).unwrap_err();
     assert_eq!(refusal.details.unwrap(), json!({"missing": ["rights.recordingBasis"]}));
 
     let body = json!({"rights": {"recordingBasis": "the statute lets me"}, "attestation": {"authorized": true}});
     success(send(&server, Method::PATCH, &target, &body).await, 200).await;
-    assert!(service.may_record(&channel()).is_ok());
+    assert!(service.check_recordable(&channel()).is_ok());
 
     let body = json!({"attestation": {"authorized": false}});
     let gone = success(send(&server, Method::PATCH, &target, &body).await, 200).await;
@@ -167,7 +167,7 @@ async fn a_withdrawal_stops_it_at_once_and_is_written_down() {
     for target in [watch.clone(), format!("{watch}/live.m3u8"), format!("{watch}/1-00000.ts")] {
         refused(server.get(&target).send().await.unwrap(), 403, "RIGHTS_WITHDRAWN").await;
     }
-    assert!(service.may_record(&channel()).is_err());
+    assert!(service.check_recordable(&channel()).is_err());
     // A repeated withdrawal is not logged, and a new statement alone does not restore the rights.
     success(send(&server, Method::PATCH, &target, &body).await, 200).await;
     let body = json!({"rights": {"statement": "Now I have got a contract with them."}});

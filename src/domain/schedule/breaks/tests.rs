@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::channel::Channel;
-use crate::domain::live;
+use crate::domain::live_window;
 use crate::domain::schedule::blocks::{self, Block, BlockSchedule, FillerRanges, BlockLayer, BlockSlot, BlockSource};
 use crate::domain::schedule::segmentation::{Segmentation, VideoFormat, item_duration_ms, audio_segmentation};
 use crate::domain::schedule::{ProgrammeCursor, ScheduleDefinition, ScheduleItems, Programme, ProgrammeIter, RevisionRequest, assign_ids};
@@ -272,7 +272,7 @@ fn the_guide_is_what_plays_with_breaks() {
             let entry = channel.guide_entries(at, at + 1, at).next().unwrap();
             let filler = channel.definition.is_filler(&on);
             assert!(filler || entry.programme.item_index == on.item_index, "{on:?} {entry:?}");
-            let slot = live::segments_from(&channel.definition, None, at).next().unwrap();
+            let slot = live_window::segments_from(&channel.definition, None, at).next().unwrap();
             assert!(slot.start_ticks <= at * 90 && at * 90 < slot.end_ticks, "{slot:?}");
             assert_eq!(slot.programme_start_ms, on.start_ms);
             let item = channel.definition.item_of(&on);

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::seconds;
 use crate::domain::channel::Channel;
 use crate::domain::guide::ProgrammeEntry;
-use crate::domain::live::CATCHUP_MS;
+use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::time::format_ms_bytes;
 use crate::http::address::{Addresses, Picture};
 use crate::http::livetv::asked::Unix;

@@ -14,35 +14,35 @@ async fn signed_in(accounts: &Accounts, role: Role) -> Arc<Principal> {
 #[tokio::test]
 async fn a_password_verified_before_a_reset_does_not_replace_the_new_one() {
     for is_kept in [false, true] {
-        let Kept { accounts, .. } = open();
+        let TestAccounts { accounts, .. } = open_accounts();
         let principal = signed_in(&accounts, Role::User).await;
         let change = accounts.change_password(&principal, "correct horse", "a stolen password", false, AWAY);
         let mut change = std::pin::pin!(change);
         // The first poll reads the old hash; the next one is after the reset.
         assert!(change.as_mut().now_or_never().is_none());
-        let keep = Keep { login: is_kept.then_some(principal.login_id.as_str()), stream_tokens: false };
+        let keep = KeptAccess { login: is_kept.then_some(principal.login_id.as_str()), stream_tokens: false };
         accounts.set_password(&principal.user_id, "battery staple", keep).await.unwrap();
         let expected = if is_kept { Code::InvalidCredentials } else { Code::Unauthorized };
-        assert_eq!(code(change.await), expected);
+        assert_eq!(error_code(change.await), expected);
         accounts.login("ada", "battery staple", None, HOME).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_login_that_has_ended_adds_no_access_and_sets_no_password() {
-    let Kept { accounts, .. } = open();
+    let TestAccounts { accounts, .. } = open_accounts();
     let principal = signed_in(&accounts, Role::Admin).await;
     let by = Some(&*principal);
     accounts.add_stream_token_by(by, &principal.user_id, "TV", None, None).await.unwrap();
     let bob = accounts.add_user_by(by, "bob", Role::User, "correct horse").await.unwrap();
-    accounts.set_password_by(by, &bob.id, "battery staple", Keep::default()).await.unwrap();
+    accounts.set_password_by(by, &bob.id, "battery staple", KeptAccess::default()).await.unwrap();
 
-    accounts.set_password(&principal.user_id, "battery staple", Keep::default()).await.unwrap();
+    accounts.set_password(&principal.user_id, "battery staple", KeptAccess::default()).await.unwrap();
     let token = accounts.add_stream_token_by(by, &principal.user_id, "TV", None, None).await;
-    assert_eq!(code(token), Code::Unauthorized);
-    assert_eq!(code(accounts.add_user_by(by, "eve", Role::Admin, "correct horse").await), Code::Unauthorized);
-    let set = accounts.set_password_by(by, &bob.id, "correct horse", Keep::default()).await;
-    assert_eq!(code(set), Code::Unauthorized);
+    assert_eq!(error_code(token), Code::Unauthorized);
+    assert_eq!(error_code(accounts.add_user_by(by, "eve", Role::Admin, "correct horse").await), Code::Unauthorized);
+    let set = accounts.set_password_by(by, &bob.id, "correct horse", KeptAccess::default()).await;
+    assert_eq!(error_code(set), Code::Unauthorized);
     assert_eq!((accounts.users().len(), accounts.stream_tokens(&principal.user_id).len()), (2, 0));
     accounts.login("bob", "battery staple", None, HOME).await.unwrap();
 }

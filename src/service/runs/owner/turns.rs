@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::{Active, DUE_MS, Owner, PARKED, RUNS, Reading};
-use crate::service::encode_slots::Need;
+use crate::service::encode_slots::RenditionNeed;
 
 impl Owner {
     /// Milliseconds on the clock that all encodes share.
@@ -26,7 +26,7 @@ impl Owner {
             let Some(at) = rests.min_by_key(|&at| self.is_asked(&self.runs[at])) else { break };
             self.runs.remove(at);
         }
-        let waits = self.allowed == 0 && need.deadline_ms.is_some() && need.working == 0;
+        let waits = self.allowed == 0 && need.deadline_ms.is_some() && need.working_runs == 0;
         self.parked = waits.then(|| self.parked.unwrap_or_else(Instant::now));
         if self.parked.is_some_and(|parked| parked.elapsed() >= PARKED) && !self.runs.is_empty() {
             tracing::debug!(rendition = &*self.name, "stopped a run that waited too long for an encode slot");
@@ -34,7 +34,7 @@ impl Owner {
         }
     }
 
-    fn need(&self) -> Need {
+    fn need(&self) -> RenditionNeed {
         let second_ms = match self.runs.len() {
             0 => None,
             1 => self.uncovered().into_iter().filter(|&n| self.is_read_by_others(n)).map(|n| self.due_ms(n)).min(),
@@ -42,7 +42,7 @@ impl Owner {
         };
         let working = self.runs.iter().filter(|run| run.works()).count().min(RUNS);
         let is_complete = working == 0 && self.segments.rendition_usage(&self.name).segments >= self.end;
-        Need { deadline_ms: self.deadline_ms(), second_ms, runs: self.runs.len(), working, is_complete }
+        RenditionNeed { deadline_ms: self.deadline_ms(), second_deadline_ms, run_count: self.runs.len(), working_runs: working, is_complete }
     }
 
     /// When the first reader runs dry; None if nothing is missing.

@@ -1,7 +1,7 @@
 //! Renditions that take turns at the encode slots.
 
 use super::*;
-use crate::service::encode_slots::Need;
+use crate::service::encode_slots::RenditionNeed;
 
 /// Watches as a player does: a buffer of 6 s, then in real time. Returns how many segments came too late.
 async fn watch(lease: &Lease, segments: usize) -> usize {
@@ -42,7 +42,7 @@ async fn renditions_that_overload_the_slot_still_take_turns_of_several_segments(
     let bench = bench(FakeBackend::with_segment_time(Duration::from_millis(1500)), 1);
     let one = bench.lease(240);
     let admission = one.admission().unwrap();
-    let viewer = Viewer::Admitted(&admission);
+    let viewer = AdmissionRequest::Admitted(&admission);
     let two = bench.runs.lease(Arc::new(bench.fake.clone()), bench.work(360), viewer).unwrap();
     let began = tokio::time::Instant::now();
     let read = async |lease: &Lease| {
@@ -63,19 +63,19 @@ async fn a_run_without_a_turn_is_stopped_after_a_while_and_goes_on_where_it_was(
     until(|| lease.progress().borrow().activity == Activity::Ahead).await;
     // An encode that cannot take turns has the only slot.
     let blocked = bench.runs.encode_slots();
-    assert!(blocked.reserve().is_none(), "the viewer needs it");
+    assert!(blocked.reserve_slot().is_none(), "the viewer needs it");
     let viewer = lease.admission().unwrap();
-    let (job, admission, _allowed) = blocked.begin(1.0, Viewer::Admitted(&viewer)).ok().unwrap();
+    let (job, admission, _allowed) = blocked.start_job(1.0, AdmissionRequest::Admitted(&viewer)).ok().unwrap();
     let made = bench.fake.segments_made();
-    let need = Need { deadline_ms: Some(i64::MIN / 2), runs: 1, ..Need::default() };
+    let need = RenditionNeed { deadline_ms: Some(i64::MIN / 2), run_count: 1, ..RenditionNeed::default() };
     job.update(need);
-    until(|| job.update(Need { working: 1, ..need }) == 1).await;
+    until(|| job.update(RenditionNeed { working_runs: 1, ..need }) == 1).await;
     let answer = tokio::join!(tokio::time::timeout(Duration::from_secs(60), lease.segment(20)), async {
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!((bench.fake.live_runs(), lease.progress().borrow().activity), (1, Activity::Working));
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!((bench.fake.live_runs(), bench.fake.segments_made()), (0, made));
-        job.leave(&admission);
+        job.remove_viewer(&admission);
         job.end();
     });
     answer.0.unwrap().unwrap();

@@ -9,7 +9,7 @@ use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::schedule::ScheduleMode;
 use hearthcast::service::Service;
-use hearthcast::service::channels::{Change, Channels};
+use hearthcast::service::channels::{ChannelChange, Channels};
 
 use super::{List, on, seconds, waiting};
 use crate::kit::answer::success;
@@ -37,17 +37,17 @@ async fn a_killed_server_knows_how_far_everybody_was() {
     sounds(folder.path(), &[3000]);
     let mut program = Program::start(&[folder.path()], &[]).await;
     program.kill();
-    let change = Change {
+    let change = ChannelChange {
         name: Some("Mine".into()),
         mode: Some(ScheduleMode::Sequential),
         on_demand: Some(true),
-        asks: Some(vec![RequestedItem {
+        requested_items: Some(vec![RequestedItem {
             path: folder.path().to_str().unwrap().into(),
             recursive: false,
             title: None,
             weight: 1,
         }]),
-        ..Change::default()
+        ..ChannelChange::default()
     };
     let service = open(&program, folder.path());
     let id = service.add_channel(change).await.unwrap().id;
@@ -97,9 +97,9 @@ async fn many_remotes_at_once_are_one_after_the_other() {
     let (server, made) = waiting(folder.path(), &files).await;
     let id = made["id"].as_u64().unwrap() as u32;
     let channels = &server.service.channels;
-    let skips = futures_util::future::join_all((0..5).map(|_| channels.skip(id)));
-    let runs = futures_util::future::join_all((0..20).map(|_| async { channels.run(&channels.get(id)?).await }));
-    let halts = futures_util::future::join_all((0..5).map(|_| channels.halt(id, || false)));
+    let skips = futures_util::future::join_all((0..5).map(|_| channels.skip_programme(id)));
+    let runs = futures_util::future::join_all((0..20).map(|_| async { channels.extend_clock(&channels.get(id)?).await }));
+    let halts = futures_util::future::join_all((0..5).map(|_| channels.pause_clock(id, || false)));
     let (skips, runs, ()) = tokio::join!(skips, runs, async { drop(halts.await) });
     assert!(skips.iter().all(Result::is_ok) && runs.iter().all(Result::is_ok));
     assert_eq!(on(&server, &made["id"]).await.0, "5", "five skips");

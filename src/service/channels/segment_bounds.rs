@@ -10,16 +10,16 @@ use crate::store::{Store, Tree};
 
 /// Boundaries by name, as long as a channel uses them.
 #[derive(Default)]
-pub(super) struct Cuts(Mutex<HashMap<String, Weak<[i64]>>>);
+pub(super) struct SegmentBounds(Mutex<HashMap<String, Weak<[i64]>>>);
 
-impl Cuts {
+impl SegmentBounds {
     /// Loads the boundaries of an item that was read from disk. If they are lost, that is logged and the item counts as
     /// evenly cut.
-    pub(super) fn find(&self, store: &Store, item: &mut ScheduleItem) -> Result<()> {
+    pub(super) fn load(&self, store: &Store, item: &mut ScheduleItem) -> Result<()> {
         let Segmentation::Keyframes(keyframes) = &mut item.segmentation else { return Ok(()) };
-        keyframes.bounds = match self.known(&keyframes.name) {
+        keyframes.bounds = match self.cached(&keyframes.name) {
             Some(bounds) => Some(bounds),
-            None => read(store, keyframes)?.map(|bounds| self.put(&keyframes.name, bounds)),
+            None => read_bounds(store, keyframes)?.map(|bounds| self.insert(&keyframes.name, bounds)),
         };
         if keyframes.bounds.is_none() {
             tracing::warn!(
@@ -31,53 +31,53 @@ impl Cuts {
     }
 
     /// Stores the boundaries of a new item, or shares those in memory.
-    pub(super) async fn keep(&self, store: &Store, item: &mut ScheduleItem) -> Result<()> {
+    pub(super) async fn store_bounds(&self, store: &Store, item: &mut ScheduleItem) -> Result<()> {
         let Segmentation::Keyframes(KeyframeBounds { name, bounds: Some(bounds), .. }) = &mut item.segmentation else { return Ok(()) };
-        if let Some(known) = self.known(name) {
-            *bounds = known;
+        if let Some(cached) = self.cached(name) {
+            *bounds = cached;
             return Ok(());
         }
         let steps: Vec<i64> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
         store.put(Tree::Cuts, name, &steps).await?;
-        *bounds = self.put(name, bounds.clone());
+        *bounds = self.insert(name, bounds.clone());
         Ok(())
     }
 
     /// Deletes boundaries that no channel uses any more. The caller must hold the lock on changes of channels.
-    pub(super) async fn sweep(&self, store: &Store) -> Result<()> {
-        let reading = store.clone();
+    pub(super) async fn prune(&self, store: &Store) -> Result<()> {
+        let store_clone = store.clone();
         let names = tokio::task::spawn_blocking(move || {
             let mut names = Vec::new();
-            reading.each(Tree::Cuts, |name, _: serde::de::IgnoredAny| names.push(name.to_owned())).map(|()| names)
+            store_clone.each(Tree::Cuts, |name, _: serde::de::IgnoredAny| names.push(name.to_owned())).map(|()| names)
         });
         for name in names.await.map_err(Error::internal)?? {
-            if self.known(&name).is_none() {
+            if self.cached(&name).is_none() {
                 store.delete(Tree::Cuts, &name).await?;
             }
         }
         Ok(())
     }
 
-    fn known(&self, name: &str) -> Option<Arc<[i64]>> {
+    fn cached(&self, name: &str) -> Option<Arc<[i64]>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name)?.upgrade()
     }
 
-    fn put(&self, name: &str, bounds: Arc<[i64]>) -> Arc<[i64]> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, bounds| bounds.strong_count() > 0);
-        all.insert(name.to_owned(), Arc::downgrade(&bounds));
+    fn insert(&self, name: &str, bounds: Arc<[i64]>) -> Arc<[i64]> {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.retain(|_, bounds| bounds.strong_count() > 0);
+        cache.insert(name.to_owned(), Arc::downgrade(&bounds));
         bounds
     }
 }
 
-fn read(store: &Store, keyframes: &KeyframeBounds) -> Result<Option<Arc<[i64]>>> {
+fn read_bounds(store: &Store, keyframes: &KeyframeBounds) -> Result<Option<Arc<[i64]>>> {
     let steps: Option<Vec<i64>> = store.get(Tree::Cuts, &keyframes.name)?;
-    let sum = |at: &mut i64, step: i64| {
-        *at = at.saturating_add(step);
-        Some(*at)
+    let accumulate = |position: &mut i64, step: i64| {
+        *position = position.saturating_add(step);
+        Some(*position)
     };
-    let bounds = steps.map(|steps| std::iter::once(0).chain(steps.into_iter().scan(0, sum)).collect::<Arc<[i64]>>());
-    let whole =
+    let bounds = steps.map(|steps| std::iter::once(0).chain(steps.into_iter().scan(0, accumulate)).collect::<Arc<[i64]>>());
+    let is_complete =
         |bounds: &Arc<[i64]>| bounds.len() == keyframes.segment_count as usize + 1 && bounds.last() == Some(&keyframes.end_ticks);
-    Ok(bounds.filter(whole))
+    Ok(bounds.filter(is_complete))
 }

@@ -10,7 +10,7 @@ use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use jiff::Timestamp;
 
 use super::directory::{TokenHash, token_hash};
-use super::{Accounts, random};
+use super::{Accounts, random_bytes};
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, StreamToken, User};
 use crate::domain::time;
@@ -31,7 +31,7 @@ const USED_BATCH: usize = 128;
 
 /// A token with its last use.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct ActiveStreamToken {
     token: StreamToken,
     channels: Option<Arc<[u32]>>,
     /// Unix seconds; 0 before the first use.
@@ -41,22 +41,22 @@ pub(super) struct Stream {
 
 /// All stream tokens, by hash and by id.
 #[derive(Debug, Default)]
-pub(super) struct Streams {
-    by_hash: HashMap<TokenHash, Arc<Stream>>,
-    by_id: HashMap<String, Arc<Stream>>,
+pub(super) struct StreamTokens {
+    by_hash: HashMap<TokenHash, Arc<ActiveStreamToken>>,
+    by_id: HashMap<String, Arc<ActiveStreamToken>>,
 }
 
-impl Streams {
-    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Stream>> {
+impl StreamTokens {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<ActiveStreamToken>> {
         self.by_id.values()
     }
 
-    pub(super) fn put(&mut self, token: StreamToken) -> bool {
+    pub(super) fn insert(&mut self, token: StreamToken) -> bool {
         let hash = HEXLOWER.decode(token.token_sha256.as_bytes()).ok().and_then(|hash| hash.try_into().ok());
         let Some(hash) = hash else { return false };
-        let used = token.last_used_at.map_or(0, Timestamp::as_second);
+        let last_used = token.last_used_at.map_or(0, Timestamp::as_second);
         let channels = token.channels.clone().map(Arc::from);
-        let stream = Stream { token, channels, last_used: used.into(), stored_used: used.into() };
+        let stream = ActiveStreamToken { token, channels, last_used: last_used.into(), stored_used: last_used.into() };
         let stream = Arc::new(stream);
         self.by_id.insert(stream.token.id.clone(), stream.clone());
         self.by_hash.insert(hash, stream);
@@ -69,7 +69,7 @@ impl Streams {
     }
 }
 
-impl Stream {
+impl ActiveStreamToken {
     /// Whether it was used at a time too far ahead of `now` (unix seconds) to be true.
     pub(super) fn is_ahead(&self, now: i64) -> bool {
         time::is_too_far_ahead(self.last_used.load(Ordering::Relaxed), now)
@@ -89,9 +89,9 @@ impl Stream {
         self.stored_used.store(token.last_used_at.map_or(0, Timestamp::as_second), Ordering::Relaxed);
     }
 
-    fn current(&self) -> StreamToken {
-        let used = Some(self.last_used.load(Ordering::Relaxed)).filter(|used| *used > 0);
-        let last_used_at = used.and_then(|used| Timestamp::from_second(used).ok());
+    fn current_record(&self) -> StreamToken {
+        let last_used = Some(self.last_used.load(Ordering::Relaxed)).filter(|last_used| *last_used > 0);
+        let last_used_at = last_used.and_then(|last_used| Timestamp::from_second(last_used).ok());
         StreamToken { last_used_at, ..self.token.clone() }
     }
 }
@@ -132,13 +132,13 @@ impl Accounts {
             return Err(Error::field("expiresAt", "must be in the future"));
         }
         let _change = self.change_by(by).await?;
-        let user = self.existing(user_id)?;
+        let user = self.get_user(user_id)?;
         if self.stream_tokens(user_id).len() >= MAX_TOKENS {
             return Err(Error::new(Code::Conflict, format!("the limit of {MAX_TOKENS} stream tokens is reached")));
         }
-        let secret = format!("hcs_{}", BASE64URL_NOPAD.encode(&random::<32>()));
+        let secret = format!("hcs_{}", BASE64URL_NOPAD.encode(&random_bytes::<32>()));
         let token = StreamToken {
-            id: format!("s_{}", BASE64URL_NOPAD.encode(&random::<9>())),
+            id: format!("s_{}", BASE64URL_NOPAD.encode(&random_bytes::<9>())),
             user_id: user.id,
             name,
             token_sha256: HEXLOWER.encode(&token_hash(&secret)),
@@ -148,15 +148,15 @@ impl Accounts {
             expires_at,
         };
         self.store.put(Tree::StreamTokens, &token.id, &token).await?;
-        self.streams_mut().put(token.clone());
+        self.write_stream_tokens().insert(token.clone());
         Ok((token, secret))
     }
 
     /// A user's stream tokens, the oldest first.
     pub fn stream_tokens(&self, user_id: &str) -> Vec<StreamToken> {
-        let streams = self.streams();
-        let theirs = streams.by_id.values().filter(|stream| stream.token.user_id == user_id);
-        let mut tokens: Vec<StreamToken> = theirs.map(|stream| stream.current()).collect();
+        let streams = self.read_stream_tokens();
+        let own = streams.by_id.values().filter(|stream| stream.token.user_id == user_id);
+        let mut tokens: Vec<StreamToken> = own.map(|stream| stream.current_record()).collect();
         tokens.sort_by(|a, b| a.created_at.cmp(&b.created_at).then(a.id.cmp(&b.id)));
         tokens
     }
@@ -164,21 +164,21 @@ impl Accounts {
     /// Number of stream tokens by user id, for users who have any.
     pub fn stream_token_counts(&self) -> HashMap<String, usize> {
         let mut counts = HashMap::new();
-        for stream in self.streams().by_id.values() {
+        for stream in self.read_stream_tokens().by_id.values() {
             *counts.entry(stream.token.user_id.clone()).or_default() += 1;
         }
         counts
     }
 
-    pub(super) fn stream_ids(&self, user_id: &str) -> Vec<String> {
-        let streams = self.streams();
-        let theirs = streams.by_id.values().filter(|stream| stream.token.user_id == user_id);
-        theirs.map(|stream| stream.token.id.clone()).collect()
+    pub(super) fn stream_token_ids(&self, user_id: &str) -> Vec<String> {
+        let streams = self.read_stream_tokens();
+        let own = streams.by_id.values().filter(|stream| stream.token.user_id == user_id);
+        own.map(|stream| stream.token.id.clone()).collect()
     }
 
     /// Removes tokens from memory. The caller holds `changes` and deletes their records.
-    pub(super) fn remove_streams(&self, ids: &[String]) {
-        let mut streams = self.streams_mut();
+    pub(super) fn remove_stream_tokens(&self, ids: &[String]) {
+        let mut streams = self.write_stream_tokens();
         for id in ids {
             streams.remove(id);
         }
@@ -189,12 +189,12 @@ impl Accounts {
     /// # Errors
     /// `NOT_FOUND` when it is not one of theirs; `STORAGE_FULL`.
     pub async fn revoke_stream_token(&self, user_id: &str, id: &str) -> Result<()> {
-        let theirs = self.streams().by_id.get(id).is_some_and(|stream| stream.token.user_id == user_id);
-        if !theirs {
+        let own = self.read_stream_tokens().by_id.get(id).is_some_and(|stream| stream.token.user_id == user_id);
+        if !own {
             return Err(Error::new(Code::NotFound, "no such stream token"));
         }
-        let _change = self.changes.lock().await;
-        self.streams_mut().remove(id);
+        let _change = self.change_lock.lock().await;
+        self.write_stream_tokens().remove(id);
         self.store.delete(Tree::StreamTokens, id).await.map(drop)
     }
 
@@ -204,19 +204,19 @@ impl Accounts {
     /// `UNAUTHORIZED` for an unknown one, `TOKEN_EXPIRED` for one past its time.
     pub fn authenticate_stream(&self, secret: &str) -> Result<Arc<Principal>> {
         let hash = token_hash(secret);
-        let stream = self.streams().by_hash.get(&hash).cloned();
+        let stream = self.read_stream_tokens().by_hash.get(&hash).cloned();
         let unknown = || Error::new(Code::Unauthorized, "unknown stream token");
         let stream = stream.ok_or_else(unknown)?;
-        self.streaming(&stream)?.ok_or_else(unknown)
+        self.token_principal(&stream)?.ok_or_else(unknown)
     }
 
     /// The principal of a signature made with a stream token; None when there is no such token.
-    pub(super) fn stream_subject(&self, id: &str) -> Option<Arc<Principal>> {
-        let stream = self.streams().by_id.get(id).cloned()?;
-        self.streaming(&stream).ok().flatten()
+    pub(super) fn signed_stream_principal(&self, id: &str) -> Option<Arc<Principal>> {
+        let stream = self.read_stream_tokens().by_id.get(id).cloned()?;
+        self.token_principal(&stream).ok().flatten()
     }
 
-    fn streaming(&self, stream: &Stream) -> Result<Option<Arc<Principal>>> {
+    fn token_principal(&self, stream: &ActiveStreamToken) -> Result<Option<Arc<Principal>>> {
         let now = self.now();
         if stream.token.expires_at.is_some_and(|at| at <= now) {
             return Err(Error::new(Code::TokenExpired, "the stream token has expired"));
@@ -225,7 +225,7 @@ impl Accounts {
         if now - stream.last_used.load(Ordering::Relaxed) >= 60 {
             stream.last_used.store(now, Ordering::Relaxed);
         }
-        let user: Option<Arc<User>> = self.read().user(&stream.token.user_id).cloned();
+        let user: Option<Arc<User>> = self.read_directory().user(&stream.token.user_id).cloned();
         Ok(user.map(|user| {
             Arc::new(Principal {
                 user_id: user.id.clone(),
@@ -240,12 +240,12 @@ impl Accounts {
     }
 
     /// Stores when tokens were last used; deletes those whose user was removed.
-    pub(super) async fn tidy_streams(&self) -> Result<()> {
-        let change = self.changes.lock().await;
-        let all: Vec<Arc<Stream>> = self.streams().by_id.values().cloned().collect();
-        for stream in all {
-            if self.read().user(&stream.token.user_id).is_none() {
-                self.streams_mut().remove(&stream.token.id);
+    pub(super) async fn cleanup_stream_tokens(&self) -> Result<()> {
+        let change = self.change_lock.lock().await;
+        let tokens: Vec<Arc<ActiveStreamToken>> = self.read_stream_tokens().by_id.values().cloned().collect();
+        for stream in tokens {
+            if self.read_directory().user(&stream.token.user_id).is_none() {
+                self.write_stream_tokens().remove(&stream.token.id);
                 self.store.delete(Tree::StreamTokens, &stream.token.id).await?;
             }
         }
@@ -256,11 +256,11 @@ impl Accounts {
     /// Stores the last use of tokens where it differs from the stored time by `lag_seconds` or more.
     pub(super) async fn write_used(&self, lag_seconds: i64) -> Result<()> {
         // A token that is revoked meanwhile must not be written again.
-        let _change = self.changes.lock().await;
-        let late = |stream: &&Arc<Stream>| stream.unstored() >= lag_seconds;
-        let late: Vec<Arc<Stream>> = self.streams().by_id.values().filter(late).cloned().collect();
+        let _change = self.change_lock.lock().await;
+        let late = |stream: &&Arc<ActiveStreamToken>| stream.unstored() >= lag_seconds;
+        let late: Vec<Arc<ActiveStreamToken>> = self.read_stream_tokens().by_id.values().filter(late).cloned().collect();
         for streams in late.chunks(USED_BATCH) {
-            let tokens: Vec<StreamToken> = streams.iter().map(|stream| stream.current()).collect();
+            let tokens: Vec<StreamToken> = streams.iter().map(|stream| stream.current_record()).collect();
             let mut batch = Batch::default();
             tokens.iter().try_for_each(|token| batch.put(Tree::StreamTokens, &token.id, token))?;
             self.store.write(batch).await?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::wishes::open_sidecar;
+use super::request_check::open_sidecar;
 use crate::domain::media::{Media, language_tag};
 use crate::domain::plan::BurnedSubtitle;
 use crate::domain::playback::SubtitleDelivery;
@@ -11,7 +11,7 @@ use crate::service::Service;
 use crate::service::sidecars::{self, Format, Sidecar};
 
 /// The subtitles in the first of these languages that exists, and the open file of a sidecar.
-pub(super) async fn subtitles(
+pub(super) async fn choose_subtitles(
     service: &Service,
     source: &Arc<SourceFile>,
     media: &Media,
@@ -20,11 +20,11 @@ pub(super) async fn subtitles(
     if languages.is_empty() {
         return (SubtitleDelivery::None, None);
     }
-    let beside = sidecars::beside(&service.library, source).await.unwrap_or_else(|fault| {
+    let sidecar_files = sidecars::beside(&service.library, source).await.unwrap_or_else(|fault| {
         tracing::warn!(media.path = source.path, %fault, "the sidecar subtitles of a channel's item could not be listed");
         Vec::new()
     });
-    match chosen(media, &beside, languages) {
+    match best_subtitle(media, &sidecar_files, languages) {
         None => (SubtitleDelivery::None, None),
         Some(BurnedSubtitle::Sidecar { path, bitmap }) => match open_sidecar(service, &path).await {
             Ok(file) => (SubtitleDelivery::Burn(BurnedSubtitle::Sidecar { path, bitmap }), Some(file)),
@@ -39,31 +39,31 @@ pub(super) async fn subtitles(
 
 /// The best subtitle in the first language that exists: full subtitles before forced ones or those for the hearing impaired,
 /// embedded ones before sidecars.
-fn chosen(media: &Media, beside: &[Sidecar], languages: &[String]) -> Option<BurnedSubtitle> {
-    languages.iter().find_map(|wanted| {
-        let within =
-            media.subtitle_streams().filter(|(stream, _)| stream.is_decodable && is_in(stream.language.as_deref(), wanted));
-        let within = within.map(|(stream, kind)| {
+fn best_subtitle(media: &Media, sidecar_files: &[Sidecar], languages: &[String]) -> Option<BurnedSubtitle> {
+    languages.iter().find_map(|language| {
+        let embedded =
+            media.subtitle_streams().filter(|(stream, _)| stream.is_decodable && is_language(stream.language.as_deref(), language));
+        let embedded = embedded.map(|(stream, kind)| {
             ((stream.is_forced, false, false, false), BurnedSubtitle::Embedded { stream: stream.index, bitmap: !kind.is_text })
         });
         // VobSub sidecars consist of two files and cannot be burned in.
-        let beside = beside
+        let external = sidecar_files
             .iter()
-            .filter(|sidecar| sidecar.format != Format::VobSub && is_in(sidecar.language.as_deref(), wanted));
-        let beside = beside.map(|sidecar| {
+            .filter(|sidecar| sidecar.format != Format::VobSub && is_language(sidecar.language.as_deref(), language));
+        let external = external.map(|sidecar| {
             let rank = (sidecar.forced, sidecar.hearing_impaired, true, !sidecar.default);
             (rank, BurnedSubtitle::Sidecar { path: sidecar.path.clone(), bitmap: !sidecar.format.is_text() })
         });
-        within.chain(beside).min_by_key(|(rank, _)| *rank).map(|(_, burn)| burn)
+        embedded.chain(external).min_by_key(|(rank, _)| *rank).map(|(_, burn)| burn)
     })
 }
 
 /// Whether a language is the requested one, whichever code either uses.
-pub(super) fn is_in(own: Option<&str>, wanted: &str) -> bool {
-    let same = |own: &str| {
-        own.eq_ignore_ascii_case(wanted) || (language_tag(own).is_some() && language_tag(own) == language_tag(wanted))
+pub(super) fn is_language(own: Option<&str>, language: &str) -> bool {
+    let is_same = |own: &str| {
+        own.eq_ignore_ascii_case(language) || (language_tag(own).is_some() && language_tag(own) == language_tag(language))
     };
-    own.is_some_and(same)
+    own.is_some_and(is_same)
 }
 
 #[cfg(test)]
@@ -71,27 +71,27 @@ mod tests {
     use super::*;
     use crate::domain::media::Container;
 
-    fn beside(names: &[&str]) -> Vec<Sidecar> {
+    fn sample_sidecars(names: &[&str]) -> Vec<Sidecar> {
         let path = |file: &str| Sidecar { path: format!("/lib/{file}"), ..sidecars::described("a.mkv", file).unwrap() };
         names.iter().map(|file| path(file)).collect()
     }
 
-    fn best(names: &[&str], languages: &[&str]) -> Option<String> {
+    fn best_path(names: &[&str], languages: &[&str]) -> Option<String> {
         let languages: Vec<String> = languages.iter().map(|&language| language.to_owned()).collect();
-        match chosen(&Media::new(Container::Matroska, Vec::new()), &beside(names), &languages)? {
+        match best_subtitle(&Media::new(Container::Matroska, Vec::new()), &sample_sidecars(names), &languages)? {
             BurnedSubtitle::Sidecar { path, bitmap } => Some(format!("{path} {bitmap}")),
             BurnedSubtitle::Embedded { .. } => None,
         }
     }
 
     #[test]
-    fn files_beside_are_chosen_by_language_and_for_everybody() {
+    fn sidecars_are_chosen_by_language_and_full_ones_first() {
         let all = ["a.de.forced.srt", "a.de.sdh.ass", "a.ger.srt", "a.en.sup", "a.srt", "a.fr.idx"];
-        assert_eq!(best(&all, &["ger"]).as_deref(), Some("/lib/a.ger.srt false"));
-        assert_eq!(best(&all, &["fre", "eng", "ger"]).as_deref(), Some("/lib/a.en.sup true"));
-        assert_eq!(best(&all[..2], &["de"]).as_deref(), Some("/lib/a.de.sdh.ass false"));
-        assert_eq!(best(&all[..1], &["de"]).as_deref(), Some("/lib/a.de.forced.srt false"));
-        assert_eq!(best(&all, &["ita"]), None);
-        assert_eq!(best(&all[4..5], &["de"]), None, "a file without a language matches none");
+        assert_eq!(best_path(&all, &["ger"]).as_deref(), Some("/lib/a.ger.srt false"));
+        assert_eq!(best_path(&all, &["fre", "eng", "ger"]).as_deref(), Some("/lib/a.en.sup true"));
+        assert_eq!(best_path(&all[..2], &["de"]).as_deref(), Some("/lib/a.de.sdh.ass false"));
+        assert_eq!(best_path(&all[..1], &["de"]).as_deref(), Some("/lib/a.de.forced.srt false"));
+        assert_eq!(best_path(&all, &["ita"]), None);
+        assert_eq!(best_path(&all[4..5], &["de"]), None, "a file without a language matches none");
     }
 }

@@ -7,7 +7,7 @@ use crate::domain::schedule::blocks::Checkpoint;
 use crate::store::{Store, Tree};
 
 /// Restores a revision's checkpoints.
-pub(super) fn resume(store: &Store, key: &str, revision: &ScheduleRevision) {
+pub(super) fn restore_checkpoints(store: &Store, key: &str, revision: &ScheduleRevision) {
     let Some(blocks) = &revision.blocks else { return };
     match store.get::<Vec<Checkpoint>>(Tree::Marks, key) {
         Ok(marks) => blocks.resume_from(marks.unwrap_or_default()),
@@ -17,7 +17,7 @@ pub(super) fn resume(store: &Store, key: &str, revision: &ScheduleRevision) {
 
 impl Channels {
     /// Stores new checkpoints of all channels. There is one every few days.
-    pub async fn keep_marks(&self) {
+    pub async fn store_checkpoints(&self) {
         let now_ms = self.clock.now().as_millisecond();
         for channel in self.all() {
             for revision in &channel.definition.revisions {

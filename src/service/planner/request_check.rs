@@ -12,7 +12,7 @@ use crate::service::Service;
 use crate::service::sidecars::{self, Sidecar};
 
 /// The request resolved against the item's tracks, and the open file of a sidecar subtitle to burn in.
-pub(super) async fn wish(
+pub(super) async fn resolve_request(
     service: &Service,
     request: &StartRequest,
     source: &Arc<SourceFile>,
@@ -59,13 +59,13 @@ pub(super) async fn wish(
             SubtitleDelivery::Burn(BurnedSubtitle::Sidecar { path: path.clone(), bitmap })
         }
         (SubtitleRequest::External, _, None) => {
-            let beside = sidecars::beside(&service.library, source).await?;
+            let sidecar_files = sidecars::beside(&service.library, source).await?;
             // Default and full subtitles first, then those for some viewers.
             let rank = |sidecar: &Sidecar| (!sidecar.default, sidecar.forced, sidecar.hearing_impaired);
-            let text = beside.into_iter().filter(|sidecar| sidecar.format.is_text()).min_by_key(rank);
+            let best_text = sidecar_files.into_iter().filter(|sidecar| sidecar.format.is_text()).min_by_key(rank);
             let none =
                 || Error::field("subtitlePath", "is required, because this file has no text subtitle file beside it");
-            SubtitleDelivery::TextSidecar { path: text.ok_or_else(none)?.path }
+            SubtitleDelivery::TextSidecar { path: best_text.ok_or_else(none)?.path }
         }
         (SubtitleRequest::Burn, None, None) => {
             return Err(Error::field("subtitleStreamIndex", "or subtitlePath is required for subtitleMode burn"));
@@ -78,7 +78,7 @@ pub(super) async fn wish(
         }
         _ => request.device.needs_subtitle_rendition(),
     };
-    let wish = PlaybackRequest {
+    let playback_request = PlaybackRequest {
         audio_stream: request.audio_stream,
         subtitle,
         needs_subtitle_rendition,
@@ -86,9 +86,9 @@ pub(super) async fn wish(
         max_bitrate_kbps: request.max_bitrate_kbps,
         max_audio_channels: request.max_audio_channels,
         force_transcode: request.force_transcode,
-        is_adaptive: request.abr,
+        is_adaptive: request.is_adaptive,
     };
-    Ok((wish, sidecar))
+    Ok((playback_request, sidecar))
 }
 
 fn check_text_path(path: &str) -> Result<()> {
@@ -103,5 +103,5 @@ fn check_text_path(path: &str) -> Result<()> {
 pub(super) async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<SourceFile>> {
     let root = service.roots.locate(path)?.root_index;
     let (roots, path) = (service.roots.clone(), path.to_owned());
-    service.library.within_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)
+    service.library.run_with_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)
 }

@@ -13,24 +13,24 @@ use crate::service::Service;
 
 /// Video with longer copied segments is encoded: a viewer would wait for them, and a seek would be imprecise. Players buffer
 /// one such segment before they show it, which for films is tens of megabytes.
-const LONGEST_COPIED_SECONDS: f64 = 30.0;
+const MAX_COPIED_SECONDS: f64 = 30.0;
 
 /// Audio after the last frame that still belongs to the item.
-const SOUND_TAIL_SECONDS: f64 = 2.0;
+const AUDIO_TAIL_SECONDS: f64 = 2.0;
 
 /// Opens a package if the packager can make the whole rendition.
-pub(super) async fn package(
+pub(super) async fn open_package(
     service: &Service,
     source: &Arc<SourceFile>,
     media: &Media,
     tracks: &SessionTracks,
 ) -> Option<Arc<Package>> {
-    let copied = |track: Option<(u32, TrackAction)>| match track {
+    let copied_stream = |track: Option<(u32, TrackAction)>| match track {
         Some((_, TrackAction::Encode)) => None,
         Some((stream, TrackAction::Copy)) => Some(Some(stream)),
         None => Some(None),
     };
-    let (video, audio) = (copied(tracks.video)?, copied(tracks.audio)?);
+    let (video, audio) = (copied_stream(tracks.video)?, copied_stream(tracks.audio)?);
     match service.packages.open(source, media, video, audio).await {
         Ok(package) => Some(package),
         Err(why) => {
@@ -41,35 +41,35 @@ pub(super) async fn package(
 }
 
 /// The grid of copied video and its end, seconds; None when video is not copied or cannot be segmented well.
-pub(super) async fn grid(
+pub(super) async fn copied_grid(
     service: &Service,
     source: &Arc<SourceFile>,
     media: &Media,
     tracks: &SessionTracks,
     duration: Option<f64>,
-    known: Option<KeyframeIndex>,
+    known_index: Option<KeyframeIndex>,
 ) -> Option<(Grid, f64)> {
     let Some((stream, TrackAction::Copy)) = tracks.video else { return None };
-    let found = match known {
+    let result = match known_index {
         Some(index) => Ok(index),
         None => index::build_index(source, media, stream).await,
     };
-    let index = match found {
+    let index = match result {
         Ok(index) => index,
         Err(error) => {
             tracing::info!(media.path = source.path, %error, "video is encoded, because its keyframes cannot be indexed");
             return None;
         }
     };
-    let pictures = to_seconds(index.end_ticks);
+    let video_end = to_seconds(index.end_ticks);
     // Audio may continue a little longer; much more means a truncated file.
-    let end = duration.filter(|duration| (pictures..pictures + SOUND_TAIL_SECONDS).contains(duration));
-    let end = end.unwrap_or(pictures);
+    let end = duration.filter(|duration| (video_end..video_end + AUDIO_TAIL_SECONDS).contains(duration));
+    let end = end.unwrap_or(video_end);
     // A late first frame shares the first segment with the audio before it.
     let grid = Grid::from_keyframes(index.keyframes.get(1..)?, service.config.segment_seconds, end);
-    let longest = (0..grid.len()).map(|segment| to_seconds(grid.segment_length(segment))).fold(0.0, f64::max);
-    if longest > LONGEST_COPIED_SECONDS {
-        tracing::info!(media.path = source.path, longest, "video is encoded, because its keyframes are too far apart");
+    let longest_seconds = (0..grid.len()).map(|segment| to_seconds(grid.segment_length(segment))).fold(0.0, f64::max);
+    if longest_seconds > MAX_COPIED_SECONDS {
+        tracing::info!(media.path = source.path, longest_seconds, "video is encoded, because its keyframes are too far apart");
         return None;
     }
     Some((grid, end))

@@ -7,30 +7,30 @@ use crate::engine::ffmpeg_encoders::{self, EncoderReport};
 
 /// The current state of the local encoders.
 #[derive(Clone, Debug)]
-pub struct Workers {
-    pub transcoder: Arc<EncoderReport>,
+pub struct EncoderStatus {
+    pub encoder_report: Arc<EncoderReport>,
     pub gstreamer_version: String,
     pub max_concurrent_jobs: usize,
 }
 
 /// Tests and reports the local encoders.
 #[derive(Debug)]
-pub struct LocalTranscoder {
+pub struct LocalEncoders {
     ffmpeg: PathBuf,
     max_concurrent_jobs: usize,
 }
 
-impl LocalTranscoder {
+impl LocalEncoders {
     pub fn new(ffmpeg: PathBuf, max_concurrent_jobs: usize) -> Self {
         Self { ffmpeg, max_concurrent_jobs }
     }
 
     /// Tests the encoders before the first request.
-    pub async fn warm(&self) {
+    pub async fn test_encoders(&self) {
         let report = ffmpeg_encoders::encoder_report(&self.ffmpeg).await;
-        let proven: Vec<&str> = report.working.iter().map(|encoder| encoder.name).collect();
-        match (&report.version, proven.is_empty()) {
-            (Some(version), false) => tracing::info!(ffmpeg = version, encoders = ?proven, "encoders ready"),
+        let working: Vec<&str> = report.working.iter().map(|encoder| encoder.name).collect();
+        match (&report.version, working.is_empty()) {
+            (Some(version), false) => tracing::info!(ffmpeg = version, encoders = ?working, "encoders ready"),
             _ => {
                 tracing::error!(ffmpeg = %self.ffmpeg.display(), rejected = ?report.rejected, "no usable encoder was found")
             }
@@ -42,9 +42,9 @@ impl LocalTranscoder {
         ffmpeg_encoders::encoder_report(&self.ffmpeg).await
     }
 
-    pub async fn view(&self) -> Workers {
-        Workers {
-            transcoder: self.report().await,
+    pub async fn status(&self) -> EncoderStatus {
+        EncoderStatus {
+            encoder_report: self.report().await,
             gstreamer_version: ffmpeg_encoders::gstreamer_version(),
             max_concurrent_jobs: self.max_concurrent_jobs,
         }

@@ -15,54 +15,54 @@ const MAX_DEPTH: usize = 32;
 
 /// Folders and the media files in them.
 #[derive(Default)]
-pub struct Snapshot {
+pub struct RootSnapshot {
     folders: BTreeMap<String, HashMap<String, (u64, SystemTime)>>,
-    files: usize,
+    file_count: usize,
 }
 
 /// The changes that an update found.
 #[derive(Debug, Default)]
-pub struct Changes {
+pub struct RootChanges {
     /// Folders with changed content.
     pub folders: BTreeSet<String>,
     /// Files that are new or were replaced, with their size.
-    pub came: Vec<(String, u64)>,
+    pub changed_files: Vec<(String, u64)>,
     pub new_folders: Vec<String>,
 }
 
-impl Snapshot {
+impl RootSnapshot {
     /// Reads a folder again: with all folders below it if `deep`, otherwise only itself and new folders in it. `found` is
     /// called for every new folder, and for every folder if deep. Blocks on the file system.
-    pub fn look(
+    pub fn update(
         &mut self,
         roots: &Roots,
         folder: &str,
         deep: bool,
-        changes: &mut Changes,
-        found: &mut dyn FnMut(&str),
+        changes: &mut RootChanges,
+        on_folder: &mut dyn FnMut(&str),
     ) {
-        let mut left = vec![(folder.trim_end_matches('/').to_owned(), 0)];
-        while let Some((path, depth)) = left.pop() {
+        let mut pending = vec![(folder.trim_end_matches('/').to_owned(), 0)];
+        while let Some((path, depth)) = pending.pop() {
             let is_new = !self.folders.contains_key(&path);
             let Ok(open) = roots.open_folder(&path) else {
-                self.forget(&path, changes);
+                self.remove_folder(&path, changes);
                 continue;
             };
             if is_new || deep {
                 // Watched before it is read, so that changes in between are reported.
-                found(&path);
+                on_folder(&path);
             }
             let Ok(names) = open.list_entries() else { continue };
             let mut files = HashMap::new();
-            let mut below = BTreeSet::new();
+            let mut subfolders = BTreeSet::new();
             for (name, hint) in names {
-                let media = kind_from_name(&name).is_some();
+                let is_media = kind_from_name(&name).is_some();
                 match hint {
-                    EntryHint::Folder => drop(below.insert(format!("{path}/{name}"))),
-                    EntryHint::File if !media => {}
+                    EntryHint::Folder => drop(subfolders.insert(format!("{path}/{name}"))),
+                    EntryHint::File if !is_media => {}
                     // Links to folders are not followed, because they could form a loop.
                     _ => match open.resolve_entry(&name) {
-                        Some(EntryTarget::File { size_bytes, modified }) if media => {
+                        Some(EntryTarget::File { size_bytes, modified }) if is_media => {
                             files.insert(name, (size_bytes, modified));
                         }
                         _ => {}
@@ -71,74 +71,74 @@ impl Snapshot {
             }
             drop(open);
             self.compare(&path, files, is_new, changes);
-            let gone: Vec<String> = self.below(&path).filter(|known| !below.contains(known)).collect();
-            for folder in gone {
-                self.forget(&folder, changes);
+            let removed: Vec<String> = self.subfolders(&path).filter(|existing| !subfolders.contains(existing)).collect();
+            for folder in removed {
+                self.remove_folder(&folder, changes);
             }
             // Folders that are tracked already are read again even at the limit.
-            let has_room = self.files < MAX_FILES;
-            let next = below.into_iter().filter(|folder| match self.folders.contains_key(folder) {
+            let has_room = self.file_count < MAX_FILES;
+            let to_visit = subfolders.into_iter().filter(|folder| match self.folders.contains_key(folder) {
                 true => deep,
                 false => has_room,
             });
             if depth < MAX_DEPTH {
-                left.extend(next.map(|folder| (folder, depth + 1)));
+                pending.extend(to_visit.map(|folder| (folder, depth + 1)));
             }
         }
     }
 
-    fn compare(&mut self, path: &str, files: HashMap<String, (u64, SystemTime)>, is_new: bool, changes: &mut Changes) {
-        let before = self.folders.remove(path).unwrap_or_default();
-        self.files -= before.len();
-        for (name, seen) in &files {
-            if before.get(name) != Some(seen) {
-                changes.came.push((format!("{path}/{name}"), seen.0));
+    fn compare(&mut self, path: &str, files: HashMap<String, (u64, SystemTime)>, is_new: bool, changes: &mut RootChanges) {
+        let previous = self.folders.remove(path).unwrap_or_default();
+        self.file_count -= previous.len();
+        for (name, metadata) in &files {
+            if previous.get(name) != Some(metadata) {
+                changes.changed_files.push((format!("{path}/{name}"), metadata.0));
             }
         }
-        if before != files {
+        if previous != files {
             changes.folders.insert(path.to_owned());
         }
         if is_new {
             changes.new_folders.push(path.to_owned());
         }
-        self.files += files.len();
+        self.file_count += files.len();
         self.folders.insert(path.to_owned(), files);
     }
 
     /// Removes a deleted folder and all folders below it.
-    fn forget(&mut self, path: &str, changes: &mut Changes) {
-        let inside = format!("{path}/");
-        let below = self.folders.range(inside.clone()..).map(|(known, _)| known.clone());
-        let mut gone: Vec<String> = below.take_while(|known| known.starts_with(&inside)).collect();
-        gone.push(path.to_owned());
-        for folder in gone {
+    fn remove_folder(&mut self, path: &str, changes: &mut RootChanges) {
+        let prefix = format!("{path}/");
+        let descendants = self.folders.range(prefix.clone()..).map(|(folder, _)| folder.clone());
+        let mut removed: Vec<String> = descendants.take_while(|folder| folder.starts_with(&prefix)).collect();
+        removed.push(path.to_owned());
+        for folder in removed {
             if let Some(files) = self.folders.remove(&folder) {
-                self.files -= files.len();
+                self.file_count -= files.len();
                 changes.folders.insert(folder);
             }
         }
     }
 
     /// Known direct subfolders of a folder.
-    fn below<'a>(&'a self, path: &str) -> impl Iterator<Item = String> + use<'a> {
-        let inside = format!("{path}/");
-        let from = inside.clone();
-        let all = self.folders.range(from..).map(|(known, _)| known).take_while({
-            let inside = inside.clone();
-            move |known| known.starts_with(&inside)
+    fn subfolders<'a>(&'a self, path: &str) -> impl Iterator<Item = String> + use<'a> {
+        let prefix = format!("{path}/");
+        let from = prefix.clone();
+        let folders = self.folders.range(from..).map(|(folder, _)| folder).take_while({
+            let prefix = prefix.clone();
+            move |folder| folder.starts_with(&prefix)
         });
-        all.filter(move |known| !known[inside.len()..].contains('/')).cloned()
+        folders.filter(move |folder| !folder[prefix.len()..].contains('/')).cloned()
     }
 
     /// Whether there is a file or a folder at a path.
-    pub fn holds(&self, path: &str) -> bool {
+    pub fn contains(&self, path: &str) -> bool {
         let file = path.rsplit_once('/');
         let file = file.and_then(|(folder, name)| Some(self.folders.get(folder)?.contains_key(name)));
         file.unwrap_or(false) || self.folders.contains_key(path)
     }
 
-    pub fn files(&self) -> usize {
-        self.files
+    pub fn file_count(&self) -> usize {
+        self.file_count
     }
 }
 
@@ -147,24 +147,24 @@ mod tests {
     use super::*;
     use crate::domain::library::Root;
 
-    fn look(snapshot: &mut Snapshot, roots: &Roots, path: &str, deep: bool) -> (Vec<String>, Vec<String>, Vec<String>) {
-        let (mut changes, mut found) = (Changes::default(), Vec::new());
-        snapshot.look(roots, path, deep, &mut changes, &mut |path| found.push(path.to_owned()));
-        let short = |list: Vec<String>| {
+    fn update_and_list(snapshot: &mut RootSnapshot, roots: &Roots, path: &str, deep: bool) -> (Vec<String>, Vec<String>, Vec<String>) {
+        let (mut changes, mut found) = (RootChanges::default(), Vec::new());
+        snapshot.update(roots, path, deep, &mut changes, &mut |path| found.push(path.to_owned()));
+        let file_names = |list: Vec<String>| {
             let mut list: Vec<String> =
                 list.into_iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect();
             list.sort();
             list
         };
         (
-            short(changes.folders.into_iter().collect()),
-            short(changes.came.into_iter().map(|(path, _)| path).collect()),
-            short(found),
+            file_names(changes.folders.into_iter().collect()),
+            file_names(changes.changed_files.into_iter().map(|(path, _)| path).collect()),
+            file_names(found),
         )
     }
 
     #[test]
-    fn what_is_different_is_told_and_nothing_else() {
+    fn only_changes_are_reported() {
         let dir = tempfile::Builder::new().prefix("top").tempdir().unwrap();
         let top = dir.path().to_str().unwrap().to_owned();
         let name = top.rsplit('/').next().unwrap();
@@ -175,18 +175,18 @@ mod tests {
         write("a/deep/2.mkv", "2");
         std::os::unix::fs::symlink("..", dir.path().join("a/circle")).unwrap();
         let roots = Roots::open(vec![Root { id: "r".into(), path: dir.path().to_owned() }]).unwrap();
-        let mut known = Snapshot::default();
-        let first = look(&mut known, &roots, &top, true);
+        let mut snapshot = RootSnapshot::default();
+        let first = update_and_list(&mut snapshot, &roots, &top, true);
         assert_eq!(first.0, ["a", "deep"]);
         assert_eq!(first.1, ["1.mkv", "2.mkv"]);
         assert_eq!(first.2, ["a", "deep", name]);
-        assert!(known.holds(&format!("{top}/a/deep/2.mkv")) && known.holds(&format!("{top}/a")));
-        assert_eq!(look(&mut known, &roots, &top, true).0, Vec::<String>::new());
+        assert!(snapshot.contains(&format!("{top}/a/deep/2.mkv")) && snapshot.contains(&format!("{top}/a")));
+        assert_eq!(update_and_list(&mut snapshot, &roots, &top, true).0, Vec::<String>::new());
 
         write("a/1.mkv", "another");
         std::fs::create_dir_all(dir.path().join("a/new/er")).unwrap();
         write("a/new/er/3.mkv", "3");
-        let second = look(&mut known, &roots, &format!("{top}/a"), false);
+        let second = update_and_list(&mut snapshot, &roots, &format!("{top}/a"), false);
         assert_eq!(second.0, ["a", "er"], "replaced, and new");
         assert_eq!(
             (second.1, second.2),
@@ -195,9 +195,9 @@ mod tests {
 
         std::fs::remove_dir_all(dir.path().join("a/new")).unwrap();
         std::fs::remove_file(dir.path().join("a/1.mkv")).unwrap();
-        assert_eq!(look(&mut known, &roots, &format!("{top}/a"), false).0, ["a", "er", "new"]);
-        assert!(!known.holds(&format!("{top}/a/1.mkv")) && !known.holds(&format!("{top}/a/new/er/3.mkv")));
-        assert_eq!(known.files(), 1);
+        assert_eq!(update_and_list(&mut snapshot, &roots, &format!("{top}/a"), false).0, ["a", "er", "new"]);
+        assert!(!snapshot.contains(&format!("{top}/a/1.mkv")) && !snapshot.contains(&format!("{top}/a/new/er/3.mkv")));
+        assert_eq!(snapshot.file_count(), 1);
     }
 
     #[test]
@@ -208,14 +208,14 @@ mod tests {
         std::fs::create_dir_all(dir.path().join("a/deep")).unwrap();
         write("a/deep/1.mkv", "1");
         let roots = Roots::open(vec![Root { id: "r".into(), path: dir.path().to_owned() }]).unwrap();
-        let mut snapshot = Snapshot::default();
-        look(&mut snapshot, &roots, &top, true);
+        let mut snapshot = RootSnapshot::default();
+        update_and_list(&mut snapshot, &roots, &top, true);
 
-        snapshot.files += MAX_FILES;
+        snapshot.file_count += MAX_FILES;
         write("a/deep/1.mkv", "replaced");
         std::fs::create_dir_all(dir.path().join("a/new")).unwrap();
         write("a/new/2.mkv", "2");
-        let (folders, came, _) = look(&mut snapshot, &roots, &top, true);
+        let (folders, came, _) = update_and_list(&mut snapshot, &roots, &top, true);
         assert_eq!((folders, came), (vec!["deep".to_owned()], vec!["1.mkv".to_owned()]), "no new folder is tracked");
     }
 }

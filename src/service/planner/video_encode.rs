@@ -8,26 +8,26 @@ use crate::domain::time::{FrameRate, STANDARD_RATES};
 use crate::error::{Error, Result};
 
 /// Most pixels of an encoded picture: the limit of level 5.1 (ISO/IEC 14496-10 table A-1).
-const MOST_PIXELS: f64 = 36_864.0 * 256.0;
+const MAX_PIXELS: f64 = 36_864.0 * 256.0;
 
 /// Plans the encode of stream `index` as requested.
-pub(super) fn encode(
+pub(super) fn plan_encode(
     media: &Media,
     index: u32,
     request: &StartRequest,
-    wish: &PlaybackRequest,
+    playback_request: &PlaybackRequest,
     encoder: String,
 ) -> Result<EncodeVideo> {
     let found = media.video_streams().find(|(stream, _)| stream.index == index);
     let (stream, video) = found.ok_or_else(|| Error::internal(format!("the chosen stream {index} is not video")))?;
     let (width, height) = target_size(video, request.max_height);
-    let rung = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).map_or(RUNGS[0].2, |(.., kbps)| *kbps);
+    let rung_kbps = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).map_or(RUNGS[0].2, |(.., kbps)| *kbps);
     // At original resolution, 1.5 times the rung's bit rate.
-    let ceiling = if request.max_height.is_some() { rung } else { rung + rung / 2 };
+    let ceiling_kbps = if request.max_height.is_some() { rung_kbps } else { rung_kbps + rung_kbps / 2 };
     let device_limit = request.device.profile.max_bitrate_kbps;
-    let limit = [wish.max_bitrate_kbps, device_limit].into_iter().flatten().min();
-    let limit = limit.map(|limit| limit.saturating_sub(STEREO_KBPS).max(100));
-    let burn = match &wish.subtitle {
+    let limit_kbps = [playback_request.max_bitrate_kbps, device_limit].into_iter().flatten().min();
+    let limit_kbps = limit_kbps.map(|limit| limit.saturating_sub(STEREO_KBPS).max(100));
+    let burn = match &playback_request.subtitle {
         SubtitleDelivery::Burn(burn) => Some(burn.clone()),
         _ => None,
     };
@@ -40,7 +40,7 @@ pub(super) fn encode(
         tone_map: video.hdr,
         burn,
         watermark: None,
-        max_kbps: limit.map_or(ceiling, |limit| ceiling.min(limit)),
+        max_kbps: limit_kbps.map_or(ceiling_kbps, |limit| ceiling_kbps.min(limit)),
         encoder,
     })
 }
@@ -56,17 +56,17 @@ pub fn display_size(video: &Video) -> (f64, f64) {
 /// The encoded size: never larger than the display size, both sides even.
 fn target_size(video: &Video, max_height: Option<u32>) -> (u32, u32) {
     let (width, height) = display_size(video);
-    let lines = max_height.map_or(1.0, |lines| f64::from(lines) / height);
-    let area = (MOST_PIXELS / (width * height)).sqrt();
-    let scale = lines.min(area).min(4096.0 / width.max(height) * 2.0).min(1.0);
-    let even = |side: f64| ((side * scale / 2.0).round() as u32 * 2).max(2);
-    (even(width), even(height))
+    let height_scale = max_height.map_or(1.0, |lines| f64::from(lines) / height);
+    let area_scale = (MAX_PIXELS / (width * height)).sqrt();
+    let scale = height_scale.min(area_scale).min(4096.0 / width.max(height) * 2.0).min(1.0);
+    let even_side = |side: f64| ((side * scale / 2.0).round() as u32 * 2).max(2);
+    (even_side(width), even_side(height))
 }
 
 /// The source's own rate if it is constant and plausible; otherwise the nearest standard one, at most 60.
 pub(super) fn target_rate(video: &Video) -> FrameRate {
-    let nearest = |wanted: f64| {
-        let distance = |rate: &FrameRate| (rate.as_f64() - wanted).abs();
+    let nearest_rate = |frames_per_second: f64| {
+        let distance = |rate: &FrameRate| (rate.as_f64() - frames_per_second).abs();
         let by_distance = |a: &FrameRate, b: &FrameRate| distance(a).total_cmp(&distance(b));
         STANDARD_RATES.into_iter().min_by(by_distance).unwrap_or(FrameRate { num: 30, den: 1 })
     };
@@ -75,7 +75,7 @@ pub(super) fn target_rate(video: &Video) -> FrameRate {
     if !(1.0..=240.0).contains(&fps) {
         return FrameRate { num: 25, den: 1 };
     }
-    let standard = nearest(fps);
+    let standard = nearest_rate(fps);
     if video.has_variable_frame_rate || fps > 60.0 || (standard.as_f64() / fps - 1.0).abs() < 0.0005 {
         return standard;
     }
@@ -87,19 +87,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn picture(width: u32, height: u32) -> Video {
+    fn sample_video(width: u32, height: u32) -> Video {
         Video { frame_rate: FrameRate::new(25, 1), ..Video::new(width, height) }
     }
 
     #[test]
     fn sizes_are_as_shown_never_larger_and_even() {
-        let shown = |video: Video, lines| target_size(&video, lines);
-        assert_eq!(shown(picture(1920, 1080), None), (1920, 1080));
-        assert_eq!(shown(picture(1920, 1080), Some(720)), (1280, 720));
-        assert_eq!(shown(picture(640, 360), Some(1080)), (640, 360));
-        assert_eq!(shown(Video { sample_aspect: (64, 45), ..picture(720, 576) }, None), (1024, 576));
-        assert_eq!(shown(Video { rotation: 90, ..picture(1920, 1080) }, Some(720)), (406, 720));
-        assert_eq!(shown(picture(1, 1), None), (2, 2));
+        let size_of = |video: Video, lines| target_size(&video, lines);
+        assert_eq!(size_of(sample_video(1920, 1080), None), (1920, 1080));
+        assert_eq!(size_of(sample_video(1920, 1080), Some(720)), (1280, 720));
+        assert_eq!(size_of(sample_video(640, 360), Some(1080)), (640, 360));
+        assert_eq!(size_of(Video { sample_aspect: (64, 45), ..sample_video(720, 576) }, None), (1024, 576));
+        assert_eq!(size_of(Video { rotation: 90, ..sample_video(1920, 1080) }, Some(720)), (406, 720));
+        assert_eq!(size_of(sample_video(1, 1), None), (2, 2));
     }
 
     proptest! {
@@ -109,11 +109,11 @@ mod tests {
             rotation in prop_oneof![Just(0u16), Just(90), Just(180), Just(270)],
             lines in proptest::option::of(prop_oneof![Just(240u32), Just(720), Just(2160)]),
         ) {
-            let video = Video { sample_aspect: (num, den), rotation, ..picture(width, height) };
+            let video = Video { sample_aspect: (num, den), rotation, ..sample_video(width, height) };
             let (width, height) = target_size(&video, lines);
             prop_assert!(width >= 2 && height >= 2 && width % 2 == 0 && height % 2 == 0);
             prop_assert!(width <= 8192 && height <= 8192);
-            prop_assert!(f64::from(width) * f64::from(height) <= MOST_PIXELS * 1.1);
+            prop_assert!(f64::from(width) * f64::from(height) <= MAX_PIXELS * 1.1);
         }
     }
 
@@ -121,7 +121,7 @@ mod tests {
     fn frame_rates_are_the_sources_own_or_a_sensible_constant() {
         let rate = |num, den, variable_frame_rate| {
             let frame_rate = FrameRate::new(num, den);
-            let rate = target_rate(&Video { frame_rate, has_variable_frame_rate: variable_frame_rate, ..picture(640, 360) });
+            let rate = target_rate(&Video { frame_rate, has_variable_frame_rate: variable_frame_rate, ..sample_video(640, 360) });
             (rate.num, rate.den)
         };
         assert_eq!(rate(24_000, 1001, false), (24_000, 1001));

@@ -1,0 +1,172 @@
+//! The library watched: files that come, go, change or move are noticed, at once where inotify reports them, and by a sweep
+//! where it does not.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::engine::folder_watcher::{FolderChanges, FolderWatcher};
+use crate::service::Service;
+use crate::service::events::EventContent;
+
+mod snapshot;
+
+use snapshot::{RootChanges, RootSnapshot};
+
+/// Interval of full sweeps, for network mounts and for events that inotify lost.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(300);
+
+/// How long changes are collected, so that a copy of many files is one change.
+const GATHER_TIME: Duration = Duration::from_millis(400);
+
+/// Folders in one event at most.
+const MAX_REPORTED_FOLDERS: usize = 50;
+
+/// Files and folders examined in one pass as possible new paths of moved items.
+const MAX_CANDIDATES: usize = 500;
+
+/// Watches every root in a task of its own, so that a dead disk does not delay the others. Ends with the runtime.
+pub fn start_watchers(service: &Arc<Service>) {
+    for root in 0..service.roots.list().len() {
+        tokio::spawn(watch_root(service.clone(), root));
+    }
+}
+
+async fn watch_root(service: Arc<Service>, root: usize) {
+    let mut watcher = FolderWatcher::new()
+        .inspect_err(|cause| tracing::warn!(%cause, "the library cannot be watched; changes are found by sweeps only"))
+        .ok();
+    let top = service.roots.list()[root].path.to_string_lossy().into_owned();
+    let mut snapshot = RootSnapshot::default();
+    let mut stale: BTreeSet<String> = BTreeSet::from([top.clone()]);
+    let (mut is_first, mut is_full_sweep, mut last_sweep) = (true, true, Instant::now());
+    loop {
+        let roots = service.roots.clone();
+        let (started, state) = (Instant::now(), (snapshot, watcher));
+        let update = tokio::task::spawn_blocking(move || {
+            let (mut snapshot, mut watcher) = state;
+            let mut changes = RootChanges::default();
+            for folder in stale {
+                snapshot.update(&roots, &folder, is_full_sweep, &mut changes, &mut |path| {
+                    if let Some(watcher) = &mut watcher {
+                        watcher.add_folder(&roots, path);
+                    }
+                });
+            }
+            (snapshot, watcher, changes)
+        });
+        let Ok((updated, same_watcher, changes)) = update.await else { return };
+        (snapshot, watcher) = (updated, same_watcher);
+        if is_full_sweep {
+            last_sweep = started;
+            tracing::debug!(media.path = %top, files = snapshot.file_count(), duration_ms = started.elapsed().as_millis() as u64, "swept");
+        }
+        find_moved(&service, &snapshot, &changes, &top).await;
+        if !is_first && !changes.folders.is_empty() {
+            let folders = changes.folders.into_iter().take(MAX_REPORTED_FOLDERS).collect();
+            service.events.publish(None, EventContent::Library { folders });
+        }
+        is_first = false;
+        (stale, is_full_sweep) = wait_for_changes(&mut watcher, last_sweep + SWEEP_INTERVAL, &top).await;
+    }
+}
+
+/// Waits for the next folders to read; true means a full sweep.
+async fn wait_for_changes(watcher: &mut Option<FolderWatcher>, sweep_at: Instant, top: &str) -> (BTreeSet<String>, bool) {
+    let full_sweep = || (BTreeSet::from([top.to_owned()]), true);
+    let Some(active) = watcher else {
+        tokio::time::sleep_until(sweep_at).await;
+        return full_sweep();
+    };
+    let mut folders = BTreeSet::new();
+    let mut deadline = sweep_at;
+    loop {
+        match timeout(deadline.saturating_duration_since(Instant::now()), active.next_changes()).await {
+            Err(_) if folders.is_empty() => return full_sweep(),
+            Err(_) => return (folders, false),
+            Ok(Ok(FolderChanges::Folders(more))) => {
+                if folders.is_empty() {
+                    deadline = Instant::now() + GATHER_TIME;
+                }
+                folders.extend(more);
+            }
+            Ok(Ok(FolderChanges::Everything)) => {
+                tokio::time::sleep(GATHER_TIME).await;
+                return full_sweep();
+            }
+            Ok(Err(cause)) => {
+                tracing::warn!(%cause, "the library is no longer watched; changes are found by sweeps only");
+                *watcher = None;
+                tokio::time::sleep_until(sweep_at).await;
+                return full_sweep();
+            }
+        }
+    }
+}
+
+/// Finds moved items with watch progress again, by content.
+async fn find_moved(service: &Arc<Service>, snapshot: &RootSnapshot, changes: &RootChanges, top: &str) {
+    let sizes: HashSet<u64> = changes.changed_files.iter().map(|(_, size)| *size).collect();
+    if sizes.is_empty() && changes.new_folders.is_empty() {
+        return;
+    }
+    let positions = service.progress.places().into_iter().chain(service.books.places());
+    // Size 0 means a folder.
+    let may_match = |size: u64| sizes.contains(&size) || size == 0 && !changes.new_folders.is_empty();
+    let absent = positions.filter(|(_, path, size)| may_match(*size) && !snapshot.contains(path));
+    let (in_this_root, in_other_roots): (Vec<_>, Vec<_>) = absent.partition(|(_, path, _)| is_within(path, top));
+    let is_available = service.available(in_other_roots.iter().map(|(_, path, _)| path.to_string()).collect()).await;
+    let in_other_roots = in_other_roots.into_iter().zip(is_available).filter(|(_, is_available)| !is_available).map(|(position, _)| position);
+    let missing_items: HashMap<Arc<str>, u64> = in_this_root.into_iter().chain(in_other_roots).map(|(id, _, size)| (id, size)).collect();
+    let missing_sizes: HashSet<u64> = missing_items.values().copied().collect();
+
+    let files = changes.changed_files.iter().filter(|(_, size)| missing_sizes.contains(size));
+    for (path, _) in files.take(MAX_CANDIDATES) {
+        let Ok(source) = service.library.open(path).await else { continue };
+        let Ok(id) = service.media.fingerprint(&source).await else { continue };
+        if missing_items.contains_key(&*id) {
+            record_move(service, &id, path).await;
+        }
+    }
+    let folders = changes.new_folders.iter().filter(|_| missing_sizes.contains(&0));
+    for path in folders.take(MAX_CANDIDATES) {
+        if let Ok((item, _)) = service.book_item(path).await
+            && missing_items.contains_key(&*item.media_id)
+        {
+            record_move(service, &item.media_id, path).await;
+        }
+    }
+}
+
+/// Whether a path is inside a folder, not only beside it with a longer name.
+fn is_within(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+}
+
+async fn record_move(service: &Service, id: &str, path: &str) {
+    for collection in [&service.progress, &service.books] {
+        if let Err(error) = collection.moved(id, path).await {
+            tracing::warn!(%error, media.path = path, "the new path of an item could not be stored");
+        }
+    }
+    tracing::info!(media.id = id, media.path = path, "moved item found");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_within;
+
+    #[test]
+    fn a_root_does_not_contain_its_neighbours_with_longer_names() {
+        for (path, folder, expected) in [
+            ("/media/tv/show/1.mkv", "/media/tv", true),
+            ("/media/tv-archive/show/1.mkv", "/media/tv", false),
+            ("/media/tv/show/1.mkv", "/media/tv/", true),
+            ("/show/1.mkv", "/", true),
+        ] {
+            assert_eq!(is_within(path, folder), expected, "{path} in {folder}");
+        }
+    }
+}

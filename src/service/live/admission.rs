@@ -1,0 +1,162 @@
+//! Admission to the encode slots: which viewers of channels and films have a share, and who gives one up for another.
+
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::active_programme::ActiveProgramme;
+use super::{Audience, is_current_encoded, programme_key, programme_starting_at, shows_item, start_maintenance};
+use crate::domain::access::Principal;
+use crate::domain::channel::Channel;
+use crate::domain::live_window::LiveSegment;
+use crate::domain::schedule::segmentation::Segmentation;
+use crate::error::{Code, Result};
+use crate::service::Service;
+use crate::service::planner::SessionPlan;
+use crate::service::sessions::Session;
+
+/// A programme without a request for this long counts as unwatched while another viewer waits for its share.
+const ABANDONED_AFTER: Duration = Duration::from_secs(6);
+
+/// How long a new viewer waits for encode slots: until a segment under way is made, or another rendition's speed is
+/// measured. Then it is refused, within 2 s in all.
+const MAX_ADMISSION_WAIT: Duration = Duration::from_millis(1500);
+
+/// Interval between attempts to be admitted.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Takes the share of the encode slots that a segment needs, before a playlist names the segment.
+///
+/// # Errors
+/// `TRANSCODER_BUSY` within 2 s. Other errors are reported when the segment is requested.
+pub async fn admit(service: &Arc<Service>, channel: &Channel, segment: &LiveSegment, reader: &str) -> Result<()> {
+    if channel.external.is_some() || !shows_item(channel, segment) {
+        return Ok(());
+    }
+    let (programme, item) = programme_starting_at(channel, segment.programme_start_ms)?;
+    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
+    let key = programme_key(channel, &programme, segment.index, now_ms, reader);
+    let audience = (key.channel, key.reader.clone());
+    if !matches!(item.segmentation, Segmentation::Frames(_)) || service.live_channels.admission(&audience).is_some() {
+        return Ok(());
+    }
+    let active = service.live_channels.active_programme(key)?;
+    start_maintenance(service);
+    let admission = retry_when_busy(service, || active.admit(service, channel, &programme, segment.index));
+    match tokio::time::timeout(MAX_ADMISSION_WAIT + RETRY_INTERVAL, admission).await {
+        Ok(Err(busy)) if busy.code == Code::TranscoderBusy => Err(busy),
+        _ => Ok(()),
+    }
+}
+
+/// Repeats an attempt for a while when the encode slots do not suffice, and makes unwatched programmes give up their shares.
+pub(super) async fn retry_when_busy<T, F>(service: &Service, attempt: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let deadline = Instant::now() + MAX_ADMISSION_WAIT;
+    loop {
+        match attempt().await {
+            Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < deadline => {
+                if make_room(service) {
+                    continue;
+                }
+            }
+            answer => return answer,
+        }
+        tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+}
+
+/// Starts a session. When the encode slots do not suffice, unwatched programmes give up their shares.
+///
+/// # Errors
+/// Those of [`Sessions::start`](crate::service::sessions::Sessions::start).
+pub async fn start_session(service: &Service, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
+    let deadline = Instant::now() + MAX_ADMISSION_WAIT;
+    let mut may_wait = false;
+    loop {
+        match service.sessions.start(principal, plan.clone()).await {
+            Err(busy) if busy.code == Code::TranscoderBusy => {
+                let has_freed = make_room(service);
+                // A request under way still occupies the share that was given up.
+                may_wait |= has_freed || service.sessions.encode_slots().is_measuring();
+                if !may_wait || Instant::now() >= deadline {
+                    return Err(busy);
+                }
+                if has_freed {
+                    continue;
+                }
+            }
+            answer => return answer,
+        }
+        tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+}
+
+/// Makes unwatched programmes, including warm ones, give up their shares of the encode slots: a viewer who changes channels
+/// or starts a film must not wait as long as the previous channel lingers. False when there was nothing to give up.
+fn make_room(service: &Service) -> bool {
+    let live_channels = &service.live_channels;
+    let mut audiences: HashMap<Audience, Vec<Arc<ActiveProgramme>>> =
+        live_channels.admissions().keys().map(|audience| (audience.clone(), Vec::new())).collect();
+    for (key, active) in live_channels.active_programmes().iter() {
+        audiences.entry((key.channel, key.reader.clone())).or_default().push(active.clone());
+    }
+    let mut has_freed = false;
+    for (audience, programmes) in audiences {
+        let is_watched = live_channels.viewers.has_present_viewer(audience.0);
+        let (idle, in_use): (Vec<_>, Vec<_>) =
+            programmes.into_iter().partition(|active| active.is_idle(if is_watched { ABANDONED_AFTER } else { Duration::ZERO }));
+        for active in &idle {
+            has_freed |= active.withdraw_lease();
+        }
+        for active in &in_use {
+            active.release_when_complete(service);
+        }
+        if in_use.is_empty() && (!is_watched || !idle.is_empty()) {
+            let admission = live_channels.admissions().remove(&audience);
+            has_freed |= admission.is_some();
+        }
+    }
+    if has_freed {
+        *service.live_channels.last_preemption.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+    has_freed
+}
+
+/// How many more encoded channels `POST /api/livetv/warm` could keep ready: one for each encode slot in which no viewer has a
+/// share. Channels that are kept ready already count; channels that were just left do not, because they give way.
+pub fn free_warm_slots(service: &Service) -> usize {
+    let live_channels = &service.live_channels;
+    let slots = service.sessions.encode_slots();
+    let channels = service.channels.all();
+    let channel_by_id = |id: u32| channels.iter().find(|channel| channel.id == id);
+    let is_needed = |id: u32| live_channels.viewers.viewer_count(id) > 0 || channel_by_id(id).is_some_and(|channel| is_kept_ready(service, channel));
+    let admitted: Vec<Audience> = live_channels.admissions().keys().cloned().collect();
+    let leaving = admitted.iter().filter(|(id, reader)| reader.is_empty() && !is_needed(*id)).count();
+    let is_admitted = |channel: &Channel| admitted.iter().any(|(id, reader)| *id == channel.id && reader.is_empty());
+    let will_begin = |channel: &&Arc<Channel>| {
+        is_kept_ready(service, channel) && !is_admitted(channel) && needs_slot_to_warm(service, channel)
+    };
+    let used_slots = slots.viewer_count().saturating_sub(leaving) + channels.iter().filter(will_begin).count();
+    slots.slot_count().saturating_sub(used_slots)
+}
+
+/// Whether a channel is kept ready even without viewers.
+pub fn is_kept_ready(service: &Service, channel: &Channel) -> bool {
+    is_kept_by(&service.live_channels.viewers.warm_channels(), channel)
+}
+
+/// Whether a channel is kept ready even without viewers, when these channels are warm.
+pub fn is_kept_by(warm: &HashSet<u32>, channel: &Channel) -> bool {
+    channel.settings.enabled && (channel.settings.always_on || warm.contains(&channel.id))
+}
+
+/// Whether keeping a channel ready needs encode slots beyond those of its viewers.
+pub fn needs_slot_to_warm(service: &Service, channel: &Channel) -> bool {
+    is_current_encoded(service, channel) && service.live_channels.viewers.viewer_count(channel.id) == 0
+}

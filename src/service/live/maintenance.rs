@@ -1,0 +1,245 @@
+//! The maintenance task of live channels. It runs while anything is open, releases what is unused and prepares the next
+//! programmes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::{ProgrammeKey, ActiveProgramme, first_requested_segment, is_kept_by, is_made, programme_key, listed_segments, programme_starting_at, produce_segment, shows_item, channel_state};
+use crate::domain::channel::Channel;
+use crate::domain::live_window::{self, LiveSegment, PlaylistView};
+use crate::domain::schedule::Programme;
+use crate::error::Result;
+use crate::service::{Service, ingest};
+
+/// How long a programme's run outlives the last request for it.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// How far ahead of the clock a channel that is kept ready is made, ms: the segments its list names next, and a little more.
+const READY_AHEAD_MS: i64 = 4_000;
+
+/// How long an unwatched channel takes no encode slot after it gave one up.
+const PREEMPTION_COOLDOWN: Duration = Duration::from_secs(10);
+
+/// Interval of the maintenance.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long before its start the next programme is prepared.
+const PREPARE_AHEAD_MS: i64 = 20_000;
+
+/// How many short programmes are prepared within that time.
+const MAX_PREPARED: usize = 3;
+
+/// Starts the maintenance task unless it is running. It ends when nothing is open.
+pub fn start_maintenance(service: &Arc<Service>) {
+    if service.live_channels.has_maintenance_task.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let service = Arc::downgrade(service);
+    tokio::spawn(async move {
+        loop {
+            let Some(service) = service.upgrade() else { return };
+            if !maintain(&service) {
+                let looked_after = &service.live_channels.has_maintenance_task;
+                looked_after.store(false, Ordering::SeqCst);
+                // A programme may have been opened meanwhile, and its `wake` found the task running.
+                if !maintain(&service) || looked_after.swap(true, Ordering::SeqCst) {
+                    return;
+                }
+            }
+            drop(service);
+            tokio::time::sleep(MAINTENANCE_INTERVAL).await;
+        }
+    });
+}
+
+/// Releases what is unused and prepares the next programmes. False when nothing needs maintenance.
+fn maintain(service: &Arc<Service>) -> bool {
+    let live_channels = &service.live_channels;
+    live_channels.viewers.expire_views();
+    let now_ms = service.clock.now().as_millisecond();
+    let watched: HashSet<u32> = live_channels.viewers.watched_channels();
+    let warm = live_channels.viewers.warm_channels();
+    let is_kept_ready = |channel: &Channel| is_kept_by(&warm, channel);
+    let channels = service.channels.all();
+    let is_cooling_down = live_channels.last_preemption().is_some_and(|since: Instant| since.elapsed() < PREEMPTION_COOLDOWN);
+    let published = live_channels.state_publisher.published_channels();
+    let mut has_work = !published.is_empty();
+    for channel in published.iter().filter(|id| !channels.iter().any(|channel| channel.id == **id)) {
+        live_channels.state_publisher.remove(*channel);
+    }
+    for channel in
+        channels.iter().filter(|channel| published.contains(&channel.id) && !watched.contains(&channel.id) && !is_kept_ready(channel))
+    {
+        live_channels.state_publisher.publish(service, channel, channel_state(service, channel), live_channels.viewers.viewer_count(channel.id));
+    }
+    for channel in channels.iter().filter(|channel| is_kept_ready(channel) || watched.contains(&channel.id)) {
+        has_work = true;
+        if channel.external.is_some()
+            && let Err(fault) = ingest::keep(service, channel)
+        {
+            tracing::debug!(channel.id = channel.id, %fault, "an external channel cannot be received");
+        }
+        let may_take_slots = !is_cooling_down || watched.contains(&channel.id);
+        if is_kept_ready(channel) {
+            make_missing(service, channel, may_take_slots);
+        }
+        let now_ms = channel.channel_ms_at(now_ms);
+        let current = channel.definition.programme_at(now_ms);
+        // The part after a break waits until its run has made the part before.
+        let continues_current =
+            |next: &Programme| next.continues_programme && current.is_some_and(|current| (current.revision_index, current.item_index) == (next.revision_index, next.item_index));
+        let upcoming = channel.definition.programmes_between(now_ms, now_ms + PREPARE_AHEAD_MS);
+        let upcoming = upcoming.filter(|next| next.start_ms > now_ms && !continues_current(next));
+        let upcoming = upcoming.take(MAX_PREPARED).filter(|_| may_take_slots && has_first_segment(service, channel));
+        for next in upcoming {
+            if let Some(segment) = live_window::programme_segments(&channel.definition, next).next() {
+                make_ahead(service, channel, segment);
+            }
+        }
+        live_channels.state_publisher.publish(service, channel, channel_state(service, channel), live_channels.viewers.viewer_count(channel.id));
+    }
+    live_channels.drop_outdated(service);
+    let mut active_programmes = live_channels.active_programmes();
+    active_programmes.retain(|_, active| {
+        active.release_when_complete(service);
+        !active.is_idle(LINGER)
+    });
+    // An audience keeps its admission to the encode slots while it is present, whatever its programmes need.
+    live_channels.admissions().retain(|(channel, reader), _| {
+        let is_present = match reader.is_empty() {
+            true => watched.contains(channel) || channels.iter().any(|one| one.id == *channel && is_kept_ready(one)),
+            false => live_channels.viewers.is_watching(*channel, reader),
+        };
+        let is_audience = |key: &ProgrammeKey| key.channel == *channel && key.reader == *reader;
+        is_present || active_programmes.iter().any(|(key, active)| is_audience(key) && active.may_be_leased())
+    });
+    has_work || !active_programmes.is_empty()
+}
+
+/// The segments a viewer who joins now needs, from their first one to those the list is about to name.
+fn join_segments(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
+    if channel.external.is_some() {
+        return Vec::new();
+    }
+    let (window, now_ms) = listed_segments(service, channel, PlaylistView::Live);
+    let (definition, clock) = (&channel.definition, channel.clock.as_deref());
+    // Before anything is listed: the segment that will be first.
+    let first_segment = first_requested_segment(&window, channel.output.target_seconds).or_else(|| live_window::segments_from(definition, clock, now_ms).next());
+    let Some(first_segment) = first_segment else { return Vec::new() };
+    let segments = live_window::segments_from(definition, clock, first_segment.start_ticks.div_euclid(90));
+    let segments = segments.skip_while(|segment| segment.media_sequence < first_segment.media_sequence);
+    segments.take_while(|segment| segment.start_ticks < (now_ms + READY_AHEAD_MS) * 90).collect()
+}
+
+/// Whether the first segment of a viewer who joins is made, or never will be. Before that the next programme must not take
+/// the one encode slot that this segment needs.
+fn has_first_segment(service: &Service, channel: &Channel) -> bool {
+    let segments = listed_segments(service, channel, PlaylistView::Live).0;
+    let is_broken = |segment: &LiveSegment| service.live_channels.shared_programme(channel, segment.programme_start_ms).is_some_and(|active| active.is_broken());
+    let first = first_requested_segment(&segments, channel.output.target_seconds);
+    first.is_none_or(|segment| is_made(service, channel, &segment) || is_broken(&segment))
+}
+
+/// Whether a viewer who joins now can start playback at once: their first segment and the one after it are made.
+pub(super) fn can_join_at_once(service: &Service, channel: &Channel) -> bool {
+    join_segments(service, channel).iter().take(2).all(|segment| is_made(service, channel, segment))
+}
+
+/// Makes the missing segments of a channel's stock, the first one of each programme, and reports the clock's position to the
+/// runs, which work ahead of that position at the clock's speed. A new encode slot is taken only if `takes` is set.
+fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: bool) {
+    let segments = join_segments(service, channel);
+    let Some(first_segment) = segments.first() else { return };
+    for programme_segments in segments.chunk_by(|one, next| one.programme_start_ms == next.programme_start_ms) {
+        let active = service.live_channels.shared_programme(channel, programme_segments[0].programme_start_ms);
+        let missing = programme_segments.iter().find(|segment| !is_made(service, channel, segment));
+        let last_reached = programme_segments.iter().rfind(|segment| segment.start_ticks <= first_segment.start_ticks + READY_AHEAD_MS * 90);
+        match (missing, last_reached, active) {
+            (Some(missing), _, reel) if may_take_slots || reel.as_ref().is_some_and(|active| active.is_leased()) => {
+                make_ahead(service, channel, *missing);
+            }
+            (None, Some(reached), Some(reel)) => {
+                reel.touch();
+                reel.report_position(reached.item_index);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Makes the current segment before a list names it: after a skip there was no time to prepare it.
+pub fn make_current(service: &Arc<Service>, channel: &Arc<Channel>) {
+    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
+    if let Some(segment) = live_window::segments_from(&channel.definition, channel.clock.as_deref(), now_ms).next() {
+        make_ahead(service, channel, segment);
+    }
+}
+
+/// Makes the first segment of a channel whose list is still empty.
+pub fn make_first(service: &Arc<Service>, channel: &Arc<Channel>) {
+    if channel.external.is_none()
+        && let Some(segment) = join_segments(service, channel).first()
+    {
+        make_ahead(service, channel, *segment);
+    }
+}
+
+/// Makes a segment for a viewer who is about to request it. None if its programme is already making one ahead, so that the
+/// tasks that outlive their requests are at most one for each open programme.
+///
+/// # Errors
+/// `ASSET_NOT_FOUND`; `SERVER_BUSY` when too many programmes are open. The task returns those of [`segment`].
+pub fn make_for(
+    service: &Arc<Service>,
+    channel: &Arc<Channel>,
+    slot: LiveSegment,
+    reader: &str,
+) -> Result<Option<JoinHandle<Result<()>>>> {
+    let (programme, _) = programme_starting_at(channel, slot.programme_start_ms)?;
+    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
+    let active = service.live_channels.active_programme(programme_key(channel, &programme, slot.index, now_ms, reader))?;
+    active.touch();
+    if !active.start_making_ahead() {
+        return Ok(None);
+    }
+    let (busy, service, channel, reader) = (Busy(active), service.clone(), channel.clone(), reader.to_owned());
+    Ok(Some(tokio::spawn(async move {
+        let made = produce_segment(&service, &channel, (slot.programme_start_ms, slot.index), &reader).await;
+        drop(busy);
+        made.map(drop)
+    })))
+}
+
+/// A programme that is making a segment ahead, until this is dropped.
+struct Busy(Arc<ActiveProgramme>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.finish_making_ahead();
+    }
+}
+
+/// Makes a segment before it is requested, unless it exists or is under way. An error is reported by the request for it.
+pub fn make_ahead(service: &Arc<Service>, channel: &Arc<Channel>, segment: LiveSegment) {
+    if !shows_item(channel, &segment) {
+        return;
+    }
+    let Ok((programme, _)) = programme_starting_at(channel, segment.programme_start_ms) else { return };
+    let Ok(active) = service.live_channels.active_programme(ProgrammeKey::new(channel, &programme, String::new())) else { return };
+    active.touch();
+    if active.is_made(service, segment.item_index) || !active.start_making_ahead() {
+        return;
+    }
+    let (service, channel) = (service.clone(), channel.clone());
+    tokio::spawn(async move {
+        if let Err(error) = active.make_segment(&service, &channel, &programme, segment.index).await {
+            tracing::debug!(channel.id = channel.id, %error, "a segment could not be made ahead");
+        }
+        active.finish_making_ahead();
+    });
+}

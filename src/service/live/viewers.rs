@@ -1,0 +1,349 @@
+//! The viewers of each channel, and the channels that are kept warm without viewers.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::domain::access::Principal;
+
+/// A viewer without a request for this long has left.
+const VIEW_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A named view without a request for this long, whose name was used on another channel since, has changed channels.
+const CHANNEL_CHANGE_AFTER: Duration = Duration::from_secs(1);
+
+/// Shortest interval between two searches for viewers who have left.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Simultaneous views of one login, and of one user. A new one replaces the one that was idle longest. Clients choose the
+/// names of views, so made-up names must not displace the views of others.
+const MAX_VIEWS_PER_LOGIN: usize = 16;
+const MAX_VIEWS_PER_USER: usize = 128;
+
+/// Users and recordings with views at most. Further viewers can watch but are not counted.
+const MAX_USERS_WITH_VIEWS: usize = 10_000;
+
+/// The view of a login that starts over without naming a view. A player requests its playlist repeatedly; without a view that
+/// keeps the start, it would jump to the next programme when that begins.
+pub const START_OVER: &str = "_start-over";
+
+/// State of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelState {
+    Idle,
+    Warm,
+    Starting,
+    Live,
+    /// The current programme cannot be shown; a slate replaces it.
+    Error,
+}
+
+impl ChannelState {
+    /// The value in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Warm => "warm",
+            Self::Starting => "starting",
+            Self::Live => "live",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// A viewer: one view of one login. No other login can address it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Viewer {
+    user: String,
+    login: String,
+    /// `watchSession`, the client's name of the view; empty for a view without a name.
+    session: String,
+}
+
+impl Viewer {
+    /// A view of the principal's login.
+    pub fn new(principal: &Principal, session: Option<&str>) -> Self {
+        Self {
+            user: principal.user_id.clone(),
+            login: principal.login_id.clone(),
+            session: session.unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// The server itself: a recording or a tuner stream.
+    pub fn internal(name: &str) -> Self {
+        Self { user: name.to_owned(), login: String::new(), session: String::new() }
+    }
+
+    /// A name that no other viewer has.
+    pub fn unique_name(&self) -> String {
+        format!("{}/{}/{}", self.user, self.login, self.session)
+    }
+}
+
+struct TrackedView {
+    channel: u32,
+    login: String,
+    session: String,
+    last_seen: Instant,
+    /// Start of a view that is not live, ms.
+    start_ms: Option<i64>,
+}
+
+impl TrackedView {
+    /// Whether several players of one login may share the view.
+    fn is_shared(&self) -> bool {
+        matches!(&*self.session, "" | START_OVER)
+    }
+
+    fn has_expired(&self) -> bool {
+        self.last_seen.elapsed() >= VIEW_TIMEOUT
+    }
+
+    fn matches(&self, channel: u32, viewer: &Viewer) -> bool {
+        self.channel == channel && self.session == viewer.session && self.login == viewer.login
+    }
+}
+
+#[derive(Default)]
+struct ViewTable {
+    by_user: HashMap<String, Vec<TrackedView>>,
+    /// Views of each channel that has any.
+    counts: HashMap<u32, usize>,
+    last_expiry: Option<Instant>,
+}
+
+/// All viewers.
+#[derive(Default)]
+pub struct Viewers {
+    table: Mutex<ViewTable>,
+    warm_channels: Mutex<HashMap<u32, Instant>>,
+}
+
+impl ViewTable {
+    /// Removes viewers who have left.
+    fn expire_views(&mut self) {
+        let now = Instant::now();
+        self.last_expiry = Some(now);
+        let counts = &mut self.counts;
+        self.by_user.retain(|_, views| {
+            views.retain(|view| {
+                let is_present = now.saturating_duration_since(view.last_seen) < VIEW_TIMEOUT;
+                if !is_present {
+                    decrement_count(counts, view.channel);
+                }
+                is_present
+            });
+            !views.is_empty()
+        });
+    }
+
+    fn insert(&mut self, viewer: &Viewer, view: TrackedView) {
+        if self.by_user.len() >= MAX_USERS_WITH_VIEWS && !self.by_user.contains_key(&viewer.user) {
+            return;
+        }
+        let views = self.by_user.entry(viewer.user.clone()).or_default();
+        let login_count = views.iter().filter(|view| view.login == viewer.login).count();
+        if login_count >= MAX_VIEWS_PER_LOGIN || views.len() >= MAX_VIEWS_PER_USER {
+            let is_own = |view: &TrackedView| login_count < MAX_VIEWS_PER_LOGIN || view.login == viewer.login;
+            let oldest = views.iter().enumerate().filter(|(_, view)| is_own(view)).min_by_key(|(_, view)| view.last_seen);
+            if let Some((index, _)) = oldest {
+                decrement_count(&mut self.counts, views.swap_remove(index).channel);
+            }
+        }
+        *self.counts.entry(view.channel).or_default() += 1;
+        views.push(view);
+    }
+}
+
+fn decrement_count(counts: &mut HashMap<u32, usize>, channel: u32) {
+    if let Some(count) = counts.get_mut(&channel) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&channel);
+        }
+    }
+}
+
+impl Viewers {
+    /// Records a request of a viewer; returns where the view began. An earlier start is kept until the view expires.
+    pub fn record_request(&self, channel: u32, viewer: &Viewer, start_ms: Option<i64>) -> Option<i64> {
+        let mut table = self.lock();
+        let views = table.by_user.get_mut(&viewer.user);
+        if let Some(view) = views.and_then(|views| views.iter_mut().find(|view| view.matches(channel, viewer))) {
+            view.start_ms = view.start_ms.filter(|_| !view.has_expired()).or(start_ms);
+            view.last_seen = Instant::now();
+            return view.start_ms;
+        }
+        let (login, session) = (viewer.login.clone(), viewer.session.clone());
+        table.insert(viewer, TrackedView { channel, login, session, last_seen: Instant::now(), start_ms });
+        start_ms
+    }
+
+    /// Where a viewer's view began, if it was recorded.
+    pub fn view_start_ms(&self, channel: u32, viewer: &Viewer) -> Option<i64> {
+        let table = self.lock();
+        table.by_user.get(&viewer.user)?.iter().find(|view| view.matches(channel, viewer) && !view.has_expired())?.start_ms
+    }
+
+    /// Removes the start of a viewer's view.
+    pub fn clear_start(&self, channel: u32, viewer: &Viewer) {
+        let mut table = self.lock();
+        let views = table.by_user.get_mut(&viewer.user);
+        if let Some(view) = views.and_then(|views| views.iter_mut().find(|view| view.matches(channel, viewer))) {
+            view.start_ms = None;
+        }
+    }
+
+    /// Removes a viewer; false when there was none.
+    pub fn leave(&self, channel: u32, viewer: &Viewer) -> bool {
+        let mut table = self.lock();
+        let ViewTable { by_user, counts, .. } = &mut *table;
+        let Some(views) = by_user.get_mut(&viewer.user) else { return false };
+        let Some(index) = views.iter().position(|view| view.matches(channel, viewer)) else { return false };
+        views.swap_remove(index);
+        decrement_count(counts, channel);
+        if views.is_empty() {
+            by_user.remove(&viewer.user);
+        }
+        true
+    }
+
+    /// Number of viewers of a channel. One who left without notice counts for 31 s at most.
+    pub fn viewer_count(&self, channel: u32) -> usize {
+        let mut book = self.lock();
+        if book.last_expiry.is_none_or(|since| since.elapsed() >= EXPIRY_INTERVAL) {
+            book.expire_views();
+        }
+        book.counts.get(&channel).copied().unwrap_or(0)
+    }
+
+    /// Whether a channel still has a viewer, as far as is known: a view whose name was used on another channel since has
+    /// left this one, unless several players of one login may share it.
+    pub(super) fn has_present_viewer(&self, channel: u32) -> bool {
+        let is_present = |views: &[TrackedView], view: &TrackedView| {
+            let has_moved = |other: &TrackedView| {
+                other.channel != channel
+                    && other.last_seen > view.last_seen
+                    && (&other.login, &other.session) == (&view.login, &view.session)
+            };
+            view.is_shared() || view.last_seen.elapsed() < CHANNEL_CHANGE_AFTER || !views.iter().any(has_moved)
+        };
+        let is_here = |view: &TrackedView| view.channel == channel && view.last_seen.elapsed() < VIEW_TIMEOUT;
+        self.lock().by_user.values().any(|views| views.iter().any(|view| is_here(view) && is_present(views, view)))
+    }
+
+    /// Whether the viewer of this [name](Viewer::name) watches a channel.
+    pub(super) fn is_watching(&self, channel: u32, name: &str) -> bool {
+        let is_viewer = |user: &str, view: &TrackedView| {
+            view.channel == channel && format!("{user}/{}/{}", view.login, view.session) == name
+        };
+        self.lock().by_user.iter().any(|(user, views)| views.iter().any(|view| is_viewer(user, view)))
+    }
+
+    /// Keeps a channel ready for a while.
+    pub fn keep_warm(&self, channel: u32, ttl: Duration) {
+        let mut warm_channels = self.warm_channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let new_expiry = Instant::now() + ttl;
+        let expires_at = warm_channels.entry(channel).or_insert(new_expiry);
+        *expires_at = new_expiry.max(*expires_at);
+    }
+
+    /// The channels that are kept ready.
+    pub fn warm_channels(&self) -> HashSet<u32> {
+        let mut warm_channels = self.warm_channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        warm_channels.retain(|_, expires_at| *expires_at > now);
+        warm_channels.keys().copied().collect()
+    }
+
+    pub(super) fn watched_channels(&self) -> HashSet<u32> {
+        self.lock().counts.keys().copied().collect()
+    }
+
+    pub(super) fn expire_views(&self) {
+        self.lock().expire_views();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ViewTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn viewer(user: &str, login: &str, session: &str) -> Viewer {
+        Viewer { user: user.into(), login: login.into(), session: session.into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn made_up_views_displace_only_views_of_their_login() {
+        let viewers = Viewers::default();
+        let ada = viewer("ada", "tv", "ws_1");
+        viewers.record_request(7, &ada, Some(5));
+        viewers.record_request(7, &viewer("mallory", "phone", "real"), None);
+        for number in 0..10_000 {
+            tokio::time::advance(Duration::from_micros(10)).await;
+            viewers.record_request(number % 100, &viewer("mallory", "laptop", &format!("ws_{number}")), None);
+        }
+        let total = |viewers: &Viewers| (0..100).map(|channel| viewers.viewer_count(channel)).sum::<usize>();
+        assert_eq!(total(&viewers), 2 + MAX_VIEWS_PER_LOGIN, "the oldest of that login are gone");
+        assert_eq!(viewers.view_start_ms(7, &ada), Some(5));
+        for login in 0..100 {
+            for session in 0..2 {
+                let login = format!("l{login}");
+                viewers.record_request(3, &viewer("mallory", &login, &session.to_string()), None);
+            }
+        }
+        assert_eq!(total(&viewers), 1 + MAX_VIEWS_PER_USER);
+        assert_eq!((viewers.view_start_ms(7, &ada), viewers.watched_channels().contains(&7)), (Some(5), true));
+        tokio::time::advance(VIEW_TIMEOUT + EXPIRY_INTERVAL).await;
+        assert_eq!((total(&viewers), viewers.watched_channels().len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_is_kept_until_the_view_expires() {
+        let viewers = Viewers::default();
+        let ada = viewer("ada", "tv", START_OVER);
+        viewers.record_request(7, &ada, Some(5));
+        tokio::time::advance(VIEW_TIMEOUT / 2).await;
+        assert_eq!((viewers.record_request(7, &ada, Some(9)), viewers.view_start_ms(7, &ada)), (Some(5), Some(5)));
+        tokio::time::advance(VIEW_TIMEOUT).await;
+        assert_eq!((viewers.view_start_ms(7, &ada), viewers.record_request(7, &ada, Some(9))), (None, Some(9)));
+        // Another player of the same login on another channel does not end it.
+        tokio::time::advance(CHANNEL_CHANGE_AFTER).await;
+        viewers.record_request(8, &ada, Some(1));
+        assert!(viewers.has_present_viewer(7) && viewers.has_present_viewer(8));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_is_kept_by_segments_and_cleared_by_a_live_view() {
+        let viewers = Viewers::default();
+        let ada = viewer("ada", "tv", "ws_1");
+        viewers.record_request(7, &ada, Some(5));
+        assert_eq!((viewers.record_request(7, &ada, None), viewers.view_start_ms(7, &ada)), (Some(5), Some(5)));
+        viewers.clear_start(7, &viewer("ada", "tv", "ws_2"));
+        viewers.clear_start(8, &ada);
+        assert_eq!(viewers.view_start_ms(7, &ada), Some(5));
+        viewers.clear_start(7, &ada);
+        assert_eq!((viewers.view_start_ms(7, &ada), viewers.record_request(7, &ada, Some(9))), (None, Some(9)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_its_own_login_can_end_a_view() {
+        let viewers = Viewers::default();
+        let own = viewer("ada", "tv", "ws_1");
+        viewers.record_request(1, &own, None);
+        viewers.record_request(2, &own, None);
+        for other in [viewer("bob", "tv", "ws_1"), viewer("ada", "phone", "ws_1"), viewer("ada", "tv", "ws_2")] {
+            assert!(!viewers.leave(1, &other), "{other:?}");
+        }
+        assert_eq!((viewers.viewer_count(1), viewers.viewer_count(2)), (1, 1));
+        assert!(viewers.leave(1, &own) && !viewers.leave(1, &own));
+        assert_eq!((viewers.viewer_count(1), viewers.viewer_count(2)), (0, 1));
+    }
+}

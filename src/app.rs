@@ -58,13 +58,13 @@ pub async fn run_on(
     let service = Service::open(config)?;
     let code = service.accounts.prepare().await?;
     let transcoder = service.clone();
-    tokio::spawn(async move { tokio::join!(transcoder.local_encoders.test_encoders(), transcoder.sessions.warm()) });
+    tokio::spawn(async move { tokio::join!(transcoder.local_encoders.test_encoders(), transcoder.sessions.find_backends()) });
     library_watcher::start_watchers(&service);
-    sources::start(&service);
+    sources::start_refresh_task(&service);
     if service.channels.all().iter().any(|channel| channel.settings.always_on) {
         live::start_maintenance(&service);
     }
-    recordings::wake(&service);
+    recordings::start_maintenance(&service);
     let announcer = announce(&service, address);
     let tidy = tokio::spawn(tidy(service.clone()));
     give_back();
@@ -135,7 +135,7 @@ async fn tidy(service: Arc<Service>) {
             tracing::warn!(%error, "cleanup of accounts failed");
         }
         service.channels.store_checkpoints().await;
-        if let Err(error) = service.tidy_progress().await {
+        if let Err(error) = service.clean_up_progress().await {
             tracing::warn!(%error, "cleanup of progress failed");
         }
     }

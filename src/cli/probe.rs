@@ -44,8 +44,8 @@ async fn describe(config: &Config, path: &Path) -> Result<serde_json::Value, Err
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let roots = Arc::new(Roots::open(vec![Root { id: "here".into(), path: folder }]).map_err(Error::internal)?);
     let source = Arc::new(roots.open_file(&path.to_string_lossy())?);
-    let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline).probed(&source).await?;
-    let beside = sidecars::beside(&Library::new(roots), &source).await?;
+    let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline).probe_with_time(&source).await?;
+    let beside = sidecars::list_sidecars(&Library::new(roots), &source).await?;
     let available = !ffmpeg_encoders::encoder_report(&config.ffmpeg).await.working.is_empty();
     info::document(&source, &probed, &beside, available)
 }

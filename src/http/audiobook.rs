@@ -16,8 +16,8 @@ use crate::domain::progress::{ProgressRecord, SaveResult};
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::error::{Error, Result};
 use crate::service::Service;
-use crate::service::audiobook::{Book, BookPlace};
-use crate::service::progress::Wish;
+use crate::service::audiobook::{Audiobook, BookPositionUpdate};
+use crate::service::progress::ProgressUpdate;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -158,7 +158,7 @@ struct BookChapter {
         (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: it has no audio")))]
 pub(super) async fn book(service: Arc<Service>, call: Call) -> Result<Response> {
     let path = call.media_path()?;
-    let book = service.book(path).await?;
+    let book = service.load_book(path).await?;
     let progress = service.book_progress(&call.user()?.user_id, path).await?;
     Ok(reply::json(&BookAnswer::new(book, progress, Addresses::of(&service.config))))
 }
@@ -174,7 +174,7 @@ pub(super) async fn save(service: Arc<Service>, mut call: Call) -> Result<Respon
     let asked: BookSaveRequest = call.json().await?;
     let (path, mut wish, place) = asked.wish()?;
     wish.version = if_match(&call)?.or(wish.version);
-    let verdict: SaveResult = service.save_book(&call.user()?.user_id, &path, wish, place).await?;
+    let verdict: SaveResult = service.save_book_progress(&call.user()?.user_id, &path, wish, place).await?;
     let (record, applied) = judge(&call, verdict)?;
     let version = record.version;
     let mut response = reply::json(&BookProgressAnswer { progress: Some(BookProgress::new(record, applied)) });
@@ -203,7 +203,7 @@ pub(super) async fn read(service: Arc<Service>, call: Call) -> Result<Response> 
         (status = 200, description = "No progress is stored any more", body = BookResetAnswer),
         (status = 403, description = "`FORBIDDEN`: the path is outside the library roots")))]
 pub(super) async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
-    let (audiobook_path, deleted) = service.reset_book(&call.user()?.user_id, call.media_path()?).await?;
+    let (audiobook_path, deleted) = service.reset_book_progress(&call.user()?.user_id, call.media_path()?).await?;
     Ok(reply::json(&BookResetAnswer { audiobook_path, deleted }))
 }
 
@@ -218,7 +218,7 @@ pub(super) async fn reset(service: Arc<Service>, call: Call) -> Result<Response>
 pub(super) async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = limit(&call)?;
     let page = service.books.history(&call.user()?.user_id, filter(&call)?, call.query("cursor")?, limit)?;
-    let available = service.available(page.records.iter().map(|record| record.path.clone()).collect()).await;
+    let available = service.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
     let listed = page.records.into_iter().zip(available);
     let history = listed
         .map(|(record, there)| BookProgress { available: Some(there), ..BookProgress::new(record, true) })
@@ -227,7 +227,7 @@ pub(super) async fn history(service: Arc<Service>, call: Call) -> Result<Respons
 }
 
 impl BookSaveRequest {
-    fn wish(self) -> Result<(String, Wish, BookPlace)> {
+    fn wish(self) -> Result<(String, ProgressUpdate, BookPositionUpdate)> {
         let within = |field: &str, value: Option<f64>, low: f64, high: f64| match value {
             Some(value) if !(low..=high).contains(&value) => {
                 Err(Error::field(field, format!("must be a number from {low} to {high}")))
@@ -235,13 +235,13 @@ impl BookSaveRequest {
             value => Ok(value),
         };
         let optional = |field, value: Option<f64>| value.map(|value| request::seconds(field, value)).transpose();
-        let place = BookPlace {
+        let place = BookPositionUpdate {
             chapter_index: self.chapter_index,
             chapter_position_seconds: optional("chapterPositionSeconds", self.chapter_position_seconds)?,
             playback_rate: within("playbackRate", self.playback_rate, 0.25, 4.0)?,
             percentage: within("progressPercentage", self.progress_percentage, 0.0, 100.0)?,
         };
-        let wish = Wish {
+        let wish = ProgressUpdate {
             title: request::title(self.title)?,
             position_seconds: Some(request::seconds("positionSeconds", self.position_seconds)?),
             duration_seconds: optional("durationSeconds", self.duration_seconds)?,
@@ -250,7 +250,7 @@ impl BookSaveRequest {
             device_id: self.device_id.map(request::device).transpose()?,
             client_updated_at: self.client_updated_at.as_deref().map(request::time).transpose()?,
             version: self.version,
-            ..Wish::default()
+            ..ProgressUpdate::default()
         };
         Ok((self.audiobook_path, wish, place))
     }
@@ -284,17 +284,17 @@ impl BookProgress {
 }
 
 impl BookAnswer {
-    fn new(book: Book, progress: Option<ProgressRecord>, addresses: Addresses) -> Self {
-        let chapter = |(index, chapter): (usize, &crate::service::audiobook::Chapter)| BookChapter {
+    fn new(book: Audiobook, progress: Option<ProgressRecord>, addresses: Addresses) -> Self {
+        let chapter = |(index, chapter): (usize, &crate::service::audiobook::AudiobookChapter)| BookChapter {
             index,
             title: chapter.title.clone(),
             start_seconds: round_to_ms(chapter.start_seconds),
             end_seconds: round_to_ms(chapter.end_seconds),
-            file_index: chapter.part,
-            file_start_seconds: round_to_ms(chapter.start_seconds - book.parts[chapter.part].start_seconds),
+            file_index: chapter.part_index,
+            file_start_seconds: round_to_ms(chapter.start_seconds - book.parts[chapter.part_index].start_seconds),
         };
         let chapters = book.chapters.iter().enumerate().map(chapter).collect();
-        let file = |part: crate::service::audiobook::Part| BookFile {
+        let file = |part: crate::service::audiobook::AudiobookPart| BookFile {
             direct_url: addresses.file(&part.path),
             path: part.path,
             mime_type: part.mime_type,

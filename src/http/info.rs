@@ -19,7 +19,7 @@ use crate::domain::playback::{RequestDevice, DeviceProfile};
 use crate::engine::source::SourceFile;
 use crate::error::{Error, Result};
 use crate::service::Service;
-use crate::service::media::Probed;
+use crate::service::media::ProbeResult;
 use crate::service::sidecars::{self, Sidecar};
 
 mod playback;
@@ -86,12 +86,12 @@ struct InfoRequest {
 
 async fn answer(service: &Arc<Service>, path: String, principal: Principal, device: &RequestDevice) -> Result<Response> {
     let source = service.library.open(&path).await?;
-    let probed = service.media.probed(&source).await?;
-    let beside = sidecars::beside(&service.library, &source).await?;
+    let probed = service.media.probe_with_time(&source).await?;
+    let beside = sidecars::list_sidecars(&service.library, &source).await?;
     let available = !service.local_encoders.report().await.working.is_empty();
     let links = Links::signed(service, &principal, &source);
     let mut info = MediaInfo::new(&source, &probed, &beside, device, &links, available)?;
-    let watched = service.watched_of(&principal.user_id, &source).await?;
+    let watched = service.progress_of_source(&principal.user_id, &source).await?;
     info.watch_progress = watched.map(|record| WatchProgress::new(&principal.user_id, record, true));
     Ok(reply::json(&info))
 }
@@ -100,7 +100,7 @@ async fn answer(service: &Arc<Service>, path: String, principal: Principal, devi
 ///
 /// # Errors
 /// `SOURCE_READ_FAILED`.
-pub fn document(source: &SourceFile, probed: &Probed, beside: &[Sidecar], available: bool) -> Result<serde_json::Value> {
+pub fn document(source: &SourceFile, probed: &ProbeResult, beside: &[Sidecar], available: bool) -> Result<serde_json::Value> {
     let info = MediaInfo::new(source, probed, beside, &RequestDevice::default(), &Links::plain(source), available)?;
     serde_json::to_value(info).map_err(Error::internal)
 }

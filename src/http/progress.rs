@@ -15,7 +15,7 @@ use crate::domain::access::Access;
 use crate::domain::progress::{ProgressRecord, ProgressStatus, SaveResult};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::progress::Filter;
+use crate::service::progress::HistoryFilter;
 
 mod record;
 pub(super) mod request;
@@ -97,7 +97,7 @@ pub(super) async fn save(service: Arc<Service>, mut call: Call) -> Result<Respon
     let (path, mut wish) = asked.wish()?;
     let matched = if_match(&call)?;
     wish.version = matched.or(wish.version);
-    let verdict = service.save_watched(&call.user()?.user_id, &path, wish).await?;
+    let verdict = service.save_progress(&call.user()?.user_id, &path, wish).await?;
     answer(&call, verdict)
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn save(service: Arc<Service>, mut call: Call) -> Result<Respon
         (status = 404, description = "`NOT_FOUND`: no such file, and no progress is stored for the path")))]
 pub(super) async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
-    let record = service.watched(&user.user_id, call.media_path()?).await?;
+    let record = service.progress_at_path(&user.user_id, call.media_path()?).await?;
     let version = record.as_ref().map(|record| record.version);
     let mut response =
         reply::json(&ProgressAnswer { progress: record.map(|record| WatchProgress::new(&user.user_id, record, true)) });
@@ -123,7 +123,7 @@ pub(super) async fn read(service: Arc<Service>, call: Call) -> Result<Response> 
         (status = 200, description = "No progress is stored any more", body = ResetAnswer),
         (status = 403, description = "`FORBIDDEN`: the path is outside the library roots")))]
 pub(super) async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
-    let (media_path, deleted) = service.reset_watched(&call.user()?.user_id, call.media_path()?).await?;
+    let (media_path, deleted) = service.reset_progress(&call.user()?.user_id, call.media_path()?).await?;
     Ok(reply::json(&ResetAnswer { media_path, deleted }))
 }
 
@@ -138,7 +138,7 @@ pub(super) async fn mark_watched(service: Arc<Service>, mut call: Call) -> Resul
     let asked: WatchedRequest = call.json().await?;
     let (path, mut options) = asked.wish()?;
     options.version = if_match(&call)?.or(options.version);
-    let verdict = service.save_watched(&call.user()?.user_id, &path, options).await?;
+    let verdict = service.save_progress(&call.user()?.user_id, &path, options).await?;
     answer(&call, verdict)
 }
 
@@ -155,7 +155,7 @@ pub(super) async fn history(service: Arc<Service>, call: Call) -> Result<Respons
     let user = &call.user()?.user_id;
     let limit = limit(&call)?;
     let page = service.progress.history(user, filter(&call)?, call.query("cursor")?, limit)?;
-    let available = service.available(page.records.iter().map(|record| record.path.clone()).collect()).await;
+    let available = service.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
     let listed = page.records.into_iter().zip(available);
     let history = listed.map(|(record, there)| WatchProgress::new(user, record, true).listed(there)).collect();
     Ok(reply::json(&HistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
@@ -173,7 +173,7 @@ pub(super) async fn next_up(service: Arc<Service>, call: Call) -> Result<Respons
         media_path: next.path,
         title: next.title,
         after: WatchProgress::new(user, next.after, true),
-        progress: next.begun.map(|record| WatchProgress::new(user, record, true)),
+        progress: next.started.map(|record| WatchProgress::new(user, record, true)),
     };
     Ok(reply::json(&NextUpAnswer { next_up: found.into_iter().map(item).collect(), limit }))
 }
@@ -221,7 +221,7 @@ pub(super) fn limit(call: &Call) -> Result<usize> {
     call.limit(DEFAULT_LIMIT, MAX_LIMIT)
 }
 
-pub(super) fn filter(call: &Call) -> Result<Filter> {
+pub(super) fn filter(call: &Call) -> Result<HistoryFilter> {
     let media_type = match call.query("mediaType")? {
         None | Some("") => None,
         Some(word) => Some(request::media_type(word)?),
@@ -232,5 +232,5 @@ pub(super) fn filter(call: &Call) -> Result<Filter> {
         Some("completed") => Some(ProgressStatus::Completed),
         Some(_) => return Err(Error::field("status", "must be one of all, in_progress, completed")),
     };
-    Ok(Filter { media_type, status })
+    Ok(HistoryFilter { media_type, status })
 }

@@ -16,7 +16,7 @@ use crate::domain::access::{Access, Role};
 use crate::domain::recording::{Recording, RecordingState};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::recordings::Fate;
+use crate::service::recordings::FileAction;
 
 mod request;
 mod view;
@@ -125,7 +125,7 @@ pub(super) async fn recording(service: Arc<Service>, call: Call) -> Result<Respo
 pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let user_id = call.user()?.user_id.clone();
     let asked: RecordingRequest = call.json().await?;
-    let made = service.record(asked.checked(user_id)?).await?;
+    let made = service.schedule_recording(asked.checked(user_id)?).await?;
     let location = made
         .recording
         .as_ref()
@@ -151,8 +151,8 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
         (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let fate = match call.query("file")? {
-        None | Some("keep") => Fate::Keep,
-        Some("delete") => Fate::Delete,
+        None | Some("keep") => FileAction::Keep,
+        Some("delete") => FileAction::Delete,
         Some(_) => return Err(Error::field("file", "must be keep or delete")),
     };
     let id = call.params[0].clone();

@@ -14,7 +14,7 @@ use crate::domain::access::Access;
 use crate::domain::subtitles::{SubtitleFormat, write_srt, write_webvtt};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::subtitles::{Script, Which};
+use crate::service::subtitles::{SubtitleScript, SubtitleLocation};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
@@ -44,12 +44,12 @@ pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
         other => return Err(Error::field("format", format!("{:.20} must be vtt, srt or ass", other))),
     };
     let source = service.library.open(call.media_path()?).await?;
-    let which = service.subtitles.find(&source, id).await?;
+    let which = service.subtitles.resolve_id(&source, id).await?;
     let script = match &which {
-        Which::File(path) => service.subtitles.file(path).await?,
-        Which::Stream(stream) => {
+        SubtitleLocation::File(path) => service.subtitles.read_file(path).await?,
+        SubtitleLocation::Stream(stream) => {
             let media = service.media.probe(&source).await?;
-            service.subtitles.stream(&source, &media, *stream).await?
+            service.subtitles.read_stream(&source, &media, *stream).await?
         }
     };
     let (kind, text) = written(&script, format)?;
@@ -71,7 +71,7 @@ fn not_modified() -> Response {
 }
 
 /// Content type and text of the subtitle in the requested format.
-fn written(script: &Script, format: SubtitleFormat) -> Result<(&'static str, String)> {
+fn written(script: &SubtitleScript, format: SubtitleFormat) -> Result<(&'static str, String)> {
     match format {
         SubtitleFormat::WebVtt => Ok(("text/vtt; charset=utf-8", write_webvtt(&script.cues))),
         SubtitleFormat::Srt => Ok(("application/x-subrip; charset=utf-8", write_srt(&script.cues))),

@@ -26,7 +26,7 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::live;
 use crate::service::planner::{self, PlannedPlayback};
-use crate::service::sessions::{Found, Session};
+use crate::service::sessions::{FoundSession, Session};
 
 pub(super) mod list;
 mod request;
@@ -123,7 +123,7 @@ pub(super) async fn index(service: Arc<Service>, call: Call) -> Result<Response>
         }
     };
     let session = find_live(&service, &call)?;
-    if session.ready(Duration::from_secs_f64(wait)).await? {
+    if session.wait_ready(Duration::from_secs_f64(wait)).await? {
         // The only playlist that depends on the player.
         let with_start = call.header(USER_AGENT).is_some_and(accepts_start_in_multivariant);
         let text = session.multivariant(with_start, &grant(&service, call.user()?, &session));
@@ -161,7 +161,7 @@ pub(super) fn playlist(text: Bytes) -> Response {
 )]
 pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response> {
     let session = find_live(&service, &call)?;
-    session.serves()?;
+    session.ensure_live()?;
     let name = &call.params[1];
     match parse_asset(name).ok_or_else(|| Error::new(Code::AssetNotFound, "the session has no asset with this name"))? {
         SessionAsset::Playlist(track) => {
@@ -169,7 +169,7 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
         }
         SessionAsset::Segment(track @ (PlaylistTrack::Video(_) | PlaylistTrack::Audio), index) => {
             let none = || Error::new(Code::AssetNotFound, "the session has no such track");
-            let stored = session.segment(session.rung(track).ok_or_else(none)?, index).await?;
+            let stored = session.segment(session.rung_of_track(track).ok_or_else(none)?, index).await?;
             Ok(match stored.content {
                 SegmentContent::InMemory(bytes) => segment("video/mp2t", bytes, &stored.etag, &call.headers),
                 SegmentContent::Lazy(parcel) => {
@@ -220,8 +220,8 @@ pub(super) fn segment(content_type: &'static str, bytes: Bytes, etag: &str, head
 )]
 pub(super) async fn status(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&match service.sessions.find(call.user()?, &call.params[0])? {
-        Found::Live(session) => StatusBody::new(&session),
-        Found::Ended(ended) => StatusBody::ended(&ended),
+        FoundSession::Live(session) => StatusBody::new(&session),
+        FoundSession::Ended(ended) => StatusBody::ended(&ended),
     }))
 }
 

@@ -14,7 +14,7 @@ use crate::domain::access::Access;
 use crate::domain::time::format_timestamp;
 use crate::error::Result;
 use crate::service::Service;
-use crate::service::sessions::{Sessions, told};
+use crate::service::sessions::{Sessions, failure_message};
 use crate::service::local_encoders::EncoderStatus;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
@@ -119,7 +119,7 @@ pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
 }
 
 fn view(workers: EncoderStatus, sessions: &Sessions, backend: BackendSetting) -> WorkersView {
-    let standing = sessions.standing();
+    let standing = sessions.health();
     let report = &workers.encoder_report;
     let available = !report.working.is_empty();
     let fallback = match available {
@@ -152,10 +152,10 @@ fn view(workers: EncoderStatus, sessions: &Sessions, backend: BackendSetting) ->
         rejected_encoders: rejected.collect(),
         max_concurrent_jobs: workers.max_concurrent_jobs,
         active_job_count: sessions.active_jobs(),
-        queue_length: standing.waiting(),
+        queue_length: standing.waiting_requests(),
         last_error: standing
             .last_fault()
-            .map(|(at, error)| ErrorView { message: told(&error).to_owned(), at: format_timestamp(at) }),
+            .map(|(at, error)| ErrorView { message: failure_message(&error).to_owned(), at: format_timestamp(at) }),
         pipelines: PipelinesView {
             native: "gstreamer",
             version: workers.gstreamer_version,

@@ -13,29 +13,29 @@ use crate::domain::sniff::MediaKind;
 use crate::engine::folder::{Folder, EntryHint, EntryTarget};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::progress::{Item, Wish, stem};
+use crate::service::progress::{ProgressItem, ProgressUpdate, file_stem};
 
 /// Most files of one book.
 const MAX_FILES: usize = 1000;
 
 /// Files of a book probed at once.
-const LOOKS: usize = 4;
+const CONCURRENT_READS: usize = 4;
 
 /// Most folders whose identity is cached.
-const REMEMBERED: usize = 128;
+const MAX_CACHED_FOLDERS: usize = 128;
 
 /// A book with its files and chapters.
 #[derive(Clone, Debug)]
-pub struct Book {
-    pub item: Item,
+pub struct Audiobook {
+    pub item: ProgressItem,
     pub duration_seconds: f64,
-    pub parts: Vec<Part>,
-    pub chapters: Vec<Chapter>,
+    pub parts: Vec<AudiobookPart>,
+    pub chapters: Vec<AudiobookChapter>,
 }
 
 /// One file of a book.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct AudiobookPart {
     pub path: String,
     pub mime_type: String,
     pub start_seconds: f64,
@@ -43,18 +43,18 @@ pub struct Part {
 }
 
 #[derive(Clone, Debug)]
-pub struct Chapter {
+pub struct AudiobookChapter {
     pub title: Option<String>,
     /// On the book's timeline.
     pub start_seconds: f64,
     pub end_seconds: f64,
     /// Index of its file.
-    pub part: usize,
+    pub part_index: usize,
 }
 
 /// A position in a book as sent by a device; omitted fields are computed.
 #[derive(Clone, Debug, Default)]
-pub struct BookPlace {
+pub struct BookPositionUpdate {
     pub chapter_index: Option<u32>,
     pub chapter_position_seconds: Option<f64>,
     pub playback_rate: Option<f64>,
@@ -63,7 +63,7 @@ pub struct BookPlace {
 
 /// A file of a folder, identified without reading it.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+struct FileSnapshot {
     path: String,
     size_bytes: u64,
     modified: SystemTime,
@@ -71,32 +71,32 @@ struct Seen {
 
 /// Cached identities of folders, valid until something in them changes. Computing one reads a sample of every file.
 #[derive(Default)]
-pub struct FolderBooks {
-    known: Mutex<HashMap<String, (Vec<Seen>, String)>>,
+pub struct FolderIdentities {
+    identities: Mutex<HashMap<String, (Vec<FileSnapshot>, String)>>,
 }
 
-impl FolderBooks {
-    fn get(&self, path: &str, files: &[Seen]) -> Option<String> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(path).filter(|(seen, _)| seen == files).map(|(_, id)| id.clone())
+impl FolderIdentities {
+    fn get(&self, path: &str, files: &[FileSnapshot]) -> Option<String> {
+        let identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        identities.get(path).filter(|(cached_files, _)| cached_files == files).map(|(_, id)| id.clone())
     }
 
-    fn put(&self, path: &str, files: Vec<Seen>, id: String) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED
-            && let Some(some) = known.keys().next().cloned()
+    fn put(&self, path: &str, files: Vec<FileSnapshot>, id: String) {
+        let mut identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        if identities.len() >= MAX_CACHED_FOLDERS
+            && let Some(evicted_path) = identities.keys().next().cloned()
         {
-            known.remove(&some);
+            identities.remove(&evicted_path);
         }
-        known.insert(path.to_owned(), (files, id));
+        identities.insert(path.to_owned(), (files, id));
     }
 }
 
-impl Book {
+impl Audiobook {
     /// The chapter at a position, and how far into it that is.
-    pub fn place(&self, position_seconds: f64) -> (u32, f64) {
-        let behind = self.chapters.partition_point(|chapter| chapter.start_seconds <= position_seconds);
-        let index = behind.saturating_sub(1);
+    pub fn chapter_at(&self, position_seconds: f64) -> (u32, f64) {
+        let started_chapters = self.chapters.partition_point(|chapter| chapter.start_seconds <= position_seconds);
+        let index = started_chapters.saturating_sub(1);
         let start = self.chapters.get(index).map_or(0.0, |chapter| chapter.start_seconds);
         (index as u32, (position_seconds - start).max(0.0))
     }
@@ -107,27 +107,27 @@ impl Service {
     ///
     /// # Errors
     /// Those of opening and probing its files; `UNSUPPORTED_MEDIA_TYPE` for a folder without audio files.
-    pub async fn book(&self, path: &str) -> Result<Book> {
+    pub async fn load_book(&self, path: &str) -> Result<Audiobook> {
         let (mut item, files) = self.book_item(path).await?;
-        let looks: Vec<_> = files.into_iter().map(|path| self.part(path).boxed()).collect();
-        let looked: Vec<(Part, Arc<Media>)> = stream::iter(looks).buffered(LOOKS).try_collect().await?;
-        let (parts, heads): (Vec<_>, Vec<_>) = looked.into_iter().unzip();
-        let mut book = Book { item: item.clone(), duration_seconds: 0.0, parts, chapters: Vec::new() };
-        let many = book.parts.len() > 1;
-        for (index, (part, media)) in book.parts.iter_mut().zip(heads).enumerate() {
+        let part_reads: Vec<_> = files.into_iter().map(|path| self.load_part(path).boxed()).collect();
+        let parts_and_media: Vec<(AudiobookPart, Arc<Media>)> = stream::iter(part_reads).buffered(CONCURRENT_READS).try_collect().await?;
+        let (parts, media_of_parts): (Vec<_>, Vec<_>) = parts_and_media.into_iter().unzip();
+        let mut book = Audiobook { item: item.clone(), duration_seconds: 0.0, parts, chapters: Vec::new() };
+        let has_many_parts = book.parts.len() > 1;
+        for (index, (part, media)) in book.parts.iter_mut().zip(media_of_parts).enumerate() {
             part.start_seconds = book.duration_seconds;
             let (start, end) = (part.start_seconds, part.start_seconds + part.duration_seconds);
             if media.chapters.is_empty() {
-                let title = media.tags.title.clone().or_else(|| many.then(|| stem(&part.path).to_owned()));
-                book.chapters.push(Chapter { title, start_seconds: start, end_seconds: end, part: index });
+                let title = media.tags.title.clone().or_else(|| has_many_parts.then(|| file_stem(&part.path).to_owned()));
+                book.chapters.push(AudiobookChapter { title, start_seconds: start, end_seconds: end, part_index: index });
             }
-            book.chapters.extend(media.chapters.iter().map(|chapter| Chapter {
+            book.chapters.extend(media.chapters.iter().map(|chapter| AudiobookChapter {
                 title: chapter.title.clone(),
                 start_seconds: start + chapter.start_seconds,
                 end_seconds: (start + chapter.end_seconds).min(end),
-                part: index,
+                part_index: index,
             }));
-            if !many && let Some(title) = &media.tags.album {
+            if !has_many_parts && let Some(title) = &media.tags.album {
                 item.title.clone_from(title);
             }
             book.duration_seconds = end;
@@ -137,53 +137,53 @@ impl Service {
         Ok(book)
     }
 
-    async fn part(&self, path: String) -> Result<(Part, Arc<Media>)> {
+    async fn load_part(&self, path: String) -> Result<(AudiobookPart, Arc<Media>)> {
         let source = self.library.open(&path).await?;
         let media = self.media.probe(&source).await?;
         let (mime_type, duration_seconds) = (media.mime_type.clone(), media.duration_seconds.unwrap_or(0.0));
-        Ok((Part { path, mime_type, start_seconds: 0.0, duration_seconds }, media))
+        Ok((AudiobookPart { path, mime_type, start_seconds: 0.0, duration_seconds }, media))
     }
 
     /// Saves a user's progress in a book.
     ///
     /// # Errors
     /// Those of opening its files; `STORAGE_FULL`.
-    pub async fn save_book(&self, user_id: &str, path: &str, mut wish: Wish, place: BookPlace) -> Result<SaveResult> {
+    pub async fn save_book_progress(&self, user_id: &str, path: &str, mut update: ProgressUpdate, book_position: BookPositionUpdate) -> Result<SaveResult> {
         let (mut item, _) = self.book_item(path).await?;
-        let known = self.book_record(user_id, &item).await?;
-        let told = wish.duration_seconds.filter(|duration| *duration > 0.0);
-        let told = told.or_else(|| known.as_ref().map(|record| record.duration_seconds).filter(|d| *d > 0.0));
-        let whole = place.chapter_index.is_some() && place.chapter_position_seconds.is_some() && told.is_some();
+        let stored_record = self.book_record(user_id, &item).await?;
+        let sent_duration = update.duration_seconds.filter(|duration| *duration > 0.0);
+        let known_duration = sent_duration.or_else(|| stored_record.as_ref().map(|record| record.duration_seconds).filter(|d| *d > 0.0));
+        let is_complete = book_position.chapter_index.is_some() && book_position.chapter_position_seconds.is_some() && known_duration.is_some();
         // Progress in a book that cannot be probed is saved all the same.
-        let book = if whole { None } else { self.book(path).await.ok() };
+        let book = if is_complete { None } else { self.load_book(path).await.ok() };
         if let Some(book) = &book {
             item = book.item.clone();
         }
-        let duration = told.or_else(|| book.as_ref().map(|book| book.duration_seconds)).unwrap_or(0.0);
-        let position = wish.position_seconds.unwrap_or(duration);
+        let duration = known_duration.or_else(|| book.as_ref().map(|book| book.duration_seconds)).unwrap_or(0.0);
+        let position = update.position_seconds.unwrap_or(duration);
         let position = if duration > 0.0 { position.min(duration) } else { position };
-        let (index, within) = book.as_ref().map_or((0, position), |book| book.place(position));
-        let within = match (place.chapter_index, &book) {
-            (Some(said), Some(book)) if said != index => {
+        let (chapter_index, chapter_position) = book.as_ref().map_or((0, position), |book| book.chapter_at(position));
+        let chapter_position = match (book_position.chapter_index, &book) {
+            (Some(said), Some(book)) if said != chapter_index => {
                 let start = book.chapters.get(said as usize).map_or(position, |chapter| chapter.start_seconds);
                 (position - start).max(0.0)
             }
-            _ => within,
+            _ => chapter_position,
         };
         let computed = percentage(position, duration);
-        let rate = known.as_ref().and_then(|record| Some(record.book.as_ref()?.playback_rate)).unwrap_or(1.0);
-        wish.media_type = MediaType::Audiobook;
-        wish.duration_seconds = Some(duration);
-        wish.book = Some(BookPosition {
-            chapter_index: place.chapter_index.unwrap_or(index),
-            chapter_position_seconds: place.chapter_position_seconds.unwrap_or(within),
-            playback_rate: place.playback_rate.unwrap_or(rate),
-            percentage: match place.percentage {
+        let stored_rate = stored_record.as_ref().and_then(|record| Some(record.book.as_ref()?.playback_rate)).unwrap_or(1.0);
+        update.media_type = MediaType::Audiobook;
+        update.duration_seconds = Some(duration);
+        update.book = Some(BookPosition {
+            chapter_index: book_position.chapter_index.unwrap_or(chapter_index),
+            chapter_position_seconds: book_position.chapter_position_seconds.unwrap_or(chapter_position),
+            playback_rate: book_position.playback_rate.unwrap_or(stored_rate),
+            percentage: match book_position.percentage {
                 Some(said) if duration <= 0.0 || (said - computed).abs() <= 1.0 => said,
                 _ => computed,
             },
         });
-        self.books.save(user_id, &item.media_id.clone(), |stored| wish.save(&item, stored)).await
+        self.books.save(user_id, &item.media_id.clone(), |stored| update.into_save(&item, stored)).await
     }
 
     /// A user's progress in a book, also after the book is gone.
@@ -197,7 +197,7 @@ impl Service {
                 Ok(record.map(|record| ProgressRecord { path: item.path, ..record }))
             }
             Err(fault) if fault.code == Code::NotFound => {
-                self.books.at(user_id, &self.spelled(path)?.path)?.map_or(Err(fault), |record| Ok(Some(record)))
+                self.books.record_at_path(user_id, &self.locate_path(path)?.path)?.map_or(Err(fault), |record| Ok(Some(record)))
             }
             Err(fault) => Err(fault),
         }
@@ -207,83 +207,83 @@ impl Service {
     ///
     /// # Errors
     /// Those of opening its files, but a missing book is no error; `STORAGE_FULL`.
-    pub async fn reset_book(&self, user_id: &str, path: &str) -> Result<(String, bool)> {
-        let spelled = self.spelled(path)?.path;
+    pub async fn reset_book_progress(&self, user_id: &str, path: &str) -> Result<(String, bool)> {
+        let canonical_path = self.locate_path(path)?.path;
         let record = match self.book_item(path).await {
             Ok((item, _)) => self.book_record(user_id, &item).await?,
-            Err(fault) if fault.code == Code::NotFound => self.books.at(user_id, &spelled)?,
+            Err(fault) if fault.code == Code::NotFound => self.books.record_at_path(user_id, &canonical_path)?,
             Err(fault) => return Err(fault),
         };
         let deleted = match record {
             Some(record) => self.books.reset(user_id, &record.media_id).await?,
             None => false,
         };
-        Ok((spelled, deleted))
+        Ok((canonical_path, deleted))
     }
 
     /// A user's record of a book. A folder that has gained or lost a file is still the same book.
-    async fn book_record(&self, user_id: &str, item: &Item) -> Result<Option<ProgressRecord>> {
+    async fn book_record(&self, user_id: &str, item: &ProgressItem) -> Result<Option<ProgressRecord>> {
         if item.media_id.starts_with("b_")
-            && self.books.of(user_id, &item.media_id)?.is_none()
-            && let Some(before) = self.books.at(user_id, &item.path)?
+            && self.books.record(user_id, &item.media_id)?.is_none()
+            && let Some(former) = self.books.record_at_path(user_id, &item.path)?
         {
-            self.books.carry(user_id, &before.media_id, &item.media_id).await?;
+            self.books.carry(user_id, &former.media_id, &item.media_id).await?;
         }
-        self.books.of(user_id, &item.media_id)
+        self.books.record(user_id, &item.media_id)
     }
 
     /// The book at a path, and its files in playing order.
-    pub(super) async fn book_item(&self, path: &str) -> Result<(Item, Vec<String>)> {
+    pub(super) async fn book_item(&self, path: &str) -> Result<(ProgressItem, Vec<String>)> {
         match self.library.open(path).await {
-            Ok(source) => Ok((self.item(&source).await?, vec![source.path.clone()])),
+            Ok(source) => Ok((self.progress_item(&source).await?, vec![source.path.clone()])),
             Err(fault) if fault.code == Code::NotFound => self.folder_item(path, fault).await,
             Err(fault) => Err(fault),
         }
     }
 
-    async fn folder_item(&self, path: &str, absent: Error) -> Result<(Item, Vec<String>)> {
-        let located = self.spelled(path)?;
+    async fn folder_item(&self, path: &str, absent: Error) -> Result<(ProgressItem, Vec<String>)> {
+        let located = self.locate_path(path)?;
         let (roots, folder) = (self.roots.clone(), located.path.clone());
-        let looking = self.library.run_with_deadline(located.root_index, move || match roots.resolve_target(&folder) {
-            Some(EntryTarget::Folder) => files(&roots.open_folder(&folder)?, |sub| roots.open_folder(sub)).map(Some),
+        let listing = self.library.run_with_deadline(located.root_index, move || match roots.resolve_target(&folder) {
+            Some(EntryTarget::Folder) => list_audio_files(&roots.open_folder(&folder)?, |sub| roots.open_folder(sub)).map(Some),
             _ => Ok(None),
         });
-        let Some(files) = looking.await? else { return Err(absent) };
+        let Some(files) = listing.await? else { return Err(absent) };
         if files.is_empty() {
             return Err(Error::new(Code::UnsupportedMediaType, "this folder contains no audio files"));
         }
         let media_id = match self.folder_books.get(&located.path, &files) {
             Some(known) => known,
             None => {
-                let id = self.identity(&files).await?;
+                let id = self.folder_identity(&files).await?;
                 self.folder_books.put(&located.path, files.clone(), id.clone());
                 id
             }
         };
         let name = located.path.rsplit('/').next().unwrap_or(&located.path).to_owned();
-        let item = Item { media_id, path: located.path, title: name, size_bytes: 0, duration_seconds: None };
+        let item = ProgressItem { media_id, path: located.path, title: name, size_bytes: 0, duration_seconds: None };
         Ok((item, files.into_iter().map(|file| file.path).collect()))
     }
 
-    async fn fingerprint(&self, path: String) -> Result<String> {
+    async fn fingerprint_at_path(&self, path: String) -> Result<String> {
         self.media.fingerprint(&self.library.open(&path).await?).await
     }
 
     /// Identity of a book of several files: a hash of their fingerprints in order.
-    async fn identity(&self, files: &[Seen]) -> Result<String> {
-        let looks: Vec<_> = files.iter().map(|file| self.fingerprint(file.path.clone()).boxed()).collect();
-        let ids: Vec<String> = stream::iter(looks).buffered(LOOKS).try_collect().await?;
+    async fn folder_identity(&self, files: &[FileSnapshot]) -> Result<String> {
+        let fingerprint_reads: Vec<_> = files.iter().map(|file| self.fingerprint_at_path(file.path.clone()).boxed()).collect();
+        let ids: Vec<String> = stream::iter(fingerprint_reads).buffered(CONCURRENT_READS).try_collect().await?;
         Ok(format!("b_{}", &blake3::hash(ids.join("\n").as_bytes()).to_hex()[..32]))
     }
 }
 
 /// The audio files of a folder and of its subfolders (discs), in natural order of their paths. Blocks.
-fn files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folder<'a>>) -> Result<Vec<Seen>> {
+fn list_audio_files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folder<'a>>) -> Result<Vec<FileSnapshot>> {
     let mut found = Vec::new();
     let mut discs = Vec::new();
-    within(folder, &mut found, Some(&mut discs))?;
+    collect_audio_files(folder, &mut found, Some(&mut discs))?;
     for disc in discs {
-        within(&open(&disc)?, &mut found, None)?;
+        collect_audio_files(&open(&disc)?, &mut found, None)?;
     }
     found.sort_by(|a, b| compare_natural(&a.path, &b.path));
     if found.len() > MAX_FILES {
@@ -295,24 +295,24 @@ fn files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folder<'a>>) -> 
     Ok(found)
 }
 
-fn within(folder: &Folder<'_>, found: &mut Vec<Seen>, discs: Option<&mut Vec<String>>) -> Result<()> {
+fn collect_audio_files(folder: &Folder<'_>, found: &mut Vec<FileSnapshot>, discs: Option<&mut Vec<String>>) -> Result<()> {
     let base = folder.located.path.trim_end_matches('/').to_owned();
-    let mut below = Vec::new();
+    let mut subfolders = Vec::new();
     for (name, hint) in folder.list_entries()? {
-        let sound = kind_from_name(&name) == Some(MediaKind::Audio);
-        if hint == EntryHint::File && !sound || found.len() > MAX_FILES {
+        let is_audio = kind_from_name(&name) == Some(MediaKind::Audio);
+        if hint == EntryHint::File && !is_audio || found.len() > MAX_FILES {
             continue;
         }
         match folder.resolve_entry(&name) {
-            Some(EntryTarget::File { size_bytes, modified }) if sound => {
-                found.push(Seen { path: format!("{base}/{name}"), size_bytes, modified });
+            Some(EntryTarget::File { size_bytes, modified }) if is_audio => {
+                found.push(FileSnapshot { path: format!("{base}/{name}"), size_bytes, modified });
             }
-            Some(EntryTarget::Folder) => below.push(format!("{base}/{name}")),
+            Some(EntryTarget::Folder) => subfolders.push(format!("{base}/{name}")),
             _ => {}
         }
     }
     if let Some(discs) = discs {
-        discs.extend(below.into_iter().take(MAX_FILES));
+        discs.extend(subfolders.into_iter().take(MAX_FILES));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 
 use super::quarantine::Quarantine;
-use super::runs::Work;
+use super::runs::RenditionSpec;
 use crate::config::{BackendSetting, Config};
 use crate::domain::plan::{Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
@@ -106,7 +106,7 @@ impl Backends {
     ///
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
-    pub async fn choose(&self, work: &Work) -> Result<ChosenBackend> {
+    pub async fn choose(&self, work: &RenditionSpec) -> Result<ChosenBackend> {
         if work.package.is_some() {
             return Ok(ChosenBackend { backend: Arc::new(Packager), reason: "copied from the file without re-encoding" });
         }

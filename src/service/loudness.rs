@@ -14,50 +14,50 @@ use crate::service::versioned::Versioned;
 use crate::store::Tree;
 
 /// Most results in memory; all of them are on the disk.
-const REMEMBERED: usize = 4096;
+const MAX_CACHED: usize = 4096;
 
 /// The largest and the smallest gain, tenths of a decibel.
-const MOST_GAIN: f64 = 200.0;
-const LEAST_GAIN: f64 = -400.0;
+const MAX_GAIN_TENTHS: f64 = 200.0;
+const MIN_GAIN_TENTHS: f64 = -400.0;
 
 /// Measured loudness.
-pub struct Loudness {
-    known: Mutex<HashMap<String, Option<f64>>>,
+pub struct LoudnessCache {
+    measured_lufs: Mutex<HashMap<String, Option<f64>>>,
     /// One measurement at a time: each occupies a core for a second or two.
-    place: Semaphore,
+    measuring_slot: Semaphore,
 }
 
-impl Default for Loudness {
+impl Default for LoudnessCache {
     fn default() -> Self {
-        Self { known: Mutex::default(), place: Semaphore::new(1) }
+        Self { measured_lufs: Mutex::default(), measuring_slot: Semaphore::new(1) }
     }
 }
 
 impl Service {
     /// The gain that brings an audio stream to `level` (LUFS), tenths of a decibel; None if it is silent or cannot be
     /// measured.
-    pub async fn gain(&self, source: &Arc<SourceFile>, media: &Media, stream: u32, level: i16) -> Option<i16> {
-        let loudness = self.loudness_of(source, media, stream).await?;
-        Some(((f64::from(level) - loudness) * 10.0).round().clamp(LEAST_GAIN, MOST_GAIN) as i16)
+    pub async fn gain_tenths(&self, source: &Arc<SourceFile>, media: &Media, stream: u32, target_lufs: i16) -> Option<i16> {
+        let measured_lufs = self.measure_or_load(source, media, stream).await?;
+        Some(((f64::from(target_lufs) - measured_lufs) * 10.0).round().clamp(MIN_GAIN_TENTHS, MAX_GAIN_TENTHS) as i16)
     }
 
-    async fn loudness_of(&self, source: &Arc<SourceFile>, media: &Media, stream: u32) -> Option<f64> {
+    async fn measure_or_load(&self, source: &Arc<SourceFile>, media: &Media, stream: u32) -> Option<f64> {
         let version = source.version();
         let key = format!("{}/{stream}", source.fingerprint().ok()?);
-        let name = format!("{key}/{version}");
-        if let Some(known) = self.known_loudness(&name) {
-            return known;
+        let cache_key = format!("{key}/{version}");
+        if let Some(cached) = self.cached_loudness(&cache_key) {
+            return cached;
         }
-        let _place = self.loudness.place.acquire().await.ok()?;
+        let _measuring_slot = self.loudness.measuring_slot.acquire().await.ok()?;
         // Another task may have measured it meanwhile.
-        if let Some(known) = self.known_loudness(&name) {
-            return known;
+        if let Some(cached) = self.cached_loudness(&cache_key) {
+            return cached;
         }
-        let (store, wanted) = (self.store.clone(), key.clone());
-        let kept = tokio::task::spawn_blocking(move || store.get::<Versioned<Option<f64>>>(Tree::Loudness, &wanted));
+        let (store, read_key) = (self.store.clone(), key.clone());
+        let read = tokio::task::spawn_blocking(move || store.get::<Versioned<Option<f64>>>(Tree::Loudness, &read_key));
         // An unreadable record is treated as missing: the stream is measured again.
-        let kept = kept.await.ok().and_then(Result::ok).flatten();
-        let measured = match kept.as_ref().and_then(|kept| kept.for_version(&version)) {
+        let stored = read.await.ok().and_then(Result::ok).flatten();
+        let measured = match stored.as_ref().and_then(|record| record.for_version(&version)) {
             Some(known) => *known,
             None => {
                 let measured = loudness::measure(&self.config.ffmpeg, source, media, stream).await;
@@ -65,23 +65,23 @@ impl Service {
                     tracing::warn!(media.path = source.path, %fault, "loudness could not be measured");
                 });
                 let measured = measured.ok()?;
-                let record = Versioned::renewed(kept, measured, &version, |a, b| a == b);
+                let record = Versioned::with_version(stored, measured, &version, |a, b| a == b);
                 if let Err(fault) = self.store.put(Tree::Loudness, &key, &record).await {
                     tracing::warn!(%fault, "a loudness could not be stored");
                 }
                 measured
             }
         };
-        let mut known = self.loudness.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
-            known.clear();
+        let mut cache = self.loudness.measured_lufs.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= MAX_CACHED {
+            cache.clear();
         }
-        known.insert(name, measured);
+        cache.insert(cache_key, measured);
         measured
     }
 
-    fn known_loudness(&self, key: &str) -> Option<Option<f64>> {
-        self.loudness.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+    fn cached_loudness(&self, key: &str) -> Option<Option<f64>> {
+        self.loudness.measured_lufs.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
         let gain = async || {
             let source = Arc::new(service.roots.open_media(path.to_str().unwrap()).unwrap());
             let media = service.media.probe(&source).await.unwrap();
-            let gain = service.gain(&source, &media, 0, -23).await.expect("measured");
+            let gain = service.gain_tenths(&source, &media, 0, -23).await.expect("measured");
             (source.fingerprint().unwrap().to_owned(), gain)
         };
         tone(&path, 0.02);
@@ -156,7 +156,7 @@ mod tests {
         let media = service.media.probe(&source).await.unwrap();
         assert_eq!(media.clock_pieces.len(), 2);
         // The first link alone is -55 LUFS. Measured over both it hardly matters.
-        let gain = service.gain(&source, &media, 0, -23).await.expect("measured");
+        let gain = service.gain_tenths(&source, &media, 0, -23).await.expect("measured");
         assert!(gain < 100, "tenths of a decibel: {gain}");
     }
 }

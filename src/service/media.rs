@@ -21,16 +21,16 @@ use crate::service::versioned::Versioned;
 use crate::store::{Store, Tree};
 
 /// Probes that run at once; each may be a process of its own.
-const CONCURRENT: usize = 4;
+const CONCURRENT_PROBES: usize = 4;
 /// Most probes in flight, including those that wait for a disk.
-const MOST_UNDER_WAY: usize = 32;
+const MAX_IN_FLIGHT: usize = 32;
 /// Most results in memory; one is a few KiB.
-const REMEMBERED: usize = 2048;
+const MAX_CACHED: usize = 2048;
 
 /// The longest probe, in deadlines, after its requests have timed out.
-const LONGEST: u32 = 24;
+const MAX_DEADLINES: u32 = 24;
 /// How long [`Probes::probe_patiently`] waits, in deadlines.
-const PATIENCE: u32 = 7;
+const PATIENT_DEADLINES: u32 = 7;
 /// When a client may retry, seconds.
 const RETRY_SECONDS: u32 = 5;
 
@@ -42,33 +42,33 @@ pub struct Probes {
     /// Makes results survive a restart; None on the command line.
     store: Option<Store>,
     quarantine: Option<Arc<Quarantine>>,
-    places: Arc<Semaphore>,
-    under_way: Arc<Semaphore>,
-    known: Arc<Mutex<Known>>,
+    probe_slots: Arc<Semaphore>,
+    in_flight_slots: Arc<Semaphore>,
+    results: Arc<Mutex<ProbeResults>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ProbeResults {
     /// By fingerprint and version.
-    finished: HashMap<String, Entry>,
+    finished: HashMap<String, CachedProbe>,
     /// Probes in flight, by version.
-    under_way: HashMap<String, watch::Receiver<Option<Outcome>>>,
-    clock: u64,
+    in_flight: HashMap<String, watch::Receiver<Option<ProbeOutcome>>>,
+    use_counter: u64,
 }
 
-struct Entry {
-    outcome: Outcome,
-    used: u64,
+struct CachedProbe {
+    outcome: ProbeOutcome,
+    last_used: u64,
 }
 
 /// A probe result, and when it was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Probed {
+pub struct ProbeResult {
     pub media: Arc<Media>,
     pub at: Timestamp,
 }
 
-type Outcome = Result<Probed, ProbeError>;
+type ProbeOutcome = Result<ProbeResult, ProbeError>;
 
 impl Probes {
     /// `ffmpeg` is the configured program; its ffprobe is searched for beside it.
@@ -78,15 +78,15 @@ impl Probes {
             deadline,
             store: None,
             quarantine: None,
-            places: Arc::new(Semaphore::new(CONCURRENT)),
-            under_way: Arc::new(Semaphore::new(MOST_UNDER_WAY)),
-            known: Arc::default(),
+            probe_slots: Arc::new(Semaphore::new(CONCURRENT_PROBES)),
+            in_flight_slots: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
+            results: Arc::default(),
         }
     }
 
     /// Stores results in `store`, and probes quarantined files outside this process. Inside a runtime it also starts
     /// [`Self::warm`] in the background.
-    pub fn remembering(self, store: Store, quarantine: Arc<Quarantine>) -> Self {
+    pub fn with_store(self, store: Store, quarantine: Arc<Quarantine>) -> Self {
         if let Ok(runtime) = Handle::try_current() {
             let tools = self.tools.clone();
             runtime.spawn(async move { probe::warm(&tools).await });
@@ -106,15 +106,15 @@ impl Probes {
     /// the deadline (default 5 s): the probe continues, and a later request gets its result;
     /// `SOURCE_READ_FAILED` when the file cannot be read; `INTERNAL` when the probe itself cannot run.
     pub async fn probe(&self, source: &Arc<SourceFile>) -> Result<Arc<Media>> {
-        Ok(self.probed(source).await?.media)
+        Ok(self.probe_with_time(source).await?.media)
     }
 
     /// Like [`Self::probe`], with the time of the probe.
     ///
     /// # Errors
     /// Those of [`Self::probe`].
-    pub async fn probed(&self, source: &Arc<SourceFile>) -> Result<Probed> {
-        self.probed_within(source, self.deadline).await
+    pub async fn probe_with_time(&self, source: &Arc<SourceFile>) -> Result<ProbeResult> {
+        self.probe_within(source, self.deadline).await
     }
 
     /// Like [`Self::probe`], but waits for several deadlines.
@@ -122,13 +122,13 @@ impl Probes {
     /// # Errors
     /// Those of [`Self::probe`].
     pub async fn probe_patiently(&self, source: &Arc<SourceFile>) -> Result<Arc<Media>> {
-        Ok(self.probed_within(source, self.deadline * PATIENCE).await?.media)
+        Ok(self.probe_within(source, self.deadline * PATIENT_DEADLINES).await?.media)
     }
 
-    async fn probed_within(&self, source: &Arc<SourceFile>, wait: Duration) -> Result<Probed> {
-        let outcome = tokio::time::timeout(wait, self.outcome(source)).await.unwrap_or(Err(ProbeError::TimedOut));
+    async fn probe_within(&self, source: &Arc<SourceFile>, wait: Duration) -> Result<ProbeResult> {
+        let outcome = tokio::time::timeout(wait, self.cached_or_started(source)).await.unwrap_or(Err(ProbeError::TimedOut));
         outcome.map_err(|fault| match fault {
-            ProbeError::Unreadable(why) => unplayable("UNREADABLE").with_cause(why),
+            ProbeError::Unreadable(why) => unplayable_error("UNREADABLE").with_cause(why),
             ProbeError::TimedOut => {
                 let text = "the file is still being examined: its disk is slow, or the server is busy";
                 Error::new(Code::ProbeTimedOut, text).with_retry_after(RETRY_SECONDS)
@@ -143,91 +143,91 @@ impl Probes {
 
     /// The cached result, or that of the probe in flight; starts one if there is none. A probe continues after its
     /// requests have left, so that a disk that was asleep is awake for the next request.
-    async fn outcome(&self, source: &Arc<SourceFile>) -> Outcome {
+    async fn cached_or_started(&self, source: &Arc<SourceFile>) -> ProbeOutcome {
         let version = source.version();
-        let mut awaited = match self.found(source, &version) {
-            Found::Finished(outcome) => return outcome,
-            Found::UnderWay(awaited) => awaited,
-            Found::Nothing => {
-                let place = self.under_way.clone().acquire_owned().await.expect("the semaphore is never closed");
-                self.begin(source, version, place)
+        let mut outcome_receiver = match self.look_up(source, &version) {
+            ProbeLookup::Finished(outcome) => return outcome,
+            ProbeLookup::InFlight(awaited) => awaited,
+            ProbeLookup::Missing => {
+                let in_flight_slot = self.in_flight_slots.clone().acquire_owned().await.expect("the semaphore is never closed");
+                self.start_probe(source, version, in_flight_slot)
             }
         };
-        match awaited.wait_for(Option::is_some).await {
+        match outcome_receiver.wait_for(Option::is_some).await {
             Ok(outcome) => outcome.clone().expect("waited for"),
             Err(_) => Err(ProbeError::Unavailable("the probe ended without an answer".into())),
         }
     }
 
-    fn found(&self, source: &SourceFile, version: &str) -> Found {
-        let mut known = self.known();
-        known.clock += 1;
-        let now = known.clock;
+    fn look_up(&self, source: &SourceFile, version: &str) -> ProbeLookup {
+        let mut results = self.lock_results();
+        results.use_counter += 1;
+        let now = results.use_counter;
         let key = source.cached_fingerprint().map(|name| format!("{name}/{version}"));
-        if let Some(entry) = key.and_then(|key| known.finished.get_mut(&key)) {
-            entry.used = now;
-            return Found::Finished(entry.outcome.clone());
+        if let Some(entry) = key.and_then(|key| results.finished.get_mut(&key)) {
+            entry.last_used = now;
+            return ProbeLookup::Finished(entry.outcome.clone());
         }
-        known.under_way.get(version).cloned().map_or(Found::Nothing, Found::UnderWay)
+        results.in_flight.get(version).cloned().map_or(ProbeLookup::Missing, ProbeLookup::InFlight)
     }
 
-    fn begin(
+    fn start_probe(
         &self,
         source: &Arc<SourceFile>,
         version: String,
-        place: OwnedSemaphorePermit,
-    ) -> watch::Receiver<Option<Outcome>> {
-        let mut known = self.known();
-        if let Some(awaited) = known.under_way.get(&version) {
+        in_flight_slot: OwnedSemaphorePermit,
+    ) -> watch::Receiver<Option<ProbeOutcome>> {
+        let mut results = self.lock_results();
+        if let Some(awaited) = results.in_flight.get(&version) {
             return awaited.clone();
         }
         let (sender, awaited) = watch::channel(None);
-        known.under_way.insert(version.clone(), awaited.clone());
-        drop(known);
+        results.in_flight.insert(version.clone(), awaited.clone());
+        drop(results);
         let (probes, source) = (self.clone(), source.clone());
-        let entry = UnderWay { known: self.known.clone(), version };
+        let in_flight = InFlightGuard { results: self.results.clone(), version };
         tokio::spawn(async move {
-            let _place = place;
-            let outcome = probes.examine(&source, &entry.version).await;
-            drop(entry);
+            let _in_flight_slot = in_flight_slot;
+            let outcome = probes.probe_uncached(&source, &in_flight.version).await;
+            drop(in_flight);
             sender.send_replace(Some(outcome));
         });
         awaited
     }
 
-    async fn examine(&self, source: &Arc<SourceFile>, version: &str) -> Outcome {
-        let held = source.clone();
-        let reading = tokio::task::spawn_blocking(move || held.fingerprint().map(str::to_owned));
-        let name = match reading.await {
+    async fn probe_uncached(&self, source: &Arc<SourceFile>, version: &str) -> ProbeOutcome {
+        let source_handle = source.clone();
+        let fingerprint_task = tokio::task::spawn_blocking(move || source_handle.fingerprint().map(str::to_owned));
+        let name = match fingerprint_task.await {
             Ok(Ok(name)) => name,
             Ok(Err(cause)) => return Err(ProbeError::Read(cause.to_string())),
             Err(cause) => return Err(ProbeError::Unavailable(cause.to_string())),
         };
         let key = format!("{name}/{version}");
-        let finished = self.known().finished.get(&key).map(|entry| entry.outcome.clone());
+        let finished = self.lock_results().finished.get(&key).map(|entry| entry.outcome.clone());
         if let Some(outcome) = finished {
             return outcome;
         }
-        let outcome = self.remembered_or_run(&name, version, source).await;
+        let outcome = self.load_or_run(&name, version, source).await;
         // Cache only results that depend on the bytes alone; a missing tool or a busy machine is temporary.
         if matches!(outcome, Ok(_) | Err(ProbeError::Unreadable(_) | ProbeError::ReportTooLarge)) {
-            self.known().keep(key, outcome.clone());
+            self.lock_results().insert(key, outcome.clone());
         }
         outcome
     }
 
-    async fn remembered_or_run(&self, name: &str, version: &str, source: &Arc<SourceFile>) -> Outcome {
-        let Some(store) = self.store.clone() else { return self.run(name, source).await };
+    async fn load_or_run(&self, name: &str, version: &str, source: &Arc<SourceFile>) -> ProbeOutcome {
+        let Some(store) = self.store.clone() else { return self.run_probe(name, source).await };
         let key = format!("{PROBE_VERSION}/{name}");
-        let (reading, wanted) = (store.clone(), key.clone());
-        let kept = tokio::task::spawn_blocking(move || reading.get::<Versioned<Probed>>(Tree::Probes, &wanted)).await;
+        let (read_store, read_key) = (store.clone(), key.clone());
+        let read = tokio::task::spawn_blocking(move || read_store.get::<Versioned<ProbeResult>>(Tree::Probes, &read_key)).await;
         // An unreadable record is treated as missing: the file is probed again.
-        let kept = kept.ok().and_then(Result::ok).flatten();
-        if let Some(probed) = kept.as_ref().and_then(|kept| kept.for_version(version)) {
+        let stored = read.ok().and_then(Result::ok).flatten();
+        if let Some(probed) = stored.as_ref().and_then(|record| record.for_version(version)) {
             return Ok(probed.clone());
         }
-        let probed = self.run(name, source).await?;
-        let record = Versioned::renewed(kept, probed.clone(), version, |a, b| a.media == b.media);
+        let probed = self.run_probe(name, source).await?;
+        let record = Versioned::with_version(stored, probed.clone(), version, |a, b| a.media == b.media);
         // Stored in the background: a lost record only costs another probe.
         tokio::spawn(async move {
             if let Err(fault) = store.put(Tree::Probes, &key, &record).await {
@@ -237,29 +237,29 @@ impl Probes {
         Ok(probed)
     }
 
-    async fn run(&self, name: &str, source: &Arc<SourceFile>) -> Outcome {
-        let place = self.places.acquire().await.expect("the semaphore is never closed");
-        let mut look = std::pin::pin!(self.look(name, source));
-        let mut media = match tokio::time::timeout(self.deadline, &mut look).await {
+    async fn run_probe(&self, name: &str, source: &Arc<SourceFile>) -> ProbeOutcome {
+        let probe_slot = self.probe_slots.acquire().await.expect("the semaphore is never closed");
+        let mut probing = std::pin::pin!(self.probe_media(name, source));
+        let mut media = match tokio::time::timeout(self.deadline, &mut probing).await {
             Ok(media) => media?,
             Err(_) => {
                 // A probe this slow waits for a disk; other files need not wait with it.
-                drop(place);
+                drop(probe_slot);
                 tracing::info!(media.path = %source.path, "a probe takes longer than the deadline; it continues");
-                let rest = tokio::time::timeout(self.deadline * (LONGEST - 1), look).await;
-                rest.unwrap_or(Err(ProbeError::TimedOut))?
+                let outcome = tokio::time::timeout(self.deadline * (MAX_DEADLINES - 1), probing).await;
+                outcome.unwrap_or(Err(ProbeError::TimedOut))?
             }
         };
         media.limit_duration();
         // The result is valid without the interval.
         media.keyframe_interval_seconds = index::keyframe_interval(source, &media).await;
-        Ok(Probed { media: Arc::new(media), at: Timestamp::now() })
+        Ok(ProbeResult { media: Arc::new(media), at: Timestamp::now() })
     }
 
     /// Probes in this process; uses ffprobe if that fails or the file is in quarantine.
-    async fn look(&self, name: &str, source: &Arc<SourceFile>) -> Result<Media, ProbeError> {
-        let mark = self.quarantine.as_ref().map(|quarantine| quarantine.mark_reading(name, &source.path));
-        let why = match mark {
+    async fn probe_media(&self, name: &str, source: &Arc<SourceFile>) -> Result<Media, ProbeError> {
+        let quarantine_mark = self.quarantine.as_ref().map(|quarantine| quarantine.mark_reading(name, &source.path));
+        let why = match quarantine_mark {
             Some(None) => "it is in quarantine",
             mark => match probe::probe_in_process(&self.tools, source, Box::new(mark)).await {
                 Ok(media) => return Ok(media),
@@ -275,50 +275,50 @@ impl Probes {
     /// # Errors
     /// `SOURCE_READ_FAILED`.
     pub async fn fingerprint(&self, source: &Arc<SourceFile>) -> Result<String> {
-        let held = source.clone();
-        let reading = tokio::task::spawn_blocking(move || held.fingerprint().map(str::to_owned));
-        reading
+        let source_handle = source.clone();
+        let fingerprint_task = tokio::task::spawn_blocking(move || source_handle.fingerprint().map(str::to_owned));
+        fingerprint_task
             .await
             .map_err(Error::internal)?
             .map_err(|cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_results(&self) -> MutexGuard<'_, ProbeResults> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-enum Found {
-    Finished(Outcome),
-    UnderWay(watch::Receiver<Option<Outcome>>),
-    Nothing,
+enum ProbeLookup {
+    Finished(ProbeOutcome),
+    InFlight(watch::Receiver<Option<ProbeOutcome>>),
+    Missing,
 }
 
 /// The entry of a probe in flight; removed on drop.
-struct UnderWay {
-    known: Arc<Mutex<Known>>,
+struct InFlightGuard {
+    results: Arc<Mutex<ProbeResults>>,
     version: String,
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).under_way.remove(&self.version);
+        self.results.lock().unwrap_or_else(PoisonError::into_inner).in_flight.remove(&self.version);
     }
 }
 
-impl Known {
+impl ProbeResults {
     /// Caches a result, evicting the least recently used one if the cache is full.
-    fn keep(&mut self, key: String, outcome: Outcome) {
-        self.clock += 1;
-        if self.finished.len() >= REMEMBERED {
-            let oldest = self.finished.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
+    fn insert(&mut self, key: String, outcome: ProbeOutcome) {
+        self.use_counter += 1;
+        if self.finished.len() >= MAX_CACHED {
+            let oldest = self.finished.iter().min_by_key(|(_, entry)| entry.last_used).map(|(key, _)| key.clone());
             oldest.map(|key| self.finished.remove(&key));
         }
-        self.finished.insert(key, Entry { outcome, used: self.clock });
+        self.finished.insert(key, CachedProbe { outcome, last_used: self.use_counter });
     }
 }
 
-fn unplayable(reason: &str) -> Error {
+fn unplayable_error(reason: &str) -> Error {
     Error::new(Code::UnplayableMedia, "nothing in this file can be played").with_details(json!({"reasons": [reason]}))
 }
 

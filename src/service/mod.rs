@@ -40,16 +40,16 @@ pub mod library_watcher;
 pub mod local_encoders;
 
 use accounts::Accounts;
-use audiobook::FolderBooks;
+use audiobook::FolderIdentities;
 use channels::Channels;
 use clock::Clock;
 use events::Events;
 use ingest::Ingests;
 use library::Library;
-use loudness::Loudness;
+use loudness::LoudnessCache;
 use media::Probes;
 use live::LiveChannels;
-use progress::Progress;
+use progress::ProgressStore;
 use quarantine::Quarantine;
 use recordings::Recordings;
 use rights::{AuditLog, RightsNotifier};
@@ -74,10 +74,10 @@ pub struct Service {
     pub packages: PackageCache,
     pub events: Arc<Events>,
     /// Watch progress.
-    pub progress: Arc<Progress>,
+    pub progress: Arc<ProgressStore>,
     /// Audiobook progress.
-    pub books: Arc<Progress>,
-    pub folder_books: FolderBooks,
+    pub books: Arc<ProgressStore>,
+    pub folder_books: FolderIdentities,
     pub channels: Channels,
     /// The audit log of rights of external channels.
     pub audit_log: AuditLog,
@@ -85,7 +85,7 @@ pub struct Service {
     pub rights_changes: RightsNotifier,
     pub sources: Sources,
     pub live_channels: LiveChannels,
-    pub loudness: Loudness,
+    pub loudness: LoudnessCache,
     pub recordings: Recordings,
     /// External channels that are being received.
     pub ingests: Ingests,
@@ -104,21 +104,21 @@ impl Service {
         let store = Store::open_waiting(&config.state)?;
         let quarantine = Arc::new(Quarantine::open(quarantine::marks_folder(&config.state))?);
         let media =
-            Probes::new(&config.ffmpeg, config.limits.probe_deadline).remembering(store.clone(), quarantine.clone());
+            Probes::new(&config.ffmpeg, config.limits.probe_deadline).with_store(store.clone(), quarantine.clone());
         let clock = Clock::default();
         let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random_bytes::<4>()));
-        let open_progress = |tree| Progress::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
+        let open_progress = |tree| ProgressStore::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
         let service = Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
             progress: open_progress(Tree::Progress)?,
             books: open_progress(Tree::Books)?,
-            folder_books: FolderBooks::default(),
+            folder_books: FolderIdentities::default(),
             channels: Channels::open(store.clone(), clock.clone())?,
             sources: Sources::open(store.clone())?,
             audit_log: AuditLog::open(store.clone(), clock.clone())?,
             rights_changes: RightsNotifier::default(),
             live_channels: LiveChannels::default(),
-            loudness: Loudness::default(),
+            loudness: LoudnessCache::default(),
             ingests: Ingests::default(),
             recordings: Recordings::open(store.clone(), &config, events.clone())?,
             outbound: OutboundClient::new(AllowedSources::parse(&config.allowed_sources).map_err(crate::error::Error::internal)?),

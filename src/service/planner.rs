@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::Service;
-use super::runs::Work;
+use super::runs::RenditionSpec;
 use super::sidecars;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream, language_tag};
@@ -123,7 +123,7 @@ impl SessionPlan {
     }
 
     /// The work for the best rung.
-    pub fn work(&self) -> &Work {
+    pub fn work(&self) -> &RenditionSpec {
         &self.top().work
     }
 }
@@ -202,7 +202,7 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
     let grid = Arc::new(grid);
     let shared_grid = ladder_grid.map_or_else(|| grid.clone(), Arc::new);
     let work =
-        Work { source, fingerprint, media, rendition: Arc::new(rendition), grid, sidecar, picture: None, package };
+        RenditionSpec { source, fingerprint, media, rendition: Arc::new(rendition), grid, sidecar, watermark: None, package };
     let mut plan = SessionPlan {
         duration_seconds: duration,
         subtitles: plan_subtitles(&work.media, &playback_request, work.source.file_name()),
@@ -281,7 +281,7 @@ fn plan_subtitles(media: &Media, playback_request: &PlaybackRequest, file_name: 
         }
         SubtitleDelivery::TextSidecar { path } => {
             let name = path.rsplit('/').next().unwrap_or(path);
-            let description = sidecars::described(file_name, name);
+            let description = sidecars::parse_name(file_name, name);
             let (language, forced) = description.map_or((None, false), |description| (tag_of(&description.language), description.forced));
             SubtitleRendition { name: name.to_owned(), language, forced }
         }

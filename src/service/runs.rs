@@ -29,11 +29,11 @@ mod owner;
 #[cfg(test)]
 mod tests;
 
-use owner::{Command, Owner};
+use owner::{SegmentRequest, Owner};
 
 /// A rendition of one item, with everything needed to produce it.
 #[derive(Clone, Debug)]
-pub struct Work {
+pub struct RenditionSpec {
     pub source: Arc<SourceFile>,
     /// Content identity of the source.
     pub fingerprint: String,
@@ -43,35 +43,35 @@ pub struct Work {
     /// The open file of a `Burn::Sidecar`.
     pub sidecar: Option<Arc<SourceFile>>,
     /// The image of an `Emblem` (watermark).
-    pub picture: Option<Arc<Image>>,
+    pub watermark: Option<Arc<Image>>,
     /// Set when the packager produces the segments.
     pub package: Option<Arc<Package>>,
 }
 
-impl Work {
+impl RenditionSpec {
     /// Encoding cost in pixels per second; None if no video is encoded.
-    fn cost(&self) -> Option<f64> {
+    fn pixel_rate(&self) -> Option<f64> {
         let Some(VideoPlan::Encode(plan)) = &self.rendition.video else { return None };
-        let source = self.media.streams.iter().find(|stream| stream.index == plan.stream);
-        let decoded = source.and_then(|stream| match &stream.kind {
+        let source_stream = self.media.streams.iter().find(|stream| stream.index == plan.stream);
+        let decoded_video = source_stream.and_then(|stream| match &stream.kind {
             StreamKind::Video(video) => {
                 Some((video.width, video.height, video.frame_rate.unwrap_or(plan.frame_rate).as_f64()))
             }
             _ => None,
         });
-        Some(pixel_cost((plan.width, plan.height, plan.frame_rate.as_f64()), decoded))
+        Some(pixel_cost((plan.width, plan.height, plan.frame_rate.as_f64()), decoded_video))
     }
 
-    fn job(&self, first: usize) -> Job {
+    fn job_from(&self, first_segment: usize) -> Job {
         Job {
             source: self.source.clone(),
             media: self.media.clone(),
             rendition: self.rendition.clone(),
             grid: self.grid.clone(),
-            first,
+            first: first_segment,
             quarantine_mark: None,
             sidecar: self.sidecar.clone(),
-            watermark: self.picture.clone(),
+            watermark: self.watermark.clone(),
             package: self.package.clone(),
         }
     }
@@ -79,18 +79,18 @@ impl Work {
 
 /// Current activity of a rendition's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activity {
+pub enum RunActivity {
     /// Nothing was requested yet, or the runs are far enough ahead of their readers.
     #[default]
-    Ahead,
+    Idle,
     Working,
-    AllMade,
+    Complete,
 }
 
 /// The progress of a rendition, published to its readers.
 #[derive(Clone, Debug, Default)]
-pub struct Progress {
-    pub activity: Activity,
+pub struct RenditionProgress {
+    pub activity: RunActivity,
     pub segments_ready: usize,
     /// In memory and on disk.
     pub buffered_bytes: u64,
@@ -100,52 +100,52 @@ pub struct Progress {
     /// Runs started so far.
     pub runs_started: usize,
     /// First segment of the latest run.
-    pub run_from: Option<usize>,
+    pub last_run_start: Option<usize>,
     /// The active backend; empty before the first request.
-    pub producer: &'static str,
+    pub backend: &'static str,
     /// The backend's own name for the encoder in use, if it differs from the planned one: the video encoder, or the audio
     /// encoder if only audio is encoded.
     pub encoder: Option<&'static str>,
     /// The failure that made another backend take over.
-    pub fallen: Option<RunError>,
+    pub fallback_cause: Option<RunError>,
     /// Set when the owner gave up.
     pub failure: Option<RunError>,
 }
 
 /// Health of all runs of the server.
 #[derive(Debug, Default)]
-pub struct Standing {
+pub struct RunHealth {
     /// Requests waiting for their segment.
-    waiting: AtomicUsize,
+    waiting_requests: AtomicUsize,
     /// The last failure of a run.
-    fault: Mutex<Option<(Timestamp, RunError)>>,
+    last_fault: Mutex<Option<(Timestamp, RunError)>>,
 }
 
-impl Standing {
-    pub fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+impl RunHealth {
+    pub fn waiting_requests(&self) -> usize {
+        self.waiting_requests.load(Ordering::Relaxed)
     }
 
     pub fn last_fault(&self) -> Option<(Timestamp, RunError)> {
-        lock(&self.fault).clone()
+        lock(&self.last_fault).clone()
     }
 
-    fn failed(&self, error: &RunError) {
-        *lock(&self.fault) = Some((Timestamp::now(), error.clone()));
+    fn record_failure(&self, error: &RunError) {
+        *lock(&self.last_fault) = Some((Timestamp::now(), error.clone()));
     }
 }
 
 /// Counts a waiting request until it is answered or dropped.
-struct Waits<'a>(&'a AtomicUsize);
+struct WaitingGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Waits<'a> {
+impl<'a> WaitingGuard<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -154,47 +154,47 @@ impl Drop for Waits<'_> {
 /// All runs of the server.
 pub struct Runs {
     segments: SegmentCache,
-    standing: Arc<Standing>,
+    health: Arc<RunHealth>,
     slots: Arc<EncodeSlots>,
-    lines: Mutex<HashMap<Arc<str>, Weak<Line>>>,
+    owner_handles: Mutex<HashMap<Arc<str>, Weak<OwnerHandle>>>,
     owners: Mutex<JoinSet<()>>,
-    stop: watch::Sender<bool>,
+    stop_signal: watch::Sender<bool>,
 }
 
 /// The handle through which readers reach an owner task.
-struct Line {
+struct OwnerHandle {
     #[cfg(test)]
-    name: Arc<str>,
-    commands: mpsc::Sender<Command>,
-    progress: watch::Receiver<Progress>,
-    standing: Arc<Standing>,
+    rendition_key: Arc<str>,
+    requests: mpsc::Sender<SegmentRequest>,
+    progress: watch::Receiver<RenditionProgress>,
+    health: Arc<RunHealth>,
     /// None if the rendition needs no encode slot.
-    job: Option<Arc<EncodeJob>>,
-    _hold: SegmentHold,
+    encode_job: Option<Arc<EncodeJob>>,
+    _segment_hold: SegmentHold,
 }
 
 /// One reader's hold on a rendition.
 pub struct Lease {
-    line: Arc<Line>,
-    reader: Arc<Reader>,
+    owner: Arc<OwnerHandle>,
+    reader_identity: Arc<ReaderIdentity>,
     /// None if no encode slot is needed, or after the admission was withdrawn.
     admission: Mutex<Option<Arc<Admission>>>,
 }
 
 /// Identity of a reader; the owner drops its position when the lease is gone.
 #[derive(Debug)]
-pub(super) struct Reader;
+pub(super) struct ReaderIdentity;
 
 impl Runs {
     /// Runs at most `max_jobs` encodes at once and keeps segments in `segments`.
     pub fn new(segments: SegmentCache, max_jobs: usize) -> Self {
         Self {
             segments,
-            standing: Arc::default(),
+            health: Arc::default(),
             slots: EncodeSlots::new(max_jobs),
-            lines: Mutex::default(),
+            owner_handles: Mutex::default(),
             owners: Mutex::default(),
-            stop: watch::Sender::new(false),
+            stop_signal: watch::Sender::new(false),
         }
     }
 
@@ -207,79 +207,79 @@ impl Runs {
         &self.slots
     }
 
-    pub fn standing(&self) -> &Standing {
-        &self.standing
+    pub fn health(&self) -> &RunHealth {
+        &self.health
     }
 
     /// Joins the readers of a rendition, or starts it with `transcoder`. Copied video and audio alone need no encode slot.
     ///
     /// # Errors
     /// `TRANSCODER_BUSY` if the encode slots cannot carry one more viewer.
-    pub fn lease(&self, transcoder: Arc<dyn Backend>, work: Work, viewer: AdmissionRequest<'_>) -> Result<Lease> {
-        let name = name(&*transcoder, &work);
-        let mut lines = lock(&self.lines);
-        let known = lines.get(&name).and_then(Weak::upgrade);
-        if let Some(line) = known.filter(|line| line.progress.borrow().failure.is_none()) {
-            let admission = line.job.as_ref().and_then(|job| job.add_viewer(viewer));
-            if line.job.is_none() || admission.is_some() {
-                return Ok(Lease { line, reader: Arc::new(Reader), admission: Mutex::new(admission) });
+    pub fn lease(&self, backend: Arc<dyn Backend>, spec: RenditionSpec, viewer: AdmissionRequest<'_>) -> Result<Lease> {
+        let key = rendition_key(&*backend, &spec);
+        let mut handles = lock(&self.owner_handles);
+        let existing = handles.get(&key).and_then(Weak::upgrade);
+        if let Some(handle) = existing.filter(|handle| handle.progress.borrow().failure.is_none()) {
+            let admission = handle.encode_job.as_ref().and_then(|job| job.add_viewer(viewer));
+            if handle.encode_job.is_none() || admission.is_some() {
+                return Ok(Lease { owner: handle, reader_identity: Arc::new(ReaderIdentity), admission: Mutex::new(admission) });
             }
         }
-        let begun = work.cost().map(|cost| self.slots.start_job(cost, viewer));
-        let (turns, admission) = match begun.transpose().map_err(|SlotsExhausted| self.busy())? {
+        let started_job = spec.pixel_rate().map(|cost| self.slots.start_job(cost, viewer));
+        let (job_and_turns, admission) = match started_job.transpose().map_err(|SlotsExhausted| self.busy_error())? {
             Some((job, admission, allowed)) => (Some((job, allowed)), Some(admission)),
             None => (None, None),
         };
-        let job = turns.as_ref().map(|(job, _)| job.clone());
-        let (commands, inbox) = mpsc::channel(64);
+        let job = job_and_turns.as_ref().map(|(job, _)| job.clone());
+        let (requests, request_receiver) = mpsc::channel(64);
         let (owner, progress) =
-            Owner::new(transcoder, self.segments.clone(), name.clone(), work, turns, self.standing.clone());
-        let mut stop = self.stop.subscribe();
+            Owner::new(backend, self.segments.clone(), key.clone(), spec, job_and_turns, self.health.clone());
+        let mut stop_receiver = self.stop_signal.subscribe();
         let mut owners = lock(&self.owners);
         while owners.try_join_next().is_some() {}
         owners.spawn(async move {
             tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => {}
-                () = owner.run(inbox) => {}
+                _ = stop_receiver.wait_for(|stop| *stop) => {}
+                () = owner.run(request_receiver) => {}
             }
         });
-        let line = Arc::new(Line {
+        let handle = Arc::new(OwnerHandle {
             #[cfg(test)]
-            name: name.clone(),
-            commands,
+            rendition_key: key.clone(),
+            requests,
             progress,
-            standing: self.standing.clone(),
-            job,
-            _hold: self.segments.hold(&name),
+            health: self.health.clone(),
+            encode_job: job,
+            _segment_hold: self.segments.hold(&key),
         });
-        lines.retain(|_, line| line.strong_count() > 0);
-        lines.insert(name, Arc::downgrade(&line));
-        Ok(Lease { line, reader: Arc::new(Reader), admission: Mutex::new(admission) })
+        handles.retain(|_, handle| handle.strong_count() > 0);
+        handles.insert(key, Arc::downgrade(&handle));
+        Ok(Lease { owner: handle, reader_identity: Arc::new(ReaderIdentity), admission: Mutex::new(admission) })
     }
 
     /// Returns a stored segment; starts no run.
-    pub async fn kept(&self, name: &Arc<str>, index: usize) -> Option<StoredSegment> {
-        self.segments.get(name, index).await
+    pub async fn stored_segment(&self, rendition_key: &Arc<str>, index: usize) -> Option<StoredSegment> {
+        self.segments.get(rendition_key, index).await
     }
 
     /// Whether a segment is stored.
-    pub fn holds(&self, name: &str, index: usize) -> bool {
-        self.segments.contains(name, index)
+    pub fn has_segment(&self, rendition_key: &str, index: usize) -> bool {
+        self.segments.contains(rendition_key, index)
     }
 
     /// Ends every run and waits until the owner tasks have ended.
     pub async fn shutdown(&self) {
-        self.stop.send_replace(true);
+        self.stop_signal.send_replace(true);
         let mut owners = std::mem::take(&mut *lock(&self.owners));
-        let gone = async { while owners.join_next().await.is_some() {} };
-        if tokio::time::timeout(Duration::from_secs(5), gone).await.is_err() {
+        let owners_ended = async { while owners.join_next().await.is_some() {} };
+        if tokio::time::timeout(Duration::from_secs(5), owners_ended).await.is_err() {
             tracing::error!("runs did not end within 5 s");
         }
         self.segments.clear();
     }
 
     /// The error for a viewer whose share of the encode slots does not fit.
-    pub fn busy(&self) -> Error {
+    pub fn busy_error(&self) -> Error {
         Error::new(Code::TranscoderBusy, "all encode slots are in use, and their viewers need them")
             .with_retry_after(5)
             .with_details(serde_json::json!({"active": self.active_jobs(), "max": self.slots.slot_count()}))
@@ -292,20 +292,20 @@ impl Lease {
     /// # Errors
     /// The failure that made the owner give up.
     pub async fn segment(&self, index: usize) -> Result<StoredSegment, RunError> {
-        let gone = || {
-            let failure = self.line.progress.borrow().failure.clone();
+        let run_error = || {
+            let failure = self.owner.progress.borrow().failure.clone();
             failure.unwrap_or_else(|| RunError::Internal("the run was ended".into()))
         };
-        let _waits = Waits::new(&self.line.standing.waiting);
-        let (reply, answer) = oneshot::channel();
-        let command = Command { index, reader: Arc::downgrade(&self.reader), reply };
-        self.line.commands.send(command).await.map_err(|_| gone())?;
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        let _waiting = WaitingGuard::new(&self.owner.health.waiting_requests);
+        let (reply, reply_receiver) = oneshot::channel();
+        let request = SegmentRequest { index, reader_identity: Arc::downgrade(&self.reader_identity), reply };
+        self.owner.requests.send(request).await.map_err(|_| run_error())?;
+        reply_receiver.await.unwrap_or_else(|_| Err(run_error()))
     }
 
     /// Subscribes to the rendition's progress.
-    pub fn progress(&self) -> watch::Receiver<Progress> {
-        self.line.progress.clone()
+    pub fn progress(&self) -> watch::Receiver<RenditionProgress> {
+        self.owner.progress.clone()
     }
 
     /// The viewer's admission to the encode slots; None if none is needed or it was withdrawn.
@@ -315,14 +315,14 @@ impl Lease {
 
     /// Whether [`Lease::withdraw`] gave the share of the encode slots back.
     pub fn was_withdrawn(&self) -> bool {
-        self.line.job.is_some() && lock(&self.admission).is_none()
+        self.owner.encode_job.is_some() && lock(&self.admission).is_none()
     }
 
     /// Gives the share of the encode slots to another viewer, even while requests are waiting. If this was the last
     /// lease, its requests fail. False if it had no share.
     pub fn withdraw(&self) -> bool {
         let admission = lock(&self.admission).take();
-        if let (Some(job), Some(admission)) = (&self.line.job, &admission) {
+        if let (Some(job), Some(admission)) = (&self.owner.encode_job, &admission) {
             job.withdraw(admission);
         }
         admission.is_some()
@@ -331,16 +331,16 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let (Some(job), Some(admission)) = (&self.line.job, self.admission()) {
+        if let (Some(job), Some(admission)) = (&self.owner.encode_job, self.admission()) {
             job.remove_viewer(&admission);
         }
     }
 }
 
-impl Drop for Line {
+impl Drop for OwnerHandle {
     fn drop(&mut self) {
         // The owner task takes a moment to end; the next session must not wait for its slot.
-        if let Some(job) = &self.job {
+        if let Some(job) = &self.encode_job {
             job.end();
         }
     }
@@ -348,13 +348,13 @@ impl Drop for Line {
 
 /// The key under which the segments of a rendition are stored; renditions with identical bytes share it. It contains the
 /// file version, because a file repaired in place keeps its fingerprint.
-pub fn name(transcoder: &dyn Backend, work: &Work) -> Arc<str> {
-    let cut = data_encoding::HEXLOWER.encode(&work.grid.content_digest());
-    let mut version = format!("{}/{}/{cut}/{}", transcoder.name(), transcoder.version(), work.source.version());
-    if let Some(sidecar) = &work.sidecar {
+pub fn rendition_key(backend: &dyn Backend, spec: &RenditionSpec) -> Arc<str> {
+    let grid_digest = data_encoding::HEXLOWER.encode(&spec.grid.content_digest());
+    let mut version = format!("{}/{}/{grid_digest}/{}", backend.name(), backend.version(), spec.source.version());
+    if let Some(sidecar) = &spec.sidecar {
         version += &sidecar.version();
     }
-    format!("{}-{}", work.fingerprint, work.rendition.content_hash(&version)).into()
+    format!("{}-{}", spec.fingerprint, spec.rendition.content_hash(&version)).into()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

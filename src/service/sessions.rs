@@ -9,7 +9,7 @@ use super::encode_slots::{EncodeSlots, AdmissionRequest};
 use super::planner::SessionPlan;
 use super::backends::{ChosenBackend, Backends};
 use super::quarantine::Quarantine;
-use super::runs::{Lease, Runs, Standing, Work};
+use super::runs::{Lease, Runs, RunHealth, RenditionSpec};
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
 use crate::engine::Backend;
@@ -24,46 +24,46 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use ended::Ended;
-use ended::session_ended;
-pub use failure::{Failure, told};
-use rungs::Producer;
-use session::Patience;
-pub use session::{Session, Status};
+pub use ended::EndedSession;
+use ended::session_ended_error;
+pub use failure::{SessionFailure, failure_message};
+use rungs::BackendChoice;
+use session::SessionTimeouts;
+pub use session::{Session, SessionStatus};
 
 /// The same request within this time gets the same session, so a double click starts only one.
-const DOUBLE_CLICK: Duration = Duration::from_secs(10);
+const DOUBLE_CLICK_WINDOW: Duration = Duration::from_secs(10);
 
 /// How long, and how many, ended sessions are remembered, so that their players get `SESSION_ENDED` and stop.
-const REMEMBERED: Duration = Duration::from_secs(600);
-const MOST_REMEMBERED: usize = 1024;
+const ENDED_RETENTION: Duration = Duration::from_secs(600);
+const MAX_ENDED: usize = 1024;
 
 /// Segment memory of one rendition, bytes.
-const RENDITION_MEMORY: u64 = 64 << 20;
+const RENDITION_MEMORY_BYTES: u64 = 64 << 20;
 
 /// How often expired segments are evicted.
-const HOUSEKEEPING: Duration = Duration::from_secs(10);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A session looked up by its id.
-pub enum Found {
+pub enum FoundSession {
     Live(Arc<Session>),
     /// It ended at most ten minutes ago.
-    Ended(Arc<Ended>),
+    Ended(Arc<EndedSession>),
 }
 
 /// All sessions of the server. Clones share them.
 #[derive(Clone)]
 pub struct Sessions {
-    inner: Arc<Inner>,
+    inner: Arc<SessionsInner>,
 }
 
-struct Inner {
-    makers: Arc<Makers>,
+struct SessionsInner {
+    run_factory: Arc<RunFactory>,
     segments: SegmentCache,
-    per_user: usize,
-    patience: Patience,
-    book: Mutex<Book>,
-    housekeeping: OnceLock<()>,
+    max_per_user: usize,
+    timeouts: SessionTimeouts,
+    registry: Mutex<SessionRegistry>,
+    maintenance_started: OnceLock<()>,
 }
 
 impl Service {
@@ -73,7 +73,7 @@ impl Service {
     /// # Errors
     /// `SESSION_NOT_FOUND`.
     pub async fn stop_session(&self, principal: &Principal, id: &str) -> Result<bool> {
-        let Found::Live(session) = self.sessions.find(principal, id)? else { return Ok(false) };
+        let FoundSession::Live(session) = self.sessions.find(principal, id)? else { return Ok(false) };
         let source = session.source().clone();
         drop(session);
         let stopped = self.sessions.stop(principal, id).await;
@@ -83,25 +83,25 @@ impl Service {
 }
 
 /// The runs and the backends they use.
-struct Makers {
+struct RunFactory {
     runs: Runs,
-    producers: Backends,
+    backends: Backends,
 }
 
-impl Makers {
+impl RunFactory {
     /// Leases `work`; also returns the backend chosen for it and why.
-    async fn lease(&self, work: &Work, viewer: AdmissionRequest<'_>) -> Result<(Lease, Producer)> {
-        let chosen = self.producers.choose(work).await?;
-        let producer = (chosen.backend.name(), chosen.reason);
-        Ok((self.runs.lease(chosen.backend, work.clone(), viewer)?, producer))
+    async fn lease(&self, spec: &RenditionSpec, viewer: AdmissionRequest<'_>) -> Result<(Lease, BackendChoice)> {
+        let chosen = self.backends.choose(spec).await?;
+        let backend_choice = (chosen.backend.name(), chosen.reason);
+        Ok((self.runs.lease(chosen.backend, spec.clone(), viewer)?, backend_choice))
     }
 }
 
 #[derive(Default)]
-struct Book {
+struct SessionRegistry {
     live: HashMap<String, Arc<Session>>,
-    ended: VecDeque<Arc<Ended>>,
-    closed: bool,
+    ended: VecDeque<Arc<EndedSession>>,
+    is_closed: bool,
 }
 
 impl Sessions {
@@ -111,61 +111,61 @@ impl Sessions {
         let limits = &config.limits;
         let budget = CacheLimits {
             memory_bytes: limits.segment_memory_bytes,
-            rendition_memory_bytes: RENDITION_MEMORY.min(limits.segment_memory_bytes),
+            rendition_memory_bytes: RENDITION_MEMORY_BYTES.min(limits.segment_memory_bytes),
             disk_bytes: limits.segment_disk_bytes,
         };
         let folder = config.cache.join("segments");
         let segments = SegmentCache::open(&folder, budget)
             .map_err(|cause| Error::internal(format!("{}: {cause}", folder.display())))?;
         Ok(Self {
-            inner: Arc::new(Inner {
-                makers: Arc::new(Makers {
+            inner: Arc::new(SessionsInner {
+                run_factory: Arc::new(RunFactory {
                     runs: Runs::new(segments.clone(), limits.concurrent_jobs),
-                    producers: Backends::new(config, quarantine),
+                    backends: Backends::new(config, quarantine),
                 }),
                 segments,
-                per_user: limits.sessions_per_user,
-                patience: Patience { idle: limits.session_idle, segment: limits.segment_wait },
-                book: Mutex::default(),
-                housekeeping: OnceLock::new(),
+                max_per_user: limits.sessions_per_user,
+                timeouts: SessionTimeouts { idle: limits.session_idle, segment: limits.segment_wait },
+                registry: Mutex::default(),
+                maintenance_started: OnceLock::new(),
             }),
         })
     }
 
     /// Health of the runs that serve the sessions.
-    pub fn standing(&self) -> &Standing {
-        self.inner.makers.runs.standing()
+    pub fn health(&self) -> &RunHealth {
+        self.inner.run_factory.runs.health()
     }
 
     /// Encode slots in use.
     pub fn active_jobs(&self) -> usize {
-        self.inner.makers.runs.active_jobs()
+        self.inner.run_factory.runs.active_jobs()
     }
 
     pub fn encode_slots(&self) -> &Arc<EncodeSlots> {
-        self.inner.makers.runs.encode_slots()
+        self.inner.run_factory.runs.encode_slots()
     }
 
     /// Number of live sessions.
-    pub fn live(&self) -> usize {
-        lock(&self.inner.book).live.len()
+    pub fn live_count(&self) -> usize {
+        lock(&self.inner.registry).live.len()
     }
 
     /// Live sessions, oldest first.
-    pub fn all(&self) -> Vec<Arc<Session>> {
-        let mut all: Vec<_> = lock(&self.inner.book).live.values().cloned().collect();
-        all.sort_by(|a, b| (a.started_at, &a.id).cmp(&(b.started_at, &b.id)));
-        all
+    pub fn live_sessions(&self) -> Vec<Arc<Session>> {
+        let mut live: Vec<_> = lock(&self.inner.registry).live.values().cloned().collect();
+        live.sort_by(|a, b| (a.started_at, &a.id).cmp(&(b.started_at, &b.id)));
+        live
     }
 
     /// Uses `transcoder` for all segments from the first start, whatever ffmpeg this machine has.
-    pub fn produce_by(&self, transcoder: Arc<dyn Backend>) {
-        self.inner.makers.producers.force(transcoder);
+    pub fn force_backend(&self, backend: Arc<dyn Backend>) {
+        self.inner.run_factory.backends.force(backend);
     }
 
     /// Finds the backends before the first session starts.
-    pub async fn warm(&self) {
-        if let Err(error) = self.inner.makers.producers.find_backends().await {
+    pub async fn find_backends(&self) {
+        if let Err(error) = self.inner.run_factory.backends.find_backends().await {
             tracing::error!(%error, "no backend is available; sessions cannot start");
         }
     }
@@ -174,14 +174,14 @@ impl Sessions {
     ///
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
-    pub async fn producer(&self, work: &Work) -> Result<ChosenBackend> {
-        self.inner.makers.producers.choose(work).await
+    pub async fn choose_backend(&self, spec: &RenditionSpec) -> Result<ChosenBackend> {
+        self.inner.run_factory.backends.choose(spec).await
     }
 
     /// The runs that serve the sessions; channels share them.
     pub fn runs(&self) -> &Runs {
-        self.keep_house();
-        &self.inner.makers.runs
+        self.start_maintenance();
+        &self.inner.run_factory.runs
     }
 
     /// Starts a session by its plan, or returns the one the same request started a moment ago.
@@ -189,42 +189,42 @@ impl Sessions {
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
     pub async fn start(&self, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
-        let chosen = self.inner.makers.producers.choose(plan.work()).await?;
-        self.keep_house();
-        let mut book = lock(&self.inner.book);
-        if book.closed {
+        let chosen = self.inner.run_factory.backends.choose(plan.work()).await?;
+        self.start_maintenance();
+        let mut book = lock(&self.inner.registry);
+        if book.is_closed {
             return Err(Error::new(Code::ServerBusy, "the server is stopping").with_retry_after(10));
         }
-        let own = || book.live.values().filter(|session| session.user_id == principal.user_id && session.is_live());
+        let own_sessions = || book.live.values().filter(|session| session.user_id == principal.user_id && session.is_live());
         let version = plan.work().source.version();
         let is_twin = |session: &&Arc<Session>| {
             session.plan.request == plan.request
                 && session.plan.work().source.version() == version
-                && session.age() < DOUBLE_CLICK
+                && session.age() < DOUBLE_CLICK_WINDOW
         };
-        let twin = own().find(is_twin);
+        let twin = own_sessions().find(is_twin);
         if let Some(twin) = twin {
             twin.touch();
             return Ok(twin.clone());
         }
-        let running = own().count();
-        if running >= self.inner.per_user {
+        let running = own_sessions().count();
+        if running >= self.inner.max_per_user {
             return Err(Error::new(
                 Code::TooManySessions,
                 format!("this user already has {running} running sessions, the most allowed"),
             )
             .with_retry_after(10)
-            .with_details(serde_json::json!({"active": running, "max": self.inner.per_user})));
+            .with_details(serde_json::json!({"active": running, "max": self.inner.max_per_user})));
         }
-        let producer = (chosen.backend.name(), chosen.reason);
-        let runs = &self.inner.makers.runs;
+        let backend_choice = (chosen.backend.name(), chosen.reason);
+        let runs = &self.inner.run_factory.runs;
         let lease = runs.lease(chosen.backend.clone(), plan.work().clone(), AdmissionRequest::Session).or_else(|_| {
             // Frees the shares of rungs that players have just left.
-            book.live.values().for_each(|session| session.leave());
+            book.live.values().for_each(|session| session.release_unused_rungs());
             runs.lease(chosen.backend, plan.work().clone(), AdmissionRequest::Session)
         })?;
-        let with = (Arc::downgrade(&self.inner.makers), self.inner.patience);
-        let session = Arc::new(Session::new(&principal.user_id, plan, producer, lease, with));
+        let factory_and_timeouts = (Arc::downgrade(&self.inner.run_factory), self.inner.timeouts);
+        let session = Arc::new(Session::new(&principal.user_id, plan, backend_choice, lease, factory_and_timeouts));
         tracing::info!(
             session.id = session.id,
             media.path = session.plan.request.media_path,
@@ -233,10 +233,10 @@ impl Sessions {
         );
         book.live.insert(session.id.clone(), session.clone());
         drop(book);
-        let (sessions, owned) = (self.clone(), session.clone());
+        let (sessions, owned_session) = (self.clone(), session.clone());
         tokio::spawn(async move {
-            owned.own().await;
-            sessions.end(&owned);
+            owned_session.run().await;
+            sessions.move_to_ended(&owned_session);
         });
         Ok(session)
     }
@@ -245,12 +245,12 @@ impl Sessions {
     ///
     /// # Errors
     /// `SESSION_NOT_FOUND`.
-    pub fn find(&self, principal: &Principal, id: &str) -> Result<Found> {
-        let mut book = lock(&self.inner.book);
-        book.forget();
-        let may = |owner: &str| owner == principal.user_id || principal.role == Role::Admin;
-        let live = book.live.get(id).filter(|session| may(&session.user_id)).cloned().map(Found::Live);
-        let ended = || book.ended.iter().find(|ended| ended.id == id && may(&ended.user_id)).cloned().map(Found::Ended);
+    pub fn find(&self, principal: &Principal, id: &str) -> Result<FoundSession> {
+        let mut book = lock(&self.inner.registry);
+        book.prune_ended();
+        let may_access = |owner: &str| owner == principal.user_id || principal.role == Role::Admin;
+        let live = book.live.get(id).filter(|session| may_access(&session.user_id)).cloned().map(FoundSession::Live);
+        let ended = || book.ended.iter().find(|ended| ended.id == id && may_access(&ended.user_id)).cloned().map(FoundSession::Ended);
         live.or_else(ended).ok_or_else(|| Error::new(Code::SessionNotFound, "no such session"))
     }
 
@@ -260,8 +260,8 @@ impl Sessions {
     /// `SESSION_NOT_FOUND`, `SESSION_ENDED`.
     pub fn find_live(&self, principal: &Principal, id: &str) -> Result<Arc<Session>> {
         match self.find(principal, id)? {
-            Found::Live(session) => Ok(session),
-            Found::Ended(_) => Err(session_ended()),
+            FoundSession::Live(session) => Ok(session),
+            FoundSession::Ended(_) => Err(session_ended_error()),
         }
     }
 
@@ -271,30 +271,30 @@ impl Sessions {
     /// `SESSION_NOT_FOUND`.
     pub async fn stop(&self, principal: &Principal, id: &str) -> Result<bool> {
         match self.find(principal, id)? {
-            Found::Live(session) => Ok(session.stop().await),
-            Found::Ended(_) => Ok(false),
+            FoundSession::Live(session) => Ok(session.stop().await),
+            FoundSession::Ended(_) => Ok(false),
         }
     }
 
     /// Ends all sessions and runs; no child process, task or file is left.
     pub async fn shutdown(&self) {
         let live: Vec<Arc<Session>> = {
-            let mut book = lock(&self.inner.book);
-            book.closed = true;
+            let mut book = lock(&self.inner.registry);
+            book.is_closed = true;
             book.live.values().cloned().collect()
         };
         for session in live {
             session.stop().await;
         }
-        self.inner.makers.runs.shutdown().await;
+        self.inner.run_factory.runs.shutdown().await;
     }
 
     /// Moves a session from the live ones to the ended ones, without its file.
-    fn end(&self, session: &Session) {
-        let mut book = lock(&self.inner.book);
+    fn move_to_ended(&self, session: &Session) {
+        let mut book = lock(&self.inner.registry);
         let live = book.live.remove(&session.id);
-        book.ended.push_back(Arc::new(Ended::new(session)));
-        book.forget();
+        book.ended.push_back(Arc::new(EndedSession::new(session)));
+        book.prune_ended();
         drop(book);
         // Closes a file: not under the lock.
         drop(live);
@@ -302,25 +302,25 @@ impl Sessions {
     }
 
     /// Starts the maintenance task, once: it evicts expired segments and ended sessions until the server stops.
-    fn keep_house(&self) {
-        if self.inner.housekeeping.set(()).is_ok() {
+    fn start_maintenance(&self) {
+        if self.inner.maintenance_started.set(()).is_ok() {
             let inner = Arc::downgrade(&self.inner);
             tokio::spawn(async move {
                 loop {
-                    tokio::time::sleep(HOUSEKEEPING).await;
+                    tokio::time::sleep(MAINTENANCE_INTERVAL).await;
                     let Some(inner) = inner.upgrade() else { return };
                     inner.segments.evict_expired();
-                    lock(&inner.book).forget();
+                    lock(&inner.registry).prune_ended();
                 }
             });
         }
     }
 }
 
-impl Book {
-    fn forget(&mut self) {
-        while self.ended.len() > MOST_REMEMBERED
-            || self.ended.front().is_some_and(|ended| ended.at.elapsed() >= REMEMBERED)
+impl SessionRegistry {
+    fn prune_ended(&mut self) {
+        while self.ended.len() > MAX_ENDED
+            || self.ended.front().is_some_and(|ended| ended.ended_at.elapsed() >= ENDED_RETENTION)
         {
             self.ended.pop_front();
         }

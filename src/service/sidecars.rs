@@ -10,7 +10,7 @@ use crate::engine::source::{Roots, SourceFile};
 use crate::error::Result;
 
 /// Most sidecars listed for one file.
-const SIDECARS: usize = 64;
+const MAX_SIDECARS: usize = 64;
 
 /// A subtitle file with the stem of a media file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Sidecar {
     pub path: String,
     /// The file name without folders.
     pub file: String,
-    pub format: Format,
+    pub format: SidecarFormat,
     /// As written in the file name.
     pub language: Option<String>,
     /// The rest of the name, after language and flags.
@@ -32,7 +32,7 @@ pub struct Sidecar {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum SidecarFormat {
     Srt,
     Vtt,
     Ass,
@@ -43,8 +43,8 @@ pub enum Format {
     VobSub,
 }
 
-impl Format {
-    fn of(extension: &str) -> Option<Self> {
+impl SidecarFormat {
+    fn from_extension(extension: &str) -> Option<Self> {
         Some(match extension.to_ascii_lowercase().as_str() {
             "srt" => Self::Srt,
             "vtt" => Self::Vtt,
@@ -77,49 +77,49 @@ impl Format {
 ///
 /// # Errors
 /// Those of opening the folder; `STORAGE_TIMEOUT` after 15 s.
-pub async fn beside(library: &Library, source: &Arc<SourceFile>) -> Result<Vec<Sidecar>> {
+pub async fn list_sidecars(library: &Library, source: &Arc<SourceFile>) -> Result<Vec<Sidecar>> {
     let (roots, source) = (library.roots().clone(), source.clone());
-    library.run_with_deadline(source.root_index, move || look(&roots, &source)).await
+    library.run_with_deadline(source.root_index, move || read_sidecars(&roots, &source)).await
 }
 
-fn look(roots: &Roots, source: &SourceFile) -> Result<Vec<Sidecar>> {
+fn read_sidecars(roots: &Roots, source: &SourceFile) -> Result<Vec<Sidecar>> {
     let (folder, media) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
     let folder_path = if folder.is_empty() { "/" } else { folder };
     let names: Vec<String> = roots.open_folder(folder_path)?.list_entries()?.into_iter().map(|(name, _)| name).collect();
-    let mut found: Vec<Sidecar> = matching(media, &names)
+    let mut found: Vec<Sidecar> = sidecar_names(media, &names)
         .into_iter()
-        .take(SIDECARS)
-        .filter_map(|file| Some(Sidecar { path: format!("{folder}/{file}"), ..described(media, file)? }))
+        .take(MAX_SIDECARS)
+        .filter_map(|file| Some(Sidecar { path: format!("{folder}/{file}"), ..parse_name(media, file)? }))
         .filter(|sidecar| roots.open_file(&sidecar.path).is_ok())
         .collect();
-    for (place, sidecar) in found.iter_mut().enumerate() {
-        sidecar.id = format!("x{place}");
+    for (index, sidecar) in found.iter_mut().enumerate() {
+        sidecar.id = format!("x{index}");
     }
     Ok(found)
 }
 
 /// The names in a folder that are sidecars of `media`, sorted. `film.part2.srt` belongs to `film.part2.mkv` if that
 /// exists, otherwise to `film.mkv`.
-fn matching<'a>(media: &str, names: &'a [String]) -> Vec<&'a str> {
-    let own = stem(media);
-    let others: Vec<&str> = names
+fn sidecar_names<'a>(media: &str, names: &'a [String]) -> Vec<&'a str> {
+    let media_stem = file_stem(media);
+    let longer_stems: Vec<&str> = names
         .iter()
-        .filter(|name| extension(name).is_some_and(|extension| Format::of(extension).is_none() && extension != "sub"))
-        .map(|name| stem(name))
-        .filter(|other| other.len() > own.len() && other.starts_with(own))
+        .filter(|name| extension(name).is_some_and(|extension| SidecarFormat::from_extension(extension).is_none() && extension != "sub"))
+        .map(|name| file_stem(name))
+        .filter(|other| other.len() > media_stem.len() && other.starts_with(media_stem))
         .collect();
-    let all: HashSet<&str> = names.iter().map(String::as_str).collect();
-    let belongs = |name: &str| {
-        let rest = name.strip_prefix(own).filter(|rest| rest.starts_with('.'));
-        let nearer = others.iter().any(|other| name.strip_prefix(other).is_some_and(|rest| rest.starts_with('.')));
-        rest.is_some() && !nearer
+    let all_names: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let is_nearest = |name: &str| {
+        let suffix = name.strip_prefix(media_stem).filter(|rest| rest.starts_with('.'));
+        let has_nearer_media = longer_stems.iter().any(|other| name.strip_prefix(other).is_some_and(|rest| rest.starts_with('.')));
+        suffix.is_some() && !has_nearer_media
     };
     let mut found: Vec<&str> = names
         .iter()
         .map(String::as_str)
-        .filter(|name| *name != media && belongs(name))
-        .filter(|name| match extension(name).and_then(Format::of) {
-            Some(Format::VobSub) => all.contains(format!("{}.sub", stem(name)).as_str()),
+        .filter(|name| *name != media && is_nearest(name))
+        .filter(|name| match extension(name).and_then(SidecarFormat::from_extension) {
+            Some(SidecarFormat::VobSub) => all_names.contains(format!("{}.sub", file_stem(name)).as_str()),
             Some(_) => true,
             None => false,
         })
@@ -130,21 +130,21 @@ fn matching<'a>(media: &str, names: &'a [String]) -> Vec<&'a str> {
 
 /// Parses the name of a subtitle file: language and flags are between the media file's stem and the extension. Id and
 /// path are left empty; None if the name is not that of a subtitle.
-pub fn described(media: &str, file: &str) -> Option<Sidecar> {
+pub fn parse_name(media: &str, file: &str) -> Option<Sidecar> {
     let mut sidecar = Sidecar {
         id: String::new(),
         path: String::new(),
         file: file.to_owned(),
-        format: extension(file).and_then(Format::of)?,
+        format: extension(file).and_then(SidecarFormat::from_extension)?,
         language: None,
         title: None,
         default: false,
         forced: false,
         hearing_impaired: false,
     };
-    let between = stem(file).strip_prefix(stem(media)).unwrap_or("");
-    let mut rest = Vec::new();
-    for word in between.split('.').filter(|word| !word.is_empty()) {
+    let suffix = file_stem(file).strip_prefix(file_stem(media)).unwrap_or("");
+    let mut title_words = Vec::new();
+    for word in suffix.split('.').filter(|word| !word.is_empty()) {
         match word.to_ascii_lowercase().as_str() {
             "forced" | "foreign" => sidecar.forced = true,
             "sdh" | "cc" => sidecar.hearing_impaired = true,
@@ -152,10 +152,10 @@ pub fn described(media: &str, file: &str) -> Option<Sidecar> {
             "hi" if sidecar.language.is_some() => sidecar.hearing_impaired = true,
             "default" => sidecar.default = true,
             lower if sidecar.language.is_none() && is_language(lower) => sidecar.language = Some(word.to_owned()),
-            _ => rest.push(word),
+            _ => title_words.push(word),
         }
     }
-    sidecar.title = (!rest.is_empty()).then(|| rest.join(" "));
+    sidecar.title = (!title_words.is_empty()).then(|| title_words.join(" "));
     Some(sidecar)
 }
 
@@ -165,7 +165,7 @@ fn is_language(word: &str) -> bool {
     (2..=3).contains(&primary.len()) && language_tag(word).is_some()
 }
 
-fn stem(name: &str) -> &str {
+fn file_stem(name: &str) -> &str {
     Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name)
 }
 
@@ -195,22 +195,22 @@ mod tests {
             "film.fr.idx",
             "film.nfo",
         ]);
-        assert_eq!(matching("film.mkv", &folder), ["film.de.forced.srt", "film.idx", "film.srt"]);
-        assert_eq!(matching("film.part2.mkv", &folder), ["film.part2.en.vtt"]);
+        assert_eq!(sidecar_names("film.mkv", &folder), ["film.de.forced.srt", "film.idx", "film.srt"]);
+        assert_eq!(sidecar_names("film.part2.mkv", &folder), ["film.part2.en.vtt"]);
     }
 
     #[test]
     fn the_name_tells_language_and_flags() {
-        let read = |file| described("Example (2020).mkv", file).unwrap();
-        let plain = read("Example (2020).srt");
+        let parse = |file| parse_name("Example (2020).mkv", file).unwrap();
+        let plain = parse("Example (2020).srt");
         assert_eq!((plain.language, plain.title, plain.forced), (None, None, false));
-        let forced = read("Example (2020).pt-BR.forced.ass");
-        assert_eq!((forced.language.as_deref(), forced.forced, forced.format), (Some("pt-BR"), true, Format::Ass));
-        let impaired = read("Example (2020).eng.hi.srt");
+        let forced = parse("Example (2020).pt-BR.forced.ass");
+        assert_eq!((forced.language.as_deref(), forced.forced, forced.format), (Some("pt-BR"), true, SidecarFormat::Ass));
+        let impaired = parse("Example (2020).eng.hi.srt");
         assert_eq!((impaired.language.as_deref(), impaired.hearing_impaired), (Some("eng"), true));
-        let hindi = read("Example (2020).hi.srt");
+        let hindi = parse("Example (2020).hi.srt");
         assert_eq!((hindi.language.as_deref(), hindi.hearing_impaired), (Some("hi"), false));
-        let titled = read("Example (2020).de.Directors comments.srt");
+        let titled = parse("Example (2020).de.Directors comments.srt");
         assert_eq!(titled.title.as_deref(), Some("Directors comments"));
     }
 }

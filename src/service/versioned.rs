@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Most versions of one record: copies of one file, or a file before and after a rename.
-const MOST_VERSIONS: usize = 8;
+const MAX_VERSIONS: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versioned<T> {
@@ -18,15 +18,15 @@ pub struct Versioned<T> {
 impl<T: PartialEq> Versioned<T> {
     /// The value, if it is valid for this version.
     pub fn for_version(&self, version: &str) -> Option<&T> {
-        self.versions.iter().any(|known| known == version).then_some(&self.value)
+        self.versions.iter().any(|valid_version| valid_version == version).then_some(&self.value)
     }
 
     /// A record with a new value. It keeps the versions of the former record if `same` finds both values equal.
-    pub fn renewed(former: Option<Self>, value: T, version: &str, same: impl Fn(&T, &T) -> bool) -> Self {
-        let mut versions = former.filter(|former| same(&former.value, &value)).map_or_else(Vec::new, |it| it.versions);
-        versions.retain(|known| known != version);
+    pub fn with_version(former: Option<Self>, value: T, version: &str, is_same: impl Fn(&T, &T) -> bool) -> Self {
+        let mut versions = former.filter(|former| is_same(&former.value, &value)).map_or_else(Vec::new, |former| former.versions);
+        versions.retain(|valid_version| valid_version != version);
         versions.push(version.to_owned());
-        let excess = versions.len().saturating_sub(MOST_VERSIONS);
+        let excess = versions.len().saturating_sub(MAX_VERSIONS);
         versions.drain(..excess);
         Self { value, versions }
     }
@@ -37,16 +37,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_counts_for_the_versions_it_was_found_in() {
+    fn a_record_is_valid_for_its_versions_only() {
         let same = |a: &i32, b: &i32| a == b;
-        let first = Versioned::renewed(None, 7, "a", same);
+        let first = Versioned::with_version(None, 7, "a", same);
         assert_eq!((first.for_version("a"), first.for_version("b")), (Some(&7), None));
-        let renamed = Versioned::renewed(Some(first.clone()), 7, "b", same);
+        let renamed = Versioned::with_version(Some(first.clone()), 7, "b", same);
         assert_eq!((renamed.for_version("a"), renamed.for_version("b")), (Some(&7), Some(&7)));
-        let repaired = Versioned::renewed(Some(renamed), 8, "c", same);
+        let repaired = Versioned::with_version(Some(renamed), 8, "c", same);
         assert_eq!((repaired.for_version("a"), repaired.for_version("c")), (None, Some(&8)));
-        let many = (0..20).fold(first, |record, n| Versioned::renewed(Some(record), 7, &n.to_string(), same));
-        assert_eq!(many.versions.len(), MOST_VERSIONS);
+        let many = (0..20).fold(first, |record, n| Versioned::with_version(Some(record), 7, &n.to_string(), same));
+        assert_eq!(many.versions.len(), MAX_VERSIONS);
         assert_eq!((many.for_version("a"), many.for_version("19")), (None, Some(&7)));
     }
 }

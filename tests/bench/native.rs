@@ -113,7 +113,7 @@ async fn measure(item: &Path, folder: &Path, backend: BackendSetting, drawn: boo
         let service = Service::open(config).expect("the service opens");
         let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
         let principal = service.accounts.authenticate(&token).expect("issued just now");
-        tokio::join!(service.local_encoders.test_encoders(), service.sessions.warm(), service.media.warm());
+        tokio::join!(service.local_encoders.test_encoders(), service.sessions.find_backends(), service.media.warm());
         let request = request(item, drawn);
         let (cpu, began) = (cpu_seconds(), Instant::now());
         let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else { panic!("direct") };

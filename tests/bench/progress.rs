@@ -11,7 +11,7 @@ use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::progress::{MediaType, ProgressSave};
 use hearthcast::service::Service;
-use hearthcast::service::progress::Filter;
+use hearthcast::service::progress::HistoryFilter;
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -189,7 +189,7 @@ fn reads(service: &Service) -> (f64, f64) {
         .map(|n| {
             let id = format!("f_{:032x}", n * 7919 % RECORDS);
             let began = Instant::now();
-            assert!(service.progress.of("u_1", &id).expect("read").is_some());
+            assert!(service.progress.record("u_1", &id).expect("read").is_some());
             began.elapsed()
         })
         .collect();
@@ -200,7 +200,7 @@ fn pages(service: &Service) -> (f64, f64) {
     let times: Vec<Duration> = (0..500)
         .map(|_| {
             let began = Instant::now();
-            let page = service.progress.history("u_1", Filter::default(), None, 20).expect("a page");
+            let page = service.progress.history("u_1", HistoryFilter::default(), None, 20).expect("a page");
             assert_eq!((page.records.len(), page.total), (20, RECORDS));
             began.elapsed()
         })

@@ -70,7 +70,7 @@ async fn session(film: &Path, folder: &Path, encodes: bool) -> Figures {
     let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
     let principal = service.accounts.authenticate(&token).expect("issued just now");
     // As a server does when it starts.
-    tokio::join!(service.local_encoders.test_encoders(), service.sessions.warm(), service.media.warm());
+    tokio::join!(service.local_encoders.test_encoders(), service.sessions.find_backends(), service.media.warm());
     let media_path = film.to_str().expect("plain name").to_owned();
     // A bit rate limit is the only option that encodes at full size.
     let max_bitrate_kbps = encodes.then_some(7_900);

@@ -91,7 +91,7 @@ async fn import(service: &Arc<Service>, id: Option<u32>, kind: SourceKind, bytes
         name: text("A source"),
         upload: Some(bytes.into()),
         claim,
-        by: "bench".to_owned(),
+        changed_by: "bench".to_owned(),
         ..SourceChange::default()
     };
     let _ = std::fs::write("/proc/self/clear_refs", "5");

@@ -13,7 +13,7 @@ use crate::domain::time::{file_instant, format_timestamp, round_to_ms};
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::http::progress::WatchProgress;
-use crate::service::media::Probed;
+use crate::service::media::ProbeResult;
 use crate::service::sidecars::Sidecar;
 
 /// Media info of a file.
@@ -94,7 +94,7 @@ struct Tags {
 impl MediaInfo {
     pub fn new(
         source: &SourceFile,
-        probed: &Probed,
+        probed: &ProbeResult,
         beside: &[Sidecar],
         device: &RequestDevice,
         links: &Links,

@@ -88,7 +88,7 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl:
     if !channel.settings.enabled {
         return told("skipped", Some("disabled"));
     }
-    if let Err(fault) = ingest::keep(service, channel) {
+    if let Err(fault) = ingest::start_ingest(service, channel) {
         return told("skipped", Some(if fault.code == Code::ServerBusy { "limit" } else { "disabled" }));
     }
     let ready = live::is_ready(service, channel);

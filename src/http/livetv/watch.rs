@@ -106,7 +106,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
 
     let mut slots = live::listed_segments(&service, &channel, asked.view).0;
     if channel.external.is_some() {
-        ingest::keep(&service, &channel)?;
+        ingest::start_ingest(&service, &channel)?;
         let until = tokio::time::Instant::now() + wait;
         while slots.is_empty() && tokio::time::Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -194,7 +194,7 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     asked.record(&service, &channel, &viewer);
     let channel = asked.run(&service, channel).await?;
     let target = channel.output.target_seconds;
-    ingest::keep(&service, &channel)?;
+    ingest::start_ingest(&service, &channel)?;
     let mut held = 0.0;
     let (slots, now_ms) = loop {
         let (slots, now_ms) = live::listed_segments(&service, &channel, asked.view);

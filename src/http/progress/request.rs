@@ -8,7 +8,7 @@ use crate::domain::progress::MediaType;
 use crate::domain::time::round_to_ms;
 use crate::error::{Error, Result};
 use crate::http::stream_index::StreamIndex;
-use crate::service::progress::Wish;
+use crate::service::progress::ProgressUpdate;
 
 /// Longest title, bytes.
 const MAX_TITLE_BYTES: usize = 512;
@@ -66,8 +66,8 @@ pub(in crate::http) struct WatchedRequest {
 }
 
 impl SaveRequest {
-    pub fn wish(self) -> Result<(String, Wish)> {
-        let wish = Wish {
+    pub fn wish(self) -> Result<(String, ProgressUpdate)> {
+        let wish = ProgressUpdate {
             media_type: self.media_type.as_deref().map(media_type).transpose()?.unwrap_or_default(),
             title: title(self.title)?,
             position_seconds: Some(seconds("positionSeconds", self.position_seconds)?),
@@ -79,15 +79,15 @@ impl SaveRequest {
             subtitle_stream_index: self.subtitle_stream_index.given(),
             client_updated_at: self.client_updated_at.as_deref().map(time).transpose()?,
             version: self.version,
-            ..Wish::default()
+            ..ProgressUpdate::default()
         };
         Ok((self.media_path, wish))
     }
 }
 
 impl WatchedRequest {
-    pub fn wish(self) -> Result<(String, Wish)> {
-        let wish = Wish {
+    pub fn wish(self) -> Result<(String, ProgressUpdate)> {
+        let wish = ProgressUpdate {
             media_type: self.media_type.as_deref().map(media_type).transpose()?.unwrap_or_default(),
             title: title(self.title)?,
             duration_seconds: self.duration_seconds.map(|value| seconds("durationSeconds", value)).transpose()?,
@@ -95,7 +95,7 @@ impl WatchedRequest {
             marks_watched: true,
             client_updated_at: self.client_updated_at.as_deref().map(time).transpose()?,
             version: self.version,
-            ..Wish::default()
+            ..ProgressUpdate::default()
         };
         Ok((self.media_path, wish))
     }

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::domain::recording::{RetentionLimit, MAX_PADDING_MS, Padding};
 use crate::error::{Error, Result};
-use crate::service::recordings::{Asked, Wish};
+use crate::service::recordings::{NewRecording, RecordingTarget};
 
 /// Longest title, bytes.
 const MAX_TITLE: usize = 512;
@@ -63,13 +63,13 @@ pub struct KeepRequest {
 impl RecordingRequest {
     /// # Errors
     /// `VALIDATION_ERROR` naming the first invalid field.
-    pub fn checked(self, user_id: String) -> Result<Asked> {
+    pub fn checked(self, user_id: String) -> Result<NewRecording> {
         let channel_id = self.channel_id.ok_or_else(|| Error::field("channelId", "is missing"))?;
         let series = self.series.map(SeriesRequest::checked).transpose()?;
         let wish = match (self.entry_id, self.start, self.end) {
-            (Some(entry), None, None) => Some(Wish::Entry(entry)),
+            (Some(entry), None, None) => Some(RecordingTarget::Entry(entry)),
             (Some(_), ..) => return Err(Error::field("entryId", "must be absent when start or end is given")),
-            (None, Some(start), Some(end)) => Some(Wish::Span(instant("start", &start)?, instant("end", &end)?)),
+            (None, Some(start), Some(end)) => Some(RecordingTarget::Span(instant("start", &start)?, instant("end", &end)?)),
             (None, Some(_), None) => return Err(Error::field("end", "is missing")),
             (None, None, Some(_)) => return Err(Error::field("start", "is missing")),
             (None, None, None) if series.is_some() => None,
@@ -77,7 +77,7 @@ impl RecordingRequest {
         };
         let keep = self.keep.map_or_else(|| Ok(RetentionLimit::default()), |keep| keep.checked(series.is_some()))?;
         let padding = self.padding_seconds.map_or_else(|| Ok(Padding::default()), PaddingRequest::checked)?;
-        Ok(Asked { channel_id, user_id, wish, padding, series, keep })
+        Ok(NewRecording { channel_id, user_id, target, padding, series, keep })
     }
 }
 

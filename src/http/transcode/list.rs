@@ -48,5 +48,5 @@ pub async fn sessions(service: Arc<Service>, _: Call) -> Result<Response> {
         start_position_seconds: session.plan.request.start_seconds,
         status: StatusBody::new(session),
     };
-    Ok(reply::json(&SessionsAnswer { sessions: service.sessions.all().iter().map(view).collect() }))
+    Ok(reply::json(&SessionsAnswer { sessions: service.sessions.live_sessions().iter().map(view).collect() }))
 }

@@ -85,7 +85,7 @@ pub(super) async fn direct_subtitle(
         SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return Ok(None),
         SubtitleDelivery::Text { stream } => format!("e{stream}"),
         SubtitleDelivery::TextSidecar { path } => {
-            let beside = sidecars::beside(&service.library, source).await?;
+            let beside = sidecars::list_sidecars(&service.library, source).await?;
             let Some(known) = beside.into_iter().find(|sidecar| sidecar.path == *path) else { return Ok(None) };
             known.id
         }

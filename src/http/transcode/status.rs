@@ -11,7 +11,7 @@ use crate::domain::session::SessionState;
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::RunError;
 use crate::service::planner::Rung;
-use crate::service::sessions::{Ended, Failure, Session, Status, told};
+use crate::service::sessions::{EndedSession, SessionFailure, Session, SessionStatus, failure_message};
 
 /// The response while the first segment is not ready yet.
 #[derive(Debug, Serialize, ToSchema)]
@@ -111,7 +111,7 @@ struct AudioBody {
 }
 
 impl Preparing {
-    pub(super) fn new(status: &Status) -> Self {
+    pub(super) fn new(status: &SessionStatus) -> Self {
         Self { status: "preparing", ready: false, progress: readiness(status), retry_after_ms: 300 }
     }
 }
@@ -123,12 +123,12 @@ impl StatusBody {
     }
 
     /// The status of an ended session, without the details of its streams.
-    pub(super) fn ended(ended: &Ended) -> Self {
+    pub(super) fn ended(ended: &EndedSession) -> Self {
         let diagnostics = Diagnostics::figures(&ended.rendition, &ended.status, ended.started_at);
         Self::with(ended.id.clone(), &ended.status, diagnostics)
     }
 
-    fn with(session_id: String, status: &Status, diagnostics: Diagnostics) -> Self {
+    fn with(session_id: String, status: &SessionStatus, diagnostics: Diagnostics) -> Self {
         Self {
             session_id,
             ready: status.state.is_ready(),
@@ -142,7 +142,7 @@ impl StatusBody {
 }
 
 impl FailureBody {
-    fn new(failure: &Failure) -> Self {
+    fn new(failure: &SessionFailure) -> Self {
         let (code, retryable) = match &failure.error {
             RunError::Decode(_) => ("DECODE_FAILED", false),
             RunError::Encoder(_) => ("ENCODER_FAILED", true),
@@ -152,12 +152,12 @@ impl FailureBody {
             RunError::Stalled(_) => ("TIMEOUT", true),
             RunError::Internal(_) => ("INTERNAL", true),
         };
-        Self { code, message: told(&failure.error), retryable, at: format_timestamp(failure.at) }
+        Self { code, message: failure_message(&failure.error), retryable, at: format_timestamp(failure.failed_at) }
     }
 }
 
 impl Diagnostics {
-    fn new(session: &Session, status: &Status) -> Self {
+    fn new(session: &Session, status: &SessionStatus) -> Self {
         let Rung { work, size, .. } = &session.plan.rungs[status.rung];
         let codec = |index: u32| work.media.stream(index).map(|stream| stream.codec.clone());
         let (video, decoder) = match &work.rendition.video {
@@ -184,9 +184,9 @@ impl Diagnostics {
     }
 
     /// Diagnostics that do not need the plan or the probe; the other fields are null.
-    fn figures(rendition: &Rendition, status: &Status, started_at: Timestamp) -> Self {
+    fn figures(rendition: &Rendition, status: &SessionStatus, started_at: Timestamp) -> Self {
         let progress = &status.progress;
-        let fallen = progress.fallen.as_ref();
+        let fallen = progress.fallback_cause.as_ref();
         let planned = match &rendition.video {
             Some(VideoPlan::Encode(plan)) => Some(plan.encoder.clone()),
             _ => None,
@@ -196,8 +196,8 @@ impl Diagnostics {
         Self {
             encoder: encoder.unwrap_or_else(|| "copy".into()),
             decoder: None,
-            pipeline: if fallen.is_some() { progress.producer } else { status.producer.0 },
-            pipeline_reason: fallen.map_or(status.producer.1, told),
+            pipeline: if fallen.is_some() { progress.backend } else { status.backend.0 },
+            pipeline_reason: fallen.map_or(status.backend.1, failure_message),
             fallback: fallen.is_some(),
             video: None,
             audio: None,
@@ -205,7 +205,7 @@ impl Diagnostics {
             copy_left_out: None,
             speed: progress.speed.map(|speed| (speed * 100.0).round() / 100.0),
             runs_started: progress.runs_started,
-            run_from_segment: progress.run_from,
+            run_from_segment: progress.last_run_start,
             segments_ready: progress.segments_ready,
             produced_seconds: round_to_ms(progress.produced_seconds),
             buffered_bytes: progress.buffered_bytes,
@@ -216,7 +216,7 @@ impl Diagnostics {
 }
 
 impl RungBody {
-    fn all(session: &Session, status: &Status) -> Vec<Self> {
+    fn all(session: &Session, status: &SessionStatus) -> Vec<Self> {
         let rungs = session.plan.rungs.iter().enumerate();
         let body = |(number, rung): (usize, &Rung)| Self {
             playlist: PlaylistTrack::Video(number).playlist_name(),
@@ -224,14 +224,14 @@ impl RungBody {
             width: rung.size.map(|(width, _)| width),
             height: rung.size.map(|(_, height)| height),
             bandwidth: rung.bandwidth,
-            held: status.held.get(number).is_some_and(|held| *held),
+            held: status.leased_rungs.get(number).is_some_and(|held| *held),
         };
         rungs.map(body).collect()
     }
 }
 
 /// Progress towards a playable session, percent.
-fn readiness(status: &Status) -> u8 {
+fn readiness(status: &SessionStatus) -> u8 {
     match status.state {
         SessionState::Starting if status.progress.segments_ready > 0 => 50,
         SessionState::Starting => 10,

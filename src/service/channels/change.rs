@@ -110,7 +110,7 @@ impl Service {
         self.record_clearance(id, Some(&current), &changed, &change).await?;
         let channel = self.channels.store_channel(changed, Some(&current)).await?;
         self.rights_changes.notify();
-        self.recordings.look_again();
+        self.recordings.notify_guide_change();
         Ok(self.with_listings(channel).await)
     }
 

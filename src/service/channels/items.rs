@@ -10,7 +10,7 @@ use crate::engine::folder::{Folder, EntryHint, EntryTarget};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::planner::channel_item::{self, MeasuredItem};
-use crate::service::progress::stem;
+use crate::service::progress::file_stem;
 
 /// Files of one channel at most, and folders searched for them.
 const MAX_FILES: usize = 5000;
@@ -88,7 +88,7 @@ impl Service {
         if duration_ms < MIN_DURATION_MS {
             return Err(item_fault(Code::UnplayableMedia.as_str(), "its duration is unknown or less than 0.5 s"));
         }
-        let title = requested.title.as_deref().unwrap_or_else(|| stem(&path)).to_owned();
+        let title = requested.title.as_deref().unwrap_or_else(|| file_stem(&path)).to_owned();
         Ok(ScheduleItem { id: 0, title, duration_ms, weight: requested.weight, path, segmentation, video_format, breaks })
     }
 

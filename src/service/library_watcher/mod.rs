@@ -112,12 +112,12 @@ async fn find_moved(service: &Arc<Service>, snapshot: &RootSnapshot, changes: &R
     if sizes.is_empty() && changes.new_folders.is_empty() {
         return;
     }
-    let positions = service.progress.places().into_iter().chain(service.books.places());
+    let positions = service.progress.known_items().into_iter().chain(service.books.known_items());
     // Size 0 means a folder.
     let may_match = |size: u64| sizes.contains(&size) || size == 0 && !changes.new_folders.is_empty();
     let absent = positions.filter(|(_, path, size)| may_match(*size) && !snapshot.contains(path));
     let (in_this_root, in_other_roots): (Vec<_>, Vec<_>) = absent.partition(|(_, path, _)| is_within(path, top));
-    let is_available = service.available(in_other_roots.iter().map(|(_, path, _)| path.to_string()).collect()).await;
+    let is_available = service.check_available(in_other_roots.iter().map(|(_, path, _)| path.to_string()).collect()).await;
     let in_other_roots = in_other_roots.into_iter().zip(is_available).filter(|(_, is_available)| !is_available).map(|(position, _)| position);
     let missing_items: HashMap<Arc<str>, u64> = in_this_root.into_iter().chain(in_other_roots).map(|(id, _, size)| (id, size)).collect();
     let missing_sizes: HashSet<u64> = missing_items.values().copied().collect();
@@ -147,7 +147,7 @@ fn is_within(path: &str, folder: &str) -> bool {
 
 async fn record_move(service: &Service, id: &str, path: &str) {
     for collection in [&service.progress, &service.books] {
-        if let Err(error) = collection.moved(id, path).await {
+        if let Err(error) = collection.update_path(id, path).await {
             tracing::warn!(%error, media.path = path, "the new path of an item could not be stored");
         }
     }

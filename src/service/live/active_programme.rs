@@ -16,7 +16,7 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::encode_slots::AdmissionRequest;
 use crate::service::planner::channel_item;
-use crate::service::runs::{self, Lease, Work};
+use crate::service::runs::{self, Lease, RenditionSpec};
 
 /// Pause before an item that could not be shown is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(15);
@@ -43,7 +43,7 @@ enum ProgrammeState {
     #[default]
     Unopened,
     Ready {
-        work: Box<Work>,
+        work: Box<RenditionSpec>,
         backend: Arc<dyn Backend>,
         rendition_name: Arc<str>,
         lease: Option<Arc<Lease>>,
@@ -134,7 +134,7 @@ impl ActiveProgramme {
 
     pub(super) fn is_made(&self, service: &Service, index: usize) -> bool {
         let name = lock(&self.rendition_name).clone();
-        name.is_some_and(|name| service.sessions.runs().holds(&name, index))
+        name.is_some_and(|name| service.sessions.runs().has_segment(&name, index))
     }
 
     /// A segment of the programme and its ETag; None when the item cannot be shown.
@@ -172,7 +172,7 @@ impl ActiveProgramme {
             // The file is shorter than its header says; the segments before still play.
             Ok(Err(RunError::SourceEnded)) => Ok(None),
             // Another viewer needed its share of the encode slots.
-            Ok(Err(_)) if made_by.is_some_and(|lease| lease.was_withdrawn()) => Err(service.sessions.runs().busy()),
+            Ok(Err(_)) if made_by.is_some_and(|lease| lease.was_withdrawn()) => Err(service.sessions.runs().busy_error()),
             Ok(Err(error)) => {
                 tracing::warn!(channel.id = channel.id, media.path = item.path, %error, "a slate is aired instead");
                 *self.state.lock().await = ProgrammeState::Broken { until: Instant::now() + RETRY_DELAY };
@@ -202,7 +202,7 @@ impl ActiveProgramme {
         self.ensure_open(&mut state, service, channel, item, is_on_air).await?;
         let ProgrammeState::Ready { work, rendition_name: name, .. } = &*state else { return Ok(()) };
         let last_segment = first_segment + channel.definition.segment_ranges(programme).own_count().saturating_sub(1);
-        let is_made = |index: usize| service.sessions.runs().holds(name, index.min(work.grid.len() - 1));
+        let is_made = |index: usize| service.sessions.runs().has_segment(name, index.min(work.grid.len() - 1));
         // A run makes segments in order, so all between the two were made as well.
         match is_made(first_segment + index) && is_made(last_segment) {
             true => Ok(()),
@@ -225,7 +225,7 @@ impl ActiveProgramme {
         let ProgrammeState::Ready { work, rendition_name: name, lease, .. } = &*state else { return Ok(None) };
         let source = work.source.clone();
         if lease.is_none()
-            && let Some(stored) = service.sessions.runs().kept(name, index).await
+            && let Some(stored) = service.sessions.runs().stored_segment(name, index).await
         {
             return Ok(Some((SegmentSupply::Cached(stored), source)));
         }
@@ -298,7 +298,7 @@ impl ActiveProgramme {
         if let Ok(mut state) = self.state.try_lock()
             && let ProgrammeState::Ready { lease, rendition_name: name, work, .. } = &mut *state
             && lease.is_some()
-            && service.sessions.runs().holds(name, self.last_segment.load(Ordering::Relaxed).min(work.grid.len() - 1))
+            && service.sessions.runs().has_segment(name, self.last_segment.load(Ordering::Relaxed).min(work.grid.len() - 1))
         {
             *lease = None;
         }
@@ -313,8 +313,8 @@ enum SegmentSupply {
 
 async fn open_programme(service: &Service, channel: &Channel, item: &ScheduleItem) -> Result<ProgrammeState> {
     let work = channel_item::prepare(service, item, &channel.output).await?;
-    let backend = service.sessions.producer(&work).await?.backend;
-    let rendition_name = runs::name(&*backend, &work);
+    let backend = service.sessions.choose_backend(&work).await?.backend;
+    let rendition_name = runs::rendition_key(&*backend, &work);
     Ok(ProgrammeState::Ready { work: Box::new(work), backend, rendition_name, lease: None, output: channel.output.clone() })
 }
 

@@ -80,7 +80,7 @@ fn maintain(service: &Arc<Service>) -> bool {
     for channel in channels.iter().filter(|channel| is_kept_ready(channel) || watched.contains(&channel.id)) {
         has_work = true;
         if channel.external.is_some()
-            && let Err(fault) = ingest::keep(service, channel)
+            && let Err(fault) = ingest::start_ingest(service, channel)
         {
             tracing::debug!(channel.id = channel.id, %fault, "an external channel cannot be received");
         }

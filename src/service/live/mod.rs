@@ -205,7 +205,7 @@ impl LiveChannels {
 pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView) -> (Arc<[LiveSegment]>, i64) {
     let now_ms = service.clock.now().as_millisecond();
     if channel.external.is_some() {
-        return (ingest::listed(service, channel), now_ms);
+        return (ingest::playlist_window(service, channel), now_ms);
     }
     let now_ms = channel.channel_ms_at(now_ms);
     let clock = channel.clock.as_deref();
@@ -259,7 +259,7 @@ pub async fn produce_segment(
     service.check_showing_rights(channel)?;
     if channel.external.is_some() {
         let not_found = || Error::new(Code::AssetNotFound, "this segment is not on air");
-        let bytes = ingest::segment(service, channel, programme_start_ms).filter(|_| index == 0).ok_or_else(not_found)?;
+        let bytes = ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0).ok_or_else(not_found)?;
         return Ok(AiredSegment { etag: format!("\"e-{programme_start_ms}-{}\"", bytes.len()), bytes, is_slate: false });
     }
     let not_on_air = || Error::new(Code::AssetNotFound, "this segment is not on air");

@@ -100,7 +100,7 @@ impl TunerStream {
             let channel = self.channel()?;
             self.service.live_channels.viewers().record_request(channel.id, &Viewer::internal(&self.session), None);
             let channel = self.service.channels.extend_clock(&channel).await?;
-            ingest::keep(&self.service, &channel)?;
+            ingest::start_ingest(&self.service, &channel)?;
             let now_ms = channel.channel_ms_at(self.service.clock.now().as_millisecond());
             // Segments of external channels are not known before they exist.
             let due_in_ms = |segment: &LiveSegment| if channel.external.is_some() { 0 } else { segment.end_ticks.div_euclid(90) + 1 - now_ms };
@@ -145,7 +145,7 @@ impl TunerStream {
     fn next_segment_info(&self, channel: &Channel, now_ms: i64) -> Option<LiveSegment> {
         let sent_until = self.sent_until_ticks.filter(|until| *until >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0) * 90);
         if let (Some(sent_until), true) = (sent_until, channel.external.is_some()) {
-            return ingest::next(&self.service, channel, |segment| segment.start_ticks >= sent_until).map(|(slot, ..)| slot);
+            return ingest::next_segment(&self.service, channel, |segment| segment.start_ticks >= sent_until).map(|(slot, ..)| slot);
         }
         match sent_until {
             Some(until) => {

@@ -8,7 +8,7 @@ use crate::domain::plan::BurnedSubtitle;
 use crate::domain::playback::SubtitleDelivery;
 use crate::engine::source::SourceFile;
 use crate::service::Service;
-use crate::service::sidecars::{self, Format, Sidecar};
+use crate::service::sidecars::{self, SidecarFormat, Sidecar};
 
 /// The subtitles in the first of these languages that exists, and the open file of a sidecar.
 pub(super) async fn choose_subtitles(
@@ -20,7 +20,7 @@ pub(super) async fn choose_subtitles(
     if languages.is_empty() {
         return (SubtitleDelivery::None, None);
     }
-    let sidecar_files = sidecars::beside(&service.library, source).await.unwrap_or_else(|fault| {
+    let sidecar_files = sidecars::list_sidecars(&service.library, source).await.unwrap_or_else(|fault| {
         tracing::warn!(media.path = source.path, %fault, "the sidecar subtitles of a channel's item could not be listed");
         Vec::new()
     });
@@ -49,7 +49,7 @@ fn best_subtitle(media: &Media, sidecar_files: &[Sidecar], languages: &[String])
         // VobSub sidecars consist of two files and cannot be burned in.
         let external = sidecar_files
             .iter()
-            .filter(|sidecar| sidecar.format != Format::VobSub && is_language(sidecar.language.as_deref(), language));
+            .filter(|sidecar| sidecar.format != SidecarFormat::VobSub && is_language(sidecar.language.as_deref(), language));
         let external = external.map(|sidecar| {
             let rank = (sidecar.forced, sidecar.hearing_impaired, true, !sidecar.default);
             (rank, BurnedSubtitle::Sidecar { path: sidecar.path.clone(), bitmap: !sidecar.format.is_text() })
@@ -72,7 +72,7 @@ mod tests {
     use crate::domain::media::Container;
 
     fn sample_sidecars(names: &[&str]) -> Vec<Sidecar> {
-        let path = |file: &str| Sidecar { path: format!("/lib/{file}"), ..sidecars::described("a.mkv", file).unwrap() };
+        let path = |file: &str| Sidecar { path: format!("/lib/{file}"), ..sidecars::parse_name("a.mkv", file).unwrap() };
         names.iter().map(|file| path(file)).collect()
     }
 

@@ -22,7 +22,7 @@ use crate::engine::image::Image;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::runs::Work;
+use crate::service::runs::RenditionSpec;
 
 /// The properties of an item that a schedule freezes.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ struct ItemSettings {
 }
 
 struct PlannedItem {
-    work: Work,
+    work: RenditionSpec,
     video_format: VideoFormat,
     /// Start and end of the aired part, ticks of the file.
     first_frame_ticks: i64,
@@ -85,7 +85,7 @@ pub async fn measure(service: &Service, path: &str, output: &OutputSettings) -> 
 ///
 /// # Errors
 /// Those of [`measure`]; `SOURCE_CHANGED` when the file can no longer be segmented as it was.
-pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSettings) -> Result<Work> {
+pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSettings) -> Result<RenditionSpec> {
     let copy = matches!(item.segmentation, Segmentation::Keyframes(_));
     let frame_rate = match &item.segmentation {
         Segmentation::Frames(stored) => Some(stored.rate),
@@ -180,7 +180,7 @@ async fn plan_item(service: &Service, source: Arc<SourceFile>, settings: &ItemSe
         Some((stream, TrackAction::Copy)) => Some(AudioPlan::Copy { stream }),
         Some((stream, TrackAction::Encode)) => {
             let gain = match output.loudness_lufs.filter(|_| settings.is_for_airing) {
-                Some(level) => service.gain(&source, &media, stream, level).await,
+                Some(level) => service.gain_tenths(&source, &media, stream, level).await,
                 None => None,
             };
             Some(AudioPlan::Encode { stream, channels: 2, kbps: STEREO_KBPS, gain_tenths_db: gain })
@@ -195,7 +195,7 @@ async fn plan_item(service: &Service, source: Arc<SourceFile>, settings: &ItemSe
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
     let end_ticks = end_ticks.unwrap_or(grid.end_ticks());
     let (rendition, grid) = (Arc::new(rendition), Arc::new(grid));
-    Ok(PlannedItem { work: Work { source, fingerprint, media, rendition, grid, sidecar, watermark: watermark_image, package }, video_format: format, first_frame_ticks, end_ticks })
+    Ok(PlannedItem { work: RenditionSpec { source, fingerprint, media, rendition, grid, sidecar, watermark: watermark_image, package }, video_format: format, first_frame_ticks, end_ticks })
 }
 
 /// The grid of copied video, and the start of its first and the end of its last frame (ticks); None if it is to be encoded.

@@ -59,7 +59,7 @@ pub(super) async fn resolve_request(
             SubtitleDelivery::Burn(BurnedSubtitle::Sidecar { path: path.clone(), bitmap })
         }
         (SubtitleRequest::External, _, None) => {
-            let sidecar_files = sidecars::beside(&service.library, source).await?;
+            let sidecar_files = sidecars::list_sidecars(&service.library, source).await?;
             // Default and full subtitles first, then those for some viewers.
             let rank = |sidecar: &Sidecar| (!sidecar.default, sidecar.forced, sidecar.hearing_impaired);
             let best_text = sidecar_files.into_iter().filter(|sidecar| sidecar.format.is_text()).min_by_key(rank);
@@ -74,7 +74,7 @@ pub(super) async fn resolve_request(
     let needs_subtitle_rendition = match &subtitle {
         // Only sidecar files of the item have their own URL.
         SubtitleDelivery::TextSidecar { path } if !request.device.needs_subtitle_rendition() => {
-            !sidecars::beside(&service.library, source).await?.iter().any(|sidecar| sidecar.path == *path)
+            !sidecars::list_sidecars(&service.library, source).await?.iter().any(|sidecar| sidecar.path == *path)
         }
         _ => request.device.needs_subtitle_rendition(),
     };

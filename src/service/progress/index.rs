@@ -12,40 +12,40 @@ use crate::error::{Error, Result};
 
 /// Which records a list shows.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct HistoryFilter {
     pub media_type: Option<MediaType>,
     pub status: Option<ProgressStatus>,
 }
 
 /// Newest first, then by path, then by id.
-type Order = (Reverse<i64>, Arc<str>, Arc<str>);
+type HistoryOrder = (Reverse<i64>, Arc<str>, Arc<str>);
 
 /// The indexed fields of one record.
 #[derive(Clone, Debug)]
-struct Row {
+struct IndexedRecord {
     path: Arc<str>,
     watched_ms: i64,
     size_bytes: u64,
-    kind: (MediaType, ProgressStatus),
+    type_and_status: (MediaType, ProgressStatus),
 }
 
 /// One user's records.
 #[derive(Debug, Default)]
-pub struct Index {
-    rows: HashMap<Arc<str>, Row>,
-    recent: BTreeMap<Order, (MediaType, ProgressStatus)>,
+pub struct HistoryIndex {
+    rows: HashMap<Arc<str>, IndexedRecord>,
+    newest_first: BTreeMap<HistoryOrder, (MediaType, ProgressStatus)>,
     by_path: HashMap<Arc<str>, Arc<str>>,
-    counts: HashMap<(MediaType, ProgressStatus), usize>,
+    count_by_type: HashMap<(MediaType, ProgressStatus), usize>,
 }
 
 /// Ids of one page, and where the next one begins.
-pub struct Found {
+pub struct IndexPage {
     pub ids: Vec<Arc<str>>,
     pub total: usize,
     pub next_cursor: Option<String>,
 }
 
-impl Index {
+impl HistoryIndex {
     /// Adds a record, replacing the former one of its item.
     pub fn put(&mut self, record: &ProgressRecord) {
         self.remove(&record.media_id);
@@ -53,16 +53,16 @@ impl Index {
             return;
         }
         let (id, path): (Arc<str>, Arc<str>) = (record.media_id.as_str().into(), record.path.as_str().into());
-        let kind = (record.media_type.clone(), record.status());
-        let row = Row {
+        let type_and_status = (record.media_type.clone(), record.status());
+        let row = IndexedRecord {
             path: path.clone(),
             watched_ms: record.last_watched_at.as_millisecond(),
             size_bytes: record.size_bytes,
-            kind: kind.clone(),
+            type_and_status: type_and_status.clone(),
         };
-        self.recent.insert((Reverse(row.watched_ms), path.clone(), id.clone()), kind.clone());
+        self.newest_first.insert((Reverse(row.watched_ms), path.clone(), id.clone()), type_and_status.clone());
         self.by_path.insert(path, id.clone());
-        *self.counts.entry(kind).or_default() += 1;
+        *self.count_by_type.entry(type_and_status).or_default() += 1;
         self.rows.insert(id, row);
     }
 
@@ -72,23 +72,23 @@ impl Index {
         if self.by_path.get(&row.path) == Some(&id) {
             self.by_path.remove(&row.path);
         }
-        self.recent.remove(&(Reverse(row.watched_ms), row.path, id));
-        if let Some(count) = self.counts.get_mut(&row.kind) {
+        self.newest_first.remove(&(Reverse(row.watched_ms), row.path, id));
+        if let Some(count) = self.count_by_type.get_mut(&row.type_and_status) {
             *count -= 1;
             // Players choose media types freely, so unused ones are removed.
             if *count == 0 {
-                self.counts.remove(&row.kind);
+                self.count_by_type.remove(&row.type_and_status);
             }
         }
     }
 
     /// The item last seen at a path.
-    pub fn at(&self, path: &str) -> Option<&Arc<str>> {
+    pub fn item_at_path(&self, path: &str) -> Option<&Arc<str>> {
         self.by_path.get(path)
     }
 
     /// Every item with its last known path and its size.
-    pub fn places(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, u64)> {
+    pub fn known_items(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, u64)> {
         self.rows.iter().map(|(id, row)| (id, &row.path, row.size_bytes))
     }
 
@@ -96,32 +96,32 @@ impl Index {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid cursor.
-    pub fn page(&self, filter: Filter, cursor: Option<&str>, limit: usize) -> Result<Found> {
-        let begin = match cursor {
-            Some(cursor) => Bound::Excluded(read(cursor)?),
+    pub fn page(&self, filter: HistoryFilter, cursor: Option<&str>, limit: usize) -> Result<IndexPage> {
+        let lower_bound = match cursor {
+            Some(cursor) => Bound::Excluded(decode_cursor(cursor)?),
             None => Bound::Unbounded,
         };
-        let fits = |kind: &(MediaType, ProgressStatus)| {
-            filter.media_type.as_ref().is_none_or(|wanted| *wanted == kind.0)
+        let matches_filter = |kind: &(MediaType, ProgressStatus)| {
+            filter.media_type.as_ref().is_none_or(|requested| *requested == kind.0)
                 && filter.status.is_none_or(|w| w == kind.1)
         };
-        let rows = self.recent.range((begin, Bound::Unbounded)).filter(|(_, kind)| fits(kind));
-        let mut page: Vec<&Order> = rows.map(|(order, _)| order).take(limit + 1).collect();
-        let more = page.len() > limit;
+        let rows = self.newest_first.range((lower_bound, Bound::Unbounded)).filter(|(_, kind)| matches_filter(kind));
+        let mut page: Vec<&HistoryOrder> = rows.map(|(order, _)| order).take(limit + 1).collect();
+        let has_more = page.len() > limit;
         page.truncate(limit);
-        Ok(Found {
-            total: self.counts.iter().filter(|(kind, _)| fits(kind)).map(|(_, count)| count).sum(),
-            next_cursor: page.last().filter(|_| more).map(|last| write(last)),
+        Ok(IndexPage {
+            total: self.count_by_type.iter().filter(|(kind, _)| matches_filter(kind)).map(|(_, count)| count).sum(),
+            next_cursor: page.last().filter(|_| has_more).map(|last| encode_cursor(last)),
             ids: page.into_iter().map(|(_, _, id)| id.clone()).collect(),
         })
     }
 }
 
-fn write((Reverse(watched_ms), path, id): &Order) -> String {
+fn encode_cursor((Reverse(watched_ms), path, id): &HistoryOrder) -> String {
     BASE64URL_NOPAD.encode(format!("{watched_ms} {id} {path}").as_bytes())
 }
 
-fn read(cursor: &str) -> Result<Order> {
+fn decode_cursor(cursor: &str) -> Result<HistoryOrder> {
     let invalid =
         || Error::field("cursor", "is not a cursor of this server: pass the `nextCursor` of the previous page");
     let text = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok().and_then(|bytes| String::from_utf8(bytes).ok());

@@ -16,76 +16,76 @@ mod index;
 mod next_up;
 #[cfg(test)]
 mod tests;
-mod watch;
+mod by_path;
 
-pub use index::Filter;
-pub use next_up::{NextUp, follows};
-pub use watch::{Item, Wish, stem};
+pub use index::HistoryFilter;
+pub use next_up::{NextUp, is_next_part};
+pub use by_path::{ProgressItem, ProgressUpdate, file_stem};
 
-use index::Index;
+use index::HistoryIndex;
 
 /// Number of locks for records. Records of different items may change at once; changes to one item wait for each other.
-const LANES: usize = 64;
+const LOCK_COUNT: usize = 64;
 
 /// How long a reset is remembered, so that late saves from other devices do not undo it.
-const REMEMBER_RESET: SignedDuration = SignedDuration::from_hours(30 * 24);
+const RESET_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// One page of a list.
-pub struct Page {
+pub struct HistoryPage {
     pub records: Vec<ProgressRecord>,
     pub total: usize,
     pub next_cursor: Option<String>,
 }
 
 /// Stores the progress records of one kind: media, or audiobooks.
-pub struct Progress {
+pub struct ProgressStore {
     store: Store,
     clock: Clock,
     tree: Tree,
     events: Arc<Events>,
-    users: RwLock<HashMap<String, Index>>,
-    lanes: Vec<tokio::sync::Mutex<()>>,
-    ahead: FutureTimeGuard,
+    index_by_user: RwLock<HashMap<String, HistoryIndex>>,
+    item_locks: Vec<tokio::sync::Mutex<()>>,
+    ahead_times: FutureTimeGuard,
 }
 
 /// Keys of records that need cleanup.
 #[derive(Default)]
-struct Found {
-    surplus: Vec<String>,
-    ahead: Vec<String>,
+struct CleanupKeys {
+    expired: Vec<String>,
+    ahead_of_clock: Vec<String>,
 }
 
-impl Progress {
+impl ProgressStore {
     /// Reads all records.
     ///
     /// # Errors
     /// `INTERNAL` naming the record that cannot be read.
     pub fn open(store: Store, tree: Tree, clock: Clock, events: Arc<Events>) -> Result<Self> {
-        let mut users: HashMap<String, Index> = HashMap::new();
+        let mut users: HashMap<String, HistoryIndex> = HashMap::new();
         store.each(tree, |key, record: ProgressRecord| {
             if let Some((user, _)) = key.split_once('/') {
                 users.entry(user.to_owned()).or_default().put(&record);
             }
         })?;
-        let lanes = (0..LANES).map(|_| tokio::sync::Mutex::default()).collect();
-        Ok(Self { store, clock, tree, events, users: RwLock::new(users), lanes, ahead: FutureTimeGuard::default() })
+        let item_locks = (0..LOCK_COUNT).map(|_| tokio::sync::Mutex::default()).collect();
+        Ok(Self { store, clock, tree, events, index_by_user: RwLock::new(users), item_locks, ahead_times: FutureTimeGuard::default() })
     }
 
     /// A user's record of an item; None if it was never started or was reset.
     ///
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
-    pub fn of(&self, user_id: &str, media_id: &str) -> Result<Option<ProgressRecord>> {
-        Ok(self.stored(user_id, media_id)?.filter(|record| !record.is_reset))
+    pub fn record(&self, user_id: &str, media_id: &str) -> Result<Option<ProgressRecord>> {
+        Ok(self.stored_record(user_id, media_id)?.filter(|record| !record.is_reset))
     }
 
     /// A user's record of the item last seen at a path; for paths whose file is gone.
     ///
     /// # Errors
     /// Same as [`Self::of`].
-    pub fn at(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
-        let id = self.read().get(user_id).and_then(|index| index.at(path).cloned());
-        id.map_or(Ok(None), |id| self.of(user_id, &id))
+    pub fn record_at_path(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
+        let id = self.read_index().get(user_id).and_then(|index| index.item_at_path(path).cloned());
+        id.map_or(Ok(None), |id| self.record(user_id, &id))
     }
 
     /// Merges a save into the stored record and persists it. `make` receives the current record.
@@ -96,14 +96,14 @@ impl Progress {
         &self,
         user_id: &str,
         media_id: &str,
-        make: impl FnOnce(Option<&ProgressRecord>) -> ProgressSave,
+        make_save: impl FnOnce(Option<&ProgressRecord>) -> ProgressSave,
     ) -> Result<SaveResult> {
-        let _lane = self.lane(user_id, media_id).lock().await;
-        let stored = self.stored(user_id, media_id)?;
-        let seen = stored.as_ref().filter(|record| !record.is_reset);
-        let verdict = progress::merge_save(stored.as_ref(), make(seen), self.now());
+        let _item_lock = self.item_lock(user_id, media_id).lock().await;
+        let stored = self.stored_record(user_id, media_id)?;
+        let current = stored.as_ref().filter(|record| !record.is_reset);
+        let verdict = progress::merge_save(stored.as_ref(), make_save(current), self.now());
         if let SaveResult::Applied(record) = &verdict {
-            self.write_down(user_id, record).await?;
+            self.persist(user_id, record).await?;
         }
         Ok(verdict)
     }
@@ -113,9 +113,9 @@ impl Progress {
     /// # Errors
     /// Same as [`Self::save`].
     pub async fn reset(&self, user_id: &str, media_id: &str) -> Result<bool> {
-        let _lane = self.lane(user_id, media_id).lock().await;
-        let Some(record) = self.of(user_id, media_id)? else { return Ok(false) };
-        self.write_down(user_id, &record.to_reset(self.now())).await?;
+        let _item_lock = self.item_lock(user_id, media_id).lock().await;
+        let Some(record) = self.record(user_id, media_id)? else { return Ok(false) };
+        self.persist(user_id, &record.to_reset(self.now())).await?;
         Ok(true)
     }
 
@@ -123,16 +123,16 @@ impl Progress {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid cursor; `INTERNAL` for a record that cannot be read.
-    pub fn history(&self, user_id: &str, filter: Filter, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        let found = match self.read().get(user_id) {
+    pub fn history(&self, user_id: &str, filter: HistoryFilter, cursor: Option<&str>, limit: usize) -> Result<HistoryPage> {
+        let index_page = match self.read_index().get(user_id) {
             Some(index) => index.page(filter, cursor, limit)?,
-            None => Index::default().page(filter, cursor, limit)?,
+            None => HistoryIndex::default().page(filter, cursor, limit)?,
         };
-        let records = found.ids.iter().map(|id| self.of(user_id, id)).collect::<Result<Vec<_>>>()?;
-        Ok(Page {
+        let records = index_page.ids.iter().map(|id| self.record(user_id, id)).collect::<Result<Vec<_>>>()?;
+        Ok(HistoryPage {
             records: records.into_iter().flatten().collect(),
-            total: found.total,
-            next_cursor: found.next_cursor,
+            total: index_page.total,
+            next_cursor: index_page.next_cursor,
         })
     }
 
@@ -151,42 +151,42 @@ impl Progress {
     async fn move_record(&self, user_id: &str, from: &str, to: &str) -> Result<()> {
         // Both are locked, the lower one first, so that no save is lost and no two moves wait for each other.
         let (one, other) = (self.lane_index(user_id, from), self.lane_index(user_id, to));
-        let _lower = self.lanes[one.min(other)].lock().await;
-        let _higher = if one == other { None } else { Some(self.lanes[one.max(other)].lock().await) };
-        if self.of(user_id, to)?.is_some() {
+        let _lower = self.item_locks[one.min(other)].lock().await;
+        let _higher = if one == other { None } else { Some(self.item_locks[one.max(other)].lock().await) };
+        if self.record(user_id, to)?.is_some() {
             return Ok(());
         }
-        let Some(record) = self.of(user_id, from)? else { return Ok(()) };
+        let Some(record) = self.record(user_id, from)? else { return Ok(()) };
         let record = ProgressRecord { media_id: to.to_owned(), ..record };
         let mut batch = Batch::default();
-        batch.put(self.tree, &key(user_id, to), &record)?;
-        batch.delete(self.tree, &key(user_id, from))?;
+        batch.put(self.tree, &record_key(user_id, to), &record)?;
+        batch.delete(self.tree, &record_key(user_id, from))?;
         self.store.write(batch).await?;
-        self.notify_written(user_id, &record);
-        if let Some(index) = self.write().get_mut(user_id) {
+        self.publish(user_id, &record);
+        if let Some(index) = self.write_index().get_mut(user_id) {
             index.remove(from);
         }
         Ok(())
     }
 
     /// Every item with a record: its id, the path where it was last seen, its size.
-    pub fn places(&self) -> HashSet<(Arc<str>, Arc<str>, u64)> {
-        let users = self.read();
-        let places = users.values().flat_map(Index::places);
-        places.map(|(id, path, size)| (id.clone(), path.clone(), size)).collect()
+    pub fn known_items(&self) -> HashSet<(Arc<str>, Arc<str>, u64)> {
+        let users = self.read_index();
+        let items = users.values().flat_map(HistoryIndex::known_items);
+        items.map(|(id, path, size)| (id.clone(), path.clone(), size)).collect()
     }
 
     /// Updates the path of an item in the records of all users.
     ///
     /// # Errors
     /// Same as [`Self::save`].
-    pub async fn moved(&self, media_id: &str, path: &str) -> Result<()> {
-        let users: Vec<String> = self.read().keys().cloned().collect();
+    pub async fn update_path(&self, media_id: &str, path: &str) -> Result<()> {
+        let users: Vec<String> = self.read_index().keys().cloned().collect();
         for user in users {
-            let _lane = self.lane(&user, media_id).lock().await;
-            if let Some(record) = self.of(&user, media_id)?.filter(|record| record.path != path) {
+            let _item_lock = self.item_lock(&user, media_id).lock().await;
+            if let Some(record) = self.record(&user, media_id)?.filter(|record| record.path != path) {
                 // The version stays the same, because no device changed the record.
-                self.write_down(&user, &ProgressRecord { path: path.to_owned(), ..record }).await?;
+                self.persist(&user, &ProgressRecord { path: path.to_owned(), ..record }).await?;
             }
         }
         Ok(())
@@ -197,60 +197,60 @@ impl Progress {
     ///
     /// # Errors
     /// Same as [`Self::save`].
-    pub async fn tidy(&self, is_user: impl Fn(&str) -> bool + Clone + Send + 'static) -> Result<()> {
+    pub async fn clean_up(&self, is_user: impl Fn(&str) -> bool + Clone + Send + 'static) -> Result<()> {
         let now = self.now();
-        let (store, tree, known) = (self.store.clone(), self.tree, is_user.clone());
+        let (store, tree, is_known_user) = (self.store.clone(), self.tree, is_user.clone());
         // Reads and parses every record: takes seconds if there are many.
-        let walk = tokio::task::spawn_blocking(move || {
-            let mut found = Found::default();
+        let scan_task = tokio::task::spawn_blocking(move || {
+            let mut found = CleanupKeys::default();
             store.each(tree, |key, record: ProgressRecord| {
-                if is_surplus(user_of(key), &record, &known, now) {
-                    found.surplus.push(key.to_owned());
+                if is_expired(user_of(key), &record, &is_known_user, now) {
+                    found.expired.push(key.to_owned());
                 } else if record.has_future_time(now) {
-                    found.ahead.push(key.to_owned());
+                    found.ahead_of_clock.push(key.to_owned());
                 }
             })?;
             Ok::<_, Error>(found)
         });
-        let found = walk.await.map_err(Error::internal)??;
-        for key in found.surplus {
+        let found = scan_task.await.map_err(Error::internal)??;
+        for key in found.expired {
             let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
-            let _lane = self.lane(user_id, media_id).lock().await;
+            let _item_lock = self.item_lock(user_id, media_id).lock().await;
             let stored: Option<ProgressRecord> = self.store.get(self.tree, &key)?;
-            if stored.is_some_and(|record| is_surplus(user_id, &record, &is_user, now)) {
+            if stored.is_some_and(|record| is_expired(user_id, &record, &is_user, now)) {
                 self.store.delete(self.tree, &key).await?;
             }
         }
-        if self.ahead.is_due(!found.ahead.is_empty(), now.as_second()) {
-            for key in found.ahead {
+        if self.ahead_times.is_due(!found.ahead_of_clock.is_empty(), now.as_second()) {
+            for key in found.ahead_of_clock {
                 let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
-                let _lane = self.lane(user_id, media_id).lock().await;
-                if let Some(record) = self.stored(user_id, media_id)?.filter(|record| record.has_future_time(now)) {
-                    self.write_down(user_id, &record.without_future_times(now)).await?;
+                let _item_lock = self.item_lock(user_id, media_id).lock().await;
+                if let Some(record) = self.stored_record(user_id, media_id)?.filter(|record| record.has_future_time(now)) {
+                    self.persist(user_id, &record.without_future_times(now)).await?;
                 }
             }
         }
-        let gone: Vec<String> = self.read().keys().filter(|user| !is_user(user)).cloned().collect();
-        let mut users = self.write();
-        for user in gone {
+        let deleted_users: Vec<String> = self.read_index().keys().filter(|user| !is_user(user)).cloned().collect();
+        let mut users = self.write_index();
+        for user in deleted_users {
             users.remove(&user);
         }
         Ok(())
     }
 
-    fn stored(&self, user_id: &str, media_id: &str) -> Result<Option<ProgressRecord>> {
-        self.store.get(self.tree, &key(user_id, media_id))
+    fn stored_record(&self, user_id: &str, media_id: &str) -> Result<Option<ProgressRecord>> {
+        self.store.get(self.tree, &record_key(user_id, media_id))
     }
 
     /// The caller holds the lock of the item.
-    async fn write_down(&self, user_id: &str, record: &ProgressRecord) -> Result<()> {
-        self.store.put(self.tree, &key(user_id, &record.media_id), record).await?;
-        self.notify_written(user_id, record);
+    async fn persist(&self, user_id: &str, record: &ProgressRecord) -> Result<()> {
+        self.store.put(self.tree, &record_key(user_id, &record.media_id), record).await?;
+        self.publish(user_id, record);
         Ok(())
     }
 
-    fn notify_written(&self, user_id: &str, record: &ProgressRecord) {
-        self.write().entry(user_id.to_owned()).or_default().put(record);
+    fn publish(&self, user_id: &str, record: &ProgressRecord) {
+        self.write_index().entry(user_id.to_owned()).or_default().put(record);
         self.events.publish(Some(user_id), EventContent::Progress(Box::new(record.clone())));
     }
 
@@ -260,29 +260,29 @@ impl Progress {
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
 
-    fn lane(&self, user_id: &str, media_id: &str) -> &tokio::sync::Mutex<()> {
-        &self.lanes[self.lane_index(user_id, media_id)]
+    fn item_lock(&self, user_id: &str, media_id: &str) -> &tokio::sync::Mutex<()> {
+        &self.item_locks[self.lane_index(user_id, media_id)]
     }
 
     fn lane_index(&self, user_id: &str, media_id: &str) -> usize {
         let mut hasher = DefaultHasher::new();
         (user_id, media_id).hash(&mut hasher);
-        (hasher.finish() % self.lanes.len() as u64) as usize
+        (hasher.finish() % self.item_locks.len() as u64) as usize
     }
 
     // A panic while the lock was held hides at most one record from lists until its next change.
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Index>> {
-        self.users.read().unwrap_or_else(PoisonError::into_inner)
+    fn read_index(&self) -> RwLockReadGuard<'_, HashMap<String, HistoryIndex>> {
+        self.index_by_user.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Index>> {
-        self.users.write().unwrap_or_else(PoisonError::into_inner)
+    fn write_index(&self) -> RwLockWriteGuard<'_, HashMap<String, HistoryIndex>> {
+        self.index_by_user.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Whether to delete a record: its user is gone, or it is an old reset.
-fn is_surplus(user_id: &str, record: &ProgressRecord, is_user: impl Fn(&str) -> bool, now: Timestamp) -> bool {
-    !is_user(user_id) || (record.is_reset && record.updated_at < now - REMEMBER_RESET)
+fn is_expired(user_id: &str, record: &ProgressRecord, is_user: impl Fn(&str) -> bool, now: Timestamp) -> bool {
+    !is_user(user_id) || (record.is_reset && record.updated_at < now - RESET_RETENTION)
 }
 
 /// The user a record's key begins with.
@@ -290,6 +290,6 @@ fn user_of(key: &str) -> &str {
     key.split_once('/').map_or("", |(user, _)| user)
 }
 
-fn key(user_id: &str, media_id: &str) -> String {
+fn record_key(user_id: &str, media_id: &str) -> String {
     format!("{user_id}/{media_id}")
 }

@@ -8,13 +8,13 @@ use crate::domain::progress::MediaType;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-fn open(folder: &std::path::Path, clock: &Clock) -> Arc<Progress> {
+fn open(folder: &std::path::Path, clock: &Clock) -> Arc<ProgressStore> {
     let store = Store::open_waiting(folder).unwrap();
-    Arc::new(Progress::open(store, Tree::Progress, clock.clone(), Events::new("run".to_owned())).unwrap())
+    Arc::new(ProgressStore::open(store, Tree::Progress, clock.clone(), Events::new("run".to_owned())).unwrap())
 }
 
 /// Saves `position`, sent by a device at time `at`, or by one that sends no time.
-async fn save(progress: &Progress, user: &str, item: &str, position: f64, at: Option<Timestamp>) -> SaveResult {
+async fn save(progress: &ProgressStore, user: &str, item: &str, position: f64, client_time: Option<Timestamp>) -> SaveResult {
     let make = |_: Option<&ProgressRecord>| ProgressSave {
         media_id: item.to_owned(),
         path: format!("/films/{item}.mkv"),
@@ -30,19 +30,19 @@ async fn save(progress: &Progress, user: &str, item: &str, position: f64, at: Op
         subtitle_stream_index: None,
         book: None,
         marks_watched: false,
-        client_updated_at: at,
+        client_updated_at: client_time,
         version: None,
     };
     progress.save(user, item, make).await.unwrap()
 }
 
-fn listed(progress: &Progress) -> Vec<String> {
-    let page = progress.history("u_1", Filter::default(), None, 9).unwrap();
+fn listed_ids(progress: &ProgressStore) -> Vec<String> {
+    let page = progress.history("u_1", HistoryFilter::default(), None, 9).unwrap();
     page.records.into_iter().map(|record| record.media_id).collect()
 }
 
 #[tokio::test]
-async fn a_clock_that_was_ahead_once_freezes_no_progress_and_no_history() {
+async fn a_clock_that_was_once_ahead_does_not_freeze_progress_or_history() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
     clock.advance(Duration::ZERO);
     let progress = open(folder.path(), &clock);
@@ -52,36 +52,36 @@ async fn a_clock_that_was_ahead_once_freezes_no_progress_and_no_history() {
     save(&progress, "u_1", "second", 100.0, None).await;
     clock.set_back(years);
     // A device whose clock is a few seconds slow.
-    let said = clock.now() - SignedDuration::from_secs(5);
-    assert!(matches!(save(&progress, "u_1", "first", 200.0, Some(said)).await, SaveResult::Applied(_)));
-    let earlier = said - SignedDuration::from_secs(60);
+    let device_time = clock.now() - SignedDuration::from_secs(5);
+    assert!(matches!(save(&progress, "u_1", "first", 200.0, Some(device_time)).await, SaveResult::Applied(_)));
+    let earlier = device_time - SignedDuration::from_secs(60);
     assert!(matches!(save(&progress, "u_1", "first", 150.0, Some(earlier)).await, SaveResult::Stale(_)), "in order again");
 
-    progress.tidy(|_| true).await.unwrap();
+    progress.clean_up(|_| true).await.unwrap();
     clock.advance(DAY);
-    progress.tidy(|_| true).await.unwrap();
+    progress.clean_up(|_| true).await.unwrap();
     clock.advance(Duration::from_secs(1));
     save(&progress, "u_1", "third", 100.0, None).await;
-    assert_eq!(listed(&progress)[0], "third");
+    assert_eq!(listed_ids(&progress)[0], "third");
     drop(progress);
     let progress = open(folder.path(), &clock);
-    assert_eq!(listed(&progress)[0], "third", "corrected durably");
-    let second = progress.of("u_1", "second").unwrap().unwrap();
+    assert_eq!(listed_ids(&progress)[0], "third", "corrected durably");
+    let second = progress.record("u_1", "second").unwrap().unwrap();
     assert!(second.last_watched_at <= clock.now() && second.updated_at <= clock.now(), "{second:?}");
 }
 
 #[tokio::test]
-async fn what_a_user_made_meanwhile_saves_is_kept() {
+async fn records_of_a_user_added_during_cleanup_are_kept() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
     let progress = open(folder.path(), &clock);
     save(&progress, "u_gone", "film", 100.0, None).await;
     save(&progress, "u_new", "film", 100.0, None).await;
     // The new user is unknown while the records are scanned, and known by the time a record is deleted.
-    let asked = Arc::new(Mutex::new(HashSet::new()));
-    let is_user = move |user: &str| !asked.lock().unwrap().insert(user.to_owned()) && user == "u_new";
-    progress.tidy(is_user).await.unwrap();
-    assert!(progress.of("u_new", "film").unwrap().is_some());
-    assert!(progress.of("u_gone", "film").unwrap().is_none());
+    let checked_users = Arc::new(Mutex::new(HashSet::new()));
+    let is_user = move |user: &str| !checked_users.lock().unwrap().insert(user.to_owned()) && user == "u_new";
+    progress.clean_up(is_user).await.unwrap();
+    assert!(progress.record("u_new", "film").unwrap().is_some());
+    assert!(progress.record("u_gone", "film").unwrap().is_none());
 }
 
 #[tokio::test]
@@ -90,15 +90,15 @@ async fn a_record_that_follows_its_item_is_moved_in_one_change() {
     let progress = open(folder.path(), &clock);
     save(&progress, "u_1", "old", 100.0, None).await;
     let changes = || std::fs::read_to_string(folder.path().join("journal")).unwrap().lines().count();
-    let before = changes();
+    let changes_before = changes();
     progress.carry("u_1", "old", "new").await.unwrap();
-    assert_eq!((changes(), listed(&progress)), (before + 1, vec!["new".to_owned()]));
+    assert_eq!((changes(), listed_ids(&progress)), (changes_before + 1, vec!["new".to_owned()]));
     drop(progress);
-    assert_eq!(listed(&open(folder.path(), &clock)), ["new"]);
+    assert_eq!(listed_ids(&open(folder.path(), &clock)), ["new"]);
 }
 
 /// An id of the same item after a change, with another lock.
-fn other_id(progress: &Progress, from: &str) -> String {
+fn other_id(progress: &ProgressStore, from: &str) -> String {
     let mut ids = (0..).map(|n| format!("{from} {n}"));
     ids.find(|id| progress.lane_index("u_1", id) != progress.lane_index("u_1", from)).unwrap()
 }
@@ -110,16 +110,16 @@ async fn a_save_under_way_is_moved_with_its_record() {
     save(&progress, "u_1", "old", 100.0, None).await;
     let to = other_id(&progress, "old");
     // A save has read the record and writes it later.
-    let lane = progress.lane("u_1", "old").lock().await;
-    let stored = progress.of("u_1", "old").unwrap().unwrap();
+    let lane = progress.item_lock("u_1", "old").lock().await;
+    let stored = progress.record("u_1", "old").unwrap().unwrap();
     let mut moving = std::pin::pin!(progress.carry("u_1", "old", &to));
     assert!(moving.as_mut().now_or_never().is_none());
-    progress.write_down("u_1", &ProgressRecord { position_seconds: 200.0, ..stored }).await.unwrap();
+    progress.persist("u_1", &ProgressRecord { position_seconds: 200.0, ..stored }).await.unwrap();
     drop(lane);
     moving.await.unwrap();
-    assert_eq!(listed(&progress), [to.as_str()]);
-    assert!(progress.of("u_1", "old").unwrap().is_none());
-    assert_eq!(progress.of("u_1", &to).unwrap().unwrap().position_seconds, 200.0);
+    assert_eq!(listed_ids(&progress), [to.as_str()]);
+    assert!(progress.record("u_1", "old").unwrap().is_none());
+    assert_eq!(progress.record("u_1", &to).unwrap().unwrap().position_seconds, 200.0);
 }
 
 #[tokio::test]
@@ -128,9 +128,9 @@ async fn a_move_whose_caller_is_dropped_is_completed() {
     let progress = open(folder.path(), &clock);
     save(&progress, "u_1", "old", 100.0, None).await;
     assert!(progress.carry("u_1", "old", "new").now_or_never().is_none());
-    while progress.of("u_1", "new").unwrap().is_none() {
+    while progress.record("u_1", "new").unwrap().is_none() {
         tokio::task::yield_now().await;
     }
-    let _lane = progress.lane("u_1", "new").lock().await;
-    assert_eq!(listed(&progress), ["new"], "on disk and in memory");
+    let _lane = progress.item_lock("u_1", "new").lock().await;
+    assert_eq!(listed_ids(&progress), ["new"], "on disk and in memory");
 }

@@ -10,105 +10,105 @@ use crate::domain::schedule::segmentation::Segmentation;
 use crate::service::Service;
 
 /// How far ahead entries may be requested, ms.
-const AHEAD_MS: i64 = 14 * 24 * 3_600_000;
+const MAX_AHEAD_MS: i64 = 14 * 24 * 3_600_000;
 
 /// How much earlier a moved programme is searched for, ms.
-const BACK_MS: i64 = 6 * 3_600_000;
+const MAX_MOVED_BACK_MS: i64 = 6 * 3_600_000;
 
 /// Most programmes of one guide that are searched: a week of five minutes each.
-const MOST: usize = 2016;
+const MAX_PROGRAMMES: usize = 2016;
 
 /// Programmes examined to find out whether a channel is encoded.
-const LOOKED_AT: usize = 64;
+const ENCODE_CHECK_PROGRAMMES: usize = 64;
 
 /// Programmes between two instants, without filler.
 pub(super) fn between(channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<GuideAiring> {
-    let mut shown = channel.definition.items_aired_before(from_ms, to_ms);
-    let offered = channel.whole_programmes(from_ms, to_ms).filter(|entry| {
+    let mut earlier_items = channel.definition.items_aired_before(from_ms, to_ms);
+    let without_filler = channel.whole_programmes(from_ms, to_ms).filter(|entry| {
         let programme = &entry.programme;
         !channel.is_filler(programme) && !channel.is_slate(programme)
     });
-    offered
-        .take(MOST)
+    without_filler
+        .take(MAX_PROGRAMMES)
         .map(|entry| {
-            let new = match entry.listing {
+            let is_new = match entry.listing {
                 Some(listing) => !listing.is_repeat,
-                None => shown.as_mut().zip(entry.item).is_some_and(|(shown, item)| shown.insert(item.id)),
+                None => earlier_items.as_mut().zip(entry.item).is_some_and(|(shown, item)| shown.insert(item.id)),
             };
-            airing(channel, &entry, new)
+            to_airing(channel, &entry, is_new)
         })
         .collect()
 }
 
 /// The programme with this id in the present guide, if it still starts at that instant.
-pub(super) fn current(channel: &Channel, entry: &str, start_ms: i64) -> Option<GuideAiring> {
-    let is = |on: &ProgrammeEntry| on.programme.start_ms == start_ms && id_of(channel, on) == entry;
-    let listed = channel.whole_programmes(start_ms, start_ms + 1).next().filter(is);
+pub(super) fn current_airing(channel: &Channel, entry: &str, start_ms: i64) -> Option<GuideAiring> {
+    let is_requested = |candidate: &ProgrammeEntry| candidate.programme.start_ms == start_ms && entry_id(channel, candidate) == entry;
+    let listed = channel.whole_programmes(start_ms, start_ms + 1).next().filter(is_requested);
     // A shortened programme may be too short for the guide to list.
-    let named = listed.or_else(|| {
+    let found = listed.or_else(|| {
         let programme = channel.definition.programme_at(start_ms).filter(|programme| programme.part_index.is_none());
-        programme.map(|programme| channel.entry_of(programme)).filter(is)
+        programme.map(|programme| channel.entry_of(programme)).filter(is_requested)
     });
-    named.map(|on| airing(channel, &on, false))
+    found.map(|found_entry| to_airing(channel, &found_entry, false))
 }
 
 /// The programme on air, if it airs this item and began before an instant: a later one is another airing of the same item.
-pub(super) fn on_air(channel: &Channel, item: &str, now_ms: i64, before_ms: i64) -> Option<GuideAiring> {
-    let on = channel.whole_programmes(now_ms, now_ms + 1).next()?;
-    let airing = airing(channel, &on, false);
+pub(super) fn airing_on_air(channel: &Channel, item: &str, now_ms: i64, before_ms: i64) -> Option<GuideAiring> {
+    let entry = channel.whole_programmes(now_ms, now_ms + 1).next()?;
+    let airing = to_airing(channel, &entry, false);
     (airing.content_key == item && airing.start_ms <= now_ms && airing.start_ms < before_ms).then_some(airing)
 }
 
 /// The future programme airing the same item whose start is nearest to an instant.
-pub(super) fn nearest(channel: &Channel, item: &str, start_ms: i64, now_ms: i64) -> Option<GuideAiring> {
+pub(super) fn nearest_airing(channel: &Channel, item: &str, start_ms: i64, now_ms: i64) -> Option<GuideAiring> {
     let is_same = |entry: &ProgrammeEntry| entry.item.is_some() && entry.path == item && entry.programme.start_ms >= now_ms;
-    let mut after = channel.whole_programmes(start_ms.max(now_ms), now_ms + AHEAD_MS).take(MOST).filter(is_same);
-    let before = channel.whole_programmes((start_ms - BACK_MS).max(now_ms), start_ms).filter(is_same).last();
-    let both = before.into_iter().chain(after.next());
-    let nearest = both.min_by_key(|entry| (entry.programme.start_ms - start_ms).abs());
-    nearest.map(|entry| airing(channel, &entry, false))
+    let mut after = channel.whole_programmes(start_ms.max(now_ms), now_ms + MAX_AHEAD_MS).take(MAX_PROGRAMMES).filter(is_same);
+    let earlier = channel.whole_programmes((start_ms - MAX_MOVED_BACK_MS).max(now_ms), start_ms).filter(is_same).last();
+    let candidates = earlier.into_iter().chain(after.next());
+    let nearest_entry = candidates.min_by_key(|entry| (entry.programme.start_ms - start_ms).abs());
+    nearest_entry.map(|entry| to_airing(channel, &entry, false))
 }
 
 /// The programme with this id in the guide.
-pub(super) fn named(service: &Service, channel: &Channel, entry: &str) -> Option<GuideAiring> {
+pub(super) fn find_airing(service: &Service, channel: &Channel, entry: &str) -> Option<GuideAiring> {
     let (id, _) = entry.split_once('-')?;
     if id.parse() != Ok(channel.id) {
         return None;
     }
     let now_ms = service.clock.now().as_millisecond();
     let found =
-        channel.guide_entries(now_ms - CATCHUP_MS, now_ms + AHEAD_MS, now_ms).find(|found| id_of(channel, found) == entry);
+        channel.guide_entries(now_ms - CATCHUP_MS, now_ms + MAX_AHEAD_MS, now_ms).find(|found| entry_id(channel, found) == entry);
     // A request for a part of a programme, or for a break in it, means the whole programme.
-    let broken = |programme: &Programme| programme.continues_programme || programme.part_index.is_some();
-    let whole = found.map(|found| match found.programme.start_ms {
-        start if broken(&found.programme) => channel.whole_programmes(start, start + 1).next().unwrap_or(found),
+    let is_part = |programme: &Programme| programme.continues_programme || programme.part_index.is_some();
+    let whole_programme = found.map(|found| match found.programme.start_ms {
+        start if is_part(&found.programme) => channel.whole_programmes(start, start + 1).next().unwrap_or(found),
         _ => found,
     });
-    whole.map(|whole| airing(channel, &whole, false))
+    whole_programme.map(|whole| to_airing(channel, &whole, false))
 }
 
 /// The programme that fills most of a span.
-pub(super) fn mostly(channel: &Channel, from_ms: i64, to_ms: i64) -> Option<GuideAiring> {
-    let shared = |entry: &ProgrammeEntry| entry.programme.end_ms.min(to_ms) - entry.programme.start_ms.max(from_ms);
+pub(super) fn main_airing(channel: &Channel, from_ms: i64, to_ms: i64) -> Option<GuideAiring> {
+    let shared_ms = |entry: &ProgrammeEntry| entry.programme.end_ms.min(to_ms) - entry.programme.start_ms.max(from_ms);
     // The first of several equal ones; `max_by_key` would return the last.
-    let found = channel.whole_programmes(from_ms, to_ms).take(LOOKED_AT * 8).min_by_key(|entry| -shared(entry))?;
-    Some(airing(channel, &found, false))
+    let found = channel.whole_programmes(from_ms, to_ms).take(ENCODE_CHECK_PROGRAMMES * 8).min_by_key(|entry| -shared_ms(entry))?;
+    Some(to_airing(channel, &found, false))
 }
 
 /// Whether any programme between two instants must be encoded.
-pub(super) fn encodes(channel: &Channel, from_ms: i64, to_ms: i64) -> bool {
+pub(super) fn needs_encoding(channel: &Channel, from_ms: i64, to_ms: i64) -> bool {
     // An external channel has no schedule: it is copied, or encoded only if a slot is free.
-    let mut on = channel.definition.programmes_between(from_ms, to_ms).take(LOOKED_AT);
-    on.any(|programme| matches!(channel.definition.item_of(&programme).segmentation, Segmentation::Frames(_)))
+    let mut programmes = channel.definition.programmes_between(from_ms, to_ms).take(ENCODE_CHECK_PROGRAMMES);
+    programmes.any(|programme| matches!(channel.definition.item_of(&programme).segmentation, Segmentation::Frames(_)))
 }
 
-fn id_of(channel: &Channel, entry: &ProgrammeEntry) -> String {
+fn entry_id(channel: &Channel, entry: &ProgrammeEntry) -> String {
     format!("{}-{}", channel.id, entry.programme.ordinal)
 }
 
-fn airing(channel: &Channel, entry: &ProgrammeEntry, new: bool) -> GuideAiring {
+fn to_airing(channel: &Channel, entry: &ProgrammeEntry, is_new: bool) -> GuideAiring {
     GuideAiring {
-        guide_entry_id: Some(id_of(channel, entry)),
+        guide_entry_id: Some(entry_id(channel, entry)),
         title: entry.name.title.to_owned(),
         subtitle: entry.name.subtitle.map(str::to_owned),
         season: entry.name.season,

@@ -20,54 +20,54 @@ use crate::service::events::{Events, EventContent};
 use crate::store::{Batch, Store, Tree};
 
 mod airings;
-mod ask;
-mod follow;
-mod keeper;
+mod scheduling;
+mod follow_guide;
+mod maintenance;
 mod recorder;
-mod reel;
+mod recorded_segments;
 
-pub use ask::{Asked, Made, Wish};
-pub use keeper::wake;
+pub use scheduling::{NewRecording, ScheduledRecording, RecordingTarget};
+pub use maintenance::start_maintenance;
 
 /// Most recordings on record, in any state.
-const MOST: usize = 10_000;
+const MAX_RECORDINGS: usize = 10_000;
 
 /// Most series rules.
-const MOST_RULES: usize = 500;
+const MAX_RULES: usize = 500;
 
 /// How long stopping a recording may take.
-const STOP: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// All recordings.
 pub struct Recordings {
     store: Store,
     events: Arc<Events>,
-    shelf: Option<Arc<RecordingsFolder>>,
+    folder: Option<Arc<RecordingsFolder>>,
     all: Mutex<BTreeMap<String, Recording>>,
     rules: Mutex<BTreeMap<String, SeriesRule>>,
     /// Recordings whose latest state could not be stored because the disk was full.
     unsaved: Mutex<HashSet<String>>,
-    running: Mutex<HashMap<String, Running>>,
+    running_tasks: Mutex<HashMap<String, RunningRecording>>,
     /// Locked while a recording is changed.
-    editing: tokio::sync::Mutex<()>,
+    edit_lock: tokio::sync::Mutex<()>,
     /// Locked while a file is named and created.
-    naming: tokio::sync::Mutex<()>,
+    naming_lock: tokio::sync::Mutex<()>,
     /// Whether the maintenance task runs, and its wake-up signal.
-    kept: AtomicBool,
-    call: Arc<Notify>,
+    is_maintained: AtomicBool,
+    wake_signal: Arc<Notify>,
     /// Whether the server is stopping.
-    stopping: AtomicBool,
+    is_stopping: AtomicBool,
 }
 
 /// A recording under way.
-struct Running {
-    stop: watch::Sender<bool>,
+struct RunningRecording {
+    stop_signal: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 /// Whether to keep a recording's file when the recording is removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fate {
+pub enum FileAction {
     #[default]
     Keep,
     Delete,
@@ -75,7 +75,7 @@ pub enum Fate {
 
 /// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovedRecording {
     /// The state the recording is left in; None if its record is gone too.
     pub state: Option<RecordingState>,
     pub file_deleted: bool,
@@ -89,20 +89,20 @@ impl Recordings {
     pub fn open(store: Store, config: &Config, events: Arc<Events>) -> Result<Self> {
         let all = store.scan::<Recording>(Tree::Recordings)?.into_iter().collect();
         let rules = store.scan::<SeriesRule>(Tree::RecordingRules)?.into_iter().collect();
-        let shelf = config.recordings.as_deref().map(RecordingsFolder::open).transpose().map_err(Error::internal)?;
+        let folder = config.recordings.as_deref().map(RecordingsFolder::open).transpose().map_err(Error::internal)?;
         Ok(Self {
             store,
             events,
-            shelf: shelf.map(Arc::new),
+            folder: folder.map(Arc::new),
             all: Mutex::new(all),
             rules: Mutex::new(rules),
             unsaved: Mutex::default(),
-            running: Mutex::default(),
-            editing: tokio::sync::Mutex::default(),
-            naming: tokio::sync::Mutex::default(),
-            kept: AtomicBool::new(false),
-            call: Arc::default(),
-            stopping: AtomicBool::new(false),
+            running_tasks: Mutex::default(),
+            edit_lock: tokio::sync::Mutex::default(),
+            naming_lock: tokio::sync::Mutex::default(),
+            is_maintained: AtomicBool::new(false),
+            wake_signal: Arc::default(),
+            is_stopping: AtomicBool::new(false),
         })
     }
 
@@ -110,15 +110,15 @@ impl Recordings {
     ///
     /// # Errors
     /// `CONFLICT` when none is configured.
-    pub fn shelf(&self) -> Result<&Arc<RecordingsFolder>> {
-        self.shelf.as_ref().ok_or_else(|| {
+    pub fn folder(&self) -> Result<&Arc<RecordingsFolder>> {
+        self.folder.as_ref().ok_or_else(|| {
             Error::new(Code::Conflict, "no folder for recordings is configured: set `recordings` in the configuration")
         })
     }
 
     /// Wakes the maintenance task because a channel or guide changed.
-    pub fn look_again(&self) {
-        self.call.notify_one();
+    pub fn notify_guide_change(&self) {
+        self.wake_signal.notify_one();
     }
 
     /// All recordings, latest start first.
@@ -149,39 +149,39 @@ impl Recordings {
 
     /// Whether a recording is running now.
     pub fn is_running(&self, id: &str) -> bool {
-        lock(&self.running).contains_key(id)
+        lock(&self.running_tasks).contains_key(id)
     }
 
     /// Removes a recording. One that has not ended is cancelled and stays on record as cancelled.
     ///
     /// # Errors
     /// `NOT_FOUND`; `STORAGE_FULL`; `INTERNAL` if its file cannot be removed.
-    pub async fn remove(&self, id: &str, fate: Fate, now_ms: i64) -> Result<Removed> {
+    pub async fn remove(&self, id: &str, fate: FileAction, now_ms: i64) -> Result<RemovedRecording> {
         // Cancelled first, so that the maintenance task does not start it again once it has stopped.
         let mut cancelled = false;
-        let cancel = |one: &mut Recording| {
-            cancelled = one.apply(RecordingEvent::Cancel, now_ms);
+        let cancel = |recording: &mut Recording| {
+            cancelled = recording.apply(RecordingEvent::Cancel, now_ms);
             cancelled
         };
         self.edit(id, cancel).await?;
         self.stop(id).await;
-        let _editing = self.editing.lock().await;
+        let _editing = self.edit_lock.lock().await;
         let mut recording = self.get(id)?;
         let mut file_deleted = false;
-        if fate == Fate::Delete
+        if fate == FileAction::Delete
             && let Some(path) = recording.path.take()
         {
             file_deleted = self.delete_file(&path).await?;
             recording.written_range.bytes = 0;
         }
         if cancelled {
-            self.put(recording).await?;
-            return Ok(Removed { state: Some(RecordingState::Cancelled), file_deleted });
+            self.store_recording(recording).await?;
+            return Ok(RemovedRecording { state: Some(RecordingState::Cancelled), file_deleted });
         }
         self.store.delete(Tree::Recordings, id).await?;
         lock(&self.all).remove(id);
         lock(&self.unsaved).remove(id);
-        Ok(Removed { state: None, file_deleted })
+        Ok(RemovedRecording { state: None, file_deleted })
     }
 
     /// Removes a series rule and cancels its recordings that have not begun, in one transaction.
@@ -189,89 +189,89 @@ impl Recordings {
     /// # Errors
     /// `NOT_FOUND`; `STORAGE_FULL`.
     pub async fn remove_rule(&self, id: &str, now_ms: i64) -> Result<()> {
-        let _editing = self.editing.lock().await;
+        let _editing = self.edit_lock.lock().await;
         self.rule(id)?;
-        let mut waiting = self.all();
-        waiting.retain_mut(|one| {
-            one.rule_id.as_deref() == Some(id) && one.state == RecordingState::Scheduled && one.apply(RecordingEvent::Cancel, now_ms)
+        let mut scheduled = self.all();
+        scheduled.retain_mut(|recording| {
+            recording.rule_id.as_deref() == Some(id) && recording.state == RecordingState::Scheduled && recording.apply(RecordingEvent::Cancel, now_ms)
         });
         let mut batch = Batch::default();
         batch.delete(Tree::RecordingRules, id)?;
-        waiting.iter().try_for_each(|one| batch.put(Tree::Recordings, &one.id, one))?;
+        scheduled.iter().try_for_each(|recording| batch.put(Tree::Recordings, &recording.id, recording))?;
         self.store.write(batch).await?;
         lock(&self.rules).remove(id);
-        waiting.into_iter().for_each(|one| self.remember(one));
+        scheduled.into_iter().for_each(|recording| self.update_memory(recording));
         Ok(())
     }
 
     /// Interrupts every running recording with all of its data synced; the next start continues them.
     pub async fn shutdown(&self) {
-        self.stopping.store(true, std::sync::atomic::Ordering::SeqCst);
-        let running: Vec<Running> = lock(&self.running).drain().map(|(_, running)| running).collect();
-        for one in &running {
-            let _ = one.stop.send(true);
+        self.is_stopping.store(true, std::sync::atomic::Ordering::SeqCst);
+        let tasks: Vec<RunningRecording> = lock(&self.running_tasks).drain().map(|(_, running)| running).collect();
+        for running_recording in &tasks {
+            let _ = running_recording.stop_signal.send(true);
         }
-        for one in running {
-            let _ = one.task.await;
+        for running_recording in tasks {
+            let _ = running_recording.task.await;
         }
     }
 
     /// Stops a running recording and waits for its end.
     async fn stop(&self, id: &str) {
-        let running = lock(&self.running).remove(id);
-        if let Some(Running { stop, mut task }) = running {
+        let running = lock(&self.running_tasks).remove(id);
+        if let Some(RunningRecording { stop_signal: stop, mut task }) = running {
             let _ = stop.send(true);
-            if tokio::time::timeout(STOP, &mut task).await.is_err() {
+            if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
                 task.abort();
             }
         }
     }
 
     async fn delete_file(&self, path: &str) -> Result<bool> {
-        let (shelf, path) = (self.shelf()?.clone(), path.to_owned());
-        let removed = tokio::task::spawn_blocking(move || shelf.remove(Path::new(&path)));
+        let (folder, path) = (self.folder()?.clone(), path.to_owned());
+        let removed = tokio::task::spawn_blocking(move || folder.remove(Path::new(&path)));
         removed.await.map_err(Error::internal)?.map_err(Error::internal)
     }
 
     /// Changes a recording; `change` returns whether it changed anything.
     async fn edit(&self, id: &str, change: impl FnOnce(&mut Recording) -> bool) -> Result<Recording> {
-        let _editing = self.editing.lock().await;
+        let _editing = self.edit_lock.lock().await;
         let mut recording = self.get(id)?;
         if change(&mut recording) {
-            self.put(recording.clone()).await?;
+            self.store_recording(recording.clone()).await?;
         }
         Ok(recording)
     }
 
-    async fn put(&self, recording: Recording) -> Result<()> {
+    async fn store_recording(&self, recording: Recording) -> Result<()> {
         self.store.put(Tree::Recordings, &recording.id, &recording).await?;
-        self.remember(recording);
+        self.update_memory(recording);
         Ok(())
     }
 
     /// Stores a rule and its recordings and removes others, in one transaction. The caller holds `editing`.
-    async fn put_together(&self, rule: Option<SeriesRule>, recordings: Vec<Recording>, gone: &[Recording]) -> Result<()> {
+    async fn store_together(&self, rule: Option<SeriesRule>, recordings: Vec<Recording>, removed: &[Recording]) -> Result<()> {
         let mut batch = Batch::default();
-        gone.iter().try_for_each(|one| batch.delete(Tree::Recordings, &one.id))?;
-        recordings.iter().try_for_each(|one| batch.put(Tree::Recordings, &one.id, one))?;
+        removed.iter().try_for_each(|recording| batch.delete(Tree::Recordings, &recording.id))?;
+        recordings.iter().try_for_each(|recording| batch.put(Tree::Recordings, &recording.id, recording))?;
         if let Some(rule) = &rule {
             batch.put(Tree::RecordingRules, &rule.id, rule)?;
         }
         self.store.write(batch).await?;
-        for one in gone {
-            lock(&self.all).remove(&one.id);
+        for recording in removed {
+            lock(&self.all).remove(&recording.id);
         }
-        recordings.into_iter().for_each(|one| self.remember(one));
+        recordings.into_iter().for_each(|recording| self.update_memory(recording));
         if let Some(rule) = rule {
             lock(&self.rules).insert(rule.id.clone(), rule);
         }
         Ok(())
     }
 
-    fn remember(&self, recording: Recording) {
+    fn update_memory(&self, recording: Recording) {
         let mut all = lock(&self.all);
-        let before = all.get(&recording.id).map(|before| before.state);
-        if before != Some(recording.state) {
+        let previous_state = all.get(&recording.id).map(|before| before.state);
+        if previous_state != Some(recording.state) {
             self.events.publish(
                 Some(&recording.user_id),
                 EventContent::Recording { id: recording.id.clone(), title: recording.title.clone(), state: recording.state },
@@ -282,8 +282,8 @@ impl Recordings {
     }
 
     /// Sets the final state of a recording. If it cannot be stored, it is kept in memory and stored later.
-    async fn settle(&self, id: &str, event: RecordingEvent, fault: Option<&Error>, now_ms: i64) {
-        let _editing = self.editing.lock().await;
+    async fn finish(&self, id: &str, event: RecordingEvent, fault: Option<&Error>, now_ms: i64) {
+        let _editing = self.edit_lock.lock().await;
         let Ok(mut recording) = self.get(id) else { return };
         if !recording.apply(event, now_ms) {
             return;
@@ -297,20 +297,20 @@ impl Recordings {
             Some(fault) => tracing::warn!(recording.id = id, %fault, "recording failed"),
             None => tracing::info!(recording.id = id, bytes = recording.written_range.bytes, "recording complete"),
         }
-        if let Err(full) = self.put(recording.clone()).await {
+        if let Err(full) = self.store_recording(recording.clone()).await {
             tracing::warn!(recording.id = id, %full, "the end of a recording could not be stored; will retry");
-            self.remember(recording);
+            self.update_memory(recording);
             lock(&self.unsaved).insert(id.to_owned());
         }
     }
 
     /// Retries to store states that could not be stored before.
-    async fn save_late(&self) {
-        let late: Vec<String> = lock(&self.unsaved).iter().cloned().collect();
-        for id in late {
-            let _editing = self.editing.lock().await;
+    async fn retry_unsaved(&self) {
+        let unsaved_ids: Vec<String> = lock(&self.unsaved).iter().cloned().collect();
+        for id in unsaved_ids {
+            let _editing = self.edit_lock.lock().await;
             let Ok(recording) = self.get(&id) else { continue };
-            if self.put(recording).await.is_err() {
+            if self.store_recording(recording).await.is_err() {
                 return;
             }
         }
@@ -319,15 +319,15 @@ impl Recordings {
 
 impl Service {
     /// Ids of the recordings that conflict with this one: together they need more encode slots than there are.
-    pub fn recording_conflicts(&self, of: &Recording) -> Vec<String> {
-        let (from, to) = of.padded_range_ms();
+    pub fn recording_conflicts(&self, candidate: &Recording) -> Vec<String> {
+        let (from_ms, to_ms) = candidate.padded_range_ms();
         let all = lock(&self.recordings.all);
-        let encodes = |id: u32| {
+        let needs_encoding = |id: u32| {
             let Ok(channel) = self.channels.get(id) else { return false };
-            airings::encodes(&channel, from, to)
+            airings::needs_encoding(&channel, from_ms, to_ms)
         };
-        let found = recording::conflicting_ids(of, all.values(), self.config.limits.concurrent_jobs, encodes);
-        found.into_iter().map(str::to_owned).collect()
+        let conflicting = recording::conflicting_ids(candidate, all.values(), self.config.limits.concurrent_jobs, needs_encoding);
+        conflicting.into_iter().map(str::to_owned).collect()
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{Activity, Progress, Reader, Standing, Work};
+use super::{RunActivity, RenditionProgress, ReaderIdentity, RunHealth, RenditionSpec};
 use crate::domain::encode_slots::PlaybackClock;
 use crate::domain::plan::VideoPlan;
 use crate::domain::time::to_seconds;
@@ -28,373 +28,373 @@ use crate::engine::source::SourceFile;
 use crate::engine::{Run, RunError, Segment, Backend};
 use crate::service::encode_slots::EncodeJob;
 
-mod ahead;
-mod faults;
-mod turns;
+mod read_ahead;
+mod fault_handling;
+mod slot_turns;
 
 /// A request at most this many segments ahead of a run waits for that run; starting another one costs about as much.
-const REACH_ENCODE: usize = 3;
-const REACH_COPY: usize = 12;
+const ENCODE_REACH_SEGMENTS: usize = 3;
+const COPY_REACH_SEGMENTS: usize = 12;
 
 /// Most runs of one rendition at once.
-const RUNS: usize = 2;
+const MAX_RUNS: usize = 2;
 
 /// Segments a run delivers before it leaves a reader who follows it. A start costs as much as one or two segments.
-const STINT: usize = 3;
+const MIN_RUN_SEGMENTS: usize = 3;
 
 /// A request that no run covers may take over a busy run after waiting this long.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TAKEOVER_AFTER: Duration = Duration::from_secs(3);
 
 /// A working run that delivers nothing for this long has failed.
-const STALL: Duration = Duration::from_secs(30);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Milliseconds after which a waiting request is due, even if its reader's buffer should still be full.
-const DUE_MS: i64 = 2_000;
+const MAX_WAIT_MS: i64 = 2_000;
 
 /// A run that has paused this long without an encode slot is stopped, because it occupies memory and a process.
-const PARKED: Duration = Duration::from_secs(15);
+const MAX_PARKED: Duration = Duration::from_secs(15);
 
 /// A request for one segment.
-pub(super) struct Command {
+pub(super) struct SegmentRequest {
     pub index: usize,
-    pub reader: Weak<Reader>,
+    pub reader_identity: Weak<ReaderIdentity>,
     pub reply: oneshot::Sender<Result<StoredSegment, RunError>>,
 }
 
-struct Waiting {
-    command: Command,
-    since: Instant,
+struct WaitingRequest {
+    request: SegmentRequest,
+    requested_at: Instant,
 }
 
 /// The position of a reader.
-struct Reading {
-    reader: Weak<Reader>,
-    at: usize,
-    clock: PlaybackClock,
+struct ReaderPosition {
+    reader: Weak<ReaderIdentity>,
+    segment: usize,
+    playback_clock: PlaybackClock,
 }
 
-struct Active {
+struct ActiveRun {
     run: Run,
     /// Segments delivered since the start.
     delivered: usize,
-    next: usize,
-    gate: usize,
+    next_segment: usize,
+    allowed_through: usize,
     /// When the last segment arrived, or the run was allowed to work.
-    since: Instant,
+    progressed_at: Instant,
 }
 
-impl Active {
-    fn works(&self) -> bool {
-        self.next <= self.gate
+impl ActiveRun {
+    fn is_working(&self) -> bool {
+        self.next_segment <= self.allowed_through
     }
 }
 
 pub(super) struct Owner {
-    transcoder: Arc<dyn Backend>,
+    backend: Arc<dyn Backend>,
     segments: SegmentCache,
-    name: Arc<str>,
-    work: Work,
+    rendition_key: Arc<str>,
+    spec: RenditionSpec,
     /// The encode job and the number of slots it has; None if it needs none.
-    turns: Option<(Arc<EncodeJob>, watch::Receiver<usize>)>,
+    job_and_turns: Option<(Arc<EncodeJob>, watch::Receiver<usize>)>,
     /// How many runs may work.
-    allowed: usize,
+    allowed_runs: usize,
     /// Since when all runs have been paused, waiting for a turn.
-    parked: Option<Instant>,
-    standing: Arc<Standing>,
-    progress: watch::Sender<Progress>,
-    runs: Vec<Active>,
+    parked_since: Option<Instant>,
+    health: Arc<RunHealth>,
+    progress: watch::Sender<RenditionProgress>,
+    runs: Vec<ActiveRun>,
     /// The last position of each reader, by the address of its identity.
-    readers: HashMap<usize, Reading>,
-    waiting: Vec<Waiting>,
+    reader_positions: HashMap<usize, ReaderPosition>,
+    waiting_requests: Vec<WaitingRequest>,
     /// Failures since the last segment.
-    faults: u32,
+    consecutive_faults: u32,
     speed: Option<f64>,
     /// One past the last segment: the end of the grid, or of the source if that is shorter.
-    end: usize,
+    end_segment: usize,
 }
 
 impl Owner {
     pub(super) fn new(
-        transcoder: Arc<dyn Backend>,
+        backend: Arc<dyn Backend>,
         segments: SegmentCache,
-        name: Arc<str>,
-        work: Work,
-        turns: Option<(Arc<EncodeJob>, watch::Receiver<usize>)>,
-        standing: Arc<Standing>,
-    ) -> (Self, watch::Receiver<Progress>) {
-        let (progress, seen) = watch::channel(Progress::default());
-        let end = work.grid.len();
+        rendition_key: Arc<str>,
+        spec: RenditionSpec,
+        job_and_turns: Option<(Arc<EncodeJob>, watch::Receiver<usize>)>,
+        health: Arc<RunHealth>,
+    ) -> (Self, watch::Receiver<RenditionProgress>) {
+        let (progress, progress_receiver) = watch::channel(RenditionProgress::default());
+        let end = spec.grid.len();
         let owner = Self {
-            transcoder,
+            backend,
             segments,
-            name,
-            work,
-            allowed: if turns.is_some() { 0 } else { RUNS },
-            turns,
-            parked: None,
-            standing,
+            rendition_key,
+            spec,
+            allowed_runs: if job_and_turns.is_some() { 0 } else { MAX_RUNS },
+            job_and_turns,
+            parked_since: None,
+            health,
             progress,
             runs: Vec::new(),
-            readers: HashMap::new(),
-            waiting: Vec::new(),
-            faults: 0,
+            reader_positions: HashMap::new(),
+            waiting_requests: Vec::new(),
+            consecutive_faults: 0,
             speed: None,
-            end,
+            end_segment: end,
         };
-        (owner, seen)
+        (owner, progress_receiver)
     }
 
     /// Runs until the last lease is gone or runs failed twice in a row.
-    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
-        let mut allowed = self.turns.as_ref().map(|(_, allowed)| allowed.clone());
+    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<SegmentRequest>) {
+        let mut turn_changes = self.job_and_turns.as_ref().map(|(_, allowed)| allowed.clone());
         while self.progress.borrow().failure.is_none() {
-            let stalled = self.runs.iter().filter(|run| run.works()).map(|run| run.since + STALL).min();
-            let retry = (!self.waiting.is_empty()).then(|| Instant::now() + Duration::from_millis(500));
-            let parked = self.parked.filter(|_| !self.runs.is_empty()).map(|parked| parked + PARKED);
-            let wake = stalled.into_iter().chain(retry).chain(parked).min();
+            let stall_deadline = self.runs.iter().filter(|run| run.is_working()).map(|run| run.progressed_at + STALL_TIMEOUT).min();
+            let retry_at = (!self.waiting_requests.is_empty()).then(|| Instant::now() + Duration::from_millis(500));
+            let parked_deadline = self.parked_since.filter(|_| !self.runs.is_empty()).map(|parked| parked + MAX_PARKED);
+            let wake_at = stall_deadline.into_iter().chain(retry_at).chain(parked_deadline).min();
             tokio::select! {
-                command = inbox.recv() => match command {
-                    Some(command) => self.ask(command).await,
+                command = requests.recv() => match command {
+                    Some(command) => self.handle_request(command).await,
                     None => return,
                 },
-                (at, outcome) = next_of(&mut self.runs) => self.outcome(at, outcome).await,
-                is_open = changed(&mut allowed) => if !is_open {
-                    allowed = None;
-                    self.ended();
+                (at, outcome) = next_outcome(&mut self.runs) => self.handle_outcome(at, outcome).await,
+                is_open = next_turn_change(&mut turn_changes) => if !is_open {
+                    turn_changes = None;
+                    self.handle_job_end();
                 },
-                () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => self.stalls(),
+                () = tokio::time::sleep_until(wake_at.unwrap_or_else(Instant::now)), if wake_at.is_some() => self.fail_stalled_runs(),
             }
-            self.schedule();
-            self.report();
+            self.schedule_runs();
+            self.publish_progress();
         }
         let failure = self.progress.borrow().failure.clone().unwrap_or(RunError::Internal("the run was ended".into()));
         self.runs.clear();
-        if let Some((job, _)) = &self.turns {
+        if let Some((job, _)) = &self.job_and_turns {
             job.end();
         }
-        for waiting in self.waiting.drain(..) {
-            let _ = waiting.command.reply.send(Err(failure.clone()));
+        for waiting in self.waiting_requests.drain(..) {
+            let _ = waiting.request.reply.send(Err(failure.clone()));
         }
     }
 
-    async fn ask(&mut self, command: Command) {
-        let (at, start_ms, now_ms) = (command.index, self.start_ms(command.index), self.now_ms());
-        match self.readers.entry(command.reader.as_ptr() as usize) {
-            Entry::Occupied(mut known) if known.get().reader.ptr_eq(&command.reader) => {
-                known.get_mut().at = at;
-                known.get_mut().clock.note_request(at, start_ms, now_ms);
+    async fn handle_request(&mut self, request: SegmentRequest) {
+        let (segment, start_ms, now_ms) = (request.index, self.start_ms(request.index), self.now_ms());
+        match self.reader_positions.entry(request.reader_identity.as_ptr() as usize) {
+            Entry::Occupied(mut known) if known.get().reader.ptr_eq(&request.reader_identity) => {
+                known.get_mut().segment = segment;
+                known.get_mut().playback_clock.note_request(segment, start_ms, now_ms);
             }
             entry => {
-                let clock = PlaybackClock::starting_at(at, start_ms, now_ms);
-                entry.insert_entry(Reading { reader: command.reader.clone(), at, clock });
+                let clock = PlaybackClock::starting_at(segment, start_ms, now_ms);
+                entry.insert_entry(ReaderPosition { reader: request.reader_identity.clone(), segment, playback_clock: clock });
             }
         }
-        let stored = self.segments.get(&self.name, command.index).await;
+        let stored = self.segments.get(&self.rendition_key, request.index).await;
         if let Some(stored) = stored
-            && can_be_read(&stored, &self.work.source).await
+            && can_be_read(&stored, &self.spec.source).await
         {
-            let _ = command.reply.send(Ok(stored));
+            let _ = request.reply.send(Ok(stored));
         } else {
-            self.waiting.push(Waiting { command, since: Instant::now() });
+            self.waiting_requests.push(WaitingRequest { request, requested_at: Instant::now() });
         }
     }
 
-    async fn outcome(&mut self, at: usize, outcome: Option<Result<Segment, RunError>>) {
-        let active = &mut self.runs[at];
+    async fn handle_outcome(&mut self, run_index: usize, outcome: Option<Result<Segment, RunError>>) {
+        let active = &mut self.runs[run_index];
         match outcome {
             Some(Ok(segment)) => {
-                let spent = active.since.elapsed().as_secs_f64();
-                active.since = Instant::now();
-                active.next = segment.index + 1;
+                let spent_seconds = active.progressed_at.elapsed().as_secs_f64();
+                active.progressed_at = Instant::now();
+                active.next_segment = segment.index + 1;
                 active.delivered += 1;
-                self.faults = 0;
+                self.consecutive_faults = 0;
                 let is_first = active.delivered == 1;
-                self.measure(segment.index, spent, is_first);
+                self.update_speed(segment.index, spent_seconds, is_first);
                 let stored = match segment.content {
-                    SegmentContent::InMemory(bytes) if !self.transcoder.has_instant_start() => {
-                        self.segments.put(&self.name, segment.index, bytes).await
+                    SegmentContent::InMemory(bytes) if !self.backend.has_instant_start() => {
+                        self.segments.put(&self.rendition_key, segment.index, bytes).await
                     }
                     content => {
-                        let made_of = self.work.source.version();
-                        self.segments.put_reproducible(&self.name, segment.index, content, &made_of).await
+                        let source_version = self.spec.source.version();
+                        self.segments.put_reproducible(&self.rendition_key, segment.index, content, &source_version).await
                     }
                 };
                 let (start_ms, now_ms) = (self.start_ms(segment.index), self.now_ms());
-                for waiting in self.waiting.extract_if(.., |waiting| waiting.command.index == segment.index) {
-                    if let Some(reading) = self.readers.get_mut(&(waiting.command.reader.as_ptr() as usize)) {
-                        reading.clock.note_delivery(segment.index, start_ms, now_ms);
+                for waiting in self.waiting_requests.extract_if(.., |waiting| waiting.request.index == segment.index) {
+                    if let Some(reader_position) = self.reader_positions.get_mut(&(waiting.request.reader_identity.as_ptr() as usize)) {
+                        reader_position.playback_clock.note_delivery(segment.index, start_ms, now_ms);
                     }
-                    let _ = waiting.command.reply.send(Ok(stored.clone()));
+                    let _ = waiting.request.reply.send(Ok(stored.clone()));
                 }
             }
-            Some(Err(error)) => self.fault(at, error),
+            Some(Err(error)) => self.handle_fault(run_index, error),
             None => {
                 // The run ended in good order: the file is shorter than its header states.
-                let next = active.next;
-                self.runs.remove(at);
-                if next < self.end {
-                    tracing::info!(rendition = &*self.name, segment = next, "the source ended early");
-                    self.end = next;
+                let next = active.next_segment;
+                self.runs.remove(run_index);
+                if next < self.end_segment {
+                    tracing::info!(rendition = &*self.rendition_key, segment = next, "the source ended early");
+                    self.end_segment = next;
                 }
             }
         }
     }
 
     /// Updates the speed, a running mean over about ten segments.
-    fn measure(&mut self, index: usize, spent: f64, is_first: bool) {
-        let media = to_seconds(self.work.grid.segment_length(index));
-        if let Some((job, _)) = &self.turns {
+    fn update_speed(&mut self, index: usize, spent_seconds: f64, is_first: bool) {
+        let media_seconds = to_seconds(self.spec.grid.segment_length(index));
+        if let Some((job, _)) = &self.job_and_turns {
             // The first segment of a run includes the start-up time; short segments cost more than their length.
-            let is_whole = self.work.grid.segment_length(index) * 10 >= self.work.grid.segment_length(self.work.grid.len() / 2) * 9;
-            job.record_segment(media, (is_whole && !is_first).then_some(spent));
+            let is_whole = self.spec.grid.segment_length(index) * 10 >= self.spec.grid.segment_length(self.spec.grid.len() / 2) * 9;
+            job.record_segment(media_seconds, (is_whole && !is_first).then_some(spent_seconds));
         }
-        let speed = media / spent.max(0.001);
+        let speed = media_seconds / spent_seconds.max(0.001);
         self.speed = Some(self.speed.map_or(speed, |mean| mean * 0.9 + speed * 0.1));
     }
 
     /// Moves runs to where they are needed and allows them to work that far.
-    fn schedule(&mut self) {
-        self.waiting.retain(|waiting| !waiting.command.reply.is_closed());
-        self.readers.retain(|_, reading| reading.reader.strong_count() > 0);
-        for waiting in self.waiting.extract_if(.., |waiting| waiting.command.index >= self.end) {
-            let _ = waiting.command.reply.send(Err(RunError::SourceEnded));
+    fn schedule_runs(&mut self) {
+        self.waiting_requests.retain(|waiting| !waiting.request.reply.is_closed());
+        self.reader_positions.retain(|_, reader_position| reader_position.reader.strong_count() > 0);
+        for waiting in self.waiting_requests.extract_if(.., |waiting| waiting.request.index >= self.end_segment) {
+            let _ = waiting.request.reply.send(Err(RunError::SourceEnded));
         }
-        self.take_turn();
-        if self.allowed == 0 {
+        self.update_turn();
+        if self.allowed_runs == 0 {
             return;
         }
         while self.progress.borrow().failure.is_none() {
-            let uncovered = self.uncovered();
-            if uncovered.is_empty() || !self.serve(&uncovered) {
+            let uncovered = self.uncovered_requests();
+            if uncovered.is_empty() || !self.assign_run(&uncovered) {
                 break;
             }
         }
-        self.read_ahead();
-        self.raise_gates();
+        self.schedule_read_ahead();
+        self.allow_progress();
     }
 
     /// Requests (indices into `waiting`) that no run covers.
-    fn uncovered(&self) -> Vec<usize> {
-        let is_uncovered = |n: &usize| {
-            let index = self.waiting[*n].command.index;
+    fn uncovered_requests(&self) -> Vec<usize> {
+        let is_uncovered = |position: &usize| {
+            let index = self.waiting_requests[*position].request.index;
             !self.runs.iter().any(|run| self.covers(run, index))
         };
-        (0..self.waiting.len()).filter(is_uncovered).collect()
+        (0..self.waiting_requests.len()).filter(is_uncovered).collect()
     }
 
-    fn covers(&self, run: &Active, index: usize) -> bool {
-        (run.next..=run.next + self.reach()).contains(&index)
+    fn covers(&self, run: &ActiveRun, index: usize) -> bool {
+        (run.next_segment..=run.next_segment + self.reach_segments()).contains(&index)
     }
 
-    fn reach(&self) -> usize {
-        if self.transcoder.has_instant_start() {
+    fn reach_segments(&self) -> usize {
+        if self.backend.has_instant_start() {
             0
-        } else if self.work.rendition.encodes_video() {
-            REACH_ENCODE
+        } else if self.spec.rendition.encodes_video() {
+            ENCODE_REACH_SEGMENTS
         } else {
-            REACH_COPY
+            COPY_REACH_SEGMENTS
         }
     }
 
-    fn is_asked(&self, run: &Active) -> bool {
-        self.waiting.iter().any(|waiting| self.covers(run, waiting.command.index))
+    fn is_requested(&self, run: &ActiveRun) -> bool {
+        self.waiting_requests.iter().any(|waiting| self.covers(run, waiting.request.index))
     }
 
     /// Gives a run to one of the uncovered requests. False if all of them must wait.
-    fn serve(&mut self, uncovered: &[usize]) -> bool {
-        let oldest = *uncovered.iter().min_by_key(|&&n| self.waiting[n].since).expect("never called without any");
+    fn assign_run(&mut self, uncovered: &[usize]) -> bool {
+        let oldest = *uncovered.iter().min_by_key(|&&request_index| self.waiting_requests[request_index].requested_at).expect("never called without any");
         if self.runs.is_empty() {
-            return self.start(self.waiting[oldest].command.index);
+            return self.start_run(self.waiting_requests[oldest].request.index);
         }
-        let index = self.waiting[oldest].command.index;
-        if self.runs.len() < RUNS && self.is_read_by_others(oldest) && self.start(index) {
+        let index = self.waiting_requests[oldest].request.index;
+        if self.runs.len() < MAX_RUNS && self.has_other_readers(oldest) && self.start_run(index) {
             return true;
         }
         // An idle run moves to the nearest request; a run with a reader first delivers `STINT` segments.
-        let needed = self.missing();
-        let free = |run: &Active| {
-            let followed = needed.iter().any(|&index| self.covers(run, index));
-            !self.is_asked(run) && (!followed || run.delivered >= STINT)
+        let missing_segments = self.missing_segments();
+        let is_idle = |run: &ActiveRun| {
+            let is_followed = missing_segments.iter().any(|&index| self.covers(run, index));
+            !self.is_requested(run) && (!is_followed || run.delivered >= MIN_RUN_SEGMENTS)
         };
-        let idle = (0..self.runs.len()).filter(|&at| free(&self.runs[at]));
-        let nearest = idle
-            .flat_map(|at| uncovered.iter().map(move |&n| (at, n)))
-            .min_by_key(|&(at, n)| self.waiting[n].command.index.abs_diff(self.runs[at].next));
-        if let Some((at, n)) = nearest {
-            return self.replace(at, self.waiting[n].command.index);
+        let idle_runs = (0..self.runs.len()).filter(|&run_index| is_idle(&self.runs[run_index]));
+        let nearest = idle_runs
+            .flat_map(|run_index| uncovered.iter().map(move |&request_index| (run_index, request_index)))
+            .min_by_key(|&(run_index, request_index)| self.waiting_requests[request_index].request.index.abs_diff(self.runs[run_index].next_segment));
+        if let Some((run_index, request_index)) = nearest {
+            return self.replace_run(run_index, self.waiting_requests[request_index].request.index);
         }
         // All runs have requests: after `PATIENCE`, the oldest request takes a run that has delivered something.
-        let taken = self.runs.iter().position(|run| run.delivered > 0);
-        match taken {
-            Some(at) if self.waiting[oldest].since.elapsed() >= PATIENCE => self.replace(at, index),
+        let replaceable = self.runs.iter().position(|run| run.delivered > 0);
+        match replaceable {
+            Some(run_index) if self.waiting_requests[oldest].requested_at.elapsed() >= TAKEOVER_AFTER => self.replace_run(run_index, index),
             _ => false,
         }
     }
 
     /// Whether every run has a reader other than the waiting one, which then is a second viewer and not a seek.
-    fn is_read_by_others(&self, waiting: usize) -> bool {
-        let asker = &self.waiting[waiting].command.reader;
-        let others = self.readers.values().filter(|reading| !reading.reader.ptr_eq(asker));
-        self.runs.iter().all(|run| others.clone().any(|reading| self.window(reading.at).contains(&run.next)))
+    fn has_other_readers(&self, request_index: usize) -> bool {
+        let requester = &self.waiting_requests[request_index].request.reader_identity;
+        let other_positions = self.reader_positions.values().filter(|reader_position| !reader_position.reader.ptr_eq(requester));
+        self.runs.iter().all(|run| other_positions.clone().any(|reader_position| self.read_ahead_window(reader_position.segment).contains(&run.next_segment)))
     }
 
-    fn replace(&mut self, at: usize, first: usize) -> bool {
-        self.runs.remove(at);
-        self.start(first)
+    fn replace_run(&mut self, run_index: usize, first_segment: usize) -> bool {
+        self.runs.remove(run_index);
+        self.start_run(first_segment)
     }
 
     /// Starts a run at `first`; false if no encode slot is available or the start failed.
-    fn start(&mut self, first: usize) -> bool {
-        if self.runs.len() >= self.allowed {
+    fn start_run(&mut self, first: usize) -> bool {
+        if self.runs.len() >= self.allowed_runs {
             return false;
         }
         // If a disk or a network has to be waited for, the run itself detects the change.
-        if self.work.source.holds_the_same_at_once() == Some(false) {
-            self.fail(RunError::SourceChanged);
+        if self.spec.source.holds_the_same_at_once() == Some(false) {
+            self.give_up(RunError::SourceChanged);
             return false;
         }
-        match self.transcoder.start(self.work.job(first), first) {
+        match self.backend.start(self.spec.job_from(first), first) {
             Ok(run) => {
-                tracing::debug!(rendition = &*self.name, first, "run started");
+                tracing::debug!(rendition = &*self.rendition_key, first, "run started");
                 self.progress.send_modify(|progress| {
                     progress.runs_started += 1;
-                    progress.run_from = Some(first);
+                    progress.last_run_start = Some(first);
                 });
                 let since = Instant::now();
-                self.runs.push(Active { run, delivered: 0, next: first, gate: first, since });
+                self.runs.push(ActiveRun { run, delivered: 0, next_segment: first, allowed_through: first, progressed_at: since });
                 true
             }
             Err(error) => {
-                self.standing.failed(&error);
-                self.fail(error);
+                self.health.record_failure(&error);
+                self.give_up(error);
                 false
             }
         }
     }
 
-    fn report(&self) {
-        let tally = self.segments.rendition_usage(&self.name);
-        let activity = if tally.segments >= self.end {
-            Activity::AllMade
-        } else if self.runs.iter().any(Active::works) || self.parked.is_some() {
-            Activity::Working
+    fn publish_progress(&self) {
+        let usage = self.segments.rendition_usage(&self.rendition_key);
+        let activity = if usage.segments >= self.end_segment {
+            RunActivity::Complete
+        } else if self.runs.iter().any(ActiveRun::is_working) || self.parked_since.is_some() {
+            RunActivity::Working
         } else {
-            Activity::Ahead
+            RunActivity::Idle
         };
         self.progress.send_modify(|progress| {
             progress.activity = activity;
-            progress.segments_ready = tally.segments;
-            progress.buffered_bytes = tally.bytes;
+            progress.segments_ready = usage.segments;
+            progress.buffered_bytes = usage.bytes;
             progress.produced_seconds =
-                to_seconds(self.work.grid.end_ticks()) * tally.segments as f64 / self.work.grid.len() as f64;
+                to_seconds(self.spec.grid.end_ticks()) * usage.segments as f64 / self.spec.grid.len() as f64;
             progress.speed = self.speed;
-            progress.producer = self.transcoder.active_backend_name();
-            progress.encoder = match &self.work.rendition.video {
-                Some(VideoPlan::Encode(plan)) => self.transcoder.video_encoder(&plan.encoder),
-                _ if self.work.rendition.encodes_audio() => Some(self.transcoder.audio_encoder()),
+            progress.backend = self.backend.active_backend_name();
+            progress.encoder = match &self.spec.rendition.video {
+                Some(VideoPlan::Encode(plan)) => self.backend.video_encoder(&plan.encoder),
+                _ if self.spec.rendition.encodes_audio() => Some(self.backend.audio_encoder()),
                 _ => None,
             };
-            progress.fallen = self.transcoder.fallback_cause();
+            progress.fallback_cause = self.backend.fallback_cause();
         });
     }
 }
@@ -413,19 +413,19 @@ async fn can_be_read(stored: &StoredSegment, source: &Arc<SourceFile>) -> bool {
 }
 
 /// Waits for a change of the allowed runs; false when the job has ended. Pending forever if no slot is needed.
-async fn changed(allowed: &mut Option<watch::Receiver<usize>>) -> bool {
-    match allowed {
+async fn next_turn_change(turn_changes: &mut Option<watch::Receiver<usize>>) -> bool {
+    match turn_changes {
         Some(allowed) => allowed.changed().await.is_ok(),
         None => std::future::pending().await,
     }
 }
 
 /// The next outcome of any run; pending forever without runs.
-async fn next_of(runs: &mut [Active]) -> (usize, Option<Result<Segment, RunError>>) {
+async fn next_outcome(runs: &mut [ActiveRun]) -> (usize, Option<Result<Segment, RunError>>) {
     poll_fn(|context| {
-        for (at, active) in runs.iter_mut().enumerate() {
+        for (run_index, active) in runs.iter_mut().enumerate() {
             if let Poll::Ready(outcome) = pin!(active.run.next()).poll(context) {
-                return Poll::Ready((at, outcome));
+                return Poll::Ready((run_index, outcome));
             }
         }
         Poll::Pending

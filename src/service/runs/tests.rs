@@ -16,7 +16,7 @@ use crate::engine::fallback::FallbackBackend;
 use crate::engine::segment_cache::CacheLimits;
 use crate::engine::source::Roots;
 
-mod turns;
+mod slot_turns;
 
 struct Bench {
     folder: tempfile::TempDir,
@@ -24,11 +24,11 @@ struct Bench {
     runs: Runs,
 }
 
-fn bench(fake: FakeBackend, max_jobs: usize) -> Bench {
-    keeping(CacheLimits { memory_bytes: 64 << 20, rendition_memory_bytes: 64 << 20, disk_bytes: 0 }, fake, max_jobs)
+fn bench_with_jobs(fake: FakeBackend, max_jobs: usize) -> Bench {
+    bench_with_cache(CacheLimits { memory_bytes: 64 << 20, rendition_memory_bytes: 64 << 20, disk_bytes: 0 }, fake, max_jobs)
 }
 
-fn keeping(budget: CacheLimits, fake: FakeBackend, max_jobs: usize) -> Bench {
+fn bench_with_cache(budget: CacheLimits, fake: FakeBackend, max_jobs: usize) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("film.mp4"), "film").unwrap();
     let segments = SegmentCache::open(&folder.path().join("segments"), budget).unwrap();
@@ -37,7 +37,7 @@ fn keeping(budget: CacheLimits, fake: FakeBackend, max_jobs: usize) -> Bench {
 
 impl Bench {
     /// 100 segments of 2 s, encoded at `height`.
-    fn work(&self, height: u32) -> Work {
+    fn rendition_spec(&self, height: u32) -> RenditionSpec {
         let path: &Path = self.folder.path();
         let roots = Roots::open(vec![Root { id: "r".into(), path: path.into() }]).unwrap();
         let source = roots.open_file(path.join("film.mp4").to_str().unwrap()).unwrap();
@@ -54,20 +54,20 @@ impl Bench {
             max_kbps: 400,
             encoder: "fake".into(),
         };
-        Work {
+        RenditionSpec {
             source: Arc::new(source),
             fingerprint: "f_1".into(),
             media: Arc::new(Media { duration_seconds: Some(200.0), ..Media::new(Container::Mp4, Vec::new()) }),
             rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
             grid: Arc::new(Grid::from_frame_rate(rate, 2.0, 200.0)),
             sidecar: None,
-            picture: None,
+            watermark: None,
             package: None,
         }
     }
 
     fn try_lease(&self, height: u32) -> Result<Lease> {
-        self.runs.lease(Arc::new(self.fake.clone()), self.work(height), AdmissionRequest::Session)
+        self.runs.lease(Arc::new(self.fake.clone()), self.rendition_spec(height), AdmissionRequest::Session)
     }
 
     fn lease(&self, height: u32) -> Lease {
@@ -75,9 +75,9 @@ impl Bench {
     }
 }
 
-async fn until(mut met: impl FnMut() -> bool) {
+async fn wait_until(mut is_met: impl FnMut() -> bool) {
     for _ in 0..10_000 {
-        if met() {
+        if is_met() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -85,11 +85,11 @@ async fn until(mut met: impl FnMut() -> bool) {
     panic!("condition not met within 100 s of paused time");
 }
 
-fn second() -> FakeBackend {
+fn one_second_backend() -> FakeBackend {
     FakeBackend::with_segment_time(Duration::from_secs(1))
 }
 
-fn whole(stored: StoredSegment) -> Bytes {
+fn bytes_of(stored: StoredSegment) -> Bytes {
     match stored.content {
         SegmentContent::InMemory(bytes) => bytes,
         SegmentContent::Lazy(_) => panic!("the fake backend produces bytes"),
@@ -98,12 +98,12 @@ fn whole(stored: StoredSegment) -> Bytes {
 
 #[tokio::test(start_paused = true)]
 async fn five_readers_of_one_rendition_cost_one_encode() {
-    let bench = bench(second(), 1);
+    let bench = bench_with_jobs(one_second_backend(), 1);
     let leases: Vec<Lease> = (0..5).map(|_| bench.lease(240)).collect();
     for index in 0..20 {
         for lease in &leases {
             let stored = lease.segment(index).await.unwrap();
-            assert_eq!(whole(stored), FakeBackend::segment_bytes(&bench.work(240).rendition, index));
+            assert_eq!(bytes_of(stored), FakeBackend::segment_bytes(&bench.rendition_spec(240).rendition, index));
         }
     }
     assert_eq!(bench.fake.run_starts(), [0]);
@@ -111,22 +111,22 @@ async fn five_readers_of_one_rendition_cost_one_encode() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_stops_ahead_of_its_reader_and_goes_on_when_it_is_followed() {
-    let bench = bench(second(), 1);
+async fn a_run_pauses_ahead_of_its_reader_and_continues_when_followed() {
+    let bench = bench_with_jobs(one_second_backend(), 1);
     let lease = bench.lease(240);
     lease.segment(0).await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(bench.fake.segments_made(), 13, "the requested segment, and 20 s beyond its start");
-    assert_eq!(lease.progress().borrow().activity, Activity::Ahead);
+    assert_eq!(lease.progress().borrow().activity, RunActivity::Idle);
     lease.segment(5).await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!((bench.fake.segments_made(), bench.fake.run_starts()), (16, vec![0]));
 }
 
 /// A backend whose runs cost nothing to start.
-struct AtOnce(FakeBackend);
+struct InstantBackend(FakeBackend);
 
-impl Backend for AtOnce {
+impl Backend for InstantBackend {
     fn name(&self) -> &'static str {
         "at once"
     }
@@ -145,13 +145,13 @@ impl Backend for AtOnce {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_made_at_once_is_made_when_it_is_asked_for_and_no_sooner() {
+async fn an_instant_backend_produces_segments_only_on_request() {
     // Memory for one segment: read-ahead for one reader would evict the segment of the other.
-    let one = FakeBackend::segment_bytes(&bench(second(), 1).work(240).rendition, 0).len() as u64;
-    let bench = keeping(CacheLimits { memory_bytes: one, rendition_memory_bytes: one, disk_bytes: 1 << 20 }, second(), 2);
-    let lease = || bench.runs.lease(Arc::new(AtOnce(bench.fake.clone())), bench.work(240), AdmissionRequest::Session).unwrap();
+    let segment_bytes = FakeBackend::segment_bytes(&bench_with_jobs(one_second_backend(), 1).rendition_spec(240).rendition, 0).len() as u64;
+    let bench = bench_with_cache(CacheLimits { memory_bytes: segment_bytes, rendition_memory_bytes: segment_bytes, disk_bytes: 1 << 20 }, one_second_backend(), 2);
+    let lease = || bench.runs.lease(Arc::new(InstantBackend(bench.fake.clone())), bench.rendition_spec(240), AdmissionRequest::Session).unwrap();
     let (near, far) = (lease(), lease());
-    let first = near.segment(0).await.unwrap();
+    let first_segment = near.segment(0).await.unwrap();
     far.segment(60).await.unwrap();
     for index in 1..5 {
         near.segment(index).await.unwrap();
@@ -160,65 +160,65 @@ async fn what_is_made_at_once_is_made_when_it_is_asked_for_and_no_sooner() {
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(bench.fake.segments_made(), 10);
     assert_eq!(std::fs::read_dir(bench.folder.path().join("segments")).unwrap().count(), 0, "none went to disk");
-    let again = near.segment(0).await.unwrap();
-    assert_eq!((&again.etag, bench.fake.segments_made()), (&first.etag, 11));
-    assert_eq!(whole(again), whole(first));
+    let second_response = near.segment(0).await.unwrap();
+    assert_eq!((&second_response.etag, bench.fake.segments_made()), (&first_segment.etag, 11));
+    assert_eq!(bytes_of(second_response), bytes_of(first_segment));
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_readers_at_different_positions_both_progress_on_one_slot() {
-    let bench = bench(second(), 1);
+    let bench = bench_with_jobs(one_second_backend(), 1);
     let (near, far) = (bench.lease(240), bench.lease(240));
     let began = tokio::time::Instant::now();
-    let read = async |lease: &Lease, from: usize| {
+    let read_segments = async |lease: &Lease, from: usize| {
         for index in from..from + 15 {
             tokio::time::timeout(Duration::from_secs(20), lease.segment(index)).await.unwrap().unwrap();
         }
     };
-    tokio::join!(read(&near, 0), read(&far, 60));
+    tokio::join!(read_segments(&near, 0), read_segments(&far, 60));
     assert!(began.elapsed() < Duration::from_secs(90), "{:?}", began.elapsed());
     assert!(bench.fake.run_starts().len() < 20, "{:?}", bench.fake.run_starts());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_viewer_elsewhere_gets_a_second_run_when_a_slot_is_free() {
-    let bench = bench(second(), 2);
+async fn a_second_viewer_at_another_position_gets_a_second_run_when_a_slot_is_free() {
+    let bench = bench_with_jobs(one_second_backend(), 2);
     let (near, far) = (bench.lease(240), bench.lease(240));
-    let read = async |lease: &Lease, from: usize| {
+    let read_segments = async |lease: &Lease, from: usize| {
         for index in from..from + 15 {
             lease.segment(index).await.unwrap();
         }
     };
-    tokio::join!(read(&near, 0), read(&far, 60));
+    tokio::join!(read_segments(&near, 0), read_segments(&far, 60));
     assert_eq!(bench.fake.run_starts().len(), 2);
     assert_eq!(bench.runs.active_jobs(), 2);
     drop(far);
     near.segment(16).await.unwrap();
-    until(|| bench.runs.active_jobs() == 1 && bench.fake.live_runs() == 1).await;
+    wait_until(|| bench.runs.active_jobs() == 1 && bench.fake.live_runs() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seek_moves_the_run_and_what_is_made_is_not_made_again() {
-    let bench = bench(second(), 1);
+async fn a_seek_moves_the_run_and_stored_segments_are_not_produced_again() {
+    let bench = bench_with_jobs(one_second_backend(), 1);
     let lease = bench.lease(240);
     lease.segment(50).await.unwrap();
-    until(|| bench.fake.segments_made() == 11).await;
+    wait_until(|| bench.fake.segments_made() == 11).await;
     lease.segment(45).await.unwrap();
     lease.segment(55).await.unwrap();
-    until(|| lease.progress().borrow().activity == Activity::Ahead).await;
+    wait_until(|| lease.progress().borrow().activity == RunActivity::Idle).await;
     for index in 45..66 {
         lease.segment(index).await.unwrap();
     }
-    assert_eq!(bench.fake.segments_made(), bench.runs.segments.rendition_usage(&lease.line.name).segments, "nothing was made twice");
+    assert_eq!(bench.fake.segments_made(), bench.runs.segments.rendition_usage(&lease.owner.rendition_key).segments, "nothing was made twice");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wish_taken_back_does_not_hold_a_run() {
-    let bench = bench(second(), 1);
+async fn a_cancelled_request_does_not_hold_a_run() {
+    let bench = bench_with_jobs(one_second_backend(), 1);
     let lease = bench.lease(240);
     for index in [90, 70, 30, 10] {
-        let asked = tokio::time::timeout(Duration::from_millis(200), lease.segment(index)).await;
-        assert!(asked.is_err());
+        let cancelled = tokio::time::timeout(Duration::from_millis(200), lease.segment(index)).await;
+        assert!(cancelled.is_err());
     }
     let began = tokio::time::Instant::now();
     lease.segment(50).await.unwrap();
@@ -227,20 +227,20 @@ async fn a_wish_taken_back_does_not_hold_a_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_dies_is_restarted_where_it_was() {
-    let bench = bench(second(), 1);
+    let bench = bench_with_jobs(one_second_backend(), 1);
     bench.fake.fail_at(7, RunError::Encoder("killed".into()));
     let lease = bench.lease(240);
     for index in 0..12 {
         lease.segment(index).await.unwrap();
     }
     assert_eq!(bench.fake.run_starts(), [0, 7]);
-    let (_, fault) = bench.runs.standing().last_fault().expect("the fault is kept although no reader noticed it");
+    let (_, fault) = bench.runs.health().last_fault().expect("the fault is kept although no reader noticed it");
     assert!(matches!(fault, RunError::Encoder(_)), "{fault}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_dies_twice_at_one_place_is_given_up_and_a_new_lease_begins_anew() {
-    let bench = bench(second(), 1);
+async fn a_run_that_dies_twice_at_one_segment_is_given_up_and_a_new_lease_starts_over() {
+    let bench = bench_with_jobs(one_second_backend(), 1);
     bench.fake.fail_at(3, RunError::Decode("garbage".into()));
     bench.fake.fail_at(3, RunError::Decode("garbage".into()));
     let lease = bench.lease(240);
@@ -249,33 +249,33 @@ async fn a_run_that_dies_twice_at_one_place_is_given_up_and_a_new_lease_begins_a
     assert!(matches!(lease.segment(4).await, Err(RunError::Decode(_))));
     assert!(matches!(lease.progress().borrow().failure, Some(RunError::Decode(_))));
     drop(lease);
-    let again = bench.lease(240);
-    again.segment(3).await.unwrap();
+    let new_lease = bench.lease(240);
+    new_lease.segment(3).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_says_nothing_is_given_up() {
-    let bench = bench(FakeBackend::with_segment_time(Duration::from_secs(1000)), 1);
+async fn a_stalled_run_is_given_up() {
+    let bench = bench_with_jobs(FakeBackend::with_segment_time(Duration::from_secs(1000)), 1);
     let lease = bench.lease(240);
     let began = tokio::time::Instant::now();
-    let standing = bench.runs.standing();
-    assert_eq!((standing.waiting(), standing.last_fault().is_some()), (0, false));
+    let health = bench.runs.health();
+    assert_eq!((health.waiting_requests(), health.last_fault().is_some()), (0, false));
     let given_up = async {
         tokio::join!(lease.segment(0), lease.segment(1), async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            assert_eq!(standing.waiting(), 2);
+            assert_eq!(health.waiting_requests(), 2);
         })
     };
     let (first, second, ()) = given_up.await;
     assert!(matches!((first, second), (Err(RunError::Stalled(30)), Err(RunError::Stalled(30)))));
-    assert_eq!(standing.waiting(), 0);
-    assert!(matches!(standing.last_fault(), Some((_, RunError::Stalled(30)))));
+    assert_eq!(health.waiting_requests(), 0);
+    assert!(matches!(health.last_fault(), Some((_, RunError::Stalled(30)))));
     assert_eq!(began.elapsed().as_secs(), 60, "one restart, then it gives up");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_changed_ends_the_work() {
-    let bench = bench(second(), 1);
+async fn a_changed_source_ends_the_rendition() {
+    let bench = bench_with_jobs(one_second_backend(), 1);
     let lease = bench.lease(240);
     std::fs::write(bench.folder.path().join("film.mp4"), "another film").unwrap();
     assert!(matches!(lease.segment(0).await, Err(RunError::SourceChanged)));
@@ -283,8 +283,8 @@ async fn a_source_that_changed_ends_the_work() {
 
 #[tokio::test(start_paused = true)]
 async fn a_network_is_not_queried_when_a_run_starts() {
-    let bench = bench(second(), 1);
-    let mut work = bench.work(240);
+    let bench = bench_with_jobs(one_second_backend(), 1);
+    let mut work = bench.rendition_spec(240);
     Arc::get_mut(&mut work.source).unwrap().is_local = false;
     let lease = bench.runs.lease(Arc::new(bench.fake.clone()), work, AdmissionRequest::Session).unwrap();
     std::fs::write(bench.folder.path().join("film.mp4"), "it").unwrap();
@@ -293,9 +293,9 @@ async fn a_network_is_not_queried_when_a_run_starts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_viewer_too_many_is_refused_at_once_until_another_leaves() {
+async fn a_viewer_beyond_capacity_is_refused_at_once_until_another_leaves() {
     // Barely faster than real time: no time is left for a second viewer.
-    let bench = bench(FakeBackend::with_segment_time(Duration::from_millis(1900)), 1);
+    let bench = bench_with_jobs(FakeBackend::with_segment_time(Duration::from_millis(1900)), 1);
     let first = bench.lease(240);
     for index in 0..8 {
         first.segment(index).await.unwrap();
@@ -318,68 +318,68 @@ async fn a_viewer_too_many_is_refused_at_once_until_another_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_made_to_the_end_gives_its_place_back() {
-    let bench = bench(FakeBackend::with_segment_time(Duration::from_millis(1)), 1);
+async fn a_complete_rendition_frees_its_encode_slot() {
+    let bench = bench_with_jobs(FakeBackend::with_segment_time(Duration::from_millis(1)), 1);
     let lease = bench.lease(240);
     for index in 0..100 {
         lease.segment(index).await.unwrap();
     }
-    until(|| bench.runs.active_jobs() == 0 && bench.fake.live_runs() == 0).await;
-    assert_eq!(lease.progress().borrow().activity, Activity::AllMade);
+    wait_until(|| bench.runs.active_jobs() == 0 && bench.fake.live_runs() == 0).await;
+    assert_eq!(lease.progress().borrow().activity, RunActivity::Complete);
     assert_eq!(lease.progress().borrow().produced_seconds, 200.0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_when_the_last_lease_is_gone() {
-    let bench = bench(second(), 4);
+    let bench = bench_with_jobs(one_second_backend(), 4);
     for round in 0..100 {
         let lease = bench.lease(240 + 2 * (round % 3));
         if round % 2 == 0 {
             lease.segment(round as usize % 50).await.unwrap();
         }
     }
-    until(|| bench.fake.live_runs() == 0).await;
+    wait_until(|| bench.fake.live_runs() == 0).await;
     assert_eq!(bench.runs.active_jobs(), 0);
     bench.runs.shutdown().await;
     assert!(!bench.folder.path().join("segments").exists());
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_ends_runs_that_are_being_waited_for() {
-    let bench = bench(second(), 1);
+async fn shutdown_ends_runs_with_waiting_requests() {
+    let bench = bench_with_jobs(one_second_backend(), 1);
     let lease = bench.lease(240);
     let (answer, ()) = tokio::join!(lease.segment(50), async {
-        until(|| bench.fake.live_runs() == 1).await;
+        wait_until(|| bench.fake.live_runs() == 1).await;
         bench.runs.shutdown().await;
     });
     assert!(answer.is_err());
-    until(|| bench.fake.live_runs() == 0).await;
+    wait_until(|| bench.fake.live_runs() == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_producer_takes_over_for_good_and_is_allowed_a_failure_of_its_own() {
-    let bench = bench(second(), 1);
-    let (first, last) = (second(), second());
+async fn a_second_backend_takes_over_for_good_and_is_allowed_a_failure_of_its_own() {
+    let bench = bench_with_jobs(one_second_backend(), 1);
+    let (first, last) = (one_second_backend(), one_second_backend());
     first.fail_at(3, RunError::Encoder("gone".into()));
     last.fail_at(6, RunError::Decode("once".into()));
     let fallback = FallbackBackend::new(Arc::new(first.clone()), Arc::new(last.clone()));
-    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240), AdmissionRequest::Session).unwrap();
+    let lease = bench.runs.lease(Arc::new(fallback), bench.rendition_spec(240), AdmissionRequest::Session).unwrap();
     for index in 0..10 {
         lease.segment(index).await.unwrap();
     }
     assert_eq!(first.run_starts(), [0]);
     assert_eq!(last.run_starts(), [3, 6]);
     let progress = lease.progress().borrow().clone();
-    assert!(matches!(progress.fallen, Some(RunError::Encoder(_))), "{progress:?}");
+    assert!(matches!(progress.fallback_cause, Some(RunError::Encoder(_))), "{progress:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_file_is_no_reason_for_another_producer() {
-    let bench = bench(second(), 1);
-    let (first, last) = (second(), second());
+async fn a_changed_file_is_no_reason_for_another_backend() {
+    let bench = bench_with_jobs(one_second_backend(), 1);
+    let (first, last) = (one_second_backend(), one_second_backend());
     first.fail_at(1, RunError::SourceChanged);
     let fallback = FallbackBackend::new(Arc::new(first), Arc::new(last.clone()));
-    let lease = bench.runs.lease(Arc::new(fallback), bench.work(240), AdmissionRequest::Session).unwrap();
+    let lease = bench.runs.lease(Arc::new(fallback), bench.rendition_spec(240), AdmissionRequest::Session).unwrap();
     lease.segment(0).await.unwrap();
     assert!(matches!(lease.segment(1).await, Err(RunError::SourceChanged)));
     assert_eq!(last.run_starts(), [] as [usize; 0]);
@@ -387,18 +387,18 @@ async fn a_changed_file_is_no_reason_for_another_producer() {
 
 #[tokio::test]
 async fn segments_are_kept_under_the_version_of_the_file_they_were_made_from() {
-    let bench = bench(second(), 1);
-    let kept = |work: &Work| super::name(&bench.fake, work);
-    let before = bench.work(240);
-    assert_eq!(kept(&before), kept(&bench.work(240)), "two openings of one file share their segments");
+    let bench = bench_with_jobs(one_second_backend(), 1);
+    let key_of = |spec: &RenditionSpec| super::rendition_key(&bench.fake, spec);
+    let spec_before = bench.rendition_spec(240);
+    assert_eq!(key_of(&spec_before), key_of(&bench.rendition_spec(240)), "two openings of one file share their segments");
     let path = bench.folder.path().join("film.mp4");
     // Rewritten in place with the same length, and its modification time restored.
-    let at = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let modified_at = std::fs::metadata(&path).unwrap().modified().unwrap();
     std::thread::sleep(Duration::from_millis(20));
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, bytes).unwrap();
-    std::fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
-    let after = bench.work(240);
-    assert_eq!((before.source.modified, &before.fingerprint), (after.source.modified, &after.fingerprint));
-    assert_ne!(kept(&before), kept(&after));
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified_at).unwrap();
+    let after = bench.rendition_spec(240);
+    assert_eq!((spec_before.source.modified, &spec_before.fingerprint), (after.source.modified, &after.fingerprint));
+    assert_ne!(key_of(&spec_before), key_of(&after));
 }

@@ -5,26 +5,26 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::session::{Session, Status};
+use super::session::{Session, SessionStatus};
 use crate::domain::plan::Rendition;
 use crate::error::{Code, Error};
 
 /// An ended session. It has no plan, no lease and no [`Source`](crate::engine::source::Source), because those would keep
 /// the file open and a deleted file would keep its disk space.
-pub struct Ended {
+pub struct EndedSession {
     pub id: String,
     pub user_id: String,
     pub started_at: Timestamp,
     /// The final status, with the failure if it failed.
-    pub status: Status,
+    pub status: SessionStatus,
     /// Rendition of the rung requested last.
     pub rendition: Arc<Rendition>,
-    pub(super) at: Instant,
+    pub(super) ended_at: Instant,
 }
 
-impl Ended {
+impl EndedSession {
     pub(super) fn new(session: &Session) -> Self {
-        let status = session.view();
+        let status = session.current_status();
         let rendition = session.plan.rungs.get(status.rung).unwrap_or(&session.plan.rungs[0]).work.rendition.clone();
         Self {
             id: session.id.clone(),
@@ -32,12 +32,12 @@ impl Ended {
             started_at: session.started_at,
             status,
             rendition,
-            at: Instant::now(),
+            ended_at: Instant::now(),
         }
     }
 }
 
 /// The error for a request for an asset of an ended session.
-pub(super) fn session_ended() -> Error {
+pub(super) fn session_ended_error() -> Error {
     Error::new(Code::SessionEnded, "the session has ended")
 }

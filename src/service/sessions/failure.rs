@@ -7,13 +7,13 @@ use crate::error::{Code, Error};
 
 /// A session's failure.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct SessionFailure {
     pub error: RunError,
-    pub at: Timestamp,
+    pub failed_at: Timestamp,
 }
 
 /// The API error for a failed run; its cause is already in the log.
-pub(super) fn refusal(error: &RunError) -> Error {
+pub(super) fn failure_error(error: &RunError) -> Error {
     let code = match error {
         RunError::Decode(_) => Code::DecodeFailed,
         RunError::Encoder(_) => Code::EncoderFailed,
@@ -23,11 +23,11 @@ pub(super) fn refusal(error: &RunError) -> Error {
         RunError::Stalled(_) => Code::SegmentTimeout,
         RunError::Internal(_) => Code::Internal,
     };
-    Error::new(code, told(error)).with_cause(error)
+    Error::new(code, failure_message(error)).with_cause(error)
 }
 
 /// The message about a failed run, for viewers.
-pub fn told(error: &RunError) -> &'static str {
+pub fn failure_message(error: &RunError) -> &'static str {
     match error {
         RunError::Decode(_) => "the file could not be decoded",
         RunError::Encoder(_) => "the encoder failed",

@@ -8,73 +8,73 @@ use tokio::time::Instant;
 
 use super::lock;
 use crate::service::encode_slots::Admission;
-use crate::service::runs::{Lease, Progress};
+use crate::service::runs::{Lease, RenditionProgress};
 
 /// A rung is released when it was not requested for this long. Long enough for a player whose bandwidth estimate wavers,
 /// because coming back costs a start.
-const LEFT: Duration = Duration::from_secs(10);
+const RELEASE_AFTER: Duration = Duration::from_secs(10);
 
 /// The backend chosen for a rung, and why.
-pub(super) type Producer = (&'static str, &'static str);
+pub(super) type BackendChoice = (&'static str, &'static str);
 
 /// The rung requested last.
 #[derive(Clone)]
-pub(super) struct Current {
+pub(super) struct CurrentRung {
     pub(super) rung: usize,
-    pub(super) producer: Producer,
-    pub(super) progress: watch::Receiver<Progress>,
+    pub(super) backend: BackendChoice,
+    pub(super) progress: watch::Receiver<RenditionProgress>,
 }
 
-pub(super) struct Rungs {
+pub(super) struct RungLeases {
     /// One entry per rung; None after the session has ended.
-    held: Mutex<Option<Vec<Option<Held>>>>,
+    leases: Mutex<Option<Vec<Option<RungLease>>>>,
     /// The session's admission to the encode slots, from its first encoded rung to its end.
     admission: Mutex<Option<Arc<Admission>>>,
-    current: watch::Sender<Current>,
+    current: watch::Sender<CurrentRung>,
 }
 
-struct Held {
+struct RungLease {
     lease: Arc<Lease>,
-    producer: Producer,
-    pulled: Instant,
+    backend: BackendChoice,
+    requested_at: Instant,
 }
 
-impl Rungs {
+impl RungLeases {
     /// `rungs` rungs, of which the first is leased.
-    pub(super) fn new(rungs: usize, lease: Lease, producer: Producer) -> Self {
-        let current = Current { rung: 0, producer, progress: lease.progress() };
-        let mut held: Vec<Option<Held>> = (0..rungs).map(|_| None).collect();
+    pub(super) fn new(rung_count: usize, lease: Lease, backend: BackendChoice) -> Self {
+        let current = CurrentRung { rung: 0, backend, progress: lease.progress() };
+        let mut leases: Vec<Option<RungLease>> = (0..rung_count).map(|_| None).collect();
         let admission = Mutex::new(lease.admission());
-        held[0] = Some(Held { lease: Arc::new(lease), producer, pulled: Instant::now() });
-        Self { held: Mutex::new(Some(held)), admission, current: watch::Sender::new(current) }
+        leases[0] = Some(RungLease { lease: Arc::new(lease), backend, requested_at: Instant::now() });
+        Self { leases: Mutex::new(Some(leases)), admission, current: watch::Sender::new(current) }
     }
 
     /// The lease of a rung, if it has one; marks the rung as requested.
-    pub(super) fn pull(&self, rung: usize) -> Option<Arc<Lease>> {
-        let mut held = lock(&self.held);
-        let found = held.as_mut()?.get_mut(rung)?.as_mut()?;
-        found.pulled = Instant::now();
-        let (lease, producer) = (found.lease.clone(), found.producer);
-        drop(held);
+    pub(super) fn request_lease(&self, rung: usize) -> Option<Arc<Lease>> {
+        let mut leases = lock(&self.leases);
+        let rung_lease = leases.as_mut()?.get_mut(rung)?.as_mut()?;
+        rung_lease.requested_at = Instant::now();
+        let (lease, backend) = (rung_lease.lease.clone(), rung_lease.backend);
+        drop(leases);
         self.current.send_if_modified(|current| {
-            let other = current.rung != rung || !current.progress.same_channel(&lease.progress());
-            if other {
-                *current = Current { rung, producer, progress: lease.progress() };
+            let is_changed = current.rung != rung || !current.progress.same_channel(&lease.progress());
+            if is_changed {
+                *current = CurrentRung { rung, backend, progress: lease.progress() };
             }
-            other
+            is_changed
         });
         Some(lease)
     }
 
     /// Keeps the lease of a rung.
-    pub(super) fn hold(&self, rung: usize, lease: Lease, producer: Producer) {
-        if let Some(held) = &mut *lock(&self.held)
-            && let Some(place) = held.get_mut(rung)
+    pub(super) fn add_lease(&self, rung: usize, lease: Lease, backend: BackendChoice) {
+        if let Some(leases) = &mut *lock(&self.leases)
+            && let Some(slot) = leases.get_mut(rung)
         {
             if let Some(admission) = lease.admission() {
                 lock(&self.admission).get_or_insert(admission);
             }
-            place.get_or_insert_with(|| Held { lease: Arc::new(lease), producer, pulled: Instant::now() });
+            slot.get_or_insert_with(|| RungLease { lease: Arc::new(lease), backend, requested_at: Instant::now() });
         }
     }
 
@@ -84,54 +84,54 @@ impl Rungs {
     }
 
     /// Which rungs are leased.
-    pub(super) fn held(&self) -> Vec<bool> {
-        lock(&self.held).iter().flatten().map(Option::is_some).collect()
+    pub(super) fn leased_rungs(&self) -> Vec<bool> {
+        lock(&self.leases).iter().flatten().map(Option::is_some).collect()
     }
 
     /// Whether a leased rung publishes this progress.
-    pub(super) fn holds(&self, progress: &watch::Receiver<Progress>) -> bool {
-        let held = lock(&self.held);
-        held.iter().flatten().flatten().any(|held| held.lease.progress().same_channel(progress))
+    pub(super) fn publishes(&self, progress: &watch::Receiver<RenditionProgress>) -> bool {
+        let leases = lock(&self.leases);
+        leases.iter().flatten().flatten().any(|rung_lease| rung_lease.lease.progress().same_channel(progress))
     }
 
     /// Subscribes to the rung requested last.
-    pub(super) fn current(&self) -> watch::Receiver<Current> {
+    pub(super) fn watch_current(&self) -> watch::Receiver<CurrentRung> {
         self.current.subscribe()
     }
 
     /// Releases every rung but `kept` that has no waiting request and was not requested for `since`.
-    pub(super) fn leave(&self, kept: usize, since: Duration) {
-        let mut dropped = Vec::new();
-        if let Some(held) = &mut *lock(&self.held) {
-            for (rung, place) in held.iter_mut().enumerate() {
+    pub(super) fn release_unused(&self, kept_rung: usize, unused_for: Duration) {
+        let mut released = Vec::new();
+        if let Some(leases) = &mut *lock(&self.leases) {
+            for (rung, slot) in leases.iter_mut().enumerate() {
                 // A waiting request has a clone of the lease.
-                let left = |held: &mut Held| Arc::strong_count(&held.lease) == 1 && held.pulled.elapsed() >= since;
-                if rung != kept {
-                    dropped.extend(place.take_if(left));
+                let is_unused = |rung_lease: &mut RungLease| Arc::strong_count(&rung_lease.lease) == 1 && rung_lease.requested_at.elapsed() >= unused_for;
+                if rung != kept_rung {
+                    released.extend(slot.take_if(is_unused));
                 }
             }
         }
     }
 
     /// Releases rungs that players left [`LEFT`] ago.
-    pub(super) fn tidy(&self) {
-        self.leave(self.current.borrow().rung, LEFT);
+    pub(super) fn release_left(&self) {
+        self.release_unused(self.current.borrow().rung, RELEASE_AFTER);
     }
 
     /// When the next rung may have to be released.
-    pub(super) fn tidy_at(&self) -> Option<Instant> {
-        let current = self.current.borrow().rung;
-        let held = lock(&self.held);
-        let left = held.as_ref()?.iter().enumerate().filter(|(rung, _)| *rung != current);
+    pub(super) fn next_release_at(&self) -> Option<Instant> {
+        let current_rung = self.current.borrow().rung;
+        let leases = lock(&self.leases);
+        let other_rungs = leases.as_ref()?.iter().enumerate().filter(|(rung, _)| *rung != current_rung);
         // A rung with a waiting request is checked again a little later.
-        let soon = Instant::now() + Duration::from_millis(500);
-        left.filter_map(|(_, held)| Some(held.as_ref()?.pulled + LEFT)).min().map(|at| at.max(soon))
+        let earliest = Instant::now() + Duration::from_millis(500);
+        other_rungs.filter_map(|(_, rung_lease)| Some(rung_lease.as_ref()?.requested_at + RELEASE_AFTER)).min().map(|at| at.max(earliest))
     }
 
     /// Releases every rung and the admission, for good.
-    pub(super) fn end(&self) {
-        let held = lock(&self.held).take();
-        drop(held);
+    pub(super) fn release_all(&self) {
+        let leases = lock(&self.leases).take();
+        drop(leases);
         let admission = lock(&self.admission).take();
         drop(admission);
     }

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::ended::session_ended;
-use super::failure::{Failure, refusal};
-use super::rungs::{Current, Producer, Rungs};
-use super::{Makers, lock};
+use super::ended::session_ended_error;
+use super::failure::{SessionFailure, failure_error};
+use super::rungs::{CurrentRung, BackendChoice, RungLeases};
+use super::{RunFactory, lock};
 use crate::domain::playback::SubtitleDelivery;
 use crate::domain::playlist::{self, PlaylistTrack};
 use crate::domain::session::{SessionAction, SessionEvent, SessionState};
@@ -24,12 +24,12 @@ use crate::error::{Code, Error, Result};
 use crate::service::accounts::random_bytes;
 use crate::service::encode_slots::AdmissionRequest;
 use crate::service::planner::{SessionPlan, start_segment};
-use crate::service::runs::{Activity, Lease, Progress};
-use crate::service::subtitles::{Subtitles, Which};
+use crate::service::runs::{RunActivity, Lease, RenditionProgress};
+use crate::service::subtitles::{Subtitles, SubtitleLocation};
 
 /// How often admission to the encode slots is retried, and for how long before the viewer is refused.
-const RETRY: Duration = Duration::from_millis(50);
-const ADMISSION: Duration = Duration::from_millis(1500);
+const ADMISSION_RETRY: Duration = Duration::from_millis(50);
+const ADMISSION_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// One session. Its owner task is the only one that changes its state.
 pub struct Session {
@@ -37,41 +37,41 @@ pub struct Session {
     pub user_id: String,
     pub plan: SessionPlan,
     pub started_at: Timestamp,
-    created: Instant,
-    patience: Patience,
-    access: Mutex<(Instant, Timestamp)>,
-    view: watch::Sender<View>,
-    pub(super) rungs: Rungs,
-    makers: Weak<Makers>,
-    stop: Notify,
+    created_at: Instant,
+    timeouts: SessionTimeouts,
+    last_access: Mutex<(Instant, Timestamp)>,
+    view: watch::Sender<SessionView>,
+    pub(super) rung_leases: RungLeases,
+    run_factory: Weak<RunFactory>,
+    stop_signal: Notify,
 }
 
 #[derive(Clone, Debug)]
-struct View {
+struct SessionView {
     state: SessionState,
-    failure: Option<Failure>,
+    failure: Option<SessionFailure>,
     /// RFC 6381 codec string of the video, read from the first segment.
     video_codec: Option<String>,
 }
 
 /// The status of a session.
 #[derive(Clone, Debug)]
-pub struct Status {
+pub struct SessionStatus {
     pub state: SessionState,
-    pub failure: Option<Failure>,
+    pub failure: Option<SessionFailure>,
     /// Progress of the rung requested last.
-    pub progress: Progress,
+    pub progress: RenditionProgress,
     pub rung: usize,
     /// The backend chosen for it, and why.
-    pub producer: (&'static str, &'static str),
+    pub backend: (&'static str, &'static str),
     /// Which rungs are leased.
-    pub held: Vec<bool>,
+    pub leased_rungs: Vec<bool>,
     pub last_access_at: Timestamp,
 }
 
 /// Timeouts of a session.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct SessionTimeouts {
     /// Without a request, the session ends.
     pub(super) idle: Duration,
     /// For a requested segment.
@@ -82,86 +82,86 @@ impl Session {
     pub(super) fn new(
         user_id: &str,
         plan: SessionPlan,
-        producer: Producer,
+        backend: BackendChoice,
         lease: Lease,
-        (makers, patience): (Weak<Makers>, Patience),
+        (run_factory, timeouts): (Weak<RunFactory>, SessionTimeouts),
     ) -> Self {
-        let rungs = Rungs::new(plan.rungs.len(), lease, producer);
+        let rung_leases = RungLeases::new(plan.rungs.len(), lease, backend);
         Self {
             id: format!("ts_{}", data_encoding::HEXLOWER.encode(&random_bytes::<16>())),
             user_id: user_id.to_owned(),
             plan,
             started_at: Timestamp::now(),
-            created: Instant::now(),
-            patience,
-            access: Mutex::new((Instant::now(), Timestamp::now())),
-            view: watch::Sender::new(View { state: SessionState::Starting, failure: None, video_codec: None }),
-            rungs,
-            makers,
-            stop: Notify::new(),
+            created_at: Instant::now(),
+            timeouts,
+            last_access: Mutex::new((Instant::now(), Timestamp::now())),
+            view: watch::Sender::new(SessionView { state: SessionState::Starting, failure: None, video_codec: None }),
+            rung_leases,
+            run_factory,
+            stop_signal: Notify::new(),
         }
     }
 
     pub(super) fn age(&self) -> Duration {
-        self.created.elapsed()
+        self.created_at.elapsed()
     }
 
     /// Drives the state until the session ends.
-    pub(super) async fn own(&self) {
-        let first = start_segment(&self.plan);
-        let lease = self.rungs.pull(0);
+    pub(super) async fn run(&self) {
+        let first_segment = start_segment(&self.plan);
+        let lease = self.rung_leases.request_lease(0);
         let source = self.source();
-        let mut make_first =
-            lease.map(|lease| Box::pin(async move { lease.segment(first).await?.content.read_head(source).await }));
-        let mut current = self.rungs.current();
-        let mut progress = current.borrow_and_update().progress.clone();
+        let mut first_head =
+            lease.map(|lease| Box::pin(async move { lease.segment(first_segment).await?.content.read_head(source).await }));
+        let mut current_rung = self.rung_leases.watch_current();
+        let mut progress = current_rung.borrow_and_update().progress.clone();
         // The current rung was released; another one becomes current as soon as it is requested.
-        let mut left = false;
+        let mut is_released = false;
         loop {
-            self.rungs.tidy();
-            let tidy_at = self.rungs.tidy_at();
-            let idle_at = lock(&self.access).0 + self.patience.idle;
+            self.rung_leases.release_left();
+            let tidy_at = self.rung_leases.next_release_at();
+            let idle_at = lock(&self.last_access).0 + self.timeouts.idle;
             let event = tokio::select! {
                 // The progress of a released rung ends and must not be read any more.
                 biased;
-                () = self.stop.notified() => SessionEvent::Stop,
-                _ = current.changed() => {
-                    progress = current.borrow_and_update().progress.clone();
+                () = self.stop_signal.notified() => SessionEvent::Stop,
+                _ = current_rung.changed() => {
+                    progress = current_rung.borrow_and_update().progress.clone();
                     progress.mark_changed();
-                    left = false;
+                    is_released = false;
                     continue;
                 }
-                first = async { make_first.as_mut().expect("guarded").await }, if make_first.is_some() => {
-                    make_first = None;
+                first = async { first_head.as_mut().expect("guarded").await }, if first_head.is_some() => {
+                    first_head = None;
                     match first {
                         Ok(head) => {
                             let video_codec = playlist::avc_codec_string(&head);
                             self.view.send_modify(|view| view.video_codec = video_codec);
                             SessionEvent::Ready
                         }
-                        Err(error) => self.failed(error),
+                        Err(error) => self.record_failure(error),
                     }
                 }
-                changed = progress.changed(), if make_first.is_none() && !left => {
-                    if changed.is_err() && !self.rungs.holds(&progress) {
-                        left = true;
+                changed = progress.changed(), if first_head.is_none() && !is_released => {
+                    if changed.is_err() && !self.rung_leases.publishes(&progress) {
+                        is_released = true;
                         continue;
                     }
                     let (failure, activity) = {
-                        let seen = progress.borrow_and_update();
-                        (seen.failure.clone(), seen.activity)
+                        let latest = progress.borrow_and_update();
+                        (latest.failure.clone(), latest.activity)
                     };
                     match (changed.is_ok(), failure, activity) {
-                        (_, Some(error), _) => self.failed(error),
-                        (false, None, _) => self.failed(RunError::Internal("the run ended".into())),
-                        (true, None, Activity::AllMade) => SessionEvent::AllSegmentsReady,
-                        (true, None, Activity::Working) => SessionEvent::Working,
-                        (true, None, Activity::Ahead) => SessionEvent::Ahead,
+                        (_, Some(error), _) => self.record_failure(error),
+                        (false, None, _) => self.record_failure(RunError::Internal("the run ended".into())),
+                        (true, None, RunActivity::Complete) => SessionEvent::AllSegmentsReady,
+                        (true, None, RunActivity::Working) => SessionEvent::Working,
+                        (true, None, RunActivity::Idle) => SessionEvent::Ahead,
                     }
                 }
                 () = tokio::time::sleep_until(tidy_at.unwrap_or(idle_at)), if tidy_at.is_some() => continue,
                 () = tokio::time::sleep_until(idle_at) => {
-                    if lock(&self.access).0.elapsed() < self.patience.idle {
+                    if lock(&self.last_access).0.elapsed() < self.timeouts.idle {
                         continue;
                     }
                     SessionEvent::Stop
@@ -169,12 +169,12 @@ impl Session {
             };
             let (state, actions) = self.view.borrow().state.after(event);
             if actions.contains(&SessionAction::Release) {
-                self.rungs.end();
+                self.rung_leases.release_all();
             }
             self.view.send_modify(|view| view.state = state);
             if state == SessionState::Failed {
                 // Its status can be requested until it is stopped or idle.
-                self.rest().await;
+                self.wait_until_stopped().await;
             }
             if !state.is_active() {
                 break;
@@ -183,13 +183,13 @@ impl Session {
     }
 
     /// Waits until a failed session is stopped or idle.
-    async fn rest(&self) {
+    async fn wait_until_stopped(&self) {
         loop {
-            let idle_at = lock(&self.access).0 + self.patience.idle;
+            let idle_at = lock(&self.last_access).0 + self.timeouts.idle;
             tokio::select! {
-                () = self.stop.notified() => break,
+                () = self.stop_signal.notified() => break,
                 () = tokio::time::sleep_until(idle_at) => {
-                    if lock(&self.access).0.elapsed() >= self.patience.idle {
+                    if lock(&self.last_access).0.elapsed() >= self.timeouts.idle {
                         break;
                     }
                 }
@@ -199,9 +199,9 @@ impl Session {
         self.view.send_modify(|view| view.state = state);
     }
 
-    fn failed(&self, error: RunError) -> SessionEvent {
+    fn record_failure(&self, error: RunError) -> SessionEvent {
         tracing::warn!(session.id = self.id, %error, "session failed");
-        self.view.send_modify(|view| view.failure = Some(Failure { error, at: Timestamp::now() }));
+        self.view.send_modify(|view| view.failure = Some(SessionFailure { error, failed_at: Timestamp::now() }));
         SessionEvent::Fault
     }
 
@@ -210,7 +210,7 @@ impl Session {
     }
 
     pub(super) fn touch(&self) {
-        *lock(&self.access) = (Instant::now(), Timestamp::now());
+        *lock(&self.last_access) = (Instant::now(), Timestamp::now());
     }
 
     /// Stops the session and waits for its end; false if it had already ended.
@@ -219,7 +219,7 @@ impl Session {
         if view.borrow_and_update().state == SessionState::Stopped {
             return false;
         }
-        self.stop.notify_one();
+        self.stop_signal.notify_one();
         let _ = view.wait_for(|view| view.state == SessionState::Stopped).await;
         true
     }
@@ -241,16 +241,16 @@ impl Session {
         }
         let lease = self.lease(rung).await?;
         let mut view = self.view.subscribe();
-        let made = tokio::select! {
-            made = tokio::time::timeout(self.patience.segment, lease.segment(index)) => made,
-            () = async { let _ = view.wait_for(|view| !view.state.is_active()).await; } => return Err(self.gone()),
+        let outcome = tokio::select! {
+            made = tokio::time::timeout(self.timeouts.segment, lease.segment(index)) => made,
+            () = async { let _ = view.wait_for(|view| !view.state.is_active()).await; } => return Err(self.ended_error()),
         };
         self.touch();
-        match made {
+        match outcome {
             Ok(Ok(stored)) => Ok(stored),
-            Ok(Err(error)) => Err(refusal(&error)),
+            Ok(Err(error)) => Err(failure_error(&error)),
             Err(_) => {
-                let wait = self.patience.segment.as_secs();
+                let wait = self.timeouts.segment.as_secs();
                 Err(Error::new(Code::SegmentTimeout, format!("segment {index} not ready within {wait} s"))
                     .with_retry_after(2))
             }
@@ -259,28 +259,28 @@ impl Session {
 
     /// Leases a rung. If all encode slots are in use, the rung the player came from is released at once.
     async fn lease(&self, rung: usize) -> Result<Arc<Lease>> {
-        let until = Instant::now() + ADMISSION;
+        let deadline = Instant::now() + ADMISSION_TIMEOUT;
         loop {
             if !self.is_live() {
-                return Err(self.gone());
+                return Err(self.ended_error());
             }
-            if let Some(lease) = self.rungs.pull(rung) {
+            if let Some(lease) = self.rung_leases.request_lease(rung) {
                 return Ok(lease);
             }
-            let makers = self.makers.upgrade().ok_or_else(|| self.gone())?;
-            let admission = self.rungs.admission();
+            let makers = self.run_factory.upgrade().ok_or_else(|| self.ended_error())?;
+            let admission = self.rung_leases.admission();
             let viewer = admission.as_ref().map_or(AdmissionRequest::Session, AdmissionRequest::Admitted);
             let slots = makers.runs.encode_slots();
             let is_crowded = slots.used_slots() >= slots.slot_count();
             match makers.lease(&self.plan.rungs[rung].work, viewer).await {
                 Ok((lease, producer)) => {
                     if is_crowded && lease.admission().is_some() {
-                        self.rungs.leave(rung, Duration::ZERO);
+                        self.rung_leases.release_unused(rung, Duration::ZERO);
                     }
-                    self.rungs.hold(rung, lease, producer);
+                    self.rung_leases.add_lease(rung, lease, producer);
                 }
-                Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < until => {
-                    tokio::time::sleep(RETRY).await;
+                Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < deadline => {
+                    tokio::time::sleep(ADMISSION_RETRY).await;
                 }
                 Err(error) => return Err(error),
             }
@@ -288,8 +288,8 @@ impl Session {
     }
 
     /// Releases every rung but the one requested last.
-    pub(super) fn leave(&self) {
-        self.rungs.leave(self.rungs.current().borrow().rung, Duration::ZERO);
+    pub(super) fn release_unused_rungs(&self) {
+        self.rung_leases.release_unused(self.rung_leases.watch_current().borrow().rung, Duration::ZERO);
     }
 
     /// A segment of the subtitle rendition, as WebVTT.
@@ -298,14 +298,14 @@ impl Session {
     /// `ASSET_NOT_FOUND` past the end or without such a rendition; those of [`Subtitles::script`].
     pub async fn subtitle_segment(&self, subtitles: &Subtitles, index: usize) -> Result<String> {
         self.touch();
-        let work = self.plan.work();
-        let grid = playlist::subtitle_grid(&work.grid);
-        let which = match self.plan.subtitles.as_ref().map(|text| &text.delivery) {
-            Some(SubtitleDelivery::Text { stream }) if index < grid.len() => Which::Stream(*stream),
-            Some(SubtitleDelivery::TextSidecar { path }) if index < grid.len() => Which::File(path.clone()),
+        let spec = self.plan.work();
+        let grid = playlist::subtitle_grid(&spec.grid);
+        let subtitle = match self.plan.subtitles.as_ref().map(|text| &text.delivery) {
+            Some(SubtitleDelivery::Text { stream }) if index < grid.len() => SubtitleLocation::Stream(*stream),
+            Some(SubtitleDelivery::TextSidecar { path }) if index < grid.len() => SubtitleLocation::File(path.clone()),
             _ => return Err(Error::new(Code::AssetNotFound, format!("there is no subtitle segment {index}"))),
         };
-        let cues = subtitles.cues(&work.source, &work.media, &which).await?;
+        let cues = subtitles.read_cues(&spec.source, &spec.media, &subtitle).await?;
         let (start, end) = (grid.segment_start(index), grid.segment_start(index) + grid.segment_length(index));
         Ok(write_webvtt_segment(&cues, to_seconds(start), to_seconds(end), TIMELINE_BASE_SECONDS * TICKS_PER_SECOND))
     }
@@ -314,14 +314,14 @@ impl Session {
     ///
     /// # Errors
     /// `SESSION_ENDED`, or why the session failed.
-    pub async fn ready(&self, wait: Duration) -> Result<bool> {
+    pub async fn wait_ready(&self, wait: Duration) -> Result<bool> {
         self.touch();
         let mut view = self.view.subscribe();
-        let settled = view.wait_for(|view| view.state != SessionState::Starting);
-        let settled = tokio::time::timeout(wait, settled).await.is_ok();
+        let started = view.wait_for(|view| view.state != SessionState::Starting);
+        let has_started = tokio::time::timeout(wait, started).await.is_ok();
         self.touch();
-        if settled && !self.is_live() {
-            return Err(self.gone());
+        if has_started && !self.is_live() {
+            return Err(self.ended_error());
         }
         Ok(self.view.borrow().state.is_ready())
     }
@@ -330,36 +330,36 @@ impl Session {
     ///
     /// # Errors
     /// `SESSION_ENDED`, or why the session failed.
-    pub fn serves(&self) -> Result<()> {
+    pub fn ensure_live(&self) -> Result<()> {
         self.touch();
-        if self.is_live() { Ok(()) } else { Err(self.gone()) }
+        if self.is_live() { Ok(()) } else { Err(self.ended_error()) }
     }
 
-    fn gone(&self) -> Error {
+    fn ended_error(&self) -> Error {
         let view = self.view.borrow();
         match (&view.failure, view.state) {
-            (Some(failure), SessionState::Failed) => refusal(&failure.error),
-            _ => session_ended(),
+            (Some(failure), SessionState::Failed) => failure_error(&failure.error),
+            _ => session_ended_error(),
         }
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> SessionStatus {
         self.touch();
-        self.view()
+        self.current_status()
     }
 
     /// Like [`Self::status`], but does not reset the idle timeout.
-    pub(super) fn view(&self) -> Status {
+    pub(super) fn current_status(&self) -> SessionStatus {
         let view = self.view.borrow().clone();
-        let last_access_at = lock(&self.access).1;
-        let Current { rung, producer, progress } = self.rungs.current().borrow().clone();
+        let last_access_at = lock(&self.last_access).1;
+        let CurrentRung { rung, backend: producer, progress } = self.rung_leases.watch_current().borrow().clone();
         let progress = progress.borrow().clone();
-        let held = self.rungs.held();
-        Status { state: view.state, failure: view.failure, progress, rung, producer, held, last_access_at }
+        let leased_rungs = self.rung_leases.leased_rungs();
+        SessionStatus { state: view.state, failure: view.failure, progress, rung, backend: producer, leased_rungs, last_access_at }
     }
 
     /// The rung of a playlist track; None for other tracks and unknown rungs.
-    pub fn rung(&self, track: PlaylistTrack) -> Option<usize> {
+    pub fn rung_of_track(&self, track: PlaylistTrack) -> Option<usize> {
         match (track, self.plan.work().rendition.video.is_some()) {
             (PlaylistTrack::Video(rung), true) => Some(rung).filter(|rung| *rung < self.plan.rungs.len()),
             (PlaylistTrack::Audio, false) => Some(0),
@@ -369,11 +369,11 @@ impl Session {
 
     /// The multivariant playlist with `grant` in every URI, and with `EXT-X-START` if the player accepts it there.
     pub fn multivariant(&self, with_start: bool, grant: &str) -> Bytes {
-        let known = self.view.borrow().video_codec.clone();
+        let video_codec = self.view.borrow().video_codec.clone();
         let subtitles = self.plan.subtitles.as_ref().map(|subtitles| &subtitles.rendition);
         let start = self.plan.request.start_seconds - self.plan.list_start_seconds();
         let start = if with_start { start } else { 0.0 };
-        playlist::multivariant_playlist(&self.plan.variants(known.as_deref()), subtitles, start, grant).into()
+        playlist::multivariant_playlist(&self.plan.variants(video_codec.as_deref()), subtitles, start, grant).into()
     }
 
     /// A media playlist with `grant` in every URI.
@@ -381,12 +381,12 @@ impl Session {
     /// # Errors
     /// `ASSET_NOT_FOUND` for a track the session does not have.
     pub fn media_playlist(&self, track: PlaylistTrack, grant: &str) -> Result<Bytes> {
-        let (start, from) = (self.plan.request.start_seconds, self.plan.list_start());
+        let (start_seconds, from_segment) = (self.plan.request.start_seconds, self.plan.list_start());
         let grid = &self.plan.work().grid;
-        if let Some(rung) = self.rung(track) {
-            Ok(playlist::media_playlist(track, &self.plan.rungs[rung].work.grid, from, start, grant).into())
+        if let Some(rung) = self.rung_of_track(track) {
+            Ok(playlist::media_playlist(track, &self.plan.rungs[rung].work.grid, from_segment, start_seconds, grant).into())
         } else if track == PlaylistTrack::Subtitles && self.plan.subtitles.is_some() {
-            Ok(playlist::media_playlist(track, &playlist::subtitle_grid(grid), from, start, grant).into())
+            Ok(playlist::media_playlist(track, &playlist::subtitle_grid(grid), from_segment, start_seconds, grant).into())
         } else {
             Err(Error::new(Code::AssetNotFound, "the session has no such track"))
         }

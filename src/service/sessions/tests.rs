@@ -13,7 +13,7 @@ use crate::engine::RunError;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::source::Roots;
 use crate::service::planner::{Rung, StartRequest};
-use crate::service::runs::Work;
+use crate::service::runs::RenditionSpec;
 
 struct Bench {
     folder: tempfile::TempDir,
@@ -21,20 +21,20 @@ struct Bench {
     sessions: Sessions,
 }
 
-fn bench(change: impl FnOnce(&mut Config)) -> Bench {
-    taking(Duration::from_secs(1), change)
+fn default_bench(configure: impl FnOnce(&mut Config)) -> Bench {
+    bench_with_segment_time(Duration::from_secs(1), configure)
 }
 
 /// A bench on which each segment takes `segment` to produce.
-fn taking(segment: Duration, change: impl FnOnce(&mut Config)) -> Bench {
+fn bench_with_segment_time(segment_time: Duration, configure: impl FnOnce(&mut Config)) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("film.mp4"), "film").unwrap();
     let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
     config.limits.concurrent_jobs = 1;
-    change(&mut config);
+    configure(&mut config);
     let sessions = Sessions::open(&config, None).unwrap();
-    let fake = FakeBackend::with_segment_time(segment);
-    sessions.produce_by(Arc::new(fake.clone()));
+    let fake = FakeBackend::with_segment_time(segment_time);
+    sessions.force_backend(Arc::new(fake.clone()));
     Bench { folder, fake, sessions }
 }
 
@@ -70,18 +70,18 @@ impl Bench {
             encoder: "fake".into(),
         };
         let media = Media { duration_seconds: Some(200.0), ..Media::new(Container::Mp4, Vec::new()) };
-        let work = Work {
+        let spec = RenditionSpec {
             source: Arc::new(source),
             fingerprint: "f_1".into(),
             media: Arc::new(media),
             rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
             grid: Arc::new(Grid::from_frame_rate(rate, 2.0, 200.0)),
             sidecar: None,
-            picture: None,
+            watermark: None,
             package: None,
         };
         let top = Rung {
-            work,
+            work: spec,
             size: Some((320, 180)),
             frame_rate: Some(rate),
             bandwidth: 1,
@@ -119,53 +119,53 @@ impl Bench {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_is_ready_when_the_segment_at_its_start_exists() {
-    let bench = bench(|_| ());
+    let bench = default_bench(|_| ());
     let session = bench.start("a", 50.0).await.unwrap();
-    assert!(!session.ready(Duration::from_millis(900)).await.unwrap());
+    assert!(!session.wait_ready(Duration::from_millis(900)).await.unwrap());
     assert_eq!(session.status().state, SessionState::Starting);
-    assert!(session.ready(Duration::from_millis(200)).await.unwrap());
+    assert!(session.wait_ready(Duration::from_millis(200)).await.unwrap());
     assert_eq!(bench.fake.run_starts(), [27]);
     session.segment(0, 27).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_nobody_asks_of_is_stopped_and_remembered_for_ten_minutes() {
-    let bench = bench(|_| ());
+async fn an_idle_session_is_stopped_and_remembered_for_ten_minutes() {
+    let bench = default_bench(|_| ());
     let session = bench.start("a", 0.0).await.unwrap();
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!(session.status().state, SessionState::Paused, "a status request resets the idle timeout");
     tokio::time::sleep(Duration::from_secs(59)).await;
-    assert_eq!(bench.sessions.live(), 1);
+    assert_eq!(bench.sessions.live_count(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!((bench.sessions.live(), bench.sessions.active_jobs(), bench.fake.live_runs()), (0, 0, 0));
+    assert_eq!((bench.sessions.live_count(), bench.sessions.active_jobs(), bench.fake.live_runs()), (0, 0, 0));
     assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::SessionEnded);
     assert!(!bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
-    tokio::time::sleep(REMEMBERED).await;
+    tokio::time::sleep(ENDED_RETENTION).await;
     assert_eq!(bench.sessions.find(&viewer("a"), &session.id).err().unwrap().code, Code::SessionNotFound);
 }
 
 /// Number of descriptors of this process that refer to a file.
-fn descriptors(path: &Path) -> usize {
+fn count_descriptors(path: &Path) -> usize {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    let held = links.filter_map(|link| std::fs::read_link(link.path()).ok());
-    held.filter(|held| held.to_string_lossy().starts_with(&*path.to_string_lossy())).count()
+    let targets = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with(&*path.to_string_lossy())).count()
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_ended_session_closes_its_file_at_once_and_still_answers() {
-    let bench = bench(|_| ());
-    let film = bench.folder.path().join("film.mp4");
+    let bench = default_bench(|_| ());
+    let media_file = bench.folder.path().join("film.mp4");
     let session = bench.start("a", 0.0).await.unwrap();
     session.segment(0, 0).await.unwrap();
     let id = session.id.clone();
     drop(session);
-    std::fs::remove_file(&film).unwrap();
-    assert!(descriptors(&film) > 0, "the file is open");
+    std::fs::remove_file(&media_file).unwrap();
+    assert!(count_descriptors(&media_file) > 0, "the file is open");
     assert!(bench.sessions.stop(&viewer("a"), &id).await.unwrap());
     // Long enough for the tasks of the session and of its run to return.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(descriptors(&film), 0, "a deleted file gives its space back");
-    let Ok(Found::Ended(ended)) = bench.sessions.find(&viewer("a"), &id) else {
+    assert_eq!(count_descriptors(&media_file), 0, "a deleted file gives its space back");
+    let Ok(FoundSession::Ended(ended)) = bench.sessions.find(&viewer("a"), &id) else {
         panic!("the ended session is remembered")
     };
     assert_eq!(ended.status.state, SessionState::Stopped);
@@ -176,23 +176,23 @@ async fn an_ended_session_closes_its_file_at_once_and_still_answers() {
 
 #[tokio::test(start_paused = true)]
 async fn segments_are_freed_a_minute_after_the_last_session() {
-    let bench = bench(|_| ());
+    let bench = default_bench(|_| ());
     let session = bench.start("a", 0.0).await.unwrap();
     session.segment(0, 0).await.unwrap();
     assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
-    let again = bench.start("a", 1.0).await.unwrap();
-    again.segment(0, 0).await.unwrap();
+    let second = bench.start("a", 1.0).await.unwrap();
+    second.segment(0, 0).await.unwrap();
     let starts = bench.fake.run_starts();
     assert!(starts.len() == 2 && starts[1] > 0, "the first segment was still stored: {starts:?}");
-    bench.sessions.stop(&viewer("a"), &again.id).await.unwrap();
+    bench.sessions.stop(&viewer("a"), &second.id).await.unwrap();
     tokio::time::sleep(Duration::from_secs(80)).await;
     bench.start("a", 2.0).await.unwrap().segment(0, 0).await.unwrap();
     assert_eq!(bench.fake.run_starts()[2..], [0], "produced again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_has_so_many_sessions_and_the_double_click_is_none_of_them() {
-    let bench = bench(|config| config.limits.sessions_per_user = 2);
+async fn sessions_per_user_are_limited_and_a_double_click_counts_once() {
+    let bench = default_bench(|config| config.limits.sessions_per_user = 2);
     let first = bench.start("a", 0.0).await.unwrap();
     let twin = bench.start("a", 0.0).await.unwrap();
     assert_eq!(first.id, twin.id);
@@ -200,45 +200,45 @@ async fn a_user_has_so_many_sessions_and_the_double_click_is_none_of_them() {
     let refused = bench.start("a", 4.0).await.err().unwrap();
     assert_eq!((refused.code, refused.retry_after), (Code::TooManySessions, Some(10)));
     bench.start("b", 4.0).await.unwrap();
-    tokio::time::sleep(DOUBLE_CLICK).await;
+    tokio::time::sleep(DOUBLE_CLICK_WINDOW).await;
     assert_eq!(bench.start("a", 0.0).await.err().unwrap().code, Code::TooManySessions, "too late for a double click");
     bench.sessions.stop(&viewer("a"), &first.id).await.unwrap();
     bench.start("a", 4.0).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_session_says_why_until_it_is_stopped_and_can_be_started_again() {
-    let bench = bench(|_| ());
+async fn a_failed_session_reports_its_failure_until_stopped_and_can_be_restarted() {
+    let bench = default_bench(|_| ());
     bench.fake.fail_at(0, RunError::Decode("garbage".into()));
     bench.fake.fail_at(0, RunError::Decode("garbage".into()));
     let session = bench.start("a", 0.0).await.unwrap();
-    assert_eq!(session.ready(Duration::from_secs(5)).await.err().unwrap().code, Code::DecodeFailed);
+    assert_eq!(session.wait_ready(Duration::from_secs(5)).await.err().unwrap().code, Code::DecodeFailed);
     let status = session.status();
     assert_eq!(status.state, SessionState::Failed);
     assert!(matches!(status.failure.unwrap().error, RunError::Decode(_)));
     assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::DecodeFailed);
     assert_eq!(bench.sessions.active_jobs(), 0, "its slot is free");
-    let again = bench.start("a", 0.0).await.unwrap();
-    assert_ne!(again.id, session.id);
-    assert!(again.ready(Duration::from_secs(5)).await.unwrap());
+    let restarted = bench.start("a", 0.0).await.unwrap();
+    assert_ne!(restarted.id, session.id);
+    assert!(restarted.wait_ready(Duration::from_secs(5)).await.unwrap());
     assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::SessionEnded);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_segment_that_does_not_come_is_a_timeout_and_the_session_lives_on() {
-    let bench = bench(|config| config.limits.segment_wait = Duration::from_millis(500));
+async fn a_late_segment_is_a_timeout_and_the_session_survives() {
+    let bench = default_bench(|config| config.limits.segment_wait = Duration::from_millis(500));
     let session = bench.start("a", 0.0).await.unwrap();
-    let late = session.segment(0, 0).await.unwrap_err();
-    assert_eq!((late.code, late.retry_after), (Code::SegmentTimeout, Some(2)));
-    assert!(session.ready(Duration::from_secs(1)).await.unwrap());
+    let timeout = session.segment(0, 0).await.unwrap_err();
+    assert_eq!((timeout.code, timeout.retry_after), (Code::SegmentTimeout, Some(2)));
+    assert!(session.wait_ready(Duration::from_secs(1)).await.unwrap());
     session.segment(0, 0).await.unwrap();
     assert_eq!(session.segment(0, 102).await.unwrap_err().code, Code::AssetNotFound);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_ends_those_who_wait() {
-    let bench = bench(|_| ());
+async fn a_stop_ends_waiting_requests() {
+    let bench = default_bench(|_| ());
     let session = bench.start("a", 0.0).await.unwrap();
     let (waited, stopped) = tokio::join!(session.segment(0, 80), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -250,31 +250,31 @@ async fn a_stop_ends_those_who_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_leaves_no_session_no_run_and_no_file() {
-    let bench = bench(|config| config.limits.concurrent_jobs = 4);
-    for at in 0..4 {
-        bench.start("a", f64::from(at)).await.unwrap();
+    let bench = default_bench(|config| config.limits.concurrent_jobs = 4);
+    for start_seconds in 0..4 {
+        bench.start("a", f64::from(start_seconds)).await.unwrap();
     }
     bench.sessions.shutdown().await;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!((bench.sessions.live(), bench.fake.live_runs()), (0, 0));
+    assert_eq!((bench.sessions.live_count(), bench.fake.live_runs()), (0, 0));
     assert!(!bench.folder.path().join("cache/segments").exists());
     assert_eq!(bench.start("a", 0.0).await.err().unwrap().code, Code::ServerBusy);
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_one_encode_slot_a_change_of_rung_moves_it() {
-    let bench = bench(|_| ());
+async fn a_change_of_rung_moves_a_single_encode_slot() {
+    let bench = default_bench(|_| ());
     let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
     session.segment(0, 0).await.unwrap();
     session.segment(2, 1).await.unwrap();
     let status = session.status();
-    assert_eq!((status.rung, status.held), (2, vec![false, false, true]));
+    assert_eq!((status.rung, status.leased_rungs), (2, vec![false, false, true]));
     assert_eq!((bench.sessions.active_jobs(), status.state), (1, SessionState::Running));
     // Back to the first: its segments are still stored, and releasing a rung never failed the session.
     session.segment(0, 0).await.unwrap();
     session.segment(0, 2).await.unwrap();
     let status = session.status();
-    assert_eq!((status.rung, status.held, status.failure.is_none()), (0, vec![true, false, false], true));
+    assert_eq!((status.rung, status.leased_rungs, status.failure.is_none()), (0, vec![true, false, false], true));
     assert_eq!(session.segment(3, 0).await.unwrap_err().code, Code::AssetNotFound);
     assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     assert_eq!(session.segment(1, 0).await.unwrap_err().code, Code::SessionEnded);
@@ -283,33 +283,33 @@ async fn with_one_encode_slot_a_change_of_rung_moves_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rung_nobody_pulls_any_more_is_let_go_and_sooner_for_another_session() {
-    let bench = taking(Duration::from_millis(1800), |config| config.limits.concurrent_jobs = 2);
+async fn an_unused_rung_is_released_and_sooner_for_another_session() {
+    let bench = bench_with_segment_time(Duration::from_millis(1800), |config| config.limits.concurrent_jobs = 2);
     let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
     session.segment(0, 0).await.unwrap();
     session.segment(1, 1).await.unwrap();
-    assert_eq!(session.status().held, [true, true, false], "each rung has a slot");
+    assert_eq!(session.status().leased_rungs, [true, true, false], "each rung has a slot");
     tokio::time::sleep(Duration::from_secs(11)).await;
-    assert_eq!(session.status().held, [false, true, false]);
+    assert_eq!(session.status().leased_rungs, [false, true, false]);
     assert_eq!(bench.sessions.active_jobs(), 1);
     session.segment(1, 2).await.unwrap();
     session.segment(2, 2).await.unwrap();
-    assert_eq!(session.status().held, [false, true, true]);
-    let mut other = bench.plan(0.0);
-    other.rungs[0].work.fingerprint = "f_2".into();
-    let other = bench.sessions.start(&viewer("b"), other).await.unwrap();
+    assert_eq!(session.status().leased_rungs, [false, true, true]);
+    let mut other_plan = bench.plan(0.0);
+    other_plan.rungs[0].work.fingerprint = "f_2".into();
+    let other_session = bench.sessions.start(&viewer("b"), other_plan).await.unwrap();
     for index in 0..3 {
-        other.segment(0, index).await.unwrap();
+        other_session.segment(0, index).await.unwrap();
     }
     // Both slots are needed, and no viewer loses a share to a later one.
     assert_eq!(bench.sessions.start(&viewer("c"), bench.ladder(2)).await.err().unwrap().code, Code::TranscoderBusy);
-    assert_eq!(session.status().held, [false, false, true]);
+    assert_eq!(session.status().leased_rungs, [false, false, true]);
     session.segment(2, 30).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rung_that_is_waited_for_is_not_let_go() {
-    let bench = bench(|config| config.limits.concurrent_jobs = 2);
+async fn a_rung_with_a_waiting_request_is_not_released() {
+    let bench = default_bench(|config| config.limits.concurrent_jobs = 2);
     let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
     session.segment(0, 0).await.unwrap();
     let (far, near, third) = tokio::join!(session.segment(0, 40), session.segment(1, 0), session.segment(2, 0));
@@ -317,13 +317,13 @@ async fn a_rung_that_is_waited_for_is_not_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rung_that_left_for_the_next_ends_no_session() {
-    let bench = bench(|_| ());
+async fn releasing_a_rung_does_not_end_the_session() {
+    let bench = default_bench(|_| ());
     let session = bench.sessions.start(&viewer("a"), bench.ladder(2)).await.unwrap();
     session.segment(0, 0).await.unwrap();
-    session.rungs.leave(1, Duration::ZERO);
+    session.rung_leases.release_unused(1, Duration::ZERO);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!((session.status().held, bench.fake.live_runs()), (vec![false, false], 0));
+    assert_eq!((session.status().leased_rungs, bench.fake.live_runs()), (vec![false, false], 0));
     session.segment(1, 1).await.unwrap();
     session.segment(0, 2).await.unwrap();
     assert!(session.status().failure.is_none());
@@ -331,26 +331,26 @@ async fn a_rung_that_left_for_the_next_ends_no_session() {
 
 #[tokio::test(start_paused = true)]
 async fn two_sessions_share_one_encode_slot_and_a_third_is_refused() {
-    let bench = taking(Duration::from_millis(800), |_| ());
-    let mut other = bench.plan(0.0);
-    other.rungs[0].work.fingerprint = "f_2".into();
-    let (one, two) =
-        (bench.start("a", 0.0).await.unwrap(), bench.sessions.start(&viewer("b"), other.clone()).await.unwrap());
+    let bench = bench_with_segment_time(Duration::from_millis(800), |_| ());
+    let mut other_plan = bench.plan(0.0);
+    other_plan.rungs[0].work.fingerprint = "f_2".into();
+    let (first, two) =
+        (bench.start("a", 0.0).await.unwrap(), bench.sessions.start(&viewer("b"), other_plan.clone()).await.unwrap());
     let watch = async |session: &Session| {
-        let mut late = 0;
+        let mut late_segments = 0;
         for index in 0..40 {
             let began = tokio::time::Instant::now();
             session.segment(0, index).await.unwrap();
-            late += usize::from(index > 2 && began.elapsed() > Duration::from_secs(4));
+            late_segments += usize::from(index > 2 && began.elapsed() > Duration::from_secs(4));
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
-        late
+        late_segments
     };
-    assert_eq!(tokio::join!(watch(&one), watch(&two)), (0, 0));
+    assert_eq!(tokio::join!(watch(&first), watch(&two)), (0, 0));
     assert_eq!((bench.sessions.active_jobs(), bench.fake.run_starts().len()), (1, 2));
-    other.rungs[0].work.fingerprint = "f_3".into();
-    let refused = bench.sessions.start(&viewer("c"), other.clone()).await.err().unwrap();
+    other_plan.rungs[0].work.fingerprint = "f_3".into();
+    let refused = bench.sessions.start(&viewer("c"), other_plan.clone()).await.err().unwrap();
     assert_eq!((refused.code, refused.retry_after), (Code::TranscoderBusy, Some(5)));
-    assert!(bench.sessions.stop(&viewer("a"), &one.id).await.unwrap());
-    bench.sessions.start(&viewer("c"), other).await.unwrap();
+    assert!(bench.sessions.stop(&viewer("a"), &first.id).await.unwrap());
+    bench.sessions.start(&viewer("c"), other_plan).await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::pieces;
+use super::guide_storage;
 use crate::domain::channel::Channel;
 use crate::domain::external::ExternalChannel;
 use crate::domain::listing::{Listing, Listings};
@@ -13,18 +13,18 @@ use crate::service::Service;
 use crate::store::{Store, Tree};
 
 /// The programmes of one guide, by the id of the channel in it.
-type Guide = BTreeMap<String, Arc<Listings>>;
+type GuideListings = BTreeMap<String, Arc<Listings>>;
 
 /// All guides, by source: in memory, and on disk in pieces.
-pub(super) struct Guides {
+pub(super) struct GuideCache {
     store: Store,
-    by_source: RwLock<BTreeMap<u32, Arc<Guide>>>,
+    by_source: RwLock<BTreeMap<u32, Arc<GuideListings>>>,
     /// Locked while guides are mapped to channels, so that no older mapping replaces a newer one.
     mapping: tokio::sync::Mutex<()>,
 }
 
 /// The tree of a source's guide. Uploads are kept apart because they cannot be fetched again.
-fn tree(source: &ImportSource) -> Tree {
+fn guide_tree(source: &ImportSource) -> Tree {
     if source.url.is_some() { Tree::Programmes } else { Tree::UploadedProgrammes }
 }
 
@@ -33,12 +33,12 @@ fn other_tree(source: &ImportSource) -> Tree {
     if source.url.is_some() { Tree::UploadedProgrammes } else { Tree::Programmes }
 }
 
-impl Guides {
+impl GuideCache {
     pub fn open(store: Store, sources: &BTreeMap<u32, Arc<ImportSource>>) -> Result<Self> {
         let mut by_source = BTreeMap::new();
         for (id, source) in sources {
-            let stored = match pieces::read(&store, tree(source), *id)? {
-                None => pieces::read(&store, other_tree(source), *id)?,
+            let stored = match guide_storage::read_guide(&store, guide_tree(source), *id)? {
+                None => guide_storage::read_guide(&store, other_tree(source), *id)?,
                 stored => stored,
             };
             let Some(stored) = stored else { continue };
@@ -46,12 +46,12 @@ impl Guides {
             for (channel, listings) in stored {
                 channels.entry(channel).or_default().extend(listings);
             }
-            by_source.insert(*id, Arc::new(guide(channels)));
+            by_source.insert(*id, Arc::new(build_guide(channels)));
         }
         Ok(Self { store, by_source: RwLock::new(by_source), mapping: tokio::sync::Mutex::default() })
     }
 
-    fn all(&self) -> BTreeMap<u32, Arc<Guide>> {
+    fn all(&self) -> BTreeMap<u32, Arc<GuideListings>> {
         self.by_source.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -60,17 +60,17 @@ impl Guides {
     /// # Errors
     /// `STORAGE_FULL`; then the former guide stays in use.
     pub async fn put(&self, source: &ImportSource, channels: BTreeMap<String, Vec<Listing>>) -> Result<()> {
-        let tree = tree(source);
-        let was = self.all().remove(&source.id).unwrap_or_default();
-        let made = tokio::task::spawn_blocking(move || guide(channels));
-        let guide = Arc::new(made.await.map_err(crate::error::Error::internal)?);
-        if !is_same(&was, &guide) || !pieces::is_stored(&self.store, tree, source.id)? {
+        let tree = guide_tree(source);
+        let former = self.all().remove(&source.id).unwrap_or_default();
+        let build_task = tokio::task::spawn_blocking(move || build_guide(channels));
+        let guide = Arc::new(build_task.await.map_err(crate::error::Error::internal)?);
+        if !is_same_guide(&former, &guide) || !guide_storage::is_stored(&self.store, tree, source.id)? {
             let channels = guide.iter().map(|(id, listings)| (id.as_str(), listings.all.as_slice()));
-            pieces::write(&self.store, tree, source.id, channels).await?;
+            guide_storage::write_guide(&self.store, tree, source.id, channels).await?;
         }
         self.by_source.write().unwrap_or_else(PoisonError::into_inner).insert(source.id, guide);
         // The new guide is stored. A former one left in the other tree is not read, and is removed next time.
-        if let Err(fault) = pieces::forget(&self.store, other_tree(source), source.id).await {
+        if let Err(fault) = guide_storage::delete_guide(&self.store, other_tree(source), source.id).await {
             tracing::warn!(source.id, %fault, "a former guide could not be removed");
         }
         Ok(())
@@ -80,38 +80,38 @@ impl Guides {
     ///
     /// # Errors
     /// `STORAGE_FULL`.
-    pub async fn forget(&self, source: u32) -> Result<()> {
+    pub async fn remove(&self, source: u32) -> Result<()> {
         self.by_source.write().unwrap_or_else(PoisonError::into_inner).remove(&source);
         for tree in [Tree::Programmes, Tree::UploadedProgrammes] {
-            pieces::forget(&self.store, tree, source).await?;
+            guide_storage::delete_guide(&self.store, tree, source).await?;
         }
         Ok(())
     }
 }
 
-fn guide(channels: BTreeMap<String, Vec<Listing>>) -> Guide {
+fn build_guide(channels: BTreeMap<String, Vec<Listing>>) -> GuideListings {
     channels.into_iter().map(|(id, all)| (id, Arc::new(Listings::from_unsorted(all, 0)))).collect()
 }
 
-fn is_same(was: &Guide, is: &Guide) -> bool {
-    was.len() == is.len() && was.iter().zip(is).all(|((a, before), (b, after))| a == b && before.content_hash == after.content_hash)
+fn is_same_guide(former: &GuideListings, current: &GuideListings) -> bool {
+    former.len() == current.len() && former.iter().zip(current).all(|((a, former_listings), (b, after))| a == b && former_listings.content_hash == after.content_hash)
 }
 
 impl Service {
     /// Maps the imported guides to all external channels, in a blocking thread: shifted guides are copied and sorted.
     pub(in crate::service) async fn map_guides(&self) {
         let _mapping = self.sources.guides.mapping.lock().await;
-        let (guides, channels) = (self.standing_guides(), self.channels.all());
+        let (guides, channels) = (self.permitted_guides(), self.channels.all());
         match tokio::task::spawn_blocking(move || map(&guides, channels)).await {
             Ok(mapped) => self.channels.set_listings(mapped),
             Err(fault) => tracing::error!(%fault, "the guides could not be mapped to channels"),
         }
-        self.recordings.look_again();
+        self.recordings.notify_guide_change();
     }
 
     /// Maps the imported guides while the server starts.
     pub(in crate::service) fn map_first_guides(&self) {
-        self.channels.set_listings(map(&self.standing_guides(), self.channels.all()));
+        self.channels.set_listings(map(&self.permitted_guides(), self.channels.all()));
     }
 
     /// Maps guides after a change of `channel`; returns the channel with its programmes.
@@ -124,34 +124,34 @@ impl Service {
     }
 
     /// Guides whose rights have not been withdrawn, by source.
-    fn standing_guides(&self) -> Vec<(u32, Arc<Guide>)> {
+    fn permitted_guides(&self) -> Vec<(u32, Arc<GuideListings>)> {
         let mut guides = self.sources.guides.all();
         let sources = self.sources.all().into_iter();
-        let standing = sources.filter(|source| source.kind == SourceKind::Xmltv && source.rights.is_usable());
-        standing.filter_map(|source| Some((source.id, guides.remove(&source.id)?))).collect()
+        let permitted = sources.filter(|source| source.kind == SourceKind::Xmltv && source.rights.is_usable());
+        permitted.filter_map(|source| Some((source.id, guides.remove(&source.id)?))).collect()
     }
 }
 
 /// The external channels and their programmes.
-fn map(guides: &[(u32, Arc<Guide>)], channels: Vec<Arc<Channel>>) -> Vec<(Arc<Channel>, Option<Arc<Listings>>)> {
+fn map(guides: &[(u32, Arc<GuideListings>)], channels: Vec<Arc<Channel>>) -> Vec<(Arc<Channel>, Option<Arc<Listings>>)> {
     let external = channels.into_iter().filter(|channel| channel.external.is_some());
     let mapped = external.map(|channel| {
-        let listings = programmes(guides, &channel);
+        let listings = find_listings(guides, &channel);
         (channel, listings)
     });
     mapped.collect()
 }
 
 /// The programmes for a channel: by its configured guide, or by the `tvg-id` in its list.
-fn programmes(guides: &[(u32, Arc<Guide>)], channel: &Channel) -> Option<Arc<Listings>> {
+fn find_listings(guides: &[(u32, Arc<GuideListings>)], channel: &Channel) -> Option<Arc<Listings>> {
     let external: &ExternalChannel = channel.external.as_deref()?;
     let imported = external.imported_entry();
     let (source, id) = match &external.guide_channel {
         Some(guide) => (guide.source, guide.id.as_str()),
         None => (None, imported.map(|entry| entry.tvg_id.as_str()).filter(|id| !id.is_empty())?),
     };
-    let mut fitting = guides.iter().filter(|(known, _)| source.is_none_or(|source| source == *known));
-    let listings = fitting.find_map(|(_, guide)| guide.get(id))?;
+    let mut candidates = guides.iter().filter(|(guide_source, _)| source.is_none_or(|source| source == *guide_source));
+    let listings = candidates.find_map(|(_, guide)| guide.get(id))?;
     match imported.map_or(0, |entry| entry.shift_ms) {
         0 => Some(listings.clone()),
         shift_ms => Some(Arc::new(Listings::from_unsorted(listings.all.clone(), shift_ms))),
@@ -164,7 +164,7 @@ mod tests {
     use crate::domain::rights::Provenance;
     use crate::domain::source::{ReadCounts, SourceRights, ChannelFilter, ReadState};
 
-    fn uploaded() -> ImportSource {
+    fn uploaded_source() -> ImportSource {
         let provenance = Provenance { source_name: "Own".into(), source_url: String::new(), imported_at_ms: 0 };
         ImportSource {
             id: 7,
@@ -182,73 +182,73 @@ mod tests {
         }
     }
 
-    fn programmes(count: i64, description: &str) -> Vec<Listing> {
-        let one = |n: i64| Listing {
+    fn sample_listings(count: i64, description: &str) -> Vec<Listing> {
+        let listing = |n: i64| Listing {
             start_ms: n * 3_600_000,
             end_ms: (n + 1) * 3_600_000,
             title: format!("Programme {n}"),
             description: description.to_owned(),
             ..Listing::default()
         };
-        (0..count).map(one).collect()
+        (0..count).map(listing).collect()
     }
 
-    fn known() -> BTreeMap<u32, Arc<ImportSource>> {
-        BTreeMap::from([(7, Arc::new(uploaded()))])
+    fn known_sources() -> BTreeMap<u32, Arc<ImportSource>> {
+        BTreeMap::from([(7, Arc::new(uploaded_source()))])
     }
 
     #[tokio::test]
     async fn a_channel_of_12000_programmes_survives_a_restart_and_is_replaced_as_a_whole() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open_waiting(dir.path()).unwrap();
-        let guides = Guides::open(store.clone(), &known()).unwrap();
+        let guides = GuideCache::open(store.clone(), &known_sources()).unwrap();
         // Control characters would take six bytes each in JSON; a quote takes two.
         let long = "\"".repeat(2000);
         let channels =
-            BTreeMap::from([("one".to_owned(), programmes(12_000, &long)), ("two".to_owned(), programmes(3, "short"))]);
-        guides.put(&uploaded(), channels.clone()).await.unwrap();
+            BTreeMap::from([("one".to_owned(), sample_listings(12_000, &long)), ("two".to_owned(), sample_listings(3, "short"))]);
+        guides.put(&uploaded_source(), channels.clone()).await.unwrap();
         let stored = store.keys(Tree::UploadedProgrammes, "").unwrap();
-        guides.put(&uploaded(), channels).await.unwrap();
+        guides.put(&uploaded_source(), channels).await.unwrap();
         assert_eq!(store.keys(Tree::UploadedProgrammes, "").unwrap(), stored, "the same guide is not written again");
         drop((guides, store));
 
         let store = Store::open_waiting(dir.path()).unwrap();
-        let guides = Guides::open(store.clone(), &known()).unwrap();
+        let guides = GuideCache::open(store.clone(), &known_sources()).unwrap();
         let guide = guides.all().remove(&7).unwrap();
         assert_eq!((guide["one"].all.len(), guide["two"].all.len()), (12_000, 3));
         assert!(guide["one"].all.iter().all(|listing| listing.description == long));
-        guides.put(&uploaded(), BTreeMap::from([("two".to_owned(), programmes(4, "new"))])).await.unwrap();
+        guides.put(&uploaded_source(), BTreeMap::from([("two".to_owned(), sample_listings(4, "new"))])).await.unwrap();
         assert_eq!(store.keys(Tree::UploadedProgrammes, "").unwrap().len(), 2, "a head and a piece");
         drop((guides, store));
 
         let store = Store::open_waiting(dir.path()).unwrap();
-        let guides = Guides::open(store.clone(), &known()).unwrap();
+        let guides = GuideCache::open(store.clone(), &known_sources()).unwrap();
         let guide = guides.all().remove(&7).unwrap();
         assert_eq!((guide.len(), guide["two"].all.len()), (1, 4));
-        guides.forget(7).await.unwrap();
+        guides.remove(7).await.unwrap();
         assert_eq!(store.keys(Tree::UploadedProgrammes, "").unwrap(), [""; 0]);
     }
 
     #[tokio::test]
-    async fn a_guide_that_is_not_stored_leaves_the_former_one_of_an_older_version() {
+    async fn a_failed_write_keeps_the_former_guide_of_an_older_version() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open_waiting(dir.path()).unwrap();
-        store.put(Tree::UploadedProgrammes, "0000000007/a/b", &programmes(5, "old")).await.unwrap();
+        store.put(Tree::UploadedProgrammes, "0000000007/a/b", &sample_listings(5, "old")).await.unwrap();
         drop(store);
         let store = Store::open_with(dir.path(), u64::MAX).unwrap();
-        let guides = Guides::open(store.clone(), &known()).unwrap();
+        let guides = GuideCache::open(store.clone(), &known_sources()).unwrap();
         assert_eq!(guides.all()[&7]["a/b"].all.len(), 5);
-        let other = || BTreeMap::from([("c".to_owned(), programmes(1, "new"))]);
-        assert!(guides.put(&uploaded(), other()).await.is_err(), "the disk is full");
+        let new_guide = || BTreeMap::from([("c".to_owned(), sample_listings(1, "new"))]);
+        assert!(guides.put(&uploaded_source(), new_guide()).await.is_err(), "the disk is full");
         assert_eq!(guides.all()[&7]["a/b"].all.len(), 5);
         drop((guides, store));
 
         let store = Store::open_waiting(dir.path()).unwrap();
-        let guides = Guides::open(store.clone(), &known()).unwrap();
+        let guides = GuideCache::open(store.clone(), &known_sources()).unwrap();
         assert_eq!(guides.all()[&7]["a/b"].all.len(), 5, "also after a restart");
-        guides.put(&uploaded(), other()).await.unwrap();
+        guides.put(&uploaded_source(), new_guide()).await.unwrap();
         assert!(store.keys(Tree::UploadedProgrammes, "0000000007/").unwrap().is_empty(), "now stored in pieces");
-        let guides = Guides::open(store, &known()).unwrap();
+        let guides = GuideCache::open(store, &known_sources()).unwrap();
         assert_eq!(guides.all()[&7].keys().collect::<Vec<_>>(), ["c"]);
     }
 }

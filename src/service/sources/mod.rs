@@ -16,34 +16,34 @@ use crate::service::rights::AuditSubject;
 use crate::store::{Batch, Store, Tree};
 
 mod guides;
-mod pieces;
-mod reading;
+mod guide_storage;
+mod source_import;
 
-pub use reading::{Preview, PreviewChannel};
+pub use source_import::{Preview, PreviewChannel};
 
 /// Most sources.
 const MAX_SOURCES: usize = 200;
 
 /// Most bytes of text in a selection: far below the size limit of a record.
-const MAX_SELECT: usize = 1 << 20;
+const MAX_SELECT_BYTES: usize = 1 << 20;
 
 /// How often sources are checked for a due refresh.
-const LOOK: Duration = Duration::from_secs(60);
+const DUE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// All sources.
 pub struct Sources {
     store: Store,
     by_id: RwLock<BTreeMap<u32, Arc<ImportSource>>>,
     /// Ids of the sources being read.
-    busy: Mutex<HashSet<u32>>,
-    guides: guides::Guides,
+    reading_ids: Mutex<HashSet<u32>>,
+    guides: guides::GuideCache,
     /// Locked while a source is changed; contains the highest id ever assigned.
-    editing: tokio::sync::Mutex<u32>,
+    edit_lock: tokio::sync::Mutex<u32>,
 }
 
 /// A source's record; None after its removal, because an id is never reused.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct SourceRecord {
     source: Option<ImportSource>,
 }
 
@@ -60,24 +60,24 @@ pub struct SourceChange {
     pub select: Option<ChannelFilter>,
     pub number_from: Option<Option<u32>>,
     /// Who makes the change, for the audit log.
-    pub by: String,
+    pub changed_by: String,
 }
 
 impl Sources {
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
     pub fn open(store: Store) -> Result<Self> {
-        let (mut by_id, mut last) = (BTreeMap::new(), 0);
-        for (key, kept) in store.scan::<Kept>(Tree::Sources)? {
+        let (mut by_id, mut last_id) = (BTreeMap::new(), 0);
+        for (key, record) in store.scan::<SourceRecord>(Tree::Sources)? {
             let id: u32 = key.parse().map_err(|_| Error::internal(format!("record sources/{key} has no id")))?;
-            last = last.max(id);
-            if let Some(source) = kept.source {
+            last_id = last_id.max(id);
+            if let Some(source) = record.source {
                 by_id.insert(id, Arc::new(source));
             }
         }
-        let guides = guides::Guides::open(store.clone(), &by_id)?;
-        let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(last));
-        Ok(Self { store, by_id, busy: Mutex::default(), guides, editing })
+        let guides = guides::GuideCache::open(store.clone(), &by_id)?;
+        let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(last_id));
+        Ok(Self { store, by_id, reading_ids: Mutex::default(), guides, edit_lock: editing })
     }
 
     /// All sources, by id.
@@ -94,20 +94,20 @@ impl Sources {
 
     /// Whether a source is being read now.
     pub fn is_busy(&self, id: u32) -> bool {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+        self.reading_ids.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 
-    async fn keep(&self, source: ImportSource) -> Result<Arc<ImportSource>> {
-        let kept = Kept { source: Some(source) };
-        let Kept { source: Some(source) } = &kept else { return Err(Error::internal("a source is kept")) };
-        self.store.put(Tree::Sources, &key(source.id), &kept).await?;
+    async fn store_source(&self, source: ImportSource) -> Result<Arc<ImportSource>> {
+        let record = SourceRecord { source: Some(source) };
+        let SourceRecord { source: Some(source) } = &record else { return Err(Error::internal("a source is kept")) };
+        self.store.put(Tree::Sources, &source_key(source.id), &record).await?;
         let source = Arc::new(source.clone());
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(source.id, source.clone());
         Ok(source)
     }
 }
 
-fn key(id: u32) -> String {
+fn source_key(id: u32) -> String {
     format!("{id:010}")
 }
 
@@ -119,21 +119,21 @@ impl Service {
     /// `STORAGE_FULL`.
     pub async fn add_source(self: &Arc<Self>, change: SourceChange) -> Result<Arc<ImportSource>> {
         let kind = change.kind.ok_or_else(|| Error::field("kind", "is missing"))?;
-        let drafted = self.draft_source(kind, None, &change)?;
+        let draft = self.draft_source(kind, None, &change)?;
         if self.sources.all().len() >= MAX_SOURCES {
             return Err(Error::new(
                 Code::Conflict,
                 format!("there are already {MAX_SOURCES} sources, the most allowed; delete some first"),
             ));
         }
-        let bytes = self.fetched(&drafted, change.upload.as_ref()).await?;
-        let read = self.read_source(kind, bytes).await?;
-        let mut last = self.sources.editing.lock().await;
-        *last += 1;
-        let source = ImportSource { id: *last, ..drafted };
-        self.note_source(None, &source, false, &change.by).await?;
-        let source = self.sources.keep(source).await?;
-        self.take_in(&source, read).await
+        let bytes = self.fetch_source(&draft, change.upload.as_ref()).await?;
+        let parsed = self.read_source(kind, bytes).await?;
+        let mut last_id = self.sources.edit_lock.lock().await;
+        *last_id += 1;
+        let source = ImportSource { id: *last_id, ..draft };
+        self.audit_source(None, &source, false, &change.changed_by).await?;
+        let source = self.sources.store_source(source).await?;
+        self.import_source(&source, parsed).await
     }
 
     /// Changes a source; reads it again if the change requires it and it can be fetched.
@@ -141,33 +141,33 @@ impl Service {
     /// # Errors
     /// `NOT_FOUND`, and those of [`Self::add_source`].
     pub async fn change_source(self: &Arc<Self>, id: u32, change: SourceChange) -> Result<Arc<ImportSource>> {
-        let before = self.sources.get(id)?;
-        if change.kind.is_some_and(|kind| kind != before.kind) {
+        let former = self.sources.get(id)?;
+        if change.kind.is_some_and(|kind| kind != former.kind) {
             return Err(Error::field("kind", "cannot be changed: create another source"));
         }
-        let drafted = self.draft_source(before.kind, Some(&before), &change)?;
-        let moved = drafted.url != before.url || change.upload.is_some();
-        let other = (&drafted.filter, drafted.number_from) != (&before.filter, before.number_from);
-        let again = drafted.rights.is_usable() && (moved || other && drafted.url.is_some());
-        let read = match again {
+        let draft = self.draft_source(former.kind, Some(&former), &change)?;
+        let is_content_replaced = draft.url != former.url || change.upload.is_some();
+        let is_selection_changed = (&draft.filter, draft.number_from) != (&former.filter, former.number_from);
+        let needs_reading = draft.rights.is_usable() && (is_content_replaced || is_selection_changed && draft.url.is_some());
+        let parsed = match needs_reading {
             true => {
-                let bytes = self.fetched(&drafted, change.upload.as_ref()).await?;
-                Some(self.read_source(drafted.kind, bytes).await?)
+                let bytes = self.fetch_source(&draft, change.upload.as_ref()).await?;
+                Some(self.read_source(draft.kind, bytes).await?)
             }
             false => None,
         };
-        let _editing = self.sources.editing.lock().await;
+        let _editing = self.sources.edit_lock.lock().await;
         let current = self.sources.get(id)?;
         // Content read meanwhile stays; a right claimed or withdrawn meanwhile must not be lost.
-        if current.rights != before.rights {
+        if current.rights != former.rights {
             return Err(Error::new(Code::Conflict, "the source was changed meanwhile"));
         }
-        self.note_source(Some(&before), &drafted, moved, &change.by).await?;
+        self.audit_source(Some(&former), &draft, is_content_replaced, &change.changed_by).await?;
         let ImportSource { state, last_read_ms: read_ms, counts, skipped, .. } = (*current).clone();
-        let source = self.sources.keep(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..drafted }).await?;
+        let source = self.sources.store_source(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..draft }).await?;
         self.rights_changes.notify();
-        match read {
-            Some(read) => self.take_in(&source, read).await,
+        match parsed {
+            Some(read) => self.import_source(&source, read).await,
             None => {
                 self.map_guides().await;
                 Ok(source)
@@ -180,18 +180,18 @@ impl Service {
     /// # Errors
     /// `NOT_FOUND`; `STORAGE_FULL`: then nothing was removed, though the audit log may name it.
     pub async fn remove_source(&self, id: u32, by: &str) -> Result<()> {
-        let _editing = self.sources.editing.lock().await;
+        let _editing = self.sources.edit_lock.lock().await;
         let source = self.sources.get(id)?;
         if let Some(clearance) = source.rights.clearance() {
             self.audit_log.append(AuditSubject::Source(id), &source.name, ClearanceChange::Removed, &[], by, clearance).await?;
         }
         let mut batch = Batch::default();
-        batch.put(Tree::Sources, &key(id), &Kept { source: None })?;
+        batch.put(Tree::Sources, &source_key(id), &SourceRecord { source: None })?;
         self.channels.remove_imported(id, batch).await?;
         self.sources.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         self.rights_changes.notify();
         // A guide without its source is never read, and no other source gets this id.
-        if let Err(fault) = self.sources.guides.forget(id).await {
+        if let Err(fault) = self.sources.guides.remove(id).await {
             tracing::warn!(source.id = id, %fault, "the guide of a removed source could not be deleted");
         }
         self.map_guides().await;
@@ -210,36 +210,36 @@ impl Service {
         if source.url.is_none() {
             return Err(Error::new(Code::Conflict, "this source was uploaded: upload it again by PATCH"));
         }
-        if !self.sources.busy.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
+        if !self.sources.reading_ids.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
             return Ok(false);
         }
         let service = self.clone();
         tokio::spawn(async move {
-            service.read_again(&source).await;
-            service.sources.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            service.reread_source(&source).await;
+            service.sources.reading_ids.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         });
         Ok(true)
     }
 
-    async fn read_again(self: &Arc<Self>, source: &Arc<ImportSource>) {
-        let read = async {
-            let bytes = self.fetched(source, None).await?;
+    async fn reread_source(self: &Arc<Self>, source: &Arc<ImportSource>) {
+        let parsing = async {
+            let bytes = self.fetch_source(source, None).await?;
             self.read_source(source.kind, bytes).await
         };
-        let read = read.await;
-        let _editing = self.sources.editing.lock().await;
+        let parsed = parsing.await;
+        let _editing = self.sources.edit_lock.lock().await;
         // It may have been changed, withdrawn or removed meanwhile.
         let Ok(current) = self.sources.get(source.id) else { return };
         if current.url != source.url || !current.rights.is_usable() {
             return;
         }
-        let outcome = match read {
-            Ok(read) => self.take_in(&current, read).await.map(drop),
+        let outcome = match parsed {
+            Ok(read) => self.import_source(&current, read).await.map(drop),
             Err(fault) => {
                 tracing::warn!(source.id = current.id, %fault, "a source could not be read");
                 let failed = ReadState::Failed(fault.message);
                 let read_ms = Some(self.clock.now().as_millisecond());
-                self.sources.keep(ImportSource { state: failed, last_read_ms: read_ms, ..(*current).clone() }).await.map(drop)
+                self.sources.store_source(ImportSource { state: failed, last_read_ms: read_ms, ..(*current).clone() }).await.map(drop)
             }
         };
         if let Err(fault) = outcome {
@@ -248,19 +248,19 @@ impl Service {
     }
 
     /// Refreshes the sources that are due.
-    fn refresh_due(self: &Arc<Self>) {
+    fn refresh_due_sources(self: &Arc<Self>) {
         let now_ms = self.clock.now().as_millisecond();
         for source in self.sources.all() {
-            let every = source.refresh_hours.map(|hours| i64::from(hours) * 3_600_000);
-            let due = every.is_some_and(|every| source.last_read_ms.unwrap_or(0) + every <= now_ms);
-            if due && source.url.is_some() && source.rights.is_usable() {
+            let interval_ms = source.refresh_hours.map(|hours| i64::from(hours) * 3_600_000);
+            let is_due = interval_ms.is_some_and(|interval_ms| source.last_read_ms.unwrap_or(0) + interval_ms <= now_ms);
+            if is_due && source.url.is_some() && source.rights.is_usable() {
                 let _ = self.refresh_source(source.id);
             }
         }
     }
 
-    fn draft_source(&self, kind: SourceKind, before: Option<&ImportSource>, change: &SourceChange) -> Result<ImportSource> {
-        let name = change.name.clone().or_else(|| before.map(|before| before.name.clone()));
+    fn draft_source(&self, kind: SourceKind, former: Option<&ImportSource>, change: &SourceChange) -> Result<ImportSource> {
+        let name = change.name.clone().or_else(|| former.map(|former| former.name.clone()));
         let name = name.ok_or_else(|| Error::field("name", "is missing"))?;
         if name.trim().is_empty() || name.chars().count() > 100 || name.chars().any(char::is_control) {
             return Err(Error::field("name", "must have 1 to 100 characters, none of them a control character"));
@@ -271,31 +271,31 @@ impl Service {
         let url = match (&change.url, &change.upload) {
             (Some(url), _) => Some(url.clone()),
             (None, Some(_)) => None,
-            (None, None) => before.and_then(|before| before.url.clone()),
+            (None, None) => former.and_then(|former| former.url.clone()),
         };
-        let moved = before.is_some_and(|before| before.url != url) || change.upload.is_some();
-        let was = before.map(|before| &before.rights);
+        let is_content_replaced = former.is_some_and(|former| former.url != url) || change.upload.is_some();
+        let former_right = former.map(|former| &former.rights);
         let now_ms = self.clock.now().as_millisecond();
-        let right = SourceRights::from_claim(kind, change.claim.clone(), was, moved, &change.by, now_ms);
+        let right = SourceRights::from_claim(kind, change.claim.clone(), former_right, is_content_replaced, &change.changed_by, now_ms);
         let right = right.map_err(|lacks| missing_rights_error(&lacks))?;
-        if before.is_none() && url.is_none() && change.upload.is_none() {
+        if former.is_none() && url.is_none() && change.upload.is_none() {
             return Err(Error::field("url", "is missing, and so is upload"));
         }
-        let select = change.select.as_ref().map_or(0, ChannelFilter::text_bytes);
-        if select > MAX_SELECT {
-            let message = format!("select has {select} bytes of names; at most {MAX_SELECT} are allowed");
+        let select_bytes = change.select.as_ref().map_or(0, ChannelFilter::text_bytes);
+        if select_bytes > MAX_SELECT_BYTES {
+            let message = format!("select has {select_bytes} bytes of names; at most {MAX_SELECT_BYTES} are allowed");
             return Err(Error::new(Code::PayloadTooLarge, message));
         }
-        let kept = |of: fn(&ImportSource) -> Option<u32>| before.and_then(of);
+        let former_value = |field: fn(&ImportSource) -> Option<u32>| former.and_then(field);
         Ok(ImportSource {
-            id: before.map_or(0, |before| before.id),
+            id: former.map_or(0, |former| former.id),
             kind,
             name,
             url,
-            refresh_hours: change.refresh_hours.unwrap_or_else(|| kept(|before| before.refresh_hours)),
+            refresh_hours: change.refresh_hours.unwrap_or_else(|| former_value(|former| former.refresh_hours)),
             rights: right,
-            filter: change.select.clone().or_else(|| before.map(|before| before.filter.clone())).unwrap_or_default(),
-            number_from: change.number_from.unwrap_or_else(|| kept(|before| before.number_from)),
+            filter: change.select.clone().or_else(|| former.map(|former| former.filter.clone())).unwrap_or_default(),
+            number_from: change.number_from.unwrap_or_else(|| former_value(|former| former.number_from)),
             state: ReadState::Ready,
             last_read_ms: None,
             counts: ReadCounts::default(),
@@ -303,25 +303,25 @@ impl Service {
         })
     }
 
-    async fn note_source(&self, before: Option<&ImportSource>, after: &ImportSource, moved: bool, by: &str) -> Result<()> {
-        let Some(is) = after.rights.clearance() else { return Ok(()) };
-        let was = before.and_then(|before| before.rights.clearance());
-        match Clearance::change_between(was, is, moved) {
-            Some((act, parts)) => self.audit_log.append(AuditSubject::Source(after.id), &after.name, act, &parts, by, is).await,
+    async fn audit_source(&self, former: Option<&ImportSource>, after: &ImportSource, is_content_replaced: bool, by: &str) -> Result<()> {
+        let Some(clearance) = after.rights.clearance() else { return Ok(()) };
+        let former_clearance = former.and_then(|former| former.rights.clearance());
+        match Clearance::change_between(former_clearance, clearance, is_content_replaced) {
+            Some((act, parts)) => self.audit_log.append(AuditSubject::Source(after.id), &after.name, act, &parts, by, clearance).await,
             None => Ok(()),
         }
     }
 }
 
 /// Starts the task that refreshes sources until the server stops.
-pub fn start(service: &Arc<Service>) {
+pub fn start_refresh_task(service: &Arc<Service>) {
     let service = Arc::downgrade(service);
     tokio::spawn(async move {
         loop {
             let Some(service) = service.upgrade() else { return };
-            service.refresh_due();
+            service.refresh_due_sources();
             drop(service);
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(DUE_CHECK_INTERVAL).await;
         }
     });
 }

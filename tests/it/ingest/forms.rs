@@ -13,7 +13,7 @@ pub async fn aired(server: &Server, id: &Value, folder: &Path, least: usize) -> 
         let list = list(server, id, "viewer").await;
         let run = list.segments.iter().rev().take_while(|(_, breaks)| !breaks).count();
         last = Some(list);
-        let from_source = server.service.ingests.report(number(id)).is_some_and(|report| report.from_source);
+        let from_source = server.service.ingests.health(number(id)).is_some_and(|report| report.shows_source);
         run >= least && from_source
     })
     .await;

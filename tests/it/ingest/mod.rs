@@ -133,7 +133,7 @@ async fn ten_viewers_are_one_connection_outward() {
         success(send(&server, Method::DELETE, &target, &json!({})).await, 200).await;
     }
     until("the connection is closed after the last viewer", async || antenna.open() == 0).await;
-    assert!(server.service.ingests.report(id.as_u64().unwrap() as u32).is_none());
+    assert!(server.service.ingests.health(id.as_u64().unwrap() as u32).is_none());
 }
 
 /// Cuts the source several times while a viewer watches and a recording runs. `rest` passes before each cut.
@@ -148,7 +148,7 @@ async fn cuts(times: usize, rest: Duration) {
     let made = success(send(&server, Method::POST, RECORDINGS, &body).await, 201).await;
     let recording = format!("{RECORDINGS}/{}", made["recording"]["id"].as_str().unwrap());
     let began = Instant::now();
-    let report = || server.service.ingests.report(id.as_u64().unwrap() as u32);
+    let report = || server.service.ingests.health(id.as_u64().unwrap() as u32);
 
     let (mut newest, mut seen, mut breaks) = (0, BTreeSet::new(), 0);
     let mut look = async || {
@@ -235,8 +235,8 @@ async fn a_changed_address_replaces_a_stream_that_still_runs() {
     success(send(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &changed).await, 200).await;
     until("the new address is on air after a discontinuity", async || {
         let list = list(&server, &id, "v").await;
-        let report = server.service.ingests.report(id.as_u64().unwrap() as u32);
-        breaks_of(&list) > breaks_of(&before) && report.is_some_and(|report| report.from_source) && next.open() == 1
+        let report = server.service.ingests.health(id.as_u64().unwrap() as u32);
+        breaks_of(&list) > breaks_of(&before) && report.is_some_and(|report| report.shows_source) && next.open() == 1
     })
     .await;
     until("the former connection is closed", async || former.open() == 0).await;

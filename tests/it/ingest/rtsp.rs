@@ -28,18 +28,18 @@ async fn a_camera_is_taken_in_told_when_it_is_enough_and_comes_back_when_it_was_
     let told = success(seen, 200).await;
     assert_eq!(told["channel"]["source"]["url"], format!("rtsp://{}/…", camera.address));
 
-    let report = || server.service.ingests.report(id.as_u64().unwrap() as u32);
+    let report = || server.service.ingests.health(id.as_u64().unwrap() as u32);
     camera.off();
     until("a slate replaces the camera", async || {
         list(&server, &id, "viewer").await;
-        report().is_some_and(|report| !report.from_source)
+        report().is_some_and(|report| !report.shows_source)
     })
     .await;
     let fault = report().unwrap().fault.unwrap();
     camera.on();
     until("the camera is back", async || {
         list(&server, &id, "viewer").await;
-        report().is_some_and(|report| report.from_source)
+        report().is_some_and(|report| report.shows_source)
     })
     .await;
     let torn = camera.torn();

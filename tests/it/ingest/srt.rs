@@ -57,10 +57,10 @@ async fn a_stream_by_srt_is_taken_in_and_comes_back_when_it_was_cut() {
     assert!(!told.to_string().contains(SECRET), "{told}");
 
     drop(sender);
-    let report = || server.service.ingests.report(id.as_u64().unwrap() as u32);
+    let report = || server.service.ingests.health(id.as_u64().unwrap() as u32);
     until("a slate replaces the source", async || {
         list(&server, &id, "viewer").await;
-        report().is_some_and(|report| !report.from_source)
+        report().is_some_and(|report| !report.shows_source)
     })
     .await;
     let fault = report().unwrap().fault.unwrap();
@@ -68,7 +68,7 @@ async fn a_stream_by_srt_is_taken_in_and_comes_back_when_it_was_cut() {
     let _sender = broadcast(&film, port);
     until("the source is back", async || {
         list(&server, &id, "viewer").await;
-        report().is_some_and(|report| report.from_source)
+        report().is_some_and(|report| report.shows_source)
     })
     .await;
 }

@@ -347,7 +347,7 @@ async fn wishes_that_make_no_sense_are_refused_by_field() {
     let outside =
         server.post("/api/stream/transcode/start", &json!({"mediaPath": "/etc/passwd"})).send().await.unwrap();
     assert_eq!(outside.status(), 403);
-    assert_eq!(server.service.sessions.live(), 0);
+    assert_eq!(server.service.sessions.live_count(), 0);
 
     // Lenient values are accepted.
     let liberal = json!({
@@ -390,7 +390,7 @@ async fn limits_are_answered_with_the_time_to_come_back() {
         config.limits.sessions_per_user = 2;
     })
     .await;
-    server.service.sessions.produce_by(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.sessions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let wish = |label: &str| json!({"mediaPath": film_path(&folder), "profile": {"resolution": label}});
     let at = |seconds: f64| json!({"mediaPath": film_path(&folder), "startPositionSeconds": seconds});
     start(&server, &at(0.0)).await;
@@ -467,7 +467,7 @@ async fn a_hundred_sessions_started_and_dropped_leave_nothing() {
         let stopped = server.client.delete(format!("{}{path}", server.base)).bearer_auth(&server.token).send().await;
         assert_eq!(stopped.unwrap().json::<Value>().await.unwrap()["stopped"], true);
     }
-    assert_eq!((server.service.sessions.live(), server.service.sessions.active_jobs()), (0, 0));
+    assert_eq!((server.service.sessions.live_count(), server.service.sessions.active_jobs()), (0, 0));
     until("no child is left", || children_reading(&file).is_empty()).await;
     server.service.sessions.shutdown().await;
     assert!(!server.folder.path().join("cache/segments").exists(), "no segment file is left");

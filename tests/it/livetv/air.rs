@@ -194,7 +194,7 @@ async fn a_channel_nobody_watches_gives_its_slot_to_whoever_plays_a_film() {
     assert_eq!(success(left, 200).await, json!({"ended": true}));
     // A session that needs a whole slot takes that of the unwatched channel.
     play::stop(&server, &started).await;
-    server.service.sessions.produce_by(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.sessions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let large = folder.path().join("c.avi");
     film::make(&large, &["-f lavfi -i", "color=size=1920x1080:rate=60:duration=3", "-c:v mpeg4"]);
     let (status, started) = play::start(&server, &large, json!({})).await;
@@ -305,7 +305,7 @@ async fn repeated_watch_requests_share_one_task_of_the_programme() {
     film::flash_and_beep(&folder.path().join("a.avi"), 120, "-c:v mpeg4 -q:v 5 -c:a ac3");
     let server = kit::server(&[folder.path()]).await;
     // No segment is made in time.
-    server.service.sessions.produce_by(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.sessions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let start = (Timestamp::now() - Duration::from_secs(30)).to_string();
     let made = add(&server, &json!({"name": "Slow", "startAt": start, "items": [{"path": folder.path()}]})).await;
     for session in ["sofa", "kitchen"] {

@@ -87,7 +87,7 @@ async fn whoever_comes_when_no_share_is_left_is_told_before_a_list_names_anythin
         film::make(path, &["-f lavfi -i", &frames, "-c:v mpeg4"]);
     }
     let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 1).await;
-    server.service.sessions.produce_by(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.sessions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let ids = [channel(&server, &paths[0], 60).await, channel(&server, &paths[1], 60).await];
     let target = |id: &Value, player: &str| format!("/api/livetv/watch/{id}/live.m3u8?watchSession={player}");
     assert_eq!(server.get(&target(&ids[0], "sofa")).send().await.unwrap().status(), 200);

@@ -10,7 +10,7 @@ use hearthcast::domain::recording::{RetentionLimit, Padding, Recording, Recordin
 use hearthcast::domain::schedule::ScheduleMode;
 use hearthcast::service::Service;
 use hearthcast::service::channels::ChannelChange;
-use hearthcast::service::recordings::{Asked, Wish};
+use hearthcast::service::recordings::{NewRecording, RecordingTarget};
 use jiff::Timestamp;
 
 use super::plays;
@@ -29,15 +29,15 @@ async fn prepare(program: &Program, films: &Path, recorded: &Path, from: i64, to
     };
     let channel_id = service.add_channel(change).await.unwrap().id;
     let now_ms = Timestamp::now().as_millisecond();
-    let asked = Asked {
+    let asked = NewRecording {
         channel_id,
         user_id: "u".into(),
-        wish: Some(Wish::Span(now_ms + from * 1000, now_ms + to * 1000)),
+        target: Some(RecordingTarget::Span(now_ms + from * 1000, now_ms + to * 1000)),
         padding: Padding::default(),
         series: None,
         keep: RetentionLimit::default(),
     };
-    let made = service.record(asked).await.unwrap();
+    let made = service.schedule_recording(asked).await.unwrap();
     // Stop at once, because the program is to make the recording.
     service.recordings.shutdown().await;
     made.recording.unwrap().id

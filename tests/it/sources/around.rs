@@ -156,7 +156,7 @@ async fn is_closed(server: &Server, secret: &str, id: &Value, code: &str) {
         body["channelId"] = id.clone();
         refused(send(server, Method::POST, RECORDINGS, &body).await, 403, code).await;
     }
-    assert!(server.service.ingests.report(id.as_u64().unwrap() as u32).is_none());
+    assert!(server.service.ingests.health(id.as_u64().unwrap() as u32).is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

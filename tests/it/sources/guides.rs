@@ -166,7 +166,7 @@ async fn programmes_are_there_still_after_a_restart() {
                 name: Some("S".into()),
                 upload: Some(text.into()),
                 claim: claim.clone(),
-                by: "keeper".into(),
+                changed_by: "keeper".into(),
                 ..SourceChange::default()
             };
             service.add_source(change).await.unwrap();

@@ -160,7 +160,7 @@ impl SourceRequest {
             claim: self.claim.claim()?,
             select: select.map(|SelectRequest { groups, names, ids }| ChannelFilter { groups, names, ids }),
             number_from: self.number_from,
-            by,
+            changed_by: username,
         })
     }
 }

@@ -14,26 +14,26 @@ use crate::service::live::Viewer;
 use crate::service::{Service, ingest, live};
 
 /// The longest wait before a channel is checked again.
-const LOOK: Duration = Duration::from_secs(5);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// How often the timeline of an external channel is checked, and how late it may be, ms.
-const OFTEN: Duration = Duration::from_millis(250);
-const LATE_MS: i64 = 15_000;
+const EXTERNAL_POLL_INTERVAL: Duration = Duration::from_millis(250);
+const EXTERNAL_GRACE_MS: i64 = 15_000;
 
 /// The next step of a recording.
-pub(super) enum Next {
-    Piece(Piece),
+pub(super) enum RecordingStep {
+    Segment(RecordedSegment),
     /// The next segment is not on air yet: check again after this time.
     Wait(Duration),
     /// The recording has reached its end.
-    Over,
+    Ended,
 }
 
 /// A segment with its start and end, ticks since 1970.
-pub(super) struct Piece {
+pub(super) struct RecordedSegment {
     pub(super) bytes: Bytes,
-    pub(super) from: i64,
-    pub(super) through: i64,
+    pub(super) start_ticks: i64,
+    pub(super) end_ticks: i64,
     /// Whether a slate replaces the programme.
     pub(super) is_slate: bool,
 }
@@ -43,58 +43,58 @@ pub(super) struct Piece {
 ///
 /// # Errors
 /// `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`, `RIGHTS_BASIS_REQUIRED`, and those of [`onair::segment`].
-pub(super) async fn next(service: &Arc<Service>, recording: &Recording) -> Result<Next> {
+pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> Result<RecordingStep> {
     let channel = service.channels.get(recording.channel_id)?;
     service.check_recordable(&channel)?;
     if channel.external.is_some() {
-        return elsewhere(service, &channel, recording);
+        return next_external_step(service, &channel, recording);
     }
     let (from_ms, to_ms) = recording.padded_range_ms();
     let written = &recording.written_range;
-    let begun = written.bytes > 0;
-    let from = if begun { written.through_ticks } else { from_ms * 90 };
+    let has_begun = written.bytes > 0;
+    let from_ticks = if has_begun { written.through_ticks } else { from_ms * 90 };
     // Half a millisecond of tolerance for rounding. A programme that was shortened meanwhile ends at its new end.
-    let behind = |slot: &live_window::LiveSegment| if begun { slot.start_ticks >= from - 45 } else { slot.end_ticks > from };
-    let Some(slot) = live_window::segments_from(&channel.definition, None, from.div_euclid(90)).find(behind) else {
-        return Ok(Next::Over);
+    let is_after = |slot: &live_window::LiveSegment| if has_begun { slot.start_ticks >= from_ticks - 45 } else { slot.end_ticks > from_ticks };
+    let Some(slot) = live_window::segments_from(&channel.definition, None, from_ticks.div_euclid(90)).find(is_after) else {
+        return Ok(RecordingStep::Ended);
     };
     if slot.start_ticks >= to_ms * 90 {
-        return Ok(Next::Over);
+        return Ok(RecordingStep::Ended);
     }
     let now_ms = service.clock.now().as_millisecond();
     if let Ok(wait @ 1..) = u64::try_from(slot.end_ticks.div_euclid(90) - now_ms) {
-        return Ok(Next::Wait(Duration::from_millis(wait).min(LOOK)));
+        return Ok(RecordingStep::Wait(Duration::from_millis(wait).min(MAX_WAIT)));
     }
     // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
     service.live_channels.viewers().record_request(channel.id, &Viewer::internal(&recording.id), None);
-    let sent = live::produce_segment(service, &channel, (slot.programme_start_ms, slot.index), &recording.id).await?;
-    let mut bytes = Vec::from(sent.bytes);
+    let aired_segment = live::produce_segment(service, &channel, (slot.programme_start_ms, slot.index), &recording.id).await?;
+    let mut bytes = Vec::from(aired_segment.bytes);
     shift_segment(&mut bytes, written.timestamp_shift(slot.start_ticks));
-    let is_slate = sent.is_slate;
-    Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start_ticks, through: slot.end_ticks, is_slate }))
+    let is_slate = aired_segment.is_slate;
+    Ok(RecordingStep::Segment(RecordedSegment { bytes: bytes.into(), start_ticks: slot.start_ticks, end_ticks: slot.end_ticks, is_slate }))
 }
 
 /// The next segment of an external channel, from its present timeline. Missed segments cannot be made later.
-fn elsewhere(service: &Arc<Service>, channel: &Channel, recording: &Recording) -> Result<Next> {
+fn next_external_step(service: &Arc<Service>, channel: &Channel, recording: &Recording) -> Result<RecordingStep> {
     let (from_ms, to_ms) = recording.padded_range_ms();
     let written = &recording.written_range;
-    let begun = written.bytes > 0;
+    let has_begun = written.bytes > 0;
     let now_ms = service.clock.now().as_millisecond();
     if now_ms < to_ms {
         service.live_channels.viewers().record_request(channel.id, &Viewer::internal(&recording.id), None);
-        ingest::keep(service, channel)?;
+        ingest::start_ingest(service, channel)?;
         live::start_maintenance(service);
     }
-    let from = if begun { written.through_ticks } else { from_ms * 90 };
-    let wanted = |slot: &live_window::LiveSegment| if begun { slot.start_ticks >= from - 45 } else { slot.end_ticks > from };
-    match ingest::next(service, channel, wanted) {
-        Some((slot, ..)) if slot.start_ticks >= to_ms * 90 => Ok(Next::Over),
+    let from_ticks = if has_begun { written.through_ticks } else { from_ms * 90 };
+    let is_after = |slot: &live_window::LiveSegment| if has_begun { slot.start_ticks >= from_ticks - 45 } else { slot.end_ticks > from_ticks };
+    match ingest::next_segment(service, channel, is_after) {
+        Some((slot, ..)) if slot.start_ticks >= to_ms * 90 => Ok(RecordingStep::Ended),
         Some((slot, bytes, is_slate)) => {
             let mut bytes = Vec::from(bytes);
             shift_segment(&mut bytes, written.timestamp_shift(slot.start_ticks));
-            Ok(Next::Piece(Piece { bytes: bytes.into(), from: slot.start_ticks, through: slot.end_ticks, is_slate }))
+            Ok(RecordingStep::Segment(RecordedSegment { bytes: bytes.into(), start_ticks: slot.start_ticks, end_ticks: slot.end_ticks, is_slate }))
         }
-        None if now_ms > to_ms + LATE_MS => Ok(Next::Over),
-        None => Ok(Next::Wait(OFTEN)),
+        None if now_ms > to_ms + EXTERNAL_GRACE_MS => Ok(RecordingStep::Ended),
+        None => Ok(RecordingStep::Wait(EXTERNAL_POLL_INTERVAL)),
     }
 }

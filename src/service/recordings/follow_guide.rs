@@ -9,7 +9,7 @@ use crate::service::Service;
 
 /// The change a guide update makes to a recording.
 #[derive(Debug, PartialEq, Eq)]
-enum Change {
+enum GuideChange {
     Keep,
     Follow(GuideAiring),
     /// Its programme is no longer in the guide. Another one in its place was not requested.
@@ -22,24 +22,24 @@ impl Service {
         let recordings = &self.recordings;
         let now_ms = self.clock.now().as_millisecond();
         // Rules replace what they scheduled themselves.
-        let follows = |one: &Recording| {
-            one.guide_entry_id.is_some()
-                && (one.state == RecordingState::Recording || one.state == RecordingState::Scheduled && one.rule_id.is_none())
+        let is_followed = |recording: &Recording| {
+            recording.guide_entry_id.is_some()
+                && (recording.state == RecordingState::Recording || recording.state == RecordingState::Scheduled && recording.rule_id.is_none())
         };
-        for one in recordings.all().into_iter().filter(follows) {
-            let Ok(channel) = self.channels.get(one.channel_id) else { continue };
-            let airing = match change(&one, &channel, now_ms) {
-                Change::Keep => continue,
-                Change::Follow(airing) => airing,
-                Change::Fail => {
-                    let gone = Error::new(Code::NotFound, "the programme is no longer in this channel's guide");
-                    recordings.settle(&one.id, RecordingEvent::Fail, Some(&gone), now_ms).await;
+        for recording in recordings.all().into_iter().filter(is_followed) {
+            let Ok(channel) = self.channels.get(recording.channel_id) else { continue };
+            let airing = match guide_change(&recording, &channel, now_ms) {
+                GuideChange::Keep => continue,
+                GuideChange::Follow(airing) => airing,
+                GuideChange::Fail => {
+                    let not_found = Error::new(Code::NotFound, "the programme is no longer in this channel's guide");
+                    recordings.finish(&recording.id, RecordingEvent::Fail, Some(&not_found), now_ms).await;
                     continue;
                 }
             };
             // It may have started or ended meanwhile.
-            let (state, mut has_changed) = (one.state, false);
-            let followed = recordings.edit(&one.id, |one| {
+            let (state, mut has_changed) = (recording.state, false);
+            let followed = recordings.edit(&recording.id, |one| {
                 has_changed = one.state == state && one.follow(airing);
                 has_changed
             });
@@ -53,29 +53,29 @@ impl Service {
                 ),
                 Ok(_) => {}
                 Err(fault) => {
-                    tracing::warn!(recording.id = one.id, %fault, "a recording could not follow its programme");
+                    tracing::warn!(recording.id = recording.id, %fault, "a recording could not follow its programme");
                 }
             }
         }
     }
 }
 
-fn change(one: &Recording, channel: &Channel, now_ms: i64) -> Change {
-    let Some(entry) = one.guide_entry_id.as_deref() else { return Change::Keep };
-    let begun = one.state == RecordingState::Recording;
-    let changes = |airing: &GuideAiring| one.clone().follow(airing.clone());
-    if let Some(airing) = airings::current(channel, entry, one.start_ms) {
-        return if changes(&airing) { Change::Follow(airing) } else { Change::Keep };
+fn guide_change(recording: &Recording, channel: &Channel, now_ms: i64) -> GuideChange {
+    let Some(entry) = recording.guide_entry_id.as_deref() else { return GuideChange::Keep };
+    let has_begun = recording.state == RecordingState::Recording;
+    let changes = |airing: &GuideAiring| recording.clone().follow(airing.clone());
+    if let Some(airing) = airings::current_airing(channel, entry, recording.start_ms) {
+        return if changes(&airing) { GuideChange::Follow(airing) } else { GuideChange::Keep };
     }
-    if begun {
+    if has_begun {
         // An external guide may correct the start as well, and with it the id.
-        let airing = airings::on_air(channel, &one.content_key, now_ms, one.end_ms).filter(|_| channel.external.is_some());
-        return airing.filter(changes).map_or(Change::Keep, Change::Follow);
+        let airing = airings::airing_on_air(channel, &recording.content_key, now_ms, recording.end_ms).filter(|_| channel.external.is_some());
+        return airing.filter(changes).map_or(GuideChange::Keep, GuideChange::Follow);
     }
-    if channel.external.is_some() || one.start_ms < now_ms {
-        return Change::Keep;
+    if channel.external.is_some() || recording.start_ms < now_ms {
+        return GuideChange::Keep;
     }
-    airings::nearest(channel, &one.content_key, one.start_ms, now_ms).map_or(Change::Fail, Change::Follow)
+    airings::nearest_airing(channel, &recording.content_key, recording.start_ms, now_ms).map_or(GuideChange::Fail, GuideChange::Follow)
 }
 
 #[cfg(test)]
@@ -122,11 +122,11 @@ mod tests {
         // The guide corrects the start, and the same item airs again afterwards.
         let guide = external(vec![news(60_000, HOUR_MS), news(HOUR_MS, 2 * HOUR_MS)]);
         let now_ms = START_MS + HOUR_MS / 2;
-        let Change::Follow(airing) = change(&one, &guide, now_ms) else { panic!("the programme is on air") };
+        let GuideChange::Follow(airing) = guide_change(&one, &guide, now_ms) else { panic!("the programme is on air") };
         assert_eq!(airing.start_ms, START_MS + 60_000);
         assert!(one.follow(airing));
-        assert_eq!(change(&one, &guide, now_ms), Change::Keep, "nothing new");
-        assert_eq!(change(&one, &guide, START_MS + HOUR_MS), Change::Keep, "another airing");
+        assert_eq!(guide_change(&one, &guide, now_ms), GuideChange::Keep, "nothing new");
+        assert_eq!(guide_change(&one, &guide, START_MS + HOUR_MS), GuideChange::Keep, "another airing");
         assert_eq!(one.end_ms, START_MS + HOUR_MS);
     }
 }

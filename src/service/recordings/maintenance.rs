@@ -7,41 +7,41 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Fate, Running, lock, recorder};
+use super::{FileAction, RunningRecording, lock, recorder};
 use crate::domain::recording::{self, RecordingEvent, RecordingState};
 use crate::service::Service;
 
 /// The longest sleep. The clock may be set meanwhile, and the computer may be suspended.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_SLEEP: Duration = Duration::from_secs(30);
 
 /// How often rules are applied, unless a channel or a guide changes.
-const PLANNED: Duration = Duration::from_secs(600);
+const PLANNING_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Most recordings at once; later ones wait and are then made from catch-up segments.
-const MOST_AT_ONCE: usize = 16;
+const MAX_RUNNING: usize = 16;
 
 /// Starts the task unless it runs. Must be called inside the runtime.
-pub fn wake(service: &Arc<Service>) {
+pub fn start_maintenance(service: &Arc<Service>) {
     let recordings = &service.recordings;
-    if recordings.shelf.is_none() || recordings.kept.swap(true, Ordering::SeqCst) {
+    if recordings.folder.is_none() || recordings.is_maintained.swap(true, Ordering::SeqCst) {
         return;
     }
-    let call = recordings.call.clone();
+    let call = recordings.wake_signal.clone();
     let service = Arc::downgrade(service);
     tokio::spawn(async move {
-        let mut planned: Option<(Instant, i64)> = None;
+        let mut last_planned: Option<(Instant, i64)> = None;
         loop {
             let Some(service) = service.upgrade() else { return };
-            if service.recordings.stopping.load(Ordering::SeqCst) {
+            if service.recordings.is_stopping.load(Ordering::SeqCst) {
                 return;
             }
-            let changed = service.channels.changed_ms();
-            if planned.is_none_or(|(at, known)| known != changed || at.elapsed() >= PLANNED) {
-                apply(&service).await;
-                planned = Some((Instant::now(), changed));
+            let changed_ms = service.channels.changed_ms();
+            if last_planned.is_none_or(|(planned_at, planned_changed_ms)| planned_changed_ms != changed_ms || planned_at.elapsed() >= PLANNING_INTERVAL) {
+                apply_rules(&service).await;
+                last_planned = Some((Instant::now(), changed_ms));
             }
-            service.recordings.save_late().await;
-            let pause = begin(&service).await;
+            service.recordings.retry_unsaved().await;
+            let pause = start_due(&service).await;
             drop(service);
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -52,17 +52,17 @@ pub fn wake(service: &Arc<Service>) {
 }
 
 /// Follows moved programmes, applies every rule and removes expired recordings.
-async fn apply(service: &Arc<Service>) {
+async fn apply_rules(service: &Arc<Service>) {
     service.follow_entries().await;
     for rule in service.recordings.rules() {
-        if let Err(fault) = service.plan(&rule.id).await {
+        if let Err(fault) = service.plan_rule(&rule.id).await {
             tracing::warn!(rule.id = rule.id, %fault, "a series could not be scheduled");
         }
     }
     let now_ms = service.clock.now().as_millisecond();
     let expired = recording::expired_ids(lock(&service.recordings.all).values(), now_ms);
     for id in expired {
-        match service.recordings.remove(&id, Fate::Delete, now_ms).await {
+        match service.recordings.remove(&id, FileAction::Delete, now_ms).await {
             Ok(_) => tracing::info!(recording.id = id, "expired recording deleted"),
             Err(fault) => tracing::warn!(recording.id = id, %fault, "an expired recording could not be deleted"),
         }
@@ -70,48 +70,48 @@ async fn apply(service: &Arc<Service>) {
 }
 
 /// Starts due and interrupted recordings; returns how long to sleep until the next one.
-async fn begin(service: &Arc<Service>) -> Duration {
+async fn start_due(service: &Arc<Service>) -> Duration {
     let recordings = &service.recordings;
     let now_ms = service.clock.now().as_millisecond();
-    lock(&recordings.running).retain(|_, running| !running.task.is_finished());
-    let mut open: Vec<_> = recordings.all().into_iter().filter(|one| one.state.is_open()).collect();
-    open.sort_by_key(|one| (one.state == RecordingState::Scheduled, one.padded_range_ms().0));
-    let mut pause = LONGEST;
-    for one in open {
-        let early = one.padded_range_ms().0 - now_ms;
-        if let Ok(early @ 1..) = u64::try_from(early) {
-            pause = pause.min(Duration::from_millis(early));
+    lock(&recordings.running_tasks).retain(|_, running| !running.task.is_finished());
+    let mut open_recordings: Vec<_> = recordings.all().into_iter().filter(|recording| recording.state.is_open()).collect();
+    open_recordings.sort_by_key(|recording| (recording.state == RecordingState::Scheduled, recording.padded_range_ms().0));
+    let mut pause = MAX_SLEEP;
+    for recording in open_recordings {
+        let due_in_ms = recording.padded_range_ms().0 - now_ms;
+        if let Ok(sleep_ms @ 1..) = u64::try_from(due_in_ms) {
+            pause = pause.min(Duration::from_millis(sleep_ms));
             continue;
         }
-        if recordings.is_running(&one.id) {
+        if recordings.is_running(&recording.id) {
             continue;
         }
-        if lock(&recordings.running).len() >= MOST_AT_ONCE {
+        if lock(&recordings.running_tasks).len() >= MAX_RUNNING {
             pause = pause.min(Duration::from_secs(1));
             break;
         }
-        if one.state == RecordingState::Scheduled
-            && let Err(fault) = recordings.edit(&one.id, |one| one.apply(RecordingEvent::Begin, now_ms)).await
+        if recording.state == RecordingState::Scheduled
+            && let Err(fault) = recordings.edit(&recording.id, |stored| stored.apply(RecordingEvent::Begin, now_ms)).await
         {
-            tracing::warn!(recording.id = one.id, %fault, "a recording could not be started");
+            tracing::warn!(recording.id = recording.id, %fault, "a recording could not be started");
             pause = pause.min(Duration::from_secs(5));
             continue;
         }
-        let (stop, stopped) = watch::channel(false);
-        let mut running = lock(&recordings.running);
-        if recordings.stopping.load(Ordering::SeqCst) {
+        let (stop_signal, stop_receiver) = watch::channel(false);
+        let mut running = lock(&recordings.running_tasks);
+        if recordings.is_stopping.load(Ordering::SeqCst) {
             break;
         }
         // It may have been cancelled meanwhile. A later cancellation finds it among the running ones.
-        if !recordings.get(&one.id).is_ok_and(|one| one.state == RecordingState::Recording) {
+        if !recordings.get(&recording.id).is_ok_and(|one| one.state == RecordingState::Recording) {
             continue;
         }
-        let (whole, id, call) = (service.clone(), one.id.clone(), recordings.call.clone());
+        let (service, id, wake_signal) = (service.clone(), recording.id.clone(), recordings.wake_signal.clone());
         let task = tokio::spawn(async move {
-            recorder::run(whole, id, stopped).await;
-            call.notify_one();
+            recorder::run(service, id, stop_receiver).await;
+            wake_signal.notify_one();
         });
-        running.insert(one.id, Running { stop, task });
+        running.insert(recording.id, RunningRecording { stop_signal, task });
     }
     pause
 }
@@ -130,14 +130,14 @@ mod tests {
         let recordings = &service.recordings;
         let now_ms = service.clock.now().as_millisecond();
         let due = recording("rec_a", 1, now_ms - 1000, now_ms + 3_600_000);
-        recordings.put(due.clone()).await.unwrap();
-        let editing = recordings.editing.lock().await;
+        recordings.store_recording(due.clone()).await.unwrap();
+        let editing = recordings.edit_lock.lock().await;
         // Runs when `begin` has read the recording and waits for the lock.
         let cancel = async {
-            recordings.put(Recording { state: RecordingState::Cancelled, ..due }).await.unwrap();
+            recordings.store_recording(Recording { state: RecordingState::Cancelled, ..due }).await.unwrap();
             drop(editing);
         };
-        tokio::join!(begin(&service), cancel);
+        tokio::join!(start_due(&service), cancel);
         assert!(!recordings.is_running("rec_a"));
         assert_eq!(recordings.get("rec_a").unwrap().state, RecordingState::Cancelled);
     }

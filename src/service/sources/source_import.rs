@@ -21,7 +21,7 @@ use crate::service::channels::PlannedChannel;
 pub const MAX_BYTES: u64 = 16 << 20;
 
 /// The parsed content of a source.
-pub(super) enum Read {
+pub(super) enum ParsedSource {
     List(M3uList),
     Guide(XmltvGuide),
 }
@@ -54,50 +54,50 @@ impl Service {
         let kind = change.kind.ok_or_else(|| Error::field("kind", "is missing"))?;
         let bytes = match (&change.upload, &change.url) {
             (Some(upload), None) => upload.clone(),
-            (None, Some(url)) => self.fetched_from(url).await?,
+            (None, Some(url)) => self.fetch_address(url).await?,
             (Some(_), Some(_)) => return Err(Error::field("upload", "and url cannot both be given")),
             (None, None) => return Err(Error::field("url", "is missing, and so is upload")),
         };
         match self.read_source(kind, bytes).await? {
-            Read::List(list) => {
+            ParsedSource::List(list) => {
                 let mut preview = Preview { guides: list.guide_urls.clone(), ..Preview::default() };
                 preview.counts.entries = list.entries.len() + list.skipped.count;
-                let (chosen, mut skips) = chosen(list, &change.select.unwrap_or_default());
+                let (selected, mut skips) = select_entries(list, &change.select.unwrap_or_default());
                 // No source has id 0, so every entry counts as new.
-                let (planned, _) = self.channels.plan_import(0, change.number_from.flatten(), &chosen, &mut skips);
-                let tvg_ids = planned.iter().map(|planned| match &planned.channel.external {
+                let (planned_channels, _) = self.channels.plan_import(0, change.number_from.flatten(), &selected, &mut skips);
+                let tvg_ids = planned_channels.iter().map(|planned| match &planned.channel.external {
                     Some(external) => external.imported_entry().map(|entry| entry.tvg_id.clone()).unwrap_or_default(),
                     None => String::new(),
                 });
                 let tvg_ids: Vec<String> = tvg_ids.collect();
-                preview.counts.channels = planned.len();
+                preview.counts.channels = planned_channels.len();
                 preview.counts.skipped = skips.count;
                 preview.skipped = skips.reasons;
-                let shown = |(planned, tvg_id): (PlannedChannel, String)| PreviewChannel {
+                let to_preview = |(planned, tvg_id): (PlannedChannel, String)| PreviewChannel {
                     tvg_id,
                     groups: planned.groups,
                     channel: planned.channel,
                 };
-                preview.channels = planned.into_iter().zip(tvg_ids).map(shown).collect();
+                preview.channels = planned_channels.into_iter().zip(tvg_ids).map(to_preview).collect();
                 Ok(preview)
             }
-            Read::Guide(guide) => {
-                Ok(Preview { counts: counts(&guide), skipped: guide.skipped.reasons, ..Preview::default() })
+            ParsedSource::Guide(guide) => {
+                Ok(Preview { counts: guide_counts(&guide), skipped: guide.skipped.reasons, ..Preview::default() })
             }
         }
     }
 
-    pub(super) async fn fetched(&self, source: &ImportSource, upload: Option<&Bytes>) -> Result<Bytes> {
+    pub(super) async fn fetch_source(&self, source: &ImportSource, upload: Option<&Bytes>) -> Result<Bytes> {
         match (upload, &source.url) {
             (Some(upload), _) => Ok(upload.clone()),
-            (None, Some(url)) => self.fetched_from(url).await,
+            (None, Some(url)) => self.fetch_address(url).await,
             (None, None) => Err(Error::field("upload", "is missing")),
         }
     }
 
-    async fn fetched_from(&self, url: &Address) -> Result<Bytes> {
-        let fetched = async { self.outbound.get(url, &OutboundRequest::for_file(MAX_BYTES)).await?.read_all().await };
-        fetched.await.map_err(|fault| match fault {
+    async fn fetch_address(&self, url: &Address) -> Result<Bytes> {
+        let body = async { self.outbound.get(url, &OutboundRequest::for_file(MAX_BYTES)).await?.read_all().await };
+        body.await.map_err(|fault| match fault {
             OutboundError::Busy => Error::new(Code::ServerBusy, fault.to_string()).with_retry_after(5),
             OutboundError::RateLimited(seconds) => Error::new(Code::RateLimited, fault.to_string()).with_retry_after(seconds),
             fault => Error::field("url", fault),
@@ -105,25 +105,25 @@ impl Service {
     }
 
     /// Parses bytes in a blocking thread.
-    pub(super) async fn read_source(&self, kind: SourceKind, bytes: Bytes) -> Result<Read> {
-        let read = tokio::task::spawn_blocking(move || match kind {
-            SourceKind::M3u => m3u::parse::parse_list(&charset::decode(&bytes)).map(Read::List).map_err(str::to_owned),
-            SourceKind::Xmltv => xmltv::parse::parse_guide(&bytes).map(Read::Guide),
+    pub(super) async fn read_source(&self, kind: SourceKind, bytes: Bytes) -> Result<ParsedSource> {
+        let parsed = tokio::task::spawn_blocking(move || match kind {
+            SourceKind::M3u => m3u::parse::parse_list(&charset::decode(&bytes)).map(ParsedSource::List).map_err(str::to_owned),
+            SourceKind::Xmltv => xmltv::parse::parse_guide(&bytes).map(ParsedSource::Guide),
         });
-        read.await.map_err(Error::internal)?.map_err(|why| Error::field("upload", why))
+        parsed.await.map_err(Error::internal)?.map_err(|why| Error::field("upload", why))
     }
 
     /// Imports the content of a source as channels or programmes. The caller holds the lock `editing` of the sources.
-    pub(super) async fn take_in(&self, source: &ImportSource, read: Read) -> Result<Arc<ImportSource>> {
-        let (counts, skips) = match read {
-            Read::List(list) => {
+    pub(super) async fn import_source(&self, source: &ImportSource, parsed: ParsedSource) -> Result<Arc<ImportSource>> {
+        let (counts, skips) = match parsed {
+            ParsedSource::List(list) => {
                 let entries = list.entries.len() + list.skipped.count;
-                let (chosen, mut skips) = chosen(list, &source.filter);
-                let channels = self.channels.import(source.id, source.number_from, &chosen, &mut skips).await?;
+                let (selected, mut skips) = select_entries(list, &source.filter);
+                let channels = self.channels.import(source.id, source.number_from, &selected, &mut skips).await?;
                 (ReadCounts { entries, channels, programmes: 0, skipped: skips.count }, skips)
             }
-            Read::Guide(guide) => {
-                let counts = counts(&guide);
+            ParsedSource::Guide(guide) => {
+                let counts = guide_counts(&guide);
                 self.sources.guides.put(source, guide.listings).await?;
                 (counts, guide.skipped)
             }
@@ -132,25 +132,25 @@ impl Service {
         let read_ms = Some(self.clock.now().as_millisecond());
         let (state, mut skipped) = (ReadState::Ready, skips.reasons);
         skipped.truncate(MAX_REASONS);
-        self.sources.keep(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..source.clone() }).await
+        self.sources.store_source(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..source.clone() }).await
     }
 }
 
-fn counts(guide: &XmltvGuide) -> ReadCounts {
+fn guide_counts(guide: &XmltvGuide) -> ReadCounts {
     let channels = guide.listings.len();
     let entries = guide.channel_names.keys().filter(|id| !guide.listings.contains_key(*id)).count() + channels;
     ReadCounts { entries, channels, programmes: guide.programme_count, skipped: guide.skipped.count }
 }
 
 /// Splits a list into entries that become channels and skipped ones, with reasons.
-fn chosen(list: M3uList, select: &ChannelFilter) -> (Vec<m3u::parse::M3uEntry>, SkippedEntries) {
+fn select_entries(list: M3uList, select: &ChannelFilter) -> (Vec<m3u::parse::M3uEntry>, SkippedEntries) {
     let mut skips = list.skipped;
-    let mut chosen = Vec::with_capacity(list.entries.len());
+    let mut selected = Vec::with_capacity(list.entries.len());
     for entry in list.entries {
         match select.matches(&entry) {
-            true => chosen.push(entry),
+            true => selected.push(entry),
             false => skips.add(entry.line, &entry.name, "is not selected"),
         }
     }
-    (chosen, skips)
+    (selected, skips)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Progress;
+use super::ProgressStore;
 use crate::domain::library::LocatedPath;
 use crate::domain::progress::{MediaType, BookPosition, ProgressRecord, ProgressSave, SaveResult};
 use crate::engine::folder::EntryTarget;
@@ -14,7 +14,7 @@ use crate::service::Service;
 
 /// One item of the library, by content.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct ProgressItem {
     pub media_id: String,
     pub path: String,
     /// The default title.
@@ -27,7 +27,7 @@ pub struct Item {
 
 /// A save request from a device; omitted fields keep their stored values.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct ProgressUpdate {
     pub media_type: MediaType,
     pub title: Option<String>,
     /// None means the end.
@@ -45,10 +45,10 @@ pub struct Wish {
     pub version: Option<u64>,
 }
 
-impl Wish {
-    pub(in crate::service) fn save(self, item: &Item, stored: Option<&ProgressRecord>) -> ProgressSave {
-        let known = stored.map(|record| record.duration_seconds).filter(|duration| *duration > 0.0);
-        let duration = self.duration_seconds.filter(|duration| *duration > 0.0).or(known).or(item.duration_seconds);
+impl ProgressUpdate {
+    pub(in crate::service) fn into_save(self, item: &ProgressItem, stored: Option<&ProgressRecord>) -> ProgressSave {
+        let stored_duration = stored.map(|record| record.duration_seconds).filter(|duration| *duration > 0.0);
+        let duration = self.duration_seconds.filter(|duration| *duration > 0.0).or(stored_duration).or(item.duration_seconds);
         let duration = duration.unwrap_or(0.0);
         let position = self.position_seconds.unwrap_or(duration);
         ProgressSave {
@@ -73,7 +73,7 @@ impl Wish {
 }
 
 /// A file's name without its extension.
-pub fn stem(path: &str) -> &str {
+pub fn file_stem(path: &str) -> &str {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
     name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
 }
@@ -83,28 +83,28 @@ impl Service {
     ///
     /// # Errors
     /// Those of opening the file; `STORAGE_FULL`.
-    pub async fn save_watched(&self, user_id: &str, path: &str, wish: Wish) -> Result<SaveResult> {
+    pub async fn save_progress(&self, user_id: &str, path: &str, update: ProgressUpdate) -> Result<SaveResult> {
         let source = self.library.open(path).await?;
-        let mut item = self.item(&source).await?;
-        if wish.duration_seconds.is_none_or(|duration| duration == 0.0) {
-            let known = self.progress.of(user_id, &item.media_id)?.is_some_and(|record| record.duration_seconds > 0.0);
-            if !known {
+        let mut item = self.progress_item(&source).await?;
+        if update.duration_seconds.is_none_or(|duration| duration == 0.0) {
+            let has_duration = self.progress.record(user_id, &item.media_id)?.is_some_and(|record| record.duration_seconds > 0.0);
+            if !has_duration {
                 // Progress in a file that cannot be probed is saved all the same.
                 item.duration_seconds = self.media.probe(&source).await.ok().and_then(|media| media.duration_seconds);
             }
         }
-        self.progress.save(user_id, &item.media_id.clone(), |stored| wish.save(&item, stored)).await
+        self.progress.save(user_id, &item.media_id.clone(), |stored| update.into_save(&item, stored)).await
     }
 
     /// A user's progress in a file, also after the file is gone.
     ///
     /// # Errors
     /// Those of opening the file, unless there is a record of its path.
-    pub async fn watched(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
+    pub async fn progress_at_path(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
         match self.library.open(path).await {
-            Ok(source) => self.watched_of(user_id, &source).await,
+            Ok(source) => self.progress_of_source(user_id, &source).await,
             Err(fault) if fault.code == Code::NotFound => {
-                self.progress.at(user_id, &self.spelled(path)?.path)?.map_or(Err(fault), |record| Ok(Some(record)))
+                self.progress.record_at_path(user_id, &self.locate_path(path)?.path)?.map_or(Err(fault), |record| Ok(Some(record)))
             }
             Err(fault) => Err(fault),
         }
@@ -114,21 +114,21 @@ impl Service {
     ///
     /// # Errors
     /// `SOURCE_READ_FAILED`.
-    pub async fn watched_of(&self, user_id: &str, source: &Arc<SourceFile>) -> Result<Option<ProgressRecord>> {
-        let item = self.item(source).await?;
-        Ok(self.progress.of(user_id, &item.media_id)?.map(|record| ProgressRecord { path: item.path, ..record }))
+    pub async fn progress_of_source(&self, user_id: &str, source: &Arc<SourceFile>) -> Result<Option<ProgressRecord>> {
+        let item = self.progress_item(source).await?;
+        Ok(self.progress.record(user_id, &item.media_id)?.map(|record| ProgressRecord { path: item.path, ..record }))
     }
 
     /// Resets a user's progress in a file; returns its canonical path, and whether there was a record.
     ///
     /// # Errors
     /// Those of opening the file, but a missing file is no error; `STORAGE_FULL`.
-    pub async fn reset_watched(&self, user_id: &str, path: &str) -> Result<(String, bool)> {
-        let spelled = self.spelled(path)?.path;
+    pub async fn reset_progress(&self, user_id: &str, path: &str) -> Result<(String, bool)> {
+        let canonical_path = self.locate_path(path)?.path;
         let id = match self.library.open(path).await {
             Ok(source) => Some(self.media.fingerprint(&source).await?),
             Err(fault) if fault.code == Code::NotFound => {
-                self.progress.at(user_id, &spelled)?.map(|record| record.media_id)
+                self.progress.record_at_path(user_id, &canonical_path)?.map(|record| record.media_id)
             }
             Err(fault) => return Err(fault),
         };
@@ -136,11 +136,11 @@ impl Service {
             Some(id) => self.progress.reset(user_id, &id).await?,
             None => false,
         };
-        Ok((spelled, deleted))
+        Ok((canonical_path, deleted))
     }
 
     /// Which of these paths exist now. Paths on a disk that does not respond count as missing.
-    pub async fn available(&self, paths: Vec<String>) -> Vec<bool> {
+    pub async fn check_available(&self, paths: Vec<String>) -> Vec<bool> {
         let mut available = vec![false; paths.len()];
         let mut by_root: Vec<Vec<(usize, String)>> = vec![Vec::new(); self.roots.list().len()];
         for (index, path) in paths.into_iter().enumerate() {
@@ -148,15 +148,15 @@ impl Service {
                 by_root[located.root_index].push((index, path));
             }
         }
-        let looks = by_root.into_iter().enumerate().filter(|(_, paths)| !paths.is_empty()).map(|(root, paths)| {
+        let checks = by_root.into_iter().enumerate().filter(|(_, paths)| !paths.is_empty()).map(|(root, paths)| {
             let roots = self.roots.clone();
-            let look = move || {
-                let there = |path: &str| matches!(roots.resolve_target(path), Some(EntryTarget::File { .. } | EntryTarget::Folder));
-                Ok(paths.into_iter().filter(|(_, path)| there(path)).map(|(index, _)| index).collect::<Vec<_>>())
+            let check_paths = move || {
+                let exists = |path: &str| matches!(roots.resolve_target(path), Some(EntryTarget::File { .. } | EntryTarget::Folder));
+                Ok(paths.into_iter().filter(|(_, path)| exists(path)).map(|(index, _)| index).collect::<Vec<_>>())
             };
-            self.library.run_with_deadline(root, look)
+            self.library.run_with_deadline(root, check_paths)
         });
-        for found in futures_util::future::join_all(looks).await {
+        for found in futures_util::future::join_all(checks).await {
             for index in found.unwrap_or_default() {
                 available[index] = true;
             }
@@ -164,17 +164,17 @@ impl Service {
         available
     }
 
-    pub(in crate::service) async fn item(&self, source: &Arc<SourceFile>) -> Result<Item> {
-        Ok(Item {
+    pub(in crate::service) async fn progress_item(&self, source: &Arc<SourceFile>) -> Result<ProgressItem> {
+        Ok(ProgressItem {
             media_id: self.media.fingerprint(source).await?,
             path: source.path.clone(),
-            title: stem(&source.path).to_owned(),
+            title: file_stem(&source.path).to_owned(),
             size_bytes: source.len,
             duration_seconds: None,
         })
     }
 
-    pub(in crate::service) fn spelled(&self, path: &str) -> Result<LocatedPath> {
+    pub(in crate::service) fn locate_path(&self, path: &str) -> Result<LocatedPath> {
         self.roots.locate(path)
     }
 
@@ -182,11 +182,11 @@ impl Service {
     ///
     /// # Errors
     /// `STORAGE_FULL`.
-    pub async fn tidy_progress(self: &Arc<Self>) -> Result<()> {
-        let kept: [&Progress; 2] = [&self.progress, &self.books];
-        for kept in kept {
+    pub async fn clean_up_progress(self: &Arc<Self>) -> Result<()> {
+        let stores: [&ProgressStore; 2] = [&self.progress, &self.books];
+        for progress_store in stores {
             let service = self.clone();
-            kept.tidy(move |id| service.accounts.is_user(id)).await?;
+            progress_store.clean_up(move |id| service.accounts.is_user(id)).await?;
         }
         Ok(())
     }

@@ -13,26 +13,26 @@ use crate::error::{Code, Result};
 use crate::store::{MAX_RECORD, Store, Tree};
 
 /// Bytes of text in one piece; the listing that exceeds it is its last.
-const PIECE_TEXT: usize = 256 << 10;
+const MAX_PIECE_TEXT_BYTES: usize = 256 << 10;
 
 // JSON escapes one byte to at most six, and one listing has a few kilobytes of text.
-const _: () = assert!(6 * (PIECE_TEXT + (64 << 10)) < MAX_RECORD);
+const _: () = assert!(6 * (MAX_PIECE_TEXT_BYTES + (64 << 10)) < MAX_RECORD);
 
 /// Bytes of JSON for a listing apart from its texts.
-const LISTING_OVERHEAD: usize = 160;
+const LISTING_OVERHEAD_BYTES: usize = 160;
 
 /// Records written or removed at once.
-const TOGETHER: usize = 64;
+const CONCURRENT_WRITES: usize = 64;
 
 /// The valid pieces.
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct GuideHead {
     generation: u32,
     pieces: u32,
 }
 
 /// Listings by the id of their channel; a channel may continue in the next piece.
-type Piece = Vec<(String, Vec<Listing>)>;
+type GuidePiece = Vec<(String, Vec<Listing>)>;
 
 fn head_key(source: u32) -> String {
     format!("{source:010}")
@@ -50,13 +50,13 @@ fn piece_key(source: u32, generation: u32, piece: u32) -> String {
 ///
 /// # Errors
 /// `INTERNAL` for a record that cannot be read.
-pub fn read(store: &Store, tree: Tree, source: u32) -> Result<Option<Piece>> {
-    let Some(Head { generation, pieces }) = store.get(tree, &head_key(source))? else {
-        return read_channels(store, tree, source);
+pub fn read_guide(store: &Store, tree: Tree, source: u32) -> Result<Option<GuidePiece>> {
+    let Some(GuideHead { generation, pieces }) = store.get(tree, &head_key(source))? else {
+        return read_old_format(store, tree, source);
     };
-    let mut all = Piece::new();
+    let mut all = GuidePiece::new();
     for number in 0..pieces {
-        match store.get::<Piece>(tree, &piece_key(source, generation, number))? {
+        match store.get::<GuidePiece>(tree, &piece_key(source, generation, number))? {
             Some(piece) => all.extend(piece),
             None => tracing::error!(source.id = source, piece = number, "a piece of a guide is missing"),
         }
@@ -65,9 +65,9 @@ pub fn read(store: &Store, tree: Tree, source: u32) -> Result<Option<Piece>> {
 }
 
 /// Reads the format of older versions.
-fn read_channels(store: &Store, tree: Tree, source: u32) -> Result<Option<Piece>> {
+fn read_old_format(store: &Store, tree: Tree, source: u32) -> Result<Option<GuidePiece>> {
     let prefix = format!("{source:010}/");
-    let mut all = Piece::new();
+    let mut all = GuidePiece::new();
     for key in store.keys(tree, &prefix)? {
         if let Some(listings) = store.get(tree, &key)? {
             all.push((key[prefix.len()..].to_owned(), listings));
@@ -81,59 +81,59 @@ fn read_channels(store: &Store, tree: Tree, source: u32) -> Result<Option<Piece>
 /// # Errors
 /// `INTERNAL` for a head that cannot be read.
 pub fn is_stored(store: &Store, tree: Tree, source: u32) -> Result<bool> {
-    Ok(store.get::<Head>(tree, &head_key(source))?.is_some())
+    Ok(store.get::<GuideHead>(tree, &head_key(source))?.is_some())
 }
 
 /// Replaces the guide of a source.
 ///
 /// # Errors
 /// `STORAGE_FULL`; then the former guide stays, also after a restart.
-pub async fn write<'a>(
+pub async fn write_guide<'a>(
     store: &Store,
     tree: Tree,
     source: u32,
     guide: impl Iterator<Item = (&'a str, &'a [Listing])>,
 ) -> Result<()> {
-    let former: Option<Head> = store.get(tree, &head_key(source))?;
+    let former: Option<GuideHead> = store.get(tree, &head_key(source))?;
     let generation = former.map_or(0, |head| head.generation.wrapping_add(1));
-    let pieces: Vec<_> = Pieces { channels: guide, rest: None }.collect();
-    let head = Head { generation, pieces: pieces.len() as u32 };
+    let pieces: Vec<_> = GuideSplitter { channels: guide, remaining: None }.collect();
+    let head = GuideHead { generation, pieces: pieces.len() as u32 };
     let writes = pieces.into_iter().zip(0..).map(|(piece, number)| async move {
         let key = piece_key(source, generation, number);
         store.put(tree, &key, &piece).await
     });
     let writes: Vec<_> = writes.collect();
-    let written = stream::iter(writes).buffer_unordered(TOGETHER).try_for_each(|()| async { Ok(()) }).await;
-    let stored = match written {
+    let written = stream::iter(writes).buffer_unordered(CONCURRENT_WRITES).try_for_each(|()| async { Ok(()) }).await;
+    let outcome = match written {
         Ok(()) => store.put(tree, &head_key(source), &head).await,
         Err(error) => Err(error),
     };
-    let own = generation_prefix(source, generation);
-    match &stored {
+    let own_prefix = generation_prefix(source, generation);
+    match &outcome {
         // Removes other generations and the records of older versions.
-        Ok(()) => remove(store, tree, source, |key| key != head_key(source) && !key.starts_with(&own)).await,
+        Ok(()) => remove_records(store, tree, source, |key| key != head_key(source) && !key.starts_with(&own_prefix)).await,
         // Pieces without a head are not read. If the outcome is unknown, the head may have been written.
         Err(error) if error.code == Code::StorageFull => {
-            remove(store, tree, source, |key| key.starts_with(&own)).await;
+            remove_records(store, tree, source, |key| key.starts_with(&own_prefix)).await;
         }
         Err(_) => {}
     }
-    stored
+    outcome
 }
 
 /// Removes the stored guide of a source.
 ///
 /// # Errors
 /// `STORAGE_FULL`.
-pub async fn forget(store: &Store, tree: Tree, source: u32) -> Result<()> {
+pub async fn delete_guide(store: &Store, tree: Tree, source: u32) -> Result<()> {
     // The head first: without it the pieces are not read.
     store.delete(tree, &head_key(source)).await?;
     delete(store, tree, source, |_| true).await
 }
 
 /// Removes outdated records. A failure leaves some, which the next write for the source removes.
-async fn remove(store: &Store, tree: Tree, source: u32, which: impl Fn(&str) -> bool) {
-    if let Err(fault) = delete(store, tree, source, which).await {
+async fn remove_records(store: &Store, tree: Tree, source: u32, is_outdated: impl Fn(&str) -> bool) {
+    if let Err(fault) = delete(store, tree, source, is_outdated).await {
         tracing::warn!(source.id = source, %fault, "outdated pieces of a guide could not be removed");
     }
 }
@@ -142,31 +142,31 @@ async fn remove(store: &Store, tree: Tree, source: u32, which: impl Fn(&str) -> 
 async fn delete(store: &Store, tree: Tree, source: u32, which: impl Fn(&str) -> bool) -> Result<()> {
     let keys: Vec<String> = store.keys(tree, &head_key(source))?.into_iter().filter(|key| which(key)).collect();
     let removals: Vec<_> = keys.iter().map(|key| async move { store.delete(tree, key).await }).collect();
-    stream::iter(removals).buffer_unordered(TOGETHER).try_for_each(|_| async { Ok(()) }).await
+    stream::iter(removals).buffer_unordered(CONCURRENT_WRITES).try_for_each(|_| async { Ok(()) }).await
 }
 
 /// Splits a guide into pieces.
-struct Pieces<'a, I> {
+struct GuideSplitter<'a, I> {
     channels: I,
     /// Listings of the last channel that did not fit into the last piece.
-    rest: Option<(&'a str, &'a [Listing])>,
+    remaining: Option<(&'a str, &'a [Listing])>,
 }
 
-impl<'a, I: Iterator<Item = (&'a str, &'a [Listing])>> Iterator for Pieces<'a, I> {
+impl<'a, I: Iterator<Item = (&'a str, &'a [Listing])>> Iterator for GuideSplitter<'a, I> {
     type Item = Vec<(&'a str, &'a [Listing])>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let (mut piece, mut size) = (Vec::new(), 0);
-        while size < PIECE_TEXT {
-            let Some((id, listings)) = self.rest.take().or_else(|| self.channels.next()) else { break };
+        while size < MAX_PIECE_TEXT_BYTES {
+            let Some((id, listings)) = self.remaining.take().or_else(|| self.channels.next()) else { break };
             size += id.len();
-            let mut taken = 0;
-            while taken < listings.len() && size < PIECE_TEXT {
-                size += text_bytes(&listings[taken]);
-                taken += 1;
+            let mut taken_count = 0;
+            while taken_count < listings.len() && size < MAX_PIECE_TEXT_BYTES {
+                size += text_bytes(&listings[taken_count]);
+                taken_count += 1;
             }
-            piece.push((id, &listings[..taken]));
-            self.rest = (taken < listings.len()).then(|| (id, &listings[taken..]));
+            piece.push((id, &listings[..taken_count]));
+            self.remaining = (taken_count < listings.len()).then(|| (id, &listings[taken_count..]));
         }
         (!piece.is_empty()).then_some(piece)
     }
@@ -176,5 +176,5 @@ fn text_bytes(listing: &Listing) -> usize {
     let Listing { title, subtitle, description, categories, rating, .. } = listing;
     let optional = [subtitle, rating].into_iter().flatten().map(String::len);
     let texts = categories.iter().map(String::len).chain(optional).sum::<usize>();
-    LISTING_OVERHEAD + title.len() + description.len() + texts
+    LISTING_OVERHEAD_BYTES + title.len() + description.len() + texts
 }

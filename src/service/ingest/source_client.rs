@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Ingest;
-use super::hls::Hls;
-use super::intake::{Intake, Verdict};
+use super::hls_client::HlsClient;
+use super::ingest_input::{IngestInput, VideoHandling};
 use crate::domain::address::Address;
 use crate::domain::external::{ExternalChannel, ExternalStream};
 use crate::domain::ingest::live_segmenter::IngestSegment;
@@ -17,125 +17,125 @@ use crate::engine::outbound::{OutboundResponse, OutboundRequest, OutboundError, 
 use crate::service::Service;
 
 /// The first and the longest pause between two attempts at the whole list of addresses.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+const RECONNECT_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// After a connection of at least this length, the next pause is short again.
-const GOOD: Duration = Duration::from_secs(4);
+const STABLE_AFTER: Duration = Duration::from_secs(4);
 
 /// Events from the source client.
-pub(super) enum Fed {
+pub(super) enum FeedEvent {
     /// A piece, with the number of its connection (the first is 1).
     Piece(u64, IngestSegment),
     /// The connection to the source has ended.
-    Gone,
+    Disconnected,
 }
 
 /// A response body, by its first bytes.
-pub(super) enum Body {
+pub(super) enum SourceBody {
     /// A stream, and its bytes read so far.
     Stream(Box<OutboundResponse>, Vec<u8>),
-    Playlist(Box<Hls>),
+    Playlist(Box<HlsClient>),
 }
 
 /// Why a connection ended; the messages contain no address.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Ended {
+pub(super) enum ConnectionEnd {
     #[error("{0}")]
     Fetch(#[from] OutboundError),
     #[error("{0}")]
-    Unfit(&'static str),
+    Unsupported(&'static str),
     #[error("{0}")]
-    Made(String),
+    ProcessingFailed(String),
     #[error("the stream ended")]
-    Over,
+    StreamEnded,
     #[error("its video must be encoded")]
-    Encode,
+    NeedsEncoding,
 }
 
 /// Connects and reconnects until the task is aborted or the receiver is gone.
-pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pieces: mpsc::Sender<Fed>) {
+pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pieces: mpsc::Sender<FeedEvent>) {
     // Upgraded per attempt, so that this task does not keep the whole server alive.
     let service = Arc::downgrade(&service);
-    let (mut turn, mut pause, mut verdict) = (0usize, PAUSE.0, Verdict::default());
+    let (mut address_turn, mut pause, mut video_handling) = (0usize, RECONNECT_PAUSES.0, VideoHandling::default());
     loop {
         let Some(service) = service.upgrade() else { return };
-        let Some(feed) = feed(&service, id) else { return };
+        let Some(feed) = find_feed(&service, id) else { return };
         let addresses: Vec<&Address> = std::iter::once(&feed.url).chain(&feed.failover).collect();
-        let address = addresses[turn % addresses.len()];
+        let address = addresses[address_turn % addresses.len()];
         let connection = {
             let mut state = ingest.lock();
             state.connections += 1;
             state.connections
         };
         let began = Instant::now();
-        let mut intake = Intake::new(&service, connection, &pieces, verdict);
-        let ended = connect(&service, &feed, address, &mut intake).await;
-        drop(intake);
+        let mut input = IngestInput::new(&service, connection, &pieces, video_handling);
+        let ended = connect(&service, &feed, address, &mut input).await;
+        drop(input);
         let Err(ended) = ended else { return };
-        if pieces.send(Fed::Gone).await.is_err() {
+        if pieces.send(FeedEvent::Disconnected).await.is_err() {
             return;
         }
         tracing::info!(channel.id = id, %address, %ended, "connection to a source ended");
         ingest.lock().fault = Some(ended.to_string());
-        if matches!(ended, Ended::Encode) && verdict != Verdict::Encode {
+        if matches!(ended, ConnectionEnd::NeedsEncoding) && video_handling != VideoHandling::Encode {
             // Reconnect to the same address at once.
-            verdict = Verdict::Encode;
+            video_handling = VideoHandling::Encode;
             continue;
         }
-        if began.elapsed() >= GOOD {
-            pause = PAUSE.0;
+        if began.elapsed() >= STABLE_AFTER {
+            pause = RECONNECT_PAUSES.0;
         } else {
-            turn += 1;
+            address_turn += 1;
         }
-        let wait = if turn % addresses.len() == 0 || began.elapsed() >= GOOD { pause } else { PAUSE.0 };
-        if turn % addresses.len() == 0 {
-            pause = (pause * 2).min(PAUSE.1);
+        let wait = if address_turn % addresses.len() == 0 || began.elapsed() >= STABLE_AFTER { pause } else { RECONNECT_PAUSES.0 };
+        if address_turn % addresses.len() == 0 {
+            pause = (pause * 2).min(RECONNECT_PAUSES.1);
         }
         drop(service);
         tokio::time::sleep(wait).await;
     }
 }
 
-fn feed(service: &Service, id: u32) -> Option<ExternalStream> {
+fn find_feed(service: &Service, id: u32) -> Option<ExternalStream> {
     let channel = service.channels.get(id).ok()?;
     service.check_showing_rights(&channel).ok()?;
     channel.external.as_deref().map(|ExternalChannel { stream: feed, .. }| feed.clone())
 }
 
 /// One connection, from its first byte to its end. Ok only if the receiver is gone.
-async fn connect(service: &Arc<Service>, feed: &ExternalStream, address: &Address, intake: &mut Intake<'_>) -> Result<(), Ended> {
+async fn connect(service: &Arc<Service>, feed: &ExternalStream, address: &Address, input: &mut IngestInput<'_>) -> Result<(), ConnectionEnd> {
     if address.is_srt() {
-        let (to, place) = service.outbound.resolve_and_reserve(address).await?;
-        let mut stream = srt::connect(address, to, place).await?;
-        while !intake.put(&stream.next().await?).await? {}
+        let (socket_address, connection_slot) = service.outbound.resolve_and_reserve(address).await?;
+        let mut stream = srt::connect(address, socket_address, connection_slot).await?;
+        while !input.feed(&stream.next().await?).await? {}
         return Ok(());
     }
     if address.is_rtsp() {
         let to = service.outbound.resolve_and_reserve(address).await?;
         let mut stream = rtsp::connect(address, to, feed.user_agent.as_deref(), rtsp::RtspTimeouts::default());
-        while !intake.put(&stream.next().await?).await? {}
+        while !input.feed(&stream.next().await?).await? {}
         return Ok(());
     }
-    match open(service, feed, address).await? {
-        Body::Playlist(mut hls) => hls.follow(service, intake).await,
-        Body::Stream(mut answer, head) => {
-            if intake.put(&head).await? {
+    match open_body(service, feed, address).await? {
+        SourceBody::Playlist(mut hls) => hls.follow(service, input).await,
+        SourceBody::Stream(mut answer, head) => {
+            if input.feed(&head).await? {
                 return Ok(());
             }
             while let Some(bytes) = answer.next_chunk().await? {
-                if intake.put(&bytes).await? {
+                if input.feed(&bytes).await? {
                     return Ok(());
                 }
             }
-            Err(Ended::Over)
+            Err(ConnectionEnd::StreamEnded)
         }
     }
 }
 
 /// Requests an address and identifies the body.
-async fn open(service: &Arc<Service>, feed: &ExternalStream, address: &Address) -> Result<Body, Ended> {
-    let ask = OutboundRequest { user_agent: feed.user_agent.clone(), ..OutboundRequest::for_stream() };
-    let mut answer = service.outbound.get(address, &ask).await?;
+async fn open_body(service: &Arc<Service>, feed: &ExternalStream, address: &Address) -> Result<SourceBody, ConnectionEnd> {
+    let request = OutboundRequest { user_agent: feed.user_agent.clone(), ..OutboundRequest::for_stream() };
+    let mut answer = service.outbound.get(address, &request).await?;
     let mut head = Vec::new();
     while head.len() < 16 {
         match answer.next_chunk().await? {
@@ -145,8 +145,8 @@ async fn open(service: &Arc<Service>, feed: &ExternalStream, address: &Address) 
     }
     let text = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&head).trim_ascii_start();
     match text.starts_with(b"#EXTM3U") {
-        true => Ok(Body::Playlist(Box::new(Hls::begin(service, feed, answer, head).await?))),
-        false if text.starts_with(b"<") => Err(Ended::Unfit("the server sent a web page instead of a stream")),
-        false => Ok(Body::Stream(Box::new(answer), head)),
+        true => Ok(SourceBody::Playlist(Box::new(HlsClient::open(service, feed, answer, head).await?))),
+        false if text.starts_with(b"<") => Err(ConnectionEnd::Unsupported("the server sent a web page instead of a stream")),
+        false => Ok(SourceBody::Stream(Box::new(answer), head)),
     }
 }

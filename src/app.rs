@@ -19,11 +19,11 @@ use crate::service::{Service, live, recordings, sources, library_watcher};
 /// Time limits during shutdown: for sessions to stop, and for unwritten state. With those for responses in flight (4 s,
 /// `http::serve`) and for the runtime (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills the
 /// process.
-const END: Duration = Duration::from_secs(2);
-const FLUSH: Duration = Duration::from_secs(1);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time limit for announcing to the home network that the tuner leaves.
-const FAREWELL: Duration = Duration::from_millis(200);
+const BYEBYE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Serves until `stop` resolves. Prints one line to standard output when it is ready.
 ///
@@ -31,7 +31,7 @@ const FAREWELL: Duration = Duration::from_millis(200);
 /// When it cannot start: the port is in use, or a root or the state folder cannot be opened.
 pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
     // Bind the port first: a second server must fail before it touches any state.
-    let listener = listen(config.listen).await?;
+    let listener = bind(config.listen).await?;
     let file = config.state.join("setup-code");
     let welcome = |_: &Arc<Service>, address: SocketAddr, code: Option<&str>| {
         // Standard output has only the one line, for programs; this is for people.
@@ -57,8 +57,8 @@ pub async fn run_on(
     let address = listener.local_addr().map_err(Error::internal)?;
     let service = Service::open(config)?;
     let code = service.accounts.prepare().await?;
-    let transcoder = service.clone();
-    tokio::spawn(async move { tokio::join!(transcoder.local_encoders.test_encoders(), transcoder.sessions.find_backends()) });
+    let warming_service = service.clone();
+    tokio::spawn(async move { tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.sessions.find_backends()) });
     library_watcher::start_watchers(&service);
     sources::start_refresh_task(&service);
     if service.channels.all().iter().any(|channel| channel.settings.always_on) {
@@ -66,38 +66,38 @@ pub async fn run_on(
     }
     recordings::start_maintenance(&service);
     let announcer = announce(&service, address);
-    let tidy = tokio::spawn(tidy(service.clone()));
-    give_back();
+    let cleanup_task = tokio::spawn(run_cleanup(service.clone()));
+    trim_memory();
     println!("listening on http://{address}");
     welcome(&service, address, code.as_deref());
 
-    let told_of = service.clone();
+    let closing_service = service.clone();
     let stop = async move {
         stop.await;
         tracing::info!("stopping");
-        told_of.events.close();
-        told_of.live_channels.close();
+        closing_service.events.close();
+        closing_service.live_channels.close();
     };
     http::serve::serve(service.clone(), listener, stop).await?;
-    if tokio::time::timeout(END, async { tokio::join!(service.recordings.shutdown(), service.sessions.shutdown()) })
+    if tokio::time::timeout(SESSION_TIMEOUT, async { tokio::join!(service.recordings.shutdown(), service.sessions.shutdown()) })
         .await
         .is_err()
     {
-        tracing::warn!("sessions and recordings did not stop within {} s", END.as_secs());
+        tracing::warn!("sessions and recordings did not stop within {} s", SESSION_TIMEOUT.as_secs());
     }
-    tidy.abort();
+    cleanup_task.abort();
     if let Some(announcer) = announcer {
-        let _ = tokio::time::timeout(FAREWELL, announcer.end()).await;
+        let _ = tokio::time::timeout(BYEBYE_TIMEOUT, announcer.shut_down()).await;
     }
-    match tokio::time::timeout(FLUSH, service.accounts.flush()).await {
+    match tokio::time::timeout(FLUSH_TIMEOUT, service.accounts.flush()).await {
         Ok(flushed) => flushed,
-        Err(_) => Err(Error::internal(format!("the state could not be written within {} s", FLUSH.as_secs()))),
+        Err(_) => Err(Error::internal(format!("the state could not be written within {} s", FLUSH_TIMEOUT.as_secs()))),
     }
 }
 
 /// Returns memory freed after start-up to the system: the journal and the index were read completely. glibc would
 /// otherwise keep about 0.5 kB per channel (measured).
-fn give_back() {
+fn trim_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         unsafe extern "C" {
@@ -121,16 +121,16 @@ fn announce(service: &Arc<Service>, address: SocketAddr) -> Option<Announcer> {
     if service.accounts.authenticate_stream(&token).is_err() {
         tracing::warn!(file = %file.display(), "the tuner is not announced until the file contains a valid stream token");
     }
-    let begun = Announcer::begin(service, token, address, ssdp::PORT);
-    begun.inspect_err(|fault| tracing::error!(%fault, "the tuner is not announced")).ok()
+    let announcer = Announcer::start(service, token, address, ssdp::PORT);
+    announcer.inspect_err(|fault| tracing::error!(%fault, "the tuner is not announced")).ok()
 }
 
 /// Runs the cleanup of accounts, channel checkpoints and progress once a minute.
-async fn tidy(service: Arc<Service>) {
-    let mut minutes = tokio::time::interval(Duration::from_secs(60));
-    minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
+async fn run_cleanup(service: Arc<Service>) {
+    let mut interval = tokio::time::interval(Duration::from_secs(60));
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        minutes.tick().await;
+        interval.tick().await;
         if let Err(error) = service.accounts.cleanup().await {
             tracing::warn!(%error, "cleanup of accounts failed");
         }
@@ -145,11 +145,11 @@ async fn tidy(service: Arc<Service>) {
 ///
 /// # Errors
 /// When it is in use, or this process may not bind it.
-pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|cause| refused(address, &cause))
+pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|cause| bind_error(address, &cause))
 }
 
-fn refused(address: SocketAddr, cause: &std::io::Error) -> Error {
+fn bind_error(address: SocketAddr, cause: &std::io::Error) -> Error {
     Error::internal(match cause.kind() {
         std::io::ErrorKind::AddrInUse => {
             format!("{address} is in use by another program: choose another port with --listen ADDR:PORT")
@@ -162,7 +162,7 @@ fn refused(address: SocketAddr, cause: &std::io::Error) -> Error {
 ///
 /// # Errors
 /// When the signal handlers cannot be installed.
-pub fn signalled() -> Result<impl Future<Output = ()>> {
+pub fn shutdown_signal() -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::internal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::internal)?;
     Ok(async move {

@@ -111,7 +111,7 @@ pub struct Limits {
     pub logins_per_minute: u32,
     /// How long a login stays valid after its last use.
     #[serde(rename = "login_days", deserialize_with = "sources::days")]
-    pub login_life: Duration,
+    pub login_lifetime: Duration,
 }
 
 impl Default for Limits {
@@ -129,7 +129,7 @@ impl Default for Limits {
             ingest_linger: Duration::from_secs(30),
             connections: 4096,
             logins_per_minute: 5,
-            login_life: Duration::from_secs(30 * 24 * 3600),
+            login_lifetime: Duration::from_secs(30 * 24 * 3600),
         }
     }
 }
@@ -164,9 +164,9 @@ impl Config {
         if let Some(path) = &self.recordings
             && !roots.iter().any(|root| path.starts_with(&root.path))
         {
-            let names = std::iter::once("recordings".to_owned()).chain((2..).map(|n| format!("recordings-{n}")));
-            let free = names.into_iter().find(|name| roots.iter().all(|root| root.id != *name));
-            roots.push(Root { id: free.expect("the names are infinite"), path: path.clone() });
+            let candidates = std::iter::once("recordings".to_owned()).chain((2..).map(|n| format!("recordings-{n}")));
+            let unused = candidates.into_iter().find(|name| roots.iter().all(|root| root.id != *name));
+            roots.push(Root { id: unused.expect("the names are infinite"), path: path.clone() });
         }
         roots
     }
@@ -180,110 +180,110 @@ impl Config {
     pub fn path_prefix(&self) -> &str {
         let url = self.base_url().unwrap_or_default();
         let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-        rest.find('/').map_or("", |at| &rest[at..])
+        rest.find('/').map_or("", |slash| &rest[slash..])
     }
 
     /// All errors in the configuration, one message each.
-    pub fn faults(&self) -> Vec<String> {
-        let mut faults = self.limits.faults();
-        faults.extend(self.text_style.invalid_reason());
+    pub fn errors(&self) -> Vec<String> {
+        let mut errors = self.limits.errors();
+        errors.extend(self.text_style.invalid_reason());
         if !(1.0..=6.0).contains(&self.segment_seconds) {
-            faults.push(format!("segment_seconds is {}; it must be 1 to 6", self.segment_seconds));
+            errors.push(format!("segment_seconds is {}; it must be 1 to 6", self.segment_seconds));
         }
         for origin in &self.allowed_origins {
             if !is_origin(origin) {
-                faults.push(format!("allowed_origins contains {origin:?}; an origin looks like https://tv.example"));
+                errors.push(format!("allowed_origins contains {origin:?}; an origin looks like https://tv.example"));
             }
         }
-        if let Some(fault) = self.public_base_url.as_deref().and_then(base_fault) {
-            faults.push(fault);
+        if let Some(fault) = self.public_base_url.as_deref().and_then(base_url_error) {
+            errors.push(fault);
         }
         if self.hdhomerun_token_file.is_some() && !self.hdhomerun {
-            faults.push("hdhomerun_token_file requires hdhomerun = true".to_owned());
+            errors.push("hdhomerun_token_file requires hdhomerun = true".to_owned());
         }
         if let Err(fault) = AllowedSources::parse(&self.allowed_sources) {
-            faults.push(format!("allowed_sources: {fault}"));
+            errors.push(format!("allowed_sources: {fault}"));
         }
         for (index, root) in self.roots.iter().enumerate() {
             if !root.path.is_absolute() {
-                faults.push(format!("root {} must be an absolute path", root.path.display()));
+                errors.push(format!("root {} must be an absolute path", root.path.display()));
             }
             if root.id.is_empty() || !root.id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
-                faults.push(format!("root id {:?} must contain only letters, digits and . _ -", root.id));
+                errors.push(format!("root id {:?} must contain only letters, digits and . _ -", root.id));
             }
             if self.roots[..index].iter().any(|other| other.id == root.id || other.path == root.path) {
-                faults.push(format!("root {} ({}) is configured twice", root.id, root.path.display()));
+                errors.push(format!("root {} ({}) is configured twice", root.id, root.path.display()));
             }
         }
         for root in self.library_roots() {
-            for (what, folder) in [("state", &self.state), ("cache", &self.cache)] {
-                if real(folder).starts_with(real(&root.path)) {
+            for (setting, folder) in [("state", &self.state), ("cache", &self.cache)] {
+                if resolve_symlinks(folder).starts_with(resolve_symlinks(&root.path)) {
                     let (folder, root) = (folder.display(), root.path.display());
-                    faults.push(format!(
-                        "{what} {folder} is inside the library folder {root}, where clients could download its files: \
-                         choose another {what} folder, or library folders that do not contain it"
+                    errors.push(format!(
+                        "{setting} {folder} is inside the library folder {root}, where clients could download its files: \
+                         choose another {setting} folder, or library folders that do not contain it"
                     ));
                 }
             }
         }
-        faults
+        errors
     }
 }
 
 impl Limits {
-    fn faults(&self) -> Vec<String> {
-        let seconds = |duration: Duration| duration.as_secs();
+    fn errors(&self) -> Vec<String> {
+        let whole_seconds = |duration: Duration| duration.as_secs();
         let bounds = [
             ("body_bytes", self.body_bytes, 1024, 16 << 20),
             ("sessions_per_user", self.sessions_per_user as u64, 1, 1000),
             ("concurrent_jobs", self.concurrent_jobs as u64, 1, 256),
             ("segment_memory_bytes", self.segment_memory_bytes, 16 << 20, 1 << 40),
             ("segment_disk_bytes", self.segment_disk_bytes, 0, 1 << 50),
-            ("segment_wait_seconds", seconds(self.segment_wait), 1, 120),
-            ("session_idle_seconds", seconds(self.session_idle), 5, 24 * 3600),
-            ("probe_deadline_seconds", seconds(self.probe_deadline), 1, 60),
-            ("ingest_linger_seconds", seconds(self.ingest_linger), 0, 3600),
+            ("segment_wait_seconds", whole_seconds(self.segment_wait), 1, 120),
+            ("session_idle_seconds", whole_seconds(self.session_idle), 5, 24 * 3600),
+            ("probe_deadline_seconds", whole_seconds(self.probe_deadline), 1, 60),
+            ("ingest_linger_seconds", whole_seconds(self.ingest_linger), 0, 3600),
             ("connections", self.connections as u64, 8, 1 << 20),
             ("logins_per_minute", u64::from(self.logins_per_minute), 1, 1000),
-            ("login_days", seconds(self.login_life) / 86_400, 1, 3650),
+            ("login_days", whole_seconds(self.login_lifetime) / 86_400, 1, 3650),
         ];
-        let outside = bounds.into_iter().filter(|(_, value, least, most)| !(least..=most).contains(&value));
-        outside
-            .map(|(name, value, least, most)| format!("limits.{name} is {value}; it must be {least} to {most}"))
+        let violations = bounds.into_iter().filter(|(_, value, min, max)| !(min..=max).contains(&value));
+        violations
+            .map(|(name, value, min, max)| format!("limits.{name} is {value}; it must be {min} to {max}"))
             .collect()
     }
 }
 
 /// First segments of the server's own paths; a path prefix must not begin with one of them.
-const OWN_PATHS: [&str; 3] = ["api", "web", "hdhr"];
+const RESERVED_PATHS: [&str; 3] = ["api", "web", "hdhr"];
 
 /// The error in a `public_base_url`; None if it is valid.
-fn base_fault(url: &str) -> Option<String> {
+fn base_url_error(url: &str) -> Option<String> {
     let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else {
         return Some(format!("public_base_url is {url:?}; it must begin with http:// or https://"));
     };
     let (host, path) = rest.trim_end_matches('/').split_once('/').unwrap_or((rest.trim_end_matches('/'), ""));
-    let plain = |text: &str, more: &[u8]| text.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b));
-    if host.is_empty() || !plain(host, b".-_:[]") {
+    let has_only = |text: &str, allowed: &[u8]| text.bytes().all(|b| b.is_ascii_alphanumeric() || allowed.contains(&b));
+    if host.is_empty() || !has_only(host, b".-_:[]") {
         return Some(format!(
             "public_base_url is {url:?}; its host must be a name or an address, optionally with a port"
         ));
     }
-    let is_part = |part: &str| !matches!(part, "" | "." | "..") && plain(part, b".-_~");
-    if !path.is_empty() && !path.split('/').all(is_part) {
+    let is_valid_segment = |part: &str| !matches!(part, "" | "." | "..") && has_only(part, b".-_~");
+    if !path.is_empty() && !path.split('/').all(is_valid_segment) {
         return Some(format!(
             "public_base_url is {url:?}; its path must contain only letters, digits and - . _ ~ between slashes"
         ));
     }
-    let first = path.split('/').next().filter(|first| OWN_PATHS.contains(first))?;
+    let first = path.split('/').next().filter(|first| RESERVED_PATHS.contains(first))?;
     Some(format!("public_base_url is {url:?}; its path must not begin with /{first}"))
 }
 
 /// Resolves symlinks in the part of the path that exists.
-fn real(path: &Path) -> PathBuf {
+fn resolve_symlinks(path: &Path) -> PathBuf {
     match (path.canonicalize(), path.parent(), path.file_name()) {
         (Ok(real), ..) => real,
-        (Err(_), Some(parent), Some(name)) => real(parent).join(name),
+        (Err(_), Some(parent), Some(name)) => resolve_symlinks(parent).join(name),
         _ => path.to_owned(),
     }
 }

@@ -99,7 +99,7 @@ impl Error {
     }
 
     /// A well-formed request with one invalid field.
-    pub fn field(field: &str, message: impl fmt::Display) -> Self {
+    pub fn invalid_field(field: &str, message: impl fmt::Display) -> Self {
         Self::new(Code::ValidationError, format!("{field}: {message}"))
             .with_details(serde_json::json!({"fields": [{"field": field, "message": message.to_string()}]}))
     }

@@ -14,8 +14,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt as plain};
 
 /// Lines kept in memory, and the longest line in bytes: 2 MiB at most.
-const KEPT: usize = 1000;
-const LONGEST: usize = 2048;
+const MAX_LINES: usize = 1000;
+const MAX_LINE_BYTES: usize = 2048;
 
 /// Installs the subscriber; a second call does nothing.
 pub fn init() {
@@ -23,21 +23,21 @@ pub fn init() {
         .or_else(|_| EnvFilter::try_from_default_env())
         .unwrap_or_else(|_| EnvFilter::new("info"));
     let console = plain::layer().with_writer(std::io::stderr);
-    let discreet = filter_fn(|meta| may_speak(meta.target()));
-    let _ = tracing_subscriber::registry().with(filter).with(discreet).with(console).with(Keeper).try_init();
+    let target_filter = filter_fn(|meta| may_log(meta.target()));
+    let _ = tracing_subscriber::registry().with(filter).with(target_filter).with(console).with(RecentLinesLayer).try_init();
 }
 
 /// Whether a module may log. The RTSP client may not: it logs complete URLs, which can contain passwords.
-fn may_speak(target: &str) -> bool {
+fn may_log(target: &str) -> bool {
     target != "retina" && !target.starts_with("retina::")
 }
 
 /// A line of the log.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct LogLine {
     /// Counts from 1, without a gap.
     pub number: u64,
-    pub at: Timestamp,
+    pub time: Timestamp,
     /// `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`.
     pub level: &'static str,
     /// The module that logged it.
@@ -47,57 +47,57 @@ pub struct Line {
 }
 
 /// The kept lines after the one numbered `after`, oldest first.
-pub fn tail(after: u64) -> Vec<Line> {
-    let tail = TAIL.lock().unwrap_or_else(PoisonError::into_inner);
+pub fn lines_after(after: u64) -> Vec<LogLine> {
+    let tail = RECENT_LINES.lock().unwrap_or_else(PoisonError::into_inner);
     tail.lines.iter().skip_while(|line| line.number <= after).cloned().collect()
 }
 
-static TAIL: Mutex<Tail> = Mutex::new(Tail { said: 0, lines: VecDeque::new() });
+static RECENT_LINES: Mutex<RecentLines> = Mutex::new(RecentLines { last_number: 0, lines: VecDeque::new() });
 
-struct Tail {
-    said: u64,
-    lines: VecDeque<Line>,
+struct RecentLines {
+    last_number: u64,
+    lines: VecDeque<LogLine>,
 }
 
-impl Tail {
-    fn keep(&mut self, level: &'static str, target: &'static str, text: String) {
-        self.said += 1;
-        if self.lines.len() == KEPT {
+impl RecentLines {
+    fn push(&mut self, level: &'static str, target: &'static str, text: String) {
+        self.last_number += 1;
+        if self.lines.len() == MAX_LINES {
             self.lines.pop_front();
         }
-        self.lines.push_back(Line { number: self.said, at: Timestamp::now(), level, target, text });
+        self.lines.push_back(LogLine { number: self.last_number, time: Timestamp::now(), level, target, text });
     }
 }
 
 /// The layer that keeps the last lines.
-struct Keeper;
+struct RecentLinesLayer;
 
-impl<S: Subscriber> Layer<S> for Keeper {
+impl<S: Subscriber> Layer<S> for RecentLinesLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let (mut words, meta) = (Words::default(), event.metadata());
-        event.record(&mut words);
-        let text = words.text();
-        TAIL.lock().unwrap_or_else(PoisonError::into_inner).keep(meta.level().as_str(), meta.target(), text);
+        let (mut event_text, meta) = (EventText::default(), event.metadata());
+        event.record(&mut event_text);
+        let text = event_text.text();
+        RECENT_LINES.lock().unwrap_or_else(PoisonError::into_inner).push(meta.level().as_str(), meta.target(), text);
     }
 }
 
 /// An event formatted as text.
 #[derive(Default)]
-struct Words {
+struct EventText {
     message: String,
     fields: String,
 }
 
-impl Words {
+impl EventText {
     fn text(mut self) -> String {
         self.message.push_str(&self.fields);
-        let end = self.message.floor_char_boundary(LONGEST);
-        self.message.truncate(end);
+        let max_end = self.message.floor_char_boundary(MAX_LINE_BYTES);
+        self.message.truncate(max_end);
         self.message
     }
 }
 
-impl Visit for Words {
+impl Visit for EventText {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // Writing to a string never fails.
         let _ = match field.name() {
@@ -112,21 +112,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_writes_addresses_whole_is_not_heard() {
-        assert!(!may_speak("retina::client::teardown") && !may_speak("retina") && may_speak("hearthcast::engine"));
+    fn modules_that_log_complete_urls_are_silenced() {
+        assert!(!may_log("retina::client::teardown") && !may_log("retina") && may_log("hearthcast::engine"));
     }
 
     #[test]
-    fn the_newest_lines_are_kept_and_none_is_endless() {
-        let mut tail = Tail { said: 0, lines: VecDeque::new() };
-        for number in 0..KEPT + 3 {
-            tail.keep("INFO", "test", number.to_string());
+    fn the_newest_lines_are_kept_and_long_ones_truncated() {
+        let mut tail = RecentLines { last_number: 0, lines: VecDeque::new() };
+        for number in 0..MAX_LINES + 3 {
+            tail.push("INFO", "test", number.to_string());
         }
         let numbers: Vec<u64> = tail.lines.iter().map(|line| line.number).collect();
-        assert_eq!((numbers.len(), numbers[0], numbers[KEPT - 1]), (KEPT, 4, KEPT as u64 + 3));
-        let words = Words { message: "é".repeat(LONGEST), fields: String::new() };
-        assert_eq!(words.text().len(), LONGEST);
-        let words = Words { message: "said".into(), fields: " by=1".into() };
+        assert_eq!((numbers.len(), numbers[0], numbers[MAX_LINES - 1]), (MAX_LINES, 4, MAX_LINES as u64 + 3));
+        let words = EventText { message: "é".repeat(MAX_LINE_BYTES), fields: String::new() };
+        assert_eq!(words.text().len(), MAX_LINE_BYTES);
+        let words = EventText { message: "said".into(), fields: " by=1".into() };
         assert_eq!(words.text(), "said by=1");
     }
 }

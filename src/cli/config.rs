@@ -2,26 +2,26 @@
 
 use clap::Subcommand;
 
-use super::{Outcome, Place};
+use super::{Outcome, ConfigArgs};
 
 #[derive(Subcommand)]
-pub enum Config {
+pub enum ConfigCommand {
     /// Check the configuration that `serve` would use, and list its errors.
-    Check(Place),
+    Check(ConfigArgs),
 }
 
-impl Config {
+impl ConfigCommand {
     pub fn run(self) -> Outcome {
-        let Self::Check(place) = self;
-        let config = place.load()?;
+        let Self::Check(config_args) = self;
+        let config = config_args.load_config()?;
         let roots = config.library_roots();
-        let missing: Vec<String> = roots
+        let errors: Vec<String> = roots
             .iter()
             .filter(|root| !root.path.is_dir())
             .map(|root| format!("root {} is not a folder", root.path.display()))
             .collect();
-        if !missing.is_empty() {
-            return Err(missing.join("\n"));
+        if !errors.is_empty() {
+            return Err(errors.join("\n"));
         }
         println!("listen  {}", config.listen);
         println!("state   {}", config.state.display());

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Outcome, Place, told};
+use super::{Outcome, ConfigArgs, error_text};
 use crate::store;
 
 #[derive(Args)]
 pub struct Export {
     #[command(flatten)]
-    place: Place,
+    config_args: ConfigArgs,
 }
 
 #[derive(Args)]
@@ -21,7 +21,7 @@ pub struct Backup {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    place: Place,
+    config_args: ConfigArgs,
 }
 
 #[derive(Args)]
@@ -33,16 +33,16 @@ pub struct Import {
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
-    place: Place,
+    config_args: ConfigArgs,
 }
 
 impl Export {
     pub fn run(self) -> Outcome {
-        let config = self.place.load()?;
+        let config = self.config_args.load_config()?;
         if stdout().is_terminal() {
             return Err("the output contains password hashes and signing keys: redirect it to a file".to_owned());
         }
-        let exported = store::export(&config.state, BufWriter::new(stdout().lock())).map_err(told)?;
+        let exported = store::export(&config.state, BufWriter::new(stdout().lock())).map_err(error_text)?;
         eprintln!("{exported} records");
         Ok(())
     }
@@ -50,8 +50,8 @@ impl Export {
 
 impl Backup {
     pub fn run(self) -> Outcome {
-        let config = self.place.load()?;
-        let records = store::backup(&config.state, &self.file).map_err(told)?;
+        let config = self.config_args.load_config()?;
+        let records = store::backup(&config.state, &self.file).map_err(error_text)?;
         eprintln!("{records} records in {}", self.file.display());
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Backup {
 
 impl Import {
     pub fn run(self) -> Outcome {
-        let config = self.place.load()?;
+        let config = self.config_args.load_config()?;
         let imported = match &self.file {
             #[allow(clippy::disallowed_methods, reason = "the operator named the file")]
             Some(path) => match File::open(path) {
@@ -68,7 +68,7 @@ impl Import {
             },
             None => store::import(&config.state, stdin().lock(), self.replace),
         };
-        let imported = imported.map_err(told)?;
+        let imported = imported.map_err(error_text)?;
         eprintln!("{imported} records");
         Ok(())
     }

@@ -2,24 +2,24 @@
 
 use clap::Subcommand;
 
-use super::accounts::in_use;
-use super::{Outcome, Place};
+use super::accounts::error_text_with_route;
+use super::{Outcome, ConfigArgs};
 use crate::service::accounts::keys;
 use crate::store::Store;
 
 #[derive(Subcommand)]
-pub enum Keys {
+pub enum KeysCommand {
     /// Create a new signing key. Links signed with the current key keep working; older links stop working.
-    Rotate(Place),
+    Rotate(ConfigArgs),
 }
 
-impl Keys {
+impl KeysCommand {
     pub fn run(self) -> Outcome {
-        let Self::Rotate(place) = self;
-        let config = place.load()?;
+        let Self::Rotate(config_args) = self;
+        let config = config_args.load_config()?;
         // Opening the store fails while a server runs: it has the keys in memory and would continue with the old ones.
-        let rotated = Store::open(&config.state).and_then(|_store| keys::rotate(&config.state));
-        rotated.map_err(|error| in_use(error, "DELETE /api/auth/sessions to end one user's links"))?;
+        let result = Store::open(&config.state).and_then(|_store| keys::rotate(&config.state));
+        result.map_err(|error| error_text_with_route(error, "DELETE /api/auth/sessions to end one user's links"))?;
         println!("rotated: links signed with the previous key still work, older ones do not");
         Ok(())
     }

@@ -46,16 +46,16 @@ enum Command {
     Probe(probe::Probe),
     /// Manage the users of a stopped server.
     #[command(subcommand)]
-    User(user::User),
+    User(user::UserCommand),
     /// Create bearer tokens for scripts.
     #[command(subcommand)]
-    Token(token::Token),
+    Token(token::TokenCommand),
     /// Create tokens for players that cannot sign in.
     #[command(subcommand)]
-    StreamToken(stream_token::StreamToken),
+    StreamToken(stream_token::StreamTokenCommand),
     /// Manage the keys that sign links.
     #[command(subcommand)]
-    Keys(keys::Keys),
+    Keys(keys::KeysCommand),
     /// Print the OpenAPI document of the HTTP API.
     Openapi,
     /// Create sample media and serve them, with a link that sets up the first user.
@@ -70,15 +70,15 @@ enum Command {
     Import(export::Import),
     /// List, check or draw the GStreamer pipelines.
     #[command(subcommand)]
-    Pipelines(pipelines::Pipelines),
+    Pipelines(pipelines::PipelinesCommand),
     /// Check the configuration.
     #[command(subcommand)]
-    Config(config::Config),
+    Config(config::ConfigCommand),
 }
 
 /// The options `--config` and `--state`, shared by all commands that need them.
 #[derive(Args, Clone, Debug)]
-pub struct Place {
+pub struct ConfigArgs {
     /// Configuration file (TOML).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -87,14 +87,14 @@ pub struct Place {
     state: Option<PathBuf>,
 }
 
-impl Place {
+impl ConfigArgs {
     fn flags(&self) -> Flags {
         Flags { config: self.config.clone(), state: self.state.clone(), ..Flags::default() }
     }
 
     /// Loads the configuration as `serve` would with these options.
-    fn load(&self) -> Result<Config, String> {
-        sources::load_here(&self.flags())
+    fn load_config(&self) -> Result<Config, String> {
+        sources::load_from_process(&self.flags())
     }
 }
 
@@ -124,8 +124,8 @@ pub fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(fault) => {
-            for line in fault.lines() {
+        Err(message) => {
+            for line in message.lines() {
                 eprintln!("hearthcast: {line}");
             }
             ExitCode::FAILURE
@@ -139,7 +139,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// The text of an error for the terminal: an internal error shows its cause, which clients never see.
-fn told(error: Error) -> String {
+fn error_text(error: Error) -> String {
     match error.cause {
         Some(cause) if error.code == Code::Internal => cause,
         Some(cause) => format!("{}: {cause}", error.message),

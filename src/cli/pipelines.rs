@@ -8,7 +8,7 @@ use crate::engine::{gstreamer_elements, gst};
 
 /// List, check or draw the GStreamer pipelines.
 #[derive(Subcommand)]
-pub enum Pipelines {
+pub enum PipelinesCommand {
     /// List the pipelines and the supported video encoders.
     List,
     /// Build every pipeline with every encoder of this machine, and encode a test with each encoder.
@@ -26,7 +26,7 @@ pub enum Pipelines {
     },
 }
 
-impl Pipelines {
+impl PipelinesCommand {
     pub(super) fn run(self) -> Outcome {
         // Starts GStreamer.
         gstreamer_elements::missing_elements()?;
@@ -43,12 +43,12 @@ impl Pipelines {
                     format!("there is no pipeline {name:?}: run hearthcast pipelines list for the names")
                 })?;
                 let graph = graph.map_err(|error| error.to_string())?;
-                let drawn = match (text, svg) {
+                let output = match (text, svg) {
                     (true, _) => graph.to_text(),
                     (_, true) => graph.to_svg(),
                     _ => graph.to_mermaid(),
                 };
-                print!("{drawn}");
+                print!("{output}");
                 Ok(())
             }
         }
@@ -67,11 +67,11 @@ fn list() -> Outcome {
 }
 
 fn check() -> Outcome {
-    let mut works = 0;
+    let mut working_encoders = 0;
     for (slot, trial) in run_trials() {
         match trial {
             Ok(()) => {
-                works += 1;
+                working_encoders += 1;
                 println!("ok      {}", slot.element);
                 for text in launch_text::ALL.into_iter().filter(|text| text.launch().contains("{video_encoder}")) {
                     gallery::pipeline_graph(text.name, slot)
@@ -80,7 +80,7 @@ fn check() -> Outcome {
                     println!("ok      {} with {}", text.name, slot.element);
                 }
             }
-            Err(why) => println!("without {}: {why}", slot.element),
+            Err(reason) => println!("without {}: {reason}", slot.element),
         }
     }
     for text in launch_text::ALL.into_iter().filter(|text| !text.launch().contains("{video_encoder}")) {
@@ -89,5 +89,5 @@ fn check() -> Outcome {
             .map_err(|error| error.to_string())?;
         println!("ok      {}", text.name);
     }
-    if works == 0 { Err("no video encoder works".into()) } else { Ok(()) }
+    if working_encoders == 0 { Err("no video encoder works".into()) } else { Ok(()) }
 }

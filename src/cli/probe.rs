@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::{Outcome, runtime, told};
+use super::{Outcome, runtime, error_text};
 use crate::config::{Config, sources};
 use crate::domain::library::Root;
 use crate::engine::ffmpeg_encoders;
@@ -28,10 +28,10 @@ pub struct Probe {
 impl Probe {
     pub fn run(self) -> Outcome {
         let path = self.file.canonicalize().map_err(|cause| format!("{}: {cause}", self.file.display()))?;
-        let config = sources::load_here(&sources::Flags::default())?;
-        let info = runtime().block_on(describe(&config, &path)).map_err(|error| {
+        let config = sources::load_from_process(&sources::Flags::default())?;
+        let info = runtime().block_on(media_info(&config, &path)).map_err(|error| {
             let reasons = error.details.as_ref().map(|details| format!(" {}", details["reasons"])).unwrap_or_default();
-            format!("{}: {}{reasons}", path.display(), told(error))
+            format!("{}: {}{reasons}", path.display(), error_text(error))
         })?;
         let text = serde_json::to_string_pretty(&info).expect("a JSON value is text");
         // A reader that closes the pipe early (`| head`) is not an error.
@@ -40,12 +40,12 @@ impl Probe {
     }
 }
 
-async fn describe(config: &Config, path: &Path) -> Result<serde_json::Value, Error> {
+async fn media_info(config: &Config, path: &Path) -> Result<serde_json::Value, Error> {
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let roots = Arc::new(Roots::open(vec![Root { id: "here".into(), path: folder }]).map_err(Error::internal)?);
     let source = Arc::new(roots.open_file(&path.to_string_lossy())?);
     let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline).probe_with_time(&source).await?;
-    let beside = sidecars::list_sidecars(&Library::new(roots), &source).await?;
-    let available = !ffmpeg_encoders::encoder_report(&config.ffmpeg).await.working.is_empty();
-    info::document(&source, &probed, &beside, available)
+    let sidecar_files = sidecars::list_sidecars(&Library::new(roots), &source).await?;
+    let is_encoder_available = !ffmpeg_encoders::encoder_report(&config.ffmpeg).await.working.is_empty();
+    info::document(&source, &probed, &sidecar_files, is_encoder_available)
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Outcome, Place, runtime, told};
+use super::{Outcome, ConfigArgs, runtime, error_text};
 use crate::app;
 use crate::config::{BackendSetting, sources};
 
 #[derive(Args)]
 pub struct Serve {
     #[command(flatten)]
-    place: Place,
+    config_args: ConfigArgs,
     /// Address and port to listen on [default: 127.0.0.1:8470].
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
@@ -27,15 +27,15 @@ pub struct Serve {
 
 impl Serve {
     pub fn run(self) -> Outcome {
-        let mut flags = self.place.flags();
+        let mut flags = self.config_args.flags();
         flags.listen = self.listen;
         flags.roots = self.root;
         flags.backend = self.backend;
-        let config = sources::load_here(&flags)?;
+        let config = sources::load_from_process(&flags)?;
         let runtime = runtime();
-        let outcome = runtime.block_on(async { app::run(config, app::signalled()?).await });
+        let outcome = runtime.block_on(async { app::run(config, app::shutdown_signal()?).await });
         // A thread that still blocks (a library on an unreachable network) must not prevent the exit.
         runtime.shutdown_timeout(Duration::from_secs(2));
-        outcome.map_err(told)
+        outcome.map_err(error_text)
     }
 }

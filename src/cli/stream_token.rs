@@ -3,12 +3,12 @@
 use clap::Subcommand;
 
 use super::accounts::with_accounts;
-use super::{Outcome, Place};
+use super::{Outcome, ConfigArgs};
 use crate::domain::access::Role;
 use crate::error::{Code, Error};
 
 #[derive(Subcommand)]
-pub enum StreamToken {
+pub enum StreamTokenCommand {
     /// Create and print a stream token, which only allows watching channels.
     New {
         /// Name of the device.
@@ -21,20 +21,20 @@ pub enum StreamToken {
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
         #[command(flatten)]
-        place: Place,
+        config_args: ConfigArgs,
     },
 }
 
-impl StreamToken {
+impl StreamTokenCommand {
     pub fn run(self) -> Outcome {
-        let Self::New { name, channels, user, place } = self;
-        with_accounts(&place, "POST /api/livetv/tokens", async |accounts| {
+        let Self::New { name, channels, user, config_args } = self;
+        with_accounts(&config_args, "POST /api/livetv/tokens", async |accounts| {
             let owner = match user {
                 Some(user) => accounts.user_by_name(&user)?,
                 None => {
                     let admins = accounts.users().into_iter().filter(|user| user.role == Role::Admin);
-                    let first = admins.min_by_key(|user| user.created_at);
-                    first.ok_or_else(|| Error::new(Code::NotFound, "there is no admin yet: set --user NAME"))?
+                    let first_admin = admins.min_by_key(|user| user.created_at);
+                    first_admin.ok_or_else(|| Error::new(Code::NotFound, "there is no admin yet: set --user NAME"))?
                 }
             };
             println!("{}", accounts.add_stream_token(&owner.id, &name, channels, None).await?.1);

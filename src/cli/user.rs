@@ -3,61 +3,61 @@
 use clap::{Args, Subcommand};
 
 use super::accounts::{password_from_stdin, with_accounts};
-use super::{Outcome, Place, told};
+use super::{Outcome, ConfigArgs, error_text};
 use crate::domain::access::Role;
 use crate::domain::account;
 use crate::domain::time::format_timestamp;
 use crate::service::accounts::{EndedAccess, KeptAccess, passwords};
 
 #[derive(Subcommand)]
-pub enum User {
+pub enum UserCommand {
     /// Add a user.
-    Add(Add),
+    Add(AddUserArgs),
     /// Set a user's password. Signs out all their devices and revokes their stream tokens.
-    Passwd(Passwd),
+    Passwd(SetPasswordArgs),
     /// Sign out all devices of a user and revoke their stream tokens.
     Revoke {
         /// Name of the user.
         name: String,
         #[command(flatten)]
-        streams: Streams,
+        stream_token_args: StreamTokenArgs,
         #[command(flatten)]
-        place: Place,
+        config_args: ConfigArgs,
     },
     /// List users and the number of devices they are signed in on.
-    List(Place),
+    List(ConfigArgs),
     /// Print the hash of a password, for `[admin] password_hash_file`.
-    Hash(Stdin),
+    Hash(PasswordStdinArgs),
 }
 
 #[derive(Args)]
-pub struct Add {
+pub struct AddUserArgs {
     /// Name of the new user.
     name: String,
     /// Make the user an admin, who may manage users and channels.
     #[arg(long)]
     admin: bool,
     #[command(flatten)]
-    stdin: Stdin,
+    password_args: PasswordStdinArgs,
     #[command(flatten)]
-    place: Place,
+    config_args: ConfigArgs,
 }
 
 #[derive(Args)]
-pub struct Passwd {
+pub struct SetPasswordArgs {
     /// Name of the user.
     name: String,
     #[command(flatten)]
-    streams: Streams,
+    stream_token_args: StreamTokenArgs,
     #[command(flatten)]
-    stdin: Stdin,
+    password_args: PasswordStdinArgs,
     #[command(flatten)]
-    place: Place,
+    config_args: ConfigArgs,
 }
 
 /// Whether stream tokens are kept.
 #[derive(Args)]
-pub struct Streams {
+pub struct StreamTokenArgs {
     /// Keep the user's stream tokens.
     #[arg(long)]
     keep_stream_tokens: bool,
@@ -65,42 +65,42 @@ pub struct Streams {
 
 /// The only way to pass a password, because arguments are visible to every process of the machine.
 #[derive(Args)]
-pub struct Stdin {
+pub struct PasswordStdinArgs {
     /// Read the password from the first line of standard input.
     #[arg(long, required = true)]
     password_stdin: bool,
 }
 
-impl User {
+impl UserCommand {
     pub fn run(self) -> Outcome {
         match self {
-            Self::Add(Add { name, admin, place, .. }) => {
+            Self::Add(AddUserArgs { name, admin, config_args, .. }) => {
                 let password = password_from_stdin()?;
                 let role = if admin { Role::Admin } else { Role::User };
-                with_accounts(&place, "POST /api/users", async |accounts| {
+                with_accounts(&config_args, "POST /api/users", async |accounts| {
                     let user = accounts.add_user(&name, role, &password).await?;
                     println!("added {}", user.username);
                     Ok(())
                 })
             }
-            Self::Passwd(Passwd { name, place, streams, .. }) => {
+            Self::Passwd(SetPasswordArgs { name, config_args, stream_token_args, .. }) => {
                 let password = password_from_stdin()?;
-                with_accounts(&place, "POST /api/users/{id}/password", async |accounts| {
+                with_accounts(&config_args, "POST /api/users/{id}/password", async |accounts| {
                     let user = accounts.user_by_name(&name)?;
-                    let ended = accounts.set_password(&user.id, &password, streams.keep()).await?;
-                    println!("changed the password of {}; {}", user.username, summary(ended));
+                    let ended_access = accounts.set_password(&user.id, &password, stream_token_args.kept_access()).await?;
+                    println!("changed the password of {}; {}", user.username, summary(ended_access));
                     Ok(())
                 })
             }
-            Self::Revoke { name, place, streams } => {
-                with_accounts(&place, "POST /api/users/{id}/password", async |accounts| {
+            Self::Revoke { name, config_args, stream_token_args } => {
+                with_accounts(&config_args, "POST /api/users/{id}/password", async |accounts| {
                     let user = accounts.user_by_name(&name)?;
-                    let ended = accounts.revoke_all(&user.id, streams.keep()).await?;
-                    println!("{}: {}", user.username, summary(ended));
+                    let ended_access = accounts.revoke_all(&user.id, stream_token_args.kept_access()).await?;
+                    println!("{}: {}", user.username, summary(ended_access));
                     Ok(())
                 })
             }
-            Self::List(place) => with_accounts(&place, "GET /api/users", async |accounts| {
+            Self::List(config_args) => with_accounts(&config_args, "GET /api/users", async |accounts| {
                 for user in accounts.users() {
                     let role = if user.role == Role::Admin { "admin" } else { "user" };
                     let devices = accounts.devices(&user.id).len();
@@ -111,15 +111,15 @@ impl User {
             Self::Hash(_) => {
                 let password = password_from_stdin()?;
                 account::validate_password(&password).map_err(|fault| format!("the password {fault}"))?;
-                println!("{}", passwords::hash(&password).map_err(told)?);
+                println!("{}", passwords::hash(&password).map_err(error_text)?);
                 Ok(())
             }
         }
     }
 }
 
-impl Streams {
-    fn keep(&self) -> KeptAccess<'static> {
+impl StreamTokenArgs {
+    fn kept_access(&self) -> KeptAccess<'static> {
         KeptAccess { login: None, stream_tokens: self.keep_stream_tokens }
     }
 }

@@ -14,11 +14,11 @@ use super::{BackendSetting, Config, DeclaredAdmin, Limits};
 use crate::domain::library::Root;
 
 /// Variables with the settings' prefix that are not settings; those after `HEARTHCAST_LOG` are for tests and benchmarks.
-const NO_SETTINGS: [&str; 5] =
+const NON_SETTINGS: [&str; 5] =
     ["HEARTHCAST_CONFIG", "HEARTHCAST_LOG", "HEARTHCAST_CORPUS", "HEARTHCAST_ROUNDS", "HEARTHCAST_FAULTS"];
 
 /// Smallest similarity, 0 to 1, of a name that is suggested for an unknown one.
-const SIMILAR: f64 = 0.75;
+const MIN_SIMILARITY: f64 = 0.75;
 
 /// Settings given on the command line.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ pub struct Flags {
 }
 
 /// Looks up an environment variable; in tests, in a table.
-pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type EnvironmentLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,30 +71,30 @@ enum RootSetting {
 }
 
 /// Settings that a variable can set, and how its text is parsed.
-const VARIABLES: [(&str, Kind); 16] = [
-    ("listen", Kind::Text),
-    ("state", Kind::Text),
-    ("cache", Kind::Text),
-    ("recordings", Kind::Text),
-    ("backend", Kind::Text),
-    ("public_base_url", Kind::Text),
-    ("ffmpeg", Kind::Text),
-    ("segment_seconds", Kind::Number),
-    ("subtitle_font", Kind::Text),
-    ("subtitle_size_percent", Kind::Number),
-    ("hdhomerun", Kind::Switch),
-    ("hdhomerun_token_file", Kind::Text),
-    ("roots", Kind::List(':')),
-    ("allowed_origins", Kind::List(',')),
-    ("trusted_proxies", Kind::List(',')),
-    ("allowed_sources", Kind::List(',')),
+const SETTING_VARIABLES: [(&str, VariableKind); 16] = [
+    ("listen", VariableKind::Text),
+    ("state", VariableKind::Text),
+    ("cache", VariableKind::Text),
+    ("recordings", VariableKind::Text),
+    ("backend", VariableKind::Text),
+    ("public_base_url", VariableKind::Text),
+    ("ffmpeg", VariableKind::Text),
+    ("segment_seconds", VariableKind::Number),
+    ("subtitle_font", VariableKind::Text),
+    ("subtitle_size_percent", VariableKind::Number),
+    ("hdhomerun", VariableKind::Boolean),
+    ("hdhomerun_token_file", VariableKind::Text),
+    ("roots", VariableKind::List(':')),
+    ("allowed_origins", VariableKind::List(',')),
+    ("trusted_proxies", VariableKind::List(',')),
+    ("allowed_sources", VariableKind::List(',')),
 ];
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum VariableKind {
     Text,
     Number,
-    Switch,
+    Boolean,
     List(char),
 }
 
@@ -102,13 +102,13 @@ enum Kind {
 ///
 /// # Errors
 /// All errors, one per line, as messages for the operator.
-pub fn load(flags: &Flags, names: &[String], environment: Environment) -> Result<Config, String> {
+pub fn load(flags: &Flags, names: &[String], environment: EnvironmentLookup) -> Result<Config, String> {
     let file = flags.config.clone().or_else(|| environment("HEARTHCAST_CONFIG").map(PathBuf::from));
-    let mut table = file.as_deref().map_or_else(|| Ok(Table::new()), read)?;
-    overlay(&mut table, names, environment)?;
+    let mut table = file.as_deref().map_or_else(|| Ok(Table::new()), read_file)?;
+    apply_environment(&mut table, names, environment)?;
     let settings: Settings = Value::Table(table).try_into().map_err(|fault| fault.to_string())?;
     let config = resolve(settings, flags, environment)?;
-    match config.faults() {
+    match config.errors() {
         faults if faults.is_empty() => Ok(config),
         faults => Err(faults.join("\n")),
     }
@@ -118,7 +118,7 @@ pub fn load(flags: &Flags, names: &[String], environment: Environment) -> Result
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_here(flags: &Flags) -> Result<Config, String> {
+pub fn load_from_process(flags: &Flags) -> Result<Config, String> {
     let names: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     // Only a warning: an older version must start with the variables of a newer one.
     for unknown in unknown_variables(&names) {
@@ -129,32 +129,32 @@ pub fn load_here(flags: &Flags) -> Result<Config, String> {
 
 /// Reads a file. It is checked on its own first, so that an error names its line.
 #[allow(clippy::disallowed_methods, reason = "a settings file the operator named")]
-fn read(path: &Path) -> Result<Table, String> {
+fn read_file(path: &Path) -> Result<Table, String> {
     let text = std::fs::read_to_string(path).map_err(|cause| format!("{}: {cause}", path.display()))?;
-    let named = |fault: toml::de::Error| format!("{}: {fault}", path.display());
-    toml::from_str::<Settings>(&text).map_err(named)?;
-    toml::from_str(&text).map_err(named)
+    let with_path = |fault: toml::de::Error| format!("{}: {fault}", path.display());
+    toml::from_str::<Settings>(&text).map_err(with_path)?;
+    toml::from_str(&text).map_err(with_path)
 }
 
-fn overlay(table: &mut Table, names: &[String], environment: Environment) -> Result<(), String> {
-    for name in names.iter().filter(|name| !NO_SETTINGS.contains(&name.as_str())) {
+fn apply_environment(table: &mut Table, names: &[String], environment: EnvironmentLookup) -> Result<(), String> {
+    for name in names.iter().filter(|name| !NON_SETTINGS.contains(&name.as_str())) {
         let Some(setting) = name.strip_prefix("HEARTHCAST_") else { continue };
         let Some(text) = environment(name) else { continue };
         let setting = setting.to_ascii_lowercase();
         if let Some(limit) = setting.strip_prefix("limits_") {
             let limits = table.entry("limits").or_insert_with(|| Value::Table(Table::new()));
             let limits = limits.as_table_mut().ok_or("limits must be a table")?;
-            limits.insert(limit.to_owned(), number(name, &text)?);
-        } else if let Some((_, kind)) = VARIABLES.iter().find(|(known, _)| *known == setting) {
+            limits.insert(limit.to_owned(), parse_number(name, &text)?);
+        } else if let Some((_, kind)) = SETTING_VARIABLES.iter().find(|(variable, _)| *variable == setting) {
             let value = match kind {
-                Kind::Text => Value::String(text),
-                Kind::Number => number(name, &text)?,
-                Kind::Switch => {
-                    let on = text.parse().map_err(|_| format!("{name} is {text:?}; it must be true or false"));
-                    Value::Boolean(on?)
+                VariableKind::Text => Value::String(text),
+                VariableKind::Number => parse_number(name, &text)?,
+                VariableKind::Boolean => {
+                    let parsed = text.parse().map_err(|_| format!("{name} is {text:?}; it must be true or false"));
+                    Value::Boolean(parsed?)
                 }
-                Kind::List(between) => {
-                    let items = text.split(*between).filter(|item| !item.is_empty());
+                VariableKind::List(separator) => {
+                    let items = text.split(*separator).filter(|item| !item.is_empty());
                     Value::Array(items.map(|item| Value::String(item.trim().to_owned())).collect())
                 }
             };
@@ -166,54 +166,54 @@ fn overlay(table: &mut Table, names: &[String], environment: Environment) -> Res
 
 /// A warning for every variable that looks like a setting but is not one.
 fn unknown_variables(names: &[String]) -> Vec<String> {
-    let known: Vec<String> = VARIABLES.iter().map(|(name, _)| format!("HEARTHCAST_{}", name.to_uppercase())).collect();
-    let known: Vec<&str> = known.iter().map(String::as_str).chain(NO_SETTINGS).collect();
+    let known: Vec<String> = SETTING_VARIABLES.iter().map(|(name, _)| format!("HEARTHCAST_{}", name.to_uppercase())).collect();
+    let known: Vec<&str> = known.iter().map(String::as_str).chain(NON_SETTINGS).collect();
     let is_known = |name: &str| name.starts_with("HEARTHCAST_LIMITS_") || known.contains(&name);
     // Names of settings are not case-sensitive.
     let unknown = names.iter().filter(|name| name.starts_with("HEARTHCAST_") && !is_known(&name.to_uppercase()));
-    let sentence = |name: &String| {
-        let similar = known.iter().map(|known| (strsim::jaro_winkler(known, name), known));
-        let closest = similar.max_by(|(a, _), (b, _)| a.total_cmp(b)).filter(|(similarity, _)| *similarity >= SIMILAR);
+    let warning = |name: &String| {
+        let similarities = known.iter().map(|known| (strsim::jaro_winkler(known, name), known));
+        let closest = similarities.max_by(|(a, _), (b, _)| a.total_cmp(b)).filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
         let hint = closest.map_or(String::new(), |(_, closest)| format!("; did you mean {closest}?"));
         format!("the variable {name} is not a setting and has no effect{hint}")
     };
-    unknown.map(sentence).collect()
+    unknown.map(warning).collect()
 }
 
-fn number(name: &str, text: &str) -> Result<Value, String> {
+fn parse_number(name: &str, text: &str) -> Result<Value, String> {
     let number = text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float));
     number.map_err(|_| format!("{name} is {text:?}; it must be a number"))
 }
 
-fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Result<Config, String> {
+fn resolve(settings: Settings, flags: &Flags, environment: EnvironmentLookup) -> Result<Config, String> {
     let absolute = |path: &Path| std::path::absolute(path).map_err(|cause| format!("{}: {cause}", path.display()));
     let home = || environment("HOME").map(PathBuf::from);
-    let systemd = |name: &str| environment(name).and_then(|paths| Some(PathBuf::from(paths.split(':').next()?)));
-    let xdg = |name: &str, below: &str| {
+    let systemd_folder = |name: &str| environment(name).and_then(|paths| Some(PathBuf::from(paths.split(':').next()?)));
+    let xdg_folder = |name: &str, home_path: &str| {
         environment(name)
             .map(PathBuf::from)
-            .or_else(|| Some(home()?.join(below)))
+            .or_else(|| Some(home()?.join(home_path)))
             .map(|folder| folder.join("hearthcast"))
     };
 
-    let said = flags.state.clone().or(settings.state);
-    let own_state = said.is_some();
-    let state = said.or_else(|| systemd("STATE_DIRECTORY")).or_else(|| xdg("XDG_STATE_HOME", ".local/state"));
+    let configured_state = flags.state.clone().or(settings.state);
+    let has_own_state = configured_state.is_some();
+    let state = configured_state.or_else(|| systemd_folder("STATE_DIRECTORY")).or_else(|| xdg_folder("XDG_STATE_HOME", ".local/state"));
     let state = absolute(&state.ok_or("no state folder is configured: set --state")?)?;
     // A server with its own state folder must not share its segments with another server.
-    let cache = settings.cache.or_else(|| systemd("CACHE_DIRECTORY"));
-    let cache = cache.or_else(|| if own_state { Some(state.join("cache")) } else { xdg("XDG_CACHE_HOME", ".cache") });
+    let cache = settings.cache.or_else(|| systemd_folder("CACHE_DIRECTORY"));
+    let cache = cache.or_else(|| if has_own_state { Some(state.join("cache")) } else { xdg_folder("XDG_CACHE_HOME", ".cache") });
     let cache = absolute(&cache.ok_or("no folder for segments is configured: set cache in the configuration")?)?;
 
     let mut roots: Vec<Root> = Vec::new();
-    let said = flags.roots.iter().map(|path| RootSetting::Path(path.clone()));
-    let said: Vec<RootSetting> = if flags.roots.is_empty() { settings.roots } else { said.collect() };
-    for setting in said {
+    let flag_roots = flags.roots.iter().map(|path| RootSetting::Path(path.clone()));
+    let root_settings: Vec<RootSetting> = if flags.roots.is_empty() { settings.roots } else { flag_roots.collect() };
+    for setting in root_settings {
         let (id, path) = match setting {
             RootSetting::Named { id, path } => (id, absolute(&path)?),
             RootSetting::Path(path) => {
                 let path = absolute(&path)?;
-                (free_id(&roots, &path), path)
+                (unused_id(&roots, &path), path)
             }
         };
         roots.push(Root { id, path });
@@ -236,7 +236,7 @@ fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Resul
     config.admin = settings.admin;
     config.hdhomerun = settings.hdhomerun;
     config.hdhomerun_token_file = settings.hdhomerun_token_file;
-    if let Some(folder) = systemd("CREDENTIALS_DIRECTORY") {
+    if let Some(folder) = systemd_folder("CREDENTIALS_DIRECTORY") {
         if let Some(admin) = &mut config.admin {
             admin.password_hash_file = folder.join(&admin.password_hash_file);
         }
@@ -246,15 +246,15 @@ fn resolve(settings: Settings, flags: &Flags, environment: Environment) -> Resul
 }
 
 /// An unused ID made from the folder's name, so that media URLs stay the same when roots are reordered.
-fn free_id(taken: &[Root], path: &Path) -> String {
+fn unused_id(roots: &[Root], path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let plain = match plain.trim_matches('-') {
+    let sanitized: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let base_id = match sanitized.trim_matches('-') {
         "" => "root".to_owned(),
         plain => plain.to_owned(),
     };
-    let names = std::iter::once(plain.clone()).chain((2..).map(|n| format!("{plain}-{n}")));
-    names.into_iter().find(|name| taken.iter().all(|root| root.id != *name)).expect("the names are infinite")
+    let candidates = std::iter::once(base_id.clone()).chain((2..).map(|n| format!("{base_id}-{n}")));
+    candidates.into_iter().find(|name| roots.iter().all(|root| root.id != *name)).expect("the names are infinite")
 }
 
 /// Deserializes a duration from a number of seconds.

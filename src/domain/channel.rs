@@ -243,41 +243,41 @@ impl ChannelSettings {
     pub fn validate(&self) -> Result<()> {
         let characters = self.name.chars().count();
         if characters == 0 || characters > MAX_NAME_CHARS || self.name.trim().is_empty() {
-            return Err(Error::field("name", format!("must have 1 to {MAX_NAME_CHARS} characters")));
+            return Err(Error::invalid_field("name", format!("must have 1 to {MAX_NAME_CHARS} characters")));
         }
         let texts = [("name", &*self.name), ("category", &*self.category)];
         for (field, text) in texts {
             if text.chars().any(char::is_control) {
-                return Err(Error::field(field, "must not contain control characters"));
+                return Err(Error::invalid_field(field, "must not contain control characters"));
             }
         }
         let logo = self.logo_url.as_deref().unwrap_or("/");
         for (field, text) in [("category", &*self.category), ("description", &*self.description), ("logoUrl", logo)] {
             if text.len() > MAX_TEXT_BYTES {
-                return Err(Error::field(field, format!("must not be longer than {MAX_TEXT_BYTES} bytes")));
+                return Err(Error::invalid_field(field, format!("must not be longer than {MAX_TEXT_BYTES} bytes")));
             }
         }
         if !(logo.starts_with('/') || logo.starts_with("https://") || logo.starts_with("http://"))
             || logo.chars().any(|c| c.is_control() || c.is_whitespace())
         {
-            return Err(Error::field("logoUrl", "must be a path on this server or an http(s) address"));
+            return Err(Error::invalid_field("logoUrl", "must be a path on this server or an http(s) address"));
         }
         if !(1..=MAX_NUMBER).contains(&self.number) {
-            return Err(Error::field("number", format!("must be an integer from 1 to {MAX_NUMBER}")));
+            return Err(Error::invalid_field("number", format!("must be an integer from 1 to {MAX_NUMBER}")));
         }
         if self.slate_text.as_ref().is_some_and(|message| {
             message.chars().count() > MAX_NAME_CHARS || message.chars().any(char::is_control) || message.trim().is_empty()
         }) {
             let message = format!("must have 1 to {MAX_NAME_CHARS} characters, none of them a control character");
-            return Err(Error::field("offline.message", message));
+            return Err(Error::invalid_field("offline.message", message));
         }
         if self.min_guide_seconds > MAX_MIN_GUIDE_SECONDS {
             let message = format!("must be an integer from 0 to {MAX_MIN_GUIDE_SECONDS}");
-            return Err(Error::field("guide.minProgrammeSeconds", message));
+            return Err(Error::invalid_field("guide.minProgrammeSeconds", message));
         }
         match TimeZone::get(&self.timezone) {
             Ok(_) => Ok(()),
-            Err(_) => Err(Error::field("timezone", "must be an IANA name, e.g. Europe/Berlin")),
+            Err(_) => Err(Error::invalid_field("timezone", "must be an IANA name, e.g. Europe/Berlin")),
         }
     }
 }

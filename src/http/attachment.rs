@@ -9,7 +9,7 @@ use warp::reply::Response;
 
 use super::body::FileBody;
 use super::call::Call;
-use super::conditional::{Outcome, Validators};
+use super::conditional::{PreconditionResult, Validators};
 use super::endpoint::{Endpoint, get};
 use crate::domain::access::Access;
 use crate::domain::media::font_type;
@@ -18,7 +18,7 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
 /// Largest font that is sent. Fonts with all Chinese characters have 20 MB.
-const FONT_BYTES: u64 = 32 << 20;
+const MAX_FONT_BYTES: u64 = 32 << 20;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
@@ -38,28 +38,28 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: neither the name nor the bytes are those of a font"),
     ))]
 pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
-    let index = call.query("index")?.ok_or_else(|| Error::field("index", "is missing"))?;
-    let index: usize = index.parse().map_err(|_| Error::field("index", "must be a whole number"))?;
+    let index = call.query("index")?.ok_or_else(|| Error::invalid_field("index", "is missing"))?;
+    let index: usize = index.parse().map_err(|_| Error::invalid_field("index", "must be a whole number"))?;
     let source = service.library.open(call.media_path()?).await?;
     let media = service.media.probe(&source).await?;
-    let unknown = || Error::new(Code::NotFound, "this file has no such attachment");
-    let listed = media.attachments.get(index).ok_or_else(unknown)?;
-    let no_font = || Error::new(Code::UnsupportedMediaType, format!("attachment {index} is not a font"));
-    if !listed.is_font() {
-        return Err(no_font());
+    let not_found = || Error::new(Code::NotFound, "this file has no such attachment");
+    let listed_attachment = media.attachments.get(index).ok_or_else(not_found)?;
+    let not_a_font = || Error::new(Code::UnsupportedMediaType, format!("attachment {index} is not a font"));
+    if !listed_attachment.is_font() {
+        return Err(not_a_font());
     }
-    let name = listed.file_name.clone().ok_or_else(unknown)?;
-    let file = source.clone();
-    let look = move || {
-        let Some((offset, len)) = probe::find_attachment(&file, &name) else { return Ok(None) };
+    let name = listed_attachment.file_name.clone().ok_or_else(not_found)?;
+    let probed_source = source.clone();
+    let locate_font = move || {
+        let Some((offset, len)) = probe::find_attachment(&probed_source, &name) else { return Ok(None) };
         let mut magic = [0; 4];
-        let read = file.file.read_exact_at(&mut magic, offset).is_ok() && len >= 4;
-        Ok(Some((offset, len, read.then(|| font_type(magic)).flatten())))
+        let has_magic = probed_source.file.read_exact_at(&mut magic, offset).is_ok() && len >= 4;
+        Ok(Some((offset, len, has_magic.then(|| font_type(magic)).flatten())))
     };
-    let (offset, len, kind) = service.library.run_with_deadline(source.root_index, look).await?.ok_or_else(unknown)?;
-    let kind = kind.ok_or_else(no_font)?;
-    if len > FONT_BYTES {
-        return Err(Error::new(Code::PayloadTooLarge, format!("the font has {len} bytes, more than {FONT_BYTES}")));
+    let (offset, len, detected_type) = service.library.run_with_deadline(source.root_index, locate_font).await?.ok_or_else(not_found)?;
+    let content_type = detected_type.ok_or_else(not_a_font)?;
+    if len > MAX_FONT_BYTES {
+        return Err(Error::new(Code::PayloadTooLarge, format!("the font has {len} bytes, more than {MAX_FONT_BYTES}")));
     }
     let etag = format!("\"{}-{offset}\"", source.etag().trim_matches('"'));
     let mut response = Response::default();
@@ -68,11 +68,11 @@ pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
     headers.insert(ETAG, HeaderValue::from_str(&etag).map_err(Error::internal)?);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if found == Outcome::NotModified {
+    if found == PreconditionResult::NotModified {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(response);
     }
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CONTENT_LENGTH, len.into());
     if call.method != Method::HEAD {
         response.extensions_mut().insert(FileBody::new(service.library.clone(), source, offset, len));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::address::Addresses;
+use super::urls::ResourceUrls;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
 use super::progress::{PastPosition, filter, if_match, judge, limit, request, tag};
@@ -160,7 +160,7 @@ pub(super) async fn book(service: Arc<Service>, call: Call) -> Result<Response> 
     let path = call.media_path()?;
     let book = service.load_book(path).await?;
     let progress = service.book_progress(&call.user()?.user_id, path).await?;
-    Ok(reply::json(&BookAnswer::new(book, progress, Addresses::of(&service.config))))
+    Ok(reply::json(&BookAnswer::new(book, progress, ResourceUrls::from_config(&service.config))))
 }
 
 /// Save progress in an audiobook
@@ -230,7 +230,7 @@ impl BookSaveRequest {
     fn wish(self) -> Result<(String, ProgressUpdate, BookPositionUpdate)> {
         let within = |field: &str, value: Option<f64>, low: f64, high: f64| match value {
             Some(value) if !(low..=high).contains(&value) => {
-                Err(Error::field(field, format!("must be a number from {low} to {high}")))
+                Err(Error::invalid_field(field, format!("must be a number from {low} to {high}")))
             }
             value => Ok(value),
         };
@@ -284,7 +284,7 @@ impl BookProgress {
 }
 
 impl BookAnswer {
-    fn new(book: Audiobook, progress: Option<ProgressRecord>, addresses: Addresses) -> Self {
+    fn new(book: Audiobook, progress: Option<ProgressRecord>, addresses: ResourceUrls) -> Self {
         let chapter = |(index, chapter): (usize, &crate::service::audiobook::AudiobookChapter)| BookChapter {
             index,
             title: chapter.title.clone(),
@@ -295,7 +295,7 @@ impl BookAnswer {
         };
         let chapters = book.chapters.iter().enumerate().map(chapter).collect();
         let file = |part: crate::service::audiobook::AudiobookPart| BookFile {
-            direct_url: addresses.file(&part.path),
+            direct_url: addresses.media_file(&part.path),
             path: part.path,
             mime_type: part.mime_type,
             start_seconds: round_to_ms(part.start_seconds),

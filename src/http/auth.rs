@@ -138,9 +138,9 @@ pub(super) async fn status(service: Arc<Service>, _: Call) -> Result<Response> {
     (status = 409, description = "`CONFLICT`: an admin already exists"),
     (status = 429, description = "`RATE_LIMITED`")))]
 pub(super) async fn set_up(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: SetupRequest = call.json().await?;
-    let (device, address) = (device_name(&call, asked.device_name), client(&service, &call));
-    let SetupRequest { code, username, password, .. } = asked;
+    let request: SetupRequest = call.json().await?;
+    let (device, address) = (device_name(&call, request.device_name), client_address(&service, &call));
+    let SetupRequest { code, username, password, .. } = request;
     let issued = service.accounts.set_up(&code, &username, &password, device.as_deref(), address).await?;
     Ok(reply::json(&LoginAnswer::from(issued)))
 }
@@ -151,9 +151,9 @@ pub(super) async fn set_up(service: Arc<Service>, mut call: Call) -> Result<Resp
     (status = 401, description = "`INVALID_CREDENTIALS`, the same for unknown names"),
     (status = 429, description = "`RATE_LIMITED`, with `Retry-After`")))]
 pub(super) async fn login(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: LoginRequest = call.json().await?;
-    let (device, address) = (device_name(&call, asked.device_name), client(&service, &call));
-    let issued = service.accounts.login(&asked.username, &asked.password, device.as_deref(), address).await?;
+    let request: LoginRequest = call.json().await?;
+    let (device, address) = (device_name(&call, request.device_name), client_address(&service, &call));
+    let issued = service.accounts.login(&request.username, &request.password, device.as_deref(), address).await?;
     Ok(reply::json(&LoginAnswer::from(issued)))
 }
 
@@ -173,8 +173,8 @@ pub(super) async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
     let devices = service.accounts.devices(&principal.user_id);
     let device = devices.into_iter().find(|device| device.login.id == principal.login_id);
-    let session = SessionView::of(device.ok_or_else(gone)?, &principal.login_id);
-    let user = service.accounts.user_by_name(&principal.username).map_err(|_| gone())?;
+    let session = SessionView::from_device(device.ok_or_else(token_revoked)?, &principal.login_id);
+    let user = service.accounts.user_by_name(&principal.username).map_err(|_| token_revoked())?;
     Ok(reply::json(&Me { user: user.into(), session }))
 }
 
@@ -184,11 +184,11 @@ pub(super) async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 401, description = "`INVALID_CREDENTIALS`: the current password is wrong"),
     (status = 429, description = "`RATE_LIMITED`")))]
 pub(super) async fn change_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: PasswordRequest = call.json().await?;
-    let (principal, address) = (call.user()?, client(&service, &call));
-    let PasswordRequest { current_password, new_password, keep_stream_tokens } = asked;
-    let keep = keep_stream_tokens.unwrap_or(false);
-    service.accounts.change_password(principal, &current_password, &new_password, keep, address).await?;
+    let request: PasswordRequest = call.json().await?;
+    let (principal, address) = (call.user()?, client_address(&service, &call));
+    let PasswordRequest { current_password, new_password, keep_stream_tokens } = request;
+    let keeps_stream_tokens = keep_stream_tokens.unwrap_or(false);
+    service.accounts.change_password(principal, &current_password, &new_password, keeps_stream_tokens, address).await?;
     Ok(reply::empty())
 }
 
@@ -198,7 +198,7 @@ pub(super) async fn change_password(service: Arc<Service>, mut call: Call) -> Re
 pub(super) async fn sessions(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
     let devices = service.accounts.devices(&principal.user_id).into_iter();
-    let sessions = devices.map(|device| SessionView::of(device, &principal.login_id)).collect();
+    let sessions = devices.map(|device| SessionView::from_device(device, &principal.login_id)).collect();
     Ok(reply::json(&Sessions { sessions }))
 }
 
@@ -207,8 +207,8 @@ pub(super) async fn sessions(service: Arc<Service>, call: Call) -> Result<Respon
     responses((status = 200, description = "Signed out", body = Revoked)))]
 pub(super) async fn revoke_others(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
-    let keep = KeptAccess { login: Some(&principal.login_id), stream_tokens: true };
-    let revoked = service.accounts.revoke_all(&principal.user_id, keep).await?.logins;
+    let kept_access = KeptAccess { login: Some(&principal.login_id), stream_tokens: true };
+    let revoked = service.accounts.revoke_all(&principal.user_id, kept_access).await?.logins;
     Ok(reply::json(&Revoked { revoked }))
 }
 
@@ -234,10 +234,10 @@ impl From<IssuedLogin> for LoginAnswer {
 }
 
 impl SessionView {
-    fn of(device: DeviceView, current: &str) -> Self {
+    fn from_device(device: DeviceView, current_login_id: &str) -> Self {
         let DeviceView { login, expires_at } = device;
         Self {
-            current: login.id == current,
+            current: login.id == current_login_id,
             id: login.id,
             device_name: login.device,
             address: login.address,
@@ -249,14 +249,14 @@ impl SessionView {
 }
 
 /// The token was revoked between authentication and the handler.
-fn gone() -> Error {
+fn token_revoked() -> Error {
     Error::new(Code::Unauthorized, "the token was revoked").with_header("www-authenticate", "Bearer")
 }
 
-fn device_name(call: &Call, said: Option<String>) -> Option<String> {
-    said.or_else(|| call.header(USER_AGENT).map(str::to_owned))
+fn device_name(call: &Call, requested_name: Option<String>) -> Option<String> {
+    requested_name.or_else(|| call.header(USER_AGENT).map(str::to_owned))
 }
 
-fn client(service: &Service, call: &Call) -> IpAddr {
-    client::address(&call.headers, call.context.remote, &service.config.trusted_proxies)
+fn client_address(service: &Service, call: &Call) -> IpAddr {
+    client::address(&call.headers, call.info.remote, &service.config.trusted_proxies)
 }

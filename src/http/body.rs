@@ -9,21 +9,21 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::parcel::{ParcelBody, Sending};
-use super::wire::{Piece, RUN_BYTES, Run, Runs};
+use super::lazy_segment::{LazySegmentBody, LazySegmentStream};
+use super::connection::{BodyChunk, MAX_RANGE_BYTES, FileRange, FileRangeQueue};
 use crate::engine::source::SourceFile;
 use crate::error::Error;
 use crate::service::library::Library;
 
 /// Bytes read at a time from a file that is not in the page cache.
-const COLD_BYTES: u64 = 256 * 1024;
+const UNCACHED_READ_BYTES: u64 = 256 * 1024;
 
-pub(super) type Fetch = Pin<Box<dyn Future<Output = Result<Fetched, Error>> + Send>>;
+pub(super) type PendingFetch = Pin<Box<dyn Future<Output = Result<FetchResult, Error>> + Send>>;
 
 /// The result of waiting for the file system.
-pub(super) enum Fetched {
+pub(super) enum FetchResult {
     /// This many bytes are in the page cache now, so the kernel can send them.
-    Warm(u64),
+    Cached(u64),
     /// The bytes themselves, of a file on a network file system.
     Bytes(Vec<u8>),
 }
@@ -34,35 +34,35 @@ pub struct FileBody {
     library: Arc<Library>,
     source: Arc<SourceFile>,
     offset: u64,
-    left: u64,
+    remaining: u64,
 }
 
 impl FileBody {
     pub fn new(library: Arc<Library>, source: Arc<SourceFile>, offset: u64, len: u64) -> Self {
-        Self { library, source, offset, left: len }
+        Self { library, source, offset, remaining: len }
     }
 }
 
 /// The body of any response.
-pub enum Outgoing<B> {
+pub enum ResponseBody<B> {
     /// A body made by warp.
     Plain(B),
     File {
         file: FileBody,
-        runs: Runs,
-        fetch: Option<Fetch>,
+        file_ranges: FileRangeQueue,
+        fetch: Option<PendingFetch>,
     },
-    Parcel(Sending),
+    LazySegment(LazySegmentStream),
 }
 
-impl<B> Outgoing<B> {
+impl<B> ResponseBody<B> {
     /// Replaces the body by the [`FileBody`] or [`ParcelBody`] in the response's extensions, if there is one.
-    pub fn of(response: http::Response<B>, runs: Runs) -> http::Response<Self> {
+    pub fn from_response(response: http::Response<B>, file_ranges: FileRangeQueue) -> http::Response<Self> {
         let (mut head, body) = response.into_parts();
         let body = if let Some(file) = head.extensions.remove::<FileBody>() {
-            Self::File { file, runs, fetch: None }
-        } else if let Some(parcel) = head.extensions.remove::<ParcelBody>() {
-            Self::Parcel(parcel.send())
+            Self::File { file, file_ranges, fetch: None }
+        } else if let Some(segment) = head.extensions.remove::<LazySegmentBody>() {
+            Self::LazySegment(segment.into_stream())
         } else {
             Self::Plain(body)
         };
@@ -70,11 +70,11 @@ impl<B> Outgoing<B> {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Outgoing<B>
+impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    type Data = Piece;
+    type Data = BodyChunk;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
     fn poll_frame(
@@ -84,17 +84,17 @@ where
         match self.get_mut() {
             Self::Plain(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(context));
-                Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(Piece::Bytes)).map_err(Into::into)))
+                Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(BodyChunk::Bytes)).map_err(Into::into)))
             }
-            Self::File { file, .. } if file.left == 0 => Poll::Ready(None),
-            Self::File { file, runs, fetch } => {
-                let piece = ready!(file.poll_piece(runs, fetch, context));
-                Poll::Ready(Some(piece.map(Frame::data).map_err(Into::into)))
+            Self::File { file, .. } if file.remaining == 0 => Poll::Ready(None),
+            Self::File { file, file_ranges, fetch } => {
+                let chunk = ready!(file.poll_chunk(file_ranges, fetch, context));
+                Poll::Ready(Some(chunk.map(Frame::data).map_err(Into::into)))
             }
-            Self::Parcel(parcel) if parcel.left() == 0 => Poll::Ready(None),
-            Self::Parcel(parcel) => {
-                let piece = ready!(parcel.poll_piece(context));
-                Poll::Ready(Some(piece.map(|bytes| Frame::data(Piece::Bytes(bytes))).map_err(Into::into)))
+            Self::LazySegment(segment) if segment.remaining() == 0 => Poll::Ready(None),
+            Self::LazySegment(segment) => {
+                let chunk = ready!(segment.poll_chunk(context));
+                Poll::Ready(Some(chunk.map(|bytes| Frame::data(BodyChunk::Bytes(bytes))).map_err(Into::into)))
             }
         }
     }
@@ -102,69 +102,69 @@ where
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Plain(body) => body.is_end_stream(),
-            Self::File { file, .. } => file.left == 0,
-            Self::Parcel(parcel) => parcel.left() == 0,
+            Self::File { file, .. } => file.remaining == 0,
+            Self::LazySegment(segment) => segment.remaining() == 0,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Plain(body) => body.size_hint(),
-            Self::File { file, .. } => SizeHint::with_exact(file.left),
-            Self::Parcel(parcel) => SizeHint::with_exact(parcel.left()),
+            Self::File { file, .. } => SizeHint::with_exact(file.remaining),
+            Self::LazySegment(segment) => SizeHint::with_exact(segment.remaining()),
         }
     }
 }
 
 impl FileBody {
     /// The next bytes of the file. An error ends the connection, so the client sees an aborted body and never wrong bytes.
-    fn poll_piece(
+    fn poll_chunk(
         &mut self,
-        runs: &Runs,
-        fetch: &mut Option<Fetch>,
+        file_ranges: &FileRangeQueue,
+        fetch: &mut Option<PendingFetch>,
         context: &mut Context<'_>,
-    ) -> Poll<io::Result<Piece>> {
+    ) -> Poll<io::Result<BodyChunk>> {
         let fetched = match fetch {
             Some(fetch) => ready!(fetch.as_mut().poll(context)),
             None => {
-                let run = self.left.min(RUN_BYTES);
-                if self.source.is_cached(self.offset, run) {
-                    Ok(Fetched::Warm(run))
+                let range_len = self.remaining.min(MAX_RANGE_BYTES);
+                if self.source.is_cached(self.offset, range_len) {
+                    Ok(FetchResult::Cached(range_len))
                 } else {
                     ready!(fetch.insert(self.fetch()).as_mut().poll(context))
                 }
             }
         };
         *fetch = None;
-        let (piece, len) = match fetched.map_err(io::Error::other)? {
-            Fetched::Warm(len) => {
-                let run = Run { source: self.source.clone(), offset: self.offset, left: len };
-                (Piece::of_run(runs, run), len)
+        let (chunk, len) = match fetched.map_err(io::Error::other)? {
+            FetchResult::Cached(len) => {
+                let range = FileRange { source: self.source.clone(), offset: self.offset, remaining: len };
+                (BodyChunk::queue_range(file_ranges, range), len)
             }
-            Fetched::Bytes(bytes) => {
+            FetchResult::Bytes(bytes) => {
                 let len = bytes.len() as u64;
-                (Piece::Bytes(bytes.into()), len)
+                (BodyChunk::Bytes(bytes.into()), len)
             }
         };
-        if len < self.left.min(COLD_BYTES) {
+        if len < self.remaining.min(UNCACHED_READ_BYTES) {
             self.library.evict(&self.source);
             let cause = io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent");
             return Poll::Ready(Err(cause));
         }
         self.offset += len;
-        self.left -= len;
-        Poll::Ready(Ok(piece))
+        self.remaining -= len;
+        Poll::Ready(Ok(chunk))
     }
 
     /// Reads from the file system off the async threads.
-    fn fetch(&self) -> Fetch {
+    fn fetch(&self) -> PendingFetch {
         let (library, source, offset) = (self.library.clone(), self.source.clone(), self.offset);
-        let len = self.left.min(COLD_BYTES);
+        let len = self.remaining.min(UNCACHED_READ_BYTES);
         Box::pin(async move {
             if source.is_local {
-                library.read_ahead(&source, offset, len).await.map(Fetched::Warm)
+                library.read_ahead(&source, offset, len).await.map(FetchResult::Cached)
             } else {
-                library.read(&source, offset, len as usize).await.map(Fetched::Bytes)
+                library.read(&source, offset, len as usize).await.map(FetchResult::Bytes)
             }
         })
     }

@@ -11,8 +11,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 use serde::de::DeserializeOwned;
 
-use super::places::Place;
-use super::upload::{Upload, too_large};
+use super::connection_slots::ConnectionSlot;
+use super::request_body::{RequestBody, too_large};
 use crate::domain::access::Principal;
 use crate::error::{Code, Error, Result};
 
@@ -21,12 +21,12 @@ const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The request's ID and the address of the connection's peer.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct RequestInfo {
     pub request_id: RequestId,
     pub remote: IpAddr,
 }
 
-impl Default for Context {
+impl Default for RequestInfo {
     fn default() -> Self {
         Self { request_id: RequestId(HeaderValue::from_static("-")), remote: IpAddr::V4(Ipv4Addr::LOCALHOST) }
     }
@@ -35,11 +35,11 @@ impl Default for Context {
 /// The connection's part of a request, passed in the request's extensions. The headers are moved here, because warp
 /// filters would clone them.
 #[derive(Clone)]
-pub struct Arrival {
-    pub context: Context,
+pub struct RequestContext {
+    pub info: RequestInfo,
     pub headers: Arc<HeaderMap>,
     /// The connection's slot, which valid credentials protect from eviction.
-    pub place: Arc<Place>,
+    pub place: Arc<ConnectionSlot>,
 }
 
 /// The ID of a request in `x-request-id`, in errors and in the log: 16 characters of base64url.
@@ -48,10 +48,10 @@ pub struct RequestId(HeaderValue);
 
 impl RequestId {
     /// Combines a connection's random bytes with the number of the request on it.
-    pub fn new(connection: [u8; 8], count: u32) -> Self {
+    pub fn new(connection_bytes: [u8; 8], request_number: u32) -> Self {
         let (mut raw, mut text) = ([0; 12], [0; 16]);
-        raw[..8].copy_from_slice(&connection);
-        raw[8..].copy_from_slice(&count.to_be_bytes());
+        raw[..8].copy_from_slice(&connection_bytes);
+        raw[8..].copy_from_slice(&request_number.to_be_bytes());
         BASE64URL_NOPAD.encode_mut(&raw, &mut text);
         Self(HeaderValue::from_bytes(&text).expect("base64 is visible ASCII"))
     }
@@ -67,7 +67,7 @@ impl RequestId {
 
 /// One request. Handlers take it by value.
 pub struct Call {
-    pub context: Context,
+    pub info: RequestInfo,
     pub method: Method,
     /// Decoded values of the template's `{…}` parts, in order.
     pub params: Vec<String>,
@@ -75,7 +75,7 @@ pub struct Call {
     /// Present on every route that is not public.
     pub principal: Option<Arc<Principal>>,
     pub(super) query: Vec<(String, String)>,
-    pub(super) body: Upload,
+    pub(super) body: RequestBody,
     pub(super) body_limit: u64,
 }
 
@@ -105,7 +105,7 @@ impl Call {
             None => Ok(default),
             Some(text) => match text.parse::<u64>() {
                 Ok(limit) if limit > 0 => Ok(usize::try_from(limit).unwrap_or(max).min(max)),
-                _ => Err(Error::field("limit", "must be an integer of at least 1")),
+                _ => Err(Error::invalid_field("limit", "must be an integer of at least 1")),
             },
         }
     }
@@ -129,18 +129,18 @@ impl Call {
     /// `PAYLOAD_TOO_LARGE`, `REQUEST_TIMEOUT`, `BAD_REQUEST`.
     pub async fn body(&mut self) -> Result<Bytes> {
         let limit = self.body_limit;
-        let read = async {
-            let mut whole = BytesMut::new();
-            while let Some(piece) = self.body.next().await {
-                let piece = piece.map_err(|_| Error::new(Code::BadRequest, "the body ended early"))?;
-                if (whole.len() + piece.len()) as u64 > limit {
+        let read_chunks = async {
+            let mut bytes = BytesMut::new();
+            while let Some(received) = self.body.next().await {
+                let chunk = received.map_err(|_| Error::new(Code::BadRequest, "the body ended early"))?;
+                if (bytes.len() + chunk.len()) as u64 > limit {
                     return Err(too_large(limit));
                 }
-                whole.extend_from_slice(&piece);
+                bytes.extend_from_slice(&chunk);
             }
-            Ok(whole.freeze())
+            Ok(bytes.freeze())
         };
-        tokio::time::timeout(BODY_DEADLINE, read)
+        tokio::time::timeout(BODY_DEADLINE, read_chunks)
             .await
             .unwrap_or_else(|_| Err(Error::new(Code::RequestTimeout, "the body did not arrive within 10 s")))
     }
@@ -151,9 +151,9 @@ impl Call {
     /// Those of [`Self::body`]; `UNSUPPORTED_MEDIA_TYPE` when it is declared as something else; `BAD_REQUEST` for
     /// malformed JSON; `VALIDATION_ERROR` naming the field that has the wrong type.
     pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T> {
-        if let Some(kind) = self.header(CONTENT_TYPE) {
-            let essence = kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
-            if essence != "application/json" && essence != "text/plain" {
+        if let Some(content_type) = self.header(CONTENT_TYPE) {
+            let media_type = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+            if media_type != "application/json" && media_type != "text/plain" {
                 return Err(Error::new(Code::UnsupportedMediaType, "the body must be application/json"));
             }
         }
@@ -169,23 +169,23 @@ impl Call {
         // serde would accept a JSON array as the fields in order; no client means that.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
-                Ok(_) => Error::field("body", "must be an object"),
+                Ok(_) => Error::invalid_field("body", "must be an object"),
                 Err(fault) => Error::new(Code::BadRequest, format!("malformed JSON: {fault}")),
             });
         }
-        let mut reader = serde_json::Deserializer::from_slice(body);
-        let value = serde_path_to_error::deserialize(&mut reader).map_err(|fault| unreadable(&fault))?;
-        reader.end().map_err(|fault| Error::new(Code::BadRequest, format!("malformed JSON: {fault}")))?;
+        let mut deserializer = serde_json::Deserializer::from_slice(body);
+        let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|fault| json_error(&fault))?;
+        deserializer.end().map_err(|fault| Error::new(Code::BadRequest, format!("malformed JSON: {fault}")))?;
         Ok(value)
     }
 }
 
 /// Separates field name and message in the text of a serde error that names its own field.
-pub const NAMED: char = '\u{1f}';
+pub const FIELD_SEPARATOR: char = '\u{1f}';
 
 /// The error response for a JSON body: its syntax, or one of its fields.
-fn unreadable(fault: &serde_path_to_error::Error<serde_json::Error>) -> Error {
-    let (path, inner) = (fault.path().to_string(), fault.inner());
+fn json_error(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
+    let (path, inner) = (error.path().to_string(), error.inner());
     if inner.classify() != serde_json::error::Category::Data {
         return Error::new(Code::BadRequest, format!("malformed JSON: {inner}"));
     }
@@ -193,13 +193,13 @@ fn unreadable(fault: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     let text = inner.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(fault, _)| fault);
     let missing = text.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
-    if let Some((path, text)) = text.split_once(NAMED) {
-        return Error::field(path, text);
+    if let Some((path, text)) = text.split_once(FIELD_SEPARATOR) {
+        return Error::invalid_field(path, text);
     }
     match (path.as_str(), missing) {
-        (".", Some(name)) => Error::field(name, "is missing"),
-        (path, Some(name)) => Error::field(&format!("{path}.{name}"), "is missing"),
-        (".", None) => Error::field("body", text),
-        (path, None) => Error::field(path, text),
+        (".", Some(name)) => Error::invalid_field(name, "is missing"),
+        (path, Some(name)) => Error::invalid_field(&format!("{path}.{name}"), "is missing"),
+        (".", None) => Error::invalid_field("body", text),
+        (path, None) => Error::invalid_field(path, text),
     }
 }

@@ -14,12 +14,12 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// address; the proxy that wrote the entry then counts as the client. RFC 7239 `Forwarded` is not read.
 pub fn address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpAddr]) -> IpAddr {
     let mut client = peer.to_canonical();
-    let lines = headers.get_all(X_FORWARDED_FOR).into_iter().rev();
-    let mut entries = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+    let header_lines = headers.get_all(X_FORWARDED_FOR).into_iter().rev();
+    let mut entries = header_lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
     while trusted.contains(&client)
-        && let Some(named) = entries.next().and_then(parse)
+        && let Some(forwarded) = entries.next().and_then(parse)
     {
-        client = named;
+        client = forwarded;
     }
     client
 }

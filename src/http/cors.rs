@@ -7,12 +7,12 @@ use http::header::{
 };
 
 /// Request headers a page may send in addition to those that are always allowed.
-const ALLOWED: HeaderValue = HeaderValue::from_static(
+const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, if-match, if-modified-since, if-none-match, if-range, last-event-id, prefer, range",
 );
 
 /// Response headers a page may read in addition to those that are always readable.
-const EXPOSED: HeaderValue = HeaderValue::from_static(
+const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
     "accept-ranges, content-disposition, content-length, content-range, etag, last-modified, location, retry-after, \
      x-api-version, x-request-id",
 );
@@ -32,29 +32,29 @@ impl Cors {
     }
 
     /// The request's origin, if it is an allowed one.
-    pub fn allowed(&self, request: &HeaderMap) -> Option<HeaderValue> {
+    pub fn allowed_origin(&self, request: &HeaderMap) -> Option<HeaderValue> {
         let origin = request.get(ORIGIN)?;
-        self.origins.iter().find(|known| *known == origin).cloned()
+        self.origins.iter().find(|allowed| *allowed == origin).cloned()
     }
 
     /// Adds the CORS headers to a response.
-    pub fn mark(&self, origin: Option<HeaderValue>, answer: &mut HeaderMap) {
+    pub fn add_headers(&self, origin: Option<HeaderValue>, response: &mut HeaderMap) {
         if self.origins.is_empty() {
             return;
         }
-        answer.append(VARY, HeaderValue::from_static("origin"));
+        response.append(VARY, HeaderValue::from_static("origin"));
         if let Some(origin) = origin {
-            answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+            response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
         }
     }
 
     /// Adds the headers that answer a preflight: the methods and headers allowed for this path.
-    pub fn preflight(&self, request: &HeaderMap, methods: &HeaderValue, answer: &mut HeaderMap) {
-        if self.allowed(request).is_some() && request.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
-            answer.insert(ACCESS_CONTROL_ALLOW_METHODS, methods.clone());
-            answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED);
-            answer.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+    pub fn add_preflight_headers(&self, request: &HeaderMap, methods: &HeaderValue, response: &mut HeaderMap) {
+        if self.allowed_origin(request).is_some() && request.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+            response.insert(ACCESS_CONTROL_ALLOW_METHODS, methods.clone());
+            response.insert(ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS);
+            response.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
         }
     }
 }

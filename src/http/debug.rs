@@ -15,7 +15,7 @@ use crate::engine::gst::registry::{FailedPipeline, QueueLevel, PipelineStatus};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::pipelines::{self, GraphFormat};
-use crate::telemetry::{self, Line};
+use crate::telemetry::{self, LogLine};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -140,8 +140,8 @@ pub(super) async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
 pub(super) async fn tail(_: Arc<Service>, call: Call) -> Result<Response> {
     let after = call
         .query("after")?
-        .map(|text| text.parse().map_err(|_| Error::field("after", "must be the number of a line")));
-    let lines = telemetry::tail(after.transpose()?.unwrap_or(0)).into_iter().map(LineView::from).collect();
+        .map(|text| text.parse().map_err(|_| Error::invalid_field("after", "must be the number of a line")));
+    let lines = telemetry::lines_after(after.transpose()?.unwrap_or(0)).into_iter().map(LineView::from).collect();
     Ok(reply::json(&LogTail { lines }))
 }
 
@@ -163,8 +163,8 @@ impl From<PipelineStatus> for PipelineView {
     }
 }
 
-impl From<Line> for LineView {
-    fn from(Line { number, at, level, target, text }: Line) -> Self {
+impl From<LogLine> for LineView {
+    fn from(LogLine { number, time: at, level, target, text }: LogLine) -> Self {
         Self { number, at: format_timestamp(at), level, target, text }
     }
 }

@@ -13,143 +13,143 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use warp::reply::Response;
 
-use super::address::Addresses;
-use super::call::{Call, Context};
+use super::urls::ResourceUrls;
+use super::call::{Call, RequestInfo};
 use super::cors::Cors;
 use super::endpoint::Endpoint;
-use super::places::Place;
-use super::upload::Upload;
-use super::{address, reply, target};
+use super::connection_slots::ConnectionSlot;
+use super::request_body::RequestBody;
+use super::{urls, reply, path_match};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
 /// Longest time until any response begins. Each wait has a shorter timeout of its own (a segment 20 s, storage 15 s);
 /// this one catches a wait that has none.
-const DEADLINE: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const API_VERSION: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-api-version"), HeaderValue::from_static("1"));
 
 /// The routing table.
-pub struct Dispatch {
+pub struct Dispatcher {
     service: Arc<Service>,
     endpoints: Vec<Arc<Endpoint>>,
     /// Endpoints whose path has no parameters.
-    fixed: HashMap<&'static str, Vec<usize>>,
+    static_routes: HashMap<&'static str, Vec<usize>>,
     /// Endpoints whose path has parameters, more exact ones first.
-    open: Vec<usize>,
+    template_routes: Vec<usize>,
     cors: Cors,
     /// The main runtime, for handlers that are not inline and the tasks they start.
-    runtime: Handle,
+    main_runtime: Handle,
 }
 
 /// The parts of a request that warp extracts.
-pub struct Request {
+pub struct RequestParts {
     pub method: Method,
     pub path: String,
     pub query: String,
     pub headers: Arc<HeaderMap>,
-    pub context: Context,
-    pub body: Upload,
+    pub info: RequestInfo,
+    pub body: RequestBody,
     /// The slot of the connection.
-    pub place: Arc<Place>,
+    pub place: Arc<ConnectionSlot>,
 }
 
-impl Dispatch {
+impl Dispatcher {
     /// Must be called inside the main runtime.
     pub fn new(service: &Arc<Service>, endpoints: Vec<Endpoint>) -> Self {
         let endpoints: Vec<Arc<Endpoint>> = endpoints.into_iter().map(Arc::new).collect();
-        let mut fixed: HashMap<&'static str, Vec<usize>> = HashMap::new();
-        let mut open = Vec::new();
+        let mut static_routes: HashMap<&'static str, Vec<usize>> = HashMap::new();
+        let mut template_routes = Vec::new();
         for (index, endpoint) in endpoints.iter().enumerate() {
             match endpoint.path.contains('{') {
-                true => open.push(index),
-                false => fixed.entry(endpoint.path).or_default().push(index),
+                true => template_routes.push(index),
+                false => static_routes.entry(endpoint.path).or_default().push(index),
             }
         }
-        open.sort_by_key(|index| std::cmp::Reverse(target::exactness(endpoints[*index].path)));
+        template_routes.sort_by_key(|index| std::cmp::Reverse(path_match::specificity(endpoints[*index].path)));
         let cors = Cors::new(&service.config.allowed_origins);
-        Self { service: service.clone(), endpoints, fixed, open, cors, runtime: Handle::current() }
+        Self { service: service.clone(), endpoints, static_routes, template_routes, cors, main_runtime: Handle::current() }
     }
 
     /// Handles a request. Every error response has the JSON error body (`{error, code, …}`).
-    pub async fn answer(self: Arc<Self>, request: Request) -> Response {
+    pub async fn respond(self: Arc<Self>, request: RequestParts) -> Response {
         let started = Instant::now();
-        let (context, method) = (request.context.clone(), request.method.clone());
-        let origin = self.cors.allowed(&request.headers);
-        let (route, answer) = self.route(request).await;
-        let mut response = answer.unwrap_or_else(|error| reply::error(error, &context));
+        let (info, method) = (request.info.clone(), request.method.clone());
+        let origin = self.cors.allowed_origin(&request.headers);
+        let (route, result) = self.route_request(request).await;
+        let mut response = result.unwrap_or_else(|error| reply::error(error, &info));
 
         let headers = response.headers_mut();
         headers.insert(API_VERSION.0, API_VERSION.1);
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        self.cors.mark(origin, headers);
-        log(&context, &method, route, response.status(), started);
+        self.cors.add_headers(origin, headers);
+        log_request(&info, &method, route, response.status(), started);
         response
     }
 
-    async fn route(&self, request: Request) -> (&'static str, Result<Response>) {
-        let Request { method, path, query, headers, context, body, place } = request;
-        let prefix = Addresses::of(&self.service.config).prefix();
-        let path = match path.len() - address::without_prefix(&path, prefix).len() {
+    async fn route_request(&self, request: RequestParts) -> (&'static str, Result<Response>) {
+        let RequestParts { method, path, query, headers, info: context, body, place } = request;
+        let prefix = ResourceUrls::from_config(&self.service.config).prefix();
+        let path = match path.len() - urls::without_prefix(&path, prefix).len() {
             0 => path,
             // The page's URLs are relative to its folder, so the slash is needed.
-            all if all == path.len() => return ("/", redirect(&format!("{prefix}/"))),
-            some => path[some..].to_owned(),
+            prefix_len if prefix_len == path.len() => return ("/", redirect(&format!("{prefix}/"))),
+            prefix_len => path[prefix_len..].to_owned(),
         };
-        let Some((endpoint, params)) = self.find(&method, &path) else {
-            let allow = self.allow(&path);
-            let answer = match allow {
-                Some(allow) if method == Method::OPTIONS => Ok(self.options(&headers, &allow)),
+        let Some((endpoint, params)) = self.find_endpoint(&method, &path) else {
+            let allowed = self.allowed_methods(&path);
+            let result = match allowed {
+                Some(allow) if method == Method::OPTIONS => Ok(self.options_response(&headers, &allow)),
                 Some(allow) => Err(Error::new(Code::MethodNotAllowed, format!("this route does not allow {method}"))
                     .with_header("allow", allow)),
                 None => Err(Error::new(Code::NotFound, "no such route")),
             };
-            return ("-", answer);
+            return ("-", result);
         };
-        let limit = endpoint.body_limit.unwrap_or(self.service.config.limits.body_bytes);
-        let params: Result<Vec<String>> = params.into_iter().map(target::decode).collect();
+        let body_limit = endpoint.body_limit.unwrap_or(self.service.config.limits.body_bytes);
+        let params: Result<Vec<String>> = params.into_iter().map(path_match::decode).collect();
         let mut call = Call {
-            context,
+            info: context,
             method,
             params: Vec::new(),
             headers,
             principal: None,
             query: Vec::new(),
             body,
-            body_limit: limit,
+            body_limit: body_limit,
         };
-        let admitted = async {
+        let admission = async {
             call.params = params?;
-            call.query = target::query(&query)?;
+            call.query = path_match::parse_query(&query)?;
             call.principal = endpoint.admit(&self.service, &call)?;
             if call.principal.is_some() {
                 // Now, because the response may take a minute to begin.
-                place.admit();
+                place.mark_authenticated();
             }
-            call.body.within(limit)
+            call.body.check_limit(body_limit)
         };
-        if let Err(error) = admitted.await {
+        if let Err(error) = admission.await {
             return (endpoint.path, Err(error));
         }
-        (endpoint.path, self.run(&endpoint, call).await)
+        (endpoint.path, self.run_handler(&endpoint, call).await)
     }
 
-    fn find<'a>(&self, method: &Method, path: &'a str) -> Option<(Arc<Endpoint>, Vec<&'a str>)> {
-        let wanted = if *method == Method::HEAD { &Method::GET } else { method };
-        let fixed = self.fixed.get(path).into_iter().flatten().map(|index| &self.endpoints[*index]);
-        if let Some(endpoint) = fixed.into_iter().find(|endpoint| endpoint.method == *wanted) {
+    fn find_endpoint<'a>(&self, method: &Method, path: &'a str) -> Option<(Arc<Endpoint>, Vec<&'a str>)> {
+        let routed_method = if *method == Method::HEAD { &Method::GET } else { method };
+        let static_matches = self.static_routes.get(path).into_iter().flatten().map(|index| &self.endpoints[*index]);
+        if let Some(endpoint) = static_matches.into_iter().find(|endpoint| endpoint.method == *routed_method) {
             return Some((endpoint.clone(), Vec::new()));
         }
-        let open = self.open.iter().map(|index| &self.endpoints[*index]).filter(|endpoint| endpoint.method == *wanted);
-        let mut fitting = open.filter_map(|endpoint| Some((endpoint.clone(), target::fit(endpoint.path, path)?)));
-        fitting.next()
+        let template_endpoints = self.template_routes.iter().map(|index| &self.endpoints[*index]).filter(|endpoint| endpoint.method == *routed_method);
+        let mut matches = template_endpoints.filter_map(|endpoint| Some((endpoint.clone(), path_match::match_path(endpoint.path, path)?)));
+        matches.next()
     }
 
     /// The methods allowed for a path, for `Allow`; None for an unknown path.
-    fn allow(&self, path: &str) -> Option<String> {
+    fn allowed_methods(&self, path: &str) -> Option<String> {
         let mut methods: Vec<&str> = Vec::new();
-        for endpoint in self.endpoints.iter().filter(|endpoint| target::fit(endpoint.path, path).is_some()) {
+        for endpoint in self.endpoints.iter().filter(|endpoint| path_match::match_path(endpoint.path, path).is_some()) {
             methods.push(endpoint.method.as_str());
             if endpoint.method == Method::GET {
                 methods.push("HEAD");
@@ -164,39 +164,39 @@ impl Dispatch {
         Some(methods.join(", "))
     }
 
-    fn options(&self, request: &HeaderMap, allow: &str) -> Response {
+    fn options_response(&self, request: &HeaderMap, allow: &str) -> Response {
         let mut response = reply::empty();
         if let Ok(allow) = HeaderValue::from_str(allow) {
-            self.cors.preflight(request, &allow, response.headers_mut());
+            self.cors.add_preflight_headers(request, &allow, response.headers_mut());
             response.headers_mut().insert(ALLOW, allow);
         }
         response
     }
 
     /// Runs a handler with a timeout; a panic becomes an error response.
-    async fn run(&self, endpoint: &Endpoint, call: Call) -> Result<Response> {
-        let changes = call.method != Method::GET && call.method != Method::HEAD;
-        let context = call.context.clone();
-        let mut work = AssertUnwindSafe((endpoint.handler)(call)).catch_unwind();
-        if endpoint.inline
-            && let Some(answer) = (&mut work).now_or_never()
+    async fn run_handler(&self, endpoint: &Endpoint, call: Call) -> Result<Response> {
+        let is_change = call.method != Method::GET && call.method != Method::HEAD;
+        let info = call.info.clone();
+        let mut handler_future = AssertUnwindSafe((endpoint.handler)(call)).catch_unwind();
+        if endpoint.is_inline
+            && let Some(result) = (&mut handler_future).now_or_never()
         {
             // A response that is ready immediately needs no timer.
-            return answer.unwrap_or_else(panicked);
+            return result.unwrap_or_else(panic_error);
         }
-        if endpoint.inline {
-            return bounded(work, context).await;
+        if endpoint.is_inline {
+            return bounded(handler_future, info).await;
         }
-        if changes {
+        if is_change {
             // A change that has begun is completed even if the client disconnects or the deadline passes: dropping the
             // handle does not abort its task.
-            let work = self.runtime.spawn(work);
+            let work = self.main_runtime.spawn(handler_future);
             let work = work.map(|ended| ended.unwrap_or_else(|cause| Ok(Err(Error::internal(cause)))));
-            return bounded(work, context).await;
+            return bounded(work, info).await;
         }
         // Dropping the set aborts its tasks.
         let mut tasks = JoinSet::new();
-        tasks.spawn_on(bounded(work, context), &self.runtime);
+        tasks.spawn_on(bounded(handler_future, info), &self.main_runtime);
         tasks.join_next().await.expect("one task was spawned").unwrap_or_else(|cause| Err(Error::internal(cause)))
     }
 }
@@ -204,38 +204,38 @@ impl Dispatch {
 /// Waits for a handler, which may panic, until the deadline.
 async fn bounded(
     work: impl Future<Output = std::thread::Result<Result<Response>>>,
-    context: Context,
+    context: RequestInfo,
 ) -> Result<Response> {
-    match tokio::time::timeout(DEADLINE, work).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(panic)) => panicked(panic),
+    match tokio::time::timeout(RESPONSE_TIMEOUT, work).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => panic_error(panic),
         Err(_) => {
-            let late = format!("no response within {} s", DEADLINE.as_secs());
-            tracing::warn!(request.id = context.request_id.as_str(), "{late}");
-            Err(Error::new(Code::ServerBusy, late).with_retry_after(5))
+            let message = format!("no response within {} s", RESPONSE_TIMEOUT.as_secs());
+            tracing::warn!(request.id = context.request_id.as_str(), "{message}");
+            Err(Error::new(Code::ServerBusy, message).with_retry_after(5))
         }
     }
 }
 
 /// A permanent redirect to another URL of the same resource.
-fn redirect(address: &str) -> Result<Response> {
+fn redirect(url: &str) -> Result<Response> {
     let mut response = reply::empty();
     *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
-    response.headers_mut().insert(LOCATION, HeaderValue::from_str(address).map_err(Error::internal)?);
+    response.headers_mut().insert(LOCATION, HeaderValue::from_str(url).map_err(Error::internal)?);
     Ok(response)
 }
 
 /// The error response for a handler's panic.
-fn panicked(panic: Box<dyn Any + Send>) -> Result<Response> {
-    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
-    Err(Error::internal(format!("a handler panicked: {}", said.unwrap_or_default())))
+fn panic_error(panic: Box<dyn Any + Send>) -> Result<Response> {
+    let static_message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let message = static_message.or_else(|| panic.downcast_ref::<String>().cloned());
+    Err(Error::internal(format!("a handler panicked: {}", message.unwrap_or_default())))
 }
 
 /// Logs one line per request: changes and rejected credentials at `info`, server errors at `warn`, the many reads of a
 /// player at `debug`. Never a path or a query: they contain names and grants.
-fn log(context: &Context, method: &Method, route: &str, status: StatusCode, started: Instant) {
-    let (id, method, status) = (context.request_id.as_str(), method.as_str(), status.as_u16());
+fn log_request(info: &RequestInfo, method: &Method, route: &str, status: StatusCode, started: Instant) {
+    let (id, method, status) = (info.request_id.as_str(), method.as_str(), status.as_u16());
     let duration_ms = (started.elapsed().as_secs_f64() * 100_000.0).round() / 100.0;
     match status {
         500.. => tracing::warn!(request.id = id, method, route, status, duration_ms, "answered"),

@@ -13,8 +13,8 @@ use crate::domain::access::{Access, Principal, Role};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
-type Answer = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
-type Handler = Arc<dyn Fn(Call) -> Answer + Send + Sync>;
+type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
+type Handler = Arc<dyn Fn(Call) -> HandlerFuture + Send + Sync>;
 
 /// A mounted route.
 pub struct Endpoint {
@@ -25,42 +25,42 @@ pub struct Endpoint {
     /// Largest body, bytes; None for the configured limit.
     pub(super) body_limit: Option<u64>,
     /// Whether the handler runs on the connection's own thread.
-    pub(super) inline: bool,
+    pub(super) is_inline: bool,
     pub(super) handler: Handler,
     resource: fn(&Call) -> Option<String>,
 }
 
 /// A route without its handler, as a builder.
-pub struct Unmounted {
+pub struct RouteBuilder {
     method: Method,
     path: &'static str,
     access: Access,
     body_limit: Option<u64>,
-    inline: bool,
+    is_inline: bool,
     resource: fn(&Call) -> Option<String>,
 }
 
-pub fn get(path: &'static str, access: Access) -> Unmounted {
-    unmounted(Method::GET, path, access)
+pub fn get(path: &'static str, access: Access) -> RouteBuilder {
+    route_builder(Method::GET, path, access)
 }
 
-pub fn post(path: &'static str, access: Access) -> Unmounted {
-    unmounted(Method::POST, path, access)
+pub fn post(path: &'static str, access: Access) -> RouteBuilder {
+    route_builder(Method::POST, path, access)
 }
 
-pub fn patch(path: &'static str, access: Access) -> Unmounted {
-    unmounted(Method::PATCH, path, access)
+pub fn patch(path: &'static str, access: Access) -> RouteBuilder {
+    route_builder(Method::PATCH, path, access)
 }
 
-pub fn delete(path: &'static str, access: Access) -> Unmounted {
-    unmounted(Method::DELETE, path, access)
+pub fn delete(path: &'static str, access: Access) -> RouteBuilder {
+    route_builder(Method::DELETE, path, access)
 }
 
-fn unmounted(method: Method, path: &'static str, access: Access) -> Unmounted {
-    Unmounted { method, path, access, body_limit: None, inline: false, resource: |_| None }
+fn route_builder(method: Method, path: &'static str, access: Access) -> RouteBuilder {
+    RouteBuilder { method, path, access, body_limit: None, is_inline: false, resource: |_| None }
 }
 
-impl Unmounted {
+impl RouteBuilder {
     /// Sets the largest body, bytes (default: the configured limit).
     pub fn body_limit(mut self, bytes: u64) -> Self {
         self.body_limit = Some(bytes);
@@ -70,7 +70,7 @@ impl Unmounted {
     /// Runs the handler on the connection's own thread, which saves a thread switch. Only for a handler that nearly always
     /// answers from memory and starts no task that outlives the response.
     pub fn inline(mut self) -> Self {
-        self.inline = true;
+        self.is_inline = true;
         self
     }
 
@@ -86,10 +86,10 @@ impl Unmounted {
         H: Fn(Arc<Service>, Call) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Response>> + Send + 'static,
     {
-        let Self { method, path, access, body_limit, inline, resource } = self;
+        let Self { method, path, access, body_limit, is_inline, resource } = self;
         let service = service.clone();
         let handler: Handler = Arc::new(move |call| Box::pin(handler(service.clone(), call)));
-        Endpoint { method, path, access, body_limit, inline, handler, resource }
+        Endpoint { method, path, access, body_limit, is_inline, handler, resource }
     }
 }
 
@@ -101,15 +101,15 @@ impl Endpoint {
     pub(super) fn admit(&self, service: &Service, call: &Call) -> Result<Option<Arc<Principal>>> {
         if self.access == Access::Public {
             // An expired token does not lock anyone out of a public route.
-            return Ok(bearer(call).ok().flatten().and_then(|token| service.accounts.authenticate(token).ok()));
+            return Ok(bearer_token(call).ok().flatten().and_then(|token| service.accounts.authenticate(token).ok()));
         }
         if self.access == Access::Tuner {
             if !service.config.hdhomerun {
                 return Err(Error::new(Code::NotFound, "no such route"));
             }
-            return streaming(service, &call.params[0]);
+            return authenticate_stream_token(service, &call.params[0]);
         }
-        if let Some(token) = bearer(call)? {
+        if let Some(token) = bearer_token(call)? {
             let principal = service
                 .accounts
                 .authenticate(token)
@@ -119,8 +119,8 @@ impl Endpoint {
             }
             return Ok(Some(principal));
         }
-        let granted = matches!(self.access, Access::Granted | Access::Live);
-        if granted
+        let accepts_grant = matches!(self.access, Access::Granted | Access::Live);
+        if accepts_grant
             && let Some(grant) = call.query("st")?
             && let Some(resource) = (self.resource)(call)
         {
@@ -131,7 +131,7 @@ impl Endpoint {
             && let Some(resource) = (self.resource)(call)
         {
             return match (call.query("exp")?, call.query("sig")?) {
-                (None, None) => streaming(service, token),
+                (None, None) => authenticate_stream_token(service, token),
                 (Some(exp), Some(sig)) => service.accounts.redeem_link(&resource, token, exp, sig).map(Some),
                 _ => Err(Error::new(Code::SignatureInvalid, "exp and sig must be given together")),
             };
@@ -141,12 +141,12 @@ impl Endpoint {
 }
 
 /// Authenticates a stream token.
-fn streaming(service: &Service, token: &str) -> Result<Option<Arc<Principal>>> {
-    let found = service.accounts.authenticate_stream(token).map(Some);
-    found.map_err(|error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\""))
+fn authenticate_stream_token(service: &Service, token: &str) -> Result<Option<Arc<Principal>>> {
+    let principal = service.accounts.authenticate_stream(token).map(Some);
+    principal.map_err(|error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\""))
 }
 
-fn bearer(call: &Call) -> Result<Option<&str>> {
+fn bearer_token(call: &Call) -> Result<Option<&str>> {
     let Some(value) = call.headers.get(AUTHORIZATION) else { return Ok(None) };
     let malformed = || {
         Error::new(Code::Unauthorized, "the Authorization header must be: Bearer <token>")

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use warp::Reply;
 use warp::reply::Response;
 
-use super::address::Addresses;
+use super::urls::ResourceUrls;
 use super::audiobook::BookProgress;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
@@ -127,7 +127,7 @@ fn text(service: &Service, event: &ServerEvent, run: &str) -> String {
         EventContent::Programme { channel, entry } => {
             let began = Timestamp::from_millisecond(entry.start_ms).unwrap_or_default();
             let shown = channel.entry_of(*entry);
-            let entry = GuideEntry::new(channel, &shown, began, Addresses::of(&service.config));
+            let entry = GuideEntry::new(channel, &shown, began, ResourceUrls::from_config(&service.config));
             ("programme.changed", json!({"channelId": channel.id, "entry": entry}))
         }
         EventContent::Library { folders } => ("library.changed", json!({"folders": folders})),

@@ -15,7 +15,7 @@ use warp::reply::Response;
 
 use super::body::FileBody;
 use super::call::Call;
-use super::conditional::{Outcome, Validators};
+use super::conditional::{PreconditionResult, Validators};
 use super::endpoint::{Endpoint, get};
 use crate::domain::access::Access;
 use crate::domain::range::{ByteRange, ResolvedRange, resolve_range};
@@ -25,7 +25,7 @@ use crate::service::Service;
 
 /// Bodies up to this size are read before the response starts and sent in one write with its headers. Larger ones are
 /// sent by the kernel without a copy (at 64 KiB that takes a sixth less CPU time and a third off the 99th percentile).
-const ONE_PIECE_BYTES: u64 = 32 << 10;
+const MAX_BUFFERED_BYTES: u64 = 32 << 10;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -60,45 +60,45 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     )
 )]
 pub(super) async fn file(service: Arc<Service>, call: Call) -> Result<Response> {
-    let raw = call.media_path()?;
-    let asked = Asked { method: &call.method, headers: &call.headers };
-    let source = service.library.open(raw).await?;
-    if let Some(answer) = answer(&service, asked, source.clone()).await? {
-        return Ok(answer);
+    let path = call.media_path()?;
+    let request = FileRequest { method: &call.method, headers: &call.headers };
+    let source = service.library.open(path).await?;
+    if let Some(response) = respond(&service, request, source.clone()).await? {
+        return Ok(response);
     }
     // The file shrank between stat and read: retry once.
     service.library.evict(&source);
-    let source = service.library.open(raw).await?;
-    answer(&service, asked, source)
+    let source = service.library.open(path).await?;
+    respond(&service, request, source)
         .await?
         .ok_or_else(|| Error::new(Code::SourceChanged, "the file changed while it was being read"))
 }
 
 /// The parts of a request that decide the response.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct FileRequest<'a> {
     method: &'a Method,
     headers: &'a HeaderMap,
 }
 
 /// The response; None when the file became shorter while it was being read.
-async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<SourceFile>) -> Result<Option<Response>> {
-    let face = source.get_or_derive(Face::of);
-    let validators = Validators::new(&face.etag, source.modified);
-    match validators.evaluate(asked.headers) {
-        Outcome::Proceed => {}
-        Outcome::Failed => {
+async fn respond(service: &Arc<Service>, request: FileRequest<'_>, source: Arc<SourceFile>) -> Result<Option<Response>> {
+    let cached_headers = source.get_or_derive(CachedHeaders::for_source);
+    let validators = Validators::new(&cached_headers.etag, source.modified);
+    match validators.evaluate(request.headers) {
+        PreconditionResult::Proceed => {}
+        PreconditionResult::Failed => {
             return Err(Error::new(Code::PreconditionFailed, "precondition failed: the file has changed"));
         }
-        Outcome::NotModified => {
+        PreconditionResult::NotModified => {
             let mut response = Response::default();
             *response.status_mut() = StatusCode::NOT_MODIFIED;
-            *response.headers_mut() = face.headers();
+            *response.headers_mut() = cached_headers.headers();
             return Ok(Some(response));
         }
     }
     // `Range` is defined only for GET (RFC 9110 section 14.2).
-    let range = validators.range(asked.headers).filter(|_| *asked.method == Method::GET);
+    let range = validators.applicable_range(request.headers).filter(|_| *request.method == Method::GET);
     let (status, span) = match range.map_or(ResolvedRange::Whole, |range| resolve_range(range, source.len)) {
         ResolvedRange::Whole => (StatusCode::OK, None),
         ResolvedRange::Part(span) => (StatusCode::PARTIAL_CONTENT, Some(span)),
@@ -110,13 +110,13 @@ async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<SourceFile
         }
     };
     let (offset, len) = span.map_or((0, source.len), |span| (span.first, span.len()));
-    let Some(mut response) = body(service, asked.method, &source, offset, len).await? else { return Ok(None) };
+    let Some(mut response) = body_response(service, request.method, &source, offset, len).await? else { return Ok(None) };
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    *headers = face.headers();
-    headers.insert(CONTENT_TYPE, face.content_type.clone());
+    *headers = cached_headers.headers();
+    headers.insert(CONTENT_TYPE, cached_headers.content_type.clone());
     headers.insert(CONTENT_LENGTH, len.into());
-    if let Some(disposition) = &face.disposition {
+    if let Some(disposition) = &cached_headers.disposition {
         headers.insert(CONTENT_DISPOSITION, disposition.clone());
     }
     if let Some(span) = span {
@@ -126,7 +126,7 @@ async fn answer(service: &Arc<Service>, asked: Asked<'_>, source: Arc<SourceFile
 }
 
 /// A response with these bytes and no headers yet.
-async fn body(
+async fn body_response(
     service: &Arc<Service>,
     method: &Method,
     source: &Arc<SourceFile>,
@@ -136,56 +136,56 @@ async fn body(
     if method == Method::HEAD || len == 0 {
         return Ok(Some(Response::default()));
     }
-    if len > ONE_PIECE_BYTES {
+    if len > MAX_BUFFERED_BYTES {
         let mut response = Response::default();
         response.extensions_mut().insert(FileBody::new(service.library.clone(), source.clone(), offset, len));
         return Ok(Some(response));
     }
-    let mut piece = Lent::take();
-    let piece = match source.read_cached(&mut piece.0[..len as usize], offset) {
-        Ok(Some(filled)) => Bytes::from_owner(piece).slice(..filled),
+    let mut buffer = ThreadBuffer::take();
+    let bytes = match source.read_cached(&mut buffer.0[..len as usize], offset) {
+        Ok(Some(filled)) => Bytes::from_owner(buffer).slice(..filled),
         _ => service.library.read(source, offset, len as usize).await?.into(),
     };
-    Ok((piece.len() as u64 == len).then(|| Response::new(piece.into())))
+    Ok((bytes.len() as u64 == len).then(|| Response::new(bytes.into())))
 }
 
 /// A buffer of [`ONE_PIECE_BYTES`] from its thread's pool, returned on drop: a fresh buffer would be zeroed each time.
-struct Lent(Vec<u8>);
+struct ThreadBuffer(Vec<u8>);
 
 /// Largest number of spare buffers per thread.
-const SPARE_BUFFERS: usize = 8;
+const MAX_SPARE_BUFFERS: usize = 8;
 
 thread_local! {
-    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static FREE_BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Lent {
+impl ThreadBuffer {
     fn take() -> Self {
-        Self(SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; ONE_PIECE_BYTES as usize]))
+        Self(FREE_BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; MAX_BUFFERED_BYTES as usize]))
     }
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for ThreadBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl Drop for Lent {
+impl Drop for ThreadBuffer {
     fn drop(&mut self) {
         let buffer = std::mem::take(&mut self.0);
         // The pool is already gone in a thread that is ending.
-        let _ = SPARE.try_with(|spare| {
-            let mut spare = spare.borrow_mut();
-            if spare.len() < SPARE_BUFFERS {
-                spare.push(buffer);
+        let _ = FREE_BUFFERS.try_with(|free| {
+            let mut free = free.borrow_mut();
+            if free.len() < MAX_SPARE_BUFFERS {
+                free.push(buffer);
             }
         });
     }
 }
 
 /// Headers common to all responses about one file, formatted once.
-struct Face {
+struct CachedHeaders {
     etag: String,
     etag_header: Option<HeaderValue>,
     last_modified: Option<(SystemTime, HeaderValue)>,
@@ -194,25 +194,25 @@ struct Face {
 }
 
 /// Capacity for the headers of a response, including those that the dispatch adds.
-const HEADERS: usize = 16;
+const HEADER_CAPACITY: usize = 16;
 
-impl Face {
-    fn of(source: &SourceFile) -> Self {
+impl CachedHeaders {
+    fn for_source(source: &SourceFile) -> Self {
         let etag = source.etag();
-        let dated = source.modified >= SystemTime::UNIX_EPOCH;
-        let date = dated.then(|| HeaderValue::from_str(&httpdate::fmt_http_date(source.modified)).ok()).flatten();
+        let is_after_epoch = source.modified >= SystemTime::UNIX_EPOCH;
+        let date = is_after_epoch.then(|| HeaderValue::from_str(&httpdate::fmt_http_date(source.modified)).ok()).flatten();
         Self {
             etag_header: HeaderValue::from_str(&etag).ok(),
             etag,
             last_modified: date.map(|date| (source.modified, date)),
             content_type: HeaderValue::from_static(source.mime()),
-            disposition: HeaderValue::from_str(&disposition(source.file_name())).ok(),
+            disposition: HeaderValue::from_str(&content_disposition(source.file_name())).ok(),
         }
     }
 
     /// Headers that 200, 206 and 304 must all carry (RFC 9110 section 15.4.5).
     fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::with_capacity(HEADERS);
+        let mut headers = HeaderMap::with_capacity(HEADER_CAPACITY);
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         if let Some(etag) = &self.etag_header {
@@ -231,19 +231,19 @@ impl Face {
 /// `bytes first-last/length`, formatted on the stack because every seek of a player needs one.
 fn content_range(span: ByteRange, len: u64) -> HeaderValue {
     // Three numbers of 20 digits at most.
-    let (mut text, mut at) = ([0; 72], 0);
-    let mut number = itoa::Buffer::new();
-    for (before, value) in [("bytes ", span.first), ("-", span.last), ("/", len)] {
-        for piece in [before, number.format(value)] {
-            text[at..at + piece.len()].copy_from_slice(piece.as_bytes());
-            at += piece.len();
+    let (mut buffer, mut end) = ([0; 72], 0);
+    let mut formatter = itoa::Buffer::new();
+    for (separator, value) in [("bytes ", span.first), ("-", span.last), ("/", len)] {
+        for part in [separator, formatter.format(value)] {
+            buffer[end..end + part.len()].copy_from_slice(part.as_bytes());
+            end += part.len();
         }
     }
-    HeaderValue::from_bytes(&text[..at]).expect("digits and spaces are visible ASCII")
+    HeaderValue::from_bytes(&buffer[..end]).expect("digits and spaces are visible ASCII")
 }
 
 /// `inline` with the file name as ASCII for old clients and, if that differs, also exactly (RFC 6266, RFC 8187).
-fn disposition(name: &str) -> String {
+fn content_disposition(name: &str) -> String {
     const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'!')
         .remove(b'#')
@@ -257,23 +257,23 @@ fn disposition(name: &str) -> String {
         .remove(b'`')
         .remove(b'|')
         .remove(b'~');
-    let plain: String =
+    let ascii: String =
         name.chars().map(|c| if matches!(c, ' '..='~') && !matches!(c, '"' | '\\' | '%') { c } else { '_' }).collect();
-    if plain == name {
-        return format!("inline; filename=\"{plain}\"");
+    if ascii == name {
+        return format!("inline; filename=\"{ascii}\"");
     }
-    format!("inline; filename=\"{plain}\"; filename*=UTF-8''{}", utf8_percent_encode(name, ATTR_CHAR))
+    format!("inline; filename=\"{ascii}\"; filename*=UTF-8''{}", utf8_percent_encode(name, ATTR_CHAR))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::disposition;
+    use super::content_disposition;
 
     #[test]
     fn the_name_is_sent_exactly_and_cannot_break_the_header() {
-        assert_eq!(disposition("a b.mp4"), "inline; filename=\"a b.mp4\"");
+        assert_eq!(content_disposition("a b.mp4"), "inline; filename=\"a b.mp4\"");
         assert_eq!(
-            disposition("é\"\r\nx: y%\\;.mp4"),
+            content_disposition("é\"\r\nx: y%\\;.mp4"),
             "inline; filename=\"____x: y__;.mp4\"; filename*=UTF-8''%C3%A9%22%0D%0Ax%3A%20y%25%5C%3B.mp4"
         );
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::address::Addresses;
+use super::urls::ResourceUrls;
 use super::call::Call;
 use super::endpoint::{Endpoint, get, post};
 use super::progress::WatchProgress;
@@ -107,7 +107,7 @@ pub fn document(source: &SourceFile, probed: &ProbeResult, beside: &[Sidecar], a
 
 /// URLs of the file, its subtitles and attachments.
 struct Links<'a> {
-    addresses: Addresses<'a>,
+    addresses: ResourceUrls<'a>,
     path: String,
     /// None on the command line, where no user is signed in.
     grant: Option<String>,
@@ -115,17 +115,17 @@ struct Links<'a> {
 
 impl<'a> Links<'a> {
     fn plain(source: &SourceFile) -> Self {
-        Self { addresses: Addresses::default(), path: source.path.clone(), grant: None }
+        Self { addresses: ResourceUrls::default(), path: source.path.clone(), grant: None }
     }
 
     fn signed(service: &'a Service, principal: &Principal, source: &SourceFile) -> Self {
         let exp = Timestamp::now().as_second() + GRANT_SECONDS;
         let grant = service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), exp);
-        Self { addresses: Addresses::of(&service.config), grant: Some(grant), ..Self::plain(source) }
+        Self { addresses: ResourceUrls::from_config(&service.config), grant: Some(grant), ..Self::plain(source) }
     }
 
     fn file(&self) -> String {
-        self.addresses.file(&self.path)
+        self.addresses.media_file(&self.path)
     }
 
     fn subtitle(&self, id: &str) -> String {
@@ -134,7 +134,7 @@ impl<'a> Links<'a> {
 
     fn attachment(&self, index: usize) -> String {
         let path = utf8_percent_encode(&self.path, QUERY);
-        self.addresses.at(format_args!("/api/stream/attachment?path={path}&index={index}"))
+        self.addresses.external_path(format_args!("/api/stream/attachment?path={path}&index={index}"))
     }
 
     fn with_grant(&self, url: &str) -> Option<String> {

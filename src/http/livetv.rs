@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::address::Addresses;
+use super::urls::ResourceUrls;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, patch, post};
 use super::reply;
@@ -122,7 +122,7 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
         None | Some("all") => None,
         Some("true") => Some(true),
         Some("false") => Some(false),
-        Some(_) => return Err(Error::field("enabled", "must be true, false or all")),
+        Some(_) => return Err(Error::invalid_field("enabled", "must be true, false or all")),
     };
     let category = call.query("category")?;
     let now = service.clock.now();
@@ -133,7 +133,7 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
             && category.is_none_or(|category| *channel.settings.category == *category)
     });
     let views = listed.iter().map(|channel| {
-        let view = ChannelView::new(channel, now, Addresses::of(&service.config)).with_state(&service, channel);
+        let view = ChannelView::new(channel, now, ResourceUrls::from_config(&service.config)).with_state(&service, channel);
         if admin { view.with_rights(&service, channel) } else { view }
     });
     Ok(reply::json(&ChannelsAnswer { channels: views.collect() }))
@@ -147,7 +147,7 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
 pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = seen(&service, &call, id(&call)?)?;
     let mut view =
-        ChannelView::new(&channel, service.clock.now(), Addresses::of(&service.config)).with_state(&service, &channel);
+        ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config)).with_state(&service, &channel);
     if call.user()?.role == Role::Admin {
         view = view.with_items(&service, &channel);
     }
@@ -173,10 +173,10 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
         live::start_maintenance(&service);
     }
     let view =
-        ChannelView::new(&channel, service.clock.now(), Addresses::of(&service.config)).with_items(&service, &channel);
+        ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config)).with_items(&service, &channel);
     let mut response = reply::json_with(StatusCode::CREATED, &ChannelAnswer { channel: view });
     let location =
-        HeaderValue::try_from(Addresses::of(&service.config).at(format_args!("/api/livetv/channels/{}", channel.id)))
+        HeaderValue::try_from(ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/channels/{}", channel.id)))
             .map_err(Error::internal)?;
     response.headers_mut().insert(LOCATION, location);
     Ok(response)
@@ -207,7 +207,7 @@ pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Resp
         live::start_maintenance(&service);
     }
     Ok(reply::json(&ChannelAnswer {
-        channel: ChannelView::new(&channel, service.clock.now(), Addresses::of(&service.config))
+        channel: ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
             .with_state(&service, &channel)
             .with_items(&service, &channel),
     }))
@@ -279,9 +279,9 @@ fn previewed(service: &Service, channel: &Channel) -> Response {
     let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
     let from = now.as_millisecond().max(start);
     let entries = channel.guide_entries(from, from + PREVIEW_MS, now.as_millisecond()).take(PREVIEW_ENTRIES);
-    let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now, Addresses::of(&service.config))).collect();
+    let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now, ResourceUrls::from_config(&service.config))).collect();
     reply::json(&PreviewAnswer {
-        channel: ChannelView::new(channel, now, Addresses::of(&service.config)).with_items(service, channel),
+        channel: ChannelView::new(channel, now, ResourceUrls::from_config(&service.config)).with_items(service, channel),
         entries,
     })
 }
@@ -306,7 +306,7 @@ fn skip_invalid(call: &Call) -> Result<bool> {
     match call.query("skipInvalid")? {
         None | Some("false" | "0") => Ok(false),
         Some("true" | "1") => Ok(true),
-        Some(_) => Err(Error::field("skipInvalid", "must be true or false")),
+        Some(_) => Err(Error::invalid_field("skipInvalid", "must be true or false")),
     }
 }
 
@@ -317,6 +317,6 @@ fn apply(call: &Call) -> Result<ChangeTime> {
         Some(text) => text
             .parse()
             .map(ChangeTime::At)
-            .map_err(|_| Error::field("applyAt", "must be now, boundary or an ISO 8601 instant")),
+            .map_err(|_| Error::invalid_field("applyAt", "must be now, boundary or an ISO 8601 instant")),
     }
 }

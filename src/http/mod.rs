@@ -9,8 +9,8 @@ use warp::reply::Response;
 
 use crate::service::Service;
 
-mod address;
-mod alarm;
+mod urls;
+mod header_timer;
 mod attachment;
 mod audiobook;
 mod auth;
@@ -27,13 +27,13 @@ mod events;
 mod file;
 mod health;
 pub mod info;
-mod lane;
+mod worker_thread;
 mod library;
 mod livetv;
 pub mod openapi;
-mod parcel;
-mod pieces;
-mod places;
+mod lazy_segment;
+mod text_stream;
+mod connection_slots;
 pub mod progress;
 mod recordings;
 pub mod reply;
@@ -41,18 +41,18 @@ pub mod serve;
 pub mod ssdp;
 mod stream_index;
 mod subtitle;
-mod target;
+mod path_match;
 mod transcode;
-mod upload;
+mod request_body;
 mod users;
 mod web;
-mod wire;
+mod connection;
 mod workers;
 
-use call::Arrival;
-use dispatch::{Dispatch, Request};
+use call::RequestContext;
+use dispatch::{Dispatcher, RequestParts};
 use endpoint::Endpoint;
-use upload::Upload;
+use request_body::RequestBody;
 
 /// All routes of the server. The order affects only speed, so media bytes come first.
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
@@ -83,16 +83,16 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 
 /// All routes as one filter, which never rejects a request that carries its [`Arrival`].
 pub fn routes(service: &Arc<Service>) -> BoxedFilter<(Response,)> {
-    let dispatch = Arc::new(Dispatch::new(service, endpoints(service)));
+    let dispatcher = Arc::new(Dispatcher::new(service, endpoints(service)));
     warp::method()
         .and(warp::path::full())
         .and(warp::query::raw().or(warp::any().map(String::new)).unify())
-        .and(warp::ext::get::<Arrival>())
+        .and(warp::ext::get::<RequestContext>())
         .and(warp::body::stream())
-        .then(move |method, path: FullPath, query, arrival: Arrival, body| {
-            let Arrival { context, headers, place } = arrival;
-            let (path, body) = (path.as_str().to_owned(), Upload::new(&headers, body));
-            dispatch.clone().answer(Request { method, path, query, headers, context, body, place })
+        .then(move |method, path: FullPath, query, request_context: RequestContext, body| {
+            let RequestContext { info: context, headers, place } = request_context;
+            let (path, body) = (path.as_str().to_owned(), RequestBody::new(&headers, body));
+            dispatcher.clone().respond(RequestParts { method, path, query, headers, info: context, body, place })
         })
         .boxed()
 }

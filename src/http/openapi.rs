@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use utoipa::{OpenApi, ToSchema};
 use warp::reply::Response;
 
-use super::address::Addresses;
+use super::urls::ResourceUrls;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::{
@@ -22,7 +22,7 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
 /// Paths open without credentials. None of them serves media.
-pub const PUBLIC: [&str; 6] = [
+pub const PUBLIC_PATHS: [&str; 6] = [
     "/api/health",
     "/api/openapi.json",
     "/api/auth/status",
@@ -32,18 +32,18 @@ pub const PUBLIC: [&str; 6] = [
 ];
 
 /// Paths that accept a signed grant (`st`) instead of a token: media, for players that cannot send a header.
-const GRANTED: [&str; 4] =
+const GRANT_PATHS: [&str; 4] =
     ["/api/stream/file", "/api/stream/subtitle", "/api/stream/attachment", "/api/stream/transcode/{sessionId}"];
 
 /// Paths that also accept a stream token or a signed URL.
-const LIVE: [&str; 4] = ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
+const STREAM_TOKEN_PATHS: [&str; 4] = ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
 
 /// Paths for admins only.
-const ADMIN: [&str; 5] =
+const ADMIN_PATHS: [&str; 5] =
     ["/api/users", "/api/debug", "/api/stream/transcode/sessions", "/api/livetv/audit", "/api/livetv/sources"];
 
 /// Paths that every user may read and only admins may change.
-const KEPT_BY_ADMINS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordings"];
+const ADMIN_WRITABLE_PATHS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordings"];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -141,7 +141,7 @@ const KEPT_BY_ADMINS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordin
     ),
     components(schemas(ErrorBody))
 )]
-struct Interface;
+struct ApiDocument;
 
 /// The body of every error response.
 #[derive(ToSchema)]
@@ -160,8 +160,8 @@ struct ErrorBody {
 }
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
-    let mut document = serde_json::to_value(Interface::openapi()).expect("the description is plain data");
-    complete(&mut document);
+    let mut document = serde_json::to_value(ApiDocument::openapi()).expect("the description is plain data");
+    add_common_parts(&mut document);
     document
 });
 
@@ -176,7 +176,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 #[utoipa::path(get, path = "/api/openapi.json",
     responses((status = 200, description = "An OpenAPI 3.1 document", body = Value, content_type = "application/json")))]
 async fn openapi(service: Arc<Service>, _: Call) -> Result<Response> {
-    let prefix = Addresses::of(&service.config).prefix();
+    let prefix = ResourceUrls::from_config(&service.config).prefix();
     if prefix.is_empty() {
         return Ok(reply::bytes("application/json", Bytes::from_static(text().as_bytes())));
     }
@@ -197,23 +197,23 @@ pub fn text() -> &'static str {
 }
 
 /// The access class of a documented path for a method (upper or lower case).
-pub fn access(method: &str, path: &str) -> Access {
-    let within = |list: &[&str]| {
-        list.iter().any(|known| path == *known || path.strip_prefix(known).is_some_and(|rest| rest.starts_with('/')))
+pub fn access_class(method: &str, path: &str) -> Access {
+    let is_below_any = |list: &[&str]| {
+        list.iter().any(|prefix| path == *prefix || path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')))
     };
     match path {
-        _ if PUBLIC.contains(&path) => Access::Public,
-        _ if within(&["/hdhr"]) => Access::Tuner,
-        _ if within(&GRANTED) => Access::Granted,
-        _ if within(&LIVE) => Access::Live,
-        _ if within(&ADMIN) => Access::Admin,
-        _ if within(&KEPT_BY_ADMINS) && !method.eq_ignore_ascii_case("get") => Access::Admin,
+        _ if PUBLIC_PATHS.contains(&path) => Access::Public,
+        _ if is_below_any(&["/hdhr"]) => Access::Tuner,
+        _ if is_below_any(&GRANT_PATHS) => Access::Granted,
+        _ if is_below_any(&STREAM_TOKEN_PATHS) => Access::Live,
+        _ if is_below_any(&ADMIN_PATHS) => Access::Admin,
+        _ if is_below_any(&ADMIN_WRITABLE_PATHS) && !method.eq_ignore_ascii_case("get") => Access::Admin,
         _ => Access::User,
     }
 }
 
 /// Adds the parts that are common to all operations.
-fn complete(document: &mut Value) {
+fn add_common_parts(document: &mut Value) {
     document["info"] = json!({
         "title": "Hearthcast",
         "version": env!("CARGO_PKG_VERSION"),
@@ -230,11 +230,11 @@ fn complete(document: &mut Value) {
     });
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     document["components"]["schemas"]["Error"]["properties"]["code"]["enum"] = json!(codes);
-    require_of_new_channels(document);
+    add_new_channel_schema(document);
     let paths = document["paths"].as_object_mut().expect("there are routes");
     for (path, item) in paths {
-        let item = item.as_object_mut().expect("a path item is an object");
-        for (method, operation) in item {
+        let operations = item.as_object_mut().expect("a path item is an object");
+        for (method, operation) in operations {
             let operation = operation.as_object_mut().expect("an operation is an object");
             complete_operation(method, path, operation);
         }
@@ -242,16 +242,16 @@ fn complete(document: &mut Value) {
 }
 
 /// Gives the operations that create a channel a schema with the fields they require.
-fn require_of_new_channels(document: &mut Value) {
+fn add_new_channel_schema(document: &mut Value) {
     let schemas = document["components"]["schemas"].as_object_mut().expect("there are schemas");
-    let of = |field: &str| json!({"required": [field]});
+    let requires = |field: &str| json!({"required": [field]});
     schemas.insert(
         "NewChannel".to_owned(),
         json!({
             "description": "A new channel: `name`, and its content (`items`, `schedule` or `source`)",
             "allOf": [
                 {"$ref": "#/components/schemas/ChannelRequest"},
-                {"required": ["name"], "anyOf": [of("items"), of("schedule"), of("source")]},
+                {"required": ["name"], "anyOf": [requires("items"), requires("schedule"), requires("source")]},
             ],
         }),
     );
@@ -262,22 +262,22 @@ fn require_of_new_channels(document: &mut Value) {
 }
 
 /// Default error responses of an operation, for statuses its handler does not describe.
-fn usual_refusals(method: &str, path: &str, operation: &Map<String, Value>) -> Vec<(&'static str, &'static str)> {
-    let access = access(method, path);
-    let mut refusals = Vec::new();
-    let mut add = |when: bool, status, description| {
-        if when {
-            refusals.push((status, description));
+fn default_errors(method: &str, path: &str, operation: &Map<String, Value>) -> Vec<(&'static str, &'static str)> {
+    let access = access_class(method, path);
+    let mut errors = Vec::new();
+    let mut add_if = |applies: bool, status, description| {
+        if applies {
+            errors.push((status, description));
         }
     };
-    let (body, parameters) = (operation.contains_key("requestBody"), operation.contains_key("parameters"));
-    add(body || parameters, "400", "`VALIDATION_ERROR`, `BAD_REQUEST` or `INVALID_PATH`: the request is invalid");
-    add(access != Access::Public, "401", "`UNAUTHORIZED` or `TOKEN_EXPIRED`: no valid credentials");
-    add(access == Access::Admin, "403", "`FORBIDDEN`: only admins may do this");
-    add(matches!(access, Access::Granted | Access::Live), "403", "`SIGNATURE_INVALID` or `SIGNATURE_EXPIRED`");
-    add(body, "413", "`PAYLOAD_TOO_LARGE`: the body exceeds the size limit");
-    add(body, "415", "`UNSUPPORTED_MEDIA_TYPE`: the body has the wrong content type");
-    refusals
+    let (has_body, has_parameters) = (operation.contains_key("requestBody"), operation.contains_key("parameters"));
+    add_if(has_body || has_parameters, "400", "`VALIDATION_ERROR`, `BAD_REQUEST` or `INVALID_PATH`: the request is invalid");
+    add_if(access != Access::Public, "401", "`UNAUTHORIZED` or `TOKEN_EXPIRED`: no valid credentials");
+    add_if(access == Access::Admin, "403", "`FORBIDDEN`: only admins may do this");
+    add_if(matches!(access, Access::Granted | Access::Live), "403", "`SIGNATURE_INVALID` or `SIGNATURE_EXPIRED`");
+    add_if(has_body, "413", "`PAYLOAD_TOO_LARGE`: the body exceeds the size limit");
+    add_if(has_body, "415", "`UNSUPPORTED_MEDIA_TYPE`: the body has the wrong content type");
+    errors
 }
 
 fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Value>) {
@@ -285,7 +285,7 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
     operation.insert("tags".to_owned(), json!([tag(path)]));
     operation.insert(
         "security".to_owned(),
-        match access(method, path) {
+        match access_class(method, path) {
             // A tuner's token is part of the path, which OpenAPI cannot describe as credentials.
             Access::Public | Access::Tuner => json!([]),
             Access::User | Access::Admin => json!([{"bearer": []}]),
@@ -295,15 +295,15 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
             }
         },
     );
-    let refusals = usual_refusals(method, path, operation);
+    let errors = default_errors(method, path, operation);
     let responses = operation.get_mut("responses").and_then(Value::as_object_mut).expect("an operation has responses");
     responses.insert("default".to_owned(), json!({"description": "Error; `code` gives the reason"}));
-    for (status, description) in refusals {
+    for (status, description) in errors {
         responses.entry(status).or_insert_with(|| json!({"description": description}));
     }
     for (status, response) in responses {
-        let failure = status == "default" || status.starts_with(['4', '5']);
-        if failure && response.get("content").is_none() {
+        let is_error = status == "default" || status.starts_with(['4', '5']);
+        if is_error && response.get("content").is_none() {
             response["content"] = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}});
         }
     }
@@ -313,11 +313,11 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
 fn operation_id(method: &str, path: &str) -> String {
     let mut id = method.to_owned();
     for part in path.trim_start_matches("/api").split(['/', '.', '-', '_']).filter(|part| !part.is_empty()) {
-        let (by, part) = part.strip_prefix('{').map_or(("", part), |name| ("By", name.trim_end_matches('}')));
-        let mut letters = part.chars();
-        id.push_str(by);
-        id.extend(letters.next().map(|first| first.to_ascii_uppercase()));
-        id.push_str(letters.as_str());
+        let (prefix, part) = part.strip_prefix('{').map_or(("", part), |name| ("By", name.trim_end_matches('}')));
+        let mut chars = part.chars();
+        id.push_str(prefix);
+        id.extend(chars.next().map(|first| first.to_ascii_uppercase()));
+        id.push_str(chars.as_str());
     }
     id
 }

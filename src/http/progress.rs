@@ -230,7 +230,7 @@ pub(super) fn filter(call: &Call) -> Result<HistoryFilter> {
         None | Some("" | "all") => None,
         Some("in_progress") => Some(ProgressStatus::InProgress),
         Some("completed") => Some(ProgressStatus::Completed),
-        Some(_) => return Err(Error::field("status", "must be one of all, in_progress, completed")),
+        Some(_) => return Err(Error::invalid_field("status", "must be one of all, in_progress, completed")),
     };
     Ok(HistoryFilter { media_type, status })
 }

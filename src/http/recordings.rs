@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::address::Addresses;
+use super::urls::ResourceUrls;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
 use super::reply;
@@ -87,7 +87,7 @@ pub(super) async fn recordings(service: Arc<Service>, call: Call) -> Result<Resp
     let state = call.query("state")?.map(state).transpose()?;
     let channel = call
         .query("channelId")?
-        .map(|text| text.parse::<u32>().map_err(|_| Error::field("channelId", "must be a channel id")));
+        .map(|text| text.parse::<u32>().map_err(|_| Error::invalid_field("channelId", "must be a channel id")));
     let channel = channel.transpose()?;
     let listed = service.recordings.all().into_iter().filter(|one| {
         (admin || one.user_id == user.user_id)
@@ -129,7 +129,7 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
     let location = made
         .recording
         .as_ref()
-        .map(|one| Addresses::of(&service.config).at(format_args!("/api/livetv/recordings/{}", one.id)));
+        .map(|one| ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/recordings/{}", one.id)));
     let view = |one: Recording| RecordingView::new(&service, &one);
     let answer =
         RecordingMade { recording: made.recording.map(view), series: made.rule.map(|rule| SeriesView::new(&rule)) };
@@ -153,7 +153,7 @@ pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response
     let fate = match call.query("file")? {
         None | Some("keep") => FileAction::Keep,
         Some("delete") => FileAction::Delete,
-        Some(_) => return Err(Error::field("file", "must be keep or delete")),
+        Some(_) => return Err(Error::invalid_field("file", "must be keep or delete")),
     };
     let id = call.params[0].clone();
     let removed = service.recordings.remove(&id, fate, service.clock.now().as_millisecond()).await?;
@@ -179,5 +179,5 @@ pub(super) async fn remove_series(service: Arc<Service>, call: Call) -> Result<R
 fn state(text: &str) -> Result<RecordingState> {
     let all = [RecordingState::Scheduled, RecordingState::Recording, RecordingState::Complete, RecordingState::Failed, RecordingState::Cancelled];
     let found = all.into_iter().find(|state| state.as_str() == text);
-    found.ok_or_else(|| Error::field("state", "must be scheduled, recording, complete, failed or cancelled"))
+    found.ok_or_else(|| Error::invalid_field("state", "must be scheduled, recording, complete, failed or cancelled"))
 }

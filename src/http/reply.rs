@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 use warp::reply::Response;
 
-use super::call::Context;
+use super::call::RequestInfo;
 use crate::error::{Code, Error};
 
 /// A 200 with a JSON body that is never cached.
@@ -24,7 +24,7 @@ pub fn json_with(status: StatusCode, body: &impl Serialize) -> Response {
             response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             response
         }
-        Err(cause) => error(Error::internal(cause), &Context::default()),
+        Err(cause) => error(Error::internal(cause), &RequestInfo::default()),
     }
 }
 
@@ -51,14 +51,14 @@ pub fn secretive(mut response: Response) -> Response {
 }
 
 /// The response for an error: `{error, code, details?, requestId}`.
-pub fn error(error: Error, context: &Context) -> Response {
+pub fn error(error: Error, info: &RequestInfo) -> Response {
     if error.code == Code::Internal {
-        tracing::error!(request.id = context.request_id.as_str(), cause = error.cause.as_deref(), "request failed");
+        tracing::error!(request.id = info.request_id.as_str(), cause = error.cause.as_deref(), "request failed");
     } else if let Some(cause) = &error.cause {
-        tracing::info!(request.id = context.request_id.as_str(), code = error.code.as_str(), cause, "request refused");
+        tracing::info!(request.id = info.request_id.as_str(), code = error.code.as_str(), cause, "request refused");
     }
     let mut body =
-        json!({"error": error.message, "code": error.code.as_str(), "requestId": context.request_id.as_str()});
+        json!({"error": error.message, "code": error.code.as_str(), "requestId": info.request_id.as_str()});
     if let Some(details) = error.details {
         body["details"] = details;
     }

@@ -10,14 +10,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::call::RequestId;
-use super::lane::{Arrived, Lanes, Phase};
-use super::places::{Full, Places};
+use super::worker_thread::{AcceptedConnection, WorkerThreads, ShutdownPhase};
+use super::connection_slots::{ConnectionRefusal, ConnectionSlots};
 use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random_bytes;
 
 /// How long responses in flight may take to finish during shutdown.
-const DRAIN: Duration = Duration::from_secs(4);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Serves until `stop` resolves; responses in flight then have at most 4 s to finish.
 ///
@@ -25,9 +25,9 @@ const DRAIN: Duration = Duration::from_secs(4);
 /// When the system cannot create the connection threads.
 pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
     raise_file_limit();
-    let places = Places::new(service.config.limits.connections, &service.config.trusted_proxies);
-    let (phase, watching) = watch::channel(Phase::Serving);
-    let lanes = Lanes::start(&super::routes(&service), &watching).map_err(Error::internal)?;
+    let slots = ConnectionSlots::new(service.config.limits.connections, &service.config.trusted_proxies);
+    let (phase, phase_receiver) = watch::channel(ShutdownPhase::Serving);
+    let threads = WorkerThreads::start(&super::routes(&service), &phase_receiver).map_err(Error::internal)?;
     let mut stop = pin!(stop);
     loop {
         let (socket, remote) = tokio::select! {
@@ -41,10 +41,10 @@ pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Futu
                 }
             },
         };
-        let place = match places.take(remote.ip()) {
-            Ok(place) => place,
-            Err(full) => {
-                turn_away(&socket, full);
+        let slot = match slots.acquire(remote.ip()) {
+            Ok(slot) => slot,
+            Err(refusal) => {
+                reject_connection(&socket, refusal);
                 continue;
             }
         };
@@ -53,35 +53,35 @@ pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Futu
             // Also while a thread's queue is full, so that a thread that waits for a disk cannot delay the shutdown.
             Ok(socket) => tokio::select! {
                 () = &mut stop => break,
-                () = lanes.take(Arrived { socket, remote: remote.ip(), place }) => {}
+                () = threads.assign(AcceptedConnection { socket, remote: remote.ip(), slot }) => {}
             },
             Err(cause) => tracing::warn!(%cause, "a connection could not be passed to its thread"),
         }
     }
-    drop((listener, lanes));
-    phase.send_replace(Phase::Draining);
-    if tokio::time::timeout(DRAIN, places.drained()).await.is_err() {
-        tracing::warn!(left = places.taken(), "aborting responses still in flight");
-        phase.send_replace(Phase::Over);
+    drop((listener, threads));
+    phase.send_replace(ShutdownPhase::Draining);
+    if tokio::time::timeout(DRAIN_TIMEOUT, slots.wait_until_drained()).await.is_err() {
+        tracing::warn!(left = slots.open_connections(), "aborting responses still in flight");
+        phase.send_replace(ShutdownPhase::Closed);
     }
     Ok(())
 }
 
 /// Sends a 503, as much of it as one write takes, and closes the connection.
-fn turn_away(socket: &TcpStream, full: Full) {
-    let error = match full {
-        Full::Server => "the server has reached its connection limit",
-        Full::Address => "too many open connections from this address",
+fn reject_connection(socket: &TcpStream, refusal: ConnectionRefusal) {
+    let message = match refusal {
+        ConnectionRefusal::Server => "the server has reached its connection limit",
+        ConnectionRefusal::Address => "too many open connections from this address",
     };
     let id = RequestId::new(random_bytes::<8>(), 0);
     let id = id.as_str();
-    let body = format!(r#"{{"error":"{error}","code":"SERVER_BUSY","requestId":"{id}"}}"#);
-    let answer = format!(
+    let body = format!(r#"{{"error":"{message}","code":"SERVER_BUSY","requestId":"{id}"}}"#);
+    let response = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
          x-request-id: {id}\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
-    let _ = socket.try_write(answer.as_bytes());
+    let _ = socket.try_write(response.as_bytes());
 }
 
 /// Raises the limit of open files to the hard limit: every connection and every open media file needs one.

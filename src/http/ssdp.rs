@@ -19,22 +19,22 @@ use crate::service::Service;
 use crate::service::accounts::random_bytes;
 
 /// Interval between announcements, well below their `max-age` (1800 s).
-const TELLS: Duration = Duration::from_secs(600);
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Answers per second, also the largest burst; searches beyond that are ignored.
-const ANSWERS: f64 = 20.0;
+const ANSWERS_PER_SECOND: f64 = 20.0;
 
 /// Most delayed answers that are queued.
-const MOST_WAITING: usize = 64;
+const MAX_QUEUED_ANSWERS: usize = 64;
 
 /// Largest datagram that can be a search, bytes.
-const MOST_BYTES: usize = 2048;
+const MAX_SEARCH_BYTES: usize = 2048;
 
 /// Shortest and longest backoff after a failed receive: the failure may be permanent.
-const RESTS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(10));
+const BACKOFF_RANGE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(10));
 
 /// Multicast TTL (UPnP Device Architecture 1.1, section 1.2.2).
-const HOPS: u32 = 2;
+const MULTICAST_TTL: u32 = 2;
 
 /// A running announcement.
 pub struct Announcer {
@@ -48,120 +48,120 @@ impl Announcer {
     ///
     /// # Errors
     /// When the port is in use or the machine has no multicast.
-    pub fn begin(service: &Arc<Service>, secret: String, listen: SocketAddr, port: u16) -> io::Result<Self> {
-        let socket = UdpSocket::from_std(open(listen.ip(), port)?)?;
+    pub fn start(service: &Arc<Service>, token: String, listen: SocketAddr, port: u16) -> io::Result<Self> {
+        let socket = UdpSocket::from_std(open_socket(listen.ip(), port)?)?;
         let (stop, stopped) = oneshot::channel();
-        let host = Host { service: service.clone(), secret, listen, port };
-        Ok(Self { stop, task: tokio::spawn(host.run(socket, stopped)) })
+        let server = AnnouncedServer { service: service.clone(), token, listen, port };
+        Ok(Self { stop, task: tokio::spawn(server.run(socket, stopped)) })
     }
 
     /// Announces that the tuner leaves (`ssdp:byebye`), and ends.
-    pub async fn end(self) {
+    pub async fn shut_down(self) {
         let _ = self.stop.send(());
         let _ = self.task.await;
     }
 }
 
 /// A socket that receives searches. Other SSDP programs on this machine can share its port.
-fn open(listen: IpAddr, port: u16) -> io::Result<StdSocket> {
-    let made = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    set_socket_reuseaddr(&made, true)?;
-    bind(&made, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
+fn open_socket(listen: IpAddr, port: u16) -> io::Result<StdSocket> {
+    let owned_socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    set_socket_reuseaddr(&owned_socket, true)?;
+    bind(&owned_socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
     // The interface the kernel chooses, unless the server listens at one address only.
-    let own = match listen {
+    let interface = match listen {
         IpAddr::V4(own) => own,
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
     };
-    set_ip_add_membership(&made, &ssdp::MULTICAST_ADDRESS, &own)?;
-    set_ip_multicast_if(&made, &own)?;
-    set_ip_multicast_ttl(&made, HOPS)?;
-    let made = StdSocket::from(made);
-    made.set_nonblocking(true)?;
-    Ok(made)
+    set_ip_add_membership(&owned_socket, &ssdp::MULTICAST_ADDRESS, &interface)?;
+    set_ip_multicast_if(&owned_socket, &interface)?;
+    set_ip_multicast_ttl(&owned_socket, MULTICAST_TTL)?;
+    let std_socket = StdSocket::from(owned_socket);
+    std_socket.set_nonblocking(true)?;
+    Ok(std_socket)
 }
 
 /// The announced server.
-struct Host {
+struct AnnouncedServer {
     service: Arc<Service>,
-    secret: String,
+    token: String,
     listen: SocketAddr,
     port: u16,
 }
 
-impl Host {
+impl AnnouncedServer {
     async fn run(self, socket: UdpSocket, mut stopped: oneshot::Receiver<()>) {
-        let everybody = SocketAddrV4::new(ssdp::MULTICAST_ADDRESS, self.port);
-        let mut tells = tokio::time::interval(TELLS);
-        let mut waiting: Vec<(Instant, SocketAddrV4, String)> = Vec::new();
-        let mut budget = Budget { left: ANSWERS, at: Instant::now() };
-        let mut datagram = [0; MOST_BYTES];
-        let mut rest = Rest::default();
+        let multicast_group = SocketAddrV4::new(ssdp::MULTICAST_ADDRESS, self.port);
+        let mut announcements = tokio::time::interval(ANNOUNCE_INTERVAL);
+        let mut queued_answers: Vec<(Instant, SocketAddrV4, String)> = Vec::new();
+        let mut budget = AnswerBudget { tokens: ANSWERS_PER_SECOND, refilled_at: Instant::now() };
+        let mut datagram = [0; MAX_SEARCH_BYTES];
+        let mut backoff = Backoff::default();
         loop {
-            let next = waiting.iter().map(|(at, ..)| *at).min();
+            let next_due = queued_answers.iter().map(|(at, ..)| *at).min();
             tokio::select! {
-                heard = rest.then(socket.recv_from(&mut datagram)) => {
-                    rest.after(heard.as_ref().err());
-                    let Ok((length, SocketAddr::V4(asker))) = heard else { continue };
-                    let Some(search) = Search::parse(&datagram[..length]).filter(|_| ssdp::is_local_network(*asker.ip())) else {
+                received = backoff.wait_then(socket.recv_from(&mut datagram)) => {
+                    backoff.record(received.as_ref().err());
+                    let Ok((length, SocketAddr::V4(client))) = received else { continue };
+                    let Some(search) = Search::parse(&datagram[..length]).filter(|_| ssdp::is_local_network(*client.ip())) else {
                         continue;
                     };
-                    let Some(device) = self.device(asker) else { continue };
+                    let Some(device) = self.device_for(client) else { continue };
                     // A random delay up to MX, so that devices do not all answer at the same moment.
-                    let spread = f64::from(u16::from_le_bytes(random_bytes())) / 65_536.0 * f64::from(search.max_wait_seconds);
-                    let at = Instant::now() + Duration::from_secs_f64(spread);
+                    let delay_seconds = f64::from(u16::from_le_bytes(random_bytes())) / 65_536.0 * f64::from(search.max_wait_seconds);
+                    let due_at = Instant::now() + Duration::from_secs_f64(delay_seconds);
                     for answer in device.responses(&search) {
-                        if waiting.len() < MOST_WAITING && budget.take() {
-                            waiting.push((at, asker, answer));
+                        if queued_answers.len() < MAX_QUEUED_ANSWERS && budget.try_take() {
+                            queued_answers.push((due_at, client, answer));
                         }
                     }
                 }
-                () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                () = tokio::time::sleep_until(next_due.unwrap_or_else(Instant::now)), if next_due.is_some() => {
                     let now = Instant::now();
-                    let due: Vec<_> = waiting.extract_if(.., |(at, ..)| *at <= now).collect();
-                    for (_, asker, answer) in due {
-                        let _ = socket.send_to(answer.as_bytes(), asker).await;
+                    let due: Vec<_> = queued_answers.extract_if(.., |(at, ..)| *at <= now).collect();
+                    for (_, client, answer) in due {
+                        let _ = socket.send_to(answer.as_bytes(), client).await;
                     }
                 }
-                _ = tells.tick() => self.tell(&socket, everybody, AnnouncedDevice::alive_announcements).await,
-                _ = &mut stopped => return self.tell(&socket, everybody, AnnouncedDevice::byebye_announcements).await,
+                _ = announcements.tick() => self.announce(&socket, multicast_group, AnnouncedDevice::alive_announcements).await,
+                _ = &mut stopped => return self.announce(&socket, multicast_group, AnnouncedDevice::byebye_announcements).await,
             }
         }
     }
 
-    async fn tell(&self, socket: &UdpSocket, everybody: SocketAddrV4, what: impl Fn(&AnnouncedDevice) -> Vec<String>) {
-        let Some(device) = self.device(everybody) else { return };
-        for text in what(&device) {
-            if let Err(fault) = socket.send_to(text.as_bytes(), everybody).await {
+    async fn announce(&self, socket: &UdpSocket, multicast_group: SocketAddrV4, messages: impl Fn(&AnnouncedDevice) -> Vec<String>) {
+        let Some(device) = self.device_for(multicast_group) else { return };
+        for text in messages(&device) {
+            if let Err(fault) = socket.send_to(text.as_bytes(), multicast_group).await {
                 return tracing::debug!(%fault, "the SSDP announcement could not be sent");
             }
         }
     }
 
     /// The device with the URL for this client; None while the token is invalid, or if the client cannot reach the server.
-    fn device(&self, asker: SocketAddrV4) -> Option<AnnouncedDevice> {
-        let user = self.service.accounts.authenticate_stream(&self.secret).ok()?;
+    fn device_for(&self, client: SocketAddrV4) -> Option<AnnouncedDevice> {
+        let user = self.service.accounts.authenticate_stream(&self.token).ok()?;
         let base = match self.service.config.base_url() {
             Some(base) => base.to_owned(),
-            None => format!("http://{}:{}", self.address(asker)?, self.listen.port()),
+            None => format!("http://{}:{}", self.address_for(client)?, self.listen.port()),
         };
         Some(AnnouncedDevice {
             id: tuner::unique_id(&user.login_id),
-            location: format!("{base}/hdhr/{}/device.xml", self.secret),
+            location: format!("{base}/hdhr/{}/device.xml", self.token),
             program: format!("Hearthcast/{}", env!("CARGO_PKG_VERSION")),
         })
     }
 
-    fn address(&self, asker: SocketAddrV4) -> Option<Ipv4Addr> {
+    fn address_for(&self, client: SocketAddrV4) -> Option<Ipv4Addr> {
         match self.listen.ip() {
             // Only this machine can reach a server that listens on loopback.
-            IpAddr::V4(own) if own.is_loopback() && !(asker.ip().is_loopback() || asker.ip().is_multicast()) => None,
+            IpAddr::V4(own) if own.is_loopback() && !(client.ip().is_loopback() || client.ip().is_multicast()) => None,
             IpAddr::V4(own) if !own.is_unspecified() => Some(own),
             IpAddr::V6(own) if !own.is_unspecified() => None,
             // The address the kernel would send from to reach the client.
             _ => {
-                let way = StdSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-                way.connect(asker).ok()?;
-                match way.local_addr().ok()?.ip() {
+                let probe_socket = StdSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+                probe_socket.connect(client).ok()?;
+                match probe_socket.local_addr().ok()?.ip() {
                     IpAddr::V4(own) if !own.is_unspecified() => Some(own),
                     _ => None,
                 }
@@ -171,34 +171,34 @@ impl Host {
 }
 
 /// A token bucket for answers.
-struct Budget {
-    left: f64,
-    at: Instant,
+struct AnswerBudget {
+    tokens: f64,
+    refilled_at: Instant,
 }
 
-impl Budget {
-    fn take(&mut self) -> bool {
+impl AnswerBudget {
+    fn try_take(&mut self) -> bool {
         let now = Instant::now();
-        self.left = (self.left + (now - self.at).as_secs_f64() * ANSWERS).min(ANSWERS);
-        self.at = now;
-        let there = self.left >= 1.0;
-        if there {
-            self.left -= 1.0;
+        self.tokens = (self.tokens + (now - self.refilled_at).as_secs_f64() * ANSWERS_PER_SECOND).min(ANSWERS_PER_SECOND);
+        self.refilled_at = now;
+        let is_allowed = self.tokens >= 1.0;
+        if is_allowed {
+            self.tokens -= 1.0;
         }
-        there
+        is_allowed
     }
 }
 
 /// The backoff after failed receives.
 #[derive(Default)]
-struct Rest {
+struct Backoff {
     until: Option<Instant>,
-    last: Duration,
+    delay: Duration,
 }
 
-impl Rest {
+impl Backoff {
     /// Waits until the backoff is over, then does the work.
-    async fn then<T>(&self, work: impl Future<Output = T>) -> T {
+    async fn wait_then<T>(&self, work: impl Future<Output = T>) -> T {
         if let Some(until) = self.until {
             tokio::time::sleep_until(until).await;
         }
@@ -206,13 +206,13 @@ impl Rest {
     }
 
     /// Doubles the backoff after a failure; resets it after a success.
-    fn after(&mut self, failure: Option<&io::Error>) {
-        let Some(fault) = failure else { return *self = Self::default() };
-        if self.last.is_zero() {
+    fn record(&mut self, error: Option<&io::Error>) {
+        let Some(fault) = error else { return *self = Self::default() };
+        if self.delay.is_zero() {
             tracing::warn!(%fault, "SSDP searches cannot be received");
         }
-        self.last = (self.last * 2).clamp(RESTS.0, RESTS.1);
-        self.until = Some(Instant::now() + self.last);
+        self.delay = (self.delay * 2).clamp(BACKOFF_RANGE.0, BACKOFF_RANGE.1);
+        self.until = Some(Instant::now() + self.delay);
     }
 }
 
@@ -221,28 +221,28 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn answers_are_bounded_and_come_back_with_time() {
-        let mut budget = Budget { left: ANSWERS, at: Instant::now() };
-        assert_eq!((0..100).filter(|_| budget.take()).count(), 20);
+    async fn answers_are_rate_limited() {
+        let mut budget = AnswerBudget { tokens: ANSWERS_PER_SECOND, refilled_at: Instant::now() };
+        assert_eq!((0..100).filter(|_| budget.try_take()).count(), 20);
         tokio::time::advance(Duration::from_millis(250)).await;
-        assert_eq!((0..100).filter(|_| budget.take()).count(), 5);
+        assert_eq!((0..100).filter(|_| budget.try_take()).count(), 5);
         tokio::time::advance(Duration::from_secs(3600)).await;
-        assert_eq!((0..100).filter(|_| budget.take()).count(), 20);
+        assert_eq!((0..100).filter(|_| budget.try_take()).count(), 20);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_fails_for_good_is_tried_ever_more_seldom() {
-        let (mut rest, begun) = (Rest::default(), Instant::now());
+    async fn a_permanent_failure_is_retried_less_and_less_often() {
+        let (mut backoff, started) = (Backoff::default(), Instant::now());
         let mut tries = 0;
-        while begun.elapsed() < Duration::from_secs(3600) {
-            let failed: io::Result<()> = rest.then(async { Err(io::ErrorKind::NotConnected.into()) }).await;
-            rest.after(failed.as_ref().err());
+        while started.elapsed() < Duration::from_secs(3600) {
+            let failed: io::Result<()> = backoff.wait_then(async { Err(io::ErrorKind::NotConnected.into()) }).await;
+            backoff.record(failed.as_ref().err());
             tries += 1;
         }
         assert!((360..380).contains(&tries), "{tries} tries in an hour");
-        rest.after(None);
-        let again = Instant::now();
-        rest.then(async {}).await;
-        assert_eq!(again.elapsed(), Duration::ZERO, "a success resets the backoff");
+        backoff.record(None);
+        let retried = Instant::now();
+        backoff.wait_then(async {}).await;
+        assert_eq!(retried.elapsed(), Duration::ZERO, "a success resets the backoff");
     }
 }

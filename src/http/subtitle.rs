@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, ETAG, HeaderValue};
 use warp::reply::Response;
 
 use super::call::Call;
-use super::conditional::{Outcome, Validators};
+use super::conditional::{PreconditionResult, Validators};
 use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
@@ -36,12 +36,12 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again"),
     ))]
 pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
-    let id = call.query("id")?.ok_or_else(|| Error::field("id", "is missing"))?;
+    let id = call.query("id")?.ok_or_else(|| Error::invalid_field("id", "is missing"))?;
     let format = match call.query("format")?.unwrap_or("vtt") {
         "vtt" => SubtitleFormat::WebVtt,
         "srt" => SubtitleFormat::Srt,
         "ass" | "ssa" => SubtitleFormat::Ass,
-        other => return Err(Error::field("format", format!("{:.20} must be vtt, srt or ass", other))),
+        other => return Err(Error::invalid_field("format", format!("{:.20} must be vtt, srt or ass", other))),
     };
     let source = service.library.open(call.media_path()?).await?;
     let which = service.subtitles.resolve_id(&source, id).await?;
@@ -55,8 +55,8 @@ pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
     let (kind, text) = written(&script, format)?;
     let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
     let mut response = match (Validators { etag: &etag, modified: None }).evaluate(&call.headers) {
-        Outcome::NotModified => not_modified(),
-        Outcome::Proceed | Outcome::Failed => reply::bytes(kind, text.into()),
+        PreconditionResult::NotModified => not_modified(),
+        PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(kind, text.into()),
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, HeaderValue::from_str(&etag).expect("hex in quotes"));

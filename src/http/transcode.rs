@@ -14,9 +14,9 @@ use utoipa::ToSchema;
 use warp::reply::Response;
 
 use super::call::Call;
-use super::conditional::{Outcome, Validators};
+use super::conditional::{PreconditionResult, Validators};
 use super::endpoint::{Endpoint, delete, get, post};
-use super::parcel::ParcelBody;
+use super::lazy_segment::LazySegmentBody;
 use super::reply;
 use crate::domain::access::{Access, Principal};
 use crate::domain::playback::accepts_start_in_multivariant;
@@ -119,7 +119,7 @@ pub(super) async fn index(service: Arc<Service>, call: Call) -> Result<Response>
         None => HOLD_SECONDS,
         Some(text) => {
             let wait = text.parse::<f64>().ok().filter(|wait| (0.0..=MOST_HOLD_SECONDS).contains(wait));
-            wait.ok_or_else(|| Error::field("wait", "must be a number from 0 to 20"))?
+            wait.ok_or_else(|| Error::invalid_field("wait", "must be a number from 0 to 20"))?
         }
     };
     let session = find_live(&service, &call)?;
@@ -176,7 +176,7 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
                     let mut response = segment("video/mp2t", Bytes::new(), &stored.etag, &call.headers);
                     if response.status() == StatusCode::OK {
                         response.headers_mut().insert(CONTENT_LENGTH, parcel.size_bytes().into());
-                        let body = ParcelBody::new(service.library.clone(), parcel, session.source().clone());
+                        let body = LazySegmentBody::new(service.library.clone(), parcel, session.source().clone());
                         response.extensions_mut().insert(body);
                     }
                     response
@@ -194,12 +194,12 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
 /// Responds with a segment. Segments never change under their name, so clients may cache them.
 pub(super) fn segment(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
     let mut response = match (Validators { etag, modified: None }).evaluate(headers) {
-        Outcome::NotModified => {
+        PreconditionResult::NotModified => {
             let mut response = reply::empty();
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
         }
-        Outcome::Proceed | Outcome::Failed => reply::bytes(content_type, bytes),
+        PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(content_type, bytes),
     };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600, immutable"));

@@ -172,18 +172,18 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::http::call::Context;
-    use crate::http::dispatch::{Dispatch, Request};
+    use crate::http::call::RequestInfo;
+    use crate::http::dispatch::{Dispatcher, RequestParts};
     use crate::http::livetv;
-    use crate::http::places::Places;
-    use crate::http::upload::Upload;
+    use crate::http::connection_slots::ConnectionSlots;
+    use crate::http::request_body::RequestBody;
 
     #[tokio::test]
     async fn a_body_that_arrives_after_its_login_ended_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let service = Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap();
         let all = endpoints(&service).into_iter().chain(livetv::endpoints(&service)).collect();
-        let dispatch = Arc::new(Dispatch::new(&service, all));
+        let dispatch = Arc::new(Dispatcher::new(&service, all));
         service.accounts.issue_token("ada", Role::Admin).await.unwrap();
         let ada = service.accounts.user_by_name("ada").unwrap();
         for (path, body) in [
@@ -196,16 +196,16 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
             headers.insert(CONTENT_LENGTH, body.len().into());
-            let request = Request {
+            let request = RequestParts {
                 method: Method::POST,
                 path: path.clone(),
                 query: String::new(),
-                body: Upload::new(&headers, stream::once(async move { Ok::<_, warp::Error>(rest.await.unwrap()) })),
+                body: RequestBody::new(&headers, stream::once(async move { Ok::<_, warp::Error>(rest.await.unwrap()) })),
                 headers: Arc::new(headers),
-                context: Context::default(),
-                place: Arc::new(Places::new(8, &[]).take([192, 0, 2, 1].into()).unwrap()),
+                info: RequestInfo::default(),
+                place: Arc::new(ConnectionSlots::new(8, &[]).acquire([192, 0, 2, 1].into()).unwrap()),
             };
-            let mut answer = Box::pin(dispatch.clone().answer(request));
+            let mut answer = Box::pin(dispatch.clone().respond(request));
             assert!(answer.as_mut().now_or_never().is_none(), "{path}: admitted, and waiting for the body");
             service.accounts.revoke_all(&ada.id, KeptAccess::default()).await.unwrap();
             send.send(Bytes::from_static(body.as_bytes())).unwrap();

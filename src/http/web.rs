@@ -12,7 +12,7 @@ use rust_embed::{EmbeddedFile, RustEmbed};
 use warp::reply::Response;
 
 use super::call::Call;
-use super::conditional::{Outcome, Validators};
+use super::conditional::{PreconditionResult, Validators};
 use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
@@ -22,36 +22,36 @@ use crate::service::Service;
 /// The files of assets/web. A debug build reads them from the source tree, so a reload shows a change.
 #[derive(RustEmbed)]
 #[folder = "assets/web"]
-struct Web;
+struct WebAssets;
 
 /// Only our own scripts run and only this server is contacted. hls.js passes media and subtitles to the video element as
 /// `blob:`; the style sheet's images are `data:`.
-const POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; img-src 'self' data: blob:; \
+const PAGE_POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; img-src 'self' data: blob:; \
     object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// The policy of the worker that renders ASS subtitles: it is WebAssembly, which may be compiled only there.
-const DRAWING_POLICY: &str =
+const ASS_WORKER_POLICY: &str =
     "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; object-src 'none'; base-uri 'none'";
-const DRAWING: &str = "vendor/ass.worker.js";
+const ASS_WORKER: &str = "vendor/ass.worker.js";
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    let named = |folder: &'static str| {
-        move |_: Arc<Service>, call: Call| async move { page(&format!("{folder}{}", call.params[0]), &call.headers) }
+    let serve_from = |folder: &'static str| {
+        move |_: Arc<Service>, call: Call| async move { page_file(&format!("{folder}{}", call.params[0]), &call.headers) }
     };
     vec![
-        get("/", Access::Public).to(service, |_, call| async move { page("index.html", &call.headers) }),
-        get("/web/{file}", Access::Public).to(service, named("")),
-        get("/web/vendor/{file}", Access::Public).to(service, named("vendor/")),
+        get("/", Access::Public).to(service, |_, call| async move { page_file("index.html", &call.headers) }),
+        get("/web/{file}", Access::Public).to(service, serve_from("")),
+        get("/web/vendor/{file}", Access::Public).to(service, serve_from("vendor/")),
     ]
 }
 
 /// One file of the page. Only embedded files are served, so a name cannot escape the folder.
-fn page(name: &str, headers: &HeaderMap) -> Result<Response> {
-    let unknown = || Error::new(Code::NotFound, "no such page");
-    let content_type = content_type(name).ok_or_else(unknown)?;
-    let file = Web::get(name).ok_or_else(unknown)?;
+fn page_file(name: &str, headers: &HeaderMap) -> Result<Response> {
+    let not_found = || Error::new(Code::NotFound, "no such page");
+    let content_type = content_type(name).ok_or_else(not_found)?;
+    let file = WebAssets::get(name).ok_or_else(not_found)?;
     let etag = etag(&file);
-    let known = Validators { etag: &etag, modified: None }.evaluate(headers) == Outcome::NotModified;
+    let known = Validators { etag: &etag, modified: None }.evaluate(headers) == PreconditionResult::NotModified;
     let body = match file.data {
         _ if known => Bytes::new(),
         std::borrow::Cow::Borrowed(bytes) => Bytes::from_static(bytes),
@@ -64,7 +64,7 @@ fn page(name: &str, headers: &HeaderMap) -> Result<Response> {
     let headers = response.headers_mut();
     headers.insert(ETAG, HeaderValue::from_str(&etag).expect("base64 is a header value"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    let policy = if name == DRAWING { DRAWING_POLICY } else { POLICY };
+    let policy = if name == ASS_WORKER { ASS_WORKER_POLICY } else { PAGE_POLICY };
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

@@ -39,7 +39,7 @@ impl Service {
             Err(fault) if matches!(fault.code, Code::StorageTimeout | Code::SourceReadFailed | Code::Internal) => {
                 Err(fault)
             }
-            Err(fault) => Err(Error::field(field, format!("must be an image of the library: {}", fault.message))),
+            Err(fault) => Err(Error::invalid_field(field, format!("must be an image of the library: {}", fault.message))),
         }
     }
 }

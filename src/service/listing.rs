@@ -124,7 +124,7 @@ fn format_cursor(name: &ListedName) -> String {
 }
 
 fn parse_cursor(cursor: &str) -> Result<ListedName> {
-    let invalid = || Error::field("cursor", "is not a cursor of this server");
+    let invalid = || Error::invalid_field("cursor", "is not a cursor of this server");
     let text = BASE64URL_NOPAD.decode(cursor.as_bytes()).map_err(|_| invalid())?;
     let text = String::from_utf8(text).map_err(|_| invalid())?;
     let kind = match text.chars().next() {

@@ -5,7 +5,7 @@ fn load_with(flags: &Flags, environment: &[(&str, &str)]) -> Result<Config, Stri
     load(flags, &names, &|name| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
 }
 
-fn file(text: &str) -> (tempfile::TempDir, Flags) {
+fn config_file(text: &str) -> (tempfile::TempDir, Flags) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("hearthcast.toml");
     std::fs::write(&path, text).unwrap();
@@ -15,7 +15,7 @@ fn file(text: &str) -> (tempfile::TempDir, Flags) {
 #[test]
 fn flags_win_over_environment_over_file_over_defaults() {
     let text = "listen = \"127.0.0.1:1\"\nsegment_seconds = 3\nstate = \"/file\"\n[limits]\nsessions_per_user = 7\nconnections = 99";
-    let (_dir, mut flags) = file(text);
+    let (_dir, mut flags) = config_file(text);
     flags.listen = Some("127.0.0.1:3".parse().unwrap());
     let environment = [
         ("HEARTHCAST_LISTEN", "127.0.0.1:2"),
@@ -52,21 +52,21 @@ fn folders_come_from_systemd_then_xdg_then_home() {
 }
 
 #[test]
-fn faults_are_named_all_at_once_and_unknown_keys_with_their_line() {
-    let (_dir, flags) = file("state = \"/s\"\nlisten_on = 3");
+fn all_errors_are_reported_and_unknown_keys_with_their_line() {
+    let (_dir, flags) = config_file("state = \"/s\"\nlisten_on = 3");
     let fault = load_with(&flags, &[]).unwrap_err();
     assert!(fault.contains("line 2") && fault.contains("unknown field `listen_on`"), "{fault}");
 
     let text = "state = \"/s\"\nsegment_seconds = 9\nsubtitle_font = \"a,b\"\nallowed_origins = [\"https://tv.example/\"]\n\
                 roots = [\"/a\", {id = \"a\", path = \"/b\"}]\npublic_base_url = \"tv\"\n[limits]\nbody_bytes = 1";
-    let (_dir, flags) = file(text);
+    let (_dir, flags) = config_file(text);
     let fault = load_with(&flags, &[]).unwrap_err();
     for named in
         ["segment_seconds", "subtitle_font", "https://tv.example/", "twice", "public_base_url", "limits.body_bytes"]
     {
         assert!(fault.contains(named), "{named} in {fault}");
     }
-    let (_dir, flags) = file("state = \"/s\"");
+    let (_dir, flags) = config_file("state = \"/s\"");
     for (url, prefix) in [
         ("https://home.example", Some("")),
         ("https://home.example/", Some("")),
@@ -88,43 +88,43 @@ fn faults_are_named_all_at_once_and_unknown_keys_with_their_line() {
 }
 
 #[test]
-fn the_example_file_holds_the_defaults() {
+fn the_example_file_contains_the_defaults() {
     let example = include_str!("../../../assets/hearthcast.example.toml");
-    let (_dir, flags) = file(example);
-    let given = load_with(&flags, &[]).unwrap();
-    let mut plain = Config::new("/var/lib/hearthcast".into(), "/var/cache/hearthcast".into());
-    plain.roots = vec![Root { id: "films".into(), path: "/srv/films".into() }];
-    plain.limits.concurrent_jobs = given.limits.concurrent_jobs;
-    assert_eq!(format!("{given:#?}"), format!("{plain:#?}"));
+    let (_dir, flags) = config_file(example);
+    let loaded = load_with(&flags, &[]).unwrap();
+    let mut defaults = Config::new("/var/lib/hearthcast".into(), "/var/cache/hearthcast".into());
+    defaults.roots = vec![Root { id: "films".into(), path: "/srv/films".into() }];
+    defaults.limits.concurrent_jobs = loaded.limits.concurrent_jobs;
+    assert_eq!(format!("{loaded:#?}"), format!("{defaults:#?}"));
 
     // The commented-out settings are valid too; the token file requires the tuner to be on.
-    let whole: String =
+    let uncommented: String =
         example.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n").collect();
-    let (_dir, flags) = file(&whole.replace("hdhomerun = false", "hdhomerun = true"));
+    let (_dir, flags) = config_file(&uncommented.replace("hdhomerun = false", "hdhomerun = true"));
     let config = load_with(&flags, &[]).unwrap();
     assert_eq!(config.admin.unwrap().username, "admin");
     assert_eq!((config.allowed_origins.len(), config.trusted_proxies.len()), (1, 1));
 }
 
 #[test]
-fn unknown_variables_are_named_with_the_one_that_was_meant() {
+fn unknown_variables_are_reported_with_the_most_similar_one() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let meant = |name: &str, closest: &str| {
+    let suggests = |name: &str, closest: &str| {
         let warnings = unknown_variables(&names(&[name]));
         assert_eq!(
             warnings,
             [format!("the variable {name} is not a setting and has no effect; did you mean {closest}?")]
         );
     };
-    meant("HEARTHCAST_TRUSTED_PROXY", "HEARTHCAST_TRUSTED_PROXIES");
-    meant("HEARTHCAST_ALLOWED_ORIGIN", "HEARTHCAST_ALLOWED_ORIGINS");
-    meant("HEARTHCAST_LISTEN_ADDRESS", "HEARTHCAST_LISTEN");
+    suggests("HEARTHCAST_TRUSTED_PROXY", "HEARTHCAST_TRUSTED_PROXIES");
+    suggests("HEARTHCAST_ALLOWED_ORIGIN", "HEARTHCAST_ALLOWED_ORIGINS");
+    suggests("HEARTHCAST_LISTEN_ADDRESS", "HEARTHCAST_LISTEN");
     let known = ["HEARTHCAST_LOG", "HEARTHCAST_LISTEN", "HEARTHCAST_listen", "HEARTHCAST_LIMITS_BODY_BYTES", "HOME"];
     assert_eq!(unknown_variables(&names(&known)), [""; 0]);
 }
 
 #[test]
-fn state_and_cache_inside_a_library_folder_are_refused_links_or_not() {
+fn state_and_cache_inside_a_library_folder_are_rejected_even_by_symlink() {
     let dir = tempfile::tempdir().unwrap();
     let library = dir.path().join("library");
     std::fs::create_dir(&library).unwrap();
@@ -133,17 +133,17 @@ fn state_and_cache_inside_a_library_folder_are_refused_links_or_not() {
     let faults = |state: &Path, cache: &Path, root: &Path| {
         let mut config = Config::new(state.to_owned(), cache.to_owned());
         config.roots.push(Root { id: "library".into(), path: root.to_owned() });
-        config.faults()
+        config.errors()
     };
-    let (outside, beside) = (dir.path().join("state"), dir.path().join("library-cache"));
-    assert_eq!(faults(&outside, &beside, &library), [""; 0]);
+    let (outside, sibling) = (dir.path().join("state"), dir.path().join("library-cache"));
+    assert_eq!(faults(&outside, &sibling, &library), [""; 0]);
     assert_eq!(faults(&outside, &outside.join("cache"), &outside.join("recordings")), [""; 0], "a root inside state");
-    let within = faults(&library.join("a/state"), &beside, &link);
+    let inside = faults(&library.join("a/state"), &sibling, &link);
     assert!(
-        within.len() == 1 && within[0].starts_with("state ") && within[0].contains("/a/state is inside"),
-        "{within:?}"
+        inside.len() == 1 && inside[0].starts_with("state ") && inside[0].contains("/a/state is inside"),
+        "{inside:?}"
     );
     let cache = faults(&outside, &link.join("cache"), &library);
     assert!(cache.len() == 1 && cache[0].starts_with("cache "), "{cache:?}");
-    assert_eq!(faults(&library, &beside, &library).len(), 1);
+    assert_eq!(faults(&library, &sibling, &library).len(), 1);
 }

@@ -8,51 +8,51 @@ use super::*;
 use crate::config::Config;
 use crate::domain::access::{Access, Role};
 use crate::http::endpoint::{get, post};
-use crate::http::places::Places;
+use crate::http::connection_slots::ConnectionSlots;
 
 fn service() -> (Arc<Service>, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     (Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap(), dir)
 }
 
-fn request(method: Method, path: &str, headers: HeaderMap) -> Request {
-    let nothing = futures_util::stream::empty::<Result<bytes::Bytes, warp::Error>>();
-    Request {
+fn request(method: Method, path: &str, headers: HeaderMap) -> RequestParts {
+    let empty_body = futures_util::stream::empty::<Result<bytes::Bytes, warp::Error>>();
+    RequestParts {
         method,
         path: path.to_owned(),
         query: String::new(),
-        body: Upload::new(&headers, nothing),
+        body: RequestBody::new(&headers, empty_body),
         headers: Arc::new(headers),
-        context: Context::default(),
-        place: Arc::new(Places::new(8, &[]).take([192, 0, 2, 1].into()).unwrap()),
+        info: RequestInfo::default(),
+        place: Arc::new(ConnectionSlots::new(8, &[]).acquire([192, 0, 2, 1].into()).unwrap()),
     }
 }
 
-async fn ask(dispatch: &Arc<Dispatch>, method: Method, path: &str) -> (u16, serde_json::Value) {
-    let answer = dispatch.clone().answer(request(method, path, HeaderMap::new())).await;
-    assert_eq!(answer.headers()["x-api-version"], "1");
-    assert!(answer.headers().get(ORIGIN).is_none());
-    let status = answer.status().as_u16();
-    let body = answer.into_body().collect().await.unwrap().to_bytes();
+async fn request_json(dispatcher: &Arc<Dispatcher>, method: Method, path: &str) -> (u16, serde_json::Value) {
+    let response = dispatcher.clone().respond(request(method, path, HeaderMap::new())).await;
+    assert_eq!(response.headers()["x-api-version"], "1");
+    assert!(response.headers().get(ORIGIN).is_none());
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, serde_json::from_slice(&body).unwrap_or_default())
 }
 
 #[tokio::test]
-async fn a_panic_is_an_answer_that_tells_nothing() {
+async fn a_panic_is_a_500_without_details() {
     let (service, _dir) = service();
-    let explode = |_: Arc<Service>, call: Call| async move { panic!("secret {}", call.method) };
+    let panicking = |_: Arc<Service>, call: Call| async move { panic!("secret {}", call.method) };
     let endpoints =
-        vec![get("/a", Access::Public).to(&service, explode), post("/a", Access::Public).to(&service, explode)];
-    let dispatch = Arc::new(Dispatch::new(&service, endpoints));
+        vec![get("/a", Access::Public).to(&service, panicking), post("/a", Access::Public).to(&service, panicking)];
+    let dispatcher = Arc::new(Dispatcher::new(&service, endpoints));
     for method in [Method::GET, Method::POST] {
-        let (status, body) = ask(&dispatch, method, "/a").await;
+        let (status, body) = request_json(&dispatcher, method, "/a").await;
         assert_eq!((status, &body["code"]), (500, &"INTERNAL".into()));
         assert!(!body.to_string().contains("secret"), "{body}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_never_answers_is_cut_and_what_changes_something_is_not_dropped() {
+async fn a_stuck_handler_times_out_and_a_change_is_completed() {
     let (service, _dir) = service();
     let done = Arc::new(AtomicBool::new(false));
     let endpoints = vec![
@@ -69,12 +69,12 @@ async fn what_never_answers_is_cut_and_what_changes_something_is_not_dropped() {
             }
         }),
     ];
-    let dispatch = Arc::new(Dispatch::new(&service, endpoints));
-    let (status, body) = ask(&dispatch, Method::GET, "/stuck").await;
+    let dispatcher = Arc::new(Dispatcher::new(&service, endpoints));
+    let (status, body) = request_json(&dispatcher, Method::GET, "/stuck").await;
     assert_eq!((status, &body["code"]), (503, &"SERVER_BUSY".into()));
 
-    let left = tokio::time::timeout(Duration::from_secs(1), ask(&dispatch, Method::POST, "/slow")).await;
-    assert!(left.is_err(), "the client went away");
+    let timed_out = tokio::time::timeout(Duration::from_secs(1), request_json(&dispatcher, Method::POST, "/slow")).await;
+    assert!(timed_out.is_err(), "the client went away");
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(done.load(Ordering::Relaxed), "and the change was made");
 }
@@ -88,14 +88,14 @@ async fn a_change_that_misses_the_deadline_is_completed() {
         move |_: Arc<Service>, _: Call| {
             let done = done.clone();
             async move {
-                tokio::time::sleep(DEADLINE + Duration::from_secs(5)).await;
+                tokio::time::sleep(RESPONSE_TIMEOUT + Duration::from_secs(5)).await;
                 done.store(true, Ordering::Relaxed);
                 Ok(reply::empty())
             }
         }
     };
-    let dispatch = Arc::new(Dispatch::new(&service, vec![post("/slow", Access::Public).to(&service, slow)]));
-    let (status, body) = ask(&dispatch, Method::POST, "/slow").await;
+    let dispatch = Arc::new(Dispatcher::new(&service, vec![post("/slow", Access::Public).to(&service, slow)]));
+    let (status, body) = request_json(&dispatch, Method::POST, "/slow").await;
     assert_eq!((status, &body["code"]), (503, &"SERVER_BUSY".into()));
     assert!(!done.load(Ordering::Relaxed));
     tokio::time::sleep(Duration::from_secs(6)).await;
@@ -103,22 +103,22 @@ async fn a_change_that_misses_the_deadline_is_completed() {
 }
 
 #[tokio::test]
-async fn the_more_exact_route_is_meant() {
+async fn the_more_specific_route_wins() {
     let (service, _dir) = service();
-    let named =
+    let echo_as =
         |name: &'static str| move |_: Arc<Service>, call: Call| async move { Ok(reply::json(&(name, call.params))) };
     let endpoints = vec![
-        get("/a/{x}/{y}", Access::Public).to(&service, named("open")),
-        get("/a/{x}/status", Access::Public).to(&service, named("status")),
-        get("/a/b/status", Access::Public).to(&service, named("fixed")),
+        get("/a/{x}/{y}", Access::Public).to(&service, echo_as("open")),
+        get("/a/{x}/status", Access::Public).to(&service, echo_as("status")),
+        get("/a/b/status", Access::Public).to(&service, echo_as("fixed")),
     ];
-    let dispatch = Arc::new(Dispatch::new(&service, endpoints));
+    let dispatcher = Arc::new(Dispatcher::new(&service, endpoints));
     for (path, expected) in [
         ("/a/b/status", serde_json::json!(["fixed", []])),
         ("/a/c/status", serde_json::json!(["status", ["c"]])),
         ("/a/c/%C3%B6", serde_json::json!(["open", ["c", "ö"]])),
     ] {
-        assert_eq!(ask(&dispatch, Method::GET, path).await, (200, expected), "{path}");
+        assert_eq!(request_json(&dispatcher, Method::GET, path).await, (200, expected), "{path}");
     }
 }
 
@@ -127,14 +127,14 @@ async fn credentials_protect_a_connection_while_its_request_is_held() {
     let (service, _dir) = service();
     let token = service.accounts.issue_token("viewer", Role::User).await.unwrap();
     let endpoints = vec![get("/held", Access::User).to(&service, |_, _| std::future::pending())];
-    let dispatch = Arc::new(Dispatch::new(&service, endpoints));
+    let dispatch = Arc::new(Dispatcher::new(&service, endpoints));
     for (token, is_held) in [(token.as_str(), true), ("unknown", false)] {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
         let request = request(Method::GET, "/held", headers);
         let place = request.place.clone();
-        assert!(!place.is_admitted());
-        assert_eq!(dispatch.clone().answer(request).now_or_never().is_none(), is_held, "{token}");
-        assert_eq!(place.is_admitted(), is_held, "{token}");
+        assert!(!place.is_authenticated());
+        assert_eq!(dispatch.clone().respond(request).now_or_never().is_none(), is_held, "{token}");
+        assert_eq!(place.is_authenticated(), is_held, "{token}");
     }
 }

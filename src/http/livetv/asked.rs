@@ -62,14 +62,14 @@ impl Asked {
         let end = call.query("end")?.map(|text| moment("end", text)).transpose()?;
         let duration = call.query("duration")?.map(|text| {
             let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=1e6).contains(seconds));
-            seconds.ok_or_else(|| Error::field("duration", "must be a number of seconds from 0 to 1000000"))
+            seconds.ok_or_else(|| Error::invalid_field("duration", "must be a number of seconds from 0 to 1000000"))
         });
         let duration = duration.transpose()?.map(|seconds| (seconds * 1000.0) as i64);
         let end = end.or(at.zip(duration).map(|(at, duration)| at + duration));
         let session = session.or(unnamed.filter(|_| starts_over && at.is_none())).map(str::to_owned);
         let view = match at {
             Some(at) => match end {
-                Some(end) if end <= at => return Err(Error::field("end", "must be later than at")),
+                Some(end) if end <= at => return Err(Error::invalid_field("end", "must be later than at")),
                 Some(end) => between(channel, at, end, now_ms)?,
                 None => PlaylistView::From(begins(channel, at, now_ms)?),
             },
@@ -147,7 +147,7 @@ pub fn session(call: &Call) -> Result<Option<&str>> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     match (1..=64).contains(&session.len()) && session.bytes().all(fits) {
         true => Ok(Some(session)),
-        false => Err(Error::field("watchSession", "must be 1 to 64 letters, digits, _ or -")),
+        false => Err(Error::invalid_field("watchSession", "must be 1 to 64 letters, digits, _ or -")),
     }
 }
 
@@ -156,7 +156,7 @@ fn moment(field: &str, text: &str) -> Result<i64> {
     let unix = text.parse::<f64>().ok().filter(|seconds| (0.0..1e11).contains(seconds));
     let unix = unix.map(|seconds| (seconds * 1000.0).round() as i64);
     let iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
-    unix.or_else(iso).ok_or_else(|| Error::field(field, "must be an instant in ISO 8601 or unix seconds"))
+    unix.or_else(iso).ok_or_else(|| Error::invalid_field(field, "must be an instant in ISO 8601 or unix seconds"))
 }
 
 /// Unix milliseconds, displayed as seconds.

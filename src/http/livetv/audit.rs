@@ -62,13 +62,13 @@ pub struct AuditEntry {
     responses((status = 200, description = "Oldest first, at most 500", body = AuditAnswer)))]
 pub async fn audit(service: Arc<Service>, call: Call) -> Result<Response> {
     let subject = match (call.query("source")?, call.query("channel")?) {
-        (Some(_), Some(_)) => return Err(Error::field("channel", "must be absent when source is given")),
+        (Some(_), Some(_)) => return Err(Error::invalid_field("channel", "must be absent when source is given")),
         (Some(source), None) => Some(AuditSubject::Source(number("source", source)?)),
         (None, Some(channel)) => Some(AuditSubject::Channel(number("channel", channel)?)),
         (None, None) => None,
     };
     let after =
-        call.query("after")?.unwrap_or("0").parse().map_err(|_| Error::field("after", "must be an entry id"))?;
+        call.query("after")?.unwrap_or("0").parse().map_err(|_| Error::invalid_field("after", "must be an entry id"))?;
     let lines = service.audit_log.entries(subject, after, MOST)?;
     let next_after = if lines.len() == MOST { lines.last().map(|(id, _)| *id) } else { None };
     let entries = lines.into_iter().map(|(id, line)| AuditEntry::of(id, line)).collect();

@@ -107,7 +107,7 @@ pub struct FillerRequest {
 
 impl ScheduleRequest {
     pub fn plan(self) -> Result<RequestedBlocks> {
-        let wrong = |field: &str, message: String| Error::field(&format!("schedule.{field}"), message);
+        let wrong = |field: &str, message: String| Error::invalid_field(&format!("schedule.{field}"), message);
         let day_start = self.day_start.as_deref().map(|text| minutes("schedule.dayStart", text)).transpose()?;
         let pad_minutes = self.pad_to_minutes.unwrap_or(0);
         if pad_minutes > 60 {
@@ -123,13 +123,13 @@ impl ScheduleRequest {
         for (name, items) in self.sources {
             let field = format!("schedule.sources.{name}");
             if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
-                return Err(Error::field(
+                return Err(Error::invalid_field(
                     "schedule.sources",
                     format!("names must be 1 to {MAX_NAME_BYTES} printable bytes"),
                 ));
             }
             if items.is_empty() {
-                return Err(Error::field(&field, "must not be empty"));
+                return Err(Error::invalid_field(&field, "must not be empty"));
             }
             sources.push((name, request::asks(&field, items)?));
         }
@@ -175,7 +175,7 @@ impl ScheduleRequest {
 impl LayerRequest {
     fn layer(self, field: &str, day_start: u16, sources: &[(String, Vec<RequestedItem>)]) -> Result<BlockLayer> {
         if self.blocks.is_empty() || self.blocks.len() > MAX_BLOCKS {
-            return Err(Error::field(&format!("{field}.blocks"), format!("must have 1 to {MAX_BLOCKS} entries")));
+            return Err(Error::invalid_field(&format!("{field}.blocks"), format!("must have 1 to {MAX_BLOCKS} entries")));
         }
         let (mut season, mut weekdays) = (None, 0);
         if let Some(when) = self.when {
@@ -185,7 +185,7 @@ impl LayerRequest {
                     Some((date(&format!("{field}.when.from"), from)?, date(&format!("{field}.when.to"), to)?))
                 }
                 _ => {
-                    return Err(Error::field(
+                    return Err(Error::invalid_field(
                         &format!("{field}.when"),
                         "must have either both from and to, or neither",
                     ));
@@ -194,7 +194,7 @@ impl LayerRequest {
             for name in when.weekdays.iter().flatten() {
                 let day = WEEKDAYS.iter().position(|known| known == name);
                 let wrong =
-                    || Error::field(&format!("{field}.when.weekdays"), "must be mon, tue, wed, thu, fri, sat or sun");
+                    || Error::invalid_field(&format!("{field}.when.weekdays"), "must be mon, tue, wed, thu, fri, sat or sun");
                 weekdays |= 1 << day.ok_or_else(wrong)?;
             }
         }
@@ -203,7 +203,7 @@ impl LayerRequest {
             let field = format!("{field}.blocks[{n}]");
             let block = block.block(&field, day_start, sources)?;
             if blocks.iter().any(|other| other.start_minutes == block.start_minutes) {
-                return Err(Error::field(&format!("{field}.at"), "must be unique within the layer"));
+                return Err(Error::invalid_field(&format!("{field}.at"), "must be unique within the layer"));
             }
             blocks.push(block);
         }
@@ -218,22 +218,22 @@ impl BlockRequest {
         // Minutes into the broadcast day. 0 as `until` means the end of that day.
         let into = |minutes: u16| (minutes + DAY_MINUTES - day_start) % DAY_MINUTES;
         if until.is_some_and(|until| into(until) != 0 && into(until) <= into(at)) {
-            return Err(Error::field(&format!("{field}.until"), "must be after at within the broadcast day"));
+            return Err(Error::invalid_field(&format!("{field}.until"), "must be after at within the broadcast day"));
         }
         if self.slots.is_empty() || self.slots.len() > MAX_SLOTS {
-            return Err(Error::field(&format!("{field}.slots"), format!("must have 1 to {MAX_SLOTS} entries")));
+            return Err(Error::invalid_field(&format!("{field}.slots"), format!("must have 1 to {MAX_SLOTS} entries")));
         }
         let mut slots = Vec::new();
         for (n, slot) in self.slots.into_iter().enumerate() {
             let field = format!("{field}.slots[{n}]");
             let source = sources.iter().position(|(name, _)| *name == slot.source);
             let source =
-                source.ok_or_else(|| Error::field(&format!("{field}.source"), "must be a key of schedule.sources"))?;
+                source.ok_or_else(|| Error::invalid_field(&format!("{field}.source"), "must be a key of schedule.sources"))?;
             let order = slot.order.as_deref().unwrap_or("shuffle");
             let order = request::order(order)
-                .ok_or_else(|| Error::field(&format!("{field}.order"), "must be a scheduleMode other than blocks"))?;
+                .ok_or_else(|| Error::invalid_field(&format!("{field}.order"), "must be a scheduleMode other than blocks"))?;
             if slot.count.is_some_and(|count| !(1..=1000).contains(&count)) {
-                return Err(Error::field(&format!("{field}.count"), "must be an integer from 1 to 1000"));
+                return Err(Error::invalid_field(&format!("{field}.count"), "must be an integer from 1 to 1000"));
             }
             slots.push(BlockSlot { source: source as u32, order, count: slot.count });
         }
@@ -245,7 +245,7 @@ impl FillerRequest {
     pub fn ask(self) -> Result<RequestedFiller> {
         let cooldown = self.cooldown_seconds.unwrap_or(COOLDOWN_SECONDS);
         if !(0.0..=86_400.0).contains(&cooldown) {
-            return Err(Error::field("filler.cooldownSeconds", "must be a number from 0 to 86400"));
+            return Err(Error::invalid_field("filler.cooldownSeconds", "must be a number from 0 to 86400"));
         }
         let mut ask = RequestedFiller {
             pre: request::asks("filler.pre", self.pre)?,
@@ -285,7 +285,7 @@ fn minutes(field: &str, text: &str) -> Result<u16> {
     let time = parts.and_then(|(hour, minute)| Some((number(hour)?, number(minute)?)));
     match time {
         Some((hour, minute)) if hour < 24 && minute < 60 => Ok(hour * 60 + minute),
-        _ => Err(Error::field(field, "must be a time of day as HH:MM, e.g. 20:15")),
+        _ => Err(Error::invalid_field(field, "must be a time of day as HH:MM, e.g. 20:15")),
     }
 }
 
@@ -295,7 +295,7 @@ fn time(minutes: u16) -> String {
 
 /// Parses `MM-DD` to month and day.
 fn date(field: &str, text: &str) -> Result<(u8, u8)> {
-    let wrong = || Error::field(field, "must be a day of the year as MM-DD, e.g. 12-24");
+    let wrong = || Error::invalid_field(field, "must be a day of the year as MM-DD, e.g. 12-24");
     // 2024 is a leap year, so 02-29 is valid.
     let date: jiff::civil::Date = format!("2024-{text}").parse().map_err(|_| wrong())?;
     match text.len() {

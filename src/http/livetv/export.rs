@@ -20,8 +20,8 @@ use crate::domain::xmltv::ProgrammeWriter;
 use crate::domain::{m3u, xmltv};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::conditional::{Outcome, Validators};
-use crate::http::pieces::{self, Gzip, PIECE_BYTES};
+use crate::http::conditional::{PreconditionResult, Validators};
+use crate::http::text_stream::{self, GzipChunks, CHUNK_BYTES};
 use crate::http::reply;
 use crate::service::Service;
 
@@ -52,7 +52,7 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
         // No charset parameter: mpv 0.35 rejects playlists whose content type has one (measured). All players read UTF-8.
         None | Some("m3u") => "audio/x-mpegurl",
         Some("m3u8") => "application/vnd.apple.mpegurl",
-        Some(_) => return Err(Error::field("format", "must be m3u or m3u8")),
+        Some(_) => return Err(Error::invalid_field("format", "must be m3u or m3u8")),
     };
     let channels = listed(&service, &call)?;
     let (base, naming) = (base(&service, &call)?, naming(&call)?);
@@ -76,7 +76,7 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
             text.push_str(&m3u::format_header(&style));
             begun = true;
         }
-        while text.len() < PIECE_BYTES
+        while text.len() < CHUNK_BYTES
             && let Some((channel, query)) = channels.next()
         {
             text.push_str(&m3u::format_entry(&channel, &style, &query));
@@ -148,7 +148,7 @@ fn guide(service: &Service, call: &Call, packed: bool) -> Result<Response> {
     let local = match call.query("tz")? {
         None | Some("utc") => false,
         Some("local") => true,
-        Some(_) => return Err(Error::field("tz", "must be utc or local")),
+        Some(_) => return Err(Error::invalid_field("tz", "must be utc or local")),
     };
     let style = xmltv::XmltvOptions { base_url: base(service, call)?, naming: naming(call)?, local_times: use_local_time, include_lcn: flag(call, "lcn")? };
     let channels = listed(service, call)?;
@@ -222,7 +222,7 @@ impl Export {
         content_type: &'static str,
         pieces: impl Iterator<Item = Bytes> + Send + Sync + 'static,
     ) -> Result<Response> {
-        let encoded = !self.packed && pieces::takes_gzip(headers);
+        let encoded = !self.packed && text_stream::accepts_gzip(headers);
         let suffix = if encoded || self.packed { "-gz" } else { "" };
         let etag = format!("\"{}-{}{suffix}\"", self.tag.kind, &self.tag.hasher.finalize().to_hex()[..24]);
         // `Last-Modified` has a resolution of one second: a change in the same second would go unnoticed.
@@ -231,17 +231,17 @@ impl Export {
         let modified = modified.and_then(|ms| u64::try_from(ms / 1000).ok());
         let modified = modified.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         let mut response = match (Validators { etag: &etag, modified }).evaluate(headers) {
-            Outcome::NotModified => {
+            PreconditionResult::NotModified => {
                 let mut response = reply::empty();
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
                 response
             }
-            Outcome::Failed => {
+            PreconditionResult::Failed => {
                 return Err(Error::new(Code::PreconditionFailed, "If-Match does not name the current ETag"));
             }
-            Outcome::Proceed => {
+            PreconditionResult::Proceed => {
                 let mut response =
-                    if encoded || self.packed { pieces::stream(Gzip::new(pieces)) } else { pieces::stream(pieces) };
+                    if encoded || self.packed { text_stream::streamed_response(GzipChunks::new(pieces)) } else { text_stream::streamed_response(pieces) };
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
                 if encoded {
                     response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -288,8 +288,8 @@ impl Iterator for Guide {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        let mut out = Vec::with_capacity(PIECE_BYTES + 8 * 1024);
-        while out.len() < PIECE_BYTES {
+        let mut out = Vec::with_capacity(CHUNK_BYTES + 8 * 1024);
+        while out.len() < CHUNK_BYTES {
             match &mut self.state {
                 State::Head => {
                     xmltv::write_header(&mut out);
@@ -304,7 +304,7 @@ impl Iterator for Guide {
                 },
                 State::Programmes(at, writing) => match (writing.as_mut(), self.channels.get(*at)) {
                     (Some(programmes), _) => {
-                        while out.len() < PIECE_BYTES {
+                        while out.len() < CHUNK_BYTES {
                             if !programmes.write_next(&mut out) {
                                 self.state = State::Programmes(*at + 1, None);
                                 break;
@@ -357,19 +357,19 @@ fn narrowed(call: &Call) -> Result<String> {
 
 fn catchup(call: &Call) -> Result<Catchup> {
     let text = call.query("catchup")?.unwrap_or("default");
-    Catchup::parse(text).ok_or_else(|| Error::field("catchup", "must be default, append, shift or none"))
+    Catchup::parse(text).ok_or_else(|| Error::invalid_field("catchup", "must be default, append, shift or none"))
 }
 
 fn naming(call: &Call) -> Result<ChannelNaming> {
     let text = call.query("tvgId")?.unwrap_or("stable");
-    ChannelNaming::parse(text).ok_or_else(|| Error::field("tvgId", "must be stable, number or name"))
+    ChannelNaming::parse(text).ok_or_else(|| Error::invalid_field("tvgId", "must be stable, number or name"))
 }
 
 fn flag(call: &Call, name: &str) -> Result<bool> {
     match call.query(name)? {
         None | Some("" | "0" | "false") => Ok(false),
         Some("1" | "true") => Ok(true),
-        Some(_) => Err(Error::field(name, "must be 1 or 0")),
+        Some(_) => Err(Error::invalid_field(name, "must be 1 or 0")),
     }
 }
 
@@ -378,5 +378,5 @@ fn count(call: &Call, name: &str, absent: i64, within: std::ops::RangeInclusive<
     text.parse()
         .ok()
         .filter(|value| within.contains(value))
-        .ok_or_else(|| Error::field(name, format!("must be an integer from {} to {}", within.start(), within.end())))
+        .ok_or_else(|| Error::invalid_field(name, format!("must be an integer from {} to {}", within.start(), within.end())))
 }

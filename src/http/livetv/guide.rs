@@ -17,10 +17,10 @@ use crate::domain::guide::ProgrammeEntries;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::time::{format_timestamp, format_ms, round_to_ms};
 use crate::error::{Error, Result};
-use crate::http::address::Addresses;
+use crate::http::urls::ResourceUrls;
 use crate::http::call::Call;
-use crate::http::conditional::{Outcome, Validators};
-use crate::http::pieces::{self, PIECE_BYTES};
+use crate::http::conditional::{PreconditionResult, Validators};
+use crate::http::text_stream::{self, CHUNK_BYTES};
 use crate::http::reply;
 use crate::service::Service;
 
@@ -95,28 +95,28 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     let from = call.query("from")?.map(|text| time("from", text)).transpose()?;
     let from = from.unwrap_or(now.as_millisecond() - HOUR_MS);
     if from > now.as_millisecond() + MAX_AHEAD_MS {
-        return Err(Error::field("from", "must be at most a year in the future"));
+        return Err(Error::invalid_field("from", "must be at most a year in the future"));
     }
     let to = call.query("to")?.map(|text| time("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
     if to <= from {
-        return Err(Error::field("to", "must be later than from"));
+        return Err(Error::invalid_field("to", "must be later than from"));
     }
     if to - from > MAX_SPAN_MS {
-        return Err(Error::field("to", "must be at most 14 days after from"));
+        return Err(Error::invalid_field("to", "must be at most 14 days after from"));
     }
     let channels = asked(&service, &call)?;
     let etag = etag(&service, &channels, from, to, now);
     let found = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
     let mut response = match found {
-        Outcome::NotModified => {
+        PreconditionResult::NotModified => {
             let mut response = Response::default();
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
         }
-        Outcome::Proceed | Outcome::Failed => {
+        PreconditionResult::Proceed | PreconditionResult::Failed => {
             let pieces =
                 Pieces { service, channels: channels.into_iter(), current: None, from, to, now, state: State::Head };
-            let mut response = pieces::stream(pieces);
+            let mut response = text_stream::streamed_response(pieces);
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
         }
@@ -134,7 +134,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 200, description = "With the position in the file", body = NowAnswer),
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
-    let id = call.query("channelId")?.ok_or_else(|| Error::field("channelId", "is missing"))?;
+    let id = call.query("channelId")?.ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
     let channel = super::seen(&service, &call, number("channelId", id)?)?;
     Ok(on_now(&service, &channel))
 }
@@ -145,7 +145,7 @@ pub fn on_now(service: &Service, channel: &Channel) -> Response {
     let at = now.as_millisecond();
     let mut guide = channel.guide_entries(at, i64::MAX, at).peekable();
     let entry = guide.next_if(|entry| entry.programme.start_ms <= at);
-    let addresses = Addresses::of(&service.config);
+    let addresses = ResourceUrls::from_config(&service.config);
     let next = guide.next().map(|entry| GuideEntry::new(channel, &entry, now, addresses));
     let time = channel.channel_ms_at(at);
     // The file on air may be filler that the guide counts as part of the entry.
@@ -154,8 +154,8 @@ pub fn on_now(service: &Service, channel: &Channel) -> Response {
         None => channel.definition.programme_at(time).map(|programme| channel.entry_of(programme)),
     };
     let direct_url = |path: &str| match channel.external {
-        Some(_) => addresses.live(channel.id),
-        None => addresses.file(path),
+        Some(_) => addresses.live_playlist(channel.id),
+        None => addresses.media_file(path),
     };
     let current = entry.zip(seen).map(|(entry, on)| OnAir {
         media_path: on.path,
@@ -193,7 +193,7 @@ pub fn numbers(field: &str, list: &str) -> Result<Vec<u32>> {
 /// Parses a channel id. A number beyond the range becomes `u32::MAX`, which no channel has.
 pub fn number(field: &str, text: &str) -> Result<u32> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Error::field(field, "must be a channel id"));
+        return Err(Error::invalid_field(field, "must be a channel id"));
     }
     Ok(text.parse().unwrap_or(u32::MAX))
 }
@@ -204,7 +204,7 @@ fn time(field: &str, text: &str) -> Result<i64> {
     let whole = (text.len() == "2026-01-01".len()).then(day).flatten();
     // An unencoded `+` of an offset is decoded to a space.
     let instant = whole.or_else(|| text.replace(' ', "+").parse::<Timestamp>().ok());
-    let instant = instant.ok_or_else(|| Error::field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z"))?;
+    let instant = instant.ok_or_else(|| Error::invalid_field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z"))?;
     let (first, last) = (-62_000_000_000_000, 250_000_000_000_000);
     Ok(instant.as_millisecond().clamp(first, last))
 }
@@ -266,15 +266,15 @@ impl Iterator for Pieces {
 
     fn next(&mut self) -> Option<Bytes> {
         let service = self.service.clone();
-        let addresses = Addresses::of(&service.config);
-        let mut text = Vec::with_capacity(PIECE_BYTES + 4096);
+        let addresses = ResourceUrls::from_config(&service.config);
+        let mut text = Vec::with_capacity(CHUNK_BYTES + 4096);
         if self.state == State::Head {
             let (from, to, made) = (at(self.from), at(self.to), format_timestamp(self.now));
             let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{made}\",\"entries\":[");
             text.extend_from_slice(head.as_bytes());
             self.state = State::Entries { first: true };
         }
-        while text.len() < PIECE_BYTES && self.state != State::Done {
+        while text.len() < CHUNK_BYTES && self.state != State::Done {
             let Some((channel, entries)) = &mut self.current else {
                 match self.channels.next() {
                     Some(channel) => {

@@ -37,9 +37,9 @@ impl Pass {
             Some("none") => Ok(Self::None),
             Some("token") => given
                 .map(|token| Self::Token(token.to_owned()))
-                .ok_or_else(|| Error::field("auth", "can be token only if the request has a stream token")),
+                .ok_or_else(|| Error::invalid_field("auth", "can be token only if the request has a stream token")),
             Some("signed") => signed(),
-            Some(_) => Err(Error::field("auth", "must be token, signed or none")),
+            Some(_) => Err(Error::invalid_field("auth", "must be token, signed or none")),
             None if by_signature => signed(),
             None => Ok(given.map_or(Self::None, |token| Self::Token(token.to_owned()))),
         }

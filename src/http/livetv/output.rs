@@ -78,15 +78,15 @@ impl WatermarkRequest {
             "bottom-right" => Corner::BottomRight,
             _ => {
                 let names = "must be top-left, top-right, bottom-left or bottom-right";
-                return Err(Error::field("watermark.position", names));
+                return Err(Error::invalid_field("watermark.position", names));
             }
         };
         let (opacity, width) = (self.opacity.unwrap_or(70), self.width_percent.unwrap_or(8));
         if !(1..=100).contains(&opacity) {
-            return Err(Error::field("watermark.opacity", "must be an integer from 1 to 100"));
+            return Err(Error::invalid_field("watermark.opacity", "must be an integer from 1 to 100"));
         }
         if !(1..=50).contains(&width) {
-            return Err(Error::field("watermark.widthPercent", "must be an integer from 1 to 50"));
+            return Err(Error::invalid_field("watermark.widthPercent", "must be an integer from 1 to 50"));
         }
         Ok(self.image_url.map(|path| WatermarkSettings { path, corner, opacity_percent: opacity, width_percent: width }))
     }
@@ -104,21 +104,21 @@ pub fn change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>
             Some("original") => Some(None),
             Some(label) => {
                 let rung = RUNGS.iter().find(|(known, ..)| *known == label);
-                let names = || Error::field("output.resolution", "must be original, or a label such as 720p");
+                let names = || Error::invalid_field("output.resolution", "must be original, or a label such as 720p");
                 Some(Some(rung.ok_or_else(names)?.1))
             }
         };
         if output.video_bitrate_kbps.flatten().is_some_and(|kbps| !(100..=200_000).contains(&kbps)) {
-            return Err(Error::field("output.videoBitrateKbps", "must be an integer from 100 to 200000"));
+            return Err(Error::invalid_field("output.videoBitrateKbps", "must be an integer from 100 to 200000"));
         }
         if output.audio_channels.is_some_and(|channels| channels != 2) {
-            return Err(Error::field("output.audioChannels", "must be 2, the only supported value"));
+            return Err(Error::invalid_field("output.audioChannels", "must be 2, the only supported value"));
         }
         if output.loudness_lufs.flatten().is_some_and(|level| !(-40..=-5).contains(&level)) {
-            return Err(Error::field("output.loudnessLufs", "must be an integer from -40 to -5"));
+            return Err(Error::invalid_field("output.loudnessLufs", "must be an integer from -40 to -5"));
         }
         let rate = |wanted: f64| {
-            let names = || Error::field("output.frameRate", "must be 23.976, 24, 25, 29.97, 30, 50, 59.94 or 60");
+            let names = || Error::invalid_field("output.frameRate", "must be 23.976, 24, 25, 29.97, 30, 50, 59.94 or 60");
             FrameRate::nearest_standard(wanted).ok_or_else(names)
         };
         change.frame_rate = output.frame_rate.map(|wanted| wanted.map(rate).transpose()).transpose()?;
@@ -130,7 +130,7 @@ pub fn change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>
         for (field, list) in [("languages.audio", &languages.audio), ("languages.subtitles", &languages.subtitles)] {
             let wrong = |language: &String| language.is_empty() || language.len() > MAX_LANGUAGE_BYTES;
             if list.as_ref().is_some_and(|list| list.len() > MAX_LANGUAGES || list.iter().any(wrong)) {
-                return Err(Error::field(field, format!("must be at most {MAX_LANGUAGES} language codes")));
+                return Err(Error::invalid_field(field, format!("must be at most {MAX_LANGUAGES} language codes")));
             }
         }
         change.audio_languages = languages.audio;

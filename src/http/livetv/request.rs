@@ -137,11 +137,11 @@ impl ChannelRequest {
         let start_at = self.start_at.take();
         let change = self.change(skip_invalid, ChangeTime::default(), by)?;
         if change.name.is_none() {
-            return Err(Error::field("name", "is missing"));
+            return Err(Error::invalid_field("name", "is missing"));
         }
         let from_library = matches!(change.source_type, None | Some(SourceType::Virtual));
         if from_library && change.requested_items.is_none() && change.requested_blocks.is_none() && change.mode != Some(ScheduleMode::Blocks) {
-            return Err(Error::field("items", "is missing"));
+            return Err(Error::invalid_field("items", "is missing"));
         }
         Ok(ChannelChange { start_at: start_at.as_deref().map(start).transpose()?, ..change })
     }
@@ -151,7 +151,7 @@ impl ChannelRequest {
         let external = self.external(by)?;
         let source_type = self.source_type.as_deref().map(source_type).transpose()?;
         if self.start_at.is_some() {
-            return Err(Error::field("startAt", "can only be set when a channel is created"));
+            return Err(Error::invalid_field("startAt", "can only be set when a channel is created"));
         }
         let guide = self.guide;
         let mut output = output::change(self.output, self.languages)?;
@@ -159,10 +159,10 @@ impl ChannelRequest {
         output.watermark = self.watermark.map(watermark).transpose()?;
         let (line, picture) = self.offline.map_or((None, None), |offline| (offline.message, offline.image_url));
         if self.items.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Error::field("items", format!("must have 1 to {MAX_ITEMS} entries")));
+            return Err(Error::invalid_field("items", format!("must have 1 to {MAX_ITEMS} entries")));
         }
         if self.seed.is_some_and(|seed| seed > MAX_SEED) {
-            return Err(Error::field("seed", format!("must be an integer from 0 to {MAX_SEED}")));
+            return Err(Error::invalid_field("seed", format!("must be an integer from 0 to {MAX_SEED}")));
         }
         Ok(ChannelChange {
             name: self.name,
@@ -198,7 +198,7 @@ impl ChannelRequest {
         let source = self.guide.as_ref().and_then(|guide| guide.xmltv_source_id);
         let id = self.guide.as_mut().and_then(|guide| guide.xmltv_id.take());
         if id.iter().flatten().any(|id| id.is_empty() || id.len() > 1200 || id.chars().any(char::is_control)) {
-            return Err(Error::field("guide.xmltvId", "must be an XMLTV channel id of 1 to 1200 bytes"));
+            return Err(Error::invalid_field("guide.xmltvId", "must be an XMLTV channel id of 1 to 1200 bytes"));
         }
         let guide = id.map(|id| id.map(|id| GuideChannelId { source, id }));
         if claim.is_empty() && feed.is_none() && guide.is_none() {
@@ -220,7 +220,7 @@ impl ChannelRequest {
 /// Validates a list of items.
 pub fn asks(field: &str, items: Vec<ItemRequest>) -> Result<Vec<RequestedItem>> {
     if items.len() > MAX_ITEMS {
-        return Err(Error::field(field, format!("must have at most {MAX_ITEMS} entries")));
+        return Err(Error::invalid_field(field, format!("must have at most {MAX_ITEMS} entries")));
     }
     items.into_iter().enumerate().map(|(index, item)| item.ask(&format!("{field}[{index}]"))).collect()
 }
@@ -237,7 +237,7 @@ impl ItemRequest {
     }
 
     fn ask(self, within: &str) -> Result<RequestedItem> {
-        let wrong = |field: &str, message: String| Err(Error::field(&format!("{within}.{field}"), message));
+        let wrong = |field: &str, message: String| Err(Error::invalid_field(&format!("{within}.{field}"), message));
         let weight = self.weight.unwrap_or(1);
         if !(1..=100).contains(&weight) {
             return wrong("weight", "must be an integer from 1 to 100".to_owned());
@@ -260,7 +260,7 @@ fn mode(name: &str) -> Result<ScheduleMode> {
         return Ok(ScheduleMode::Blocks);
     }
     let names = MODES.map(|(name, _)| name).join(", ");
-    order(name).ok_or_else(|| Error::field("scheduleMode", format!("must be one of {names}, blocks")))
+    order(name).ok_or_else(|| Error::invalid_field("scheduleMode", format!("must be one of {names}, blocks")))
 }
 
 /// Parses a `scheduleMode` other than `blocks`.
@@ -273,7 +273,7 @@ fn start(text: &str) -> Result<Timestamp> {
     let (first, last) = (946_684_800_000, 4_102_444_800_000);
     let instant: Option<Timestamp> = text.parse().ok();
     instant.filter(|instant| (first..last).contains(&instant.as_millisecond())).ok_or_else(|| {
-        Error::field("startAt", "must be an instant of the years 2000 to 2099, e.g. 2026-01-01T00:00:00Z")
+        Error::invalid_field("startAt", "must be an instant of the years 2000 to 2099, e.g. 2026-01-01T00:00:00Z")
     })
 }
 
@@ -282,6 +282,6 @@ fn source_type(name: &str) -> Result<SourceType> {
         "virtual" => Ok(SourceType::Virtual),
         "external" => Ok(SourceType::External),
         "m3u-import" => Ok(SourceType::Import),
-        _ => Err(Error::field("sourceType", "must be virtual, external or m3u-import")),
+        _ => Err(Error::invalid_field("sourceType", "must be virtual, external or m3u-import")),
     }
 }

@@ -12,7 +12,7 @@ use crate::domain::external::{ExternalStream, MAX_FAILOVER, MAX_USER_AGENT};
 use crate::domain::rights::{self, RightsClaim, Clearance, Provenance};
 use crate::domain::time::format_ms;
 use crate::error::{Error, Result};
-use crate::http::call::NAMED;
+use crate::http::call::FIELD_SEPARATOR;
 
 /// Where an external stream or playlist comes from.
 #[derive(Default, Deserialize, ToSchema)]
@@ -107,8 +107,8 @@ fn within<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 ) -> std::result::Result<Option<Option<T>>, D::Error> {
     let read = serde_path_to_error::deserialize(from);
     read.map(Some).map_err(|fault| match fault.path().to_string().as_str() {
-        "." => D::Error::custom(format_args!("{name}{NAMED}{}", fault.inner())),
-        path => D::Error::custom(format_args!("{name}.{path}{NAMED}{}", fault.inner())),
+        "." => D::Error::custom(format_args!("{name}{FIELD_SEPARATOR}{}", fault.inner())),
+        path => D::Error::custom(format_args!("{name}.{path}{FIELD_SEPARATOR}{}", fault.inner())),
     })
 }
 
@@ -148,7 +148,7 @@ impl ClaimRequest {
 fn moment(text: &str) -> Result<i64> {
     let day = || Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp());
     let instant = text.parse::<Timestamp>().ok().or_else(day);
-    let instant = instant.ok_or_else(|| Error::field("provenance.importedAt", "must be an instant or a date"))?;
+    let instant = instant.ok_or_else(|| Error::invalid_field("provenance.importedAt", "must be an instant or a date"))?;
     Ok(instant.as_millisecond())
 }
 
@@ -157,7 +157,7 @@ fn moment(text: &str) -> Result<i64> {
 /// # Errors
 /// `VALIDATION_ERROR` naming the field. The message contains no part of the URL, which may hold a password.
 pub fn address(field: &str, text: &str) -> Result<Address> {
-    Address::parse(text).map_err(|why| Error::field(field, why))
+    Address::parse(text).map_err(|why| Error::invalid_field(field, why))
 }
 
 /// Parses the URL of a stream: http, https, SRT or RTSP.
@@ -165,7 +165,7 @@ pub fn address(field: &str, text: &str) -> Result<Address> {
 /// # Errors
 /// As [`address`].
 pub fn stream(field: &str, text: &str) -> Result<Address> {
-    Address::parse_stream(text).map_err(|why| Error::field(field, why))
+    Address::parse_stream(text).map_err(|why| Error::invalid_field(field, why))
 }
 
 impl FeedRequest {
@@ -173,13 +173,13 @@ impl FeedRequest {
     /// `VALIDATION_ERROR`.
     pub fn check(&self) -> Result<()> {
         if self.failover_urls.as_ref().is_some_and(|urls| urls.len() > MAX_FAILOVER) {
-            return Err(Error::field("source.failoverUrls", format!("must have at most {MAX_FAILOVER} entries")));
+            return Err(Error::invalid_field("source.failoverUrls", format!("must have at most {MAX_FAILOVER} entries")));
         }
         let agent = self.user_agent.as_ref().and_then(Option::as_deref).unwrap_or("-");
         let plain = agent.bytes().all(|byte| (0x20..0x7f).contains(&byte));
         if agent.is_empty() || agent.len() > MAX_USER_AGENT || !plain {
             let message = format!("must be 1 to {MAX_USER_AGENT} printable ASCII characters");
-            return Err(Error::field("source.userAgent", message));
+            return Err(Error::invalid_field("source.userAgent", message));
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::domain::m3u::parse::SkippedEntry;
 use crate::domain::source::{ReadCounts, ChannelFilter, ImportSource, ReadState};
 use crate::domain::time::format_ms;
 use crate::error::{Code, Error, Result};
-use crate::http::address::Addresses;
+use crate::http::urls::ResourceUrls;
 use crate::http::call::Call;
 use crate::http::endpoint::{Endpoint, delete, get, patch, post};
 use crate::http::reply;
@@ -176,7 +176,7 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let source = service.add_source(change).await?;
     let mut response = answer(StatusCode::CREATED, &service, &source);
     let location =
-        HeaderValue::try_from(Addresses::of(&service.config).at(format_args!("/api/livetv/sources/{}", source.id)))
+        HeaderValue::try_from(ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/sources/{}", source.id)))
             .map_err(Error::internal)?;
     response.headers_mut().insert(LOCATION, location);
     Ok(response)

@@ -116,7 +116,7 @@ pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 409, description = "`CONFLICT`: the user has too many stream tokens")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let asked: TokenRequest = call.json().await?;
-    let instant = |text: &str| text.parse().map_err(|_| Error::field("expiresAt", "must be an ISO 8601 instant"));
+    let instant = |text: &str| text.parse().map_err(|_| Error::invalid_field("expiresAt", "must be an ISO 8601 instant"));
     let expires_at = asked.expires_at.as_deref().map(instant).transpose()?;
     let name = asked.name.unwrap_or_default();
     let (by, accounts) = (call.user()?, &service.accounts);
@@ -152,17 +152,17 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
         }
         (None, Some(ListName::M3u)) => ("livetv/m3u".to_owned(), ""),
         (None, Some(ListName::Xmltv)) => ("livetv/xmltv".to_owned(), ""),
-        (None, None) => return Err(Error::field("channelId", "is required, or resource instead")),
-        (Some(_), Some(_)) => return Err(Error::field("resource", "must be absent when channelId is given")),
+        (None, None) => return Err(Error::invalid_field("channelId", "is required, or resource instead")),
+        (Some(_), Some(_)) => return Err(Error::invalid_field("resource", "must be absent when channelId is given")),
     };
     let ttl = request.ttl_seconds.unwrap_or(TTL_SECONDS);
     if !(MIN_TTL_SECONDS..=MAX_LIFE_SECONDS).contains(&ttl) {
         let message = format!("must be an integer from {MIN_TTL_SECONDS} to {MAX_LIFE_SECONDS}");
-        return Err(Error::field("ttlSeconds", message));
+        return Err(Error::invalid_field("ttlSeconds", message));
     }
     let start = match request.from_start {
         Some(true) if request.resource.is_some() => {
-            return Err(Error::field("fromStart", "is only valid with channelId"));
+            return Err(Error::invalid_field("fromStart", "is only valid with channelId"));
         }
         Some(true) => {
             // A player reloads the playlist and has no session in which the server could keep the start. Without `at`, the

@@ -12,7 +12,7 @@ use crate::domain::channel::{RequestedItem, Channel, RequestedFiller};
 use crate::domain::external::ExternalChannel;
 use crate::domain::live_window::CATCHUP_DAYS;
 use crate::domain::time::format_timestamp;
-use crate::http::address::Addresses;
+use crate::http::urls::ResourceUrls;
 use crate::service::{Service, live};
 
 /// A channel.
@@ -97,7 +97,7 @@ pub struct ItemView {
 }
 
 impl<'a> ChannelView<'a> {
-    pub fn new(channel: &'a Channel, now: Timestamp, addresses: Addresses<'a>) -> Self {
+    pub fn new(channel: &'a Channel, now: Timestamp, addresses: ResourceUrls<'a>) -> Self {
         let at = now.as_millisecond();
         let mut guide =
             channel.guide_entries(at, i64::MAX, at).map(|entry| GuideEntry::new(channel, &entry, now, addresses)).peekable();
@@ -154,7 +154,7 @@ impl<'a> ChannelView<'a> {
 
     /// Adds the fields that only admins see: the configured logo URL, rights and stream of an external channel.
     pub fn with_rights(mut self, service: &Service, channel: &Channel) -> Self {
-        if let Some(url) = Addresses::of(&service.config).given_logo(channel) {
+        if let Some(url) = ResourceUrls::from_config(&service.config).configured_logo(channel) {
             self.logo_url = url;
         }
         let Some(external) = &channel.external else { return self };

@@ -62,7 +62,7 @@ pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     };
     let ttl = asked.ttl_seconds.unwrap_or(TTL_SECONDS);
     if !(1..=MOST_TTL_SECONDS).contains(&ttl) {
-        return Err(Error::field("ttlSeconds", format!("must be an integer from 1 to {MOST_TTL_SECONDS}")));
+        return Err(Error::invalid_field("ttlSeconds", format!("must be an integer from 1 to {MOST_TTL_SECONDS}")));
     }
     let all = service.channels.all();
     let named: Option<HashSet<u32>> = asked.channel_ids.map(|ids| ids.into_iter().collect());

@@ -15,7 +15,7 @@ use super::asked::{Asked, Unix, ViewParams, session};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::error::{Code, Error, Result};
-use crate::http::address::Addresses;
+use crate::http::urls::ResourceUrls;
 use crate::http::call::Call;
 use crate::http::reply;
 use crate::http::transcode;
@@ -138,7 +138,7 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         tokio::time::sleep(MAKING_POLL).await;
     }
     let mut location =
-        Addresses::of(&service.config).live(channel.id) + "?" + &tail(&service, &call, &channel, Some(&session))?;
+        ResourceUrls::from_config(&service.config).live_playlist(channel.id) + "?" + &tail(&service, &call, &channel, Some(&session))?;
     if let Some((from, to)) = asked.span {
         location += &format!("&at={}", Unix(from));
         if let Some(to) = to {
@@ -292,7 +292,7 @@ pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
     if service.channels.get(id).is_ok() {
         super::seen(&service, &call, id)?;
     }
-    let session = session(&call)?.ok_or_else(|| Error::field("watchSession", "is missing"))?;
+    let session = session(&call)?.ok_or_else(|| Error::invalid_field("watchSession", "is missing"))?;
     let viewers = service.live_channels.viewers();
     let ended = viewers.leave(id, &Viewer::new(call.user()?, Some(session)));
     if ended {
@@ -311,7 +311,7 @@ fn wait(call: &Call) -> Result<Option<Duration>> {
         None => prefer.map(|seconds| seconds.clamp(0.0, MOST_HOLD_SECONDS)),
         Some(text) => {
             let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=MOST_HOLD_SECONDS).contains(seconds));
-            Some(seconds.ok_or_else(|| Error::field("wait", "must be a number from 0 to 15"))?)
+            Some(seconds.ok_or_else(|| Error::invalid_field("wait", "must be a number from 0 to 15"))?)
         }
     };
     Ok(asked.map(Duration::from_secs_f64))

@@ -106,14 +106,14 @@ pub(in crate::http) fn seconds(field: &str, value: f64) -> Result<f64> {
     if value.is_finite() && (0.0..=MAX_SECONDS).contains(&value) {
         Ok(round_to_ms(value))
     } else {
-        Err(Error::field(field, "must be a number of seconds from 0 to 3.2e10"))
+        Err(Error::invalid_field(field, "must be a number of seconds from 0 to 3.2e10"))
     }
 }
 
 pub(in crate::http) fn title(title: Option<String>) -> Result<Option<String>> {
     match title {
         Some(title) if title.len() > MAX_TITLE_BYTES => {
-            Err(Error::field("title", format!("must be at most {MAX_TITLE_BYTES} bytes")))
+            Err(Error::invalid_field("title", format!("must be at most {MAX_TITLE_BYTES} bytes")))
         }
         title => Ok(title.filter(|title| !title.is_empty())),
     }
@@ -138,7 +138,7 @@ fn word<'a>(field: &str, word: &'a str) -> Result<&'a str> {
     if word.chars().count() <= MAX_WORD && !word.chars().any(char::is_control) {
         Ok(word)
     } else {
-        Err(Error::field(field, format!("must be 1 to {MAX_WORD} characters without control characters")))
+        Err(Error::invalid_field(field, format!("must be 1 to {MAX_WORD} characters without control characters")))
     }
 }
 
@@ -146,7 +146,7 @@ pub(in crate::http) fn device(id: String) -> Result<String> {
     if (1..=128).contains(&id.len()) && !id.chars().any(char::is_control) {
         Ok(id)
     } else {
-        Err(Error::field("deviceId", "must be 1 to 128 bytes without control characters"))
+        Err(Error::invalid_field("deviceId", "must be 1 to 128 bytes without control characters"))
     }
 }
 
@@ -154,6 +154,6 @@ pub(in crate::http) fn device(id: String) -> Result<String> {
 pub(in crate::http) fn time(text: &str) -> Result<Timestamp> {
     let at: Timestamp = text
         .parse()
-        .map_err(|_| Error::field("clientUpdatedAt", "must be an instant, e.g. 2026-01-01T00:00:00.000Z"))?;
+        .map_err(|_| Error::invalid_field("clientUpdatedAt", "must be an instant, e.g. 2026-01-01T00:00:00.000Z"))?;
     Ok(Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at))
 }

@@ -64,16 +64,16 @@ impl RecordingRequest {
     /// # Errors
     /// `VALIDATION_ERROR` naming the first invalid field.
     pub fn checked(self, user_id: String) -> Result<NewRecording> {
-        let channel_id = self.channel_id.ok_or_else(|| Error::field("channelId", "is missing"))?;
+        let channel_id = self.channel_id.ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
         let series = self.series.map(SeriesRequest::checked).transpose()?;
         let wish = match (self.entry_id, self.start, self.end) {
             (Some(entry), None, None) => Some(RecordingTarget::Entry(entry)),
-            (Some(_), ..) => return Err(Error::field("entryId", "must be absent when start or end is given")),
+            (Some(_), ..) => return Err(Error::invalid_field("entryId", "must be absent when start or end is given")),
             (None, Some(start), Some(end)) => Some(RecordingTarget::Span(instant("start", &start)?, instant("end", &end)?)),
-            (None, Some(_), None) => return Err(Error::field("end", "is missing")),
-            (None, None, Some(_)) => return Err(Error::field("start", "is missing")),
+            (None, Some(_), None) => return Err(Error::invalid_field("end", "is missing")),
+            (None, None, Some(_)) => return Err(Error::invalid_field("start", "is missing")),
             (None, None, None) if series.is_some() => None,
-            (None, None, None) => return Err(Error::field("entryId", "is required, or start and end, or series")),
+            (None, None, None) => return Err(Error::invalid_field("entryId", "is required, or start and end, or series")),
         };
         let keep = self.keep.map_or_else(|| Ok(RetentionLimit::default()), |keep| keep.checked(series.is_some()))?;
         let padding = self.padding_seconds.map_or_else(|| Ok(Padding::default()), PaddingRequest::checked)?;
@@ -87,7 +87,7 @@ impl PaddingRequest {
             let ms = (seconds.unwrap_or(0.0) * 1000.0).round();
             match (0.0..=MAX_PADDING_MS as f64).contains(&ms) {
                 true => Ok(ms as i64),
-                false => Err(Error::field(field, "must be a number from 0 to 3600")),
+                false => Err(Error::invalid_field(field, "must be a number from 0 to 3600")),
             }
         };
         let before_ms = ms("paddingSeconds.before", self.before)?;
@@ -100,7 +100,7 @@ impl SeriesRequest {
         let title = self.title.unwrap_or_default().trim().to_owned();
         match title.is_empty() || title.len() > MAX_TITLE || title.chars().any(char::is_control) {
             true => {
-                Err(Error::field("series.title", format!("must be 1 to {MAX_TITLE} bytes without control characters")))
+                Err(Error::invalid_field("series.title", format!("must be 1 to {MAX_TITLE} bytes without control characters")))
             }
             false => Ok((title, self.new_only.unwrap_or(false))),
         }
@@ -110,13 +110,13 @@ impl SeriesRequest {
 impl KeepRequest {
     fn checked(self, series: bool) -> Result<RetentionLimit> {
         if self.count.is_some() && !series {
-            return Err(Error::field("keep.count", "is only valid with series"));
+            return Err(Error::invalid_field("keep.count", "is only valid with series"));
         }
         if self.count.is_some_and(|count| !(1..=MOST_KEPT).contains(&count)) {
-            return Err(Error::field("keep.count", format!("must be an integer from 1 to {MOST_KEPT}")));
+            return Err(Error::invalid_field("keep.count", format!("must be an integer from 1 to {MOST_KEPT}")));
         }
         if self.days.is_some_and(|days| !(1..=MOST_DAYS).contains(&days)) {
-            return Err(Error::field("keep.days", format!("must be an integer from 1 to {MOST_DAYS}")));
+            return Err(Error::invalid_field("keep.days", format!("must be an integer from 1 to {MOST_DAYS}")));
         }
         Ok(RetentionLimit { max_count: self.count, max_days: self.days })
     }
@@ -126,5 +126,5 @@ fn instant(field: &str, text: &str) -> Result<i64> {
     let instant = text.parse::<Timestamp>();
     instant
         .map(Timestamp::as_millisecond)
-        .map_err(|_| Error::field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z"))
+        .map_err(|_| Error::invalid_field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z"))
 }

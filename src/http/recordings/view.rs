@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::domain::recording::{RetentionLimit, Padding, Recording, SeriesRule};
 use crate::domain::time::{format_ms, round_to_ms, to_seconds};
-use crate::http::address::Addresses;
+use crate::http::urls::ResourceUrls;
 use crate::service::Service;
 
 /// A recording.
@@ -96,7 +96,7 @@ pub struct SeriesView {
 
 impl RecordingView {
     pub fn new(service: &Service, of: &Recording) -> Self {
-        let direct = |path: &String| Addresses::of(&service.config).file(path);
+        let direct = |path: &String| ResourceUrls::from_config(&service.config).media_file(path);
         let failure = of.failure.as_ref();
         Self {
             id: of.id.clone(),

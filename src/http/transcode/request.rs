@@ -63,26 +63,26 @@ impl StartBody {
     /// # Errors
     /// `VALIDATION_ERROR` naming the first invalid field.
     pub(super) fn into_request(self, user_agent: Option<&str>) -> Result<StartRequest> {
-        let media_path = self.media_path.ok_or_else(|| Error::field("mediaPath", "is required"))?;
+        let media_path = self.media_path.ok_or_else(|| Error::invalid_field("mediaPath", "is required"))?;
         let start_seconds = self.start_position_seconds.unwrap_or(0.0);
         if !start_seconds.is_finite() || start_seconds < 0.0 {
-            return Err(Error::field("startPositionSeconds", "must be a number of at least 0"));
+            return Err(Error::invalid_field("startPositionSeconds", "must be a number of at least 0"));
         }
         let profile = self.profile.unwrap_or_default();
         let max_height = match profile.resolution.as_deref() {
             None => None,
             Some(label) => {
                 let unknown = || {
-                    Error::field("profile.resolution", format!("{:?} must be a label such as 1080p", clipped(label)))
+                    Error::invalid_field("profile.resolution", format!("{:?} must be a label such as 1080p", clipped(label)))
                 };
                 max_height(label).ok_or_else(unknown)?
             }
         };
         if profile.max_bitrate_kbps == Some(0) {
-            return Err(Error::field("profile.maxBitrateKbps", "must be at least 1"));
+            return Err(Error::invalid_field("profile.maxBitrateKbps", "must be at least 1"));
         }
         if profile.max_audio_channels == Some(0) {
-            return Err(Error::field("profile.maxAudioChannels", "must be at least 1"));
+            return Err(Error::invalid_field("profile.maxAudioChannels", "must be at least 1"));
         }
         let subtitle_stream = self.subtitle_stream_index.stream();
         let off = self.subtitle_stream_index == StreamIndex::None && self.subtitle_path.is_none();
@@ -96,7 +96,7 @@ impl StartBody {
             Some("external") => SubtitleRequest::External,
             Some("burn") => SubtitleRequest::Burn,
             Some(other) => {
-                return Err(Error::field(
+                return Err(Error::invalid_field(
                     "subtitleMode",
                     format!("{:?} must be none, embedded, external or burn", clipped(other)),
                 ));
@@ -106,7 +106,7 @@ impl StartBody {
             None | Some("tag") => StartMode::Tag,
             Some("list") => StartMode::List,
             Some(other) => {
-                return Err(Error::field("startMode", format!("{:?} must be tag or list", clipped(other))));
+                return Err(Error::invalid_field("startMode", format!("{:?} must be tag or list", clipped(other))));
             }
         };
         Ok(StartRequest {

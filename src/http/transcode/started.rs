@@ -14,7 +14,7 @@ use crate::domain::playback::{RequestDevice, TranscodeReason, SubtitleDelivery};
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::source::SourceFile;
 use crate::error::Result;
-use crate::http::address::Addresses;
+use crate::http::urls::ResourceUrls;
 use crate::http::device::DeviceBody;
 use crate::service::Service;
 use crate::service::sessions::Session;
@@ -90,7 +90,7 @@ pub(super) async fn direct_subtitle(
             known.id
         }
     };
-    Ok(Some(Addresses::of(&service.config).subtitle(&source.path, &id)))
+    Ok(Some(ResourceUrls::from_config(&service.config).subtitle(&source.path, &id)))
 }
 
 impl Started {
@@ -99,7 +99,7 @@ impl Started {
         let source = &played.source;
         let subtitle = played.subtitle.as_ref();
         let expires = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
-        let url = Addresses::of(&service.config).file(&source.path);
+        let url = ResourceUrls::from_config(&service.config).media_file(&source.path);
         let grant = service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
         Self {
             session_id: None,
@@ -130,7 +130,7 @@ impl Started {
     /// The response for a file that is played in a session.
     pub(super) fn transcoded(service: &Service, principal: &Principal, session: &Session) -> Self {
         let (plan, rendition) = (&session.plan, &session.plan.work().rendition);
-        let url = Addresses::of(&service.config).session(&session.id);
+        let url = ResourceUrls::from_config(&service.config).session_playlist(&session.id);
         let video = rendition.video.as_ref();
         let burns = matches!(video, Some(VideoPlan::Encode(encode)) if encode.burn.is_some());
         Self {

@@ -101,7 +101,7 @@ impl Accounts {
             setup_code: Mutex::default(),
             setup_file: config.state.join("setup-code"),
             declared_admin: config.admin.clone(),
-            login_life_seconds: i64::try_from(config.limits.login_life.as_secs()).unwrap_or(i64::MAX),
+            login_life_seconds: i64::try_from(config.limits.login_lifetime.as_secs()).unwrap_or(i64::MAX),
             future_time_guard: FutureTimeGuard::default(),
         })
     }

@@ -59,8 +59,8 @@ impl Accounts {
             return Err(Error::new(Code::InvalidCredentials, text));
         }
         self.refund_attempt(&attempt_keys);
-        account::validate_username(username).map_err(|fault| Error::field("username", fault))?;
-        account::validate_password(password).map_err(|fault| Error::field("password", fault))?;
+        account::validate_username(username).map_err(|fault| Error::invalid_field("username", fault))?;
+        account::validate_password(password).map_err(|fault| Error::invalid_field("password", fault))?;
         let hash = self.passwords.hash(password).await?;
 
         let _change = self.change_lock.lock().await;
@@ -88,7 +88,7 @@ impl Accounts {
         keep_stream_tokens: bool,
         address: IpAddr,
     ) -> Result<EndedAccess> {
-        account::validate_password(new).map_err(|fault| Error::field("newPassword", fault))?;
+        account::validate_password(new).map_err(|fault| Error::invalid_field("newPassword", fault))?;
         let user = self.get_user(&principal.user_id)?;
         let attempt_keys = self.attempt_keys(address, &user.username, Some(&user));
         self.count_attempt(&attempt_keys)?;

@@ -123,13 +123,13 @@ impl Accounts {
         channels: Option<Vec<u32>>,
         expires_at: Option<Timestamp>,
     ) -> Result<(StreamToken, String)> {
-        let name = account::clean_device_name(name).ok_or_else(|| Error::field("name", "is required"))?;
+        let name = account::clean_device_name(name).ok_or_else(|| Error::invalid_field("name", "is required"))?;
         if channels.as_ref().is_some_and(|channels| channels.is_empty() || channels.len() > MAX_CHANNELS) {
-            return Err(Error::field("channelIds", format!("must be 1 to {MAX_CHANNELS}, or null for all")));
+            return Err(Error::invalid_field("channelIds", format!("must be 1 to {MAX_CHANNELS}, or null for all")));
         }
         let now = self.now();
         if expires_at.is_some_and(|at| at <= now) {
-            return Err(Error::field("expiresAt", "must be in the future"));
+            return Err(Error::invalid_field("expiresAt", "must be in the future"));
         }
         let _change = self.change_by(by).await?;
         let user = self.get_user(user_id)?;

@@ -48,7 +48,7 @@ impl Accounts {
         role: Role,
         password: &str,
     ) -> Result<User> {
-        account::validate_password(password).map_err(|fault| Error::field("password", fault))?;
+        account::validate_password(password).map_err(|fault| Error::invalid_field("password", fault))?;
         let hash = self.passwords.hash(password).await?;
         let _change = self.change_by(by).await?;
         self.insert_user(username, role, Some(hash)).await
@@ -90,7 +90,7 @@ impl Accounts {
         password: &str,
         keep: KeptAccess<'_>,
     ) -> Result<EndedAccess> {
-        account::validate_password(password).map_err(|fault| Error::field("newPassword", fault))?;
+        account::validate_password(password).map_err(|fault| Error::invalid_field("newPassword", fault))?;
         let hash = self.passwords.hash(password).await?;
         let _change = self.change_by(by).await?;
         let user = self.get_user(user_id)?;
@@ -158,7 +158,7 @@ impl Accounts {
 
     /// A valid new user, not stored yet. The caller holds `changes`.
     pub(super) fn new_user(&self, username: &str, role: Role, password_hash: Option<String>) -> Result<User> {
-        let username = account::validate_username(username).map_err(|fault| Error::field("username", fault))?;
+        let username = account::validate_username(username).map_err(|fault| Error::invalid_field("username", fault))?;
         if self.read_directory().user_by_name(&username).is_some() {
             let conflict = Error::new(Code::Conflict, format!("the name {username:?} is already in use"));
             return Err(conflict.with_details(serde_json::json!({"field": "username"})));

@@ -32,7 +32,7 @@ pub(super) fn resolve_schedule(
 ) -> Result<(Option<Box<RequestedBlocks>>, Arc<RequestedFiller>)> {
     if mode != ScheduleMode::Blocks {
         return match (requested_blocks, filler) {
-            (Some(_), _) => Err(Error::field("schedule", "requires scheduleMode blocks")),
+            (Some(_), _) => Err(Error::invalid_field("schedule", "requires scheduleMode blocks")),
             (None, filler) => {
                 // These modes have no gaps between programmes, so only mid-roll filler applies.
                 let mid_only = |requested: &RequestedFiller| RequestedFiller { mid: requested.mid.clone(), ..RequestedFiller::default() };
@@ -40,7 +40,7 @@ pub(super) fn resolve_schedule(
                     (Some(filler), _) => {
                         let cooldown_ms = filler.cooldown_ms;
                         if filler != RequestedFiller::default() && filler != (RequestedFiller { cooldown_ms, ..mid_only(&filler) }) {
-                            return Err(Error::field("filler", "may only contain mid unless scheduleMode is blocks"));
+                            return Err(Error::invalid_field("filler", "may only contain mid unless scheduleMode is blocks"));
                         }
                         mid_only(&filler)
                     }
@@ -52,7 +52,7 @@ pub(super) fn resolve_schedule(
         };
     }
     let plan = requested_blocks.or_else(|| previous.and_then(|previous| previous.requested_blocks.clone()));
-    let plan = plan.ok_or_else(|| Error::field("schedule", "is required for scheduleMode blocks"))?;
+    let plan = plan.ok_or_else(|| Error::invalid_field("schedule", "is required for scheduleMode blocks"))?;
     let filler = filler.map(Arc::new).or_else(|| previous.map(|previous| previous.requested_filler.clone()));
     Ok((Some(plan), filler.unwrap_or_else(RequestedFiller::shared_empty)))
 }
@@ -145,7 +145,7 @@ impl Service {
             items.extend(self.channel_items(requested_items, output, skip_invalid, may_have_breaks).await?);
         }
         if items.len() > MAX_FILES {
-            return Err(Error::field("items", format!("contain more than {MAX_FILES} files including the filler")));
+            return Err(Error::invalid_field("items", format!("contain more than {MAX_FILES} files including the filler")));
         }
         Ok(start..items.len() as u32)
     }

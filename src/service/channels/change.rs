@@ -174,7 +174,7 @@ impl Service {
         let is_on_demand = change.on_demand.unwrap_or(current.is_some_and(Channel::is_on_demand));
         if let Some(external) = external::resolve_external(current, requested, now)? {
             if change.on_demand == Some(true) {
-                return Err(Error::field("onDemand", "is only for library channels"));
+                return Err(Error::invalid_field("onDemand", "is only for library channels"));
             }
             return Ok(external::draft(current, settings, external));
         }
@@ -283,9 +283,9 @@ impl Service {
 /// Checks whether `onDemand` fits the other settings. A channel that was ever `onDemand` keeps a clock of its own.
 fn check_on_demand(current: Option<&Channel>, is_on_demand: bool, settings: &ChannelSettings, mode: ScheduleMode) -> Result<()> {
     match (is_on_demand, mode) {
-        (true, ScheduleMode::Blocks) => Err(Error::field("onDemand", "cannot be combined with scheduleMode blocks")),
-        (true, _) if settings.always_on => Err(Error::field("onDemand", "cannot be combined with alwaysOn")),
-        (false, ScheduleMode::Blocks) if current.is_some_and(|current| current.clock.is_some()) => Err(Error::field(
+        (true, ScheduleMode::Blocks) => Err(Error::invalid_field("onDemand", "cannot be combined with scheduleMode blocks")),
+        (true, _) if settings.always_on => Err(Error::invalid_field("onDemand", "cannot be combined with alwaysOn")),
+        (false, ScheduleMode::Blocks) if current.is_some_and(|current| current.clock.is_some()) => Err(Error::invalid_field(
             "scheduleMode",
             "cannot be blocks, because this channel's clock was paused while it was onDemand",
         )),
@@ -316,7 +316,7 @@ fn check_cycle_length(request: &RevisionRequest) -> Result<()> {
         None => ScheduleDefinition::new(0, request.clone()).revisions[0].programmes_per_cycle(),
     };
     match programme_count as usize > MAX_CYCLE_PROGRAMMES {
-        true => Err(Error::field("items", format!("exceed {MAX_CYCLE_PROGRAMMES} programmes a cycle, with their weights"))),
+        true => Err(Error::invalid_field("items", format!("exceed {MAX_CYCLE_PROGRAMMES} programmes a cycle, with their weights"))),
         false => Ok(()),
     }
 }

@@ -70,7 +70,7 @@ impl SourceType {
 pub(super) fn resolve_external(previous: Option<&Channel>, change: &ChannelChange, now_ms: i64) -> Result<Option<ExternalChannel>> {
     let kind = match (previous.map(SourceType::of_channel), change.source_type) {
         (Some(current), Some(asked)) if current != asked => {
-            return Err(Error::field("sourceType", "cannot be changed; create another channel"));
+            return Err(Error::invalid_field("sourceType", "cannot be changed; create another channel"));
         }
         (Some(current), _) => current,
         (None, requested) => requested.unwrap_or(SourceType::Virtual),
@@ -79,7 +79,7 @@ pub(super) fn resolve_external(previous: Option<&Channel>, change: &ChannelChang
         return match &change.external {
             // Clients send back channels as received, with nulls in them.
             Some(external) if external.sets_fields() => {
-                Err(Error::field("sourceType", "must be external if source, provenance or rights are given"))
+                Err(Error::invalid_field("sourceType", "must be external if source, provenance or rights are given"))
             }
             _ => Ok(None),
         };
@@ -91,7 +91,7 @@ pub(super) fn resolve_external(previous: Option<&Channel>, change: &ChannelChang
         ("startAt", change.start_at.is_some()),
     ];
     if let Some((field, _)) = library_fields.iter().find(|(_, is_set)| *is_set) {
-        return Err(Error::field(field, "is only for library channels"));
+        return Err(Error::invalid_field(field, "is only for library channels"));
     }
     let current = previous.and_then(|previous| previous.external.as_deref());
     let requested = match (current, &change.external) {
@@ -101,7 +101,7 @@ pub(super) fn resolve_external(previous: Option<&Channel>, change: &ChannelChang
             return Ok(Some(ExternalChannel { guide_channel: guide, ..current.clone() }));
         }
         (Some(ExternalChannel { origin: ExternalOrigin::Source { id, .. }, .. }), Some(_)) => {
-            return Err(Error::field("source", format!("belongs to source {id}; change it there")));
+            return Err(Error::invalid_field("source", format!("belongs to source {id}; change it there")));
         }
         (_, asked) => asked.clone().unwrap_or_default(),
     };

@@ -46,7 +46,7 @@ impl Service {
                 files.push((path, requested));
             }
             if files.len() > MAX_FILES {
-                return Err(Error::field("items", format!("contain more than {MAX_FILES} files")));
+                return Err(Error::invalid_field("items", format!("contain more than {MAX_FILES} files")));
             }
         }
         let probes: Vec<_> = files.into_iter().map(|(path, requested)| self.measure_item(path, requested, output).boxed()).collect();
@@ -60,7 +60,7 @@ impl Service {
             }
         }
         if items.is_empty() && faults.is_empty() {
-            return Err(Error::field("items", "contain no media files"));
+            return Err(Error::invalid_field("items", "contain no media files"));
         }
         if !faults.is_empty() && (!skip_invalid || items.is_empty()) {
             let message = format!("{} of {} items cannot be aired", faults.len(), faults.len() + items.len());

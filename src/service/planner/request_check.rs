@@ -21,18 +21,18 @@ pub(super) async fn resolve_request(
     if let Some(index) = request.audio_stream
         && !media.audio_streams().any(|(stream, _)| stream.index == index)
     {
-        return Err(Error::field("audioStreamIndex", format!("{index} is not an audio stream of this file")));
+        return Err(Error::invalid_field("audioStreamIndex", format!("{index} is not an audio stream of this file")));
     }
     let stream = match request.subtitle_stream {
         None => None,
         Some(index) => {
             let found = media.subtitle_streams().find(|(stream, _)| stream.index == index);
             let (stream, kind) = found.ok_or_else(|| {
-                Error::field("subtitleStreamIndex", format!("{index} is not a subtitle stream of this file"))
+                Error::invalid_field("subtitleStreamIndex", format!("{index} is not a subtitle stream of this file"))
             })?;
             if !stream.is_decodable {
                 let text = format!("{index} is {}, which this server cannot decode", stream.codec);
-                return Err(Error::field("subtitleStreamIndex", text));
+                return Err(Error::invalid_field("subtitleStreamIndex", text));
             }
             Some((index, kind.is_text))
         }
@@ -64,11 +64,11 @@ pub(super) async fn resolve_request(
             let rank = |sidecar: &Sidecar| (!sidecar.default, sidecar.forced, sidecar.hearing_impaired);
             let best_text = sidecar_files.into_iter().filter(|sidecar| sidecar.format.is_text()).min_by_key(rank);
             let none =
-                || Error::field("subtitlePath", "is required, because this file has no text subtitle file beside it");
+                || Error::invalid_field("subtitlePath", "is required, because this file has no text subtitle file beside it");
             SubtitleDelivery::TextSidecar { path: best_text.ok_or_else(none)?.path }
         }
         (SubtitleRequest::Burn, None, None) => {
-            return Err(Error::field("subtitleStreamIndex", "or subtitlePath is required for subtitleMode burn"));
+            return Err(Error::invalid_field("subtitleStreamIndex", "or subtitlePath is required for subtitleMode burn"));
         }
     };
     let needs_subtitle_rendition = match &subtitle {

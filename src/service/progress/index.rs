@@ -123,7 +123,7 @@ fn encode_cursor((Reverse(watched_ms), path, id): &HistoryOrder) -> String {
 
 fn decode_cursor(cursor: &str) -> Result<HistoryOrder> {
     let invalid =
-        || Error::field("cursor", "is not a cursor of this server: pass the `nextCursor` of the previous page");
+        || Error::invalid_field("cursor", "is not a cursor of this server: pass the `nextCursor` of the previous page");
     let text = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let text = text.ok_or_else(invalid)?;
     let mut parts = text.splitn(3, ' ');

@@ -61,7 +61,7 @@ impl Service {
         if let Some(airing) = &airing {
             self.check_recordable(airing, &request.padding, now_ms)?;
             if channel.external.is_some() && airing.end_ms + request.padding.after_ms <= now_ms {
-                return Err(Error::field(
+                return Err(Error::invalid_field(
                     "end",
                     "must be in the future: an external channel can only be recorded while it is on air",
                 ));
@@ -133,7 +133,7 @@ impl Service {
             RecordingTarget::Span(start_ms, end_ms) => {
                 let (start_ms, end_ms) = (*start_ms, *end_ms);
                 if end_ms <= start_ms {
-                    return Err(Error::field("end", "must be later than start"));
+                    return Err(Error::invalid_field("end", "must be later than start"));
                 }
                 let main_airing = airings::main_airing(channel, start_ms, end_ms);
                 let overlapping = main_airing.filter(|airing| airing.start_ms < end_ms && airing.end_ms > start_ms);
@@ -149,11 +149,11 @@ impl Service {
     /// Whether a span can still be recorded.
     fn check_recordable(&self, airing: &GuideAiring, padding: &Padding, now_ms: i64) -> Result<()> {
         if airing.end_ms - airing.start_ms > MAX_LENGTH_MS {
-            return Err(Error::field("end", format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000)));
+            return Err(Error::invalid_field("end", format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000)));
         }
         // The past is recorded from catch-up segments, as far back as those can be produced.
         if airing.start_ms - padding.before_ms < now_ms - CATCHUP_MS {
-            return Err(Error::field("start", "must not be older than the catch-up window"));
+            return Err(Error::invalid_field("start", "must not be older than the catch-up window"));
         }
         Ok(())
     }

@@ -118,7 +118,7 @@ impl Service {
     /// `RIGHTS_BASIS_REQUIRED` naming the missing fields; `VALIDATION_ERROR` with the reason if the source cannot be read;
     /// `STORAGE_FULL`.
     pub async fn add_source(self: &Arc<Self>, change: SourceChange) -> Result<Arc<ImportSource>> {
-        let kind = change.kind.ok_or_else(|| Error::field("kind", "is missing"))?;
+        let kind = change.kind.ok_or_else(|| Error::invalid_field("kind", "is missing"))?;
         let draft = self.draft_source(kind, None, &change)?;
         if self.sources.all().len() >= MAX_SOURCES {
             return Err(Error::new(
@@ -143,7 +143,7 @@ impl Service {
     pub async fn change_source(self: &Arc<Self>, id: u32, change: SourceChange) -> Result<Arc<ImportSource>> {
         let former = self.sources.get(id)?;
         if change.kind.is_some_and(|kind| kind != former.kind) {
-            return Err(Error::field("kind", "cannot be changed: create another source"));
+            return Err(Error::invalid_field("kind", "cannot be changed: create another source"));
         }
         let draft = self.draft_source(former.kind, Some(&former), &change)?;
         let is_content_replaced = draft.url != former.url || change.upload.is_some();
@@ -261,12 +261,12 @@ impl Service {
 
     fn draft_source(&self, kind: SourceKind, former: Option<&ImportSource>, change: &SourceChange) -> Result<ImportSource> {
         let name = change.name.clone().or_else(|| former.map(|former| former.name.clone()));
-        let name = name.ok_or_else(|| Error::field("name", "is missing"))?;
+        let name = name.ok_or_else(|| Error::invalid_field("name", "is missing"))?;
         if name.trim().is_empty() || name.chars().count() > 100 || name.chars().any(char::is_control) {
-            return Err(Error::field("name", "must have 1 to 100 characters, none of them a control character"));
+            return Err(Error::invalid_field("name", "must have 1 to 100 characters, none of them a control character"));
         }
         if change.url.is_some() && change.upload.is_some() {
-            return Err(Error::field("upload", "and url cannot both be given"));
+            return Err(Error::invalid_field("upload", "and url cannot both be given"));
         }
         let url = match (&change.url, &change.upload) {
             (Some(url), _) => Some(url.clone()),
@@ -279,7 +279,7 @@ impl Service {
         let right = SourceRights::from_claim(kind, change.claim.clone(), former_right, is_content_replaced, &change.changed_by, now_ms);
         let right = right.map_err(|lacks| missing_rights_error(&lacks))?;
         if former.is_none() && url.is_none() && change.upload.is_none() {
-            return Err(Error::field("url", "is missing, and so is upload"));
+            return Err(Error::invalid_field("url", "is missing, and so is upload"));
         }
         let select_bytes = change.select.as_ref().map_or(0, ChannelFilter::text_bytes);
         if select_bytes > MAX_SELECT_BYTES {

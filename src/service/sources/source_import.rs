@@ -51,12 +51,12 @@ impl Service {
     /// # Errors
     /// `VALIDATION_ERROR` with the reason if the source cannot be read.
     pub async fn preview_source(&self, change: SourceChange) -> Result<Preview> {
-        let kind = change.kind.ok_or_else(|| Error::field("kind", "is missing"))?;
+        let kind = change.kind.ok_or_else(|| Error::invalid_field("kind", "is missing"))?;
         let bytes = match (&change.upload, &change.url) {
             (Some(upload), None) => upload.clone(),
             (None, Some(url)) => self.fetch_address(url).await?,
-            (Some(_), Some(_)) => return Err(Error::field("upload", "and url cannot both be given")),
-            (None, None) => return Err(Error::field("url", "is missing, and so is upload")),
+            (Some(_), Some(_)) => return Err(Error::invalid_field("upload", "and url cannot both be given")),
+            (None, None) => return Err(Error::invalid_field("url", "is missing, and so is upload")),
         };
         match self.read_source(kind, bytes).await? {
             ParsedSource::List(list) => {
@@ -91,7 +91,7 @@ impl Service {
         match (upload, &source.url) {
             (Some(upload), _) => Ok(upload.clone()),
             (None, Some(url)) => self.fetch_address(url).await,
-            (None, None) => Err(Error::field("upload", "is missing")),
+            (None, None) => Err(Error::invalid_field("upload", "is missing")),
         }
     }
 
@@ -100,7 +100,7 @@ impl Service {
         body.await.map_err(|fault| match fault {
             OutboundError::Busy => Error::new(Code::ServerBusy, fault.to_string()).with_retry_after(5),
             OutboundError::RateLimited(seconds) => Error::new(Code::RateLimited, fault.to_string()).with_retry_after(seconds),
-            fault => Error::field("url", fault),
+            fault => Error::invalid_field("url", fault),
         })
     }
 
@@ -110,7 +110,7 @@ impl Service {
             SourceKind::M3u => m3u::parse::parse_list(&charset::decode(&bytes)).map(ParsedSource::List).map_err(str::to_owned),
             SourceKind::Xmltv => xmltv::parse::parse_guide(&bytes).map(ParsedSource::Guide),
         });
-        parsed.await.map_err(Error::internal)?.map_err(|why| Error::field("upload", why))
+        parsed.await.map_err(Error::internal)?.map_err(|why| Error::invalid_field("upload", why))
     }
 
     /// Imports the content of a source as channels or programmes. The caller holds the lock `editing` of the sources.

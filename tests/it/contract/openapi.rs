@@ -104,12 +104,12 @@ async fn every_route_has_a_door_and_every_media_byte_is_behind_it() {
         }
         assert_eq!(
             endpoint.access,
-            openapi::access(endpoint.method.as_str(), endpoint.path),
+            openapi::access_class(endpoint.method.as_str(), endpoint.path),
             "{} {}: see src/http/openapi.rs",
             endpoint.method,
             endpoint.path
         );
-        let public = openapi::PUBLIC.contains(&endpoint.path);
+        let public = openapi::PUBLIC_PATHS.contains(&endpoint.path);
         assert_eq!(endpoint.access == Access::Public, public, "{}", endpoint.path);
         assert!(!public || !endpoint.path.starts_with("/api/stream"), "{} would serve media to anyone", endpoint.path);
         if public {

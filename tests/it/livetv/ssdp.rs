@@ -44,7 +44,7 @@ async fn who_looks_for_tuners_finds_the_one_that_is_announced() {
     let secret = made["secret"].as_str().unwrap().to_owned();
     let listen: SocketAddr = server.base.strip_prefix("http://").unwrap().parse().unwrap();
     let port = std::net::UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
-    let begin = |secret: &str| Announcer::begin(&server.service, secret.to_owned(), listen, port);
+    let begin = |secret: &str| Announcer::start(&server.service, secret.to_owned(), listen, port);
     let (neighbour, announcer, stranger) = match (neighbour(port), begin(&secret), begin("hcs_unknown")) {
         (Ok(neighbour), Ok(announcer), Ok(stranger)) => (neighbour, announcer, stranger),
         (neighbour, announcer, _) => {
@@ -92,7 +92,7 @@ async fn who_looks_for_tuners_finds_the_one_that_is_announced() {
     for _ in 0..3 {
         assert!(hear(&seeker).await.starts_with("HTTP/1.1 200 OK\r\n"));
     }
-    announcer.end().await;
+    announcer.shut_down().await;
     for _ in 0..3 {
         // The listener receives the searches, too.
         let mut told = hear(&neighbour).await;
@@ -104,8 +104,8 @@ async fn who_looks_for_tuners_finds_the_one_that_is_announced() {
     let gone = server.ask(Method::DELETE, &target).bearer_auth(&server.token).send().await.unwrap();
     success(gone, 200).await;
     let revoked = begin(&secret).unwrap();
-    stranger.end().await;
-    revoked.end().await;
+    stranger.shut_down().await;
+    revoked.shut_down().await;
     let mut datagram = [0; 2048];
     let left =
         neighbour.try_recv(&mut datagram).map(|length| String::from_utf8_lossy(&datagram[..length]).into_owned());

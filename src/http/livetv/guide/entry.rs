@@ -9,7 +9,7 @@ use crate::domain::channel::Channel;
 use crate::domain::guide::ProgrammeEntry;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::time::format_ms_bytes;
-use crate::http::address::{Addresses, Picture};
+use crate::http::urls::{ResourceUrls, LogoUrl};
 use crate::http::livetv::asked::Unix;
 
 /// One programme of the guide.
@@ -46,7 +46,7 @@ pub struct GuideEntry<'a> {
 }
 
 impl<'a> GuideEntry<'a> {
-    pub fn new(channel: &'a Channel, entry: &ProgrammeEntry<'a>, now: Timestamp, addresses: Addresses<'a>) -> Self {
+    pub fn new(channel: &'a Channel, entry: &ProgrammeEntry<'a>, now: Timestamp, addresses: ResourceUrls<'a>) -> Self {
         let (programme, name) = (&entry.programme, &entry.name);
         let (face, now_ms) = (&channel.settings, now.as_millisecond());
         let kept = entry.item.is_some() && (now_ms - CATCHUP_MS..=now_ms).contains(&programme.start_ms);
@@ -57,7 +57,7 @@ impl<'a> GuideEntry<'a> {
             description: entry.listing.map_or(&face.description, |listing| &listing.description),
             start: At(programme.start_ms),
             end: At(programme.end_ms),
-            icon_url: Icon(addresses.picture(face.logo_url.as_deref(), channel.id)),
+            icon_url: Icon(addresses.logo_url(face.logo_url.as_deref(), channel.id)),
             subtitle: name.subtitle,
             season: name.season,
             episode: name.episode,
@@ -90,7 +90,7 @@ struct At(i64);
 
 /// URL of a channel's logo.
 #[derive(Clone, Copy)]
-struct Icon<'a>(Picture<'a>);
+struct Icon<'a>(LogoUrl<'a>);
 
 /// Categories of the guide listing, or of the channel (empty if it has none).
 #[derive(Clone, Copy)]
@@ -101,7 +101,7 @@ enum Categories<'a> {
 
 /// Catch-up URL: channel id, start and end of the programme in unix milliseconds.
 #[derive(Clone, Copy)]
-struct Catchup<'a>(Addresses<'a>, u32, i64, i64);
+struct Catchup<'a>(ResourceUrls<'a>, u32, i64, i64);
 
 impl Serialize for Categories<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
@@ -135,6 +135,6 @@ impl Serialize for Catchup<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         let Self(addresses, channel, from, to_ms) = *self;
         let (from, end) = (Unix(from), Unix(to_ms));
-        to.collect_str(&format_args!("{}?at={from}&end={end}", addresses.live(channel)))
+        to.collect_str(&format_args!("{}?at={from}&end={end}", addresses.live_playlist(channel)))
     }
 }

@@ -103,7 +103,7 @@ async fn parts(body: Bytes, boundary: String) -> Result<(Map<String, Value>, Opt
         let mut text = BytesMut::new();
         while let Some(piece) = part.chunk().await.map_err(broken)? {
             if text.len() + piece.len() > most {
-                return Err(crate::http::upload::too_large(most as u64));
+                return Err(crate::http::request_body::too_large(most as u64));
             }
             text.extend_from_slice(&piece);
         }
@@ -111,7 +111,7 @@ async fn parts(body: Bytes, boundary: String) -> Result<(Map<String, Value>, Opt
             file = Some(text.freeze());
             continue;
         }
-        let text = std::str::from_utf8(&text).map_err(|_| Error::field(&name, "must be UTF-8"))?;
+        let text = std::str::from_utf8(&text).map_err(|_| Error::invalid_field(&name, "must be UTF-8"))?;
         let plain = ["kind", "name", "url"].contains(&name.as_str());
         let value = if plain { None } else { serde_json::from_str(text).ok() };
         match value.unwrap_or_else(|| Value::String(text.to_owned())) {
@@ -129,7 +129,7 @@ impl SourceRequest {
     fn change(self, file: Option<Bytes>, by: String) -> Result<SourceChange> {
         let within = |field: &str, value: Option<u32>, most: u32| match value {
             Some(value) if !(1..=most).contains(&value) => {
-                Err(Error::field(field, format!("must be an integer from 1 to {most}")))
+                Err(Error::invalid_field(field, format!("must be an integer from 1 to {most}")))
             }
             _ => Ok(()),
         };
@@ -139,17 +139,17 @@ impl SourceRequest {
             None => None,
             Some("m3u") => Some(SourceKind::M3u),
             Some("xmltv") => Some(SourceKind::Xmltv),
-            Some(_) => return Err(Error::field("kind", "must be m3u or xmltv")),
+            Some(_) => return Err(Error::invalid_field("kind", "must be m3u or xmltv")),
         };
         let select = self.select.map(Option::unwrap_or_default);
         if let Some(SelectRequest { groups, names, ids }) = &select
             && [groups, names, ids].iter().any(|list| list.len() > MAX_NAMES)
         {
-            return Err(Error::field("select", format!("each list must have at most {MAX_NAMES} entries")));
+            return Err(Error::invalid_field("select", format!("each list must have at most {MAX_NAMES} entries")));
         }
         let upload = file.or(self.upload.map(Bytes::from));
         if upload.as_ref().is_some_and(|upload| upload.len() > MAX_UPLOAD) {
-            return Err(crate::http::upload::too_large(MAX_UPLOAD as u64));
+            return Err(crate::http::request_body::too_large(MAX_UPLOAD as u64));
         }
         Ok(SourceChange {
             kind,

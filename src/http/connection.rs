@@ -22,132 +22,132 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use super::places::Place;
+use super::connection_slots::ConnectionSlot;
 use crate::engine::source::SourceFile;
 use crate::error::Code;
 use crate::service::accounts::random_bytes;
 
 /// Longest file range per placeholder, bytes.
-pub const RUN_BYTES: u64 = 2 << 20;
+pub const MAX_RANGE_BYTES: u64 = 2 << 20;
 
 /// How long a client may receive nothing before its connection is closed. A paused player reconnects.
-const STALL: Duration = Duration::from_secs(120);
+const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Bytes a client without credentials must receive per [`PACE_WINDOW`] in which the server waits for it. No real link is
 /// slower than 600 bytes/s, so such a client only occupies a connection.
-const LEAST_TAKEN: u64 = 64 * 1024;
-const PACE_WINDOW: Duration = Duration::from_secs(120);
+const MIN_RECEIVED_BYTES: u64 = 64 * 1024;
+const RATE_WINDOW: Duration = Duration::from_secs(120);
 
-static STAND_IN: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; RUN_BYTES as usize].into());
+static PLACEHOLDER: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; MAX_RANGE_BYTES as usize].into());
 
 /// A file range to be sent.
-pub struct Run {
+pub struct FileRange {
     pub source: Arc<SourceFile>,
     pub offset: u64,
-    pub left: u64,
+    pub remaining: u64,
 }
 
 /// File ranges that a connection has yet to send, in order.
-pub type Runs = Arc<Mutex<VecDeque<Run>>>;
+pub type FileRangeQueue = Arc<Mutex<VecDeque<FileRange>>>;
 
 /// A chunk of a body: bytes, or the placeholder for a file range.
-pub enum Piece {
+pub enum BodyChunk {
     Bytes(Bytes),
-    StandIn(usize),
+    Placeholder(usize),
 }
 
-impl Piece {
+impl BodyChunk {
     /// Queues a file range of at most [`RUN_BYTES`] and returns its placeholder.
-    pub fn of_run(runs: &Runs, run: Run) -> Self {
-        debug_assert!(run.left <= RUN_BYTES, "a file range must not be longer than its placeholder");
-        let len = run.left as usize;
-        runs.lock().expect("the lock is not poisoned").push_back(run);
-        Self::StandIn(len)
+    pub fn queue_range(queue: &FileRangeQueue, range: FileRange) -> Self {
+        debug_assert!(range.remaining <= MAX_RANGE_BYTES, "a file range must not be longer than its placeholder");
+        let len = range.remaining as usize;
+        queue.lock().expect("the lock is not poisoned").push_back(range);
+        Self::Placeholder(len)
     }
 }
 
-impl Buf for Piece {
+impl Buf for BodyChunk {
     fn remaining(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.remaining(),
-            Self::StandIn(left) => *left,
+            Self::Placeholder(remaining) => *remaining,
         }
     }
 
     fn chunk(&self) -> &[u8] {
         match self {
             Self::Bytes(bytes) => bytes.chunk(),
-            Self::StandIn(left) => &STAND_IN[..*left],
+            Self::Placeholder(remaining) => &PLACEHOLDER[..*remaining],
         }
     }
 
     fn advance(&mut self, count: usize) {
         match self {
             Self::Bytes(bytes) => bytes.advance(count),
-            Self::StandIn(left) => *left -= count,
+            Self::Placeholder(remaining) => *remaining -= count,
         }
     }
 }
 
-fn is_stand_in(slice: &IoSlice<'_>) -> bool {
-    !slice.is_empty() && slice.as_ptr() == STAND_IN.as_ptr()
+fn is_placeholder(slice: &IoSlice<'_>) -> bool {
+    !slice.is_empty() && slice.as_ptr() == PLACEHOLDER.as_ptr()
 }
 
 /// The rate at which a client receives, measured over the time the server waits for it.
-pub struct Pace {
-    place: Arc<Place>,
+pub struct ReceiveRate {
+    slot: Arc<ConnectionSlot>,
     /// When the socket's send buffer became full.
     full_since: Option<Instant>,
     waited: Duration,
-    taken: u64,
+    received_bytes: u64,
 }
 
-impl Pace {
+impl ReceiveRate {
     /// Measures the connection that has this slot.
-    pub fn new(place: Arc<Place>) -> Self {
-        Self { place, full_since: None, waited: Duration::ZERO, taken: 0 }
+    pub fn new(slot: Arc<ConnectionSlot>) -> Self {
+        Self { slot, full_since: None, waited: Duration::ZERO, received_bytes: 0 }
     }
 
-    fn full(&mut self, now: Instant) {
+    fn mark_full(&mut self, now: Instant) {
         self.full_since.get_or_insert(now);
     }
 
-    fn took(&mut self, bytes: usize) {
-        self.taken += bytes as u64;
-        self.place.sent(bytes);
+    fn record_received(&mut self, bytes: usize) {
+        self.received_bytes += bytes as u64;
+        self.slot.record_received(bytes);
     }
 
     /// The socket is writable again. False if a window ends here in which the client was too slow; an authenticated client
     /// may be slow.
-    fn ready(&mut self, now: Instant) -> bool {
+    fn mark_writable(&mut self, now: Instant) -> bool {
         let Some(since) = self.full_since.take() else { return true };
         self.waited += now.saturating_duration_since(since);
-        if self.waited < PACE_WINDOW {
+        if self.waited < RATE_WINDOW {
             return true;
         }
-        let taken = std::mem::take(&mut self.taken);
+        let received_bytes = std::mem::take(&mut self.received_bytes);
         self.waited = Duration::ZERO;
-        taken >= LEAST_TAKEN || self.place.is_admitted()
+        received_bytes >= MIN_RECEIVED_BYTES || self.slot.is_authenticated()
     }
 }
 
 /// The socket as hyper uses it.
-pub struct Wire {
+pub struct Connection {
     socket: TcpStream,
-    runs: Runs,
+    file_ranges: FileRangeQueue,
     /// The stall timer; None until the client first makes the server wait.
-    stalled: Option<Pin<Box<Sleep>>>,
-    moved: Instant,
-    pace: Pace,
+    stall_timer: Option<Pin<Box<Sleep>>>,
+    last_progress: Instant,
+    rate: ReceiveRate,
 }
 
-impl Wire {
-    pub fn new(socket: TcpStream, runs: Runs, pace: Pace) -> Self {
-        Self { socket, runs, stalled: None, moved: Instant::now(), pace }
+impl Connection {
+    pub fn new(socket: TcpStream, file_ranges: FileRangeQueue, rate: ReceiveRate) -> Self {
+        Self { socket, file_ranges, stall_timer: None, last_progress: Instant::now(), rate }
     }
 
     /// Runs a system call that writes once the socket is writable.
-    fn poll_io(
+    fn poll_socket_write(
         &mut self,
         context: &mut Context<'_>,
         mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
@@ -156,22 +156,22 @@ impl Wire {
             match self.socket.poll_write_ready(context) {
                 Poll::Ready(ready) => ready?,
                 Poll::Pending => {
-                    self.pace.full(Instant::now());
+                    self.rate.mark_full(Instant::now());
                     return self.poll_stall(context);
                 }
             }
-            if self.pace.full_since.is_some() && !self.pace.ready(Instant::now()) {
+            if self.rate.full_since.is_some() && !self.rate.mark_writable(Instant::now()) {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             match self.socket.try_io(Interest::WRITABLE, || write(&self.socket)) {
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-                done => {
-                    self.pace.took(*done.as_ref().unwrap_or(&0));
-                    if self.stalled.is_some() {
-                        self.moved = Instant::now();
+                result => {
+                    self.rate.record_received(*result.as_ref().unwrap_or(&0));
+                    if self.stall_timer.is_some() {
+                        self.last_progress = Instant::now();
                     }
-                    return Poll::Ready(done);
+                    return Poll::Ready(result);
                 }
             }
         }
@@ -179,63 +179,63 @@ impl Wire {
 
     /// Pending until the stall limit is reached. The timer is armed once and re-armed only when it fires early.
     fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let timer = match &mut self.stalled {
+        let timer = match &mut self.stall_timer {
             Some(timer) => timer,
-            none => {
-                self.moved = Instant::now();
-                none.insert(Box::pin(tokio::time::sleep(STALL)))
+            unarmed => {
+                self.last_progress = Instant::now();
+                unarmed.insert(Box::pin(tokio::time::sleep(STALL_TIMEOUT)))
             }
         };
         loop {
             ready!(timer.as_mut().poll(context));
-            let until = self.moved + STALL;
-            if until <= Instant::now() {
+            let deadline = self.last_progress + STALL_TIMEOUT;
+            if deadline <= Instant::now() {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
-            timer.as_mut().reset(until.into());
+            timer.as_mut().reset(deadline.into());
         }
     }
 
     /// Sends more of the file range whose placeholder has `len` bytes left.
-    fn poll_run(&mut self, context: &mut Context<'_>, len: usize) -> Poll<io::Result<usize>> {
-        let runs = self.runs.clone();
-        let mut runs = runs.lock().expect("the lock is not poisoned");
-        let Some(run) = runs.front_mut().filter(|run| run.left == len as u64) else {
+    fn poll_range(&mut self, context: &mut Context<'_>, len: usize) -> Poll<io::Result<usize>> {
+        let queue = self.file_ranges.clone();
+        let mut ranges = queue.lock().expect("the lock is not poisoned");
+        let Some(range) = ranges.front_mut().filter(|run| run.remaining == len as u64) else {
             return Poll::Ready(Err(io::Error::other("a placeholder without its file range")));
         };
-        let sent = ready!(self.poll_io(context, |socket| {
-            let mut offset = run.offset;
-            Ok(rustix::fs::sendfile(socket, &run.source.file, Some(&mut offset), len)?)
+        let sent = ready!(self.poll_socket_write(context, |socket| {
+            let mut offset = range.offset;
+            Ok(rustix::fs::sendfile(socket, &range.source.file, Some(&mut offset), len)?)
         }))?;
         if sent == 0 {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")));
         }
-        run.offset += sent as u64;
-        run.left -= sent as u64;
-        if run.left == 0 {
-            runs.pop_front();
+        range.offset += sent as u64;
+        range.remaining -= sent as u64;
+        if range.remaining == 0 {
+            ranges.pop_front();
         }
         Poll::Ready(Ok(sent))
     }
 }
 
-impl hyper::rt::Read for Wire {
+impl hyper::rt::Read for Connection {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         // The head of a request is small: a buffer on the stack avoids an unsafe cast to tokio's buffer.
-        let mut piece = [const { MaybeUninit::uninit() }; 8 * 1024];
-        let most = piece.len().min(buffer.remaining());
-        let mut read = ReadBuf::uninit(&mut piece[..most]);
+        let mut stack_buffer = [const { MaybeUninit::uninit() }; 8 * 1024];
+        let capacity = stack_buffer.len().min(buffer.remaining());
+        let mut read = ReadBuf::uninit(&mut stack_buffer[..capacity]);
         ready!(Pin::new(&mut self.get_mut().socket).poll_read(context, &mut read))?;
         buffer.put_slice(read.filled());
         Poll::Ready(Ok(()))
     }
 }
 
-impl hyper::rt::Write for Wire {
+impl hyper::rt::Write for Connection {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(context, &[IoSlice::new(buffer)])
     }
@@ -245,15 +245,15 @@ impl hyper::rt::Write for Wire {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let wire = self.get_mut();
-        match slices.iter().position(is_stand_in) {
-            Some(0) => wire.poll_run(context, slices[0].len()),
-            Some(before) => wire.poll_io(context, |socket| send(socket, &slices[..before], SendFlags::MORE)),
-            None => match unshaped(slices) {
-                Some(shaped) => wire
-                    .poll_io(context, |socket| send(socket, &[IoSlice::new(&shaped)], SendFlags::empty()))
+        let connection = self.get_mut();
+        match slices.iter().position(is_placeholder) {
+            Some(0) => connection.poll_range(context, slices[0].len()),
+            Some(byte_slices) => connection.poll_socket_write(context, |socket| send(socket, &slices[..byte_slices], SendFlags::MORE)),
+            None => match rewrite_hyper_error(slices) {
+                Some(rewritten) => connection
+                    .poll_socket_write(context, |socket| send(socket, &[IoSlice::new(&rewritten)], SendFlags::empty()))
                     .map_ok(|_| slices[0].len()),
-                None => wire.poll_io(context, |socket| send(socket, slices, SendFlags::empty())),
+                None => connection.poll_socket_write(context, |socket| send(socket, slices, SendFlags::empty())),
             },
         }
     }
@@ -272,15 +272,15 @@ impl hyper::rt::Write for Wire {
 }
 
 fn send(socket: &TcpStream, slices: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
-    let mut nothing = SendAncillaryBuffer::default();
-    Ok(rustix::net::sendmsg(socket, slices, &mut nothing, flags | SendFlags::NOSIGNAL)?)
+    let mut ancillary = SendAncillaryBuffer::default();
+    Ok(rustix::net::sendmsg(socket, slices, &mut ancillary, flags | SendFlags::NOSIGNAL)?)
 }
 
 /// Gives hyper's own response to a head it cannot parse (400, 414 or 431 without a body, then it closes) our JSON error
 /// body. Our own responses are recognized by their request ID.
-fn unshaped(slices: &[IoSlice<'_>]) -> Option<Vec<u8>> {
-    let [answer] = slices else { return None };
-    let text = std::str::from_utf8(answer.strip_prefix(b"HTTP/1.1 4").filter(|rest| rest.len() < 200)?).ok()?;
+fn rewrite_hyper_error(slices: &[IoSlice<'_>]) -> Option<Vec<u8>> {
+    let [response] = slices else { return None };
+    let text = std::str::from_utf8(response.strip_prefix(b"HTTP/1.1 4").filter(|rest| rest.len() < 200)?).ok()?;
     if !text.ends_with("\r\n\r\n") || !text.contains("content-length: 0\r\n") || text.contains("x-request-id") {
         return None;
     }
@@ -303,30 +303,30 @@ fn unshaped(slices: &[IoSlice<'_>]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::places::Places;
+    use super::super::connection_slots::ConnectionSlots;
     use super::*;
 
     /// Whether a client that takes `bytes` each second of waiting is still served after ten minutes.
-    fn is_served(bytes: usize, admitted: bool) -> bool {
-        let place = Places::new(8, &[]).take([192, 0, 2, 1].into()).unwrap();
-        if admitted {
-            place.admit();
+    fn is_still_served(bytes: usize, is_authenticated: bool) -> bool {
+        let slot = ConnectionSlots::new(8, &[]).acquire([192, 0, 2, 1].into()).unwrap();
+        if is_authenticated {
+            slot.mark_authenticated();
         }
-        let (mut pace, mut now) = (Pace::new(Arc::new(place)), Instant::now());
+        let (mut rate, mut now) = (ReceiveRate::new(Arc::new(slot)), Instant::now());
         (0..600).all(|_| {
-            pace.full(now);
+            rate.mark_full(now);
             now += Duration::from_secs(1);
-            let served = pace.ready(now);
-            pace.took(bytes);
+            let is_fast_enough = rate.mark_writable(now);
+            rate.record_received(bytes);
             // The next request comes later: only the time spent waiting for the client counts.
             now += Duration::from_secs(30);
-            served
+            is_fast_enough
         })
     }
 
     #[test]
-    fn a_client_without_credentials_must_take_its_answers() {
-        assert!(!is_served(75, false) && !is_served(500, false));
-        assert!(is_served(600, false) && is_served(75, true));
+    fn an_unauthenticated_client_must_receive_fast_enough() {
+        assert!(!is_still_served(75, false) && !is_still_served(500, false));
+        assert!(is_still_served(600, false) && is_still_served(75, true));
     }
 }

@@ -5,11 +5,11 @@ use percent_encoding::percent_decode_str;
 use crate::error::{Code, Error, Result};
 
 /// The raw values of the template's `{…}` parts if `path` matches it.
-pub fn fit<'a>(template: &str, path: &'a str) -> Option<Vec<&'a str>> {
-    let (mut wanted, mut given) = (template.split('/'), path.split('/'));
+pub fn match_path<'a>(template: &str, path: &'a str) -> Option<Vec<&'a str>> {
+    let (mut template_parts, mut path_parts) = (template.split('/'), path.split('/'));
     let mut values = Vec::new();
     loop {
-        match (wanted.next(), given.next()) {
+        match (template_parts.next(), path_parts.next()) {
             (None, None) => return Some(values),
             (Some(part), Some(value)) if part.starts_with('{') && !value.is_empty() => values.push(value),
             (Some(part), Some(value)) if part == value => {}
@@ -19,7 +19,7 @@ pub fn fit<'a>(template: &str, path: &'a str) -> Option<Vec<&'a str>> {
 }
 
 /// The number of fixed parts of a template: of two that match, the one with more is used.
-pub fn exactness(template: &str) -> usize {
+pub fn specificity(template: &str) -> usize {
     template.split('/').filter(|part| !part.starts_with('{')).count()
 }
 
@@ -33,12 +33,12 @@ pub fn decode(raw: &str) -> Result<String> {
         return Ok(raw.to_owned());
     }
     let mut rest = raw.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
-        let hex = rest.get(at + 1..at + 3).ok_or_else(malformed)?;
+    while let Some(percent_index) = rest.iter().position(|byte| *byte == b'%') {
+        let hex = rest.get(percent_index + 1..percent_index + 3).ok_or_else(malformed)?;
         if !hex.iter().all(u8::is_ascii_hexdigit) {
             return Err(malformed());
         }
-        rest = &rest[at + 3..];
+        rest = &rest[percent_index + 3..];
     }
     // One allocation: the decoder has no size hint.
     let mut text = Vec::with_capacity(raw.len());
@@ -51,13 +51,13 @@ pub fn decode(raw: &str) -> Result<String> {
 /// # Errors
 /// `BAD_REQUEST` for bad encoding and for a parameter repeated with a different value, because either could be meant.
 /// A parameter that authenticates the request must not be repeated at all.
-pub fn query(raw: &str) -> Result<Vec<(String, String)>> {
+pub fn parse_query(raw: &str) -> Result<Vec<(String, String)>> {
     let mut parameters: Vec<(String, String)> = Vec::new();
     for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (form_decode(name)?, form_decode(value)?);
-        if let Some((_, known)) = parameters.iter().find(|(known, _)| *known == name) {
-            if *known == value && !SIGNING.contains(&name.as_str()) {
+        if let Some((_, existing)) = parameters.iter().find(|(existing, _)| *existing == name) {
+            if *existing == value && !AUTHENTICATION_PARAMETERS.contains(&name.as_str()) {
                 continue;
             }
             return Err(Error::new(Code::BadRequest, format!("{name} must be given only once")));
@@ -75,7 +75,7 @@ fn form_decode(raw: &str) -> Result<String> {
 }
 
 /// Parameters that authenticate a request. If one were repeated, two readers could each trust a different value.
-const SIGNING: [&str; 4] = ["token", "exp", "sig", "st"];
+const AUTHENTICATION_PARAMETERS: [&str; 4] = ["token", "exp", "sig", "st"];
 
 /// Most parameters of one query; no route has as many.
 const MAX_PARAMETERS: usize = 64;
@@ -85,25 +85,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_fit_by_parts_and_nothing_else() {
+    fn templates_match_whole_path_segments() {
         let template = "/api/x/{id}/status";
-        assert_eq!(fit(template, "/api/x/a%20b/status"), Some(vec!["a%20b"]));
+        assert_eq!(match_path(template, "/api/x/a%20b/status"), Some(vec!["a%20b"]));
         for other in ["/api/x//status", "/api/x/a/status/", "/api/x/a", "/api/x/a/b/status", "//api/x/a/status", ""] {
-            assert_eq!(fit(template, other), None, "{other}");
+            assert_eq!(match_path(template, other), None, "{other}");
         }
-        assert!(exactness(template) > exactness("/api/x/{id}/{asset}"));
+        assert!(specificity(template) > specificity("/api/x/{id}/{asset}"));
     }
 
     #[test]
     fn queries_are_decoded_strictly() {
-        let pairs = |raw| query(raw).map_err(|error| error.code);
+        let parse = |raw| parse_query(raw).map_err(|error| error.code);
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
-            pairs("a=1+2&b=%C3%B6%2B&c&=d&"),
+            parse("a=1+2&b=%C3%B6%2B&c&=d&"),
             Ok(vec![pair("a", "1 2"), pair("b", "ö+"), pair("c", ""), pair("", "d")])
         );
-        assert_eq!(pairs("a=1&b=2&%61=1&a=1"), Ok(vec![pair("a", "1"), pair("b", "2")]), "the same value again");
-        for wrong in [
+        assert_eq!(parse("a=1&b=2&%61=1&a=1"), Ok(vec![pair("a", "1"), pair("b", "2")]), "the same value again");
+        for malformed in [
             "a=%",
             "a=%4",
             "a=%zz",
@@ -116,7 +116,7 @@ mod tests {
             "exp=1&exp=1",
             &(0..65).map(|n| format!("{n}&")).collect::<String>(),
         ] {
-            assert_eq!(pairs(wrong), Err(Code::BadRequest), "{wrong}");
+            assert_eq!(parse(malformed), Err(Code::BadRequest), "{malformed}");
         }
     }
 }

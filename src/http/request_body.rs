@@ -12,48 +12,48 @@ use tokio::sync::Semaphore;
 
 use crate::error::{Code, Error, Result};
 
-type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, warp::Error>> + Send>>;
+type ChunkStream = Pin<Box<dyn Stream<Item = Result<Bytes, warp::Error>> + Send>>;
 
 /// Limits for draining a rejected body: bytes, time, and requests at once.
-const LINGER_BYTES: usize = 16 << 20;
-const LINGER: Duration = Duration::from_secs(2);
-static LINGERING: Semaphore = Semaphore::const_new(64);
+const DRAIN_BYTES: usize = 16 << 20;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+static DRAINS: Semaphore = Semaphore::const_new(64);
 
 /// A request's body as a stream.
 ///
 /// If it is dropped before its end, the rest is read for a moment and discarded. If the server closed while the client is
 /// still sending, the kernel would send RST and lose the response: the client would see a broken connection, not the error.
-pub struct Upload {
-    pieces: Option<Pieces>,
+pub struct RequestBody {
+    chunks: Option<ChunkStream>,
     /// `Content-Length`; None for a chunked body.
-    declared: Option<u64>,
+    declared_bytes: Option<u64>,
 }
 
-impl Upload {
+impl RequestBody {
     pub fn new(
         headers: &HeaderMap,
         body: impl Stream<Item = Result<impl Buf + 'static, warp::Error>> + Send + 'static,
     ) -> Self {
-        let declared = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let chunked = headers.contains_key(TRANSFER_ENCODING);
-        if !chunked && declared.unwrap_or(0) == 0 {
-            return Self { pieces: None, declared: Some(0) };
+        let declared_bytes = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let is_chunked = headers.contains_key(TRANSFER_ENCODING);
+        if !is_chunked && declared_bytes.unwrap_or(0) == 0 {
+            return Self { chunks: None, declared_bytes: Some(0) };
         }
-        let pieces = body.map(|piece| {
-            piece.map(|mut piece| {
-                let size = piece.remaining();
-                piece.copy_to_bytes(size)
+        let chunks = body.map(|received| {
+            received.map(|mut chunk| {
+                let size = chunk.remaining();
+                chunk.copy_to_bytes(size)
             })
         });
-        Self { pieces: Some(Box::pin(pieces)), declared: declared.filter(|_| !chunked) }
+        Self { chunks: Some(Box::pin(chunks)), declared_bytes: declared_bytes.filter(|_| !is_chunked) }
     }
 
     /// Rejects a body whose declared length exceeds the limit.
     ///
     /// # Errors
     /// `PAYLOAD_TOO_LARGE`.
-    pub fn within(&self, limit: u64) -> Result<()> {
-        match self.declared {
+    pub fn check_limit(&self, limit: u64) -> Result<()> {
+        match self.declared_bytes {
             Some(size) if size > limit => Err(too_large(limit)),
             _ => Ok(()),
         }
@@ -64,37 +64,37 @@ pub fn too_large(limit: u64) -> Error {
     Error::new(Code::PayloadTooLarge, format!("the body is larger than {limit} bytes"))
 }
 
-impl Stream for Upload {
+impl Stream for RequestBody {
     type Item = Result<Bytes, warp::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(pieces) = &mut self.pieces else { return Poll::Ready(None) };
-        let polled = pieces.as_mut().poll_next(context);
+        let Some(chunks) = &mut self.chunks else { return Poll::Ready(None) };
+        let polled = chunks.as_mut().poll_next(context);
         if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-            self.pieces = None;
+            self.chunks = None;
         }
         polled
     }
 }
 
-impl Drop for Upload {
+impl Drop for RequestBody {
     fn drop(&mut self) {
-        let (Some(mut pieces), Ok(runtime)) = (self.pieces.take(), tokio::runtime::Handle::try_current()) else {
+        let (Some(mut chunks), Ok(runtime)) = (self.chunks.take(), tokio::runtime::Handle::try_current()) else {
             return;
         };
-        let Ok(place) = LINGERING.try_acquire() else { return };
+        let Ok(permit) = DRAINS.try_acquire() else { return };
         runtime.spawn(async move {
-            let mut left = LINGER_BYTES;
-            let read = async {
-                while let Some(Ok(piece)) = pieces.next().await {
-                    left = left.saturating_sub(piece.len());
-                    if left == 0 {
+            let mut remaining = DRAIN_BYTES;
+            let drain = async {
+                while let Some(Ok(chunk)) = chunks.next().await {
+                    remaining = remaining.saturating_sub(chunk.len());
+                    if remaining == 0 {
                         break;
                     }
                 }
             };
-            let _ = tokio::time::timeout(LINGER, read).await;
-            drop(place);
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, drain).await;
+            drop(permit);
         });
     }
 }

@@ -47,5 +47,5 @@ async fn media_info(config: &Config, path: &Path) -> Result<serde_json::Value, E
     let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline).probe_with_time(&source).await?;
     let sidecar_files = sidecars::list_sidecars(&Library::new(roots), &source).await?;
     let is_encoder_available = !ffmpeg_encoders::encoder_report(&config.ffmpeg).await.working.is_empty();
-    info::document(&source, &probed, &sidecar_files, is_encoder_available)
+    info::media_info_json(&source, &probed, &sidecar_files, is_encoder_available)
 }

@@ -9,7 +9,7 @@ use warp::reply::Response;
 use super::urls::ResourceUrls;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
-use super::progress::{PastPosition, filter, if_match, judge, limit, request, tag};
+use super::progress::{PastPosition, parse_filter, parse_if_match, resolve_save, parse_limit, request, set_version_etag};
 use super::reply;
 use crate::domain::access::Access;
 use crate::domain::progress::{ProgressRecord, SaveResult};
@@ -171,14 +171,14 @@ pub(super) async fn book(service: Arc<Service>, call: Call) -> Result<Response> 
     (status = 409, description = "`CONFLICT`: If-Match names another version than the stored one"),
     (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub(super) async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: BookSaveRequest = call.json().await?;
-    let (path, mut wish, place) = asked.wish()?;
-    wish.version = if_match(&call)?.or(wish.version);
-    let verdict: SaveResult = service.save_book_progress(&call.user()?.user_id, &path, wish, place).await?;
-    let (record, applied) = judge(&call, verdict)?;
+    let request: BookSaveRequest = call.json().await?;
+    let (path, mut update, book_position) = request.into_update()?;
+    update.version = parse_if_match(&call)?.or(update.version);
+    let verdict: SaveResult = service.save_book_progress(&call.user()?.user_id, &path, update, book_position).await?;
+    let (record, applied) = resolve_save(&call, verdict)?;
     let version = record.version;
     let mut response = reply::json(&BookProgressAnswer { progress: Some(BookProgress::new(record, applied)) });
-    tag(&mut response, Some(version));
+    set_version_etag(&mut response, Some(version));
     Ok(response)
 }
 
@@ -193,7 +193,7 @@ pub(super) async fn read(service: Arc<Service>, call: Call) -> Result<Response> 
     let version = record.as_ref().map(|record| record.version);
     let progress = record.map(|record| BookProgress::new(record, true));
     let mut response = reply::json(&BookProgressAnswer { progress });
-    tag(&mut response, version);
+    set_version_etag(&mut response, version);
     Ok(response)
 }
 
@@ -216,58 +216,58 @@ pub(super) async fn reset(service: Arc<Service>, call: Call) -> Result<Response>
     ),
     responses((status = 200, description = "The records; `available` says whether the book exists", body = BookHistoryAnswer)))]
 pub(super) async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
-    let limit = limit(&call)?;
-    let page = service.books.history(&call.user()?.user_id, filter(&call)?, call.query("cursor")?, limit)?;
+    let limit = parse_limit(&call)?;
+    let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor")?, limit)?;
     let available = service.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
-    let listed = page.records.into_iter().zip(available);
-    let history = listed
-        .map(|(record, there)| BookProgress { available: Some(there), ..BookProgress::new(record, true) })
+    let records = page.records.into_iter().zip(available);
+    let history = records
+        .map(|(record, is_available)| BookProgress { available: Some(is_available), ..BookProgress::new(record, true) })
         .collect();
     Ok(reply::json(&BookHistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
 }
 
 impl BookSaveRequest {
-    fn wish(self) -> Result<(String, ProgressUpdate, BookPositionUpdate)> {
-        let within = |field: &str, value: Option<f64>, low: f64, high: f64| match value {
+    fn into_update(self) -> Result<(String, ProgressUpdate, BookPositionUpdate)> {
+        let check_range = |field: &str, value: Option<f64>, low: f64, high: f64| match value {
             Some(value) if !(low..=high).contains(&value) => {
                 Err(Error::invalid_field(field, format!("must be a number from {low} to {high}")))
             }
             value => Ok(value),
         };
-        let optional = |field, value: Option<f64>| value.map(|value| request::seconds(field, value)).transpose();
-        let place = BookPositionUpdate {
+        let validate_optional = |field, value: Option<f64>| value.map(|value| request::validate_seconds(field, value)).transpose();
+        let book_position = BookPositionUpdate {
             chapter_index: self.chapter_index,
-            chapter_position_seconds: optional("chapterPositionSeconds", self.chapter_position_seconds)?,
-            playback_rate: within("playbackRate", self.playback_rate, 0.25, 4.0)?,
-            percentage: within("progressPercentage", self.progress_percentage, 0.0, 100.0)?,
+            chapter_position_seconds: validate_optional("chapterPositionSeconds", self.chapter_position_seconds)?,
+            playback_rate: check_range("playbackRate", self.playback_rate, 0.25, 4.0)?,
+            percentage: check_range("progressPercentage", self.progress_percentage, 0.0, 100.0)?,
         };
-        let wish = ProgressUpdate {
-            title: request::title(self.title)?,
-            position_seconds: Some(request::seconds("positionSeconds", self.position_seconds)?),
-            duration_seconds: optional("durationSeconds", self.duration_seconds)?,
+        let update = ProgressUpdate {
+            title: request::validate_title(self.title)?,
+            position_seconds: Some(request::validate_seconds("positionSeconds", self.position_seconds)?),
+            duration_seconds: validate_optional("durationSeconds", self.duration_seconds)?,
             completed: self.completed,
-            player: request::player(self.player)?,
-            device_id: self.device_id.map(request::device).transpose()?,
-            client_updated_at: self.client_updated_at.as_deref().map(request::time).transpose()?,
+            player: request::validate_player(self.player)?,
+            device_id: self.device_id.map(request::validate_device_id).transpose()?,
+            client_updated_at: self.client_updated_at.as_deref().map(request::parse_client_time).transpose()?,
             version: self.version,
             ..ProgressUpdate::default()
         };
-        Ok((self.audiobook_path, wish, place))
+        Ok((self.audiobook_path, update, book_position))
     }
 }
 
 impl BookProgress {
     pub fn new(record: ProgressRecord, applied: bool) -> Self {
         let percentage = record.percentage();
-        let (chapter_index, within, playback_rate) = record.book.map_or((0, record.position_seconds, 1.0), |place| {
-            (place.chapter_index, place.chapter_position_seconds, place.playback_rate)
+        let (chapter_index, chapter_seconds, playback_rate) = record.book.map_or((0, record.position_seconds, 1.0), |book| {
+            (book.chapter_index, book.chapter_position_seconds, book.playback_rate)
         });
         Self {
             audiobook_path: record.path,
             media_id: record.media_id,
             title: record.title,
             chapter_index,
-            chapter_position_seconds: round_to_ms(within),
+            chapter_position_seconds: round_to_ms(chapter_seconds),
             position_seconds: round_to_ms(record.position_seconds),
             duration_seconds: round_to_ms(record.duration_seconds),
             progress_percentage: percentage,
@@ -285,7 +285,7 @@ impl BookProgress {
 
 impl BookAnswer {
     fn new(book: Audiobook, progress: Option<ProgressRecord>, addresses: ResourceUrls) -> Self {
-        let chapter = |(index, chapter): (usize, &crate::service::audiobook::AudiobookChapter)| BookChapter {
+        let to_chapter = |(index, chapter): (usize, &crate::service::audiobook::AudiobookChapter)| BookChapter {
             index,
             title: chapter.title.clone(),
             start_seconds: round_to_ms(chapter.start_seconds),
@@ -293,8 +293,8 @@ impl BookAnswer {
             file_index: chapter.part_index,
             file_start_seconds: round_to_ms(chapter.start_seconds - book.parts[chapter.part_index].start_seconds),
         };
-        let chapters = book.chapters.iter().enumerate().map(chapter).collect();
-        let file = |part: crate::service::audiobook::AudiobookPart| BookFile {
+        let chapters = book.chapters.iter().enumerate().map(to_chapter).collect();
+        let to_file = |part: crate::service::audiobook::AudiobookPart| BookFile {
             direct_url: addresses.media_file(&part.path),
             path: part.path,
             mime_type: part.mime_type,
@@ -306,7 +306,7 @@ impl BookAnswer {
             media_id: book.item.media_id,
             title: book.item.title,
             duration_seconds: round_to_ms(book.duration_seconds),
-            files: book.parts.into_iter().map(file).collect(),
+            files: book.parts.into_iter().map(to_file).collect(),
             chapters,
             progress: progress.map(|record| BookProgress::new(record, true)),
         }

@@ -97,8 +97,8 @@ pub struct LineView {
 #[utoipa::path(get, path = "/api/debug/pipelines",
     responses((status = 200, description = "Running pipelines and failed ones", body = Pipelines)))]
 pub(super) async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
-    let (live, failed) = pipelines::list_pipelines().await?;
-    let pipelines = live.into_iter().map(PipelineView::from).collect();
+    let (running, failed) = pipelines::list_pipelines().await?;
+    let pipelines = running.into_iter().map(PipelineView::from).collect();
     Ok(reply::json(&Pipelines { pipelines, failed: failed.into_iter().map(FailedView::from).collect() }))
 }
 
@@ -110,15 +110,15 @@ pub(super) async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
         (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
     let unknown = || Error::new(Code::NotFound, "a pipeline graph is available as .dot, .mmd, .svg or .txt");
-    let (id, ending) = call.params[0].rsplit_once('.').ok_or_else(unknown)?;
-    let (drawing, content_type) = match ending {
+    let (id, extension) = call.params[0].rsplit_once('.').ok_or_else(unknown)?;
+    let (format, content_type) = match extension {
         "dot" => (GraphFormat::Dot, "text/vnd.graphviz; charset=utf-8"),
         "mmd" => (GraphFormat::Mermaid, "text/plain; charset=utf-8"),
         "svg" => (GraphFormat::Svg, "image/svg+xml"),
         "txt" => (GraphFormat::Text, "text/plain; charset=utf-8"),
         _ => return Err(unknown()),
     };
-    Ok(reply::bytes(content_type, pipelines::render_graph(number(id)?, drawing).await?.into()))
+    Ok(reply::bytes(content_type, pipelines::render_graph(parse_pipeline_id(id)?, format).await?.into()))
 }
 
 /// Log of a pipeline
@@ -128,7 +128,7 @@ pub(super) async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
         (status = 200, description = "Its bus messages", body = PipelineLog),
         (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
-    Ok(reply::json(&PipelineLog { lines: pipelines::read_log(number(&call.params[0])?).await? }))
+    Ok(reply::json(&PipelineLog { lines: pipelines::read_log(parse_pipeline_id(&call.params[0])?).await? }))
 }
 
 /// Recent lines of the server log
@@ -145,20 +145,20 @@ pub(super) async fn tail(_: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&LogTail { lines }))
 }
 
-fn number(id: &str) -> Result<u64> {
+fn parse_pipeline_id(id: &str) -> Result<u64> {
     id.parse().map_err(|_| Error::new(Code::NotFound, "the pipeline id must be a number"))
 }
 
 impl From<PipelineStatus> for PipelineView {
-    fn from(seen: PipelineStatus) -> Self {
+    fn from(pipeline: PipelineStatus) -> Self {
         let queue = |level: QueueLevel| QueueView { element: level.element, buffers: level.buffers, bytes: level.bytes };
         Self {
-            id: seen.number.to_string(),
-            name: seen.name,
-            state: seen.state,
-            age_seconds: round_to_ms(seen.age_seconds),
-            position_seconds: seen.position_seconds.map(round_to_ms),
-            queues: seen.queues.into_iter().map(queue).collect(),
+            id: pipeline.number.to_string(),
+            name: pipeline.name,
+            state: pipeline.state,
+            age_seconds: round_to_ms(pipeline.age_seconds),
+            position_seconds: pipeline.position_seconds.map(round_to_ms),
+            queues: pipeline.queues.into_iter().map(queue).collect(),
         }
     }
 }
@@ -170,7 +170,7 @@ impl From<LogLine> for LineView {
 }
 
 impl From<FailedPipeline> for FailedView {
-    fn from(failed: FailedPipeline) -> Self {
-        Self { id: failed.number.to_string(), name: failed.name, error: failed.error }
+    fn from(pipeline: FailedPipeline) -> Self {
+        Self { id: pipeline.number.to_string(), name: pipeline.name, error: pipeline.error }
     }
 }

@@ -28,11 +28,11 @@ use crate::service::events::{ServerEvent, Listener, EventContent};
 use crate::service::live;
 
 /// Interval of keep-alive comments, so that proxies and clients do not close an idle stream.
-const PING: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Events buffered for a slow client, and how long it may read nothing before it is disconnected.
-const PIPE: usize = 16;
-const STUCK: Duration = Duration::from_secs(30);
+const MAX_BUFFERED_EVENTS: usize = 16;
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/events", Access::User).to(service, events)]
@@ -46,10 +46,10 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         (status = 200, description = "Server-sent events, with a keep-alive comment every 15 s", body = String, content_type = "text/event-stream"),
         (status = 503, description = "`SERVER_BUSY`: too many event streams are open")))]
 pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
-    let run = service.events.run_id.clone();
+    let run_id = service.events.run_id.clone();
     let user = call.user()?.user_id.clone();
-    let last = call.header("last-event-id");
-    let (after, foreign) = match last.map(|last| last.strip_prefix(&*run).and_then(|rest| rest.strip_prefix('-'))) {
+    let last_event_id = call.header("last-event-id");
+    let (after, is_from_other_run) = match last_event_id.map(|id| id.strip_prefix(&*run_id).and_then(|rest| rest.strip_prefix('-'))) {
         None => (None, false),
         Some(rest) => rest.and_then(|n| n.parse().ok()).map_or((None, true), |n| (Some(n), false)),
     };
@@ -58,27 +58,27 @@ pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response
         Error::new(Code::ServerBusy, "too many event streams are open; retry in 30 s").with_retry_after(30)
     })?;
     live::publish_programmes(&service);
-    let (pipe, mut heard) = mpsc::channel(PIPE);
-    let hello = if foreign || listener.has_gap { ": listening\n\nevent: resync\ndata: {}\n\n" } else { ": listening\n\n" };
+    let (sender, mut receiver) = mpsc::channel(MAX_BUFFERED_EVENTS);
+    let first_text = if is_from_other_run || listener.has_gap { ": listening\n\nevent: resync\ndata: {}\n\n" } else { ": listening\n\n" };
     let token = call.header("authorization").and_then(|value| Some(value.split_once(' ')?.1.trim().to_owned()));
     tokio::spawn(async move {
-        let mut text = hello.to_owned();
+        let mut text = first_text.to_owned();
         // The stream ends when the login is revoked.
         while token.as_deref().is_some_and(|token| service.accounts.authenticate(token).is_ok()) {
-            let sent = tokio::time::timeout(STUCK, pipe.send(Ok::<_, std::io::Error>(Bytes::from(text)))).await;
+            let sent = tokio::time::timeout(STALL_TIMEOUT, sender.send(Ok::<_, std::io::Error>(Bytes::from(text)))).await;
             if !matches!(sent, Ok(Ok(()))) {
                 return;
             }
             text = tokio::select! {
-                next = next(&service, &mut listener, &run) => match next {
+                next = next_text(&service, &mut listener, &run_id) => match next {
                     Some(next) => next,
                     None => return,
                 },
-                () = pipe.closed() => return,
+                () = sender.closed() => return,
             };
         }
     });
-    let body = stream::poll_fn(move |context| heard.poll_recv(context));
+    let body = stream::poll_fn(move |context| receiver.poll_recv(context));
     let mut response = warp::reply::stream(body).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -88,19 +88,19 @@ pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response
 }
 
 /// The next event or keep-alive comment; None when the server stops.
-async fn next(service: &Service, listener: &mut Listener, run: &str) -> Option<String> {
+async fn next_text(service: &Service, listener: &mut Listener, run_id: &str) -> Option<String> {
     if let Some(event) = listener.missed.pop_front() {
-        return Some(text(service, &event, run));
+        return Some(format_event(service, &event, run_id));
     }
-    let deadline = tokio::time::sleep(PING);
+    let deadline = tokio::time::sleep(KEEP_ALIVE_INTERVAL);
     tokio::pin!(deadline);
     loop {
-        let told = tokio::select! {
+        let received = tokio::select! {
             event = listener.receiver.recv() => event,
             () = &mut deadline => return Some(": still here\n\n".to_owned()),
         };
-        match told {
-            Ok(event) if event.is_for(&listener.user_id) => return Some(text(service, &event, run)),
+        match received {
+            Ok(event) if event.is_for(&listener.user_id) => return Some(format_event(service, &event, run_id)),
             Ok(_) => {}
             Err(RecvError::Lagged(_)) => return Some("event: resync\ndata: {}\n\n".to_owned()),
             Err(RecvError::Closed) => return None,
@@ -108,7 +108,7 @@ async fn next(service: &Service, listener: &mut Listener, run: &str) -> Option<S
     }
 }
 
-fn text(service: &Service, event: &ServerEvent, run: &str) -> String {
+fn format_event(service: &Service, event: &ServerEvent, run_id: &str) -> String {
     let user = event.user_id.as_deref().unwrap_or_default();
     let (name, data) = match &event.content {
         EventContent::Progress(record) if record.is_reset => (
@@ -125,9 +125,9 @@ fn text(service: &Service, event: &ServerEvent, run: &str) -> String {
             ("channel.state", json!({"channelId": id, "state": state.as_str(), "viewers": viewers}))
         }
         EventContent::Programme { channel, entry } => {
-            let began = Timestamp::from_millisecond(entry.start_ms).unwrap_or_default();
-            let shown = channel.entry_of(*entry);
-            let entry = GuideEntry::new(channel, &shown, began, ResourceUrls::from_config(&service.config));
+            let start = Timestamp::from_millisecond(entry.start_ms).unwrap_or_default();
+            let guide_entry = channel.entry_of(*entry);
+            let entry = GuideEntry::new(channel, &guide_entry, start, ResourceUrls::from_config(&service.config));
             ("programme.changed", json!({"channelId": channel.id, "entry": entry}))
         }
         EventContent::Library { folders } => ("library.changed", json!({"folders": folders})),
@@ -136,5 +136,5 @@ fn text(service: &Service, event: &ServerEvent, run: &str) -> String {
         }
     };
     // Compact JSON contains no line breaks, so `data` is a single line.
-    format!("id: {run}-{}\nevent: {name}\ndata: {data}\n\n", event.id)
+    format!("id: {run_id}-{}\nevent: {name}\ndata: {data}\n\n", event.id)
 }

@@ -25,15 +25,15 @@ use crate::service::sidecars::{self, Sidecar};
 mod playback;
 mod stream;
 mod subtitle;
-mod wire;
+mod media_info;
 
-use wire::MediaInfo;
+use media_info::MediaInfo;
 
 /// Lifetime of signed URLs in the response, seconds. They also end with the login that requested them.
 const GRANT_SECONDS: i64 = 12 * 3600;
 
 /// Characters to percent-encode in a query: all but the slash and the unreserved ones of RFC 3986.
-pub(super) const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+pub(super) const QUERY_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -55,7 +55,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
 pub(super) async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
     let device = RequestDevice::resolve(None, call.query("player")?, call.header(USER_AGENT));
-    answer(&service, path, principal, &device).await
+    media_info_response(&service, path, principal, &device).await
 }
 
 /// Media info for the device profile in the body.
@@ -70,7 +70,7 @@ pub(super) async fn info_full_for_device(service: Arc<Service>, mut call: Call) 
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
     let request: InfoRequest = call.json().await?;
     let device = RequestDevice::resolve(request.device_profile, request.player.as_deref(), call.header(USER_AGENT));
-    answer(&service, path, principal, &device).await
+    media_info_response(&service, path, principal, &device).await
 }
 
 /// The device to decide for.
@@ -84,15 +84,15 @@ struct InfoRequest {
     player: Option<String>,
 }
 
-async fn answer(service: &Arc<Service>, path: String, principal: Principal, device: &RequestDevice) -> Result<Response> {
+async fn media_info_response(service: &Arc<Service>, path: String, principal: Principal, device: &RequestDevice) -> Result<Response> {
     let source = service.library.open(&path).await?;
     let probed = service.media.probe_with_time(&source).await?;
-    let beside = sidecars::list_sidecars(&service.library, &source).await?;
-    let available = !service.local_encoders.report().await.working.is_empty();
-    let links = Links::signed(service, &principal, &source);
-    let mut info = MediaInfo::new(&source, &probed, &beside, device, &links, available)?;
-    let watched = service.progress_of_source(&principal.user_id, &source).await?;
-    info.watch_progress = watched.map(|record| WatchProgress::new(&principal.user_id, record, true));
+    let sidecars = sidecars::list_sidecars(&service.library, &source).await?;
+    let can_transcode = !service.local_encoders.report().await.working.is_empty();
+    let links = MediaLinks::signed(service, &principal, &source);
+    let mut info = MediaInfo::new(&source, &probed, &sidecars, device, &links, can_transcode)?;
+    let record = service.progress_of_source(&principal.user_id, &source).await?;
+    info.watch_progress = record.map(|record| WatchProgress::new(&principal.user_id, record, true));
     Ok(reply::json(&info))
 }
 
@@ -100,44 +100,44 @@ async fn answer(service: &Arc<Service>, path: String, principal: Principal, devi
 ///
 /// # Errors
 /// `SOURCE_READ_FAILED`.
-pub fn document(source: &SourceFile, probed: &ProbeResult, beside: &[Sidecar], available: bool) -> Result<serde_json::Value> {
-    let info = MediaInfo::new(source, probed, beside, &RequestDevice::default(), &Links::plain(source), available)?;
+pub fn media_info_json(source: &SourceFile, probed: &ProbeResult, sidecars: &[Sidecar], can_transcode: bool) -> Result<serde_json::Value> {
+    let info = MediaInfo::new(source, probed, sidecars, &RequestDevice::default(), &MediaLinks::unsigned(source), can_transcode)?;
     serde_json::to_value(info).map_err(Error::internal)
 }
 
 /// URLs of the file, its subtitles and attachments.
-struct Links<'a> {
+struct MediaLinks<'a> {
     addresses: ResourceUrls<'a>,
     path: String,
     /// None on the command line, where no user is signed in.
     grant: Option<String>,
 }
 
-impl<'a> Links<'a> {
-    fn plain(source: &SourceFile) -> Self {
+impl<'a> MediaLinks<'a> {
+    fn unsigned(source: &SourceFile) -> Self {
         Self { addresses: ResourceUrls::default(), path: source.path.clone(), grant: None }
     }
 
     fn signed(service: &'a Service, principal: &Principal, source: &SourceFile) -> Self {
         let exp = Timestamp::now().as_second() + GRANT_SECONDS;
         let grant = service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), exp);
-        Self { addresses: ResourceUrls::from_config(&service.config), grant: Some(grant), ..Self::plain(source) }
+        Self { addresses: ResourceUrls::from_config(&service.config), grant: Some(grant), ..Self::unsigned(source) }
     }
 
-    fn file(&self) -> String {
+    fn file_url(&self) -> String {
         self.addresses.media_file(&self.path)
     }
 
-    fn subtitle(&self, id: &str) -> String {
+    fn subtitle_url(&self, id: &str) -> String {
         self.addresses.subtitle(&self.path, id)
     }
 
-    fn attachment(&self, index: usize) -> String {
-        let path = utf8_percent_encode(&self.path, QUERY);
+    fn attachment_url(&self, index: usize) -> String {
+        let path = utf8_percent_encode(&self.path, QUERY_ENCODE_SET);
         self.addresses.external_path(format_args!("/api/stream/attachment?path={path}&index={index}"))
     }
 
     fn with_grant(&self, url: &str) -> Option<String> {
-        Some(format!("{url}&st={}", utf8_percent_encode(self.grant.as_deref()?, QUERY)))
+        Some(format!("{url}&st={}", utf8_percent_encode(self.grant.as_deref()?, QUERY_ENCODE_SET)))
     }
 }

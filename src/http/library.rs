@@ -73,12 +73,12 @@ pub(super) async fn browse(service: Arc<Service>, call: Call) -> Result<Response
     Ok(reply::json(&LibraryPage {
         path: listing.path,
         parent: listing.parent,
-        entries: listing.entries.into_iter().map(entry).collect(),
+        entries: listing.entries.into_iter().map(to_library_entry).collect(),
         next_cursor: listing.next_cursor,
     }))
 }
 
-fn entry(entry: listing::ListingEntry) -> LibraryEntry {
+fn to_library_entry(entry: listing::ListingEntry) -> LibraryEntry {
     let (kind, media_kind, size_bytes, modified_at) = match entry.kind {
         EntryKind::Folder => ("folder", None, None, None),
         EntryKind::Media { kind, size_bytes, modified } => {

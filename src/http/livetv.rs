@@ -19,9 +19,9 @@ use crate::service::Service;
 use crate::service::channels::ChangeTime;
 use crate::service::live;
 
-mod asked;
+mod view_query;
 pub(super) mod audit;
-mod clock;
+mod block_schedule;
 pub(super) mod export;
 pub(super) mod guide;
 mod links;
@@ -32,30 +32,30 @@ pub(super) mod rights;
 pub(super) mod sources;
 pub(super) mod tokens;
 pub(super) mod tuner;
-mod view;
+mod channel_view;
 pub(super) mod warm;
 pub(super) mod watch;
 
 use guide::GuideEntry;
 use request::ChannelRequest;
-use view::ChannelView;
+use channel_view::ChannelView;
 
 /// Largest body of a channel request, bytes.
-const MAX_BODY: u64 = 1 << 20;
+const MAX_BODY_BYTES: u64 = 1 << 20;
 
 /// Length of a preview, and the most programmes it shows.
 const PREVIEW_MS: i64 = 24 * 3600 * 1000;
-const PREVIEW_ENTRIES: usize = 500;
+const MAX_PREVIEW_ENTRIES: usize = 500;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     let mut endpoints = vec![
         get("/api/livetv/channels", Access::User).to(service, channels),
-        post("/api/livetv/channels", Access::Admin).body_limit(MAX_BODY).to(service, add),
-        post("/api/livetv/channels/preview", Access::Admin).body_limit(MAX_BODY).to(service, preview),
+        post("/api/livetv/channels", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, add),
+        post("/api/livetv/channels/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, preview),
         get("/api/livetv/channels/{id}", Access::User).to(service, channel),
-        patch("/api/livetv/channels/{id}", Access::Admin).body_limit(MAX_BODY).to(service, change),
+        patch("/api/livetv/channels/{id}", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, change),
         delete("/api/livetv/channels/{id}", Access::Admin).to(service, remove),
-        post("/api/livetv/channels/{id}/preview", Access::Admin).body_limit(MAX_BODY).to(service, preview_change),
+        post("/api/livetv/channels/{id}/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, preview_change),
         post("/api/livetv/channels/{id}/skip", Access::Admin).to(service, skip),
         get("/api/livetv/epg", Access::User).to(service, guide::epg),
         get("/api/livetv/now", Access::User).to(service, guide::now),
@@ -64,10 +64,10 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
         get("/api/livetv/xmltv.gz", Access::Live)
             .resource(|_| Some("livetv/xmltv".to_owned()))
             .to(service, export::xmltv_gz),
-        get("/api/livetv/watch/{id}", Access::Live).resource(watch::resource).to(service, watch::watch),
-        delete("/api/livetv/watch/{id}", Access::Live).resource(watch::resource).to(service, watch::leave),
-        get("/api/livetv/watch/{id}/live.m3u8", Access::Live).resource(watch::resource).to(service, watch::playlist),
-        get("/api/livetv/watch/{id}/{segment}", Access::Live).resource(watch::resource).to(service, watch::segment),
+        get("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(service, watch::watch),
+        delete("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(service, watch::leave),
+        get("/api/livetv/watch/{id}/live.m3u8", Access::Live).resource(watch::grant_resource).to(service, watch::playlist),
+        get("/api/livetv/watch/{id}/{segment}", Access::Live).resource(watch::grant_resource).to(service, watch::segment),
         get("/api/livetv/tokens", Access::User).to(service, tokens::tokens),
         post("/api/livetv/tokens", Access::User).to(service, tokens::add),
         delete("/api/livetv/tokens/{id}", Access::User).to(service, tokens::revoke),
@@ -117,7 +117,7 @@ pub(super) struct PreviewAnswer<'a> {
     ),
     responses((status = 200, description = "Each channel with its current and next programme", body = ChannelsAnswer)))]
 pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
-    let admin = call.user()?.role == Role::Admin;
+    let is_admin = call.user()?.role == Role::Admin;
     let enabled = match call.query("enabled")? {
         None | Some("all") => None,
         Some("true") => Some(true),
@@ -126,15 +126,15 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
     };
     let category = call.query("category")?;
     let now = service.clock.now();
-    let mut listed = service.channels.all();
-    listed.retain(|channel| {
-        (admin || channel.settings.enabled)
+    let mut visible = service.channels.all();
+    visible.retain(|channel| {
+        (is_admin || channel.settings.enabled)
             && enabled.is_none_or(|enabled| channel.settings.enabled == enabled)
             && category.is_none_or(|category| *channel.settings.category == *category)
     });
-    let views = listed.iter().map(|channel| {
+    let views = visible.iter().map(|channel| {
         let view = ChannelView::new(channel, now, ResourceUrls::from_config(&service.config)).with_state(&service, channel);
-        if admin { view.with_rights(&service, channel) } else { view }
+        if is_admin { view.with_rights(&service, channel) } else { view }
     });
     Ok(reply::json(&ChannelsAnswer { channels: views.collect() }))
 }
@@ -145,7 +145,7 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
         (status = 200, description = "For admins, with the items it is made of", body = ChannelAnswer),
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
-    let channel = seen(&service, &call, id(&call)?)?;
+    let channel = find_visible_channel(&service, &call, parse_channel_id(&call)?)?;
     let mut view =
         ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config)).with_state(&service, &channel);
     if call.user()?.role == Role::Admin {
@@ -166,8 +166,8 @@ pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Respons
         (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
         (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
 pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: ChannelRequest = call.json().await?;
-    let change = asked.creation(skip_invalid(&call)?, &call.user()?.username)?;
+    let request: ChannelRequest = call.json().await?;
+    let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username)?;
     let channel = service.add_channel(change).await?;
     if channel.settings.always_on {
         live::start_maintenance(&service);
@@ -199,9 +199,9 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
         (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
         (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
 pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let id = id(&call)?;
-    let asked: ChannelRequest = call.json().await?;
-    let change = asked.change(skip_invalid(&call)?, apply(&call)?, &call.user()?.username)?;
+    let id = parse_channel_id(&call)?;
+    let request: ChannelRequest = call.json().await?;
+    let change = request.into_change(parse_skip_invalid(&call)?, parse_apply_at(&call)?, &call.user()?.username)?;
     let channel = service.change_channel(id, change).await?;
     if channel.settings.always_on {
         live::start_maintenance(&service);
@@ -219,7 +219,7 @@ pub(super) async fn change(service: Arc<Service>, mut call: Call) -> Result<Resp
         (status = 200, description = "Deleted", body = ChannelGone),
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
-    let channel_id = id(&call)?;
+    let channel_id = parse_channel_id(&call)?;
     service.remove_channel(channel_id, &call.user()?.username).await?;
     Ok(reply::json(&ChannelGone { channel_id, deleted: true }))
 }
@@ -234,11 +234,11 @@ pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response
         (status = 404, description = "`CHANNEL_NOT_FOUND`"),
         (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
 pub(super) async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
-    let channel = service.channels.skip_programme(id(&call)?).await?;
+    let channel = service.channels.skip_programme(parse_channel_id(&call)?).await?;
     if service.live_channels.viewers().viewer_count(channel.id) > 0 {
         live::make_current(&service, &channel);
     }
-    Ok(guide::on_now(&service, &channel))
+    Ok(guide::now_response(&service, &channel))
 }
 
 /// Preview a new channel without saving it
@@ -249,10 +249,10 @@ pub(super) async fn skip(service: Arc<Service>, call: Call) -> Result<Response> 
         (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired"),
         (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
 pub(super) async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: ChannelRequest = call.json().await?;
-    let change = asked.creation(skip_invalid(&call)?, &call.user()?.username)?;
+    let request: ChannelRequest = call.json().await?;
+    let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username)?;
     let channel = service.draft_channel(None, &change).await?;
-    Ok(previewed(&service, &channel))
+    Ok(preview_response(&service, &channel))
 }
 
 /// Preview a change of a channel without saving it
@@ -266,19 +266,19 @@ pub(super) async fn preview(service: Arc<Service>, mut call: Call) -> Result<Res
         (status = 200, description = "The channel and the guide of the next day", body = PreviewAnswer),
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub(super) async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let id = id(&call)?;
-    let asked: ChannelRequest = call.json().await?;
-    let change = asked.change(skip_invalid(&call)?, apply(&call)?, &call.user()?.username)?;
-    let before = service.channels.get(id)?;
-    let channel = service.draft_channel(Some(&before), &change).await?;
-    Ok(previewed(&service, &channel))
+    let id = parse_channel_id(&call)?;
+    let request: ChannelRequest = call.json().await?;
+    let change = request.into_change(parse_skip_invalid(&call)?, parse_apply_at(&call)?, &call.user()?.username)?;
+    let current = service.channels.get(id)?;
+    let channel = service.draft_channel(Some(&current), &change).await?;
+    Ok(preview_response(&service, &channel))
 }
 
-fn previewed(service: &Service, channel: &Channel) -> Response {
+fn preview_response(service: &Service, channel: &Channel) -> Response {
     let now = service.clock.now();
     let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
     let from = now.as_millisecond().max(start);
-    let entries = channel.guide_entries(from, from + PREVIEW_MS, now.as_millisecond()).take(PREVIEW_ENTRIES);
+    let entries = channel.guide_entries(from, from + PREVIEW_MS, now.as_millisecond()).take(MAX_PREVIEW_ENTRIES);
     let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now, ResourceUrls::from_config(&service.config))).collect();
     reply::json(&PreviewAnswer {
         channel: ChannelView::new(channel, now, ResourceUrls::from_config(&service.config)).with_items(service, channel),
@@ -287,13 +287,13 @@ fn previewed(service: &Service, channel: &Channel) -> Response {
 }
 
 /// The channel id in the path.
-fn id(call: &Call) -> Result<u32> {
-    let raw = &call.params[0];
-    raw.parse().map_err(|_| Error::new(Code::ChannelNotFound, "the channel id must be a number"))
+fn parse_channel_id(call: &Call) -> Result<u32> {
+    let text = &call.params[0];
+    text.parse().map_err(|_| Error::new(Code::ChannelNotFound, "the channel id must be a number"))
 }
 
 /// The channel, if the user may see it.
-fn seen(service: &Service, call: &Call, id: u32) -> Result<Arc<Channel>> {
+fn find_visible_channel(service: &Service, call: &Call, id: u32) -> Result<Arc<Channel>> {
     let channel = service.channels.get(id)?;
     let user = call.user()?;
     match user.may_watch(id) && (channel.settings.enabled || user.role == Role::Admin) {
@@ -302,7 +302,7 @@ fn seen(service: &Service, call: &Call, id: u32) -> Result<Arc<Channel>> {
     }
 }
 
-fn skip_invalid(call: &Call) -> Result<bool> {
+fn parse_skip_invalid(call: &Call) -> Result<bool> {
     match call.query("skipInvalid")? {
         None | Some("false" | "0") => Ok(false),
         Some("true" | "1") => Ok(true),
@@ -310,7 +310,7 @@ fn skip_invalid(call: &Call) -> Result<bool> {
     }
 }
 
-fn apply(call: &Call) -> Result<ChangeTime> {
+fn parse_apply_at(call: &Call) -> Result<ChangeTime> {
     match call.query("applyAt")? {
         None | Some("boundary") => Ok(ChangeTime::Boundary),
         Some("now") => Ok(ChangeTime::Now),

@@ -93,12 +93,12 @@ pub(super) struct NextUpItem {
     (status = 409, description = "`CONFLICT`: If-Match names another version than the stored one"),
     (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub(super) async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: SaveRequest = call.json().await?;
-    let (path, mut wish) = asked.wish()?;
-    let matched = if_match(&call)?;
-    wish.version = matched.or(wish.version);
-    let verdict = service.save_progress(&call.user()?.user_id, &path, wish).await?;
-    answer(&call, verdict)
+    let request: SaveRequest = call.json().await?;
+    let (path, mut update) = request.into_update()?;
+    let required_version = parse_if_match(&call)?;
+    update.version = required_version.or(update.version);
+    let verdict = service.save_progress(&call.user()?.user_id, &path, update).await?;
+    save_response(&call, verdict)
 }
 
 /// Progress in a file
@@ -113,7 +113,7 @@ pub(super) async fn read(service: Arc<Service>, call: Call) -> Result<Response> 
     let version = record.as_ref().map(|record| record.version);
     let mut response =
         reply::json(&ProgressAnswer { progress: record.map(|record| WatchProgress::new(&user.user_id, record, true)) });
-    tag(&mut response, version);
+    set_version_etag(&mut response, version);
     Ok(response)
 }
 
@@ -135,11 +135,11 @@ pub(super) async fn reset(service: Arc<Service>, call: Call) -> Result<Response>
     (status = 409, description = "`CONFLICT`: If-Match names another version than the stored one"),
     (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub(super) async fn mark_watched(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: WatchedRequest = call.json().await?;
-    let (path, mut options) = asked.wish()?;
-    options.version = if_match(&call)?.or(options.version);
+    let request: WatchedRequest = call.json().await?;
+    let (path, mut options) = request.into_update()?;
+    options.version = parse_if_match(&call)?.or(options.version);
     let verdict = service.save_progress(&call.user()?.user_id, &path, options).await?;
-    answer(&call, verdict)
+    save_response(&call, verdict)
 }
 
 /// Watch history, newest first
@@ -153,11 +153,11 @@ pub(super) async fn mark_watched(service: Arc<Service>, mut call: Call) -> Resul
     responses((status = 200, description = "The records; `available` says whether the file exists", body = HistoryAnswer)))]
 pub(super) async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = &call.user()?.user_id;
-    let limit = limit(&call)?;
-    let page = service.progress.history(user, filter(&call)?, call.query("cursor")?, limit)?;
+    let limit = parse_limit(&call)?;
+    let page = service.progress.history(user, parse_filter(&call)?, call.query("cursor")?, limit)?;
     let available = service.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
-    let listed = page.records.into_iter().zip(available);
-    let history = listed.map(|(record, there)| WatchProgress::new(user, record, true).listed(there)).collect();
+    let records = page.records.into_iter().zip(available);
+    let history = records.map(|(record, is_available)| WatchProgress::new(user, record, true).with_availability(is_available)).collect();
     Ok(reply::json(&HistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
 }
 
@@ -167,27 +167,27 @@ pub(super) async fn history(service: Arc<Service>, call: Call) -> Result<Respons
     responses((status = 200, description = "The folder watched most recently first", body = NextUpAnswer)))]
 pub(super) async fn next_up(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = &call.user()?.user_id;
-    let limit = limit(&call)?;
-    let found = service.next_up(user, limit).await?;
-    let item = |next: crate::service::progress::NextUp| NextUpItem {
+    let limit = parse_limit(&call)?;
+    let files = service.next_up(user, limit).await?;
+    let to_item = |next: crate::service::progress::NextUp| NextUpItem {
         media_path: next.path,
         title: next.title,
         after: WatchProgress::new(user, next.after, true),
         progress: next.started.map(|record| WatchProgress::new(user, record, true)),
     };
-    Ok(reply::json(&NextUpAnswer { next_up: found.into_iter().map(item).collect(), limit }))
+    Ok(reply::json(&NextUpAnswer { next_up: files.into_iter().map(to_item).collect(), limit }))
 }
 
-fn answer(call: &Call, verdict: SaveResult) -> Result<Response> {
-    let (record, applied) = judge(call, verdict)?;
+fn save_response(call: &Call, verdict: SaveResult) -> Result<Response> {
+    let (record, applied) = resolve_save(call, verdict)?;
     let version = record.version;
     let mut response = reply::json(&WatchProgress::new(&call.user()?.user_id, record, applied));
-    tag(&mut response, Some(version));
+    set_version_etag(&mut response, Some(version));
     Ok(response)
 }
 
 /// The stored record, and whether the save was applied. A stale save is an error only with `If-Match`.
-pub(super) fn judge(call: &Call, verdict: SaveResult) -> Result<(ProgressRecord, bool)> {
+pub(super) fn resolve_save(call: &Call, verdict: SaveResult) -> Result<(ProgressRecord, bool)> {
     match verdict {
         SaveResult::Applied(record) => Ok((record, true)),
         SaveResult::Stale(record) if call.headers.contains_key("if-match") => {
@@ -199,7 +199,7 @@ pub(super) fn judge(call: &Call, verdict: SaveResult) -> Result<(ProgressRecord,
 }
 
 /// The version in `If-Match`; None if absent or `*`.
-pub(super) fn if_match(call: &Call) -> Result<Option<u64>> {
+pub(super) fn parse_if_match(call: &Call) -> Result<Option<u64>> {
     match call.header("if-match").map(str::trim) {
         None | Some("*") => Ok(None),
         Some(text) => text
@@ -210,21 +210,21 @@ pub(super) fn if_match(call: &Call) -> Result<Option<u64>> {
     }
 }
 
-pub(super) fn tag(response: &mut Response, version: Option<u64>) {
+pub(super) fn set_version_etag(response: &mut Response, version: Option<u64>) {
     if let Some(value) = version.and_then(|version| HeaderValue::from_str(&format!("\"{version}\"")).ok()) {
         response.headers_mut().insert(ETAG, value);
     }
 }
 
 /// The page size that `limit` requests: default 20, at most 200.
-pub(super) fn limit(call: &Call) -> Result<usize> {
+pub(super) fn parse_limit(call: &Call) -> Result<usize> {
     call.limit(DEFAULT_LIMIT, MAX_LIMIT)
 }
 
-pub(super) fn filter(call: &Call) -> Result<HistoryFilter> {
+pub(super) fn parse_filter(call: &Call) -> Result<HistoryFilter> {
     let media_type = match call.query("mediaType")? {
         None | Some("") => None,
-        Some(word) => Some(request::media_type(word)?),
+        Some(word) => Some(request::validate_media_type(word)?),
     };
     let status = match call.query("status")? {
         None | Some("" | "all") => None,

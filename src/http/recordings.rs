@@ -83,19 +83,19 @@ pub(super) struct SeriesGone {
     responses((status = 200, description = "The recordings and the series rules", body = RecordingsAnswer)))]
 pub(super) async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
-    let admin = user.role == Role::Admin;
-    let state = call.query("state")?.map(state).transpose()?;
+    let is_admin = user.role == Role::Admin;
+    let state = call.query("state")?.map(parse_state).transpose()?;
     let channel = call
         .query("channelId")?
         .map(|text| text.parse::<u32>().map_err(|_| Error::invalid_field("channelId", "must be a channel id")));
     let channel = channel.transpose()?;
-    let listed = service.recordings.all().into_iter().filter(|one| {
-        (admin || one.user_id == user.user_id)
-            && state.is_none_or(|state| one.state == state)
-            && channel.is_none_or(|channel| one.channel_id == channel)
+    let visible = service.recordings.all().into_iter().filter(|recording| {
+        (is_admin || recording.user_id == user.user_id)
+            && state.is_none_or(|state| recording.state == state)
+            && channel.is_none_or(|channel| recording.channel_id == channel)
     });
-    let recordings = listed.map(|one| RecordingView::new(&service, &one)).collect();
-    let rules = service.recordings.rules().into_iter().filter(|rule| admin || rule.user_id == user.user_id);
+    let recordings = visible.map(|recording| RecordingView::new(&service, &recording)).collect();
+    let rules = service.recordings.rules().into_iter().filter(|rule| is_admin || rule.user_id == user.user_id);
     let series = rules.map(|rule| SeriesView::new(&rule)).collect();
     Ok(reply::json(&RecordingsAnswer { recordings, series }))
 }
@@ -107,11 +107,11 @@ pub(super) async fn recordings(service: Arc<Service>, call: Call) -> Result<Resp
         (status = 404, description = "`NOT_FOUND`: no such recording, or it belongs to another user")))]
 pub(super) async fn recording(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
-    let found = service.recordings.get(&call.params[0])?;
-    if user.role != Role::Admin && found.user_id != user.user_id {
+    let recording = service.recordings.get(&call.params[0])?;
+    if user.role != Role::Admin && recording.user_id != user.user_id {
         return Err(Error::new(Code::NotFound, "no such recording"));
     }
-    Ok(reply::json(&RecordingAnswer { recording: RecordingView::new(&service, &found) }))
+    Ok(reply::json(&RecordingAnswer { recording: RecordingView::new(&service, &recording) }))
 }
 
 /// Record a guide entry, a range of time, or a series
@@ -124,15 +124,15 @@ pub(super) async fn recording(service: Arc<Service>, call: Call) -> Result<Respo
         (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names what an external channel lacks")))]
 pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let user_id = call.user()?.user_id.clone();
-    let asked: RecordingRequest = call.json().await?;
-    let made = service.schedule_recording(asked.checked(user_id)?).await?;
-    let location = made
+    let request: RecordingRequest = call.json().await?;
+    let scheduled = service.schedule_recording(request.validate(user_id)?).await?;
+    let location = scheduled
         .recording
         .as_ref()
-        .map(|one| ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/recordings/{}", one.id)));
-    let view = |one: Recording| RecordingView::new(&service, &one);
+        .map(|recording| ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/recordings/{}", recording.id)));
+    let view = |recording: Recording| RecordingView::new(&service, &recording);
     let answer =
-        RecordingMade { recording: made.recording.map(view), series: made.rule.map(|rule| SeriesView::new(&rule)) };
+        RecordingMade { recording: scheduled.recording.map(view), series: scheduled.rule.map(|rule| SeriesView::new(&rule)) };
     let mut response = reply::json_with(StatusCode::CREATED, &answer);
     if let Some(location) = location {
         response.headers_mut().insert(LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?);
@@ -150,13 +150,13 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
         (status = 200, description = "A scheduled or running recording is cancelled; any other is deleted", body = RecordingGone),
         (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
-    let fate = match call.query("file")? {
+    let file_action = match call.query("file")? {
         None | Some("keep") => FileAction::Keep,
         Some("delete") => FileAction::Delete,
         Some(_) => return Err(Error::invalid_field("file", "must be keep or delete")),
     };
     let id = call.params[0].clone();
-    let removed = service.recordings.remove(&id, fate, service.clock.now().as_millisecond()).await?;
+    let removed = service.recordings.remove(&id, file_action, service.clock.now().as_millisecond()).await?;
     Ok(reply::json(&RecordingGone {
         id,
         deleted: removed.state.is_none(),
@@ -176,7 +176,7 @@ pub(super) async fn remove_series(service: Arc<Service>, call: Call) -> Result<R
     Ok(reply::json(&SeriesGone { id, deleted: true }))
 }
 
-fn state(text: &str) -> Result<RecordingState> {
+fn parse_state(text: &str) -> Result<RecordingState> {
     let all = [RecordingState::Scheduled, RecordingState::Recording, RecordingState::Complete, RecordingState::Failed, RecordingState::Cancelled];
     let found = all.into_iter().find(|state| state.as_str() == text);
     found.ok_or_else(|| Error::invalid_field("state", "must be scheduled, recording, complete, failed or cancelled"))

@@ -10,21 +10,21 @@ pub(super) enum StreamIndex {
     Absent,
     /// Null or -1.
     None,
-    At(u32),
+    Index(u32),
 }
 
 impl StreamIndex {
     /// The stream, if the body names one.
     pub fn stream(self) -> Option<u32> {
-        self.given().flatten()
+        self.selection().flatten()
     }
 
     /// The index if the body has the field: None if absent, `Some(None)` for null and -1.
-    pub fn given(self) -> Option<Option<u32>> {
+    pub fn selection(self) -> Option<Option<u32>> {
         match self {
             Self::Absent => None,
             Self::None => Some(None),
-            Self::At(index) => Some(Some(index)),
+            Self::Index(index) => Some(Some(index)),
         }
     }
 }
@@ -34,7 +34,7 @@ impl<'de> Deserialize<'de> for StreamIndex {
         match Option::<i64>::deserialize(deserializer)? {
             None | Some(-1) => Ok(Self::None),
             Some(index) => match u32::try_from(index) {
-                Ok(index) => Ok(Self::At(index)),
+                Ok(index) => Ok(Self::Index(index)),
                 Err(_) => Err(D::Error::custom("must be a stream index of at least 0, or -1 for none")),
             },
         }
@@ -50,8 +50,8 @@ mod tests {
         for (json, index) in [
             ("null", Ok(StreamIndex::None)),
             ("-1", Ok(StreamIndex::None)),
-            ("0", Ok(StreamIndex::At(0))),
-            ("4294967295", Ok(StreamIndex::At(u32::MAX))),
+            ("0", Ok(StreamIndex::Index(0))),
+            ("4294967295", Ok(StreamIndex::Index(u32::MAX))),
             ("-2", Err(())),
             ("4294967296", Err(())),
             ("\"1\"", Err(())),
@@ -59,10 +59,10 @@ mod tests {
         ] {
             assert_eq!(serde_json::from_str::<StreamIndex>(json).map_err(|_| ()), index, "{json}");
         }
-        for (index, given) in
-            [(StreamIndex::Absent, None), (StreamIndex::None, Some(None)), (StreamIndex::At(1), Some(Some(1)))]
+        for (index, expected) in
+            [(StreamIndex::Absent, None), (StreamIndex::None, Some(None)), (StreamIndex::Index(1), Some(Some(1)))]
         {
-            assert_eq!((index.given(), index.stream()), (given, given.flatten()), "{index:?}");
+            assert_eq!((index.selection(), index.stream()), (expected, expected.flatten()), "{index:?}");
         }
     }
 }

@@ -44,19 +44,19 @@ pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
         other => return Err(Error::invalid_field("format", format!("{:.20} must be vtt, srt or ass", other))),
     };
     let source = service.library.open(call.media_path()?).await?;
-    let which = service.subtitles.resolve_id(&source, id).await?;
-    let script = match &which {
+    let location = service.subtitles.resolve_id(&source, id).await?;
+    let script = match &location {
         SubtitleLocation::File(path) => service.subtitles.read_file(path).await?,
         SubtitleLocation::Stream(stream) => {
             let media = service.media.probe(&source).await?;
             service.subtitles.read_stream(&source, &media, *stream).await?
         }
     };
-    let (kind, text) = written(&script, format)?;
+    let (content_type, text) = render(&script, format)?;
     let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
     let mut response = match (Validators { etag: &etag, modified: None }).evaluate(&call.headers) {
         PreconditionResult::NotModified => not_modified(),
-        PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(kind, text.into()),
+        PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(content_type, text.into()),
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, HeaderValue::from_str(&etag).expect("hex in quotes"));
@@ -71,7 +71,7 @@ fn not_modified() -> Response {
 }
 
 /// Content type and text of the subtitle in the requested format.
-fn written(script: &SubtitleScript, format: SubtitleFormat) -> Result<(&'static str, String)> {
+fn render(script: &SubtitleScript, format: SubtitleFormat) -> Result<(&'static str, String)> {
     match format {
         SubtitleFormat::WebVtt => Ok(("text/vtt; charset=utf-8", write_webvtt(&script.cues))),
         SubtitleFormat::Srt => Ok(("application/x-subrip; charset=utf-8", write_srt(&script.cues))),

@@ -30,22 +30,22 @@ use crate::service::sessions::{FoundSession, Session};
 
 pub(super) mod list;
 mod request;
-mod started;
+mod start_response;
 mod status;
 
 use request::StartBody;
-use started::{Played, Started, direct_subtitle};
+use start_response::{DirectPlay, Started, direct_subtitle};
 use status::{Preparing, StatusBody};
 
 /// Lifetime of the grant in session URLs, seconds. An idle session ends long before that.
 const GRANT_SECONDS: i64 = 24 * 3600;
 
 /// How long `index.m3u8` is held, seconds: default and maximum.
-const HOLD_SECONDS: f64 = 10.0;
-const MOST_HOLD_SECONDS: f64 = 20.0;
+const DEFAULT_HOLD_SECONDS: f64 = 10.0;
+const MAX_HOLD_SECONDS: f64 = 20.0;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    let resource = |call: &Call| call.params.first().map(|id| resource(id));
+    let resource = |call: &Call| call.params.first().map(|id| grant_resource(id));
     vec![
         get("/api/stream/transcode/{sessionId}/index.m3u8", Access::Granted).resource(resource).to(service, index),
         get("/api/stream/transcode/{sessionId}/status", Access::Granted).resource(resource).to(service, status),
@@ -57,16 +57,16 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     ]
 }
 
-fn resource(session_id: &str) -> String {
+fn grant_resource(session_id: &str) -> String {
     format!("stream/transcode/{session_id}")
 }
 
-fn expires(session: &Session) -> Timestamp {
+fn grant_expiry(session: &Session) -> Timestamp {
     session.started_at + Duration::from_secs(GRANT_SECONDS.unsigned_abs())
 }
 
-fn grant(service: &Service, principal: &Principal, session: &Session) -> String {
-    service.accounts.sign_grant(principal, &resource(&session.id), expires(session).as_second())
+fn session_grant(service: &Service, principal: &Principal, session: &Session) -> String {
+    service.accounts.sign_grant(principal, &grant_resource(&session.id), grant_expiry(session).as_second())
 }
 
 fn find_live(service: &Service, call: &Call) -> Result<Arc<Session>> {
@@ -86,18 +86,18 @@ pub(super) async fn start(service: Arc<Service>, mut call: Call) -> Result<Respo
     let agent = call.header(USER_AGENT).map(str::to_owned);
     let request = call.json::<StartBody>().await?.into_request(agent.as_deref())?;
     let device = request.device.clone();
-    let started = match planner::plan_playback(&service, request).await? {
+    let body = match planner::plan_playback(&service, request).await? {
         PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle } => {
             let subtitle = direct_subtitle(&service, &source, &subtitle).await?;
-            let played = Played { source, start_seconds, duration_seconds, reasons, subtitle };
-            Started::direct(&service, &principal, &played, &device)
+            let direct_play = DirectPlay { source, start_seconds, duration_seconds, reasons, subtitle };
+            Started::for_direct_play(&service, &principal, &direct_play, &device)
         }
         PlannedPlayback::Session(plan) => {
             let session = live::start_session(&service, &principal, *plan).await?;
-            Started::transcoded(&service, &principal, &session)
+            Started::for_session(&service, &principal, &session)
         }
     };
-    Ok(reply::secretive(reply::json(&started)))
+    Ok(reply::secretive(reply::json(&body)))
 }
 
 /// The multivariant playlist. The request is held until the segment at the start position is ready.
@@ -116,9 +116,9 @@ pub(super) async fn start(service: Arc<Service>, mut call: Call) -> Result<Respo
 )]
 pub(super) async fn index(service: Arc<Service>, call: Call) -> Result<Response> {
     let wait = match call.query("wait")? {
-        None => HOLD_SECONDS,
+        None => DEFAULT_HOLD_SECONDS,
         Some(text) => {
-            let wait = text.parse::<f64>().ok().filter(|wait| (0.0..=MOST_HOLD_SECONDS).contains(wait));
+            let wait = text.parse::<f64>().ok().filter(|wait| (0.0..=MAX_HOLD_SECONDS).contains(wait));
             wait.ok_or_else(|| Error::invalid_field("wait", "must be a number from 0 to 20"))?
         }
     };
@@ -126,8 +126,8 @@ pub(super) async fn index(service: Arc<Service>, call: Call) -> Result<Response>
     if session.wait_ready(Duration::from_secs_f64(wait)).await? {
         // The only playlist that depends on the player.
         let with_start = call.header(USER_AGENT).is_some_and(accepts_start_in_multivariant);
-        let text = session.multivariant(with_start, &grant(&service, call.user()?, &session));
-        let mut response = playlist(text);
+        let text = session.multivariant(with_start, &session_grant(&service, call.user()?, &session));
+        let mut response = playlist_response(text);
         response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
         return Ok(response);
     }
@@ -137,7 +137,7 @@ pub(super) async fn index(service: Arc<Service>, call: Call) -> Result<Response>
 }
 
 /// Responds with a playlist.
-pub(super) fn playlist(text: Bytes) -> Response {
+pub(super) fn playlist_response(text: Bytes) -> Response {
     let mut response = reply::bytes("application/vnd.apple.mpegurl", text);
     // Its URLs are signed for one viewer.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
@@ -165,15 +165,15 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
     let name = &call.params[1];
     match parse_asset(name).ok_or_else(|| Error::new(Code::AssetNotFound, "the session has no asset with this name"))? {
         SessionAsset::Playlist(track) => {
-            Ok(playlist(session.media_playlist(track, &grant(&service, call.user()?, &session))?))
+            Ok(playlist_response(session.media_playlist(track, &session_grant(&service, call.user()?, &session))?))
         }
         SessionAsset::Segment(track @ (PlaylistTrack::Video(_) | PlaylistTrack::Audio), index) => {
-            let none = || Error::new(Code::AssetNotFound, "the session has no such track");
-            let stored = session.segment(session.rung_of_track(track).ok_or_else(none)?, index).await?;
+            let no_track = || Error::new(Code::AssetNotFound, "the session has no such track");
+            let stored = session.segment(session.rung_of_track(track).ok_or_else(no_track)?, index).await?;
             Ok(match stored.content {
-                SegmentContent::InMemory(bytes) => segment("video/mp2t", bytes, &stored.etag, &call.headers),
+                SegmentContent::InMemory(bytes) => segment_response("video/mp2t", bytes, &stored.etag, &call.headers),
                 SegmentContent::Lazy(parcel) => {
-                    let mut response = segment("video/mp2t", Bytes::new(), &stored.etag, &call.headers);
+                    let mut response = segment_response("video/mp2t", Bytes::new(), &stored.etag, &call.headers);
                     if response.status() == StatusCode::OK {
                         response.headers_mut().insert(CONTENT_LENGTH, parcel.size_bytes().into());
                         let body = LazySegmentBody::new(service.library.clone(), parcel, session.source().clone());
@@ -186,13 +186,13 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
         SessionAsset::Segment(PlaylistTrack::Subtitles, index) => {
             let text = session.subtitle_segment(&service.subtitles, index).await?;
             let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
-            Ok(segment("text/vtt; charset=utf-8", text.into(), &etag, &call.headers))
+            Ok(segment_response("text/vtt; charset=utf-8", text.into(), &etag, &call.headers))
         }
     }
 }
 
 /// Responds with a segment. Segments never change under their name, so clients may cache them.
-pub(super) fn segment(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
+pub(super) fn segment_response(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
     let mut response = match (Validators { etag, modified: None }).evaluate(headers) {
         PreconditionResult::NotModified => {
             let mut response = reply::empty();
@@ -221,7 +221,7 @@ pub(super) fn segment(content_type: &'static str, bytes: Bytes, etag: &str, head
 pub(super) async fn status(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&match service.sessions.find(call.user()?, &call.params[0])? {
         FoundSession::Live(session) => StatusBody::new(&session),
-        FoundSession::Ended(ended) => StatusBody::ended(&ended),
+        FoundSession::Ended(ended) => StatusBody::for_ended(&ended),
     }))
 }
 
@@ -282,7 +282,7 @@ mod tests {
             for tag in tags {
                 headers.append(IF_NONE_MATCH, tag.parse().unwrap());
             }
-            let response = segment("video/mp2t", Bytes::from_static(b"ts"), "\"a\"", &headers);
+            let response = segment_response("video/mp2t", Bytes::from_static(b"ts"), "\"a\"", &headers);
             assert_eq!(response.status().as_u16(), status, "{tags:?}");
             assert_eq!(response.headers()[ETAG], "\"a\"", "{tags:?}");
         }

@@ -8,7 +8,7 @@ use std::fmt::{self, Display};
 
 use percent_encoding::utf8_percent_encode;
 
-use super::info::QUERY;
+use super::info::QUERY_ENCODE_SET;
 use crate::config::Config;
 use crate::domain::address::without_credentials;
 use crate::domain::channel::Channel;
@@ -37,12 +37,12 @@ impl<'a> ResourceUrls<'a> {
 
     /// A media file's bytes.
     pub fn media_file(self, path: &str) -> String {
-        self.external_path(format_args!("/api/stream/file?path={}", utf8_percent_encode(path, QUERY)))
+        self.external_path(format_args!("/api/stream/file?path={}", utf8_percent_encode(path, QUERY_ENCODE_SET)))
     }
 
     /// A subtitle of a media file, as WebVTT.
     pub fn subtitle(self, path: &str, id: &str) -> String {
-        let path = utf8_percent_encode(path, QUERY);
+        let path = utf8_percent_encode(path, QUERY_ENCODE_SET);
         self.external_path(format_args!("/api/stream/subtitle?path={path}&id={id}&format=vtt"))
     }
 

@@ -99,12 +99,12 @@ pub(super) async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
     (status = 201, description = "Created", body = UserAnswer),
     (status = 409, description = "`CONFLICT`: another user has this name")))]
 pub(super) async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: UserRequest = call.json().await?;
-    let role = match asked.role {
+    let request: UserRequest = call.json().await?;
+    let role = match request.role {
         Some(RoleName::Admin) => Role::Admin,
         Some(RoleName::User) | None => Role::User,
     };
-    let user = service.accounts.add_user_by(Some(call.user()?), &asked.username, role, &asked.password).await?;
+    let user = service.accounts.add_user_by(Some(call.user()?), &request.username, role, &request.password).await?;
     Ok(reply::json_with(StatusCode::CREATED, &UserAnswer { user: user.into() }))
 }
 
@@ -125,9 +125,9 @@ pub(super) async fn remove_user(service: Arc<Service>, call: Call) -> Result<Res
     (status = 204, description = "Changed"),
     (status = 404, description = "`NOT_FOUND`")))]
 pub(super) async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: NewPasswordRequest = call.json().await?;
-    let keep = KeptAccess { login: None, stream_tokens: asked.keep_stream_tokens.unwrap_or(false) };
-    service.accounts.set_password_by(Some(call.user()?), &call.params[0], &asked.new_password, keep).await?;
+    let request: NewPasswordRequest = call.json().await?;
+    let kept_access = KeptAccess { login: None, stream_tokens: request.keep_stream_tokens.unwrap_or(false) };
+    service.accounts.set_password_by(Some(call.user()?), &call.params[0], &request.new_password, kept_access).await?;
     Ok(reply::empty())
 }
 

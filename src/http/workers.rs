@@ -115,11 +115,11 @@ pub struct FallbackView {
 #[utoipa::path(get, path = "/api/stream/v2-workers", tag = "stream",
     responses((status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
-    Ok(reply::json(&view(service.local_encoders.status().await, &service.sessions, service.config.backend)))
+    Ok(reply::json(&workers_view(service.local_encoders.status().await, &service.sessions, service.config.backend)))
 }
 
-fn view(workers: EncoderStatus, sessions: &Sessions, backend: BackendSetting) -> WorkersView {
-    let standing = sessions.health();
+fn workers_view(workers: EncoderStatus, sessions: &Sessions, backend: BackendSetting) -> WorkersView {
+    let status = sessions.health();
     let report = &workers.encoder_report;
     let available = !report.working.is_empty();
     let fallback = match available {
@@ -141,7 +141,7 @@ fn view(workers: EncoderStatus, sessions: &Sessions, backend: BackendSetting) ->
         device: encoder.device,
         verified: true,
     });
-    let rejected = report.rejected.iter().map(|r| RejectedView { name: r.name, reason: r.reason.clone() });
+    let rejected = report.rejected.iter().map(|encoder| RejectedView { name: encoder.name, reason: encoder.reason.clone() });
     let local = LocalView {
         kind: "transcoding",
         boundary: "local transcoder subprocess",
@@ -152,8 +152,8 @@ fn view(workers: EncoderStatus, sessions: &Sessions, backend: BackendSetting) ->
         rejected_encoders: rejected.collect(),
         max_concurrent_jobs: workers.max_concurrent_jobs,
         active_job_count: sessions.active_jobs(),
-        queue_length: standing.waiting_requests(),
-        last_error: standing
+        queue_length: status.waiting_requests(),
+        last_error: status
             .last_fault()
             .map(|(at, error)| ErrorView { message: failure_message(&error).to_owned(), at: format_timestamp(at) }),
         pipelines: PipelinesView {

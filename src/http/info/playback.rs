@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Links;
+use super::MediaLinks;
 use crate::domain::media::Media;
 use crate::domain::playback::{self, TrackAction, Decision, RequestDevice, RUNGS, PlaybackRequest};
 use crate::http::device::DeviceBody;
@@ -31,36 +31,36 @@ pub(super) struct Playback {
 }
 
 impl Playback {
-    pub fn new(media: &Media, device: &RequestDevice, links: &Links, transcoder_available: bool) -> Self {
-        let matched = DeviceBody::new(device);
+    pub fn new(media: &Media, device: &RequestDevice, links: &MediaLinks, transcoder_available: bool) -> Self {
+        let device_body = DeviceBody::new(device);
         let device = &device.profile;
         let (decision, reasons) = playback::decide(media, device, &PlaybackRequest::default());
-        let (forced, _) = playback::decide(media, device, &PlaybackRequest { force_transcode: true, ..PlaybackRequest::default() });
-        let copies = |pick: fn(&playback::SessionTracks) -> Option<(u32, TrackAction)>| match &forced {
+        let (forced_decision, _) = playback::decide(media, device, &PlaybackRequest { force_transcode: true, ..PlaybackRequest::default() });
+        let can_copy = |pick: fn(&playback::SessionTracks) -> Option<(u32, TrackAction)>| match &forced_decision {
             Decision::Session(tracks) => matches!(pick(tracks), Some((_, TrackAction::Copy))),
             _ => false,
         };
-        let direct = decision == Decision::Direct;
-        let url = direct.then(|| links.file());
-        let lines = media.video_streams().map(|(_, video)| playback::display_height(video)).max();
-        let smaller = RUNGS.iter().filter(|(_, height, _)| lines.is_some_and(|lines| *height < lines));
+        let is_direct = decision == Decision::Direct;
+        let url = is_direct.then(|| links.file_url());
+        let source_height = media.video_streams().map(|(_, video)| playback::display_height(video)).max();
+        let lower_rungs = RUNGS.iter().filter(|(_, height, _)| source_height.is_some_and(|lines| *height < lines));
         Self {
             recommended: match decision {
                 Decision::Direct => Some("direct"),
                 Decision::Session(_) => Some("transcode"),
                 Decision::Refuse => None,
             },
-            direct_play: direct,
+            direct_play: is_direct,
             signed_direct_url: url.as_deref().and_then(|url| links.with_grant(url)),
             direct_url: url,
             reasons: reasons.into_iter().map(playback::TranscodeReason::as_str).collect(),
-            resolutions: std::iter::once("original").chain(smaller.map(|(label, ..)| *label)).collect(),
-            can_copy_video: copies(|tracks| tracks.video),
-            can_copy_audio: copies(|tracks| tracks.audio),
+            resolutions: std::iter::once("original").chain(lower_rungs.map(|(label, ..)| *label)).collect(),
+            can_copy_video: can_copy(|tracks| tracks.video),
+            can_copy_audio: can_copy(|tracks| tracks.audio),
             seekable: media.is_seekable,
-            keyframe_interval_seconds: media.keyframe_interval_seconds.map(|it| (it * 1000.0).round() / 1000.0),
+            keyframe_interval_seconds: media.keyframe_interval_seconds.map(|seconds| (seconds * 1000.0).round() / 1000.0),
             transcoder_available,
-            device: matched,
+            device: device_body,
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::subtitle::form;
+use super::subtitle::subtitle_kind;
 use crate::domain::media::{self, StreamKind};
 use crate::domain::time::round_to_ms;
 
@@ -49,7 +49,7 @@ enum Detail {
     Subtitle {
         /// `text`, `bitmap` or `teletext`.
         #[serde(rename = "kind")]
-        form: &'static str,
+        kind: &'static str,
         hearing_impaired: bool,
     },
     Data {},
@@ -87,7 +87,7 @@ struct Color {
 impl Stream {
     pub fn new(stream: &media::Stream) -> Self {
         let (kind, detail) = match &stream.kind {
-            StreamKind::Video(video) => ("video", picture(video)),
+            StreamKind::Video(video) => ("video", video_detail(video)),
             StreamKind::Audio(audio) => (
                 "audio",
                 Detail::Audio {
@@ -101,7 +101,7 @@ impl Stream {
             StreamKind::Subtitle(subtitle) => (
                 "subtitle",
                 Detail::Subtitle {
-                    form: form(&stream.codec, subtitle.is_text),
+                    kind: subtitle_kind(&stream.codec, subtitle.is_text),
                     hearing_impaired: subtitle.is_hearing_impaired,
                 },
             ),
@@ -126,7 +126,7 @@ impl Stream {
     }
 }
 
-fn picture(video: &media::Video) -> Detail {
+fn video_detail(video: &media::Video) -> Detail {
     let (num, den) = video.sample_aspect;
     let aspect = f64::from(video.width) * f64::from(num) / (f64::from(video.height) * f64::from(den)).max(1.0);
     let color = &video.color;
@@ -155,12 +155,12 @@ fn picture(video: &media::Video) -> Detail {
 
 /// `16:9`, `4:3` or `9:16`; any other ratio as a decimal (`2.4:1`).
 fn ratio(aspect: f64) -> String {
-    let near = |wanted: f64| (aspect - wanted).abs() < 0.01;
-    if near(16.0 / 9.0) {
+    let is_near = |target: f64| (aspect - target).abs() < 0.01;
+    if is_near(16.0 / 9.0) {
         "16:9".into()
-    } else if near(4.0 / 3.0) {
+    } else if is_near(4.0 / 3.0) {
         "4:3".into()
-    } else if near(9.0 / 16.0) {
+    } else if is_near(9.0 / 16.0) {
         "9:16".into()
     } else {
         format!("{}:1", (aspect * 100.0).round() / 100.0)

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Links;
+use super::MediaLinks;
 use crate::domain::media::{self, Media};
 use crate::service::sidecars::Sidecar;
 
@@ -37,15 +37,15 @@ pub(super) struct Subtitle {
 
 impl Subtitle {
     /// The subtitle streams of the file.
-    pub fn embedded(media: &Media, links: &Links) -> impl Iterator<Item = Self> {
+    pub fn embedded(media: &Media, links: &MediaLinks) -> impl Iterator<Item = Self> {
         media.subtitle_streams().map(|(stream, subtitle)| {
             let id = format!("e{}", stream.index);
-            let url = (subtitle.is_text && stream.is_decodable).then(|| links.subtitle(&id));
+            let url = (subtitle.is_text && stream.is_decodable).then(|| links.subtitle_url(&id));
             Self {
                 source: "embedded",
                 stream_index: Some(stream.index),
                 file: None,
-                kind: form(&stream.codec, subtitle.is_text),
+                kind: subtitle_kind(&stream.codec, subtitle.is_text),
                 format: stream.codec.clone(),
                 language: stream.language.clone(),
                 language_tag: stream.language.as_deref().and_then(media::language_tag),
@@ -66,15 +66,15 @@ impl Subtitle {
     }
 
     /// A sidecar of the file.
-    pub fn external(sidecar: &Sidecar, links: &Links) -> Self {
+    pub fn external(sidecar: &Sidecar, links: &MediaLinks) -> Self {
         let text = sidecar.format.is_text();
-        let url = text.then(|| links.subtitle(&sidecar.id));
+        let url = text.then(|| links.subtitle_url(&sidecar.id));
         Self {
             id: sidecar.id.clone(),
             source: "external",
             stream_index: None,
             file: Some(sidecar.file.clone()),
-            kind: form(sidecar.format.as_str(), text),
+            kind: subtitle_kind(sidecar.format.as_str(), text),
             format: sidecar.format.as_str().to_owned(),
             language: sidecar.language.clone(),
             language_tag: sidecar.language.as_deref().and_then(media::language_tag),
@@ -90,7 +90,7 @@ impl Subtitle {
 }
 
 /// The `kind` of a subtitle: `text`, `bitmap` or `teletext`.
-pub(super) fn form(codec: &str, text: bool) -> &'static str {
+pub(super) fn subtitle_kind(codec: &str, text: bool) -> &'static str {
     match (codec, text) {
         (media::TELETEXT, _) => "teletext",
         (_, true) => "text",

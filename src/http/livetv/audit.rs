@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::guide::number;
+use super::guide::parse_id;
 use super::rights::{AttestationView, ProvenanceView, RightsView};
 use crate::domain::time::format_ms;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::service::Service;
 use crate::service::rights::{AuditRecord, AuditSubject};
 
 /// Most entries of one response.
-const MOST: usize = 500;
+const MAX_ENTRIES: usize = 500;
 
 /// A page of the rights audit log.
 #[derive(Serialize, ToSchema)]
@@ -63,36 +63,36 @@ pub struct AuditEntry {
 pub async fn audit(service: Arc<Service>, call: Call) -> Result<Response> {
     let subject = match (call.query("source")?, call.query("channel")?) {
         (Some(_), Some(_)) => return Err(Error::invalid_field("channel", "must be absent when source is given")),
-        (Some(source), None) => Some(AuditSubject::Source(number("source", source)?)),
-        (None, Some(channel)) => Some(AuditSubject::Channel(number("channel", channel)?)),
+        (Some(source), None) => Some(AuditSubject::Source(parse_id("source", source)?)),
+        (None, Some(channel)) => Some(AuditSubject::Channel(parse_id("channel", channel)?)),
         (None, None) => None,
     };
     let after =
         call.query("after")?.unwrap_or("0").parse().map_err(|_| Error::invalid_field("after", "must be an entry id"))?;
-    let lines = service.audit_log.entries(subject, after, MOST)?;
-    let next_after = if lines.len() == MOST { lines.last().map(|(id, _)| *id) } else { None };
-    let entries = lines.into_iter().map(|(id, line)| AuditEntry::of(id, line)).collect();
+    let records = service.audit_log.entries(subject, after, MAX_ENTRIES)?;
+    let next_after = if records.len() == MAX_ENTRIES { records.last().map(|(id, _)| *id) } else { None };
+    let entries = records.into_iter().map(|(id, record)| AuditEntry::new(id, record)).collect();
     Ok(reply::json(&AuditAnswer { entries, next_after }))
 }
 
 impl AuditEntry {
-    fn of(id: u64, line: AuditRecord) -> Self {
-        let (source_id, channel_id) = match line.subject {
+    fn new(id: u64, record: AuditRecord) -> Self {
+        let (source_id, channel_id) = match record.subject {
             AuditSubject::Source(id) => (Some(id), None),
             AuditSubject::Channel(id) => (None, Some(id)),
         };
         Self {
             id,
-            at: format_ms(line.at_ms),
-            by: line.user_id,
-            action: line.change.as_str(),
+            at: format_ms(record.at_ms),
+            by: record.user_id,
+            action: record.change.as_str(),
             source_id,
             channel_id,
-            name: line.name,
-            changed: line.changed_fields,
-            provenance: ProvenanceView::of(&line.clearance.provenance),
-            rights: RightsView::of(&line.clearance),
-            attestation: AttestationView::of(&line.clearance),
+            name: record.name,
+            changed: record.changed_fields,
+            provenance: ProvenanceView::new(&record.clearance.provenance),
+            rights: RightsView::new(&record.clearance),
+            attestation: AttestationView::new(&record.clearance),
         }
     }
 }

@@ -11,7 +11,7 @@ use http::header::{
 use http::{HeaderMap, StatusCode};
 use warp::reply::Response;
 
-use super::links::{Pass, base};
+use super::links::{LinkCredentials, base_url};
 use super::watch::CredentialParams;
 use crate::domain::channel::Channel;
 use crate::domain::lineup::ChannelNaming;
@@ -54,27 +54,27 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
         Some("m3u8") => "application/vnd.apple.mpegurl",
         Some(_) => return Err(Error::invalid_field("format", "must be m3u or m3u8")),
     };
-    let channels = listed(&service, &call)?;
-    let (base, naming) = (base(&service, &call)?, naming(&call)?);
-    let (pass, catchup) = (Pass::read(&service, &call)?, catchup(&call)?);
-    let query = [pass.query(&service, &call, "livetv/xmltv")?, narrowed(&call)?].join("&");
+    let channels = exported_channels(&service, &call)?;
+    let (base, naming) = (base_url(&service, &call)?, parse_naming(&call)?);
+    let (credentials, catchup) = (LinkCredentials::from_request(&service, &call)?, parse_catchup(&call)?);
+    let query = [credentials.query_for(&service, &call, "livetv/xmltv")?, guide_query(&call)?].join("&");
     let query = query.trim_matches('&');
-    let guide = format!("{base}/api/livetv/xmltv{}{query}", if query.is_empty() { "" } else { "?" });
+    let guide_url = format!("{base}/api/livetv/xmltv{}{query}", if query.is_empty() { "" } else { "?" });
     let style = m3u::M3uOptions { base_url, naming, guide_url, catchup };
-    let mut tag = Tag::new("l");
-    tag.add(format!("{style:?} {pass:?} {}", call.user()?.login_id).as_bytes());
-    channels.iter().for_each(|channel| tag.add_channel(channel));
-    let name = if content_type.starts_with("audio") { "channels.m3u" } else { "channels.m3u8" };
-    let kind = if flag(&call, "download")? { "attachment" } else { "inline" };
-    let link = |channel: &Channel| pass.query(&service, &call, &format!("livetv/watch/{}", channel.id));
-    let links = channels.iter().map(|channel| link(channel)).collect::<Result<Vec<String>>>()?;
-    let mut channels = channels.into_iter().zip(links);
-    let mut begun = false;
-    let pieces = std::iter::from_fn(move || {
+    let mut etag_hasher = EtagHasher::new("l");
+    etag_hasher.add(format!("{style:?} {credentials:?} {}", call.user()?.login_id).as_bytes());
+    channels.iter().for_each(|channel| etag_hasher.add_channel(channel));
+    let file_name = if content_type.starts_with("audio") { "channels.m3u" } else { "channels.m3u8" };
+    let disposition_type = if parse_flag(&call, "download")? { "attachment" } else { "inline" };
+    let link_query = |channel: &Channel| credentials.query_for(&service, &call, &format!("livetv/watch/{}", channel.id));
+    let link_queries = channels.iter().map(|channel| link_query(channel)).collect::<Result<Vec<String>>>()?;
+    let mut channels = channels.into_iter().zip(link_queries);
+    let mut is_head_written = false;
+    let chunks = std::iter::from_fn(move || {
         let mut text = String::new();
-        if !begun {
+        if !is_head_written {
             text.push_str(&m3u::format_header(&style));
-            begun = true;
+            is_head_written = true;
         }
         while text.len() < CHUNK_BYTES
             && let Some((channel, query)) = channels.next()
@@ -83,13 +83,13 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
         }
         Some(Bytes::from(text)).filter(|text| !text.is_empty())
     });
-    let mut response = Export { tag, modified: None, packed: false, secret: pass.is_secret() }.answer(
+    let mut response = ExportResponse { etag_hasher, modified_ms: None, is_gzip_file: false, has_credentials: credentials.has_credentials() }.into_response(
         &service,
         &call.headers,
         content_type,
-        pieces,
+        chunks,
     )?;
-    let disposition = HeaderValue::try_from(format!("{kind}; filename=\"{name}\"")).map_err(Error::internal)?;
+    let disposition = HeaderValue::try_from(format!("{disposition_type}; filename=\"{file_name}\"")).map_err(Error::internal)?;
     response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
     Ok(response)
 }
@@ -115,7 +115,7 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 304, description = "The cached guide is still valid"),
         (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn xmltv(service: Arc<Service>, call: Call) -> Result<Response> {
-    guide(&service, &call, false)
+    xmltv_response(&service, &call, false)
 }
 
 /// The guide as a gzip-compressed XMLTV file
@@ -139,58 +139,58 @@ pub async fn xmltv(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 304, description = "The cached guide is still valid"),
         (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn xmltv_gz(service: Arc<Service>, call: Call) -> Result<Response> {
-    guide(&service, &call, true)
+    xmltv_response(&service, &call, true)
 }
 
-fn guide(service: &Service, call: &Call, packed: bool) -> Result<Response> {
-    let days = count(call, "days", 3, 1..=14)?;
-    let back = count(call, "prevDays", 1, 0..=7)?;
-    let local = match call.query("tz")? {
+fn xmltv_response(service: &Service, call: &Call, is_gzip_file: bool) -> Result<Response> {
+    let days = parse_count(call, "days", 3, 1..=14)?;
+    let days_back = parse_count(call, "prevDays", 1, 0..=7)?;
+    let use_local_time = match call.query("tz")? {
         None | Some("utc") => false,
         Some("local") => true,
         Some(_) => return Err(Error::invalid_field("tz", "must be utc or local")),
     };
-    let style = xmltv::XmltvOptions { base_url: base(service, call)?, naming: naming(call)?, local_times: use_local_time, include_lcn: flag(call, "lcn")? };
-    let channels = listed(service, call)?;
+    let style = xmltv::XmltvOptions { base_url: base_url(service, call)?, naming: parse_naming(call)?, local_times: use_local_time, include_lcn: parse_flag(call, "lcn")? };
+    let channels = exported_channels(service, call)?;
     let now = service.clock.now().as_millisecond();
     let midnight = now.div_euclid(DAY_MS) * DAY_MS;
-    let (from, to) = (midnight - back * DAY_MS, midnight + (days + 1) * DAY_MS);
-    let mut tag = Tag::new("x");
-    tag.add(format!("{style:?} {from} {to}").as_bytes());
+    let (from, to) = (midnight - days_back * DAY_MS, midnight + (days + 1) * DAY_MS);
+    let mut etag_hasher = EtagHasher::new("x");
+    etag_hasher.add(format!("{style:?} {from} {to}").as_bytes());
     let mut modified = service.channels.changed_ms().max(midnight);
     for channel in &channels {
-        tag.add_channel(channel);
-        if let Some(pace) = &channel.clock {
-            tag.hasher.update(&pace.guide_hash(now).to_le_bytes());
-            modified = modified.max(pace.guide_changed_ms(now));
+        etag_hasher.add_channel(channel);
+        if let Some(clock) = &channel.clock {
+            etag_hasher.hasher.update(&clock.guide_hash(now).to_le_bytes());
+            modified = modified.max(clock.guide_changed_ms(now));
         }
     }
-    let pieces = Guide { channels, style, from, to, now, state: State::Head };
-    let content_type = if packed { "application/gzip" } else { "application/xml; charset=utf-8" };
-    let mut response = Export { tag, modified: Some(modified), packed, secret: false }.answer(
+    let chunks = XmltvWriter { channels, style, from, to, now, state: XmltvWriterState::Head };
+    let content_type = if is_gzip_file { "application/gzip" } else { "application/xml; charset=utf-8" };
+    let mut response = ExportResponse { etag_hasher, modified_ms: Some(modified), is_gzip_file, has_credentials: false }.into_response(
         service,
         &call.headers,
         content_type,
-        pieces,
+        chunks,
     )?;
-    if packed {
-        let name = HeaderValue::from_static("inline; filename=\"xmltv.xml.gz\"");
-        response.headers_mut().insert(CONTENT_DISPOSITION, name);
+    if is_gzip_file {
+        let disposition = HeaderValue::from_static("inline; filename=\"xmltv.xml.gz\"");
+        response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
     }
     Ok(response)
 }
 
 /// Builds the ETag of an export from its inputs, so that `If-None-Match` is answered without rendering the export.
-struct Tag {
-    kind: &'static str,
+struct EtagHasher {
+    prefix: &'static str,
     hasher: blake3::Hasher,
 }
 
-impl Tag {
-    fn new(kind: &'static str) -> Self {
+impl EtagHasher {
+    fn new(prefix: &'static str) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(env!("CARGO_PKG_VERSION").as_bytes());
-        Self { kind, hasher }
+        Self { prefix, hasher }
     }
 
     fn add(&mut self, bytes: &[u8]) {
@@ -205,29 +205,29 @@ impl Tag {
 }
 
 /// A streamed response with its validators.
-struct Export {
-    tag: Tag,
-    modified: Option<i64>,
+struct ExportResponse {
+    etag_hasher: EtagHasher,
+    modified_ms: Option<i64>,
     /// The body is a `.gz` file, independent of `Accept-Encoding`.
-    packed: bool,
+    is_gzip_file: bool,
     /// The body contains credentials and must not be cached.
-    secret: bool,
+    has_credentials: bool,
 }
 
-impl Export {
-    fn answer(
+impl ExportResponse {
+    fn into_response(
         self,
         service: &Service,
         headers: &HeaderMap,
         content_type: &'static str,
-        pieces: impl Iterator<Item = Bytes> + Send + Sync + 'static,
+        chunks: impl Iterator<Item = Bytes> + Send + Sync + 'static,
     ) -> Result<Response> {
-        let encoded = !self.packed && text_stream::accepts_gzip(headers);
-        let suffix = if encoded || self.packed { "-gz" } else { "" };
-        let etag = format!("\"{}-{}{suffix}\"", self.tag.kind, &self.tag.hasher.finalize().to_hex()[..24]);
+        let use_gzip = !self.is_gzip_file && text_stream::accepts_gzip(headers);
+        let suffix = if use_gzip || self.is_gzip_file { "-gz" } else { "" };
+        let etag = format!("\"{}-{}{suffix}\"", self.etag_hasher.prefix, &self.etag_hasher.hasher.finalize().to_hex()[..24]);
         // `Last-Modified` has a resolution of one second: a change in the same second would go unnoticed.
         let now_ms = service.clock.now().as_millisecond();
-        let modified = self.modified.filter(|modified| now_ms - modified > 2000);
+        let modified = self.modified_ms.filter(|modified| now_ms - modified > 2000);
         let modified = modified.and_then(|ms| u64::try_from(ms / 1000).ok());
         let modified = modified.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         let mut response = match (Validators { etag: &etag, modified }).evaluate(headers) {
@@ -241,9 +241,9 @@ impl Export {
             }
             PreconditionResult::Proceed => {
                 let mut response =
-                    if encoded || self.packed { text_stream::streamed_response(GzipChunks::new(pieces)) } else { text_stream::streamed_response(pieces) };
+                    if use_gzip || self.is_gzip_file { text_stream::streamed_response(GzipChunks::new(chunks)) } else { text_stream::streamed_response(chunks) };
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-                if encoded {
+                if use_gzip {
                     response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
                 }
                 response
@@ -255,7 +255,7 @@ impl Export {
             Ok(())
         };
         set(ETAG, etag)?;
-        set(CACHE_CONTROL, if self.secret { "private, no-store" } else { "private, no-cache" }.to_owned())?;
+        set(CACHE_CONTROL, if self.has_credentials { "private, no-store" } else { "private, no-cache" }.to_owned())?;
         set(REFERRER_POLICY, "no-referrer".to_owned())?;
         set(VARY, "accept-encoding, host".to_owned())?;
         if let Some(modified) = modified {
@@ -266,16 +266,16 @@ impl Export {
 }
 
 /// Renders the XMLTV guide in chunks.
-struct Guide {
+struct XmltvWriter {
     channels: Vec<Arc<Channel>>,
     style: xmltv::XmltvOptions,
     from: i64,
     to: i64,
     now: i64,
-    state: State,
+    state: XmltvWriterState,
 }
 
-enum State {
+enum XmltvWriterState {
     Head,
     /// Index of the next `<channel>` to write.
     Channels(usize),
@@ -284,43 +284,43 @@ enum State {
     Done,
 }
 
-impl Iterator for Guide {
+impl Iterator for XmltvWriter {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
         let mut out = Vec::with_capacity(CHUNK_BYTES + 8 * 1024);
         while out.len() < CHUNK_BYTES {
             match &mut self.state {
-                State::Head => {
+                XmltvWriterState::Head => {
                     xmltv::write_header(&mut out);
-                    self.state = State::Channels(0);
+                    self.state = XmltvWriterState::Channels(0);
                 }
-                State::Channels(at) => match self.channels.get(*at) {
+                XmltvWriterState::Channels(index) => match self.channels.get(*index) {
                     Some(channel) => {
                         xmltv::write_channel(&mut out, channel, &self.style);
-                        *at += 1;
+                        *index += 1;
                     }
-                    None => self.state = State::Programmes(0, None),
+                    None => self.state = XmltvWriterState::Programmes(0, None),
                 },
-                State::Programmes(at, writing) => match (writing.as_mut(), self.channels.get(*at)) {
+                XmltvWriterState::Programmes(index, current) => match (current.as_mut(), self.channels.get(*index)) {
                     (Some(programmes), _) => {
                         while out.len() < CHUNK_BYTES {
                             if !programmes.write_next(&mut out) {
-                                self.state = State::Programmes(*at + 1, None);
+                                self.state = XmltvWriterState::Programmes(*index + 1, None);
                                 break;
                             }
                         }
                     }
                     (None, Some(channel)) => {
                         let programmes = ProgrammeWriter::new(channel.clone(), self.from, self.to, self.now, &self.style);
-                        *writing = Some(Box::new(programmes));
+                        *current = Some(Box::new(programmes));
                     }
                     (None, None) => {
                         out.extend_from_slice(xmltv::FOOTER);
-                        self.state = State::Done;
+                        self.state = XmltvWriterState::Done;
                     }
                 },
-                State::Done => break,
+                XmltvWriterState::Done => break,
             }
         }
         Some(Bytes::from(out)).filter(|out| !out.is_empty())
@@ -328,8 +328,8 @@ impl Iterator for Guide {
 }
 
 /// The channels to export, by number.
-fn listed(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
-    let ids = call.query("channelIds")?.map(|list| super::guide::numbers("channelIds", list)).transpose()?;
+fn exported_channels(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
+    let ids = call.query("channelIds")?.map(|list| super::guide::parse_ids("channelIds", list)).transpose()?;
     let category = call.query("category")?;
     let user = call.user()?;
     let mut channels = service.channels.all();
@@ -344,7 +344,7 @@ fn listed(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
 }
 
 /// Query of the guide URL in the playlist: the guide lists the same channels with the same ids.
-fn narrowed(call: &Call) -> Result<String> {
+fn guide_query(call: &Call) -> Result<String> {
     let mut query = String::new();
     for name in ["channelIds", "category", "tvgId"] {
         if let Some(value) = call.query(name)? {
@@ -355,17 +355,17 @@ fn narrowed(call: &Call) -> Result<String> {
     Ok(query)
 }
 
-fn catchup(call: &Call) -> Result<Catchup> {
+fn parse_catchup(call: &Call) -> Result<Catchup> {
     let text = call.query("catchup")?.unwrap_or("default");
     Catchup::parse(text).ok_or_else(|| Error::invalid_field("catchup", "must be default, append, shift or none"))
 }
 
-fn naming(call: &Call) -> Result<ChannelNaming> {
+fn parse_naming(call: &Call) -> Result<ChannelNaming> {
     let text = call.query("tvgId")?.unwrap_or("stable");
     ChannelNaming::parse(text).ok_or_else(|| Error::invalid_field("tvgId", "must be stable, number or name"))
 }
 
-fn flag(call: &Call, name: &str) -> Result<bool> {
+fn parse_flag(call: &Call, name: &str) -> Result<bool> {
     match call.query(name)? {
         None | Some("" | "0" | "false") => Ok(false),
         Some("1" | "true") => Ok(true),
@@ -373,10 +373,10 @@ fn flag(call: &Call, name: &str) -> Result<bool> {
     }
 }
 
-fn count(call: &Call, name: &str, absent: i64, within: std::ops::RangeInclusive<i64>) -> Result<i64> {
-    let Some(text) = call.query(name)? else { return Ok(absent) };
+fn parse_count(call: &Call, name: &str, default: i64, range: std::ops::RangeInclusive<i64>) -> Result<i64> {
+    let Some(text) = call.query(name)? else { return Ok(default) };
     text.parse()
         .ok()
-        .filter(|value| within.contains(value))
-        .ok_or_else(|| Error::invalid_field(name, format!("must be an integer from {} to {}", within.start(), within.end())))
+        .filter(|value| range.contains(value))
+        .ok_or_else(|| Error::invalid_field(name, format!("must be an integer from {} to {}", range.start(), range.end())))
 }

@@ -74,7 +74,7 @@ pub struct OnAir<'a> {
     remaining_seconds: f64,
     /// True for an on-demand channel that is paused: it has no viewers and resumes here with the next one.
     #[serde(rename = "stands")]
-    stands: bool,
+    is_paused: bool,
     direct_url: String,
 }
 
@@ -92,31 +92,31 @@ pub struct OnAir<'a> {
         (status = 304, description = "The cached guide is still valid")))]
 pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     let now = service.clock.now();
-    let from = call.query("from")?.map(|text| time("from", text)).transpose()?;
+    let from = call.query("from")?.map(|text| parse_time_ms("from", text)).transpose()?;
     let from = from.unwrap_or(now.as_millisecond() - HOUR_MS);
     if from > now.as_millisecond() + MAX_AHEAD_MS {
         return Err(Error::invalid_field("from", "must be at most a year in the future"));
     }
-    let to = call.query("to")?.map(|text| time("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
+    let to = call.query("to")?.map(|text| parse_time_ms("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
     if to <= from {
         return Err(Error::invalid_field("to", "must be later than from"));
     }
     if to - from > MAX_SPAN_MS {
         return Err(Error::invalid_field("to", "must be at most 14 days after from"));
     }
-    let channels = asked(&service, &call)?;
-    let etag = etag(&service, &channels, from, to, now);
-    let found = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
-    let mut response = match found {
+    let channels = requested_channels(&service, &call)?;
+    let etag = build_etag(&service, &channels, from, to, now);
+    let outcome = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
+    let mut response = match outcome {
         PreconditionResult::NotModified => {
             let mut response = Response::default();
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
         }
         PreconditionResult::Proceed | PreconditionResult::Failed => {
-            let pieces =
-                Pieces { service, channels: channels.into_iter(), current: None, from, to, now, state: State::Head };
-            let mut response = text_stream::streamed_response(pieces);
+            let chunks =
+                GuideWriter { service, channels: channels.into_iter(), current: None, from, to, now, state: GuideWriterState::Head };
+            let mut response = text_stream::streamed_response(chunks);
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
         }
@@ -135,63 +135,63 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.query("channelId")?.ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
-    let channel = super::seen(&service, &call, number("channelId", id)?)?;
-    Ok(on_now(&service, &channel))
+    let channel = super::find_visible_channel(&service, &call, parse_id("channelId", id)?)?;
+    Ok(now_response(&service, &channel))
 }
 
 /// Responds with the current and next programme of a channel.
-pub fn on_now(service: &Service, channel: &Channel) -> Response {
+pub fn now_response(service: &Service, channel: &Channel) -> Response {
     let now = service.clock.now();
-    let at = now.as_millisecond();
-    let mut guide = channel.guide_entries(at, i64::MAX, at).peekable();
-    let entry = guide.next_if(|entry| entry.programme.start_ms <= at);
+    let now_ms = now.as_millisecond();
+    let mut guide = channel.guide_entries(now_ms, i64::MAX, now_ms).peekable();
+    let entry = guide.next_if(|entry| entry.programme.start_ms <= now_ms);
     let addresses = ResourceUrls::from_config(&service.config);
     let next = guide.next().map(|entry| GuideEntry::new(channel, &entry, now, addresses));
-    let time = channel.channel_ms_at(at);
+    let channel_ms = channel.channel_ms_at(now_ms);
     // The file on air may be filler that the guide counts as part of the entry.
-    let seen = match channel.external {
+    let on_air = match channel.external {
         Some(_) => entry.clone(),
-        None => channel.definition.programme_at(time).map(|programme| channel.entry_of(programme)),
+        None => channel.definition.programme_at(channel_ms).map(|programme| channel.entry_of(programme)),
     };
     let direct_url = |path: &str| match channel.external {
         Some(_) => addresses.live_playlist(channel.id),
         None => addresses.media_file(path),
     };
-    let current = entry.zip(seen).map(|(entry, on)| OnAir {
-        media_path: on.path,
-        offset_seconds: seconds(time - on.programme.start_ms + on.item_offset_ms()),
-        remaining_seconds: seconds(on.programme.end_ms - time),
-        stands: channel.clock.as_ref().is_some_and(|pace| pace.is_paused_at(at)),
-        direct_url: direct_url(on.path),
+    let current = entry.zip(on_air).map(|(entry, file_entry)| OnAir {
+        media_path: file_entry.path,
+        offset_seconds: to_seconds(channel_ms - file_entry.programme.start_ms + file_entry.item_offset_ms()),
+        remaining_seconds: to_seconds(file_entry.programme.end_ms - channel_ms),
+        is_paused: channel.clock.as_ref().is_some_and(|clock| clock.is_paused_at(now_ms)),
+        direct_url: direct_url(file_entry.path),
         entry: GuideEntry::new(channel, &entry, now, addresses),
     });
     reply::json(&NowAnswer { channel_id: channel.id, server_time: format_timestamp(now), current, next })
 }
 
 /// The visible channels that the query names; all enabled ones if it names none.
-fn asked(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
+fn requested_channels(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     let mut ids: Option<Vec<u32>> = None;
     for field in ["channelId", "channelIds"] {
         if let Some(list) = call.query(field)? {
-            ids.get_or_insert_default().extend(numbers(field, list)?);
+            ids.get_or_insert_default().extend(parse_ids(field, list)?);
         }
     }
-    let admin = call.user()?.role == Role::Admin;
+    let is_admin = call.user()?.role == Role::Admin;
     let mut channels = service.channels.all();
     channels.retain(|channel| match &ids {
         None => channel.settings.enabled,
-        Some(ids) => ids.contains(&channel.id) && (admin || channel.settings.enabled),
+        Some(ids) => ids.contains(&channel.id) && (is_admin || channel.settings.enabled),
     });
     Ok(channels)
 }
 
 /// Parses channel ids separated by commas.
-pub fn numbers(field: &str, list: &str) -> Result<Vec<u32>> {
-    list.split(',').map(str::trim).filter(|text| !text.is_empty()).map(|text| number(field, text)).collect()
+pub fn parse_ids(field: &str, list: &str) -> Result<Vec<u32>> {
+    list.split(',').map(str::trim).filter(|text| !text.is_empty()).map(|text| parse_id(field, text)).collect()
 }
 
 /// Parses a channel id. A number beyond the range becomes `u32::MAX`, which no channel has.
-pub fn number(field: &str, text: &str) -> Result<u32> {
+pub fn parse_id(field: &str, text: &str) -> Result<u32> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Error::invalid_field(field, "must be a channel id"));
     }
@@ -199,48 +199,48 @@ pub fn number(field: &str, text: &str) -> Result<u32> {
 }
 
 /// Parses an instant with any offset, or a date as its midnight in UTC. Unix milliseconds.
-fn time(field: &str, text: &str) -> Result<i64> {
+fn parse_time_ms(field: &str, text: &str) -> Result<i64> {
     let day = || Some(text.parse::<Date>().ok()?.at(0, 0, 0, 0).to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp());
-    let whole = (text.len() == "2026-01-01".len()).then(day).flatten();
+    let midnight = (text.len() == "2026-01-01".len()).then(day).flatten();
     // An unencoded `+` of an offset is decoded to a space.
-    let instant = whole.or_else(|| text.replace(' ', "+").parse::<Timestamp>().ok());
+    let instant = midnight.or_else(|| text.replace(' ', "+").parse::<Timestamp>().ok());
     let instant = instant.ok_or_else(|| Error::invalid_field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z"))?;
     let (first, last) = (-62_000_000_000_000, 250_000_000_000_000);
     Ok(instant.as_millisecond().clamp(first, last))
 }
 
 /// Hashes everything the entries depend on: channel versions, the range, the programmes on air.
-fn etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: Timestamp) -> String {
+fn build_etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: Timestamp) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
     for channel in channels {
-        let mut on = service.channels.current_programme(channel, now.as_millisecond()).map_or(u64::MAX, |on| on.ordinal);
+        let mut on_air_stamp = service.channels.current_programme(channel, now.as_millisecond()).map_or(u64::MAX, |programme| programme.ordinal);
         if let Some(listings) = &channel.listings {
-            on = listings.content_hash ^ listings.first_ending_after(now.as_millisecond()) as u64;
+            on_air_stamp = listings.content_hash ^ listings.first_ending_after(now.as_millisecond()) as u64;
         }
-        hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on.to_le_bytes());
-        if let Some(pace) = &channel.clock {
-            hasher.update(&pace.guide_hash(now.as_millisecond()).to_le_bytes());
+        hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on_air_stamp.to_le_bytes());
+        if let Some(clock) = &channel.clock {
+            hasher.update(&clock.guide_hash(now.as_millisecond()).to_le_bytes());
         }
         // `catchupUrl` disappears when a programme leaves the catch-up window.
         if from < now.as_millisecond() - CATCHUP_MS {
-            let kept = service.channels.oldest_programme(channel, now.as_millisecond()).map_or(0, |kept| kept.ordinal);
-            hasher.update(&kept.to_le_bytes());
+            let oldest_kept = service.channels.oldest_programme(channel, now.as_millisecond()).map_or(0, |programme| programme.ordinal);
+            hasher.update(&oldest_kept.to_le_bytes());
         }
     }
     format!("\"g-{}\"", &hasher.finalize().to_hex()[..24])
 }
 
-fn seconds(ms: i64) -> f64 {
+fn to_seconds(ms: i64) -> f64 {
     round_to_ms(ms as f64 / 1000.0)
 }
 
-fn at(ms: i64) -> String {
+fn format_instant(ms: i64) -> String {
     format_ms(ms)
 }
 
 /// Renders the JSON guide in chunks.
-struct Pieces {
+struct GuideWriter {
     service: Arc<Service>,
     channels: std::vec::IntoIter<Arc<Channel>>,
     /// The channel being written and its remaining entries.
@@ -248,11 +248,11 @@ struct Pieces {
     from: i64,
     to: i64,
     now: Timestamp,
-    state: State,
+    state: GuideWriterState,
 }
 
 #[derive(PartialEq)]
-enum State {
+enum GuideWriterState {
     Head,
     /// `first`: no entry has been written yet.
     Entries {
@@ -261,20 +261,20 @@ enum State {
     Done,
 }
 
-impl Iterator for Pieces {
+impl Iterator for GuideWriter {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
         let service = self.service.clone();
         let addresses = ResourceUrls::from_config(&service.config);
         let mut text = Vec::with_capacity(CHUNK_BYTES + 4096);
-        if self.state == State::Head {
-            let (from, to, made) = (at(self.from), at(self.to), format_timestamp(self.now));
-            let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{made}\",\"entries\":[");
+        if self.state == GuideWriterState::Head {
+            let (from, to, generated_at) = (format_instant(self.from), format_instant(self.to), format_timestamp(self.now));
+            let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{generated_at}\",\"entries\":[");
             text.extend_from_slice(head.as_bytes());
-            self.state = State::Entries { first: true };
+            self.state = GuideWriterState::Entries { first: true };
         }
-        while text.len() < CHUNK_BYTES && self.state != State::Done {
+        while text.len() < CHUNK_BYTES && self.state != GuideWriterState::Done {
             let Some((channel, entries)) = &mut self.current else {
                 match self.channels.next() {
                     Some(channel) => {
@@ -283,7 +283,7 @@ impl Iterator for Pieces {
                     }
                     None => {
                         text.extend_from_slice(b"]}");
-                        self.state = State::Done;
+                        self.state = GuideWriterState::Done;
                     }
                 }
                 continue;
@@ -292,10 +292,10 @@ impl Iterator for Pieces {
                 self.current = None;
                 continue;
             };
-            if self.state != (State::Entries { first: true }) {
+            if self.state != (GuideWriterState::Entries { first: true }) {
                 text.push(b',');
             }
-            self.state = State::Entries { first: false };
+            self.state = GuideWriterState::Entries { first: false };
             serde_json::to_writer(&mut text, &GuideEntry::new(channel, &channel.entry_of(programme), self.now, addresses))
                 .expect("a guide entry is plain data, and writing to memory cannot fail");
         }

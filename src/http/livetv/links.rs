@@ -9,13 +9,13 @@ use crate::http::call::Call;
 use crate::service::Service;
 
 /// Lifetime of signed links in playlists, whole days: the longest that can be signed.
-const LINK_DAYS: i64 = MAX_LIFE_SECONDS / DAY_SECONDS;
+const LINK_LIFETIME_DAYS: i64 = MAX_LIFE_SECONDS / DAY_SECONDS;
 
 const DAY_SECONDS: i64 = 24 * 3600;
 
 /// The credentials that links carry, for players that cannot sign in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub enum LinkCredentials {
     None,
     /// The stream token of the request.
     Token(String),
@@ -23,33 +23,33 @@ pub enum Pass {
     Signed(i64),
 }
 
-impl Pass {
+impl LinkCredentials {
     /// The kind selected by `auth`; by default the credentials of the request.
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an unknown kind, or for `token` if the request has no stream token.
-    pub fn read(service: &Service, call: &Call) -> Result<Self> {
+    pub fn from_request(service: &Service, call: &Call) -> Result<Self> {
         // The `token` of a signed link is not a stream token.
         let by_signature = call.query("st")?.is_some() || call.query("exp")?.is_some();
-        let given = call.query("token")?.filter(|_| !by_signature);
-        let signed = || Ok(Self::Signed(Self::until(service, call.user()?)));
+        let stream_token = call.query("token")?.filter(|_| !by_signature);
+        let signed = || Ok(Self::Signed(Self::link_expiry(service, call.user()?)));
         match call.query("auth")? {
             Some("none") => Ok(Self::None),
-            Some("token") => given
+            Some("token") => stream_token
                 .map(|token| Self::Token(token.to_owned()))
                 .ok_or_else(|| Error::invalid_field("auth", "can be token only if the request has a stream token")),
             Some("signed") => signed(),
             Some(_) => Err(Error::invalid_field("auth", "must be token, signed or none")),
             None if by_signature => signed(),
-            None => Ok(given.map_or(Self::None, |token| Self::Token(token.to_owned()))),
+            None => Ok(stream_token.map_or(Self::None, |token| Self::Token(token.to_owned()))),
         }
     }
 
     /// Expiry of signed links: a midnight, so that all playlists of a day are equal, but no later than the credentials of
     /// the request expire. An `exp` in the query counts only as part of a verified signature (`Principal::until`).
-    fn until(service: &Service, user: &Principal) -> i64 {
-        let day = service.clock.now().as_second().div_euclid(DAY_SECONDS);
-        let midnight = (day + LINK_DAYS) * DAY_SECONDS;
+    fn link_expiry(service: &Service, user: &Principal) -> i64 {
+        let today = service.clock.now().as_second().div_euclid(DAY_SECONDS);
+        let midnight = (today + LINK_LIFETIME_DAYS) * DAY_SECONDS;
         user.expires_at.map_or(midnight, |until| until.min(midnight))
     }
 
@@ -57,11 +57,11 @@ impl Pass {
     ///
     /// # Errors
     /// `UNAUTHORIZED` without a signed-in user.
-    pub fn query(&self, service: &Service, call: &Call, resource: &str) -> Result<String> {
+    pub fn query_for(&self, service: &Service, call: &Call, resource: &str) -> Result<String> {
         Ok(match self {
             Self::None => String::new(),
             Self::Token(token) => {
-                let token = percent_encoding::utf8_percent_encode(token, crate::http::info::QUERY);
+                let token = percent_encoding::utf8_percent_encode(token, crate::http::info::QUERY_ENCODE_SET);
                 format!("token={token}")
             }
             Self::Signed(until) => {
@@ -72,7 +72,7 @@ impl Pass {
     }
 
     /// Whether links carry credentials, so that responses with them must not be cached.
-    pub fn is_secret(&self) -> bool {
+    pub fn has_credentials(&self) -> bool {
         *self != Self::None
     }
 }
@@ -81,7 +81,7 @@ impl Pass {
 ///
 /// # Errors
 /// `BAD_REQUEST` for a missing or invalid `Host` header.
-pub fn base(service: &Service, call: &Call) -> Result<String> {
+pub fn base_url(service: &Service, call: &Call) -> Result<String> {
     if let Some(base) = service.config.base_url() {
         return Ok(base.to_owned());
     }

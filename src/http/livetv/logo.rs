@@ -17,12 +17,12 @@ use crate::service::Service;
     responses((status = 200, description = "A television set in a colour derived from the id", body = String, content_type = "image/svg+xml")))]
 pub async fn logo(_: Arc<Service>, call: Call) -> Result<Response> {
     let id: u32 = call.params[0].parse().map_err(|_| Error::new(Code::NotFound, "the channel id must be a number"))?;
-    let mut response = reply::bytes("image/svg+xml", draw(id).into());
+    let mut response = reply::bytes("image/svg+xml", render_logo(id).into());
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=86400"));
     Ok(response)
 }
 
-fn draw(id: u32) -> String {
+fn render_logo(id: u32) -> String {
     // The golden angle gives consecutive ids very different hues.
     let hue = (f64::from(id) * 137.507_764).rem_euclid(360.0).round();
     format!(

@@ -69,7 +69,7 @@ impl WatermarkRequest {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` naming the first invalid field.
-    pub fn mark(self) -> Result<Option<WatermarkSettings>> {
+    pub fn into_settings(self) -> Result<Option<WatermarkSettings>> {
         let position = self.position.as_deref().unwrap_or("bottom-right");
         let corner = match position {
             "top-left" => Corner::TopLeft,
@@ -77,8 +77,8 @@ impl WatermarkRequest {
             "bottom-left" => Corner::BottomLeft,
             "bottom-right" => Corner::BottomRight,
             _ => {
-                let names = "must be top-left, top-right, bottom-left or bottom-right";
-                return Err(Error::invalid_field("watermark.position", names));
+                let message = "must be top-left, top-right, bottom-left or bottom-right";
+                return Err(Error::invalid_field("watermark.position", message));
             }
         };
         let (opacity, width) = (self.opacity.unwrap_or(70), self.width_percent.unwrap_or(8));
@@ -96,16 +96,16 @@ impl WatermarkRequest {
 ///
 /// # Errors
 /// `VALIDATION_ERROR` naming the first invalid field.
-pub fn change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>) -> Result<OutputChange> {
+pub fn output_change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>) -> Result<OutputChange> {
     let mut change = OutputChange::default();
     if let Some(output) = output {
         change.max_height = match output.resolution.as_deref() {
             None => None,
             Some("original") => Some(None),
             Some(label) => {
-                let rung = RUNGS.iter().find(|(known, ..)| *known == label);
-                let names = || Error::invalid_field("output.resolution", "must be original, or a label such as 720p");
-                Some(Some(rung.ok_or_else(names)?.1))
+                let rung = RUNGS.iter().find(|(name, ..)| *name == label);
+                let invalid = || Error::invalid_field("output.resolution", "must be original, or a label such as 720p");
+                Some(Some(rung.ok_or_else(invalid)?.1))
             }
         };
         if output.video_bitrate_kbps.flatten().is_some_and(|kbps| !(100..=200_000).contains(&kbps)) {
@@ -117,19 +117,19 @@ pub fn change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>
         if output.loudness_lufs.flatten().is_some_and(|level| !(-40..=-5).contains(&level)) {
             return Err(Error::invalid_field("output.loudnessLufs", "must be an integer from -40 to -5"));
         }
-        let rate = |wanted: f64| {
-            let names = || Error::invalid_field("output.frameRate", "must be 23.976, 24, 25, 29.97, 30, 50, 59.94 or 60");
-            FrameRate::nearest_standard(wanted).ok_or_else(names)
+        let parse_rate = |fps: f64| {
+            let invalid = || Error::invalid_field("output.frameRate", "must be 23.976, 24, 25, 29.97, 30, 50, 59.94 or 60");
+            FrameRate::nearest_standard(fps).ok_or_else(invalid)
         };
-        change.frame_rate = output.frame_rate.map(|wanted| wanted.map(rate).transpose()).transpose()?;
+        change.frame_rate = output.frame_rate.map(|fps| fps.map(parse_rate).transpose()).transpose()?;
         change.loudness_lufs = output.loudness_lufs;
         change.max_kbps = output.video_bitrate_kbps;
         change.copy_video = output.copy_when_possible;
     }
     if let Some(languages) = languages {
         for (field, list) in [("languages.audio", &languages.audio), ("languages.subtitles", &languages.subtitles)] {
-            let wrong = |language: &String| language.is_empty() || language.len() > MAX_LANGUAGE_BYTES;
-            if list.as_ref().is_some_and(|list| list.len() > MAX_LANGUAGES || list.iter().any(wrong)) {
+            let is_invalid = |language: &String| language.is_empty() || language.len() > MAX_LANGUAGE_BYTES;
+            if list.as_ref().is_some_and(|list| list.len() > MAX_LANGUAGES || list.iter().any(is_invalid)) {
                 return Err(Error::invalid_field(field, format!("must be at most {MAX_LANGUAGES} language codes")));
             }
         }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::clock::{FillerRequest, ScheduleRequest};
+use super::block_schedule::{FillerRequest, ScheduleRequest};
 use super::output::{self, LanguagesRequest, OutputRequest, WatermarkRequest};
 use super::rights::{self, ClaimRequest, FeedRequest, deserialize_nullable};
 use crate::domain::channel::RequestedItem;
@@ -128,14 +128,14 @@ pub struct GuideRequest {
 }
 
 pub fn mode_name(mode: ScheduleMode) -> &'static str {
-    MODES.iter().find(|(_, known)| *known == mode).map_or("blocks", |(name, _)| name)
+    MODES.iter().find(|(_, candidate)| *candidate == mode).map_or("blocks", |(name, _)| name)
 }
 
 impl ChannelRequest {
     /// Validates a request that creates a channel.
-    pub fn creation(mut self, skip_invalid: bool, by: &str) -> Result<ChannelChange> {
+    pub fn into_new_channel(mut self, skip_invalid: bool, username: &str) -> Result<ChannelChange> {
         let start_at = self.start_at.take();
-        let change = self.change(skip_invalid, ChangeTime::default(), by)?;
+        let change = self.into_change(skip_invalid, ChangeTime::default(), username)?;
         if change.name.is_none() {
             return Err(Error::invalid_field("name", "is missing"));
         }
@@ -143,21 +143,21 @@ impl ChannelRequest {
         if from_library && change.requested_items.is_none() && change.requested_blocks.is_none() && change.mode != Some(ScheduleMode::Blocks) {
             return Err(Error::invalid_field("items", "is missing"));
         }
-        Ok(ChannelChange { start_at: start_at.as_deref().map(start).transpose()?, ..change })
+        Ok(ChannelChange { start_at: start_at.as_deref().map(parse_start).transpose()?, ..change })
     }
 
     /// Validates a request that changes a channel.
-    pub fn change(mut self, skip_invalid: bool, apply: ChangeTime, by: &str) -> Result<ChannelChange> {
-        let external = self.external(by)?;
-        let source_type = self.source_type.as_deref().map(source_type).transpose()?;
+    pub fn into_change(mut self, skip_invalid: bool, apply: ChangeTime, username: &str) -> Result<ChannelChange> {
+        let external = self.take_external_change(username)?;
+        let source_type = self.source_type.as_deref().map(parse_source_type).transpose()?;
         if self.start_at.is_some() {
             return Err(Error::invalid_field("startAt", "can only be set when a channel is created"));
         }
         let guide = self.guide;
-        let mut output = output::change(self.output, self.languages)?;
-        let watermark = |asked: Option<WatermarkRequest>| asked.map_or(Ok(None), WatermarkRequest::mark);
-        output.watermark = self.watermark.map(watermark).transpose()?;
-        let (line, picture) = self.offline.map_or((None, None), |offline| (offline.message, offline.image_url));
+        let mut output = output::output_change(self.output, self.languages)?;
+        let to_settings = |requested: Option<WatermarkRequest>| requested.map_or(Ok(None), WatermarkRequest::into_settings);
+        output.watermark = self.watermark.map(to_settings).transpose()?;
+        let (message, image_path) = self.offline.map_or((None, None), |offline| (offline.message, offline.image_url));
         if self.items.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid_field("items", format!("must have 1 to {MAX_ITEMS} entries")));
         }
@@ -175,15 +175,15 @@ impl ChannelRequest {
             min_guide_seconds: guide.as_ref().and_then(|guide| guide.min_programme_seconds),
             description: guide.and_then(|guide| guide.description),
             logo_url: self.logo_url,
-            slate_text: line,
-            slate_image: picture,
+            slate_text: message,
+            slate_image: image_path,
             timezone: self.timezone,
             seed: self.seed,
-            mode: self.schedule_mode.as_deref().map(mode).transpose()?,
+            mode: self.schedule_mode.as_deref().map(parse_mode).transpose()?,
             start_at: None,
-            requested_items: self.items.map(|items| asks("items", items)).transpose()?,
-            requested_blocks: self.schedule.map(ScheduleRequest::plan).transpose()?,
-            requested_filler: self.filler.map(FillerRequest::ask).transpose()?,
+            requested_items: self.items.map(|items| validate_items("items", items)).transpose()?,
+            requested_blocks: self.schedule.map(ScheduleRequest::into_plan).transpose()?,
+            requested_filler: self.filler.map(FillerRequest::into_filler).transpose()?,
             source_type,
             external,
             output,
@@ -193,7 +193,7 @@ impl ChannelRequest {
     }
 
     /// Changes of the external stream and its rights; None if the request has neither.
-    fn external(&mut self, by: &str) -> Result<Option<ExternalChange>> {
+    fn take_external_change(&mut self, username: &str) -> Result<Option<ExternalChange>> {
         let (claim, feed) = (std::mem::take(&mut self.claim), self.source.take());
         let source = self.guide.as_ref().and_then(|guide| guide.xmltv_source_id);
         let id = self.guide.as_mut().and_then(|guide| guide.xmltv_id.take());
@@ -205,71 +205,71 @@ impl ChannelRequest {
             return Ok(None);
         }
         let feed = feed.flatten().unwrap_or_default();
-        feed.check()?;
+        feed.validate()?;
         Ok(Some(ExternalChange {
-            failover: feed.failover()?,
-            url: feed.url.as_deref().map(|url| rights::stream("source.url", url)).transpose()?,
+            failover: feed.failover_addresses()?,
+            url: feed.url.as_deref().map(|url| rights::parse_stream_address("source.url", url)).transpose()?,
             user_agent: feed.user_agent,
             guide_channel: guide,
-            claim: claim.claim()?,
-            user_id: by.to_owned(),
+            claim: claim.into_claim()?,
+            user_id: username.to_owned(),
         }))
     }
 }
 
 /// Validates a list of items.
-pub fn asks(field: &str, items: Vec<ItemRequest>) -> Result<Vec<RequestedItem>> {
+pub fn validate_items(field: &str, items: Vec<ItemRequest>) -> Result<Vec<RequestedItem>> {
     if items.len() > MAX_ITEMS {
         return Err(Error::invalid_field(field, format!("must have at most {MAX_ITEMS} entries")));
     }
-    items.into_iter().enumerate().map(|(index, item)| item.ask(&format!("{field}[{index}]"))).collect()
+    items.into_iter().enumerate().map(|(index, item)| item.into_requested_item(&format!("{field}[{index}]"))).collect()
 }
 
 impl ItemRequest {
-    pub fn of(ask: &RequestedItem) -> Self {
+    pub fn from_item(item: &RequestedItem) -> Self {
         Self {
-            path: ask.path.to_string(),
-            title: ask.title.as_deref().map(str::to_owned),
-            weight: Some(ask.weight),
-            recursive: Some(ask.recursive),
+            path: item.path.to_string(),
+            title: item.title.as_deref().map(str::to_owned),
+            weight: Some(item.weight),
+            recursive: Some(item.recursive),
             order: None,
         }
     }
 
-    fn ask(self, within: &str) -> Result<RequestedItem> {
-        let wrong = |field: &str, message: String| Err(Error::invalid_field(&format!("{within}.{field}"), message));
+    fn into_requested_item(self, item_field: &str) -> Result<RequestedItem> {
+        let invalid = |field: &str, message: String| Err(Error::invalid_field(&format!("{item_field}.{field}"), message));
         let weight = self.weight.unwrap_or(1);
         if !(1..=100).contains(&weight) {
-            return wrong("weight", "must be an integer from 1 to 100".to_owned());
+            return invalid("weight", "must be an integer from 1 to 100".to_owned());
         }
         if let Some(title) = &self.title
             && (title.trim().is_empty() || title.len() > MAX_TITLE_BYTES || title.chars().any(char::is_control))
         {
-            return wrong("title", format!("must be 1 to {MAX_TITLE_BYTES} bytes without control characters"));
+            return invalid("title", format!("must be 1 to {MAX_TITLE_BYTES} bytes without control characters"));
         }
         if self.order.is_some_and(|order| order != "name") {
-            return wrong("order", "must be name".to_owned());
+            return invalid("order", "must be name".to_owned());
         }
         let (path, title) = (self.path.into(), self.title.map(Into::into));
         Ok(RequestedItem { path, recursive: self.recursive.unwrap_or(false), title, weight })
     }
 }
 
-fn mode(name: &str) -> Result<ScheduleMode> {
+fn parse_mode(name: &str) -> Result<ScheduleMode> {
     if name == "blocks" {
         return Ok(ScheduleMode::Blocks);
     }
     let names = MODES.map(|(name, _)| name).join(", ");
-    order(name).ok_or_else(|| Error::invalid_field("scheduleMode", format!("must be one of {names}, blocks")))
+    parse_order(name).ok_or_else(|| Error::invalid_field("scheduleMode", format!("must be one of {names}, blocks")))
 }
 
 /// Parses a `scheduleMode` other than `blocks`.
-pub fn order(name: &str) -> Option<ScheduleMode> {
-    MODES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode)
+pub fn parse_order(name: &str) -> Option<ScheduleMode> {
+    MODES.iter().find(|(candidate, _)| *candidate == name).map(|(_, mode)| *mode)
 }
 
 /// Parses the start of the first programme: an instant of the years 2000 to 2099.
-fn start(text: &str) -> Result<Timestamp> {
+fn parse_start(text: &str) -> Result<Timestamp> {
     let (first, last) = (946_684_800_000, 4_102_444_800_000);
     let instant: Option<Timestamp> = text.parse().ok();
     instant.filter(|instant| (first..last).contains(&instant.as_millisecond())).ok_or_else(|| {
@@ -277,7 +277,7 @@ fn start(text: &str) -> Result<Timestamp> {
     })
 }
 
-fn source_type(name: &str) -> Result<SourceType> {
+fn parse_source_type(name: &str) -> Result<SourceType> {
     match name {
         "virtual" => Ok(SourceType::Virtual),
         "external" => Ok(SourceType::External),

@@ -77,38 +77,38 @@ pub struct FeedRequest {
 
 /// Deserializes a nullable field: None if absent, `Some(None)` if null.
 pub fn deserialize_nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    from: D,
+    deserializer: D,
 ) -> std::result::Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(from).map(Some)
+    Option::deserialize(deserializer).map(Some)
 }
 
 fn deserialize_provenance<'de, D: Deserializer<'de>>(
-    from: D,
+    deserializer: D,
 ) -> std::result::Result<Option<Option<ProvenanceRequest>>, D::Error> {
-    within("provenance", from)
+    deserialize_with_path("provenance", deserializer)
 }
 
 fn deserialize_rights<'de, D: Deserializer<'de>>(
-    from: D,
+    deserializer: D,
 ) -> std::result::Result<Option<Option<RightsRequest>>, D::Error> {
-    within("rights", from)
+    deserialize_with_path("rights", deserializer)
 }
 
 fn deserialize_attestation<'de, D: Deserializer<'de>>(
-    from: D,
+    deserializer: D,
 ) -> std::result::Result<Option<Option<AttestationRequest>>, D::Error> {
-    within("attestation", from)
+    deserialize_with_path("attestation", deserializer)
 }
 
 /// Like [`deserialize_nullable`], but puts the path of an invalid field into the error: `serde(flatten)` would lose it.
-fn within<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+fn deserialize_with_path<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     name: &str,
-    from: D,
+    deserializer: D,
 ) -> std::result::Result<Option<Option<T>>, D::Error> {
-    let read = serde_path_to_error::deserialize(from);
-    read.map(Some).map_err(|fault| match fault.path().to_string().as_str() {
-        "." => D::Error::custom(format_args!("{name}{FIELD_SEPARATOR}{}", fault.inner())),
-        path => D::Error::custom(format_args!("{name}.{path}{FIELD_SEPARATOR}{}", fault.inner())),
+    let result = serde_path_to_error::deserialize(deserializer);
+    result.map(Some).map_err(|error| match error.path().to_string().as_str() {
+        "." => D::Error::custom(format_args!("{name}{FIELD_SEPARATOR}{}", error.inner())),
+        path => D::Error::custom(format_args!("{name}.{path}{FIELD_SEPARATOR}{}", error.inner())),
     })
 }
 
@@ -122,17 +122,17 @@ impl ClaimRequest {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid `importedAt`.
-    pub fn claim(self) -> Result<RightsClaim> {
-        let emptied = || Some(String::new());
+    pub fn into_claim(self) -> Result<RightsClaim> {
+        let empty = || Some(String::new());
         let provenance = match self.provenance {
-            Some(None) => ProvenanceRequest { source_name: emptied(), source_url: emptied(), imported_at: None },
-            told => told.flatten().unwrap_or_default(),
+            Some(None) => ProvenanceRequest { source_name: empty(), source_url: empty(), imported_at: None },
+            requested => requested.flatten().unwrap_or_default(),
         };
         let rights = match self.rights {
-            Some(None) => RightsRequest { basis: emptied(), statement: emptied(), recording_basis: Some(None) },
-            told => told.flatten().unwrap_or_default(),
+            Some(None) => RightsRequest { basis: empty(), statement: empty(), recording_basis: Some(None) },
+            requested => requested.flatten().unwrap_or_default(),
         };
-        let imported_at_ms = provenance.imported_at.as_deref().map(moment).transpose()?;
+        let imported_at_ms = provenance.imported_at.as_deref().map(parse_imported_at).transpose()?;
         Ok(RightsClaim {
             source_name: provenance.source_name,
             source_url: provenance.source_url,
@@ -145,9 +145,9 @@ impl ClaimRequest {
     }
 }
 
-fn moment(text: &str) -> Result<i64> {
-    let day = || Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp());
-    let instant = text.parse::<Timestamp>().ok().or_else(day);
+fn parse_imported_at(text: &str) -> Result<i64> {
+    let parse_date = || Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp());
+    let instant = text.parse::<Timestamp>().ok().or_else(parse_date);
     let instant = instant.ok_or_else(|| Error::invalid_field("provenance.importedAt", "must be an instant or a date"))?;
     Ok(instant.as_millisecond())
 }
@@ -156,28 +156,28 @@ fn moment(text: &str) -> Result<i64> {
 ///
 /// # Errors
 /// `VALIDATION_ERROR` naming the field. The message contains no part of the URL, which may hold a password.
-pub fn address(field: &str, text: &str) -> Result<Address> {
-    Address::parse(text).map_err(|why| Error::invalid_field(field, why))
+pub fn parse_address(field: &str, text: &str) -> Result<Address> {
+    Address::parse(text).map_err(|message| Error::invalid_field(field, message))
 }
 
 /// Parses the URL of a stream: http, https, SRT or RTSP.
 ///
 /// # Errors
 /// As [`address`].
-pub fn stream(field: &str, text: &str) -> Result<Address> {
-    Address::parse_stream(text).map_err(|why| Error::invalid_field(field, why))
+pub fn parse_stream_address(field: &str, text: &str) -> Result<Address> {
+    Address::parse_stream(text).map_err(|message| Error::invalid_field(field, message))
 }
 
 impl FeedRequest {
     /// # Errors
     /// `VALIDATION_ERROR`.
-    pub fn check(&self) -> Result<()> {
+    pub fn validate(&self) -> Result<()> {
         if self.failover_urls.as_ref().is_some_and(|urls| urls.len() > MAX_FAILOVER) {
             return Err(Error::invalid_field("source.failoverUrls", format!("must have at most {MAX_FAILOVER} entries")));
         }
-        let agent = self.user_agent.as_ref().and_then(Option::as_deref).unwrap_or("-");
-        let plain = agent.bytes().all(|byte| (0x20..0x7f).contains(&byte));
-        if agent.is_empty() || agent.len() > MAX_USER_AGENT || !plain {
+        let user_agent = self.user_agent.as_ref().and_then(Option::as_deref).unwrap_or("-");
+        let is_printable = user_agent.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+        if user_agent.is_empty() || user_agent.len() > MAX_USER_AGENT || !is_printable {
             let message = format!("must be 1 to {MAX_USER_AGENT} printable ASCII characters");
             return Err(Error::invalid_field("source.userAgent", message));
         }
@@ -188,10 +188,10 @@ impl FeedRequest {
     ///
     /// # Errors
     /// `VALIDATION_ERROR`.
-    pub fn failover(&self) -> Result<Option<Vec<Address>>> {
+    pub fn failover_addresses(&self) -> Result<Option<Vec<Address>>> {
         let Some(urls) = &self.failover_urls else { return Ok(None) };
-        let read = |(at, url): (usize, &String)| stream(&format!("source.failoverUrls[{at}]"), url);
-        urls.iter().enumerate().map(read).collect::<Result<_>>().map(Some)
+        let parse = |(index, url): (usize, &String)| parse_stream_address(&format!("source.failoverUrls[{index}]"), url);
+        urls.iter().enumerate().map(parse).collect::<Result<_>>().map(Some)
     }
 }
 
@@ -241,34 +241,34 @@ pub struct FeedView {
 }
 
 impl ProvenanceView {
-    pub fn of(provenance: &Provenance) -> Self {
+    pub fn new(provenance: &Provenance) -> Self {
         let Provenance { source_name, source_url, imported_at_ms } = provenance.clone();
         Self { source_name, source_url, imported_at: format_ms(imported_at_ms) }
     }
 
     /// The provenance as users who are not admins see it.
-    pub fn public(provenance: &Provenance) -> Self {
+    pub fn for_users(provenance: &Provenance) -> Self {
         let source_url = Address::parse(&provenance.source_url).map_or_else(|_| String::new(), |url| url.server_address());
-        Self { source_url, ..Self::of(provenance) }
+        Self { source_url, ..Self::new(provenance) }
     }
 }
 
 impl RightsView {
-    pub fn of(clearance: &Clearance) -> Self {
+    pub fn new(clearance: &Clearance) -> Self {
         let rights::Rights { basis, statement, recording_basis } = clearance.rights.clone();
         Self { basis: basis.as_str(), statement, recording_basis }
     }
 }
 
 impl AttestationView {
-    pub fn of(clearance: &Clearance) -> Self {
+    pub fn new(clearance: &Clearance) -> Self {
         let rights::Attestation { authorized, user_id: by, at_ms, text } = clearance.attestation.clone();
         Self { authorized, by, at: format_ms(at_ms), text }
     }
 }
 
 impl FeedView {
-    pub fn of(feed: &ExternalStream) -> Self {
+    pub fn new(feed: &ExternalStream) -> Self {
         Self {
             url: feed.url.to_string(),
             failover_urls: feed.failover.iter().map(Address::to_string).collect(),

@@ -27,15 +27,15 @@ mod body;
 pub use body::SourceRequest;
 
 /// Largest body, bytes: the upload (`body::MAX_UPLOAD`) and the fields beside it.
-const MAX_BODY: u64 = 17 << 20;
+const MAX_BODY_BYTES: u64 = 17 << 20;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
         get("/api/livetv/sources", Access::Admin).to(service, sources),
-        post("/api/livetv/sources", Access::Admin).body_limit(MAX_BODY).to(service, add),
-        post("/api/livetv/sources/preview", Access::Admin).body_limit(MAX_BODY).to(service, preview),
+        post("/api/livetv/sources", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, add),
+        post("/api/livetv/sources/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, preview),
         get("/api/livetv/sources/{id}", Access::Admin).to(service, source),
-        patch("/api/livetv/sources/{id}", Access::Admin).body_limit(MAX_BODY).to(service, change),
+        patch("/api/livetv/sources/{id}", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, change),
         delete("/api/livetv/sources/{id}", Access::Admin).to(service, remove),
         post("/api/livetv/sources/{id}/refresh", Access::Admin).to(service, refresh),
     ]
@@ -149,7 +149,7 @@ pub struct ImportView {
 #[utoipa::path(get, path = "/api/livetv/sources",
     responses((status = 200, description = "Sources by id", body = SourcesAnswer)))]
 pub async fn sources(service: Arc<Service>, _call: Call) -> Result<Response> {
-    let sources = service.sources.all().iter().map(|source| SourceView::of(&service, source)).collect();
+    let sources = service.sources.all().iter().map(|source| SourceView::new(&service, source)).collect();
     Ok(reply::json(&SourcesAnswer { sources }))
 }
 
@@ -159,8 +159,8 @@ pub async fn sources(service: Arc<Service>, _call: Call) -> Result<Response> {
         (status = 200, description = "The source", body = SourceAnswer),
         (status = 404, description = "`NOT_FOUND`")))]
 pub async fn source(service: Arc<Service>, call: Call) -> Result<Response> {
-    let source = service.sources.get(id(&call)?)?;
-    Ok(answer(StatusCode::OK, &service, &source))
+    let source = service.sources.get(parse_source_id(&call)?)?;
+    Ok(source_response(StatusCode::OK, &service, &source))
 }
 
 /// Import a playlist (M3U) or a guide (XMLTV)
@@ -172,9 +172,9 @@ pub async fn source(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 400, description = "`VALIDATION_ERROR`: the message says what the file is instead, or why the URL is refused"),
         (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names the missing fields")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let change = body::read(&mut call).await?;
+    let change = body::read_change(&mut call).await?;
     let source = service.add_source(change).await?;
-    let mut response = answer(StatusCode::CREATED, &service, &source);
+    let mut response = source_response(StatusCode::CREATED, &service, &source);
     let location =
         HeaderValue::try_from(ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/sources/{}", source.id)))
             .map_err(Error::internal)?;
@@ -188,9 +188,9 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
         (status = 200, description = "The channels it would create, and a reason for every skipped entry", body = SourcePreview),
         (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let change = body::read(&mut call).await?;
+    let change = body::read_change(&mut call).await?;
     let Preview { counts, channels, skipped, guides } = service.preview_source(change).await?;
-    let import = |PreviewChannel { channel, tvg_id, groups }| ImportView {
+    let to_import = |PreviewChannel { channel, tvg_id, groups }| ImportView {
         name: channel.settings.name.into(),
         number: channel.settings.number,
         tvg_id,
@@ -198,9 +198,9 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
         logo_url: channel.settings.logo_url.map(Into::into),
     };
     Ok(reply::json(&SourcePreview {
-        counts: CountsView::of(counts),
-        channels: channels.into_iter().map(import).collect(),
-        skipped: skipped.iter().map(SkipView::of).collect(),
+        counts: CountsView::new(counts),
+        channels: channels.into_iter().map(to_import).collect(),
+        skipped: skipped.iter().map(SkipView::new).collect(),
         guides: guides.iter().map(Address::to_string).collect(),
     }))
 }
@@ -216,10 +216,10 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
         (status = 404, description = "`NOT_FOUND`"),
         (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names the missing fields")))]
 pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let id = id(&call)?;
-    let change = body::read(&mut call).await?;
+    let id = parse_source_id(&call)?;
+    let change = body::read_change(&mut call).await?;
     let source = service.change_source(id, change).await?;
-    Ok(answer(StatusCode::OK, &service, &source))
+    Ok(source_response(StatusCode::OK, &service, &source))
 }
 
 /// Delete a source and its channels
@@ -228,7 +228,7 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
         (status = 200, description = "Deleted", body = SourceGone),
         (status = 404, description = "`NOT_FOUND`")))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
-    let source_id = id(&call)?;
+    let source_id = parse_source_id(&call)?;
     service.remove_source(source_id, &call.user()?.username).await?;
     Ok(reply::json(&SourceGone { source_id, deleted: true }))
 }
@@ -241,24 +241,24 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 404, description = "`NOT_FOUND`"),
         (status = 409, description = "`CONFLICT`: an uploaded source cannot be refreshed")))]
 pub async fn refresh(service: Arc<Service>, call: Call) -> Result<Response> {
-    let id = id(&call)?;
+    let id = parse_source_id(&call)?;
     service.refresh_source(id)?;
     let source = service.sources.get(id)?;
-    Ok(answer(StatusCode::ACCEPTED, &service, &source))
+    Ok(source_response(StatusCode::ACCEPTED, &service, &source))
 }
 
-fn id(call: &Call) -> Result<u32> {
+fn parse_source_id(call: &Call) -> Result<u32> {
     call.params[0].parse().map_err(|_| Error::new(Code::NotFound, "the source id must be a number"))
 }
 
-fn answer(status: StatusCode, service: &Service, source: &ImportSource) -> Response {
-    let mut view = SourceView::of(service, source);
-    view.skipped = Some(source.skipped.iter().map(SkipView::of).collect());
+fn source_response(status: StatusCode, service: &Service, source: &ImportSource) -> Response {
+    let mut view = SourceView::new(service, source);
+    view.skipped = Some(source.skipped.iter().map(SkipView::new).collect());
     reply::json_with(status, &SourceAnswer { source: view })
 }
 
 impl SourceView {
-    fn of(service: &Service, source: &ImportSource) -> Self {
+    fn new(service: &Service, source: &ImportSource) -> Self {
         let (state, error) = match &source.state {
             _ if !source.rights.is_usable() => ("withdrawn", None),
             _ if service.sources.is_busy(source.id) => ("refreshing", None),
@@ -276,10 +276,10 @@ impl SourceView {
             state,
             error,
             last_refresh_at: source.last_read_ms.map(format_ms),
-            counts: CountsView::of(source.counts),
-            provenance: ProvenanceView::of(source.rights.provenance()),
-            rights: clearance.map(RightsView::of),
-            attestation: clearance.map(AttestationView::of),
+            counts: CountsView::new(source.counts),
+            provenance: ProvenanceView::new(source.rights.provenance()),
+            rights: clearance.map(RightsView::new),
+            attestation: clearance.map(AttestationView::new),
             select: SelectView { groups, names, ids },
             number_from: source.number_from,
             skipped: None,
@@ -288,14 +288,14 @@ impl SourceView {
 }
 
 impl CountsView {
-    fn of(counts: ReadCounts) -> Self {
+    fn new(counts: ReadCounts) -> Self {
         let ReadCounts { entries, channels, programmes, skipped } = counts;
         Self { entries, channels, programmes, skipped }
     }
 }
 
 impl SkipView {
-    fn of(skip: &SkippedEntry) -> Self {
+    fn new(skip: &SkippedEntry) -> Self {
         let SkippedEntry { line, name, reason } = skip.clone();
         Self { line, name, reason }
     }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::asked::Unix;
-use super::links::base;
+use super::view_query::UnixSecondsText;
+use super::links::base_url;
 use crate::domain::account::StreamToken;
 use crate::domain::channel::Channel;
 use crate::domain::signing::{SignedParameters, MAX_LIFE_SECONDS};
@@ -115,12 +115,12 @@ pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 400, description = "`VALIDATION_ERROR`"),
         (status = 409, description = "`CONFLICT`: the user has too many stream tokens")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
-    let asked: TokenRequest = call.json().await?;
-    let instant = |text: &str| text.parse().map_err(|_| Error::invalid_field("expiresAt", "must be an ISO 8601 instant"));
-    let expires_at = asked.expires_at.as_deref().map(instant).transpose()?;
-    let name = asked.name.unwrap_or_default();
+    let request: TokenRequest = call.json().await?;
+    let parse_instant = |text: &str| text.parse().map_err(|_| Error::invalid_field("expiresAt", "must be an ISO 8601 instant"));
+    let expires_at = request.expires_at.as_deref().map(parse_instant).transpose()?;
+    let name = request.name.unwrap_or_default();
     let (by, accounts) = (call.user()?, &service.accounts);
-    let added = accounts.add_stream_token_by(Some(by), &by.user_id, &name, asked.channel_ids, expires_at);
+    let added = accounts.add_stream_token_by(Some(by), &by.user_id, &name, request.channel_ids, expires_at);
     let (token, secret) = added.await?;
     let answer = TokenAnswer { token: TokenView::new(token), secret };
     Ok(secretive(reply::json_with(StatusCode::CREATED, &answer)))
@@ -145,9 +145,9 @@ pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: SignRequest = call.json().await?;
-    let (resource, file) = match (request.channel_id, request.resource) {
+    let (resource, suffix) = match (request.channel_id, request.resource) {
         (Some(id), None) => {
-            super::seen(&service, &call, id)?;
+            super::find_visible_channel(&service, &call, id)?;
             (format!("livetv/watch/{id}"), "/live.m3u8")
         }
         (None, Some(ListName::M3u)) => ("livetv/m3u".to_owned(), ""),
@@ -160,7 +160,7 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
         let message = format!("must be an integer from {MIN_TTL_SECONDS} to {MAX_LIFE_SECONDS}");
         return Err(Error::invalid_field("ttlSeconds", message));
     }
-    let start = match request.from_start {
+    let start_query = match request.from_start {
         Some(true) if request.resource.is_some() => {
             return Err(Error::invalid_field("fromStart", "is only valid with channelId"));
         }
@@ -168,20 +168,20 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
             // A player reloads the playlist and has no session in which the server could keep the start. Without `at`, the
             // playlist would start over with the next programme.
             let channel = request.channel_id.map(|id| service.channels.get(id)).transpose()?;
-            let start_ms = channel.and_then(|channel| start_of_what_is_on(&service, &channel));
-            start_ms.map_or_else(|| "&fromStart=1".to_owned(), |start_ms| format!("&fromStart=1&at={}", Unix(start_ms)))
+            let start_ms = channel.and_then(|channel| current_programme_start_ms(&service, &channel));
+            start_ms.map_or_else(|| "&fromStart=1".to_owned(), |start_ms| format!("&fromStart=1&at={}", UnixSecondsText(start_ms)))
         }
         _ => String::new(),
     };
     let exp = service.clock.now().as_second() + ttl;
     let SignedParameters { token, exp, sig } = service.accounts.sign_link(call.user()?, &resource, exp);
-    let base = base(&service, &call)?;
-    let url = format!("{base}/api/{resource}{file}?token={token}&exp={exp}&sig={sig}{start}");
+    let base = base_url(&service, &call)?;
+    let url = format!("{base}/api/{resource}{suffix}?token={token}&exp={exp}&sig={sig}{start_query}");
     Ok(secretive(reply::json(&SignedAnswer { url, token, exp, sig })))
 }
 
 /// Start of the current programme, unix ms; None before the first programme and for external channels.
-fn start_of_what_is_on(service: &Service, channel: &Channel) -> Option<i64> {
+fn current_programme_start_ms(service: &Service, channel: &Channel) -> Option<i64> {
     let now_ms = service.clock.now().as_millisecond();
     channel.definition.programme_bounds(channel.channel_ms_at(now_ms)).map(|(start_ms, _)| channel.wall_ms_at(start_ms))
 }

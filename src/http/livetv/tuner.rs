@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 use warp::Reply;
 use warp::reply::Response;
 
-use super::links::base;
+use super::links::base_url;
 use crate::domain::access::Access;
 use crate::domain::channel::Channel;
 use crate::domain::xmltv::encoding::escape;
@@ -32,10 +32,10 @@ use crate::service::Service;
 use crate::service::live::{self, TunerStream};
 
 /// Longest wait for the first segment.
-const FIRST: Duration = Duration::from_secs(15);
+const FIRST_SEGMENT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A client that reads nothing for this long is disconnected.
-const STUCK: Duration = Duration::from_secs(30);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -100,9 +100,9 @@ pub struct TunerStatus {
         (status = 200, description = "The device and the URL of its lineup", body = TunerAnswer),
         (status = 404, description = "`NOT_FOUND`: `hdhomerun` is not enabled in the configuration")))]
 pub async fn discover(service: Arc<Service>, call: Call) -> Result<Response> {
-    let base_url = own(&service, &call)?;
+    let base_url = tuner_base_url(&service, &call)?;
     Ok(reply::json(&TunerAnswer {
-        friendly_name: name(&call)?,
+        friendly_name: friendly_name(&call)?,
         manufacturer: "Hearthcast",
         model_number: "Hearthcast",
         firmware_name: "hearthcast",
@@ -119,12 +119,12 @@ pub async fn discover(service: Arc<Service>, call: Call) -> Result<Response> {
 #[utoipa::path(get, path = "/hdhr/{token}/lineup.json", params(("token" = String, Path, description = "A stream token")),
     responses((status = 200, description = "Enabled channels the token is valid for, by number; external channels only if their rights permit recording", body = Vec<TunerChannel>)))]
 pub async fn lineup(service: Arc<Service>, call: Call) -> Result<Response> {
-    let (base, user) = (own(&service, &call)?, call.user()?);
+    let (base, user) = (tuner_base_url(&service, &call)?, call.user()?);
     let channels = service.channels.all().into_iter();
-    let listed = |channel: &Arc<Channel>| {
+    let is_listed = |channel: &Arc<Channel>| {
         channel.settings.enabled && user.may_watch(channel.id) && service.check_recording_rights(channel).is_ok()
     };
-    let lineup = channels.filter(listed).map(|channel| {
+    let lineup = channels.filter(is_listed).map(|channel| {
         let number = channel.settings.number;
         TunerChannel {
             guide_number: number.to_string(),
@@ -158,12 +158,12 @@ pub async fn scan(_: Arc<Service>, _: Call) -> Result<Response> {
 #[utoipa::path(get, path = "/hdhr/{token}/device.xml", params(("token" = String, Path, description = "A stream token")),
     responses((status = 200, description = "UPnP device description", body = String, content_type = "application/xml")))]
 pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
-    let escaped = |text: String| {
+    let escape_text = |text: String| {
         let mut out = Vec::new();
         escape(&mut out, &text);
         String::from_utf8(out).map_err(Error::internal)
     };
-    let (base, name, id) = (escaped(own(&service, &call)?)?, escaped(name(&call)?)?, device_id(&call)?);
+    let (base, name, id) = (escape_text(tuner_base_url(&service, &call)?)?, escape_text(friendly_name(&call)?)?, device_id(&call)?);
     let unique = unique_id(&call.user()?.login_id);
     let text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
@@ -200,21 +200,21 @@ pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: an external channel without `rights.recordingBasis`"),
         (status = 503, description = "`SERVER_BUSY`: all tuners are in use; `CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
 pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
-    let channel = numbered(&service, &call)?;
-    let (pipe, mut taken) = mpsc::channel::<std::result::Result<Bytes, std::io::Error>>(1);
+    let channel = find_channel_by_number(&service, &call)?;
+    let (sender, mut receiver) = mpsc::channel::<std::result::Result<Bytes, std::io::Error>>(1);
     if call.method != Method::HEAD {
         let mut tuner = TunerStream::open(&service, &call.params[0], channel.id)?;
         live::start_maintenance(&service);
-        let begun = tokio::time::timeout(FIRST, tuner.next_segment()).await;
-        let late =
+        let first_chunk = tokio::time::timeout(FIRST_SEGMENT_TIMEOUT, tuner.next_segment()).await;
+        let not_ready =
             || Error::new(Code::ChannelUnavailable, "the channel has no segment yet; retry in 5 s").with_retry_after(5);
-        let mut piece = begun.map_err(|_| late())??;
+        let mut chunk = first_chunk.map_err(|_| not_ready())??;
         tokio::spawn(async move {
             loop {
-                if !matches!(tokio::time::timeout(STUCK, pipe.send(Ok(piece))).await, Ok(Ok(()))) {
+                if !matches!(tokio::time::timeout(STALL_TIMEOUT, sender.send(Ok(chunk))).await, Ok(Ok(()))) {
                     return;
                 }
-                piece = tokio::select! {
+                chunk = tokio::select! {
                     next = tuner.next_segment() => match next {
                         Ok(next) => next,
                         Err(error) => {
@@ -222,20 +222,20 @@ pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
                             return;
                         }
                     },
-                    () = pipe.closed() => return,
+                    () = sender.closed() => return,
                 };
             }
         });
     }
-    let mut response = warp::reply::stream(stream::poll_fn(move |context| taken.poll_recv(context))).into_response();
+    let mut response = warp::reply::stream(stream::poll_fn(move |context| receiver.poll_recv(context))).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("video/mp2t"));
     Ok(secretive(response))
 }
 
 /// The channel of a path segment such as `v12`.
-fn numbered(service: &Service, call: &Call) -> Result<Arc<Channel>> {
-    let (wanted, user) = (&call.params[1], call.user()?);
-    let number: Option<u32> = wanted.strip_prefix('v').and_then(|number| number.parse().ok());
+fn find_channel_by_number(service: &Service, call: &Call) -> Result<Arc<Channel>> {
+    let (segment, user) = (&call.params[1], call.user()?);
+    let number: Option<u32> = segment.strip_prefix('v').and_then(|number| number.parse().ok());
     let found = service.channels.all().into_iter().find(|channel| Some(channel.settings.number) == number);
     let found = found.filter(|channel| channel.settings.enabled && user.may_watch(channel.id));
     let channel = found.ok_or_else(|| Error::new(Code::ChannelNotFound, "there is no channel with this number"))?;
@@ -244,38 +244,38 @@ fn numbered(service: &Service, call: &Call) -> Result<Arc<Channel>> {
 }
 
 /// Base URL of this tuner.
-fn own(service: &Service, call: &Call) -> Result<String> {
-    Ok(format!("{}/hdhr/{}", base(service, call)?, call.params[0]))
+fn tuner_base_url(service: &Service, call: &Call) -> Result<String> {
+    Ok(format!("{}/hdhr/{}", base_url(service, call)?, call.params[0]))
 }
 
-fn name(call: &Call) -> Result<String> {
+fn friendly_name(call: &Call) -> Result<String> {
     Ok(format!("Hearthcast ({})", call.user()?.username))
 }
 
 fn device_id(call: &Call) -> Result<String> {
-    Ok(number(&call.user()?.login_id))
+    Ok(device_id_of_token(&call.user()?.login_id))
 }
 
 /// Device id of a token, with the check digit of real HDHomeRun device ids.
-fn number(token: &str) -> String {
+fn device_id_of_token(token: &str) -> String {
     let hash = blake3::hash(token.as_bytes());
-    let drawn = u32::from_le_bytes(hash.as_bytes()[..4].try_into().expect("four of thirty-two"));
-    format!("{:08X}", checked(drawn))
+    let hash_value = u32::from_le_bytes(hash.as_bytes()[..4].try_into().expect("four of thirty-two"));
+    format!("{:08X}", with_check_digit(hash_value))
 }
 
 /// UPnP unique device name (UUID) of a token's tuner.
 pub fn unique_id(token: &str) -> String {
-    format!("48454152-5448-4341-5354-0000{}", number(token))
+    format!("48454152-5448-4341-5354-0000{}", device_id_of_token(token))
 }
 
 /// Replaces the last digit with the check digit: the first, third, fifth and seventh digits are mapped by a table, and all
 /// are combined by XOR.
-fn checked(drawn: u32) -> u32 {
+fn with_check_digit(value: u32) -> u32 {
     const LOOKUP: [u32; 16] = [10, 5, 15, 6, 7, 12, 1, 11, 9, 2, 8, 13, 4, 3, 14, 0];
-    let digit = |place: u32| drawn >> (28 - 4 * place) & 15;
+    let digit = |position: u32| value >> (28 - 4 * position) & 15;
     let sum =
         (0..7).fold(0, |sum, place| sum ^ if place % 2 == 0 { LOOKUP[digit(place) as usize] } else { digit(place) });
-    drawn & !15 | sum
+    value & !15 | sum
 }
 
 #[cfg(test)]
@@ -283,13 +283,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_becomes_a_number_that_is_valid() {
+    fn the_check_digit_makes_any_value_valid() {
         // Calculated by hand.
-        assert_eq!(checked(0x0000_0000), 0);
-        assert_eq!(checked(0x1000_0000), 0x1000_000F);
-        for drawn in [1, 0x1234_5678, u32::MAX] {
-            assert_eq!(checked(drawn) >> 4, drawn >> 4);
-            assert_eq!(checked(checked(drawn)), checked(drawn));
+        assert_eq!(with_check_digit(0x0000_0000), 0);
+        assert_eq!(with_check_digit(0x1000_0000), 0x1000_000F);
+        for value in [1, 0x1234_5678, u32::MAX] {
+            assert_eq!(with_check_digit(value) >> 4, value >> 4);
+            assert_eq!(with_check_digit(with_check_digit(value)), with_check_digit(value));
         }
     }
 }

@@ -17,8 +17,8 @@ use crate::http::reply;
 use crate::service::live;
 use crate::service::{Service, ingest};
 
-const TTL_SECONDS: u64 = 300;
-const MOST_TTL_SECONDS: u64 = 3600;
+const DEFAULT_TTL_SECONDS: u64 = 300;
+const MAX_TTL_SECONDS: u64 = 3600;
 
 /// The channels to warm; all enabled channels when the body is absent.
 #[derive(Default, Deserialize, ToSchema)]
@@ -56,26 +56,26 @@ pub struct Warmth {
     responses((status = 202, description = "Started, as far as encode slots allow", body = WarmAnswer)))]
 pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let body = call.body().await?;
-    let asked: WarmRequest = match body.trim_ascii().is_empty() {
+    let request: WarmRequest = match body.trim_ascii().is_empty() {
         true => WarmRequest::default(),
         false => call.parse(&body)?,
     };
-    let ttl = asked.ttl_seconds.unwrap_or(TTL_SECONDS);
-    if !(1..=MOST_TTL_SECONDS).contains(&ttl) {
-        return Err(Error::invalid_field("ttlSeconds", format!("must be an integer from 1 to {MOST_TTL_SECONDS}")));
+    let ttl = request.ttl_seconds.unwrap_or(DEFAULT_TTL_SECONDS);
+    if !(1..=MAX_TTL_SECONDS).contains(&ttl) {
+        return Err(Error::invalid_field("ttlSeconds", format!("must be an integer from 1 to {MAX_TTL_SECONDS}")));
     }
     let all = service.channels.all();
-    let named: Option<HashSet<u32>> = asked.channel_ids.map(|ids| ids.into_iter().collect());
-    let wanted = all.iter().filter(|channel| match &named {
+    let requested_ids: Option<HashSet<u32>> = request.channel_ids.map(|ids| ids.into_iter().collect());
+    let requested = all.iter().filter(|channel| match &requested_ids {
         None => channel.settings.enabled,
-        Some(named) => named.contains(&channel.id),
+        Some(ids) => ids.contains(&channel.id),
     });
     let mut room = live::free_warm_slots(&service);
     let mut channels = Vec::new();
-    for channel in wanted {
-        channels.push(warmed(&service, channel, &mut room, Duration::from_secs(ttl)));
+    for channel in requested {
+        channels.push(warm_channel(&service, channel, &mut room, Duration::from_secs(ttl)));
     }
-    let unknown = named.iter().flatten().filter(|id| all.iter().all(|channel| channel.id != **id));
+    let unknown = requested_ids.iter().flatten().filter(|id| all.iter().all(|channel| channel.id != **id));
     channels.extend(unknown.map(|id| Warmth { channel_id: *id, state: "skipped", reason: Some("unsupported") }));
     live::start_maintenance(&service);
     let accepted = channels.iter().filter(|channel| channel.reason.is_none()).count();
@@ -83,24 +83,24 @@ pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     Ok(reply::json_with(StatusCode::ACCEPTED, &WarmAnswer { accepted, channels, expires_at }))
 }
 
-fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl: Duration) -> Warmth {
-    let told = |state, reason| Warmth { channel_id: channel.id, state, reason };
+fn warm_channel(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl: Duration) -> Warmth {
+    let readiness = |state, reason| Warmth { channel_id: channel.id, state, reason };
     if !channel.settings.enabled {
-        return told("skipped", Some("disabled"));
+        return readiness("skipped", Some("disabled"));
     }
-    if let Err(fault) = ingest::start_ingest(service, channel) {
-        return told("skipped", Some(if fault.code == Code::ServerBusy { "limit" } else { "disabled" }));
+    if let Err(error) = ingest::start_ingest(service, channel) {
+        return readiness("skipped", Some(if error.code == Code::ServerBusy { "limit" } else { "disabled" }));
     }
-    let ready = live::is_ready(service, channel);
+    let is_ready = live::is_ready(service, channel);
     // A channel that is already kept warm holds its slot.
     if !live::is_kept_ready(service, channel) && live::needs_slot_to_warm(service, channel) {
         if *room == 0 {
-            return told("skipped", Some("limit"));
+            return readiness("skipped", Some("limit"));
         }
         *room -= 1;
     }
     service.live_channels.viewers().keep_warm(channel.id, ttl);
-    told(if ready { "warm" } else { "warming" }, None)
+    readiness(if is_ready { "warm" } else { "warming" }, None)
 }
 
 /// List warm channels
@@ -108,11 +108,11 @@ fn warmed(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl:
     responses((status = 200, description = "All channels that are kept warm", body = WarmAnswer)))]
 pub async fn warmth(service: Arc<Service>, _call: Call) -> Result<Response> {
     let warm = service.live_channels.viewers().warm_channels();
-    let kept = |channel: &Arc<Channel>| live::is_kept_by(&warm, channel);
-    let told = |channel: Arc<Channel>| {
-        let ready = live::is_ready(&service, &channel);
-        Warmth { channel_id: channel.id, state: if ready { "warm" } else { "warming" }, reason: None }
+    let is_kept_warm = |channel: &Arc<Channel>| live::is_kept_by(&warm, channel);
+    let readiness = |channel: Arc<Channel>| {
+        let is_ready = live::is_ready(&service, &channel);
+        Warmth { channel_id: channel.id, state: if is_ready { "warm" } else { "warming" }, reason: None }
     };
-    let channels: Vec<Warmth> = service.channels.all().into_iter().filter(kept).map(told).collect();
+    let channels: Vec<Warmth> = service.channels.all().into_iter().filter(is_kept_warm).map(readiness).collect();
     Ok(reply::json(&WarmAnswer { accepted: channels.len(), channels, expires_at: None }))
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 use warp::reply::Response;
 
-use super::asked::{Asked, Unix, ViewParams, session};
+use super::view_query::{ViewQuery, UnixSecondsText, ViewParams, parse_watch_session};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::error::{Code, Error, Result};
@@ -28,13 +28,13 @@ use crate::service::{ingest, live};
 const GRANT_SECONDS: i64 = 12 * 3600;
 
 /// Shortest time a watch request is held: copied video is ready by then.
-const LEAST_HOLD: Duration = Duration::from_millis(250);
+const MIN_HOLD: Duration = Duration::from_millis(250);
 
 /// How often a held watch request checks whether the programme has finished the segment it is making.
 const MAKING_POLL: Duration = Duration::from_millis(20);
 
 /// Longest hold, seconds: of a watch request with `wait`, and of a playlist request without segments to list.
-const MOST_HOLD_SECONDS: f64 = 15.0;
+const MAX_HOLD_SECONDS: f64 = 15.0;
 
 /// A channel whose first segment is not ready yet.
 #[derive(Serialize, ToSchema)]
@@ -72,7 +72,7 @@ pub struct CredentialParams {
 }
 
 /// The resource that a grant for a channel covers.
-pub fn resource(call: &Call) -> Option<String> {
+pub fn grant_resource(call: &Call) -> Option<String> {
     let raw = call.params.first()?;
     Some(match raw.parse::<u32>() {
         Ok(id) => format!("livetv/watch/{id}"),
@@ -96,53 +96,53 @@ pub fn resource(call: &Call) -> Option<String> {
         (status = 503, description = "`CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
 pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
-    let asked = Asked::read(&service, &call, &channel, None)?;
-    let session = asked.session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random_bytes::<8>())));
-    let wait = wait(&call)?.unwrap_or(Duration::ZERO).max(LEAST_HOLD);
+    let query = ViewQuery::from_request(&service, &call, &channel, None)?;
+    let session = query.watch_session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random_bytes::<8>())));
+    let wait = parse_wait(&call)?.unwrap_or(Duration::ZERO).max(MIN_HOLD);
     let viewer = Viewer::new(call.user()?, Some(&session));
-    asked.record(&service, &channel, &viewer);
-    let channel = asked.run(&service, channel).await?;
+    query.record(&service, &channel, &viewer);
+    let channel = query.start_clock(&service, channel).await?;
     live::start_maintenance(&service);
 
-    let mut slots = live::listed_segments(&service, &channel, asked.view).0;
+    let mut slots = live::listed_segments(&service, &channel, query.view).0;
     if channel.external.is_some() {
         ingest::start_ingest(&service, &channel)?;
-        let until = tokio::time::Instant::now() + wait;
-        while slots.is_empty() && tokio::time::Instant::now() < until {
+        let deadline = tokio::time::Instant::now() + wait;
+        while slots.is_empty() && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            slots = live::listed_segments(&service, &channel, asked.view).0;
+            slots = live::listed_segments(&service, &channel, query.view).0;
         }
     }
-    let wanted = match asked.view {
+    let first = match query.view {
         PlaylistView::Live => live::first_requested_segment(&slots, channel.output.target_seconds),
         _ => slots.first().copied(),
     };
-    let Some(slot) = wanted else {
+    let Some(slot) = first else {
         live::make_first(&service, &channel);
-        return Ok(starting(&channel, session, 0));
+        return Ok(starting_response(&channel, session, 0));
     };
     live::admit(&service, &channel, &slot, &viewer.unique_name()).await?;
     let until = tokio::time::Instant::now() + wait;
     while !live::is_made(&service, &channel, &slot) {
         // Continues after the request has ended: the next request finds the segment ready.
-        if let Some(making) = live::make_for(&service, &channel, slot, &viewer.unique_name())? {
-            match tokio::time::timeout_at(until, making).await {
-                Ok(made) => made.map_err(Error::internal)??,
-                Err(_) => return Ok(starting(&channel, session, 30)),
+        if let Some(task_service) = live::make_for(&service, &channel, slot, &viewer.unique_name())? {
+            match tokio::time::timeout_at(until, task_service).await {
+                Ok(result) => result.map_err(Error::internal)??,
+                Err(_) => return Ok(starting_response(&channel, session, 30)),
             }
             break;
         }
         if tokio::time::Instant::now() >= until {
-            return Ok(starting(&channel, session, 30));
+            return Ok(starting_response(&channel, session, 30));
         }
         tokio::time::sleep(MAKING_POLL).await;
     }
     let mut location =
-        ResourceUrls::from_config(&service.config).live_playlist(channel.id) + "?" + &tail(&service, &call, &channel, Some(&session))?;
-    if let Some((from, to)) = asked.span {
-        location += &format!("&at={}", Unix(from));
-        if let Some(to) = to {
-            location += &format!("&end={}", Unix(to));
+        ResourceUrls::from_config(&service.config).live_playlist(channel.id) + "?" + &child_query(&service, &call, &channel, Some(&session))?;
+    if let Some((start_ms, end_ms)) = query.absolute_range_ms {
+        location += &format!("&at={}", UnixSecondsText(start_ms));
+        if let Some(end_ms) = end_ms {
+            location += &format!("&end={}", UnixSecondsText(end_ms));
         }
     }
     let mut response = reply::empty();
@@ -156,12 +156,12 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// The channel in the path, if its rights permit showing it.
 fn channel_of(service: &Service, call: &Call) -> Result<Arc<Channel>> {
-    let channel = super::seen(service, call, super::id(call)?)?;
+    let channel = super::find_visible_channel(service, call, super::parse_channel_id(call)?)?;
     service.check_showing_rights(&channel)?;
     Ok(channel)
 }
 
-fn starting(channel: &Channel, watch_session: String, progress: u8) -> Response {
+fn starting_response(channel: &Channel, watch_session: String, progress: u8) -> Response {
     let body = Starting {
         ready: false,
         message: format!("Starting channel {}", channel.settings.name),
@@ -189,48 +189,48 @@ fn starting(channel: &Channel, watch_session: String, progress: u8) -> Response 
         (status = 503, description = "`CHANNEL_UNAVAILABLE`: no segment is ready yet; `TRANSCODER_BUSY`: all encode slots are in use")))]
 pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
-    let asked = Asked::read(&service, &call, &channel, Some(START_OVER))?;
-    let viewer = Viewer::new(call.user()?, asked.session.as_deref());
-    asked.record(&service, &channel, &viewer);
-    let channel = asked.run(&service, channel).await?;
-    let target = channel.output.target_seconds;
+    let query = ViewQuery::from_request(&service, &call, &channel, Some(START_OVER))?;
+    let viewer = Viewer::new(call.user()?, query.watch_session.as_deref());
+    query.record(&service, &channel, &viewer);
+    let channel = query.start_clock(&service, channel).await?;
+    let target_seconds = channel.output.target_seconds;
     ingest::start_ingest(&service, &channel)?;
-    let mut held = 0.0;
+    let mut held_seconds = 0.0;
     let (slots, now_ms) = loop {
-        let (slots, now_ms) = live::listed_segments(&service, &channel, asked.view);
+        let (slots, now_ms) = live::listed_segments(&service, &channel, query.view);
         if !slots.is_empty() {
             break (slots, now_ms);
         }
-        if held == 0.0 {
+        if held_seconds == 0.0 {
             live::make_first(&service, &channel);
         }
-        if held >= MOST_HOLD_SECONDS {
+        if held_seconds >= MAX_HOLD_SECONDS {
             return Err(Error::new(Code::ChannelUnavailable, "the channel has no segment yet; retry in 5 s")
                 .with_retry_after(5));
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
-        held += 0.2;
+        held_seconds += 0.2;
     };
-    let first = match asked.view {
-        PlaylistView::Live => live::first_requested_segment(&slots, target),
+    let first = match query.view {
+        PlaylistView::Live => live::first_requested_segment(&slots, target_seconds),
         _ => slots.first().copied(),
     };
     if let Some(slot) = first {
         // A playlist must not list segments that no encode slot is free for.
         live::admit(&service, &channel, &slot, &viewer.unique_name()).await?;
         // Start making the first segment before the player requests it.
-        if asked.view == PlaylistView::Live {
+        if query.view == PlaylistView::Live {
             live::make_ahead(&service, &channel, slot);
         }
     }
     live::start_maintenance(&service);
-    let tail = tail(&service, &call, &channel, asked.session.as_deref())?;
-    let slots = if stumbles(&call) { slots.iter().map(|slot| LiveSegment { discontinuities: 0, ..*slot }).collect() } else { slots };
-    let (definition, pace) = (&channel.definition, channel.clock.as_deref());
-    let stands = pace.is_some_and(|pace| pace.is_paused_at(service.clock.now().as_millisecond()));
-    let ended = live_window::is_complete(definition, pace, asked.view, &slots, now_ms, stands);
-    let text = live_window::render_playlist(&slots, pace, asked.view, target, ended, &format!("?{tail}"));
-    let mut response = transcode::playlist(Bytes::from(text));
+    let child_query = child_query(&service, &call, &channel, query.watch_session.as_deref())?;
+    let slots = if needs_no_discontinuity(&call) { slots.iter().map(|slot| LiveSegment { discontinuities: 0, ..*slot }).collect() } else { slots };
+    let (definition, clock) = (&channel.definition, channel.clock.as_deref());
+    let is_paused = clock.is_some_and(|clock| clock.is_paused_at(service.clock.now().as_millisecond()));
+    let is_ended = live_window::is_complete(definition, clock, query.view, &slots, now_ms, is_paused);
+    let text = live_window::render_playlist(&slots, clock, query.view, target_seconds, is_ended, &format!("?{child_query}"));
+    let mut response = transcode::playlist_response(Bytes::from(text));
     response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
     Ok(response)
 }
@@ -238,7 +238,7 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
 /// Whether to suppress `EXT-X-DISCONTINUITY` for this player. VLC 3 takes the tag for the end of the stream and loses the
 /// last 0.4 s of every programme (measured). Tracks and timestamps continue here, so the tag is only a SHOULD (RFC 8216
 /// section 4.3.2.3), and VLC plays everything without it.
-fn stumbles(call: &Call) -> bool {
+fn needs_no_discontinuity(call: &Call) -> bool {
     call.header(USER_AGENT).is_some_and(|name| name.starts_with("VLC/3."))
 }
 
@@ -259,19 +259,19 @@ fn stumbles(call: &Call) -> bool {
         (status = 504, description = "`SEGMENT_TIMEOUT`")))]
 pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
-    let none = || Error::new(Code::AssetNotFound, "the channel has no segment with this name");
-    let named = live_window::parse_segment_name(&call.params[1]).ok_or_else(none)?;
-    let session = session(&call)?;
+    let not_found = || Error::new(Code::AssetNotFound, "the channel has no segment with this name");
+    let segment_id = live_window::parse_segment_name(&call.params[1]).ok_or_else(not_found)?;
+    let session = parse_watch_session(&call)?;
     let viewer = Viewer::new(call.user()?, session);
     if session.is_some() {
         service.live_channels.viewers().record_request(channel.id, &viewer, None);
     }
-    if named.0 < channel.channel_ms_at(service.clock.now().as_millisecond() - live_window::CATCHUP_MS) - live_window::MAX_PLAYLIST_MS {
-        return Err(none());
+    if segment_id.0 < channel.channel_ms_at(service.clock.now().as_millisecond() - live_window::CATCHUP_MS) - live_window::MAX_PLAYLIST_MS {
+        return Err(not_found());
     }
-    let sent = live::produce_segment(&service, &channel, named, &viewer.unique_name()).await?;
-    let mut response = transcode::segment("video/mp2t", sent.bytes, &sent.etag, &call.headers);
-    if sent.is_slate {
+    let stored = live::produce_segment(&service, &channel, segment_id, &viewer.unique_name()).await?;
+    let mut response = transcode::segment_response("video/mp2t", stored.bytes, &stored.etag, &call.headers);
+    if stored.is_slate {
         // The item is tried again, and this URL then shows it.
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
@@ -287,12 +287,12 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     ),
     responses((status = 200, description = "`ended` is false if there was no such viewer", body = Ended)))]
 pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
-    let id = super::id(&call)?;
+    let id = super::parse_channel_id(&call)?;
     // Leaving a channel that has since been deleted must succeed.
     if service.channels.get(id).is_ok() {
-        super::seen(&service, &call, id)?;
+        super::find_visible_channel(&service, &call, id)?;
     }
-    let session = session(&call)?.ok_or_else(|| Error::invalid_field("watchSession", "is missing"))?;
+    let session = parse_watch_session(&call)?.ok_or_else(|| Error::invalid_field("watchSession", "is missing"))?;
     let viewers = service.live_channels.viewers();
     let ended = viewers.leave(id, &Viewer::new(call.user()?, Some(session)));
     if ended {
@@ -302,29 +302,29 @@ pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// The requested hold time, from `wait` or `Prefer`.
-fn wait(call: &Call) -> Result<Option<Duration>> {
-    let prefer = call.header("prefer").and_then(|prefer| {
+fn parse_wait(call: &Call) -> Result<Option<Duration>> {
+    let preferred_seconds = call.header("prefer").and_then(|prefer| {
         prefer.split([',', ';']).find_map(|part| part.trim().strip_prefix("wait=")?.parse::<f64>().ok())
     });
-    let prefer = prefer.filter(|seconds| !seconds.is_nan());
-    let asked = match call.query("wait")? {
-        None => prefer.map(|seconds| seconds.clamp(0.0, MOST_HOLD_SECONDS)),
+    let prefer = preferred_seconds.filter(|seconds| !seconds.is_nan());
+    let requested_seconds = match call.query("wait")? {
+        None => prefer.map(|seconds| seconds.clamp(0.0, MAX_HOLD_SECONDS)),
         Some(text) => {
-            let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=MOST_HOLD_SECONDS).contains(seconds));
+            let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=MAX_HOLD_SECONDS).contains(seconds));
             Some(seconds.ok_or_else(|| Error::invalid_field("wait", "must be a number from 0 to 15"))?)
         }
     };
-    Ok(asked.map(Duration::from_secs_f64))
+    Ok(requested_seconds.map(Duration::from_secs_f64))
 }
 
 /// Query of every child URL: a grant, which expires no later than the credentials of this request, and the watch session.
-fn tail(service: &Service, call: &Call, channel: &Channel, session: Option<&str>) -> Result<String> {
+fn child_query(service: &Service, call: &Call, channel: &Channel, session: Option<&str>) -> Result<String> {
     // Rounded to the hour, so that URLs do not change between reloads of the playlist.
     let hour = service.clock.now().as_second() / 3600 * 3600;
     let resource = format!("livetv/watch/{}", channel.id);
-    let mut tail = format!("st={}", service.accounts.sign_grant(call.user()?, &resource, hour + 3600 + GRANT_SECONDS));
+    let mut query = format!("st={}", service.accounts.sign_grant(call.user()?, &resource, hour + 3600 + GRANT_SECONDS));
     if let Some(session) = session {
-        tail += &format!("&watchSession={session}");
+        query += &format!("&watchSession={session}");
     }
-    Ok(tail)
+    Ok(query)
 }

@@ -59,9 +59,9 @@ pub struct PastPosition {
 
 impl WatchProgress {
     pub fn new(user_id: &str, record: ProgressRecord, applied: bool) -> Self {
-        let resume = record.resume_seconds();
+        let resume_seconds = record.resume_seconds();
         Self {
-            id: id("wp", user_id, &record.media_id),
+            id: record_id("wp", user_id, &record.media_id),
             user_id: user_id.to_owned(),
             progress_percentage: record.percentage(),
             media_id: record.media_id,
@@ -75,7 +75,7 @@ impl WatchProgress {
             device_id: record.device_id,
             audio_stream_index: record.audio_stream_index,
             subtitle_stream_index: record.subtitle_stream_index,
-            resume_position_seconds: round_to_ms(resume),
+            resume_position_seconds: round_to_ms(resume_seconds),
             play_count: record.play_count,
             ever_completed: record.ever_completed,
             completed_at: record.completed_at.map(format_timestamp),
@@ -90,7 +90,7 @@ impl WatchProgress {
     }
 
     /// The record as an entry of a list.
-    pub fn listed(self, available: bool) -> Self {
+    pub fn with_availability(self, available: bool) -> Self {
         Self { available: Some(available), ..self }
     }
 }
@@ -102,7 +102,7 @@ impl From<EarlierPosition> for PastPosition {
 }
 
 /// A stable id for a record.
-pub fn id(prefix: &str, user_id: &str, media_id: &str) -> String {
+pub fn record_id(prefix: &str, user_id: &str, media_id: &str) -> String {
     let hash = blake3::hash(format!("{user_id}/{media_id}").as_bytes()).to_hex();
     format!("{prefix}_{}", &hash[..16])
 }

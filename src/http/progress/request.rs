@@ -14,7 +14,7 @@ use crate::service::progress::ProgressUpdate;
 const MAX_TITLE_BYTES: usize = 512;
 
 /// Longest player name and media type, characters.
-const MAX_WORD: usize = 64;
+const MAX_WORD_CHARS: usize = 64;
 
 /// Longest duration accepted: a thousand years.
 const MAX_SECONDS: f64 = 3.2e10;
@@ -66,43 +66,43 @@ pub(in crate::http) struct WatchedRequest {
 }
 
 impl SaveRequest {
-    pub fn wish(self) -> Result<(String, ProgressUpdate)> {
-        let wish = ProgressUpdate {
-            media_type: self.media_type.as_deref().map(media_type).transpose()?.unwrap_or_default(),
-            title: title(self.title)?,
-            position_seconds: Some(seconds("positionSeconds", self.position_seconds)?),
-            duration_seconds: self.duration_seconds.map(|value| seconds("durationSeconds", value)).transpose()?,
+    pub fn into_update(self) -> Result<(String, ProgressUpdate)> {
+        let update = ProgressUpdate {
+            media_type: self.media_type.as_deref().map(validate_media_type).transpose()?.unwrap_or_default(),
+            title: validate_title(self.title)?,
+            position_seconds: Some(validate_seconds("positionSeconds", self.position_seconds)?),
+            duration_seconds: self.duration_seconds.map(|value| validate_seconds("durationSeconds", value)).transpose()?,
             completed: self.completed,
-            player: player(self.player)?,
-            device_id: self.device_id.map(device).transpose()?,
-            audio_stream_index: self.audio_stream_index.given(),
-            subtitle_stream_index: self.subtitle_stream_index.given(),
-            client_updated_at: self.client_updated_at.as_deref().map(time).transpose()?,
+            player: validate_player(self.player)?,
+            device_id: self.device_id.map(validate_device_id).transpose()?,
+            audio_stream_index: self.audio_stream_index.selection(),
+            subtitle_stream_index: self.subtitle_stream_index.selection(),
+            client_updated_at: self.client_updated_at.as_deref().map(parse_client_time).transpose()?,
             version: self.version,
             ..ProgressUpdate::default()
         };
-        Ok((self.media_path, wish))
+        Ok((self.media_path, update))
     }
 }
 
 impl WatchedRequest {
-    pub fn wish(self) -> Result<(String, ProgressUpdate)> {
-        let wish = ProgressUpdate {
-            media_type: self.media_type.as_deref().map(media_type).transpose()?.unwrap_or_default(),
-            title: title(self.title)?,
-            duration_seconds: self.duration_seconds.map(|value| seconds("durationSeconds", value)).transpose()?,
+    pub fn into_update(self) -> Result<(String, ProgressUpdate)> {
+        let update = ProgressUpdate {
+            media_type: self.media_type.as_deref().map(validate_media_type).transpose()?.unwrap_or_default(),
+            title: validate_title(self.title)?,
+            duration_seconds: self.duration_seconds.map(|value| validate_seconds("durationSeconds", value)).transpose()?,
             completed: Some(true),
             marks_watched: true,
-            client_updated_at: self.client_updated_at.as_deref().map(time).transpose()?,
+            client_updated_at: self.client_updated_at.as_deref().map(parse_client_time).transpose()?,
             version: self.version,
             ..ProgressUpdate::default()
         };
-        Ok((self.media_path, wish))
+        Ok((self.media_path, update))
     }
 }
 
 /// Validates a number of seconds and rounds it to milliseconds.
-pub(in crate::http) fn seconds(field: &str, value: f64) -> Result<f64> {
+pub(in crate::http) fn validate_seconds(field: &str, value: f64) -> Result<f64> {
     if value.is_finite() && (0.0..=MAX_SECONDS).contains(&value) {
         Ok(round_to_ms(value))
     } else {
@@ -110,7 +110,7 @@ pub(in crate::http) fn seconds(field: &str, value: f64) -> Result<f64> {
     }
 }
 
-pub(in crate::http) fn title(title: Option<String>) -> Result<Option<String>> {
+pub(in crate::http) fn validate_title(title: Option<String>) -> Result<Option<String>> {
     match title {
         Some(title) if title.len() > MAX_TITLE_BYTES => {
             Err(Error::invalid_field("title", format!("must be at most {MAX_TITLE_BYTES} bytes")))
@@ -120,29 +120,29 @@ pub(in crate::http) fn title(title: Option<String>) -> Result<Option<String>> {
 }
 
 /// Validates a player name; None if it is empty.
-pub(in crate::http) fn player(name: Option<String>) -> Result<Option<String>> {
+pub(in crate::http) fn validate_player(name: Option<String>) -> Result<Option<String>> {
     let name = name.as_deref().map(str::trim).filter(|name| !name.is_empty());
-    name.map(|name| word("player", name).map(str::to_owned)).transpose()
+    name.map(|name| validate_word("player", name).map(str::to_owned)).transpose()
 }
 
 /// Validates a media type; an empty one is the default, `video`.
-pub(in crate::http) fn media_type(name: &str) -> Result<MediaType> {
+pub(in crate::http) fn validate_media_type(name: &str) -> Result<MediaType> {
     match name.trim() {
         "" => Ok(MediaType::default()),
-        name => word("mediaType", name).map(MediaType::from_word),
+        name => validate_word("mediaType", name).map(MediaType::from_word),
     }
 }
 
 /// Validates a word of an open set.
-fn word<'a>(field: &str, word: &'a str) -> Result<&'a str> {
-    if word.chars().count() <= MAX_WORD && !word.chars().any(char::is_control) {
+fn validate_word<'a>(field: &str, word: &'a str) -> Result<&'a str> {
+    if word.chars().count() <= MAX_WORD_CHARS && !word.chars().any(char::is_control) {
         Ok(word)
     } else {
-        Err(Error::invalid_field(field, format!("must be 1 to {MAX_WORD} characters without control characters")))
+        Err(Error::invalid_field(field, format!("must be 1 to {MAX_WORD_CHARS} characters without control characters")))
     }
 }
 
-pub(in crate::http) fn device(id: String) -> Result<String> {
+pub(in crate::http) fn validate_device_id(id: String) -> Result<String> {
     if (1..=128).contains(&id.len()) && !id.chars().any(char::is_control) {
         Ok(id)
     } else {
@@ -151,7 +151,7 @@ pub(in crate::http) fn device(id: String) -> Result<String> {
 }
 
 /// Parses an instant and truncates it to milliseconds, the precision of the API.
-pub(in crate::http) fn time(text: &str) -> Result<Timestamp> {
+pub(in crate::http) fn parse_client_time(text: &str) -> Result<Timestamp> {
     let at: Timestamp = text
         .parse()
         .map_err(|_| Error::invalid_field("clientUpdatedAt", "must be an instant, e.g. 2026-01-01T00:00:00.000Z"))?;

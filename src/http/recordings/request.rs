@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 use crate::service::recordings::{NewRecording, RecordingTarget};
 
 /// Longest title, bytes.
-const MAX_TITLE: usize = 512;
+const MAX_TITLE_BYTES: usize = 512;
 
 /// Largest `keep.count` and `keep.days`.
-const MOST_KEPT: u32 = 1000;
-const MOST_DAYS: u32 = 3650;
+const MAX_KEPT_RECORDINGS: u32 = 1000;
+const MAX_KEPT_DAYS: u32 = 3650;
 
 /// A recording request: a guide entry or a range of time, a series, or both.
 #[derive(Deserialize, ToSchema)]
@@ -63,44 +63,44 @@ pub struct KeepRequest {
 impl RecordingRequest {
     /// # Errors
     /// `VALIDATION_ERROR` naming the first invalid field.
-    pub fn checked(self, user_id: String) -> Result<NewRecording> {
+    pub fn validate(self, user_id: String) -> Result<NewRecording> {
         let channel_id = self.channel_id.ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
-        let series = self.series.map(SeriesRequest::checked).transpose()?;
-        let wish = match (self.entry_id, self.start, self.end) {
+        let series = self.series.map(SeriesRequest::validate).transpose()?;
+        let target = match (self.entry_id, self.start, self.end) {
             (Some(entry), None, None) => Some(RecordingTarget::Entry(entry)),
             (Some(_), ..) => return Err(Error::invalid_field("entryId", "must be absent when start or end is given")),
-            (None, Some(start), Some(end)) => Some(RecordingTarget::Span(instant("start", &start)?, instant("end", &end)?)),
+            (None, Some(start), Some(end)) => Some(RecordingTarget::Span(parse_instant_ms("start", &start)?, parse_instant_ms("end", &end)?)),
             (None, Some(_), None) => return Err(Error::invalid_field("end", "is missing")),
             (None, None, Some(_)) => return Err(Error::invalid_field("start", "is missing")),
             (None, None, None) if series.is_some() => None,
             (None, None, None) => return Err(Error::invalid_field("entryId", "is required, or start and end, or series")),
         };
-        let keep = self.keep.map_or_else(|| Ok(RetentionLimit::default()), |keep| keep.checked(series.is_some()))?;
-        let padding = self.padding_seconds.map_or_else(|| Ok(Padding::default()), PaddingRequest::checked)?;
+        let keep = self.keep.map_or_else(|| Ok(RetentionLimit::default()), |keep| keep.validate(series.is_some()))?;
+        let padding = self.padding_seconds.map_or_else(|| Ok(Padding::default()), PaddingRequest::validate)?;
         Ok(NewRecording { channel_id, user_id, target, padding, series, keep })
     }
 }
 
 impl PaddingRequest {
-    fn checked(self) -> Result<Padding> {
-        let ms = |field: &str, seconds: Option<f64>| {
+    fn validate(self) -> Result<Padding> {
+        let to_ms = |field: &str, seconds: Option<f64>| {
             let ms = (seconds.unwrap_or(0.0) * 1000.0).round();
             match (0.0..=MAX_PADDING_MS as f64).contains(&ms) {
                 true => Ok(ms as i64),
                 false => Err(Error::invalid_field(field, "must be a number from 0 to 3600")),
             }
         };
-        let before_ms = ms("paddingSeconds.before", self.before)?;
-        Ok(Padding { before_ms, after_ms: ms("paddingSeconds.after", self.after)? })
+        let before_ms = to_ms("paddingSeconds.before", self.before)?;
+        Ok(Padding { before_ms, after_ms: to_ms("paddingSeconds.after", self.after)? })
     }
 }
 
 impl SeriesRequest {
-    fn checked(self) -> Result<(String, bool)> {
+    fn validate(self) -> Result<(String, bool)> {
         let title = self.title.unwrap_or_default().trim().to_owned();
-        match title.is_empty() || title.len() > MAX_TITLE || title.chars().any(char::is_control) {
+        match title.is_empty() || title.len() > MAX_TITLE_BYTES || title.chars().any(char::is_control) {
             true => {
-                Err(Error::invalid_field("series.title", format!("must be 1 to {MAX_TITLE} bytes without control characters")))
+                Err(Error::invalid_field("series.title", format!("must be 1 to {MAX_TITLE_BYTES} bytes without control characters")))
             }
             false => Ok((title, self.new_only.unwrap_or(false))),
         }
@@ -108,21 +108,21 @@ impl SeriesRequest {
 }
 
 impl KeepRequest {
-    fn checked(self, series: bool) -> Result<RetentionLimit> {
-        if self.count.is_some() && !series {
+    fn validate(self, has_series: bool) -> Result<RetentionLimit> {
+        if self.count.is_some() && !has_series {
             return Err(Error::invalid_field("keep.count", "is only valid with series"));
         }
-        if self.count.is_some_and(|count| !(1..=MOST_KEPT).contains(&count)) {
-            return Err(Error::invalid_field("keep.count", format!("must be an integer from 1 to {MOST_KEPT}")));
+        if self.count.is_some_and(|count| !(1..=MAX_KEPT_RECORDINGS).contains(&count)) {
+            return Err(Error::invalid_field("keep.count", format!("must be an integer from 1 to {MAX_KEPT_RECORDINGS}")));
         }
-        if self.days.is_some_and(|days| !(1..=MOST_DAYS).contains(&days)) {
-            return Err(Error::invalid_field("keep.days", format!("must be an integer from 1 to {MOST_DAYS}")));
+        if self.days.is_some_and(|days| !(1..=MAX_KEPT_DAYS).contains(&days)) {
+            return Err(Error::invalid_field("keep.days", format!("must be an integer from 1 to {MAX_KEPT_DAYS}")));
         }
         Ok(RetentionLimit { max_count: self.count, max_days: self.days })
     }
 }
 
-fn instant(field: &str, text: &str) -> Result<i64> {
+fn parse_instant_ms(field: &str, text: &str) -> Result<i64> {
     let instant = text.parse::<Timestamp>();
     instant
         .map(Timestamp::as_millisecond)

@@ -95,38 +95,38 @@ pub struct SeriesView {
 }
 
 impl RecordingView {
-    pub fn new(service: &Service, of: &Recording) -> Self {
-        let direct = |path: &String| ResourceUrls::from_config(&service.config).media_file(path);
-        let failure = of.failure.as_ref();
+    pub fn new(service: &Service, recording: &Recording) -> Self {
+        let file_url = |path: &String| ResourceUrls::from_config(&service.config).media_file(path);
+        let failure = recording.failure.as_ref();
         Self {
-            id: of.id.clone(),
-            channel_id: of.channel_id,
-            channel_name: service.channels.get(of.channel_id).ok().map(|channel| channel.settings.name.to_string()),
-            user_id: of.user_id.clone(),
-            title: of.title.clone(),
-            subtitle: of.subtitle.clone(),
-            season: of.season,
-            episode: of.episode,
-            entry_id: of.guide_entry_id.clone(),
-            start: format_ms(of.start_ms),
-            end: format_ms(of.end_ms),
-            padding_seconds: PaddingView::new(of.padding),
-            state: of.state.as_str(),
+            id: recording.id.clone(),
+            channel_id: recording.channel_id,
+            channel_name: service.channels.get(recording.channel_id).ok().map(|channel| channel.settings.name.to_string()),
+            user_id: recording.user_id.clone(),
+            title: recording.title.clone(),
+            subtitle: recording.subtitle.clone(),
+            season: recording.season,
+            episode: recording.episode,
+            entry_id: recording.guide_entry_id.clone(),
+            start: format_ms(recording.start_ms),
+            end: format_ms(recording.end_ms),
+            padding_seconds: PaddingView::new(recording.padding),
+            state: recording.state.as_str(),
             failure: failure.map(|failure| FailureView {
                 code: failure.code.clone(),
                 message: failure.message.clone(),
                 at: format_ms(failure.at_ms),
             }),
-            conflicts: service.recording_conflicts(of),
-            series_id: of.rule_id.clone(),
-            keep: KeepView::new(of.retention),
-            path: of.path.clone(),
-            direct_url: of.path.as_ref().map(direct),
-            size_bytes: of.written_range.bytes,
-            recorded_seconds: round_to_ms(to_seconds(of.written_range.through_ticks - of.written_range.from_ticks)),
-            missing_seconds: round_to_ms(to_seconds(of.written_range.missing_ticks)),
-            created_at: format_ms(of.created_ms),
-            ended_at: of.ended_ms.map(format_ms),
+            conflicts: service.recording_conflicts(recording),
+            series_id: recording.rule_id.clone(),
+            keep: KeepView::new(recording.retention),
+            path: recording.path.clone(),
+            direct_url: recording.path.as_ref().map(file_url),
+            size_bytes: recording.written_range.bytes,
+            recorded_seconds: round_to_ms(to_seconds(recording.written_range.through_ticks - recording.written_range.from_ticks)),
+            missing_seconds: round_to_ms(to_seconds(recording.written_range.missing_ticks)),
+            created_at: format_ms(recording.created_ms),
+            ended_at: recording.ended_ms.map(format_ms),
         }
     }
 }

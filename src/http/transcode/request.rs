@@ -72,10 +72,10 @@ impl StartBody {
         let max_height = match profile.resolution.as_deref() {
             None => None,
             Some(label) => {
-                let unknown = || {
-                    Error::invalid_field("profile.resolution", format!("{:?} must be a label such as 1080p", clipped(label)))
+                let invalid = || {
+                    Error::invalid_field("profile.resolution", format!("{:?} must be a label such as 1080p", shorten(label)))
                 };
-                max_height(label).ok_or_else(unknown)?
+                parse_max_height(label).ok_or_else(invalid)?
             }
         };
         if profile.max_bitrate_kbps == Some(0) {
@@ -85,11 +85,11 @@ impl StartBody {
             return Err(Error::invalid_field("profile.maxAudioChannels", "must be at least 1"));
         }
         let subtitle_stream = self.subtitle_stream_index.stream();
-        let off = self.subtitle_stream_index == StreamIndex::None && self.subtitle_path.is_none();
+        let is_off = self.subtitle_stream_index == StreamIndex::None && self.subtitle_path.is_none();
         let mode = self.subtitle_mode.map(|mode| mode.to_ascii_lowercase());
         let subtitle = match mode.as_deref() {
             // Null and -1 switch the subtitles of the file off.
-            Some("embedded" | "burn") if off => SubtitleRequest::None,
+            Some("embedded" | "burn") if is_off => SubtitleRequest::None,
             None if subtitle_stream.is_some() => SubtitleRequest::Embedded,
             None | Some("none") => SubtitleRequest::None,
             Some("embedded") => SubtitleRequest::Embedded,
@@ -98,7 +98,7 @@ impl StartBody {
             Some(other) => {
                 return Err(Error::invalid_field(
                     "subtitleMode",
-                    format!("{:?} must be none, embedded, external or burn", clipped(other)),
+                    format!("{:?} must be none, embedded, external or burn", shorten(other)),
                 ));
             }
         };
@@ -106,7 +106,7 @@ impl StartBody {
             None | Some("tag") => StartMode::Tag,
             Some("list") => StartMode::List,
             Some(other) => {
-                return Err(Error::invalid_field("startMode", format!("{:?} must be tag or list", clipped(other))));
+                return Err(Error::invalid_field("startMode", format!("{:?} must be tag or list", shorten(other))));
             }
         };
         Ok(StartRequest {
@@ -128,7 +128,7 @@ impl StartBody {
 }
 
 /// The maximum height that a label allows: `Some(None)` for the original one, None for an unknown label.
-fn max_height(label: &str) -> Option<Option<u32>> {
+fn parse_max_height(label: &str) -> Option<Option<u32>> {
     let label = label.trim().to_ascii_lowercase();
     let lines = match label.as_str() {
         "" | "original" | "source" | "auto" | "max" => return Some(None),
@@ -149,7 +149,7 @@ fn max_height(label: &str) -> Option<Option<u32>> {
 }
 
 /// The value shortened for an error message.
-fn clipped(text: &str) -> String {
+fn shorten(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
@@ -181,18 +181,18 @@ mod tests {
             ("99999999999p", None),
             ("best", None),
         ] {
-            assert_eq!(max_height(label), lines, "{label:?}");
+            assert_eq!(parse_max_height(label), lines, "{label:?}");
         }
     }
 
     #[test]
-    fn a_body_says_none_as_it_likes() {
+    fn subtitles_off_has_several_spellings() {
         let request = |body: serde_json::Value| {
             let mut body = body;
             body["mediaPath"] = "/a.mkv".into();
             serde_json::from_value::<StartBody>(body).unwrap().into_request(None).unwrap()
         };
-        let none = StartRequest { media_path: "/a.mkv".into(), ..StartRequest::default() };
+        let without_subtitles = StartRequest { media_path: "/a.mkv".into(), ..StartRequest::default() };
         for body in [
             serde_json::json!({"audioStreamIndex": -1, "subtitleStreamIndex": -1}),
             serde_json::json!({"audioStreamIndex": null, "subtitleMode": "none"}),
@@ -202,9 +202,9 @@ mod tests {
             serde_json::json!({"subtitleMode": "embedded", "subtitleStreamIndex": null}),
             serde_json::json!({"subtitleMode": "None"}),
         ] {
-            assert_eq!(request(body.clone()), none, "{body}");
+            assert_eq!(request(body.clone()), without_subtitles, "{body}");
         }
-        let embedded = StartRequest { subtitle_stream: Some(2), subtitle: SubtitleRequest::Embedded, ..none };
+        let embedded = StartRequest { subtitle_stream: Some(2), subtitle: SubtitleRequest::Embedded, ..without_subtitles };
         assert_eq!(request(serde_json::json!({"subtitleMode": "Embedded", "subtitleStreamIndex": 2})), embedded);
     }
 }

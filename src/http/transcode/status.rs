@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::started::audio_action;
+use super::start_response::audio_action;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playlist::PlaylistTrack;
 use crate::domain::session::SessionState;
@@ -101,7 +101,7 @@ struct RungBody {
     bandwidth: u64,
     /// Whether the player requested it recently.
     #[serde(rename = "held")]
-    held: bool,
+    is_requested_recently: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -112,27 +112,27 @@ struct AudioBody {
 
 impl Preparing {
     pub(super) fn new(status: &SessionStatus) -> Self {
-        Self { status: "preparing", ready: false, progress: readiness(status), retry_after_ms: 300 }
+        Self { status: "preparing", ready: false, progress: progress_percent(status), retry_after_ms: 300 }
     }
 }
 
 impl StatusBody {
     pub(super) fn new(session: &Session) -> Self {
         let status = session.status();
-        Self::with(session.id.clone(), &status, Diagnostics::new(session, &status))
+        Self::from_parts(session.id.clone(), &status, Diagnostics::new(session, &status))
     }
 
     /// The status of an ended session, without the details of its streams.
-    pub(super) fn ended(ended: &EndedSession) -> Self {
-        let diagnostics = Diagnostics::figures(&ended.rendition, &ended.status, ended.started_at);
-        Self::with(ended.id.clone(), &ended.status, diagnostics)
+    pub(super) fn for_ended(ended: &EndedSession) -> Self {
+        let diagnostics = Diagnostics::without_plan(&ended.rendition, &ended.status, ended.started_at);
+        Self::from_parts(ended.id.clone(), &ended.status, diagnostics)
     }
 
-    fn with(session_id: String, status: &SessionStatus, diagnostics: Diagnostics) -> Self {
+    fn from_parts(session_id: String, status: &SessionStatus, diagnostics: Diagnostics) -> Self {
         Self {
             session_id,
             ready: status.state.is_ready(),
-            progress: readiness(status),
+            progress: progress_percent(status),
             error: status.failure.as_ref().map(FailureBody::new),
             mode: "transcode",
             state: status.state.as_str(),
@@ -165,40 +165,40 @@ impl Diagnostics {
             Some(VideoPlan::Copy { stream }) => (Some("copy"), codec(*stream)),
             Some(VideoPlan::Encode(plan)) => (Some("encode"), codec(plan.stream)),
         };
-        let sound = work.rendition.audio.as_ref().map(|plan| match plan {
+        let audio = work.rendition.audio.as_ref().map(|plan| match plan {
             AudioPlan::Copy { stream } => (audio_action(plan), codec(*stream).unwrap_or_default(), *stream),
             AudioPlan::Encode { stream, .. } => (audio_action(plan), "aac".to_owned(), *stream),
         });
         Self {
-            decoder: decoder.or_else(|| sound.as_ref().and_then(|(.., stream)| codec(*stream))),
+            decoder: decoder.or_else(|| audio.as_ref().and_then(|(.., stream)| codec(*stream))),
             video: video.map(|action| VideoBody {
                 action,
                 width: size.map(|(width, _)| width),
                 height: size.map(|(_, height)| height),
             }),
-            audio: sound.map(|(action, codec, _)| AudioBody { action, codec }),
-            rungs: session.plan.request.is_adaptive.then(|| RungBody::all(session, status)),
+            audio: audio.map(|(action, codec, _)| AudioBody { action, codec }),
+            rungs: session.plan.request.is_adaptive.then(|| RungBody::of_session(session, status)),
             copy_left_out: session.plan.no_copy_reason,
-            ..Self::figures(&work.rendition, status, session.started_at)
+            ..Self::without_plan(&work.rendition, status, session.started_at)
         }
     }
 
     /// Diagnostics that do not need the plan or the probe; the other fields are null.
-    fn figures(rendition: &Rendition, status: &SessionStatus, started_at: Timestamp) -> Self {
+    fn without_plan(rendition: &Rendition, status: &SessionStatus, started_at: Timestamp) -> Self {
         let progress = &status.progress;
-        let fallen = progress.fallback_cause.as_ref();
-        let planned = match &rendition.video {
+        let fallback_cause = progress.fallback_cause.as_ref();
+        let planned_encoder = match &rendition.video {
             Some(VideoPlan::Encode(plan)) => Some(plan.encoder.clone()),
             _ => None,
         };
-        let sound_encoder = || matches!(rendition.audio, Some(AudioPlan::Encode { .. })).then(|| "aac".to_owned());
-        let encoder = progress.encoder.map(str::to_owned).or(planned).or_else(sound_encoder);
+        let audio_encoder = || matches!(rendition.audio, Some(AudioPlan::Encode { .. })).then(|| "aac".to_owned());
+        let encoder = progress.encoder.map(str::to_owned).or(planned_encoder).or_else(audio_encoder);
         Self {
             encoder: encoder.unwrap_or_else(|| "copy".into()),
             decoder: None,
-            pipeline: if fallen.is_some() { progress.backend } else { status.backend.0 },
-            pipeline_reason: fallen.map_or(status.backend.1, failure_message),
-            fallback: fallen.is_some(),
+            pipeline: if fallback_cause.is_some() { progress.backend } else { status.backend.0 },
+            pipeline_reason: fallback_cause.map_or(status.backend.1, failure_message),
+            fallback: fallback_cause.is_some(),
             video: None,
             audio: None,
             rungs: None,
@@ -216,22 +216,22 @@ impl Diagnostics {
 }
 
 impl RungBody {
-    fn all(session: &Session, status: &SessionStatus) -> Vec<Self> {
+    fn of_session(session: &Session, status: &SessionStatus) -> Vec<Self> {
         let rungs = session.plan.rungs.iter().enumerate();
-        let body = |(number, rung): (usize, &Rung)| Self {
+        let to_body = |(number, rung): (usize, &Rung)| Self {
             playlist: PlaylistTrack::Video(number).playlist_name(),
             action: if rung.work.rendition.copies_video() { "copy" } else { "encode" },
             width: rung.size.map(|(width, _)| width),
             height: rung.size.map(|(_, height)| height),
             bandwidth: rung.bandwidth,
-            held: status.leased_rungs.get(number).is_some_and(|held| *held),
+            is_requested_recently: status.leased_rungs.get(number).is_some_and(|requested| *requested),
         };
-        rungs.map(body).collect()
+        rungs.map(to_body).collect()
     }
 }
 
 /// Progress towards a playable session, percent.
-fn readiness(status: &SessionStatus) -> u8 {
+fn progress_percent(status: &SessionStatus) -> u8 {
     match status.state {
         SessionState::Starting if status.progress.segments_ready > 0 => 50,
         SessionState::Starting => 10,

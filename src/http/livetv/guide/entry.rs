@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::seconds;
+use super::to_seconds;
 use crate::domain::channel::Channel;
 use crate::domain::guide::ProgrammeEntry;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::time::format_ms_bytes;
 use crate::http::urls::{ResourceUrls, LogoUrl};
-use crate::http::livetv::asked::Unix;
+use crate::http::livetv::view_query::UnixSecondsText;
 
 /// One programme of the guide.
 #[derive(Clone, Serialize, ToSchema)]
@@ -18,16 +18,16 @@ use crate::http::livetv::asked::Unix;
 pub struct GuideEntry<'a> {
     /// The same in every response.
     #[schema(value_type = String)]
-    id: Id,
+    id: EntryId,
     channel_id: u32,
     title: &'a str,
     description: &'a str,
     #[schema(value_type = String, format = DateTime)]
-    start: At,
+    start: InstantText,
     #[schema(value_type = String, format = DateTime)]
-    end: At,
+    end: InstantText,
     #[schema(value_type = String)]
-    icon_url: Icon<'a>,
+    icon_url: IconUrl<'a>,
     subtitle: Option<&'a str>,
     season: Option<u32>,
     episode: Option<u32>,
@@ -42,36 +42,36 @@ pub struct GuideEntry<'a> {
     is_live: bool,
     /// Playlist of the programme from its start; null if it is in the future or older than the catch-up window.
     #[schema(value_type = Option<String>)]
-    catchup_url: Option<Catchup<'a>>,
+    catchup_url: Option<CatchupUrl<'a>>,
 }
 
 impl<'a> GuideEntry<'a> {
     pub fn new(channel: &'a Channel, entry: &ProgrammeEntry<'a>, now: Timestamp, addresses: ResourceUrls<'a>) -> Self {
         let (programme, name) = (&entry.programme, &entry.name);
-        let (face, now_ms) = (&channel.settings, now.as_millisecond());
-        let kept = entry.item.is_some() && (now_ms - CATCHUP_MS..=now_ms).contains(&programme.start_ms);
+        let (settings, now_ms) = (&channel.settings, now.as_millisecond());
+        let has_catchup = entry.item.is_some() && (now_ms - CATCHUP_MS..=now_ms).contains(&programme.start_ms);
         Self {
-            id: Id(channel.id, programme.ordinal),
+            id: EntryId(channel.id, programme.ordinal),
             channel_id: channel.id,
             title: name.title,
-            description: entry.listing.map_or(&face.description, |listing| &listing.description),
-            start: At(programme.start_ms),
-            end: At(programme.end_ms),
-            icon_url: Icon(addresses.logo_url(face.logo_url.as_deref(), channel.id)),
+            description: entry.listing.map_or(&settings.description, |listing| &listing.description),
+            start: InstantText(programme.start_ms),
+            end: InstantText(programme.end_ms),
+            icon_url: IconUrl(addresses.logo_url(settings.logo_url.as_deref(), channel.id)),
             subtitle: name.subtitle,
             season: name.season,
             episode: name.episode,
             year: name.year,
             categories: match entry.listing {
-                Some(listing) if !listing.categories.is_empty() => Categories::Listed(&listing.categories),
-                _ => Categories::Own(&face.category),
+                Some(listing) if !listing.categories.is_empty() => Categories::Listing(&listing.categories),
+                _ => Categories::Channel(&settings.category),
             },
             rating: entry.listing.and_then(|listing| listing.rating.as_deref()),
-            duration_seconds: seconds(programme.end_ms - programme.start_ms),
+            duration_seconds: to_seconds(programme.end_ms - programme.start_ms),
             media_path: entry.path,
             is_filler: channel.is_filler(programme),
             is_live: (programme.start_ms..programme.end_ms).contains(&now_ms),
-            catchup_url: kept.then_some(Catchup(addresses, channel.id, programme.start_ms, programme.end_ms)),
+            catchup_url: has_catchup.then_some(CatchupUrl(addresses, channel.id, programme.start_ms, programme.end_ms)),
         }
     }
 
@@ -82,59 +82,59 @@ impl<'a> GuideEntry<'a> {
 
 /// Channel id and ordinal of the programme.
 #[derive(Clone, Copy)]
-struct Id(u32, u64);
+struct EntryId(u32, u64);
 
 /// Unix milliseconds, serialized as ISO 8601.
 #[derive(Clone, Copy)]
-struct At(i64);
+struct InstantText(i64);
 
 /// URL of a channel's logo.
 #[derive(Clone, Copy)]
-struct Icon<'a>(LogoUrl<'a>);
+struct IconUrl<'a>(LogoUrl<'a>);
 
 /// Categories of the guide listing, or of the channel (empty if it has none).
 #[derive(Clone, Copy)]
 enum Categories<'a> {
-    Listed(&'a [String]),
-    Own(&'a str),
+    Listing(&'a [String]),
+    Channel(&'a str),
 }
 
 /// Catch-up URL: channel id, start and end of the programme in unix milliseconds.
 #[derive(Clone, Copy)]
-struct Catchup<'a>(ResourceUrls<'a>, u32, i64, i64);
+struct CatchupUrl<'a>(ResourceUrls<'a>, u32, i64, i64);
 
 impl Serialize for Categories<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         match self {
-            Self::Listed(all) => all.serialize(to),
-            Self::Own("") => <[&str]>::serialize(&[], to),
-            Self::Own(one) => [one].serialize(to),
+            Self::Listing(all) => all.serialize(to),
+            Self::Channel("") => <[&str]>::serialize(&[], to),
+            Self::Channel(one) => [one].serialize(to),
         }
     }
 }
 
-impl Serialize for Id {
+impl Serialize for EntryId {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         to.collect_str(&format_args!("{}-{}", self.0, self.1))
     }
 }
 
-impl Serialize for At {
+impl Serialize for InstantText {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         to.serialize_str(std::str::from_utf8(&format_ms_bytes(self.0)).unwrap_or_default())
     }
 }
 
-impl Serialize for Icon<'_> {
+impl Serialize for IconUrl<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         to.collect_str(&self.0)
     }
 }
 
-impl Serialize for Catchup<'_> {
+impl Serialize for CatchupUrl<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        let Self(addresses, channel, from, to_ms) = *self;
-        let (from, end) = (Unix(from), Unix(to_ms));
-        to.collect_str(&format_args!("{}?at={from}&end={end}", addresses.live_playlist(channel)))
+        let Self(addresses, channel, start_ms, end_ms) = *self;
+        let (start, end) = (UnixSecondsText(start_ms), UnixSecondsText(end_ms));
+        to.collect_str(&format_args!("{}?at={start}&end={end}", addresses.live_playlist(channel)))
     }
 }

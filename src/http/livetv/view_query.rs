@@ -33,70 +33,70 @@ pub struct ViewParams {
 }
 
 /// The view a watch request selects.
-pub struct Asked {
+pub struct ViewQuery {
     /// In channel time.
     pub view: PlaylistView,
     /// Start and end of a start-over or catch-up view in unix milliseconds; None for the live view.
-    pub span: Option<(i64, Option<i64>)>,
-    pub session: Option<String>,
+    pub absolute_range_ms: Option<(i64, Option<i64>)>,
+    pub watch_session: Option<String>,
     /// Whether the request is `fromStart` without `at`.
     starts_over: bool,
     /// Whether the view includes the present, so that the channel clock must run.
-    goes_on: bool,
+    includes_present: bool,
 }
 
-impl Asked {
+impl ViewQuery {
     /// `unnamed` is the viewer name used for start-over requests without a `watchSession`.
     ///
     /// # Errors
     /// `VALIDATION_ERROR`; `NOT_FOUND` for a start that is in the future or older than the catch-up window.
-    pub fn read(service: &Service, call: &Call, channel: &Channel, unnamed: Option<&str>) -> Result<Self> {
-        let starts_over = !matches!(call.query("fromStart")?, None | Some("" | "0" | "false"));
-        let session = session(call)?;
+    pub fn from_request(service: &Service, call: &Call, channel: &Channel, default_session: Option<&str>) -> Result<Self> {
+        let is_start_over = !matches!(call.query("fromStart")?, None | Some("" | "0" | "false"));
+        let session = parse_watch_session(call)?;
         let now_ms = service.clock.now().as_millisecond();
         let at = match call.query("at")? {
             None => call.query("utc")?.map(|text| ("utc", text)),
             at => at.map(|text| ("at", text)),
         };
-        let at = at.map(|(field, text)| moment(field, text)).transpose()?;
-        let end = call.query("end")?.map(|text| moment("end", text)).transpose()?;
+        let at_ms = at.map(|(field, text)| parse_instant_ms(field, text)).transpose()?;
+        let end = call.query("end")?.map(|text| parse_instant_ms("end", text)).transpose()?;
         let duration = call.query("duration")?.map(|text| {
             let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=1e6).contains(seconds));
             seconds.ok_or_else(|| Error::invalid_field("duration", "must be a number of seconds from 0 to 1000000"))
         });
         let duration = duration.transpose()?.map(|seconds| (seconds * 1000.0) as i64);
-        let end = end.or(at.zip(duration).map(|(at, duration)| at + duration));
-        let session = session.or(unnamed.filter(|_| starts_over && at.is_none())).map(str::to_owned);
-        let view = match at {
-            Some(at) => match end {
-                Some(end) if end <= at => return Err(Error::invalid_field("end", "must be later than at")),
-                Some(end) => between(channel, at, end, now_ms)?,
-                None => PlaylistView::From(begins(channel, at, now_ms)?),
+        let end = end.or(at_ms.zip(duration).map(|(at, duration)| at + duration));
+        let session = session.or(default_session.filter(|_| is_start_over && at_ms.is_none())).map(str::to_owned);
+        let view = match at_ms {
+            Some(at_ms) => match end {
+                Some(end) if end <= at_ms => return Err(Error::invalid_field("end", "must be later than at")),
+                Some(end) => resolve_range(channel, at_ms, end, now_ms)?,
+                None => PlaylistView::From(resolve_start(channel, at_ms, now_ms)?),
             },
-            None if !starts_over => PlaylistView::Live,
+            None if !is_start_over => PlaylistView::Live,
             None => {
-                let kept = match &session {
+                let stored_start = match &session {
                     Some(session) => {
                         service.live_channels.viewers().view_start_ms(channel.id, &Viewer::new(call.user()?, Some(session)))
                     }
                     None => None,
                 };
-                let on = || channel.definition.programme_bounds(channel.channel_ms_at(now_ms)).map(|(start, _)| start);
-                kept.or_else(on).map_or(PlaylistView::Live, PlaylistView::From)
+                let current_start = || channel.definition.programme_bounds(channel.channel_ms_at(now_ms)).map(|(start, _)| start);
+                stored_start.or_else(current_start).map_or(PlaylistView::Live, PlaylistView::From)
             }
         };
-        let span = match view {
+        let absolute_range_ms = match view {
             PlaylistView::Live => None,
-            PlaylistView::From(from) => Some((at.unwrap_or_else(|| channel.wall_ms_at(from)), None)),
-            PlaylistView::Between(from, _) => Some((at.unwrap_or(from), end)),
+            PlaylistView::From(from) => Some((at_ms.unwrap_or_else(|| channel.wall_ms_at(from)), None)),
+            PlaylistView::Between(from, _) => Some((at_ms.unwrap_or(from), end)),
         };
-        let goes_on = !matches!(view, PlaylistView::Between(..)) || end.is_some_and(|end| end > now_ms);
-        Ok(Self { view, span, session, starts_over: starts_over && at.is_none(), goes_on })
+        let includes_present = !matches!(view, PlaylistView::Between(..)) || end.is_some_and(|end| end > now_ms);
+        Ok(Self { view, absolute_range_ms, watch_session: session, starts_over: is_start_over && at_ms.is_none(), includes_present })
     }
 
     /// Starts the channel clock if the view includes the present.
-    pub async fn run(&self, service: &Service, channel: Arc<Channel>) -> Result<Arc<Channel>> {
-        if self.goes_on { service.channels.extend_clock(&channel).await } else { Ok(channel) }
+    pub async fn start_clock(&self, service: &Service, channel: Arc<Channel>) -> Result<Arc<Channel>> {
+        if self.includes_present { service.channels.extend_clock(&channel).await } else { Ok(channel) }
     }
 
     /// Records the request of a viewer. A start-over view keeps its start; a live view gives an earlier one up, so that the
@@ -115,55 +115,55 @@ impl Asked {
 }
 
 /// The start of a catch-up view in channel time.
-fn begins(channel: &Channel, at: i64, now_ms: i64) -> Result<i64> {
-    let from = channel.channel_ms_at(at);
+fn resolve_start(channel: &Channel, at_ms: i64, now_ms: i64) -> Result<i64> {
+    let start_ms = channel.channel_ms_at(at_ms);
     // The catch-up window of a paused channel is counted in channel time.
-    let stood = || {
-        let oldest = channel.definition.programme_at(channel.channel_ms_at(now_ms - CATCHUP_MS));
-        channel.clock.is_some() && oldest.is_some_and(|oldest| oldest.start_ms <= from)
+    let is_kept_by_pause = || {
+        let oldest_kept = channel.definition.programme_at(channel.channel_ms_at(now_ms - CATCHUP_MS));
+        channel.clock.is_some() && oldest_kept.is_some_and(|oldest| oldest.start_ms <= start_ms)
     };
     // Last, because the schedule of a far instant takes long to compute.
-    let has_programme = || channel.definition.programme_at(from).is_some();
-    match at <= now_ms && (at >= now_ms - CATCHUP_MS || stood()) && has_programme() {
-        true => Ok(from),
+    let has_programme = || channel.definition.programme_at(start_ms).is_some();
+    match at_ms <= now_ms && (at_ms >= now_ms - CATCHUP_MS || is_kept_by_pause()) && has_programme() {
+        true => Ok(start_ms),
         false => {
             Err(Error::new(Code::NotFound, "the requested time is older than the catch-up window, or in the future"))
         }
     }
 }
 
-fn between(channel: &Channel, at: i64, end: i64, now_ms: i64) -> Result<PlaylistView> {
-    let from = begins(channel, at, now_ms)?;
+fn resolve_range(channel: &Channel, at_ms: i64, end: i64, now_ms: i64) -> Result<PlaylistView> {
+    let start_ms = resolve_start(channel, at_ms, now_ms)?;
     // The channel clock runs while this is watched, so the future part of the view lasts as long as in real time.
-    let to = channel.channel_ms_at(end.min(now_ms)) + (end - now_ms).max(0);
-    match to > from {
-        true => Ok(PlaylistView::Between(from, to)),
+    let end_ms = channel.channel_ms_at(end.min(now_ms)) + (end - now_ms).max(0);
+    match end_ms > start_ms {
+        true => Ok(PlaylistView::Between(start_ms, end_ms)),
         false => Err(Error::new(Code::NotFound, "the channel was paused at that time and aired nothing")),
     }
 }
 
-pub fn session(call: &Call) -> Result<Option<&str>> {
+pub fn parse_watch_session(call: &Call) -> Result<Option<&str>> {
     let Some(session) = call.query("watchSession")? else { return Ok(None) };
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    match (1..=64).contains(&session.len()) && session.bytes().all(fits) {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    match (1..=64).contains(&session.len()) && session.bytes().all(is_allowed) {
         true => Ok(Some(session)),
         false => Err(Error::invalid_field("watchSession", "must be 1 to 64 letters, digits, _ or -")),
     }
 }
 
 /// Parses an instant (ISO 8601 or unix seconds) to unix milliseconds.
-fn moment(field: &str, text: &str) -> Result<i64> {
-    let unix = text.parse::<f64>().ok().filter(|seconds| (0.0..1e11).contains(seconds));
-    let unix = unix.map(|seconds| (seconds * 1000.0).round() as i64);
-    let iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
-    unix.or_else(iso).ok_or_else(|| Error::invalid_field(field, "must be an instant in ISO 8601 or unix seconds"))
+fn parse_instant_ms(field: &str, text: &str) -> Result<i64> {
+    let unix_seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..1e11).contains(seconds));
+    let unix_ms = unix_seconds.map(|seconds| (seconds * 1000.0).round() as i64);
+    let parse_iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
+    unix_ms.or_else(parse_iso).ok_or_else(|| Error::invalid_field(field, "must be an instant in ISO 8601 or unix seconds"))
 }
 
 /// Unix milliseconds, displayed as seconds.
-pub struct Unix(pub i64);
+pub struct UnixSecondsText(pub i64);
 
-impl std::fmt::Display for Unix {
-    fn fmt(&self, text: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(text, "{}.{:03}", self.0.div_euclid(1000), self.0.rem_euclid(1000))
+impl std::fmt::Display for UnixSecondsText {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}.{:03}", self.0.div_euclid(1000), self.0.rem_euclid(1000))
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{GRANT_SECONDS, expires, grant};
+use super::{GRANT_SECONDS, grant_expiry, session_grant};
 use crate::domain::access::Principal;
 use crate::domain::plan::{AudioPlan, VideoPlan};
 use crate::domain::playback::{RequestDevice, TranscodeReason, SubtitleDelivery};
@@ -63,7 +63,7 @@ struct DecisionBody {
 }
 
 /// A file that is played directly.
-pub(super) struct Played {
+pub(super) struct DirectPlay {
     pub source: Arc<SourceFile>,
     pub start_seconds: f64,
     pub duration_seconds: Option<f64>,
@@ -85,9 +85,9 @@ pub(super) async fn direct_subtitle(
         SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return Ok(None),
         SubtitleDelivery::Text { stream } => format!("e{stream}"),
         SubtitleDelivery::TextSidecar { path } => {
-            let beside = sidecars::list_sidecars(&service.library, source).await?;
-            let Some(known) = beside.into_iter().find(|sidecar| sidecar.path == *path) else { return Ok(None) };
-            known.id
+            let sidecars = sidecars::list_sidecars(&service.library, source).await?;
+            let Some(sidecar) = sidecars.into_iter().find(|sidecar| sidecar.path == *path) else { return Ok(None) };
+            sidecar.id
         }
     };
     Ok(Some(ResourceUrls::from_config(&service.config).subtitle(&source.path, &id)))
@@ -95,9 +95,9 @@ pub(super) async fn direct_subtitle(
 
 impl Started {
     /// The response for a file that is played directly.
-    pub(super) fn direct(service: &Service, principal: &Principal, played: &Played, device: &RequestDevice) -> Self {
-        let source = &played.source;
-        let subtitle = played.subtitle.as_ref();
+    pub(super) fn for_direct_play(service: &Service, principal: &Principal, direct_play: &DirectPlay, device: &RequestDevice) -> Self {
+        let source = &direct_play.source;
+        let subtitle = direct_play.subtitle.as_ref();
         let expires = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
         let url = ResourceUrls::from_config(&service.config).media_file(&source.path);
         let grant = service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
@@ -110,16 +110,16 @@ impl Started {
             direct_url: Some(url),
             subtitle_url: subtitle.cloned(),
             signed_subtitle_url: subtitle.map(|url| format!("{url}&st={grant}")),
-            start_position_seconds: played.start_seconds,
+            start_position_seconds: direct_play.start_seconds,
             timeline_start_seconds: 0.0,
-            duration_seconds: played.duration_seconds.map(round_to_ms),
+            duration_seconds: direct_play.duration_seconds.map(round_to_ms),
             segment_seconds: None,
             decision: DecisionBody {
                 container: "direct",
                 video: Some("direct"),
                 audio: Some("direct"),
                 subtitle: if subtitle.is_some() { "webvtt" } else { "none" },
-                reasons: words(&played.reasons),
+                reasons: reason_codes(&direct_play.reasons),
                 device: DeviceBody::new(device),
             },
             expires_at: format_timestamp(expires),
@@ -128,15 +128,15 @@ impl Started {
     }
 
     /// The response for a file that is played in a session.
-    pub(super) fn transcoded(service: &Service, principal: &Principal, session: &Session) -> Self {
+    pub(super) fn for_session(service: &Service, principal: &Principal, session: &Session) -> Self {
         let (plan, rendition) = (&session.plan, &session.plan.work().rendition);
         let url = ResourceUrls::from_config(&service.config).session_playlist(&session.id);
         let video = rendition.video.as_ref();
-        let burns = matches!(video, Some(VideoPlan::Encode(encode)) if encode.burn.is_some());
+        let burns_subtitles = matches!(video, Some(VideoPlan::Encode(encode)) if encode.burn.is_some());
         Self {
             session_id: Some(session.id.clone()),
             playback_mode: "transcode",
-            signed_playlist_url: Some(format!("{url}?st={}", grant(service, principal, session))),
+            signed_playlist_url: Some(format!("{url}?st={}", session_grant(service, principal, session))),
             playlist_url: Some(url),
             direct_url: None,
             signed_direct_url: None,
@@ -150,23 +150,23 @@ impl Started {
                 container: "transmux",
                 video: video.map(|plan| if matches!(plan, VideoPlan::Copy { .. }) { "copy" } else { "encode" }),
                 audio: rendition.audio.as_ref().map(audio_action),
-                subtitle: if burns {
+                subtitle: if burns_subtitles {
                     "burn"
                 } else if plan.subtitles.is_some() {
                     "webvtt"
                 } else {
                     "none"
                 },
-                reasons: words(&plan.reasons),
+                reasons: reason_codes(&plan.reasons),
                 device: DeviceBody::new(&plan.request.device),
             },
-            expires_at: format_timestamp(expires(session)),
+            expires_at: format_timestamp(grant_expiry(session)),
             idle_timeout_seconds: Some(service.config.limits.session_idle.as_secs()),
         }
     }
 }
 
-fn words(reasons: &[TranscodeReason]) -> Vec<&'static str> {
+fn reason_codes(reasons: &[TranscodeReason]) -> Vec<&'static str> {
     reasons.iter().map(|reason| reason.as_str()).collect()
 }
 

@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
 /// Default start of the broadcast day, minutes after midnight.
-const DAY_START: u16 = 5 * 60;
+const DEFAULT_DAY_START_MINUTES: u16 = 5 * 60;
 
 /// Default time before a filler item may repeat, seconds.
-const COOLDOWN_SECONDS: f64 = 1800.0;
+const DEFAULT_COOLDOWN_SECONDS: f64 = 1800.0;
 
 const MAX_LAYERS: usize = 64;
 const MAX_BLOCKS: usize = 96;
@@ -106,18 +106,18 @@ pub struct FillerRequest {
 }
 
 impl ScheduleRequest {
-    pub fn plan(self) -> Result<RequestedBlocks> {
-        let wrong = |field: &str, message: String| Error::invalid_field(&format!("schedule.{field}"), message);
-        let day_start = self.day_start.as_deref().map(|text| minutes("schedule.dayStart", text)).transpose()?;
+    pub fn into_plan(self) -> Result<RequestedBlocks> {
+        let invalid = |field: &str, message: String| Error::invalid_field(&format!("schedule.{field}"), message);
+        let day_start = self.day_start.as_deref().map(|text| parse_time_of_day("schedule.dayStart", text)).transpose()?;
         let pad_minutes = self.pad_to_minutes.unwrap_or(0);
         if pad_minutes > 60 {
-            return Err(wrong("padToMinutes", "must be an integer from 0 to 60".to_owned()));
+            return Err(invalid("padToMinutes", "must be an integer from 0 to 60".to_owned()));
         }
         if self.sources.is_empty() || self.sources.len() > MAX_SOURCES {
-            return Err(wrong("sources", format!("must have 1 to {MAX_SOURCES} entries")));
+            return Err(invalid("sources", format!("must have 1 to {MAX_SOURCES} entries")));
         }
         if self.layers.is_empty() || self.layers.len() > MAX_LAYERS {
-            return Err(wrong("layers", format!("must have 1 to {MAX_LAYERS} entries")));
+            return Err(invalid("layers", format!("must have 1 to {MAX_LAYERS} entries")));
         }
         let mut sources = Vec::new();
         for (name, items) in self.sources {
@@ -131,49 +131,49 @@ impl ScheduleRequest {
             if items.is_empty() {
                 return Err(Error::invalid_field(&field, "must not be empty"));
             }
-            sources.push((name, request::asks(&field, items)?));
+            sources.push((name, request::validate_items(&field, items)?));
         }
-        let mut grid = BlockGrid { day_start_minutes: day_start.unwrap_or(DAY_START), pad_minutes, layers: Vec::new() };
+        let mut grid = BlockGrid { day_start_minutes: day_start.unwrap_or(DEFAULT_DAY_START_MINUTES), pad_minutes, layers: Vec::new() };
         for (n, layer) in self.layers.into_iter().enumerate() {
-            grid.layers.push(layer.layer(&format!("schedule.layers[{n}]"), grid.day_start_minutes, &sources)?);
+            grid.layers.push(layer.into_layer(&format!("schedule.layers[{n}]"), grid.day_start_minutes, &sources)?);
         }
         Ok(RequestedBlocks { grid, sources })
     }
 
-    pub fn of(plan: &RequestedBlocks) -> Self {
+    pub fn from_plan(plan: &RequestedBlocks) -> Self {
         let slot = |slot: &BlockSlot| SlotRequest {
             source: plan.sources[slot.source as usize].0.clone(),
             order: Some(request::mode_name(slot.order).to_owned()),
             count: slot.count,
         };
         let block = |block: &Block| BlockRequest {
-            at: time(block.start_minutes),
-            until: block.end_minutes.map(time),
+            at: format_time_of_day(block.start_minutes),
+            until: block.end_minutes.map(format_time_of_day),
             slots: block.slots.iter().map(slot).collect(),
         };
         let layer = |layer: &BlockLayer| {
-            let named = WEEKDAYS.iter().enumerate().filter(|(n, _)| layer.weekdays & (1 << n) != 0);
-            let weekdays: Vec<String> = named.map(|(_, name)| (*name).to_owned()).collect();
+            let selected_days = WEEKDAYS.iter().enumerate().filter(|(n, _)| layer.weekdays & (1 << n) != 0);
+            let weekdays: Vec<String> = selected_days.map(|(_, name)| (*name).to_owned()).collect();
             let day = |(month, day): (u8, u8)| format!("{month:02}-{day:02}");
             let when = WhenRequest {
                 from: layer.season.map(|(first, _)| day(first)),
                 to: layer.season.map(|(_, last)| day(last)),
                 weekdays: Some(weekdays).filter(|weekdays| !weekdays.is_empty()),
             };
-            let always = layer.season.is_none() && layer.weekdays == 0;
-            LayerRequest { when: (!always).then_some(when), blocks: layer.blocks.iter().map(block).collect() }
+            let applies_always = layer.season.is_none() && layer.weekdays == 0;
+            LayerRequest { when: (!applies_always).then_some(when), blocks: layer.blocks.iter().map(block).collect() }
         };
         Self {
-            day_start: Some(time(plan.grid.day_start_minutes)),
+            day_start: Some(format_time_of_day(plan.grid.day_start_minutes)),
             pad_to_minutes: Some(plan.grid.pad_minutes),
             layers: plan.grid.layers.iter().map(layer).collect(),
-            sources: plan.sources.iter().map(|(name, asks)| (name.clone(), items(asks))).collect(),
+            sources: plan.sources.iter().map(|(name, requested_items)| (name.clone(), item_requests(requested_items))).collect(),
         }
     }
 }
 
 impl LayerRequest {
-    fn layer(self, field: &str, day_start: u16, sources: &[(String, Vec<RequestedItem>)]) -> Result<BlockLayer> {
+    fn into_layer(self, field: &str, day_start: u16, sources: &[(String, Vec<RequestedItem>)]) -> Result<BlockLayer> {
         if self.blocks.is_empty() || self.blocks.len() > MAX_BLOCKS {
             return Err(Error::invalid_field(&format!("{field}.blocks"), format!("must have 1 to {MAX_BLOCKS} entries")));
         }
@@ -182,7 +182,7 @@ impl LayerRequest {
             season = match (&when.from, &when.to) {
                 (None, None) => None,
                 (Some(from), Some(to)) => {
-                    Some((date(&format!("{field}.when.from"), from)?, date(&format!("{field}.when.to"), to)?))
+                    Some((parse_day_of_year(&format!("{field}.when.from"), from)?, parse_day_of_year(&format!("{field}.when.to"), to)?))
                 }
                 _ => {
                     return Err(Error::invalid_field(
@@ -192,16 +192,16 @@ impl LayerRequest {
                 }
             };
             for name in when.weekdays.iter().flatten() {
-                let day = WEEKDAYS.iter().position(|known| known == name);
-                let wrong =
+                let day = WEEKDAYS.iter().position(|weekday| weekday == name);
+                let invalid =
                     || Error::invalid_field(&format!("{field}.when.weekdays"), "must be mon, tue, wed, thu, fri, sat or sun");
-                weekdays |= 1 << day.ok_or_else(wrong)?;
+                weekdays |= 1 << day.ok_or_else(invalid)?;
             }
         }
         let mut blocks: Vec<Block> = Vec::new();
         for (n, block) in self.blocks.into_iter().enumerate() {
             let field = format!("{field}.blocks[{n}]");
-            let block = block.block(&field, day_start, sources)?;
+            let block = block.into_block(&field, day_start, sources)?;
             if blocks.iter().any(|other| other.start_minutes == block.start_minutes) {
                 return Err(Error::invalid_field(&format!("{field}.at"), "must be unique within the layer"));
             }
@@ -212,12 +212,12 @@ impl LayerRequest {
 }
 
 impl BlockRequest {
-    fn block(self, field: &str, day_start: u16, sources: &[(String, Vec<RequestedItem>)]) -> Result<Block> {
-        let at = minutes(&format!("{field}.at"), &self.at)?;
-        let until = self.until.as_deref().map(|text| minutes(&format!("{field}.until"), text)).transpose()?;
+    fn into_block(self, field: &str, day_start: u16, sources: &[(String, Vec<RequestedItem>)]) -> Result<Block> {
+        let at = parse_time_of_day(&format!("{field}.at"), &self.at)?;
+        let until = self.until.as_deref().map(|text| parse_time_of_day(&format!("{field}.until"), text)).transpose()?;
         // Minutes into the broadcast day. 0 as `until` means the end of that day.
-        let into = |minutes: u16| (minutes + DAY_MINUTES - day_start) % DAY_MINUTES;
-        if until.is_some_and(|until| into(until) != 0 && into(until) <= into(at)) {
+        let minutes_into_day = |minutes: u16| (minutes + DAY_MINUTES - day_start) % DAY_MINUTES;
+        if until.is_some_and(|until| minutes_into_day(until) != 0 && minutes_into_day(until) <= minutes_into_day(at)) {
             return Err(Error::invalid_field(&format!("{field}.until"), "must be after at within the broadcast day"));
         }
         if self.slots.is_empty() || self.slots.len() > MAX_SLOTS {
@@ -230,7 +230,7 @@ impl BlockRequest {
             let source =
                 source.ok_or_else(|| Error::invalid_field(&format!("{field}.source"), "must be a key of schedule.sources"))?;
             let order = slot.order.as_deref().unwrap_or("shuffle");
-            let order = request::order(order)
+            let order = request::parse_order(order)
                 .ok_or_else(|| Error::invalid_field(&format!("{field}.order"), "must be a scheduleMode other than blocks"))?;
             if slot.count.is_some_and(|count| !(1..=1000).contains(&count)) {
                 return Err(Error::invalid_field(&format!("{field}.count"), "must be an integer from 1 to 1000"));
@@ -242,64 +242,64 @@ impl BlockRequest {
 }
 
 impl FillerRequest {
-    pub fn ask(self) -> Result<RequestedFiller> {
-        let cooldown = self.cooldown_seconds.unwrap_or(COOLDOWN_SECONDS);
+    pub fn into_filler(self) -> Result<RequestedFiller> {
+        let cooldown = self.cooldown_seconds.unwrap_or(DEFAULT_COOLDOWN_SECONDS);
         if !(0.0..=86_400.0).contains(&cooldown) {
             return Err(Error::invalid_field("filler.cooldownSeconds", "must be a number from 0 to 86400"));
         }
-        let mut ask = RequestedFiller {
-            pre: request::asks("filler.pre", self.pre)?,
-            mid: request::asks("filler.mid", self.mid)?,
-            post: request::asks("filler.post", self.post)?,
-            tail: request::asks("filler.tail", self.tail)?,
-            fallback: request::asks("filler.fallback", self.fallback)?,
+        let mut filler = RequestedFiller {
+            pre: request::validate_items("filler.pre", self.pre)?,
+            mid: request::validate_items("filler.mid", self.mid)?,
+            post: request::validate_items("filler.post", self.post)?,
+            tail: request::validate_items("filler.tail", self.tail)?,
+            fallback: request::validate_items("filler.fallback", self.fallback)?,
             cooldown_ms: 0,
         };
-        if ask != RequestedFiller::default() {
-            ask.cooldown_ms = (cooldown * 1000.0) as i64;
+        if filler != RequestedFiller::default() {
+            filler.cooldown_ms = (cooldown * 1000.0) as i64;
         }
-        Ok(ask)
+        Ok(filler)
     }
 
-    pub fn of(ask: &RequestedFiller) -> Self {
+    pub fn from_filler(filler: &RequestedFiller) -> Self {
         Self {
-            pre: items(&ask.pre),
-            mid: items(&ask.mid),
-            post: items(&ask.post),
-            tail: items(&ask.tail),
-            fallback: items(&ask.fallback),
-            cooldown_seconds: Some(ask.cooldown_ms as f64 / 1000.0),
+            pre: item_requests(&filler.pre),
+            mid: item_requests(&filler.mid),
+            post: item_requests(&filler.post),
+            tail: item_requests(&filler.tail),
+            fallback: item_requests(&filler.fallback),
+            cooldown_seconds: Some(filler.cooldown_ms as f64 / 1000.0),
         }
     }
 }
 
-fn items(asks: &[RequestedItem]) -> Vec<ItemRequest> {
-    asks.iter().map(ItemRequest::of).collect()
+fn item_requests(requested_items: &[RequestedItem]) -> Vec<ItemRequest> {
+    requested_items.iter().map(ItemRequest::from_item).collect()
 }
 
 /// Parses `HH:MM` to minutes after midnight.
-fn minutes(field: &str, text: &str) -> Result<u16> {
+fn parse_time_of_day(field: &str, text: &str) -> Result<u16> {
     let parts = text.split_once(':').filter(|(hour, minute)| hour.len() == 2 && minute.len() == 2);
-    let number =
+    let parse_number =
         |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u16>().ok()).flatten();
-    let time = parts.and_then(|(hour, minute)| Some((number(hour)?, number(minute)?)));
+    let time = parts.and_then(|(hour, minute)| Some((parse_number(hour)?, parse_number(minute)?)));
     match time {
         Some((hour, minute)) if hour < 24 && minute < 60 => Ok(hour * 60 + minute),
         _ => Err(Error::invalid_field(field, "must be a time of day as HH:MM, e.g. 20:15")),
     }
 }
 
-fn time(minutes: u16) -> String {
+fn format_time_of_day(minutes: u16) -> String {
     format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
 /// Parses `MM-DD` to month and day.
-fn date(field: &str, text: &str) -> Result<(u8, u8)> {
-    let wrong = || Error::invalid_field(field, "must be a day of the year as MM-DD, e.g. 12-24");
+fn parse_day_of_year(field: &str, text: &str) -> Result<(u8, u8)> {
+    let invalid = || Error::invalid_field(field, "must be a day of the year as MM-DD, e.g. 12-24");
     // 2024 is a leap year, so 02-29 is valid.
-    let date: jiff::civil::Date = format!("2024-{text}").parse().map_err(|_| wrong())?;
+    let date: jiff::civil::Date = format!("2024-{text}").parse().map_err(|_| invalid())?;
     match text.len() {
         5 => Ok((date.month() as u8, date.day() as u8)),
-        _ => Err(wrong()),
+        _ => Err(invalid()),
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Links;
+use super::MediaLinks;
 use super::playback::Playback;
 use super::stream::Stream;
 use super::subtitle::Subtitle;
@@ -95,9 +95,9 @@ impl MediaInfo {
     pub fn new(
         source: &SourceFile,
         probed: &ProbeResult,
-        beside: &[Sidecar],
+        sidecars: &[Sidecar],
         device: &RequestDevice,
-        links: &Links,
+        links: &MediaLinks,
         transcoder_available: bool,
     ) -> Result<Self> {
         let media = &*probed.media;
@@ -136,7 +136,7 @@ impl MediaInfo {
             streams: media.streams.iter().map(Stream::new).collect(),
             tracks,
             subtitles: Subtitle::embedded(media, links)
-                .chain(beside.iter().map(|sidecar| Subtitle::external(sidecar, links)))
+                .chain(sidecars.iter().map(|sidecar| Subtitle::external(sidecar, links)))
                 .collect(),
             chapters: media
                 .chapters
@@ -154,7 +154,7 @@ impl MediaInfo {
                 .iter()
                 .enumerate()
                 .map(|(index, attachment)| {
-                    let url = attachment.is_font().then(|| links.attachment(index));
+                    let url = attachment.is_font().then(|| links.attachment_url(index));
                     Attachment {
                         index,
                         file_name: attachment.file_name.clone(),

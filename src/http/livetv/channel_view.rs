@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::clock::{FillerRequest, ScheduleRequest};
+use super::block_schedule::{FillerRequest, ScheduleRequest};
 use super::guide::GuideEntry;
 use super::request;
 use super::rights::{AttestationView, FeedView, ProvenanceView, RightsView};
@@ -98,29 +98,29 @@ pub struct ItemView {
 
 impl<'a> ChannelView<'a> {
     pub fn new(channel: &'a Channel, now: Timestamp, addresses: ResourceUrls<'a>) -> Self {
-        let at = now.as_millisecond();
+        let now_ms = now.as_millisecond();
         let mut guide =
-            channel.guide_entries(at, i64::MAX, at).map(|entry| GuideEntry::new(channel, &entry, now, addresses)).peekable();
+            channel.guide_entries(now_ms, i64::MAX, now_ms).map(|entry| GuideEntry::new(channel, &entry, now, addresses)).peekable();
         // Before the first programme, only `next` is set.
-        let on = guide.next_if(GuideEntry::is_live);
+        let current = guide.next_if(GuideEntry::is_live);
         let next = guide.next();
-        let face = channel.settings.clone();
+        let settings = channel.settings.clone();
         let first = channel.definition.revisions.first();
         let epoch = first.and_then(|first| Timestamp::from_millisecond(first.start_ms).ok()).map(format_timestamp);
         Self {
             id: channel.id,
-            name: face.name.into(),
-            number: face.number,
+            name: settings.name.into(),
+            number: settings.number,
             source_type: channel.external.as_deref().map_or("virtual", ExternalChannel::source_type),
             schedule_mode: request::mode_name(channel.mode),
-            always_on: face.always_on,
+            always_on: settings.always_on,
             on_demand: channel.is_on_demand(),
-            category: face.category.into(),
+            category: settings.category.into(),
             logo_url: addresses.logo(channel),
-            enabled: face.enabled,
+            enabled: settings.enabled,
             tvg_id: channel.tvg_id.to_string(),
-            description: face.description.into(),
-            timezone: face.timezone.to_string(),
+            description: settings.description.into(),
+            timezone: settings.timezone.to_string(),
             epoch,
             revision: channel.definition.revisions.last().map_or(0, |last| last.number),
             version: channel.version,
@@ -128,7 +128,7 @@ impl<'a> ChannelView<'a> {
             viewers: 0,
             watch_url: addresses.watch(channel.id),
             catchup_days: if channel.external.is_some() { 0 } else { CATCHUP_DAYS },
-            now: on,
+            now: current,
             next,
             provenance: None,
             rights: None,
@@ -148,7 +148,7 @@ impl<'a> ChannelView<'a> {
         self.state = live::channel_state(service, channel).as_str();
         self.viewers = service.live_channels.viewers().viewer_count(channel.id);
         let clearance = service.clearance(channel).ok().flatten();
-        self.provenance = clearance.map(|clearance| ProvenanceView::public(&clearance.provenance));
+        self.provenance = clearance.map(|clearance| ProvenanceView::for_users(&clearance.provenance));
         self
     }
 
@@ -160,10 +160,10 @@ impl<'a> ChannelView<'a> {
         let Some(external) = &channel.external else { return self };
         let clearance = service.clearance(channel).ok().flatten();
         Self {
-            provenance: clearance.as_ref().map(|clearance| ProvenanceView::of(&clearance.provenance)),
-            rights: clearance.as_ref().map(RightsView::of),
-            attestation: clearance.as_ref().map(AttestationView::of),
-            source: Some(FeedView::of(&external.stream)),
+            provenance: clearance.as_ref().map(|clearance| ProvenanceView::new(&clearance.provenance)),
+            rights: clearance.as_ref().map(RightsView::new),
+            attestation: clearance.as_ref().map(AttestationView::new),
+            source: Some(FeedView::new(&external.stream)),
             source_id: external.source_id(),
             xmltv_id: external.guide_channel.as_ref().map(|guide| guide.id.clone()),
             ..self
@@ -175,17 +175,17 @@ impl<'a> ChannelView<'a> {
         if channel.external.is_some() {
             return view;
         }
-        let item = |ask: &RequestedItem| ItemView {
-            path: ask.path.to_string(),
-            recursive: ask.recursive,
-            title: ask.title.as_deref().map(str::to_owned),
-            weight: ask.weight,
+        let item_view = |item: &RequestedItem| ItemView {
+            path: item.path.to_string(),
+            recursive: item.recursive,
+            title: item.title.as_deref().map(str::to_owned),
+            weight: item.weight,
         };
         view.seed = Some(channel.seed);
-        view.items = Some(channel.requested_items.iter().map(item).collect());
-        view.schedule = channel.requested_blocks.as_deref().map(ScheduleRequest::of);
+        view.items = Some(channel.requested_items.iter().map(item_view).collect());
+        view.schedule = channel.requested_blocks.as_deref().map(ScheduleRequest::from_plan);
         let has_filler = channel.requested_blocks.is_some() || *channel.requested_filler != RequestedFiller::default();
-        view.filler = has_filler.then(|| FillerRequest::of(&channel.requested_filler));
+        view.filler = has_filler.then(|| FillerRequest::from_filler(&channel.requested_filler));
         view.item_count = channel.definition.revisions.last().map(|last| last.items.len());
         view
     }

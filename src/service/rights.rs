@@ -64,7 +64,7 @@ impl AuditLog {
     /// `INTERNAL` for a record that cannot be read.
     pub fn open(store: Store, clock: Clock) -> Result<Self> {
         let mut last_number = 0;
-        store.each(Tree::Audit, |key, _: AuditRecord| last_number = key.parse().unwrap_or(last_number).max(last_number))?;
+        store.for_each(Tree::Audit, |key, _: AuditRecord| last_number = key.parse().unwrap_or(last_number).max(last_number))?;
         Ok(Self { store, clock, last_number: tokio::sync::Mutex::new(last_number) })
     }
 
@@ -102,7 +102,7 @@ impl AuditLog {
     /// `INTERNAL` for a record that cannot be read.
     pub fn entries(&self, subject: Option<AuditSubject>, after_number: u64, max: usize) -> Result<Vec<(u64, AuditRecord)>> {
         let mut entries = Vec::new();
-        self.store.each(Tree::Audit, |key, entry: AuditRecord| {
+        self.store.for_each(Tree::Audit, |key, entry: AuditRecord| {
             let number = key.parse().unwrap_or(0);
             if number > after_number && entries.len() < max && subject.is_none_or(|subject| subject == entry.subject) {
                 entries.push((number, entry));

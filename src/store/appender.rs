@@ -8,16 +8,16 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 /// Disk space allocated past the end of the file, bytes, so that a write does not run out of space halfway.
-const AHEAD: u64 = 1 << 20;
+const PREALLOCATED_BYTES: u64 = 1 << 20;
 
 /// A file of lines open for appending.
 pub struct Appender {
     file: File,
     /// Valid bytes; a failed append may have left more in the file.
     pub len: u64,
-    allocated: u64,
+    allocated_bytes: u64,
     /// The file was truncated, but not synced yet.
-    unsynced: bool,
+    needs_sync: bool,
 }
 
 impl Appender {
@@ -25,15 +25,15 @@ impl Appender {
     ///
     /// # Errors
     /// The system's error.
-    pub fn open(path: &Path, end: u64) -> io::Result<Self> {
-        let mut appender = Self::new(OpenOptions::new().read(true).append(true).open(path)?, end);
-        appender.take_back(end)?;
+    pub fn open(path: &Path, valid_bytes: u64) -> io::Result<Self> {
+        let mut appender = Self::new(OpenOptions::new().read(true).append(true).open(path)?, valid_bytes);
+        appender.truncate(valid_bytes)?;
         Ok(appender)
     }
 
     /// Wraps a synced file of `len` bytes, opened for appending.
     pub fn new(file: File, len: u64) -> Self {
-        Self { file, len, allocated: len, unsynced: false }
+        Self { file, len, allocated_bytes: len, needs_sync: false }
     }
 
     /// Appends lines and waits until they are on the disk.
@@ -53,35 +53,35 @@ impl Appender {
     ///
     /// # Errors
     /// The system's error.
-    pub fn take_back(&mut self, len: u64) -> io::Result<()> {
-        if self.unsynced {
+    pub fn truncate(&mut self, len: u64) -> io::Result<()> {
+        if self.needs_sync {
             // The system reports a failed sync only once. Changing the length forces the next sync to write again.
             self.file.set_len(len + 1)?;
         }
         if self.file.metadata()?.len() != len {
-            self.unsynced = true;
+            self.needs_sync = true;
             self.file.set_len(len)?;
-            self.allocated = len;
+            self.allocated_bytes = len;
         }
         self.len = len;
-        if self.unsynced {
+        if self.needs_sync {
             self.file.sync_data()?;
-            self.unsynced = false;
+            self.needs_sync = false;
         }
         Ok(())
     }
 
     /// Allocates disk space before a write needs it.
     fn allocate(&mut self, bytes: u64) -> io::Result<()> {
-        if self.len + bytes <= self.allocated {
+        if self.len + bytes <= self.allocated_bytes {
             return Ok(());
         }
-        let more = bytes + AHEAD;
+        let allocation = bytes + PREALLOCATED_BYTES;
         #[cfg(test)]
         super::tests::syscalls::before_fallocate(&self.file)?;
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, more) {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, allocation) {
             Ok(()) => {
-                self.allocated = self.len + more;
+                self.allocated_bytes = self.len + allocation;
                 Ok(())
             }
             // The file system cannot allocate ahead: the write itself reports a full disk.

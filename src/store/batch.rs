@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use super::journal::MAX_RECORD;
+use super::journal::MAX_RECORD_BYTES;
 use super::record;
 use super::tree::Tree;
 use crate::error::{Code, Error, Result};
 
 /// Maximum changes in one batch: enough for all channels of a source, and for all logins and stream tokens of a user.
-pub const MAX_CHANGES: usize = 16_384;
+pub const MAX_BATCH_CHANGES: usize = 16_384;
 
 /// One record to write or to remove.
 pub struct Edit {
@@ -32,7 +32,7 @@ impl Batch {
     /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD`] bytes of keys and JSON, or [`MAX_CHANGES`] changes, in the batch;
     /// `INTERNAL` for a tree that is not journaled.
     pub fn put<T: Serialize>(&mut self, tree: Tree, key: &str, value: &T) -> Result<()> {
-        let json = record::json(value).map_err(Error::internal)?;
+        let json = record::to_json(value).map_err(Error::internal)?;
         self.add(Edit { tree, key: key.to_owned(), json: Some(json) })
     }
 
@@ -49,9 +49,9 @@ impl Batch {
             return Err(Error::internal(format!("{} is not journaled, so it cannot be in a batch", edit.tree.name())));
         }
         self.bytes += edit.key.len() + edit.json.as_ref().map_or(0, Vec::len);
-        if self.bytes > MAX_RECORD || self.edits.len() >= MAX_CHANGES {
+        if self.bytes > MAX_RECORD_BYTES || self.edits.len() >= MAX_BATCH_CHANGES {
             let message = format!(
-                "the batch changes {} records of {} bytes, the limits are {MAX_CHANGES} records and {MAX_RECORD} bytes",
+                "the batch changes {} records of {} bytes, the limits are {MAX_BATCH_CHANGES} records and {MAX_RECORD_BYTES} bytes",
                 self.edits.len() + 1,
                 self.bytes
             );

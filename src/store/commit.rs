@@ -22,299 +22,299 @@ use super::batch::Edit;
 use super::draft::Draft;
 use super::index::Index;
 use super::journal;
-use super::recover::{self, Opened};
+use super::recover::{self, RecoveredState};
 use super::tail::Tail;
 use super::tree::Tree;
 
 /// Capacity of the queue of changes; further callers wait for room in it.
-const WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// Most callers whose changes share one sync, and the bytes of JSON from which no further caller joins.
-const GROUP: usize = 512;
-const GROUP_BYTES: usize = 16 << 20;
+const MAX_GROUP_CALLERS: usize = 512;
+const MAX_GROUP_BYTES: usize = 16 << 20;
 
 /// A journal is compacted when it is this many times as long as its current records.
 const COMPACT_FACTOR: u64 = 4;
 
 /// First and longest pause between two attempts to reopen the state.
-const HEAL_FIRST: Duration = Duration::from_millis(250);
-const HEAL_LAST: Duration = Duration::from_secs(30);
+const MIN_REOPEN_PAUSE: Duration = Duration::from_millis(250);
+const MAX_REOPEN_PAUSE: Duration = Duration::from_secs(30);
 
 /// Interval at which the committer polls its queue while the state is not open.
-const FAILED_POLL: Duration = Duration::from_millis(20);
+const FAILED_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long truncation is retried after a failed append, and the pause between two attempts. After that the outcome
 /// is reported as unknown.
-const TAKE_BACK: Duration = Duration::from_secs(10);
-const TAKE_BACK_EVERY: Duration = Duration::from_millis(20);
+const TRUNCATE_TIMEOUT: Duration = Duration::from_secs(10);
+const TRUNCATE_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Sizes that tests change.
 #[derive(Clone, Copy)]
-pub struct Sizes {
+pub struct StoreSizes {
     /// Free disk space below which writes are refused, bytes.
-    pub reserve: u64,
+    pub reserve_bytes: u64,
     /// Length below which the journal is not compacted, bytes.
-    pub compact_from: u64,
+    pub compact_from_bytes: u64,
 }
 
 /// Why a change is not acknowledged.
 #[derive(Debug)]
-pub enum NotStored {
+pub enum CommitError {
     /// It is in no file, so it does not appear after a restart.
     Refused(String),
     /// The disk failed during the write and again during the truncation: the change may appear after a restart.
-    Unknown(String),
+    OutcomeUnknown(String),
 }
 
 /// Reply to a caller: the change is durable, and whether a record existed before.
-pub type Outcome = Result<bool, NotStored>;
+pub type CommitResult = Result<bool, CommitError>;
 
 /// The state that readers see.
-pub struct View {
+pub struct ReadView {
     /// `None` while the state is being reopened.
     pub index: Option<Index>,
     /// Acknowledged changes that are missing from the index until it is reopened; `None` is a removal.
-    pub ahead: BTreeMap<(Tree, String), Option<Vec<u8>>>,
+    pub unindexed: BTreeMap<(Tree, String), Option<Vec<u8>>>,
 }
 
-pub type Shared = Arc<RwLock<View>>;
+pub type SharedView = Arc<RwLock<ReadView>>;
 
 /// Changes of one caller, made together or not at all.
-pub struct Change {
+pub struct PendingChange {
     /// Never empty.
     pub edits: Vec<Edit>,
-    pub done: oneshot::Sender<Outcome>,
+    pub reply: oneshot::Sender<CommitResult>,
 }
 
-impl Change {
+impl PendingChange {
     fn bytes(&self) -> usize {
         self.edits.iter().filter_map(|edit| edit.json.as_ref()).map(Vec::len).sum()
     }
 }
 
 /// A change with the number of its first edit and the length of its line in bytes.
-struct Numbered {
-    change: Change,
-    number: u64,
-    len: u64,
+struct NumberedChange {
+    change: PendingChange,
+    first_number: u64,
+    line_bytes: u64,
 }
 
 /// The two files that changes are appended to.
-struct Files {
+struct JournalFiles {
     journal: Appender,
     tail: Tail,
 }
 
 struct Committer {
     dir: PathBuf,
-    view: Shared,
+    view: SharedView,
     /// `None` from a failure until the state is reopened: the open files may no longer be those in the folder.
-    files: Option<Files>,
-    last: u64,
-    live: u64,
+    files: Option<JournalFiles>,
+    last_number: u64,
+    live_records: u64,
     live_bytes: u64,
-    sizes: Sizes,
+    sizes: StoreSizes,
     /// Length below which the journal is not compacted, bytes; raised after a failed compaction.
-    compact_from: u64,
-    heal_at: Instant,
-    heal_pause: Duration,
+    compact_from_bytes: u64,
+    reopen_at: Instant,
+    reopen_pause: Duration,
 }
 
 /// Starts the committer thread. It ends when the sender is dropped.
 pub fn start(
     dir: PathBuf,
-    opened: Opened,
-    sizes: Sizes,
-) -> std::io::Result<(Shared, mpsc::Sender<Change>, JoinHandle<()>)> {
-    let (waiting, mut queue) = mpsc::channel::<Change>(WAITING);
-    let Opened { index, journal, tail, last, live, live_bytes, lost: _ } = opened;
-    let view: Shared = Arc::new(RwLock::new(View { index: Some(index), ahead: BTreeMap::new() }));
+    opened: RecoveredState,
+    sizes: StoreSizes,
+) -> std::io::Result<(SharedView, mpsc::Sender<PendingChange>, JoinHandle<()>)> {
+    let (sender, mut receiver) = mpsc::channel::<PendingChange>(MAX_WAITING);
+    let RecoveredState { index, journal, tail, last_number, live_records, live_bytes, lost_records: _ } = opened;
+    let view: SharedView = Arc::new(RwLock::new(ReadView { index: Some(index), unindexed: BTreeMap::new() }));
     let shared = view.clone();
     let mut committer = Committer {
         dir,
         view,
-        files: Some(Files { journal, tail }),
-        last,
-        live,
+        files: Some(JournalFiles { journal, tail }),
+        last_number,
+        live_records,
         live_bytes,
         sizes,
-        compact_from: sizes.compact_from,
-        heal_at: Instant::now(),
-        heal_pause: HEAL_FIRST,
+        compact_from_bytes: sizes.compact_from_bytes,
+        reopen_at: Instant::now(),
+        reopen_pause: MIN_REOPEN_PAUSE,
     };
     let run = move || {
-        while let Some(first) = committer.next(&mut queue) {
+        while let Some(first) = committer.next_change(&mut receiver) {
             let mut bytes = first.bytes();
             let mut group = vec![first];
-            while group.len() < GROUP
-                && bytes < GROUP_BYTES
-                && let Ok(next) = queue.try_recv()
+            while group.len() < MAX_GROUP_CALLERS
+                && bytes < MAX_GROUP_BYTES
+                && let Ok(next) = receiver.try_recv()
             {
                 bytes += next.bytes();
                 group.push(next);
             }
             committer.commit(group);
-            committer.compact_if_worth();
+            committer.compact_if_worthwhile();
             committer.restart_tail(false);
-            committer.heal_if_due();
+            committer.reopen_if_due();
         }
         committer.restart_tail(true);
     };
     let thread = thread::Builder::new().name("store-commit".into()).spawn(run)?;
-    Ok((shared, waiting, thread))
+    Ok((shared, sender, thread))
 }
 
 impl Committer {
     /// Waits for a change; after a failure, tries to reopen the state meanwhile.
-    fn next(&mut self, queue: &mut mpsc::Receiver<Change>) -> Option<Change> {
+    fn next_change(&mut self, receiver: &mut mpsc::Receiver<PendingChange>) -> Option<PendingChange> {
         loop {
             if self.files.is_some() {
-                return queue.blocking_recv();
+                return receiver.blocking_recv();
             }
-            match queue.try_recv() {
+            match receiver.try_recv() {
                 Ok(change) => return Some(change),
                 Err(TryRecvError::Disconnected) => return None,
-                Err(TryRecvError::Empty) => thread::sleep(FAILED_POLL),
+                Err(TryRecvError::Empty) => thread::sleep(FAILED_POLL_INTERVAL),
             }
-            self.heal_if_due();
+            self.reopen_if_due();
         }
     }
 
     /// Makes a group of changes durable and replies to each caller.
-    fn commit(&mut self, group: Vec<Change>) {
-        let failed = self.files.is_none().then(|| "the state is being reopened after a failure".to_owned());
-        let free = free_bytes(&self.dir);
+    fn commit(&mut self, group: Vec<PendingChange>) {
+        let failure = self.files.is_none().then(|| "the state is being reopened after a failure".to_owned());
+        let available = free_bytes(&self.dir);
         let mut lines = Vec::new();
-        let (mut accepted, mut last) = (Vec::with_capacity(group.len()), self.last);
+        let (mut accepted, mut last_number) = (Vec::with_capacity(group.len()), self.last_number);
         for change in group {
             // A removal will free space, so it may use part of the reserve.
-            let grows = change.edits.iter().any(|edit| edit.json.is_some());
-            let floor = if grows { self.sizes.reserve } else { self.sizes.reserve / 4 };
-            let full = (free < floor).then(|| format!("{free} bytes of disk are free, {floor} are required"));
-            if let Some(cause) = failed.clone().or(full) {
+            let has_writes = change.edits.iter().any(|edit| edit.json.is_some());
+            let required = if has_writes { self.sizes.reserve_bytes } else { self.sizes.reserve_bytes / 4 };
+            let disk_full = (available < required).then(|| format!("{available} bytes of disk are free, {required} are required"));
+            if let Some(cause) = failure.clone().or(disk_full) {
                 // The caller may have gone: then nothing needs the reply.
-                let _ = change.done.send(Err(NotStored::Refused(cause)));
+                let _ = change.reply.send(Err(CommitError::Refused(cause)));
                 continue;
             }
-            let (number, begin) = (last + 1, lines.len());
-            last += change.edits.len() as u64;
+            let (first_number, begin) = (last_number + 1, lines.len());
+            last_number += change.edits.len() as u64;
             match &*change.edits {
-                [Edit { tree, key, json }] => journal::write(&mut lines, *tree, key, number, json.as_deref()),
-                edits => journal::write_batch(&mut lines, number, edits),
+                [Edit { tree, key, json }] => journal::write_line(&mut lines, *tree, key, first_number, json.as_deref()),
+                edits => journal::write_batch_line(&mut lines, first_number, edits),
             }
-            accepted.push(Numbered { change, number, len: (lines.len() - begin) as u64 });
+            accepted.push(NumberedChange { change, first_number, line_bytes: (lines.len() - begin) as u64 });
         }
         if accepted.is_empty() {
             return;
         }
         if let Err(fault) = self.append(&lines) {
-            for Numbered { change, .. } in accepted {
-                let _ = change.done.send(Err(match &fault {
-                    NotStored::Refused(cause) => NotStored::Refused(cause.clone()),
-                    NotStored::Unknown(cause) => NotStored::Unknown(cause.clone()),
+            for NumberedChange { change, .. } in accepted {
+                let _ = change.reply.send(Err(match &fault {
+                    CommitError::Refused(cause) => CommitError::Refused(cause.clone()),
+                    CommitError::OutcomeUnknown(cause) => CommitError::OutcomeUnknown(cause.clone()),
                 }));
             }
             return;
         }
-        self.last = last;
+        self.last_number = last_number;
         self.apply(accepted);
     }
 
     /// Appends to both journal and tail, or to neither.
-    fn append(&mut self, lines: &[u8]) -> Result<(), NotStored> {
+    fn append(&mut self, lines: &[u8]) -> Result<(), CommitError> {
         let files = self.files.as_mut().expect("changes are accepted only while the files are open");
-        let (journal, tail) = (files.journal.len, files.tail.len());
+        let (journal_len, tail_len) = (files.journal.len, files.tail.len());
         let Err(cause) = files.journal.append(lines).and_then(|()| files.tail.append(lines)) else { return Ok(()) };
         tracing::error!(%cause, "the journal could not be written");
         // While a file still has the lines, a restart would apply the changes, so no caller gets a reply yet.
-        let deadline = Instant::now() + TAKE_BACK;
+        let deadline = Instant::now() + TRUNCATE_TIMEOUT;
         loop {
-            let (one, other) = (files.tail.take_back(tail), files.journal.take_back(journal));
-            match one.and(other) {
-                Ok(()) => return Err(NotStored::Refused(format!("journal: {cause}"))),
+            let (tail_result, journal_result) = (files.tail.truncate(tail_len), files.journal.truncate(journal_len));
+            match tail_result.and(journal_result) {
+                Ok(()) => return Err(CommitError::Refused(format!("journal: {cause}"))),
                 Err(fault) if Instant::now() > deadline => {
                     tracing::error!(%fault, "a partial write could not be truncated");
-                    self.fail();
-                    return Err(NotStored::Unknown(format!("journal: {cause}; truncating it: {fault}")));
+                    self.enter_failed_state();
+                    return Err(CommitError::OutcomeUnknown(format!("journal: {cause}; truncating it: {fault}")));
                 }
-                Err(_) => thread::sleep(TAKE_BACK_EVERY),
+                Err(_) => thread::sleep(TRUNCATE_RETRY_INTERVAL),
             }
         }
     }
 
     /// Writes durable changes to the index and replies to their callers.
-    fn apply(&mut self, accepted: Vec<Numbered>) {
+    fn apply(&mut self, accepted: Vec<NumberedChange>) {
         let view = self.view.clone();
-        let view = read(&view);
+        let view = read_lock(&view);
         let mut fault = view.index.is_none().then(|| "it is not open".to_owned());
-        let (mut answers, mut missed) = (Vec::with_capacity(accepted.len()), Vec::new());
-        for Numbered { change: Change { edits, done }, number, len } in accepted {
-            let (mut existed, len) = (false, len / edits.len() as u64);
-            for (Edit { tree, key, json }, number) in edits.into_iter().zip(number..) {
-                let set = match &view.index {
+        let (mut replies, mut missed_edits) = (Vec::with_capacity(accepted.len()), Vec::new());
+        for NumberedChange { change: PendingChange { edits, reply }, first_number, line_bytes } in accepted {
+            let (mut existed, bytes_per_edit) = (false, line_bytes / edits.len() as u64);
+            for (Edit { tree, key, json }, number) in edits.into_iter().zip(first_number..) {
+                let result = match &view.index {
                     Some(index) if fault.is_none() => index.set(tree, &key, number, json.as_deref()),
                     _ => Ok(None),
                 };
-                match set {
+                match result {
                     Ok(before) if fault.is_none() => {
-                        self.count(before, json.as_deref(), len);
+                        self.update_counts(before, json.as_deref(), bytes_per_edit);
                         existed |= before.is_some();
                     }
                     outcome => {
                         fault = fault.or_else(|| outcome.err().map(|cause| cause.to_string()));
-                        missed.push(((tree, key), json));
+                        missed_edits.push(((tree, key), json));
                         // Only removals use this, and their record was found before they were queued.
                         existed = true;
                     }
                 }
             }
-            answers.push((done, existed));
+            replies.push((reply, existed));
         }
         if let Some(index) = view.index.as_ref().filter(|_| fault.is_none()) {
-            fault = index.note(self.last).err().map(|cause| cause.to_string());
+            fault = index.set_last_number(self.last_number).err().map(|cause| cause.to_string());
         }
         drop(view);
         if let Some(fault) = fault {
             tracing::error!(fault, "the index failed; the journal is complete");
-            self.view.write().unwrap_or_else(PoisonError::into_inner).ahead.extend(missed);
-            self.fail();
+            self.view.write().unwrap_or_else(PoisonError::into_inner).unindexed.extend(missed_edits);
+            self.enter_failed_state();
         }
-        for (done, before) in answers {
-            let _ = done.send(Ok(before));
+        for (reply, existed) in replies {
+            let _ = reply.send(Ok(existed));
         }
     }
 
     /// Refuses all changes until the state is reopened.
-    fn fail(&mut self) {
+    fn enter_failed_state(&mut self) {
         self.files = None;
-        (self.heal_at, self.heal_pause) = (Instant::now(), HEAL_FIRST);
+        (self.reopen_at, self.reopen_pause) = (Instant::now(), MIN_REOPEN_PAUSE);
     }
 
     /// Empties the tail once it is long, or at once with `always`.
-    fn restart_tail(&mut self, always: bool) {
+    fn restart_tail(&mut self, force: bool) {
         let (view, Some(files)) = (self.view.clone(), self.files.as_mut()) else { return };
-        let view = read(&view);
-        if let Some(Err(cause)) = view.index.as_ref().map(|index| files.tail.restart(index, always)) {
+        let view = read_lock(&view);
+        if let Some(Err(cause)) = view.index.as_ref().map(|index| files.tail.restart(index, force)) {
             tracing::error!(%cause, "the journal's tail could not be restarted");
-            self.fail();
+            self.enter_failed_state();
         }
     }
 
     /// Updates the number and the bytes of the current records after a change.
-    fn count(&mut self, before: Option<usize>, json: Option<&[u8]>, len: u64) {
+    fn update_counts(&mut self, previous_bytes: Option<usize>, json: Option<&[u8]>, line_bytes: u64) {
         if json.is_some() {
-            self.live += u64::from(before.is_none());
+            self.live_records += u64::from(previous_bytes.is_none());
             // An estimate: a line is a few bytes longer than its record in the index.
-            self.live_bytes = self.live_bytes.saturating_sub(before.unwrap_or(0) as u64) + len;
-        } else if let Some(before) = before {
-            self.live = self.live.saturating_sub(1);
+            self.live_bytes = self.live_bytes.saturating_sub(previous_bytes.unwrap_or(0) as u64) + line_bytes;
+        } else if let Some(before) = previous_bytes {
+            self.live_records = self.live_records.saturating_sub(1);
             self.live_bytes = self.live_bytes.saturating_sub(before as u64);
         }
     }
 
     /// After a failure, reopens the state from its files, as at a start.
-    fn heal_if_due(&mut self) {
-        if self.files.is_some() || Instant::now() < self.heal_at || free_bytes(&self.dir) < self.sizes.reserve {
+    fn reopen_if_due(&mut self) {
+        if self.files.is_some() || Instant::now() < self.reopen_at || free_bytes(&self.dir) < self.sizes.reserve_bytes {
             return;
         }
         // Readers are not kept waiting: closing and opening take seconds on a failing disk. Only this thread writes to the
@@ -326,35 +326,35 @@ impl Committer {
             Ok(opened) => {
                 let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
                 view.index = Some(opened.index);
-                view.ahead.clear();
+                view.unindexed.clear();
                 drop(view);
-                self.files = Some(Files { journal: opened.journal, tail: opened.tail });
-                (self.last, self.live, self.live_bytes) = (opened.last, opened.live, opened.live_bytes);
+                self.files = Some(JournalFiles { journal: opened.journal, tail: opened.tail });
+                (self.last_number, self.live_records, self.live_bytes) = (opened.last_number, opened.live_records, opened.live_bytes);
                 tracing::info!("the state was reopened");
             }
             Err(cause) => {
                 tracing::error!(%cause, "the state could not be reopened");
-                self.heal_at = Instant::now() + self.heal_pause;
-                self.heal_pause = (self.heal_pause * 2).min(HEAL_LAST);
+                self.reopen_at = Instant::now() + self.reopen_pause;
+                self.reopen_pause = (self.reopen_pause * 2).min(MAX_REOPEN_PAUSE);
             }
         }
     }
 
-    fn compact_if_worth(&mut self) {
+    fn compact_if_worthwhile(&mut self) {
         let Some(len) = self.files.as_ref().map(|files| files.journal.len) else { return };
-        if len < self.compact_from || len < COMPACT_FACTOR * self.live_bytes {
+        if len < self.compact_from_bytes || len < COMPACT_FACTOR * self.live_bytes {
             return;
         }
         match self.compact() {
             Ok(after) => {
                 tracing::info!(before = len, after, "the journal was compacted");
-                self.compact_from = self.sizes.compact_from;
+                self.compact_from_bytes = self.sizes.compact_from_bytes;
                 // The journal no longer contains removals, so the tail must not either; the index is synced.
                 self.restart_tail(true);
             }
             Err(cause) => {
                 tracing::warn!(cause, "the journal could not be compacted");
-                self.compact_from = len * 2;
+                self.compact_from_bytes = len * 2;
             }
         }
     }
@@ -362,34 +362,34 @@ impl Committer {
     /// Replaces the journal with one of the current records only; returns its length. If the index lacks a record or cannot
     /// read it, nothing is replaced.
     fn compact(&mut self) -> Result<u64, String> {
-        if free_bytes(&self.dir) < self.sizes.reserve.saturating_add(2 * self.live_bytes) {
+        if free_bytes(&self.dir) < self.sizes.reserve_bytes.saturating_add(2 * self.live_bytes) {
             return Err("there is not enough disk space".to_owned());
         }
-        let text = |cause: std::io::Error| cause.to_string();
+        let to_text = |cause: std::io::Error| cause.to_string();
         let view = self.view.clone();
-        let view = read(&view);
+        let view = read_lock(&view);
         let index = view.index.as_ref().ok_or("the index is not open")?;
-        let held = index.check().map_err(|fault| fault.to_string())?;
-        if let Some(fault) = held.faults.first() {
+        let contents = index.verify().map_err(|fault| fault.to_string())?;
+        if let Some(fault) = contents.faults.first() {
             return Err(fault.clone());
         }
-        if held.numbers.len() as u64 != self.live {
-            return Err(format!("the index has {} records instead of {}", held.numbers.len(), self.live));
+        if contents.numbers.len() as u64 != self.live_records {
+            return Err(format!("the index has {} records instead of {}", contents.numbers.len(), self.live_records));
         }
         // The new journal has no removals, so the index that knows them must be on disk first.
         index.sync()?;
         // Ordered by number, so that an index rebuilt from the journal is written in order.
-        let mut ids: Vec<_> = held.numbers.into_iter().collect();
+        let mut ids: Vec<_> = contents.numbers.into_iter().collect();
         ids.sort_unstable_by_key(|(_, number)| *number);
-        let mut draft = Draft::begin(&self.dir).map_err(text)?;
+        let mut draft = Draft::begin(&self.dir).map_err(to_text)?;
         for ((tree, key), number) in &ids {
             let record = index.get(*tree, key).map_err(|fault| fault.to_string())?;
             let (_, json) = record.ok_or("a record is missing from the index")?;
-            draft.add(*tree, key, *number, Some(&json)).map_err(text)?;
+            draft.add_record(*tree, key, *number, Some(&json)).map_err(to_text)?;
         }
         let bytes = draft.bytes;
-        let complete = draft.complete().map_err(text)?;
-        match (complete.replace(&self.dir), self.files.as_mut()) {
+        let complete = draft.complete().map_err(to_text)?;
+        match (complete.replace_journal(&self.dir), self.files.as_mut()) {
             (Ok(journal), Some(files)) => {
                 files.journal = journal;
                 self.live_bytes = bytes;
@@ -397,14 +397,14 @@ impl Committer {
             }
             (replaced, _) => {
                 // Which journal is in place is unknown until the state is reopened.
-                self.fail();
-                Err(replaced.err().map_or_else(|| "the journal is not open".to_owned(), text))
+                self.enter_failed_state();
+                Err(replaced.err().map_or_else(|| "the journal is not open".to_owned(), to_text))
             }
         }
     }
 }
 
-fn read(view: &Shared) -> RwLockReadGuard<'_, View> {
+fn read_lock(view: &SharedView) -> RwLockReadGuard<'_, ReadView> {
     view.read().unwrap_or_else(PoisonError::into_inner)
 }
 

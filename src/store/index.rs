@@ -13,13 +13,13 @@ const CACHE_BYTES: u64 = 32 << 20;
 
 /// Interval at which sled writes its files, ms. Acknowledgements wait for the journal only, but a damaged journal is
 /// repaired from this second copy, so it must follow soon.
-const FLUSH_EVERY_MS: u64 = 500;
+const FLUSH_INTERVAL_MS: u64 = 500;
 
 /// Key in [`Tree::Meta`] of the number of the last change written to the index.
-const LAST: &str = "last";
+const LAST_KEY: &str = "last";
 
 /// The tree sled creates by itself.
-const SLED_DEFAULT: &str = "__sled__default";
+const SLED_DEFAULT_TREE: &str = "__sled__default";
 
 /// An open index.
 pub struct Index {
@@ -31,7 +31,7 @@ pub struct Index {
 
 /// Why the index cannot be opened or read.
 #[derive(Debug)]
-pub enum Fault {
+pub enum IndexError {
     /// Its content is damaged: it is rebuilt from the journal.
     Damage(String),
     /// The disk failed: the index is rebuilt if the journal is intact.
@@ -40,10 +40,10 @@ pub enum Fault {
     System(String),
 }
 
-impl From<sled::Error> for Fault {
+impl From<sled::Error> for IndexError {
     fn from(cause: sled::Error) -> Self {
         match &cause {
-            sled::Error::Io(io) if io.kind() == std::io::ErrorKind::WouldBlock || is_scarcity(io) => {
+            sled::Error::Io(io) if io.kind() == std::io::ErrorKind::WouldBlock || is_resource_shortage(io) => {
                 Self::System(cause.to_string())
             }
             sled::Error::Io(_) => Self::Io(cause.to_string()),
@@ -52,9 +52,9 @@ impl From<sled::Error> for Fault {
     }
 }
 
-fn is_scarcity(cause: &std::io::Error) -> bool {
+fn is_resource_shortage(cause: &std::io::Error) -> bool {
     use rustix::io::Errno;
-    const SCARCITY: [Errno; 9] = [
+    const SHORTAGES: [Errno; 9] = [
         Errno::MFILE,
         Errno::NFILE,
         Errno::NOMEM,
@@ -65,20 +65,20 @@ fn is_scarcity(cause: &std::io::Error) -> bool {
         Errno::ACCESS,
         Errno::PERM,
     ];
-    Errno::from_io_error(cause).is_some_and(|errno| SCARCITY.contains(&errno))
+    Errno::from_io_error(cause).is_some_and(|errno| SHORTAGES.contains(&errno))
 }
 
 /// Content of the journaled trees in the index.
 #[derive(Default)]
-pub struct Held {
+pub struct IndexContents {
     /// Number of the change that wrote each record.
     pub numbers: HashMap<(Tree, String), u64>,
     /// Number of the last change in the index.
-    pub last: u64,
+    pub last_number: u64,
     /// Descriptions of everything that cannot be read.
     pub faults: Vec<String>,
     /// Records that cannot be read.
-    pub unreadable: Vec<(Tree, String)>,
+    pub unreadable_records: Vec<(Tree, String)>,
 }
 
 impl Index {
@@ -87,12 +87,12 @@ impl Index {
     ///
     /// # Errors
     /// The error of sled.
-    pub fn open(folder: &Path) -> Result<Self, Fault> {
-        remove_drafts(folder).map_err(sled::Error::Io)?;
+    pub fn open(folder: &Path) -> Result<Self, IndexError> {
+        remove_unfinished_snapshots(folder).map_err(sled::Error::Io)?;
         let config = sled::Config::new().path(folder).cache_capacity(CACHE_BYTES);
-        let db = guarded(|| config.flush_every_ms(Some(FLUSH_EVERY_MS)).open())?;
+        let db = catch_panics(|| config.flush_every_ms(Some(FLUSH_INTERVAL_MS)).open())?;
         let mut index = Self { db: Some(db), folder: folder.to_owned(), trees: Vec::new() };
-        index.trees = guarded(|| Tree::ALL.iter().map(|tree| index.db().open_tree(tree.name())).collect())?;
+        index.trees = catch_panics(|| Tree::ALL.iter().map(|tree| index.db().open_tree(tree.name())).collect())?;
         Ok(index)
     }
 
@@ -108,10 +108,10 @@ impl Index {
     ///
     /// # Errors
     /// The error of sled.
-    pub fn set(&self, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) -> Result<Option<usize>, Fault> {
-        guarded(|| {
+    pub fn set(&self, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) -> Result<Option<usize>, IndexError> {
+        catch_panics(|| {
             let before = match json {
-                Some(json) => self.tree(tree).insert(key, record::seal(tree.name(), key, number, json))?,
+                Some(json) => self.tree(tree).insert(key, record::encode(tree.name(), key, number, json))?,
                 None => self.tree(tree).remove(key)?,
             };
             Ok(before.map(|before| before.len()))
@@ -122,73 +122,73 @@ impl Index {
     ///
     /// # Errors
     /// The error of sled.
-    pub fn note(&self, number: u64) -> Result<(), Fault> {
-        self.set(Tree::Meta, LAST, number, Some(b"0")).map(drop)
+    pub fn set_last_number(&self, number: u64) -> Result<(), IndexError> {
+        self.set(Tree::Meta, LAST_KEY, number, Some(b"0")).map(drop)
     }
 
     /// Reads number and JSON of a record; `None` when it is missing or damaged.
     ///
     /// # Errors
     /// The system's error; damage is not an error here.
-    pub fn get(&self, tree: Tree, key: &str) -> Result<Option<(u64, Vec<u8>)>, Fault> {
-        let sealed = match guarded(|| self.tree(tree).get(key)) {
+    pub fn get(&self, tree: Tree, key: &str) -> Result<Option<(u64, Vec<u8>)>, IndexError> {
+        let stored = match catch_panics(|| self.tree(tree).get(key)) {
             Ok(sealed) => sealed,
-            Err(Fault::Damage(_)) => None,
+            Err(IndexError::Damage(_)) => None,
             Err(fault) => return Err(fault),
         };
-        let verified = sealed.as_deref().and_then(|sealed| record::verify(tree.name(), key, sealed).ok());
+        let verified = stored.as_deref().and_then(|stored| record::verify(tree.name(), key, stored).ok());
         Ok(verified.map(|(number, json)| (number, json.to_vec())))
     }
 
     /// Names of non-empty trees that this version does not know.
     pub fn unknown_trees(&self) -> Vec<String> {
         let names = self.db().tree_names().into_iter().filter_map(|name| String::from_utf8(name.to_vec()).ok());
-        let unknown = names.filter(|name| name != SLED_DEFAULT && Tree::named(name).is_none());
-        unknown.filter(|name| guarded(|| Ok(!self.db().open_tree(name)?.is_empty())).unwrap_or(false)).collect()
+        let unknown = names.filter(|name| name != SLED_DEFAULT_TREE && Tree::from_name(name).is_none());
+        unknown.filter(|name| catch_panics(|| Ok(!self.db().open_tree(name)?.is_empty())).unwrap_or(false)).collect()
     }
 
     /// Reads every journaled record and verifies its checksum.
     ///
     /// # Errors
     /// The system's error; damage is listed in the result.
-    pub fn check(&self) -> Result<Held, Fault> {
-        let last = self.get(Tree::Meta, LAST)?.map_or(0, |(number, _)| number);
-        let mut held = Held { last, ..Held::default() };
-        for tree in Tree::kept() {
-            let read = guarded(|| {
+    pub fn verify(&self) -> Result<IndexContents, IndexError> {
+        let last_number = self.get(Tree::Meta, LAST_KEY)?.map_or(0, |(number, _)| number);
+        let mut contents = IndexContents { last_number, ..IndexContents::default() };
+        for tree in Tree::journaled_trees() {
+            let result = catch_panics(|| {
                 for entry in self.tree(tree).iter() {
-                    let (key, sealed) = entry?;
+                    let (key, stored) = entry?;
                     let key = String::from_utf8_lossy(&key).into_owned();
-                    match record::verify(tree.name(), &key, &sealed) {
+                    match record::verify(tree.name(), &key, &stored) {
                         Ok((number, _)) => {
-                            held.last = held.last.max(number);
-                            held.numbers.insert((tree, key), number);
+                            contents.last_number = contents.last_number.max(number);
+                            contents.numbers.insert((tree, key), number);
                         }
                         Err(fault) => {
-                            held.faults.push(format!("record {}/{key}: {fault}", tree.name()));
-                            held.unreadable.push((tree, key));
+                            contents.faults.push(format!("record {}/{key}: {fault}", tree.name()));
+                            contents.unreadable_records.push((tree, key));
                         }
                     }
                 }
                 Ok(())
             });
-            match read {
+            match result {
                 Ok(()) => {}
-                Err(Fault::Damage(fault)) => held.faults.push(format!("tree {}: {fault}", tree.name())),
+                Err(IndexError::Damage(fault)) => contents.faults.push(format!("tree {}: {fault}", tree.name())),
                 Err(fault) => return Err(fault),
             }
         }
-        Ok(held)
+        Ok(contents)
     }
 
     /// Flushes sled and syncs its files to disk: sled's own flush does not sync the data.
     pub fn sync(&self) -> Result<(), String> {
-        let synced = guarded(|| {
+        let result = catch_panics(|| {
             self.db().flush()?;
             // Guarded too: std panics when a folder that was read cannot be closed.
-            Ok(synced(&self.folder)?)
+            Ok(sync_files(&self.folder)?)
         });
-        synced.map_err(|fault| fault.to_string())
+        result.map_err(|fault| fault.to_string())
     }
 }
 
@@ -196,7 +196,7 @@ impl Drop for Index {
     fn drop(&mut self) {
         // sled panics when the last sync of its file fails; the dropping thread must continue.
         let (db, trees) = (self.db.take(), std::mem::take(&mut self.trees));
-        if let Err(fault) = guarded(|| {
+        if let Err(fault) = catch_panics(|| {
             drop(trees);
             drop(db);
             Ok(())
@@ -209,7 +209,7 @@ impl Drop for Index {
 /// Removes snapshots that sled did not finish because it was killed or the disk was full. At the next start sled would take
 /// such a file for its newest snapshot and refuse to open because its checksum is wrong (0.34.7: `get_snapshot_files` skips
 /// `.in___motion`, but unfinished ones end in `.generating`). The previous snapshot exists until the rename.
-fn remove_drafts(folder: &Path) -> std::io::Result<()> {
+fn remove_unfinished_snapshots(folder: &Path) -> std::io::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
@@ -223,11 +223,11 @@ fn remove_drafts(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn synced(folder: &Path) -> std::io::Result<()> {
+fn sync_files(folder: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         match entry.file_type()?.is_dir() {
-            true => synced(&entry.path())?,
+            true => sync_files(&entry.path())?,
             // sled may have removed the file meanwhile: then it needs no sync.
             false => match File::open(entry.path()) {
                 Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
@@ -238,18 +238,18 @@ fn synced(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn guarded<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T, Fault> {
-    match catch_unwind(AssertUnwindSafe(work)) {
+fn catch_panics<T>(operation: impl FnOnce() -> sled::Result<T>) -> Result<T, IndexError> {
+    match catch_unwind(AssertUnwindSafe(operation)) {
         Ok(outcome) => Ok(outcome?),
         Err(panic) => {
             let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(Fault::Damage(format!("sled panicked: {}", message.unwrap_or_default())))
+            Err(IndexError::Damage(format!("sled panicked: {}", message.unwrap_or_default())))
         }
     }
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for IndexError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (Self::Damage(cause) | Self::Io(cause) | Self::System(cause)) = self;
         f.write_str(cause)

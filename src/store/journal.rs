@@ -18,7 +18,7 @@ use std::path::Path;
 
 use data_encoding::HEXLOWER;
 
-use super::batch::{Edit, MAX_CHANGES};
+use super::batch::{Edit, MAX_BATCH_CHANGES};
 use super::record;
 use super::tree::Tree;
 
@@ -26,30 +26,30 @@ use super::tree::Tree;
 pub const LAYOUT: u32 = 2;
 
 /// First word of a journal file.
-const NAME: &str = "hearthcast-journal";
+const MAGIC: &str = "hearthcast-journal";
 
 /// Longest record that may be written, bytes of key and JSON together.
-pub const MAX_RECORD: usize = 8 << 20;
+pub const MAX_RECORD_BYTES: usize = 8 << 20;
 
 /// Longest line that is read, bytes; a longer one is damaged. It is far above [`MAX_RECORD`], because a key may grow
 /// sixfold in JSON and versions before 2026-11-22 wrote records of any length.
-pub const MAX_LINE: u64 = 64 << 20;
+pub const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// Most bytes of a line without its key and JSON: checksum, two numbers of 20 digits, tree, quotes and tabs.
-const LINE_OVERHEAD: u64 = 128;
+const LINE_OVERHEAD_BYTES: u64 = 128;
 
-const _: () = assert!(MAX_LINE > 6 * MAX_RECORD as u64 + (MAX_CHANGES as u64 + 1) * LINE_OVERHEAD);
+const _: () = assert!(MAX_LINE_BYTES > 6 * MAX_RECORD_BYTES as u64 + (MAX_BATCH_CHANGES as u64 + 1) * LINE_OVERHEAD_BYTES);
 
 /// Shortest possible line of a change, bytes: the checksum alone has 32.
-const SHORTEST_LINE: u64 = 40;
+const MIN_LINE_BYTES: u64 = 40;
 
 /// Tree name in the line of a batch. Versions without batches take it for a tree of a newer version and refuse the
 /// journal.
-const BATCH: &str = "batch";
+const BATCH_TREE: &str = "batch";
 
 /// One change, parsed from its line.
 #[derive(Debug, PartialEq)]
-pub struct Entry<'a> {
+pub struct JournalEntry<'a> {
     pub number: u64,
     pub tree: Tree,
     pub key: Cow<'a, str>,
@@ -59,146 +59,146 @@ pub struct Entry<'a> {
 
 /// Position in the file of the last change of a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slot {
+pub struct LinePosition {
     pub number: u64,
     pub offset: u64,
     pub len: u32,
     /// Whether the change is a removal.
-    pub gone: bool,
+    pub is_removal: bool,
 }
 
 /// Content of a journal: the position of each record's last change, and the damage found.
 #[derive(Debug, Default)]
-pub struct Reading {
-    pub slots: HashMap<(Tree, String), Slot>,
+pub struct JournalContents {
+    pub positions: HashMap<(Tree, String), LinePosition>,
     /// Number of the last change.
-    pub last: u64,
+    pub last_number: u64,
     /// Length of the valid part, bytes; after it comes at most an unfinished line.
-    pub end: u64,
+    pub valid_bytes: u64,
     /// Byte offsets of damaged lines.
-    pub faults: Vec<u64>,
+    pub fault_offsets: Vec<u64>,
     /// Most changes that damaged lines before the last intact line can hide.
-    hidden: u64,
+    hidden_changes: u64,
     /// Number of damaged lines after the last intact one, and their bytes.
-    damaged: (u64, u64),
+    trailing_damage: (u64, u64),
     /// Trees in intact lines that this version does not know.
-    unknown: BTreeSet<String>,
+    unknown_trees: BTreeSet<String>,
 }
 
-impl Reading {
-    fn add(&mut self, found: Result<Entry<'_>, &str>, offset: u64, len: u64) {
-        let entry = match found {
+impl JournalContents {
+    fn add_entry(&mut self, parsed: Result<JournalEntry<'_>, &str>, offset: u64, len: u64) {
+        let entry = match parsed {
             Ok(entry) => entry,
             Err(tree) => {
-                self.unknown.insert(tree.to_owned());
+                self.unknown_trees.insert(tree.to_owned());
                 return;
             }
         };
-        let (lines, bytes) = std::mem::take(&mut self.damaged);
+        let (lines, bytes) = std::mem::take(&mut self.trailing_damage);
         // A damaged batch can hide as many changes as numbers are missing and as lines fit into its bytes.
-        let skipped = entry.number.saturating_sub(self.last + 1).min(bytes / SHORTEST_LINE);
-        self.hidden += skipped.max(2 * lines);
-        self.last = self.last.max(entry.number);
-        let slot = Slot { number: entry.number, offset, len: len as u32, gone: entry.json.is_none() };
-        let known = self.slots.entry((entry.tree, entry.key.into_owned())).or_insert(slot);
-        if known.number <= slot.number {
-            *known = slot;
+        let skipped = entry.number.saturating_sub(self.last_number + 1).min(bytes / MIN_LINE_BYTES);
+        self.hidden_changes += skipped.max(2 * lines);
+        self.last_number = self.last_number.max(entry.number);
+        let position = LinePosition { number: entry.number, offset, len: len as u32, is_removal: entry.json.is_none() };
+        let newest = self.positions.entry((entry.tree, entry.key.into_owned())).or_insert(position);
+        if newest.number <= position.number {
+            *newest = position;
         }
     }
 
-    fn damage(&mut self, at: u64, len: u64) {
-        self.faults.push(at);
-        self.damaged = (self.damaged.0 + 1, self.damaged.1 + len);
+    fn add_damage(&mut self, offset: u64, len: u64) {
+        self.fault_offsets.push(offset);
+        self.trailing_damage = (self.trailing_damage.0 + 1, self.trailing_damage.1 + len);
     }
 
     /// Most changes that damaged lines can hide, not counting those numbered after [`Self::last`]. A damaged line can hide
     /// its own change and that of the next line, if the line feed between them is damaged; a batch can hide more.
-    pub fn hidden(&self) -> u64 {
-        self.hidden + 2 * self.damaged.0
+    pub fn hidden_changes(&self) -> u64 {
+        self.hidden_changes + 2 * self.trailing_damage.0
     }
 }
 
 /// Why a journal cannot be read at all.
 #[derive(Debug)]
-pub enum Unreadable {
-    System(io::Error),
+pub enum JournalError {
+    Io(io::Error),
     /// A newer program wrote it, with this layout.
-    Newer(u32),
+    NewerLayout(u32),
     /// A newer program wrote it with the same layout, and it contains records of these trees. A rewrite would drop those
     /// records, and rules stored in them (who may see what) would not be applied.
     UnknownTrees(Vec<String>),
 }
 
-impl From<io::Error> for Unreadable {
+impl From<io::Error> for JournalError {
     fn from(cause: io::Error) -> Self {
-        Self::System(cause)
+        Self::Io(cause)
     }
 }
 
 /// First line of a journal.
 pub fn header(layout: u32) -> String {
-    let sum = record::checksum(NAME, "", layout.into(), &[]);
-    format!("{NAME}\t{layout}\t{}\n", HEXLOWER.encode(&sum))
+    let checksum = record::checksum(MAGIC, "", layout.into(), &[]);
+    format!("{MAGIC}\t{layout}\t{}\n", HEXLOWER.encode(&checksum))
 }
 
 /// Appends the line of one change to a text.
-pub fn write(into: &mut Vec<u8>, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) {
+pub fn write_line(lines: &mut Vec<u8>, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) {
     let value = json.unwrap_or_default();
-    let sum = record::checksum(tree.name(), key, number, value);
+    let checksum = record::checksum(tree.name(), key, number, value);
     let key = serde_json::to_string(key).expect("a string serializes to JSON");
-    into.extend_from_slice(HEXLOWER.encode(&sum).as_bytes());
-    into.extend_from_slice(format!("\t{number}\t{}\t{key}\t", tree.name()).as_bytes());
-    into.extend_from_slice(value);
-    into.push(b'\n');
+    lines.extend_from_slice(HEXLOWER.encode(&checksum).as_bytes());
+    lines.extend_from_slice(format!("\t{number}\t{}\t{key}\t", tree.name()).as_bytes());
+    lines.extend_from_slice(value);
+    lines.push(b'\n');
 }
 
 /// Appends several changes to a text as one line; the first change has the given number.
-pub fn write_batch(into: &mut Vec<u8>, number: u64, edits: &[Edit]) {
+pub fn write_batch_line(lines: &mut Vec<u8>, number: u64, edits: &[Edit]) {
     let mut value = Vec::new();
     for (edit, number) in edits.iter().zip(number..) {
-        write(&mut value, edit.tree, &edit.key, number, edit.json.as_deref());
-        if let Some(end) = value.last_mut() {
-            *end = b'\t';
+        write_line(&mut value, edit.tree, &edit.key, number, edit.json.as_deref());
+        if let Some(last_byte) = value.last_mut() {
+            *last_byte = b'\t';
         }
     }
     value.pop();
-    into.extend_from_slice(HEXLOWER.encode(&record::checksum(BATCH, "", number, &value)).as_bytes());
-    into.extend_from_slice(format!("\t{number}\t{BATCH}\t\"\"\t").as_bytes());
-    into.extend_from_slice(&value);
-    into.push(b'\n');
+    lines.extend_from_slice(HEXLOWER.encode(&record::checksum(BATCH_TREE, "", number, &value)).as_bytes());
+    lines.extend_from_slice(format!("\t{number}\t{BATCH_TREE}\t\"\"\t").as_bytes());
+    lines.extend_from_slice(&value);
+    lines.push(b'\n');
 }
 
 /// Byte ranges of the changes within the line of a batch: each is the line of one change, without its end.
-fn parts(line: &[u8]) -> Vec<Range<usize>> {
-    let tabs = line.iter().enumerate().filter(|(_, byte)| **byte == b'\t').map(|(at, _)| at);
+fn batch_lines(line: &[u8]) -> Vec<Range<usize>> {
+    let tabs = line.iter().enumerate().filter(|(_, byte)| **byte == b'\t').map(|(offset, _)| offset);
     // The fourth tab precedes the value; after it, every fifth tab separates two changes.
     let bounds: Vec<usize> = tabs.skip(3).step_by(5).chain([line.len()]).collect();
     bounds.windows(2).map(|pair| pair[0] + 1..pair[1]).collect()
 }
 
 /// Parses one line, without its end; `None` if it is damaged, the tree's name if this version does not know the tree.
-pub fn entry(line: &[u8]) -> Option<Result<Entry<'_>, &str>> {
-    let mut parts = line.splitn(5, |byte| *byte == b'\t');
-    let sum = HEXLOWER.decode(parts.next()?).ok()?;
-    let number = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
-    let tree = std::str::from_utf8(parts.next()?).ok()?;
-    let key: Cow<'_, str> = serde_json::from_slice(parts.next()?).ok().map(|Key(key)| key)?;
-    let value = parts.next()?;
-    if sum != record::checksum(tree, &key, number, value) {
+pub fn parse_entry(line: &[u8]) -> Option<Result<JournalEntry<'_>, &str>> {
+    let mut fields = line.splitn(5, |byte| *byte == b'\t');
+    let checksum = HEXLOWER.decode(fields.next()?).ok()?;
+    let number = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let tree = std::str::from_utf8(fields.next()?).ok()?;
+    let key: Cow<'_, str> = serde_json::from_slice(fields.next()?).ok().map(|JsonKey(key)| key)?;
+    let value = fields.next()?;
+    if checksum != record::checksum(tree, &key, number, value) {
         return None;
     }
     let json = (!value.is_empty()).then_some(value);
-    Some(Tree::named(tree).map(|tree| Entry { number, tree, key, json }).ok_or(tree))
+    Some(Tree::from_name(tree).map(|tree| JournalEntry { number, tree, key, json }).ok_or(tree))
 }
 
 #[derive(serde::Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads a journal; `None` when the file does not exist.
 ///
 /// # Errors
 /// A newer layout, a tree this version does not know, or the system's error.
-pub fn read(path: &Path) -> Result<Option<Reading>, Unreadable> {
+pub fn read(path: &Path) -> Result<Option<JournalContents>, JournalError> {
     match File::open(path) {
         Ok(file) => read_from(&file).map(Some),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -210,61 +210,61 @@ pub fn read(path: &Path) -> Result<Option<Reading>, Unreadable> {
 ///
 /// # Errors
 /// As for [`read`].
-pub fn read_from(file: &File) -> Result<Reading, Unreadable> {
-    let mut lines = BufReader::with_capacity(256 * 1024, file.take(file.metadata()?.len()));
-    let mut reading = Reading::default();
+pub fn read_from(file: &File) -> Result<JournalContents, JournalError> {
+    let mut reader = BufReader::with_capacity(256 * 1024, file.take(file.metadata()?.len()));
+    let mut contents = JournalContents::default();
     let mut line = Vec::new();
-    let mut at = 0;
+    let mut line_offset = 0;
     loop {
         line.clear();
-        let len = (&mut lines).take(MAX_LINE).read_until(b'\n', &mut line)? as u64;
+        let len = (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? as u64;
         if len == 0 {
             break;
         }
-        let whole = line.last() == Some(&b'\n');
+        let is_complete = line.last() == Some(&b'\n');
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
-        let torn = !whole && len < MAX_LINE || text.iter().all(|byte| *byte == 0);
-        if torn {
+        let is_unfinished = !is_complete && len < MAX_LINE_BYTES || text.iter().all(|byte| *byte == 0);
+        if is_unfinished {
             // An unfinished last line was never acknowledged. If more follows, the line is damaged.
-            if lines.fill_buf()?.is_empty() {
+            if reader.fill_buf()?.is_empty() {
                 break;
             }
-            reading.damage(at, len);
-        } else if at == 0 {
-            head(text, &mut reading)?;
+            contents.add_damage(line_offset, len);
+        } else if line_offset == 0 {
+            read_header(text, &mut contents)?;
         } else {
-            match entry(text) {
-                None => reading.damage(at, len),
-                Some(Err(BATCH)) => {
-                    for part in parts(text) {
-                        let (offset, len) = (at + part.start as u64, part.len() as u64 + 1);
-                        match entry(&text[part]) {
-                            None => reading.damage(offset, len),
-                            Some(found) => reading.add(found, offset, len),
+            match parse_entry(text) {
+                None => contents.add_damage(line_offset, len),
+                Some(Err(BATCH_TREE)) => {
+                    for range in batch_lines(text) {
+                        let (offset, len) = (line_offset + range.start as u64, range.len() as u64 + 1);
+                        match parse_entry(&text[range]) {
+                            None => contents.add_damage(offset, len),
+                            Some(parsed) => contents.add_entry(parsed, offset, len),
                         }
                     }
                 }
-                Some(found) => reading.add(found, at, len),
+                Some(parsed) => contents.add_entry(parsed, line_offset, len),
             }
         }
-        at += len;
-        reading.end = at;
+        line_offset += len;
+        contents.valid_bytes = line_offset;
     }
-    match reading.unknown.is_empty() {
-        true => Ok(reading),
-        false => Err(Unreadable::UnknownTrees(reading.unknown.into_iter().collect())),
+    match contents.unknown_trees.is_empty() {
+        true => Ok(contents),
+        false => Err(JournalError::UnknownTrees(contents.unknown_trees.into_iter().collect())),
     }
 }
 
-fn head(text: &[u8], reading: &mut Reading) -> Result<(), Unreadable> {
+fn read_header(text: &[u8], contents: &mut JournalContents) -> Result<(), JournalError> {
     let layout = std::str::from_utf8(text).ok().and_then(|text| text.split('\t').nth(1)?.parse().ok());
     // The layout counts only if the whole line is intact.
     let layout = layout.filter(|layout| header(*layout).trim_end().as_bytes() == text);
     match layout {
-        Some(layout) if layout > LAYOUT => Err(Unreadable::Newer(layout)),
+        Some(layout) if layout > LAYOUT => Err(JournalError::NewerLayout(layout)),
         Some(LAYOUT) => Ok(()),
         _ => {
-            reading.damage(0, text.len() as u64);
+            contents.add_damage(0, text.len() as u64);
             Ok(())
         }
     }
@@ -274,16 +274,16 @@ fn head(text: &[u8], reading: &mut Reading) -> Result<(), Unreadable> {
 ///
 /// # Errors
 /// The system's error. It must not be treated as missing: the other copies of the record may be older.
-pub fn reread(file: &File, slot: Slot) -> io::Result<Option<Vec<u8>>> {
-    let mut line = vec![0; slot.len as usize];
-    match file.read_exact_at(&mut line, slot.offset) {
+pub fn read_json_at(file: &File, position: LinePosition) -> io::Result<Option<Vec<u8>>> {
+    let mut line = vec![0; position.len as usize];
+    match file.read_exact_at(&mut line, position.offset) {
         Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        read => read?,
+        result => result?,
     }
     // Within a batch, a tab ends the line of a change.
     let text = line.strip_suffix(b"\n").or_else(|| line.strip_suffix(b"\t"));
-    let entry = text.and_then(entry).and_then(Result::ok);
-    let json = entry.filter(|entry| entry.number == slot.number).and_then(|entry| entry.json);
+    let entry = text.and_then(parse_entry).and_then(Result::ok);
+    let json = entry.filter(|entry| entry.number == position.number).and_then(|entry| entry.json);
     Ok(json.map(<[u8]>::to_vec))
 }
 
@@ -293,11 +293,11 @@ mod tests {
 
     fn line(number: u64, key: &str, json: Option<&str>) -> Vec<u8> {
         let mut line = Vec::new();
-        write(&mut line, Tree::Users, key, number, json.map(str::as_bytes));
+        write_line(&mut line, Tree::Users, key, number, json.map(str::as_bytes));
         line
     }
 
-    fn read_text(text: &[u8]) -> Reading {
+    fn read_text(text: &[u8]) -> JournalContents {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
         std::fs::write(&path, text).unwrap();
@@ -308,7 +308,7 @@ mod tests {
     fn lines_are_read_as_they_were_written() {
         for (key, json) in [("u_1", Some(r#"{"name":"a\tb\n"}"#)), ("tab\there \"quoted\" \u{1f600}\n", None)] {
             let text = line(7, key, json);
-            let read = entry(text.strip_suffix(b"\n").unwrap()).unwrap().unwrap();
+            let read = parse_entry(text.strip_suffix(b"\n").unwrap()).unwrap().unwrap();
             assert_eq!((read.number, &*read.key, read.json), (7, key, json.map(str::as_bytes)));
         }
     }
@@ -318,18 +318,18 @@ mod tests {
         let lines = [line(1, "a", Some("1")), line(2, "b", Some("[2]")), line(3, "a", None), line(4, "c", Some("4"))];
         let text = [header(LAYOUT).into_bytes(), lines.concat()].concat();
         let whole = read_text(&text);
-        assert!(whole.faults.is_empty());
-        assert_eq!((whole.last, whole.end, whole.slots.len()), (4, text.len() as u64, 3));
-        assert!(whole.slots[&(Tree::Users, "a".to_owned())].gone);
+        assert!(whole.fault_offsets.is_empty());
+        assert_eq!((whole.last_number, whole.valid_bytes, whole.positions.len()), (4, text.len() as u64, 3));
+        assert!(whole.positions[&(Tree::Users, "a".to_owned())].is_removal);
         for at in 0..text.len() - 1 {
-            let ahead = at < header(LAYOUT).len();
+            let is_header = at < header(LAYOUT).len();
             for bit in 0..8 {
                 let mut text = text.clone();
                 text[at] ^= 1 << bit;
                 let read = read_text(&text);
-                assert!(!read.faults.is_empty(), "byte {at} bit {bit}");
-                let good = read.slots.values().filter(|slot| whole.slots.values().any(|known| known == *slot)).count();
-                assert!(good >= if ahead { 2 } else { 1 }, "byte {at} bit {bit}: the others are read");
+                assert!(!read.fault_offsets.is_empty(), "byte {at} bit {bit}");
+                let intact = read.positions.values().filter(|slot| whole.positions.values().any(|expected| expected == *slot)).count();
+                assert!(intact >= if is_header { 2 } else { 1 }, "byte {at} bit {bit}: the others are read");
             }
         }
     }
@@ -340,12 +340,12 @@ mod tests {
         let begin = text.len() - line(2, "b", Some("2")).len();
         for end in begin..text.len() {
             let read = read_text(&text[..end]);
-            assert_eq!((read.faults.len(), read.last, read.end), (0, 1, begin as u64), "cut at {end}");
+            assert_eq!((read.fault_offsets.len(), read.last_number, read.valid_bytes), (0, 1, begin as u64), "cut at {end}");
         }
         let zeros = [&text[..], &[0; 100]].concat();
-        assert_eq!(read_text(&zeros).end, text.len() as u64);
+        assert_eq!(read_text(&zeros).valid_bytes, text.len() as u64);
         let between = [&text[..], &[0; 100], b"\n", &line(3, "c", Some("3"))].concat();
-        assert_eq!((read_text(&between).faults.len(), read_text(&between).last), (1, 3));
+        assert_eq!((read_text(&between).fault_offsets.len(), read_text(&between).last_number), (1, 3));
     }
 
     #[test]
@@ -353,16 +353,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
         std::fs::write(&path, header(LAYOUT + 1)).unwrap();
-        assert!(matches!(read(&path), Err(Unreadable::Newer(newer)) if newer == LAYOUT + 1));
+        assert!(matches!(read(&path), Err(JournalError::NewerLayout(newer)) if newer == LAYOUT + 1));
     }
 
     #[test]
     fn the_longest_record_is_read_back_and_so_are_longer_ones_of_older_versions() {
-        for bytes in [MAX_RECORD, 25 << 20] {
+        for bytes in [MAX_RECORD_BYTES, 25 << 20] {
             let json = format!("\"{}\"", "x".repeat(bytes - 2));
             let text = [header(LAYOUT).into_bytes(), line(1, "a", Some(&json)), line(2, "b", Some("2"))].concat();
             let read = read_text(&text);
-            assert_eq!((read.faults.len(), read.last, read.slots.len()), (0, 2, 2), "{bytes} bytes");
+            assert_eq!((read.fault_offsets.len(), read.last_number, read.positions.len()), (0, 2, 2), "{bytes} bytes");
         }
     }
 }

@@ -9,26 +9,26 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::unusable;
+use super::open_error;
 use crate::error::{Code, Error, Result};
 
 /// Pause between two attempts while another process has the lock.
-const RETRY_EVERY: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An exclusive `flock` on a state folder. The system releases it when the process ends, however it ends.
-pub struct Lock {
+pub struct StateLock {
     _file: File,
 }
 
-impl Lock {
+impl StateLock {
     /// Locks `dir` and writes our process id to `dir/lock`, for the error message of other processes. Waits at most
     /// `patience` for another process to release the lock.
     ///
     /// # Errors
     /// `CONFLICT` when another process has the lock; `INTERNAL` with the system's error.
-    pub fn take(dir: &Path, patience: Duration) -> Result<Self> {
+    pub fn acquire(dir: &Path, timeout: Duration) -> Result<Self> {
         let path = dir.join("lock");
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -38,13 +38,13 @@ impl Lock {
             .map_err(|cause| Error::internal(format!("{}: {cause}", path.display())))?;
         loop {
             #[cfg(test)]
-            super::tests::syscalls::before_flock(&file).map_err(|cause| unusable(&path, cause))?;
+            super::tests::syscalls::before_flock(&file).map_err(|cause| open_error(&path, cause))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,
                 Err(Errno::INTR) => {}
-                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => thread::sleep(RETRY_EVERY),
-                Err(Errno::WOULDBLOCK) => return Err(in_use(dir, &mut file)),
-                Err(cause) => return Err(unusable(&path, cause)),
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => thread::sleep(RETRY_INTERVAL),
+                Err(Errno::WOULDBLOCK) => return Err(in_use_error(dir, &mut file)),
+                Err(cause) => return Err(open_error(&path, cause)),
             }
         }
         // The process id is for people only; the lock does not depend on it.
@@ -53,7 +53,7 @@ impl Lock {
     }
 }
 
-fn in_use(dir: &Path, file: &mut File) -> Error {
+fn in_use_error(dir: &Path, file: &mut File) -> Error {
     let mut holder = String::new();
     let _ = file.read_to_string(&mut holder);
     let holder = holder.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
@@ -68,26 +68,26 @@ mod tests {
     #[test]
     fn a_lock_that_is_released_soon_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
-        let held = Lock::take(dir.path(), Duration::ZERO).unwrap();
-        let refused = Lock::take(dir.path(), Duration::from_millis(1)).err().unwrap();
+        let lock = StateLock::acquire(dir.path(), Duration::ZERO).unwrap();
+        let refused = StateLock::acquire(dir.path(), Duration::from_millis(1)).err().unwrap();
         assert_eq!(refused.code, Code::Conflict);
         assert!(refused.message.contains(&format!("(process {})", std::process::id())), "{}", refused.message);
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| Lock::take(dir.path(), Duration::from_secs(600)));
+            let waiter = scope.spawn(|| StateLock::acquire(dir.path(), Duration::from_secs(600)));
             // The other thread probably waits by now; the test succeeds in any case.
             thread::sleep(Duration::from_millis(50));
-            drop(held);
-            waiting.join().unwrap().unwrap();
+            drop(lock);
+            waiter.join().unwrap().unwrap();
         });
     }
 
     #[test]
     fn a_file_system_that_cannot_lock_is_not_a_running_server() {
-        use crate::store::tests::syscalls::{Faults, Mode};
+        use crate::store::tests::syscalls::{Faults, FaultMode};
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("lock"), "").unwrap();
-        let faults = Faults::arm(dir.path(), Mode::Io, 2, 1);
-        let error = Lock::take(dir.path(), Duration::ZERO).err().unwrap();
+        let faults = Faults::arm(dir.path(), FaultMode::Io, 2, 1);
+        let error = StateLock::acquire(dir.path(), Duration::ZERO).err().unwrap();
         assert_eq!(faults.disarm(), 1);
         assert_eq!(error.code, Code::Internal);
         assert!(error.cause.as_deref().unwrap().contains("Input/output error"), "{error}");

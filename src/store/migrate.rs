@@ -9,62 +9,62 @@ use std::path::Path;
 use super::draft::Draft;
 use super::index::Index;
 use super::tree::Tree;
-use super::{quarantine, unusable};
+use super::{quarantine, open_error};
 use crate::error::Result;
 
 /// Migrates from layout 1 (until November 2026): sled alone, each record being 16 bytes of checksum over tree, key and
 /// value, followed by JSON. Returns false when the state does not have that layout.
-pub fn from_layout_1(dir: &Path, folder: &Path) -> Result<bool> {
+pub fn from_layout_1(dir: &Path, index_folder: &Path) -> Result<bool> {
     // Without a journal the index is the only copy, so a failure to open it must not lead to an empty state.
-    let index = Index::open(folder).map_err(|fault| {
-        let way = "import a backup with --replace, or move the folder away to start with an empty state";
-        unusable(folder, format!("the journal is missing, and the index cannot be opened: {fault} ({way})"))
+    let index = Index::open(index_folder).map_err(|fault| {
+        let remedy = "import a backup with --replace, or move the folder away to start with an empty state";
+        open_error(index_folder, format!("the journal is missing, and the index cannot be opened: {fault} ({remedy})"))
     })?;
     let layout = index.tree(Tree::Meta).get("format").ok().flatten();
-    if layout.and_then(|sealed| v1(Tree::Meta, "format", &sealed).map(<[u8]>::to_vec)).as_deref() != Some(b"1") {
+    if layout.and_then(|stored| decode_v1(Tree::Meta, "format", &stored).map(<[u8]>::to_vec)).as_deref() != Some(b"1") {
         return Ok(false);
     }
-    let failed = |cause: std::io::Error| unusable(dir, cause);
-    let mut draft = Draft::begin(dir).map_err(failed)?;
+    let to_error = |cause: std::io::Error| open_error(dir, cause);
+    let mut draft = Draft::begin(dir).map_err(to_error)?;
     let (mut number, mut damaged) = (0, Vec::new());
-    for tree in Tree::kept() {
+    for tree in Tree::journaled_trees() {
         for entry in index.tree(tree).iter() {
-            let (key, sealed) = entry.map_err(|cause| unusable(folder, cause))?;
+            let (key, stored) = entry.map_err(|cause| open_error(index_folder, cause))?;
             let key = String::from_utf8_lossy(&key);
-            match v1(tree, &key, &sealed) {
+            match decode_v1(tree, &key, &stored) {
                 Some(json) => {
                     number += 1;
-                    draft.add(tree, &key, number, Some(json)).map_err(failed)?;
+                    draft.add_record(tree, &key, number, Some(json)).map_err(to_error)?;
                 }
                 None => damaged.push(format!("{}/{key}", tree.name())),
             }
         }
     }
     drop(index);
-    draft.finish(dir).map_err(failed)?;
+    draft.complete_and_replace(dir).map_err(to_error)?;
     if damaged.is_empty() {
-        fs::remove_dir_all(folder).map_err(failed)?;
+        fs::remove_dir_all(index_folder).map_err(to_error)?;
     } else {
-        let kept = quarantine::away(dir, "db").map_err(failed)?;
+        let quarantined = quarantine::move_away(dir, "db").map_err(to_error)?;
         let records = damaged.join(" ");
-        tracing::error!(records, kept = %kept.display(), "damaged records of the old layout were not migrated");
+        tracing::error!(records, kept = %quarantined.display(), "damaged records of the old layout were not migrated");
     }
     tracing::info!(records = number, "the state was migrated to layout 2");
     Ok(true)
 }
 
 /// Marks the index, so that a program that only knows layout 1 refuses it.
-pub fn mark(index: &Index) {
+pub fn write_layout_marker(index: &Index) {
     let layout = super::journal::LAYOUT.to_string();
-    let mut sealed = v1_checksum(Tree::Meta, "format", layout.as_bytes()).to_vec();
-    sealed.extend_from_slice(layout.as_bytes());
+    let mut stored = v1_checksum(Tree::Meta, "format", layout.as_bytes()).to_vec();
+    stored.extend_from_slice(layout.as_bytes());
     // Errors do not matter: such a program could not read the records anyway.
-    let _ = index.tree(Tree::Meta).insert("format", sealed);
+    let _ = index.tree(Tree::Meta).insert("format", stored);
 }
 
 /// Verifies a record of layout 1 and returns its JSON.
-fn v1<'a>(tree: Tree, key: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
-    let (sum, json) = sealed.split_at_checked(16)?;
+fn decode_v1<'a>(tree: Tree, key: &str, stored: &'a [u8]) -> Option<&'a [u8]> {
+    let (sum, json) = stored.split_at_checked(16)?;
     (*sum == v1_checksum(tree, key, json)).then_some(json)
 }
 
@@ -78,6 +78,6 @@ fn v1_checksum(tree: Tree, key: &str, json: &[u8]) -> [u8; 16] {
 }
 
 #[cfg(test)]
-pub fn seal_v1(tree: Tree, key: &str, json: &[u8]) -> Vec<u8> {
+pub fn encode_v1(tree: Tree, key: &str, json: &[u8]) -> Vec<u8> {
     [&v1_checksum(tree, key, json)[..], json].concat()
 }

@@ -22,7 +22,7 @@ mod index;
 mod journal;
 mod lock;
 mod migrate;
-mod private;
+mod permissions;
 mod quarantine;
 mod record;
 mod recover;
@@ -33,18 +33,18 @@ mod tail;
 mod tree;
 
 use batch::Edit;
-pub use batch::{Batch, MAX_CHANGES};
-use commit::NotStored;
+pub use batch::{Batch, MAX_BATCH_CHANGES};
+use commit::CommitError;
 pub use export::{backup, export, import};
-pub use journal::MAX_RECORD;
-use lock::Lock;
+pub use journal::MAX_RECORD_BYTES;
+use lock::StateLock;
 pub use tree::Tree;
 
 /// Free disk space below which writes are refused, bytes. It is left to sled, to other programs and to removals.
 pub const RESERVE_BYTES: u64 = 32 << 20;
 
 /// How long a starting server waits for another one to release the lock.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Length below which a journal is never compacted, bytes.
 const COMPACT_FROM_BYTES: u64 = 16 << 20;
@@ -57,15 +57,15 @@ pub struct Store {
 
 struct Inner {
     dir: PathBuf,
-    reserve: u64,
-    view: commit::Shared,
+    reserve_bytes: u64,
+    view: commit::SharedView,
     /// Records that were found lost while opening, as `tree/key`.
-    lost: Vec<String>,
+    lost_records: Vec<String>,
     /// Taken on drop, so that the committer ends.
-    waiting: Option<mpsc::Sender<commit::Change>>,
+    change_queue: Option<mpsc::Sender<commit::PendingChange>>,
     committer: Option<JoinHandle<()>>,
     /// Locked as long as the state is open.
-    _lock: Lock,
+    _lock: StateLock,
 }
 
 impl Store {
@@ -85,31 +85,31 @@ impl Store {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_waiting(dir: &Path) -> Result<Self> {
-        let sizes = commit::Sizes { reserve: RESERVE_BYTES, compact_from: COMPACT_FROM_BYTES };
-        Self::open_patiently(dir, sizes, LOCK_WAIT)
+        let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
+        Self::open_with_timeout(dir, sizes, LOCK_TIMEOUT)
     }
 
     /// Opens the state like [`Self::open`]; writes are refused while fewer than `reserve` bytes are free on the disk.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_with(dir: &Path, reserve: u64) -> Result<Self> {
-        Self::open_sized(dir, commit::Sizes { reserve, compact_from: COMPACT_FROM_BYTES })
+    pub fn open_with(dir: &Path, reserve_bytes: u64) -> Result<Self> {
+        Self::open_with_sizes(dir, commit::StoreSizes { reserve_bytes, compact_from_bytes: COMPACT_FROM_BYTES })
     }
 
-    fn open_sized(dir: &Path, sizes: commit::Sizes) -> Result<Self> {
-        Self::open_patiently(dir, sizes, Duration::ZERO)
+    fn open_with_sizes(dir: &Path, sizes: commit::StoreSizes) -> Result<Self> {
+        Self::open_with_timeout(dir, sizes, Duration::ZERO)
     }
 
-    fn open_patiently(dir: &Path, sizes: commit::Sizes, patience: Duration) -> Result<Self> {
-        private::folder(dir)?;
-        let lock = Lock::take(dir, patience)?;
-        let mut opened = recover::open(dir)?;
-        let lost = std::mem::take(&mut opened.lost);
-        let (view, waiting, committer) =
-            commit::start(dir.to_owned(), opened, sizes).map_err(|cause| unusable(dir, cause))?;
-        let (reserve, waiting, committer) = (sizes.reserve, Some(waiting), Some(committer));
-        let inner = Inner { dir: dir.to_owned(), reserve, view, lost, waiting, committer, _lock: lock };
+    fn open_with_timeout(dir: &Path, sizes: commit::StoreSizes, lock_timeout: Duration) -> Result<Self> {
+        permissions::secure_folder(dir)?;
+        let lock = StateLock::acquire(dir, lock_timeout)?;
+        let mut recovered = recover::open(dir)?;
+        let lost_records = std::mem::take(&mut recovered.lost_records);
+        let (view, change_queue, committer) =
+            commit::start(dir.to_owned(), recovered, sizes).map_err(|cause| open_error(dir, cause))?;
+        let (reserve_bytes, change_queue, committer) = (sizes.reserve_bytes, Some(change_queue), Some(committer));
+        let inner = Inner { dir: dir.to_owned(), reserve_bytes, view, lost_records, change_queue, committer, _lock: lock };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -118,19 +118,19 @@ impl Store {
     /// # Errors
     /// `INTERNAL` for a record that is damaged or cannot be read: it is never reported as missing.
     pub fn get<T: DeserializeOwned>(&self, tree: Tree, key: &str) -> Result<Option<T>> {
-        let sled = {
+        let sled_tree = {
             let view = self.view();
-            if let Some(json) = view.ahead.get(&(tree, key.to_owned())) {
+            if let Some(json) = view.unindexed.get(&(tree, key.to_owned())) {
                 let value = json.as_deref().map(serde_json::from_slice).transpose();
-                return value.map_err(|cause| damaged(tree, key, cause));
+                return value.map_err(|cause| record_error(tree, key, cause));
             }
-            opened(&view, tree)?
+            tree_in_index(&view, tree)?
         };
-        let stored = sled.get(key).map_err(|cause| damaged(tree, key, cause))?;
+        let stored = sled_tree.get(key).map_err(|cause| record_error(tree, key, cause))?;
         stored
-            .map(|stored| record::open(tree.name(), key, &stored))
+            .map(|stored| record::decode(tree.name(), key, &stored))
             .transpose()
-            .map_err(|cause| damaged(tree, key, cause))
+            .map_err(|cause| record_error(tree, key, cause))
     }
 
     /// Writes one record; it is on disk when this returns. A record of a tree that is not journaled is written, but not
@@ -141,13 +141,13 @@ impl Store {
     /// made durable: the previous value is unchanged, also after a restart. `INTERNAL` when the disk fails and the outcome
     /// is unknown.
     pub async fn put<T: Serialize>(&self, tree: Tree, key: &str, value: &T) -> Result<()> {
-        let json = record::json(value).map_err(Error::internal)?;
+        let json = record::to_json(value).map_err(Error::internal)?;
         let bytes = key.len() + json.len();
-        if bytes > MAX_RECORD {
-            let message = format!("the record has {bytes} bytes, the limit is {MAX_RECORD}");
+        if bytes > MAX_RECORD_BYTES {
+            let message = format!("the record has {bytes} bytes, the limit is {MAX_RECORD_BYTES}");
             return Err(Error::new(Code::PayloadTooLarge, message));
         }
-        self.change(tree, key, Some(json)).await.map(drop)
+        self.write_record(tree, key, Some(json)).await.map(drop)
     }
 
     /// Removes one record, durably; returns whether it existed.
@@ -158,7 +158,7 @@ impl Store {
         if !self.contains(tree, key)? {
             return Ok(false);
         }
-        self.change(tree, key, None).await
+        self.write_record(tree, key, None).await
     }
 
     /// Makes all changes of a batch, or none; they are on disk when this returns. A reader may see some of them earlier.
@@ -185,7 +185,7 @@ impl Store {
     /// As [`Self::get`], for the first record that cannot be read.
     pub fn scan<T: DeserializeOwned>(&self, tree: Tree) -> Result<Vec<(String, T)>> {
         let mut all = Vec::new();
-        self.each(tree, |key, value| all.push((key.to_owned(), value)))?;
+        self.for_each(tree, |key, value| all.push((key.to_owned(), value)))?;
         Ok(all)
     }
 
@@ -193,31 +193,31 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::get`], for the first record that cannot be read.
-    pub fn each<T: DeserializeOwned>(&self, tree: Tree, mut show: impl FnMut(&str, T)) -> Result<()> {
-        let (sled, mut ahead) = {
+    pub fn for_each<T: DeserializeOwned>(&self, tree: Tree, mut visit: impl FnMut(&str, T)) -> Result<()> {
+        let (sled_tree, mut unindexed) = {
             let view = self.view();
-            let ahead = view.ahead.iter().filter(|((of, _), _)| *of == tree);
-            let ahead: BTreeMap<String, _> = ahead.map(|((_, key), json)| (key.clone(), json.clone())).collect();
-            (opened(&view, tree)?, ahead)
+            let unindexed = view.unindexed.iter().filter(|((changed_tree, _), _)| *changed_tree == tree);
+            let unindexed: BTreeMap<String, _> = unindexed.map(|((_, key), json)| (key.clone(), json.clone())).collect();
+            (tree_in_index(&view, tree)?, unindexed)
         };
-        let value = |key: &str, json: &[u8]| serde_json::from_slice(json).map_err(|cause| damaged(tree, key, cause));
+        let parse_value = |key: &str, json: &[u8]| serde_json::from_slice(json).map_err(|cause| record_error(tree, key, cause));
         // Both are ordered by key; an unindexed change replaces the record in the index.
-        for entry in sled.iter() {
-            let (key, stored) = entry.map_err(|cause| damaged(tree, "?", cause))?;
+        for entry in sled_tree.iter() {
+            let (key, stored) = entry.map_err(|cause| record_error(tree, "?", cause))?;
             let key = String::from_utf8_lossy(&key);
-            while ahead.first_key_value().is_some_and(|(first, _)| **first < *key) {
-                if let Some((key, Some(json))) = ahead.pop_first() {
-                    show(&key, value(&key, &json)?);
+            while unindexed.first_key_value().is_some_and(|(first, _)| **first < *key) {
+                if let Some((key, Some(json))) = unindexed.pop_first() {
+                    visit(&key, parse_value(&key, &json)?);
                 }
             }
-            if ahead.contains_key(&*key) {
+            if unindexed.contains_key(&*key) {
                 continue;
             }
-            show(&key, record::open(tree.name(), &key, &stored).map_err(|cause| damaged(tree, &key, cause))?);
+            visit(&key, record::decode(tree.name(), &key, &stored).map_err(|cause| record_error(tree, &key, cause))?);
         }
-        for (key, json) in ahead {
+        for (key, json) in unindexed {
             if let Some(json) = json {
-                show(&key, value(&key, &json)?);
+                visit(&key, parse_value(&key, &json)?);
             }
         }
         Ok(())
@@ -229,12 +229,12 @@ impl Store {
     /// `INTERNAL` when the tree cannot be read.
     pub fn keys(&self, tree: Tree, prefix: &str) -> Result<Vec<String>> {
         let view = self.view();
-        let found = opened(&view, tree)?.scan_prefix(prefix).keys();
+        let found = tree_in_index(&view, tree)?.scan_prefix(prefix).keys();
         let found = found.map(|key| key.map(|key| String::from_utf8_lossy(&key).into_owned()));
         let mut keys: BTreeSet<String> =
-            found.collect::<sled::Result<_>>().map_err(|cause| damaged(tree, prefix, cause))?;
-        let ahead = view.ahead.iter().filter(|((of, key), _)| *of == tree && key.starts_with(prefix));
-        for ((_, key), json) in ahead {
+            found.collect::<sled::Result<_>>().map_err(|cause| record_error(tree, prefix, cause))?;
+        let unindexed = view.unindexed.iter().filter(|((changed_tree, key), _)| *changed_tree == tree && key.starts_with(prefix));
+        for ((_, key), json) in unindexed {
             match json {
                 Some(_) => keys.insert(key.clone()),
                 None => keys.remove(key),
@@ -243,80 +243,80 @@ impl Store {
         Ok(keys.into_iter().collect())
     }
 
-    fn view(&self) -> RwLockReadGuard<'_, commit::View> {
+    fn view(&self) -> RwLockReadGuard<'_, commit::ReadView> {
         self.inner.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn contains(&self, tree: Tree, key: &str) -> Result<bool> {
         let view = self.view();
-        if let Some(json) = view.ahead.get(&(tree, key.to_owned())) {
+        if let Some(json) = view.unindexed.get(&(tree, key.to_owned())) {
             return Ok(json.is_some());
         }
-        opened(&view, tree)?.contains_key(key).map_err(|cause| damaged(tree, key, cause))
+        tree_in_index(&view, tree)?.contains_key(key).map_err(|cause| record_error(tree, key, cause))
     }
 
-    async fn change(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
+    async fn write_record(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
         if !tree.journaled() {
-            return self.change_unjournaled(tree, key, json);
+            return self.write_unjournaled(tree, key, json);
         }
         self.commit(vec![Edit { tree, key: key.to_owned(), json }]).await
     }
 
     /// Sends changes to the committer and waits until they are durable; returns whether one of the records existed.
     async fn commit(&self, edits: Vec<Edit>) -> Result<bool> {
-        let (done, outcome) = oneshot::channel();
-        let waiting = self.inner.waiting.as_ref().expect("the committer runs as long as the store is open");
-        let change = commit::Change { edits, done };
-        waiting.send(change).await.map_err(|_| not_durable("the committer has stopped"))?;
-        match outcome.await.map_err(|_| unknown("the committer has stopped"))? {
+        let (reply, outcome) = oneshot::channel();
+        let change_queue = self.inner.change_queue.as_ref().expect("the committer runs as long as the store is open");
+        let change = commit::PendingChange { edits, reply };
+        change_queue.send(change).await.map_err(|_| not_stored_error("the committer has stopped"))?;
+        match outcome.await.map_err(|_| unknown_outcome_error("the committer has stopped"))? {
             Ok(before) => Ok(before),
-            Err(NotStored::Refused(cause)) => Err(not_durable(cause)),
-            Err(NotStored::Unknown(cause)) => Err(unknown(cause)),
+            Err(CommitError::Refused(cause)) => Err(not_stored_error(cause)),
+            Err(CommitError::OutcomeUnknown(cause)) => Err(unknown_outcome_error(cause)),
         }
     }
 
     /// Writes directly to the index: records of trees that are not journaled can be computed again.
-    fn change_unjournaled(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
-        if commit::free_bytes(&self.inner.dir) < self.inner.reserve {
-            return Err(not_durable("the disk is nearly full"));
+    fn write_unjournaled(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
+        if commit::free_bytes(&self.inner.dir) < self.inner.reserve_bytes {
+            return Err(not_stored_error("the disk is nearly full"));
         }
         let view = self.view();
-        let index = view.index.as_ref().ok_or_else(|| not_durable("the index is being reopened"))?;
-        index.set(tree, key, 0, json.as_deref()).map(|before| before.is_some()).map_err(not_durable)
+        let index = view.index.as_ref().ok_or_else(|| not_stored_error("the index is being reopened"))?;
+        index.set(tree, key, 0, json.as_deref()).map(|before| before.is_some()).map_err(not_stored_error)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.waiting = None;
+        self.change_queue = None;
         if let Some(committer) = self.committer.take() {
             let _ = committer.join();
         }
     }
 }
 
-fn unusable(path: &Path, cause: impl std::fmt::Display) -> Error {
+fn open_error(path: &Path, cause: impl std::fmt::Display) -> Error {
     Error::internal(format!("the state in {} cannot be opened: {cause}", path.display()))
 }
 
-fn opened(view: &commit::View, tree: Tree) -> Result<sled::Tree> {
-    let failed = || {
+fn tree_in_index(view: &commit::ReadView, tree: Tree) -> Result<sled::Tree> {
+    let busy_error = || {
         let message = "the state is being reopened after a disk failure";
         Error::new(Code::ServerBusy, message).with_retry_after(1)
     };
-    let index = view.index.as_ref().ok_or_else(failed)?;
+    let index = view.index.as_ref().ok_or_else(busy_error)?;
     Ok(index.tree(tree).clone())
 }
 
-fn damaged(tree: Tree, key: &str, cause: impl std::fmt::Display) -> Error {
+fn record_error(tree: Tree, key: &str, cause: impl std::fmt::Display) -> Error {
     Error::internal(format!("record {}/{key} cannot be read: {cause}", tree.name()))
 }
 
-fn not_durable(cause: impl std::fmt::Display) -> Error {
+fn not_stored_error(cause: impl std::fmt::Display) -> Error {
     Error::new(Code::StorageFull, "the change could not be stored").with_cause(cause)
 }
 
-fn unknown(cause: impl std::fmt::Display) -> Error {
+fn unknown_outcome_error(cause: impl std::fmt::Display) -> Error {
     let message = "the disk failed, and whether the change was stored is unknown: check before you repeat it";
     Error::new(Code::Internal, message).with_cause(cause)
 }

@@ -7,12 +7,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Length of a checksum, bytes.
-pub const CHECKSUM: usize = 16;
+pub const CHECKSUM_BYTES: usize = 16;
 
 /// Length of checksum and number, bytes.
-const HEAD: usize = CHECKSUM + 8;
+const HEADER_BYTES: usize = CHECKSUM_BYTES + 8;
 
-pub type Checksum = [u8; CHECKSUM];
+pub type Checksum = [u8; CHECKSUM_BYTES];
 
 /// Checksum of all parts of a record. A removal has empty JSON, which no value has.
 pub fn checksum(tree: &str, key: &str, number: u64, json: &[u8]) -> Checksum {
@@ -21,35 +21,35 @@ pub fn checksum(tree: &str, key: &str, number: u64, json: &[u8]) -> Checksum {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
-    hasher.finalize().as_bytes()[..CHECKSUM].try_into().expect("a BLAKE3 hash has 32 bytes")
+    hasher.finalize().as_bytes()[..CHECKSUM_BYTES].try_into().expect("a BLAKE3 hash has 32 bytes")
 }
 
 /// Serializes a value to JSON.
-pub fn json<T: Serialize>(value: &T) -> serde_json::Result<Vec<u8>> {
+pub fn to_json<T: Serialize>(value: &T) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(value)
 }
 
 /// Encodes a record for the index.
-pub fn seal(tree: &str, key: &str, number: u64, json: &[u8]) -> Vec<u8> {
-    let mut sealed = Vec::with_capacity(HEAD + json.len());
-    sealed.extend_from_slice(&checksum(tree, key, number, json));
-    sealed.extend_from_slice(&number.to_le_bytes());
-    sealed.extend_from_slice(json);
-    sealed
+pub fn encode(tree: &str, key: &str, number: u64, json: &[u8]) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(HEADER_BYTES + json.len());
+    encoded.extend_from_slice(&checksum(tree, key, number, json));
+    encoded.extend_from_slice(&number.to_le_bytes());
+    encoded.extend_from_slice(json);
+    encoded
 }
 
 /// Checks a stored record; returns its number and JSON, or what is wrong with it.
-pub fn verify<'a>(tree: &str, key: &str, sealed: &'a [u8]) -> Result<(u64, &'a [u8]), String> {
-    let (head, json) = sealed.split_at_checked(HEAD).ok_or("it is too short")?;
-    let number = u64::from_le_bytes(head[CHECKSUM..].try_into().expect("8 bytes"));
-    if head[..CHECKSUM] != checksum(tree, key, number, json) {
+pub fn verify<'a>(tree: &str, key: &str, encoded: &'a [u8]) -> Result<(u64, &'a [u8]), String> {
+    let (header, json) = encoded.split_at_checked(HEADER_BYTES).ok_or("it is too short")?;
+    let number = u64::from_le_bytes(header[CHECKSUM_BYTES..].try_into().expect("8 bytes"));
+    if header[..CHECKSUM_BYTES] != checksum(tree, key, number, json) {
         return Err("its checksum does not match".to_owned());
     }
     Ok((number, json))
 }
 
 /// Decodes a stored record; returns its value, or what is wrong with it.
-pub fn open<T: DeserializeOwned>(tree: &str, key: &str, sealed: &[u8]) -> Result<T, String> {
-    let (_, json) = verify(tree, key, sealed)?;
+pub fn decode<T: DeserializeOwned>(tree: &str, key: &str, encoded: &[u8]) -> Result<T, String> {
+    let (_, json) = verify(tree, key, encoded)?;
     serde_json::from_slice(json).map_err(|cause| cause.to_string())
 }

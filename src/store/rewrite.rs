@@ -6,22 +6,22 @@ use std::io;
 use std::path::Path;
 
 use super::draft::Draft;
-use super::index::{Held, Index};
-use super::journal::{self, Reading, Slot};
+use super::index::{IndexContents, Index};
+use super::journal::{self, JournalContents, LinePosition};
 use super::tail;
 use super::tree::Tree;
 
-type Id = (Tree, String);
+type RecordId = (Tree, String);
 
 /// The file with the newest copy of a record.
 #[derive(Clone, Copy)]
-enum Place {
-    Journal(Slot),
-    Tail(Slot),
+enum CopyLocation {
+    Journal(LinePosition),
+    Tail(LinePosition),
     Index(u64),
 }
 
-impl Place {
+impl CopyLocation {
     fn number(self) -> u64 {
         match self {
             Self::Journal(slot) | Self::Tail(slot) => slot.number,
@@ -32,10 +32,10 @@ impl Place {
 
 /// Whether the tail contains a change that is missing from the journal. A compaction drops removals that the index has up
 /// to its `last` change; if the program is killed after it, the tail still has them.
-pub fn tail_knows_more(reading: &Reading, tail: &Reading, last: u64) -> bool {
-    tail.slots.iter().any(|(id, slot)| match reading.slots.get(id) {
-        Some(known) => known.number < slot.number,
-        None => !slot.gone || slot.number > last,
+pub fn tail_has_newer_changes(journal_contents: &JournalContents, tail: &JournalContents, last: u64) -> bool {
+    tail.positions.iter().any(|(id, position)| match journal_contents.positions.get(id) {
+        Some(known) => known.number < position.number,
+        None => !position.is_removal || position.number > last,
     })
 }
 
@@ -43,55 +43,55 @@ pub fn tail_knows_more(reading: &Reading, tail: &Reading, last: u64) -> bool {
 ///
 /// # Errors
 /// The system's error: a copy that cannot be read at the moment is not treated as missing.
-pub fn journal(dir: &Path, reading: &Reading, tail: &Reading, index: &Index, held: &Held) -> io::Result<Vec<String>> {
-    let (old, copy) = (opened(&dir.join("journal"))?, opened(&dir.join(tail::NAME))?);
-    let again = |file: &Option<File>, slot: Slot| match file {
-        Some(file) => Ok(journal::reread(file, slot)?.map(|json| (slot.number, json))),
+pub fn rewrite_journal(dir: &Path, journal_contents: &JournalContents, tail_contents: &JournalContents, index: &Index, index_contents: &IndexContents) -> io::Result<Vec<String>> {
+    let (journal_file, tail_file) = (open_if_exists(&dir.join("journal"))?, open_if_exists(&dir.join(tail::FILE_NAME))?);
+    let reread = |file: &Option<File>, position: LinePosition| match file {
+        Some(file) => Ok(journal::read_json_at(file, position)?.map(|json| (position.number, json))),
         None => Ok::<_, io::Error>(None),
     };
     let mut draft = Draft::begin(dir)?;
     let mut lost = Vec::new();
-    let removed = removed(reading, tail, held);
-    let mut newest: Vec<_> = newest(reading, tail, held).into_iter().collect();
+    let removed_ids = removed_records(journal_contents, tail_contents, index_contents);
+    let mut copies: Vec<_> = newest_copies(journal_contents, tail_contents, index_contents).into_iter().collect();
     // Ordered by number: gaps in the numbers show how much a damaged line can hide.
-    newest.sort_unstable_by_key(|(_, place)| place.number());
-    for (id, place) in newest {
+    copies.sort_unstable_by_key(|(_, location)| location.number());
+    for (id, location) in copies {
         let (tree, key) = id;
-        let copied = match place {
-            Place::Journal(slot) | Place::Tail(slot) if slot.gone => {
+        let copied = match location {
+            CopyLocation::Journal(slot) | CopyLocation::Tail(slot) if slot.is_removal => {
                 // An older index, without this removal, needs a line for it.
-                if slot.number > held.last {
-                    draft.add(*tree, key, slot.number, None)?;
+                if slot.number > index_contents.last_number {
+                    draft.add_record(*tree, key, slot.number, None)?;
                 }
                 continue;
             }
-            Place::Journal(_) if removed.contains(id) => continue,
-            Place::Journal(slot) => again(&old, slot)?,
-            Place::Tail(slot) => again(&copy, slot)?,
-            Place::Index(_) => None,
+            CopyLocation::Journal(_) if removed_ids.contains(id) => continue,
+            CopyLocation::Journal(slot) => reread(&journal_file, slot)?,
+            CopyLocation::Tail(slot) => reread(&tail_file, slot)?,
+            CopyLocation::Index(_) => None,
         };
-        let found = match copied {
+        let record = match copied {
             Some(copied) => Some(copied),
             None => index.get(*tree, key).map_err(|fault| io::Error::other(fault.to_string()))?,
         };
-        match found {
-            Some((number, json)) => draft.add(*tree, key, number, Some(&json))?,
+        match record {
+            Some((number, json)) => draft.add_record(*tree, key, number, Some(&json))?,
             None => lost.push(format!("{}/{key}", tree.name())),
         }
     }
     // Records whose line and copy in the index are both damaged are lost, too.
-    let known = |id: &&Id| reading.slots.contains_key(*id) || tail.slots.contains_key(*id);
-    let unreadable = held.unreadable.iter().filter(|id| !known(id));
+    let is_known = |id: &&RecordId| journal_contents.positions.contains_key(*id) || tail_contents.positions.contains_key(*id);
+    let unreadable = index_contents.unreadable_records.iter().filter(|id| !is_known(id));
     lost.extend(unreadable.map(|(tree, key)| format!("{}/{key}", tree.name())));
     if !lost.is_empty() {
         tracing::error!(records = %lost.join(" "), "records are lost: no copy of them can be read");
     }
-    draft.finish(dir)?;
+    draft.complete_and_replace(dir)?;
     Ok(lost)
 }
 
 /// Opens a file; `None` when it does not exist.
-fn opened(path: &Path) -> io::Result<Option<File>> {
+fn open_if_exists(path: &Path) -> io::Result<Option<File>> {
     match File::open(path) {
         Ok(file) => Ok(Some(file)),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -99,15 +99,15 @@ fn opened(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-fn newest<'a>(reading: &'a Reading, tail: &'a Reading, held: &'a Held) -> HashMap<&'a Id, Place> {
-    let mut newest: HashMap<&Id, Place> = HashMap::with_capacity(reading.slots.len());
-    let journal = reading.slots.iter().map(|(id, slot)| (id, Place::Journal(*slot)));
-    let tail = tail.slots.iter().map(|(id, slot)| (id, Place::Tail(*slot)));
-    let index = held.numbers.iter().map(|(id, number)| (id, Place::Index(*number)));
-    for (id, place) in journal.chain(tail).chain(index) {
-        let known = newest.entry(id).or_insert(place);
-        if known.number() < place.number() {
-            *known = place;
+fn newest_copies<'a>(journal_contents: &'a JournalContents, tail_contents: &'a JournalContents, index_contents: &'a IndexContents) -> HashMap<&'a RecordId, CopyLocation> {
+    let mut newest: HashMap<&RecordId, CopyLocation> = HashMap::with_capacity(journal_contents.positions.len());
+    let journal = journal_contents.positions.iter().map(|(id, slot)| (id, CopyLocation::Journal(*slot)));
+    let tail = tail_contents.positions.iter().map(|(id, slot)| (id, CopyLocation::Tail(*slot)));
+    let index = index_contents.numbers.iter().map(|(id, number)| (id, CopyLocation::Index(*number)));
+    for (id, location) in journal.chain(tail).chain(index) {
+        let best = newest.entry(id).or_insert(location);
+        if best.number() < location.number() {
+            *best = location;
         }
     }
     newest
@@ -116,13 +116,13 @@ fn newest<'a>(reading: &'a Reading, tail: &'a Reading, held: &'a Held) -> HashMa
 /// Records of the journal whose removal was in a damaged line or in a lost end of the file: an intact index lacks them,
 /// although it has later changes. If more records are missing than such lines can hide, the index has lost them, and they
 /// are kept.
-fn removed<'a>(reading: &'a Reading, tail: &Reading, held: &Held) -> HashSet<&'a Id> {
-    let absent = |(id, slot): &(&Id, &Slot)| {
-        !slot.gone && slot.number <= held.last && !held.numbers.contains_key(*id) && !tail.slots.contains_key(*id)
+fn removed_records<'a>(journal_contents: &'a JournalContents, tail_contents: &JournalContents, index_contents: &IndexContents) -> HashSet<&'a RecordId> {
+    let absent = |(id, slot): &(&RecordId, &LinePosition)| {
+        !slot.is_removal && slot.number <= index_contents.last_number && !index_contents.numbers.contains_key(*id) && !tail_contents.positions.contains_key(*id)
     };
-    let missing: HashSet<_> = reading.slots.iter().filter(absent).map(|(id, _)| id).collect();
-    let hidden = reading.hidden() + held.last.saturating_sub(reading.last);
-    if !held.faults.is_empty() || missing.len() as u64 > hidden {
+    let missing: HashSet<_> = journal_contents.positions.iter().filter(absent).map(|(id, _)| id).collect();
+    let hidden = journal_contents.hidden_changes() + index_contents.last_number.saturating_sub(journal_contents.last_number);
+    if !index_contents.faults.is_empty() || missing.len() as u64 > hidden {
         return HashSet::new();
     }
     for (tree, key) in &missing {

@@ -11,15 +11,15 @@ use std::path::Path;
 /// The system's error.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let beside = path.with_extension("new");
-    match fs::remove_file(&beside) {
+    let new_path = path.with_extension("new");
+    match fs::remove_file(&new_path) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new_path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&beside, path)?;
+    fs::rename(&new_path, path)?;
     File::open(folder)?.sync_all()
 }
 

@@ -9,25 +9,25 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::journal::{self, Reading, Slot};
-use super::recover::unreadable;
+use super::journal::{self, JournalContents, LinePosition};
+use super::recover::unreadable_error;
 use super::tail;
 use super::tree::Tree;
-use super::unusable;
+use super::open_error;
 use crate::error::{Error, Result};
 
 /// Most attempts, and the pause between two: a server truncates a failed append in less time.
-const ATTEMPTS: usize = 5;
-const PAUSE: Duration = Duration::from_millis(200);
+const MAX_ATTEMPTS: usize = 5;
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Tree, key and JSON of a record.
-pub type Record = (Tree, String, Vec<u8>);
+pub type SnapshotRecord = (Tree, String, Vec<u8>);
 
 /// The journal at one moment.
 pub struct Snapshot {
     file: File,
-    reading: Reading,
-    name: String,
+    contents: JournalContents,
+    journal_path: String,
 }
 
 impl Snapshot {
@@ -38,36 +38,36 @@ impl Snapshot {
     pub fn take(dir: &Path) -> Result<Self> {
         let mut attempt = 1;
         loop {
-            match Self::attempt(dir)? {
+            match Self::try_take(dir)? {
                 Ok(snapshot) => return Ok(snapshot),
-                Err(_) if attempt < ATTEMPTS => thread::sleep(PAUSE),
+                Err(_) if attempt < MAX_ATTEMPTS => thread::sleep(RETRY_PAUSE),
                 Err(fault) => {
-                    let way = "restart the server, which repairs the journal from its copies, then try again";
-                    return Err(unusable(dir, format!("{fault}: {way}")));
+                    let remedy = "restart the server, which repairs the journal from its copies, then try again";
+                    return Err(open_error(dir, format!("{fault}: {remedy}")));
                 }
             }
             attempt += 1;
         }
     }
 
-    fn attempt(dir: &Path) -> Result<Result<Self, String>> {
+    fn try_take(dir: &Path) -> Result<Result<Self, String>> {
         // The tail is read first: the journal, read later, has everything that is in it.
-        let tail = tail::read(dir).map_err(|cause| unreadable(dir, tail::NAME, cause))?;
+        let tail = tail::read(dir).map_err(|cause| unreadable_error(dir, tail::FILE_NAME, cause))?;
         let path = dir.join("journal");
-        let file = File::open(&path).map_err(|cause| unusable(&path, cause))?;
-        let reading = journal::read_from(&file).map_err(|cause| unreadable(dir, "journal", cause))?;
-        if let Some(at) = reading.faults.first() {
+        let file = File::open(&path).map_err(|cause| open_error(&path, cause))?;
+        let contents = journal::read_from(&file).map_err(|cause| unreadable_error(dir, "journal", cause))?;
+        if let Some(at) = contents.fault_offsets.first() {
             return Ok(Err(format!("the journal is damaged at byte {at}")));
         }
         // A compaction drops removals, so a removal that is only in the tail is not missing.
-        let missing = tail.slots.iter().find(|(id, slot)| match reading.slots.get(*id) {
-            Some(known) => known.number < slot.number,
-            None => !slot.gone,
+        let missing = tail.positions.iter().find(|(id, position)| match contents.positions.get(*id) {
+            Some(in_journal) => in_journal.number < position.number,
+            None => !position.is_removal,
         });
         if let Some(((tree, key), _)) = missing {
             return Ok(Err(format!("the journal lacks the newest change of record {}/{key}", tree.name())));
         }
-        let snapshot = Self { file, reading, name: path.display().to_string() };
+        let snapshot = Self { file, contents, journal_path: path.display().to_string() };
         // Every record is read once before the first is returned: the server may be truncating a failed append.
         let fault = snapshot.records().find_map(Result::err);
         match fault {
@@ -77,16 +77,16 @@ impl Snapshot {
     }
 
     /// All records, by tree and key.
-    pub fn records(&self) -> impl Iterator<Item = Result<Record>> {
-        let mut records: Vec<(&(Tree, String), &Slot)> =
-            self.reading.slots.iter().filter(|(_, slot)| !slot.gone).collect();
+    pub fn records(&self) -> impl Iterator<Item = Result<SnapshotRecord>> {
+        let mut records: Vec<(&(Tree, String), &LinePosition)> =
+            self.contents.positions.iter().filter(|(_, position)| !position.is_removal).collect();
         records.sort_unstable_by_key(|(id, _)| *id);
-        records.into_iter().map(|((tree, key), slot)| {
-            let unreadable = |cause: String| {
-                Error::internal(format!("{}: record {}/{key} cannot be read: {cause}", self.name, tree.name()))
+        records.into_iter().map(|((tree, key), position)| {
+            let to_error = |cause: String| {
+                Error::internal(format!("{}: record {}/{key} cannot be read: {cause}", self.journal_path, tree.name()))
             };
-            let json = journal::reread(&self.file, *slot).map_err(|cause| unreadable(cause.to_string()))?;
-            let json = json.ok_or_else(|| unreadable("its line changed".to_owned()))?;
+            let json = journal::read_json_at(&self.file, *position).map_err(|cause| to_error(cause.to_string()))?;
+            let json = json.ok_or_else(|| to_error("its line changed".to_owned()))?;
             Ok((*tree, key.clone(), json))
         })
     }

@@ -8,28 +8,28 @@ use std::path::Path;
 
 use super::appender::Appender;
 use super::index::Index;
-use super::journal::{self, Reading, Unreadable};
+use super::journal::{self, JournalContents, JournalError};
 
 /// File name; the layout is that of the journal.
-pub const NAME: &str = "journal.tail";
+pub const FILE_NAME: &str = "journal.tail";
 
 /// Length from which the tail is restarted, bytes.
-const FULL: u64 = 16 << 20;
+const RESTART_BYTES: u64 = 16 << 20;
 
 /// The tail, open for appending.
 pub struct Tail {
     file: Appender,
-    head: u64,
+    header_bytes: u64,
     /// Length from which the tail is restarted, bytes; raised after a failed attempt.
-    full: u64,
+    restart_at_bytes: u64,
 }
 
 /// Reads the tail; empty when the file does not exist.
 ///
 /// # Errors
 /// As for a journal.
-pub fn read(dir: &Path) -> Result<Reading, Unreadable> {
-    Ok(journal::read(&dir.join(NAME))?.unwrap_or_default())
+pub fn read(dir: &Path) -> Result<JournalContents, JournalError> {
+    Ok(journal::read(&dir.join(FILE_NAME))?.unwrap_or_default())
 }
 
 impl Tail {
@@ -38,22 +38,22 @@ impl Tail {
     ///
     /// # Errors
     /// The system's error.
-    pub fn open(dir: &Path, found: &Reading, index: &Index) -> io::Result<Self> {
-        let text = journal::header(journal::LAYOUT);
-        let head = text.len() as u64;
-        if !found.faults.is_empty() {
-            tracing::error!(state = %dir.display(), damaged_lines = found.faults.len(), "the journal's tail was damaged");
+    pub fn open(dir: &Path, contents: &JournalContents, index: &Index) -> io::Result<Self> {
+        let header = journal::header(journal::LAYOUT);
+        let header_bytes = header.len() as u64;
+        if !contents.fault_offsets.is_empty() {
+            tracing::error!(state = %dir.display(), damaged_lines = contents.fault_offsets.len(), "the journal's tail was damaged");
         }
-        if found.end < head || !found.faults.is_empty() {
+        if contents.valid_bytes < header_bytes || !contents.fault_offsets.is_empty() {
             index.sync().map_err(io::Error::other)?;
             let mut options = OpenOptions::new();
-            let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(dir.join(NAME))?;
-            file.write_all(text.as_bytes())?;
+            let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(dir.join(FILE_NAME))?;
+            file.write_all(header.as_bytes())?;
             file.sync_all()?;
             File::open(dir)?.sync_all()?;
         }
-        let end = if found.faults.is_empty() { found.end.max(head) } else { head };
-        let mut tail = Self { file: Appender::open(&dir.join(NAME), end)?, head, full: FULL };
+        let end = if contents.fault_offsets.is_empty() { contents.valid_bytes.max(header_bytes) } else { header_bytes };
+        let mut tail = Self { file: Appender::open(&dir.join(FILE_NAME), end)?, header_bytes, restart_at_bytes: RESTART_BYTES };
         tail.restart(index, true)?;
         Ok(tail)
     }
@@ -75,8 +75,8 @@ impl Tail {
     ///
     /// # Errors
     /// The system's error.
-    pub fn take_back(&mut self, len: u64) -> io::Result<()> {
-        self.file.take_back(len)
+    pub fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.file.truncate(len)
     }
 
     /// Empties the tail once it is long, or at once with `always`. The index is synced first, so its changes are still in
@@ -84,18 +84,18 @@ impl Tail {
     ///
     /// # Errors
     /// The tail cannot be truncated: then nothing may be appended.
-    pub fn restart(&mut self, index: &Index, always: bool) -> io::Result<()> {
-        if self.file.len <= self.head || !always && self.file.len < self.full {
+    pub fn restart(&mut self, index: &Index, force: bool) -> io::Result<()> {
+        if self.file.len <= self.header_bytes || !force && self.file.len < self.restart_at_bytes {
             return Ok(());
         }
         match index.sync() {
             Ok(()) => {
-                self.full = FULL;
-                self.file.take_back(self.head)
+                self.restart_at_bytes = RESTART_BYTES;
+                self.file.truncate(self.header_bytes)
             }
             Err(cause) => {
                 tracing::warn!(cause, "the index could not be synced; journal and tail have all its changes");
-                self.full = self.file.len + FULL;
+                self.restart_at_bytes = self.file.len + RESTART_BYTES;
                 Ok(())
             }
         }

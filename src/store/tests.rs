@@ -11,31 +11,31 @@ mod safety;
 pub mod syscalls;
 mod traced;
 
-fn state() -> tempfile::TempDir {
+fn temp_folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn list_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    entries.flat_map(|path| if path.is_dir() { list_files(&path) } else { vec![path] }).collect()
 }
 
-fn flip(path: &Path, at: u64) {
+fn flip_bit(path: &Path, at: u64) {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
 }
 
-fn damaged_files(dir: &Path) -> usize {
+fn count_damaged(dir: &Path) -> usize {
     fs::read_dir(dir.join("damaged")).map_or(0, Iterator::count)
 }
 
 /// Opens a state that was just closed. A process forked by another test shares its lock until it executes a program.
-fn reopen(dir: &Path, sizes: commit::Sizes) -> Store {
+fn reopen(dir: &Path, sizes: commit::StoreSizes) -> Store {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        match Store::open_sized(dir, sizes) {
+        match Store::open_with_sizes(dir, sizes) {
             Err(error) if error.code == Code::Conflict && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -44,13 +44,13 @@ fn reopen(dir: &Path, sizes: commit::Sizes) -> Store {
     }
 }
 
-fn all(dir: &Path) -> Vec<(String, u64)> {
-    let sizes = commit::Sizes { reserve: RESERVE_BYTES, compact_from: COMPACT_FROM_BYTES };
+fn read_progress(dir: &Path) -> Vec<(String, u64)> {
+    let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
     reopen(dir, sizes).scan(Tree::Progress).unwrap()
 }
 
 /// Writes a state of 300 records, changes and removes some, and closes it cleanly.
-async fn filled(dir: &Path) -> Vec<(String, u64)> {
+async fn fill_state(dir: &Path) -> Vec<(String, u64)> {
     let store = Store::open_waiting(dir).unwrap();
     let put = |n: u64, value: u64| {
         let store = store.clone();
@@ -69,7 +69,7 @@ async fn filled(dir: &Path) -> Vec<(String, u64)> {
 
 #[tokio::test]
 async fn records_survive_closing_and_come_back_by_key() {
-    let dir = state();
+    let dir = temp_folder();
     let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Users, "u_2", &"second").await.unwrap();
     store.put(Tree::Users, "u_1", &"first").await.unwrap();
@@ -85,12 +85,12 @@ async fn records_survive_closing_and_come_back_by_key() {
     assert_eq!(store.get::<String>(Tree::Logins, "u_1").unwrap(), None);
     assert_eq!(store.get::<u32>(Tree::Probes, "p").unwrap(), Some(1));
     assert_eq!(store.scan::<String>(Tree::Users).unwrap(), [("u_1".to_owned(), "first, changed".to_owned())]);
-    assert_eq!(damaged_files(dir.path()), 0);
+    assert_eq!(count_damaged(dir.path()), 0);
 }
 
 #[tokio::test]
-async fn writers_at_once_are_all_durable() {
-    let dir = state();
+async fn concurrent_writes_are_all_durable() {
+    let dir = temp_folder();
     let store = Store::open_waiting(dir.path()).unwrap();
     let writers = (0..2000).map(|n| {
         let store = store.clone();
@@ -104,10 +104,10 @@ async fn writers_at_once_are_all_durable() {
 
 #[tokio::test]
 async fn a_damaged_record_is_an_error_never_missing() {
-    let dir = state();
+    let dir = temp_folder();
     let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Users, "u_1", &"first").await.unwrap();
-    let tree = opened(&store.view(), Tree::Users).unwrap();
+    let tree = tree_in_index(&store.view(), Tree::Users).unwrap();
     let mut sealed = tree.get("u_1").unwrap().unwrap().to_vec();
 
     tree.insert("u_9", sealed.clone()).unwrap();
@@ -124,24 +124,24 @@ async fn a_damaged_record_is_an_error_never_missing() {
 
     let store = Store::open_waiting(dir.path()).unwrap();
     assert_eq!(store.scan::<String>(Tree::Users).unwrap(), [("u_1".to_owned(), "first".to_owned())], "repaired");
-    assert_eq!(damaged_files(dir.path()), 1);
+    assert_eq!(count_damaged(dir.path()), 1);
 }
 
 #[test]
-fn a_second_process_is_told_who_holds_the_state() {
-    let dir = state();
-    let held = Store::open_waiting(dir.path()).unwrap();
+fn a_second_process_learns_which_process_has_the_state() {
+    let dir = temp_folder();
+    let store = Store::open_waiting(dir.path()).unwrap();
     let error = Store::open(dir.path()).err().unwrap();
     assert_eq!(error.code, Code::Conflict);
     assert!(error.message.contains("is in use by a running hearthcast (process "), "{}", error.message);
-    drop(held);
+    drop(store);
     Store::open_waiting(dir.path()).unwrap();
 }
 
 #[tokio::test]
 async fn a_newer_layout_is_refused() {
-    let dir = state();
-    filled(dir.path()).await;
+    let dir = temp_folder();
+    fill_state(dir.path()).await;
     let text = fs::read_to_string(dir.path().join("journal")).unwrap();
     let (_, lines) = text.split_once('\n').unwrap();
     fs::write(dir.path().join("journal"), journal::header(journal::LAYOUT + 1) + lines).unwrap();
@@ -150,12 +150,12 @@ async fn a_newer_layout_is_refused() {
 }
 
 #[tokio::test]
-async fn a_state_of_layout_1_is_brought_over() {
-    let dir = state();
+async fn a_state_of_layout_1_is_migrated() {
+    let dir = temp_folder();
     {
         let db = sled::open(dir.path().join("db")).unwrap();
         let put = |tree: Tree, key: &str, json: &str| {
-            db.open_tree(tree.name()).unwrap().insert(key, migrate::seal_v1(tree, key, json.as_bytes())).unwrap();
+            db.open_tree(tree.name()).unwrap().insert(key, migrate::encode_v1(tree, key, json.as_bytes())).unwrap();
         };
         put(Tree::Meta, "format", "1");
         put(Tree::Users, "u_1", "\"ada\"");
@@ -169,29 +169,29 @@ async fn a_state_of_layout_1_is_brought_over() {
     store.put(Tree::Users, "u_2", &"bob").await.unwrap();
     drop(store);
     assert_eq!(Store::open_waiting(dir.path()).unwrap().scan::<String>(Tree::Users).unwrap().len(), 2);
-    assert_eq!(damaged_files(dir.path()), 0);
+    assert_eq!(count_damaged(dir.path()), 0);
 }
 
 #[tokio::test]
-async fn an_index_that_is_lost_or_old_is_made_again() {
-    let dir = state();
-    let early = state();
+async fn an_index_that_is_lost_or_old_is_rebuilt() {
+    let dir = temp_folder();
+    let early = temp_folder();
     let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Progress, "u_1/000", &5).await.unwrap();
     drop(store);
-    copy(&dir.path().join("db"), &early.path().join("db"));
-    let wanted = filled(dir.path()).await;
+    copy_folder(&dir.path().join("db"), &early.path().join("db"));
+    let expected = fill_state(dir.path()).await;
 
     fs::remove_dir_all(dir.path().join("db")).unwrap();
-    assert_eq!(all(dir.path()), wanted, "lost");
+    assert_eq!(read_progress(dir.path()), expected, "lost");
     fs::remove_dir_all(dir.path().join("db")).unwrap();
-    copy(&early.path().join("db"), &dir.path().join("db"));
-    assert_eq!(all(dir.path()), wanted, "as after a crash: without the last changes");
-    assert_eq!(damaged_files(dir.path()), 0);
+    copy_folder(&early.path().join("db"), &dir.path().join("db"));
+    assert_eq!(read_progress(dir.path()), expected, "as after a crash: without the last changes");
+    assert_eq!(count_damaged(dir.path()), 0);
 }
 
-fn copy(from: &Path, to: &Path) {
-    for file in files(from) {
+fn copy_folder(from: &Path, to: &Path) {
+    for file in list_files(from) {
         let target = to.join(file.strip_prefix(from).unwrap());
         fs::create_dir_all(target.parent().unwrap()).unwrap();
         match fs::copy(&file, &target) {
@@ -204,47 +204,47 @@ fn copy(from: &Path, to: &Path) {
 
 #[tokio::test]
 async fn a_record_that_sled_lost_is_noticed() {
-    let dir = state();
-    let wanted = filled(dir.path()).await;
+    let dir = temp_folder();
+    let expected = fill_state(dir.path()).await;
     let store = Store::open_waiting(dir.path()).unwrap();
-    opened(&store.view(), Tree::Progress).unwrap().remove("u_1/001").unwrap();
+    tree_in_index(&store.view(), Tree::Progress).unwrap().remove("u_1/001").unwrap();
     drop(store);
-    assert_eq!(all(dir.path()), wanted);
-    assert_eq!(damaged_files(dir.path()), 1, "a gap is damage");
+    assert_eq!(read_progress(dir.path()), expected);
+    assert_eq!(count_damaged(dir.path()), 1, "a gap is damage");
 }
 
 #[tokio::test]
-async fn flipped_bytes_in_the_index_are_mended() {
-    let dir = state();
-    let wanted = filled(dir.path()).await;
-    let pristine = state();
-    copy(dir.path(), pristine.path());
+async fn flipped_bits_in_the_index_are_repaired() {
+    let dir = temp_folder();
+    let expected = fill_state(dir.path()).await;
+    let pristine = temp_folder();
+    copy_folder(dir.path(), pristine.path());
     let mut noticed = 0;
     for round in 0..12_u64 {
         fs::remove_dir_all(dir.path().join("db")).unwrap();
         let _ = fs::remove_dir_all(dir.path().join("damaged"));
-        copy(pristine.path(), dir.path());
-        let files = files(&dir.path().join("db"));
+        copy_folder(pristine.path(), dir.path());
+        let files = list_files(&dir.path().join("db"));
         for (n, file) in files.iter().enumerate() {
             let size = fs::metadata(file).unwrap().len();
             for k in 0..8 {
                 // Only in the written part, which is at the beginning.
-                let within = size.min(96 * 1024);
-                if within > 0 {
-                    flip(file, (round * 7919 + k * 104_729 + n as u64 * 31) % within);
+                let written_bytes = size.min(96 * 1024);
+                if written_bytes > 0 {
+                    flip_bit(file, (round * 7919 + k * 104_729 + n as u64 * 31) % written_bytes);
                 }
             }
         }
-        assert_eq!(all(dir.path()), wanted, "round {round}");
-        noticed += damaged_files(dir.path());
+        assert_eq!(read_progress(dir.path()), expected, "round {round}");
+        noticed += count_damaged(dir.path());
     }
     assert!(noticed > 0, "some of the flipped bits were noticed");
 }
 
 #[tokio::test]
-async fn flipped_bytes_in_the_journal_are_mended() {
-    let dir = state();
-    let wanted = filled(dir.path()).await;
+async fn flipped_bits_in_the_journal_are_repaired() {
+    let dir = temp_folder();
+    let expected = fill_state(dir.path()).await;
     let journal = dir.path().join("journal");
     let pristine = fs::read(&journal).unwrap();
     for round in 0..40_u64 {
@@ -257,19 +257,19 @@ async fn flipped_bytes_in_the_journal_are_mended() {
             text.truncate(text.len() / 2);
         }
         fs::write(&journal, text).unwrap();
-        assert_eq!(all(dir.path()), wanted, "round {round}");
+        assert_eq!(read_progress(dir.path()), expected, "round {round}");
     }
-    assert!((1..=4).contains(&damaged_files(dir.path())), "bounded");
+    assert!((1..=4).contains(&count_damaged(dir.path())), "bounded");
     fs::remove_file(&journal).unwrap();
-    assert_eq!(all(dir.path()), wanted, "gone");
+    assert_eq!(read_progress(dir.path()), expected, "gone");
 }
 
 #[tokio::test]
 async fn the_last_moment_before_a_crash_survives_damage_wherever_it_is() {
-    let dir = state();
+    let dir = temp_folder();
     drop(Store::open_waiting(dir.path()).unwrap());
-    let early = state();
-    copy(&dir.path().join("db"), early.path());
+    let early = temp_folder();
+    copy_folder(&dir.path().join("db"), early.path());
     let store = Store::open_waiting(dir.path()).unwrap();
     let mut changed = Vec::new();
     for n in 0..40_u64 {
@@ -278,15 +278,15 @@ async fn the_last_moment_before_a_crash_survives_damage_wherever_it_is() {
             store.delete(Tree::Progress, &format!("u_1/{:02}", n % 16)).await.unwrap();
         }
     }
-    let wanted: Vec<(String, u64)> = store.scan(Tree::Progress).unwrap();
-    for name in ["journal", tail::NAME] {
+    let expected: Vec<(String, u64)> = store.scan(Tree::Progress).unwrap();
+    for name in ["journal", tail::FILE_NAME] {
         changed.push((name, fs::read(dir.path().join(name)).unwrap()));
     }
     drop(store);
     // An index without any of the changes, as a crash within sled's half second leaves it.
     for round in 0..60_u64 {
-        let (hit, crashed) = (round as usize % 2, state());
-        copy(early.path(), &crashed.path().join("db"));
+        let (hit, crashed) = (round as usize % 2, temp_folder());
+        copy_folder(early.path(), &crashed.path().join("db"));
         for (n, (name, text)) in changed.iter().enumerate() {
             let mut text = text.clone();
             for k in 0..3 {
@@ -301,27 +301,27 @@ async fn the_last_moment_before_a_crash_survives_damage_wherever_it_is() {
             }
             fs::write(crashed.path().join(name), text).unwrap();
         }
-        assert_eq!(all(crashed.path()), wanted, "round {round}");
-        assert_eq!(all(crashed.path()), wanted, "round {round}, second start");
+        assert_eq!(read_progress(crashed.path()), expected, "round {round}");
+        assert_eq!(read_progress(crashed.path()), expected, "round {round}, second start");
     }
 }
 
 #[tokio::test]
 async fn a_full_disk_refuses_and_loses_nothing() {
-    let dir = state();
-    let wanted = filled(dir.path()).await;
+    let dir = temp_folder();
+    let expected = fill_state(dir.path()).await;
     let store = Store::open_with(dir.path(), u64::MAX).unwrap();
     let refusal = store.put(Tree::Progress, "u_1/000", &9).await.unwrap_err();
     assert_eq!((refusal.code, refusal.code.status()), (Code::StorageFull, 507));
     assert_eq!(store.put(Tree::Probes, "p", &9).await.unwrap_err().code, Code::StorageFull);
-    assert_eq!(store.scan::<u64>(Tree::Progress).unwrap(), wanted, "reads still work");
+    assert_eq!(store.scan::<u64>(Tree::Progress).unwrap(), expected, "reads still work");
     drop(store);
-    assert_eq!(all(dir.path()), wanted);
+    assert_eq!(read_progress(dir.path()), expected);
 }
 
 #[tokio::test]
-async fn a_journal_that_has_grown_is_written_anew() {
-    let dir = state();
+async fn a_journal_that_has_grown_is_compacted() {
+    let dir = temp_folder();
     let store = Store::open_waiting(dir.path()).unwrap();
     let big = "x".repeat(40_000);
     store.put(Tree::Progress, "u_1/kept", &7).await.unwrap();
@@ -343,19 +343,19 @@ async fn a_journal_that_has_grown_is_written_anew() {
 }
 
 #[tokio::test]
-async fn the_state_goes_out_and_in_again() {
-    let dir = state();
-    let wanted = filled(dir.path()).await;
+async fn an_export_can_be_imported_again() {
+    let dir = temp_folder();
+    let expected = fill_state(dir.path()).await;
     secret::write(&dir.path().join("signing-keys"), "secret\n").unwrap();
     let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Users, "u_1", &"ada").await.unwrap();
     let mut text = Vec::new();
     let records = export(dir.path(), &mut text).unwrap();
-    assert_eq!(records, wanted.len() as u64 + 1);
+    assert_eq!(records, expected.len() as u64 + 1);
     assert_eq!(import(dir.path(), &*text, true).err().unwrap().code, Code::Conflict, "a running server");
     drop(store);
 
-    let other = state();
+    let other = temp_folder();
     let lines: Vec<&str> = std::str::from_utf8(&text).unwrap().lines().collect();
     for wrong in [
         "",
@@ -368,11 +368,11 @@ async fn the_state_goes_out_and_in_again() {
     ] {
         assert_eq!(import(other.path(), wrong.as_bytes(), false).unwrap_err().code, Code::BadRequest, "{wrong:.60}");
     }
-    assert_eq!(all(other.path()), [], "a refused import leaves nothing");
+    assert_eq!(read_progress(other.path()), [], "a refused import leaves nothing");
     assert_eq!(import(other.path(), &*text, false).unwrap(), records);
     assert_eq!(secret::read(&other.path().join("signing-keys")).unwrap().as_deref(), Some("secret\n"));
-    assert_eq!(all(other.path()), wanted);
+    assert_eq!(read_progress(other.path()), expected);
     assert_eq!(import(other.path(), &*text, false).unwrap_err().code, Code::Conflict, "a state exists");
     assert_eq!(import(other.path(), &*text, true).unwrap(), records);
-    assert_eq!(all(other.path()), wanted);
+    assert_eq!(read_progress(other.path()), expected);
 }

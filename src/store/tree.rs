@@ -33,11 +33,11 @@ trees! {
     Books "books" true,
     Channels "channels" true,
     Revisions "revisions" true,
-    Marks "marks" false,
-    Paces "paces" true,
-    Lists "lists" true,
-    Items "items" true,
-    Cuts "cuts" true,
+    Checkpoints "marks" false,
+    ClockIntervals "paces" true,
+    ItemLists "lists" true,
+    ChannelItems "items" true,
+    Segmentations "cuts" true,
     StreamTokens "stream-tokens" true,
     Sources "sources" true,
     Audit "audit" true,
@@ -49,12 +49,12 @@ trees! {
 
 impl Tree {
     /// Finds a tree by its name on disk.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|tree| tree.name() == name)
     }
 
     /// The journaled trees.
-    pub(super) fn kept() -> impl Iterator<Item = Self> {
+    pub(super) fn journaled_trees() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|tree| tree.journaled())
     }
 }

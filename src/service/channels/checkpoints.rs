@@ -9,7 +9,7 @@ use crate::store::{Store, Tree};
 /// Restores a revision's checkpoints.
 pub(super) fn restore_checkpoints(store: &Store, key: &str, revision: &ScheduleRevision) {
     let Some(blocks) = &revision.blocks else { return };
-    match store.get::<Vec<Checkpoint>>(Tree::Marks, key) {
+    match store.get::<Vec<Checkpoint>>(Tree::Checkpoints, key) {
         Ok(marks) => blocks.resume_from(marks.unwrap_or_default()),
         Err(fault) => tracing::warn!(%fault, "unreadable checkpoints; a channel's schedule is computed again"),
     }
@@ -24,7 +24,7 @@ impl Channels {
                 let marks = revision.blocks.as_ref().and_then(|blocks| blocks.new_checkpoints(now_ms));
                 let Some(marks) = marks else { continue };
                 let key = revision_key(channel.id, revision.number);
-                if let Err(fault) = self.store.put(Tree::Marks, &key, &marks).await {
+                if let Err(fault) = self.store.put(Tree::Checkpoints, &key, &marks).await {
                     tracing::debug!(channel.id = channel.id, %fault, "the checkpoints of a channel could not be stored");
                 }
             }

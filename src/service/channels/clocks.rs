@@ -44,7 +44,7 @@ impl ClockLocks {
 /// Loads the intervals of all clocks, by channel.
 pub(super) fn load_intervals(store: &Store) -> Result<HashMap<u32, Vec<RunningInterval>>> {
     let mut intervals: HashMap<u32, Vec<RunningInterval>> = HashMap::new();
-    for (key, interval) in store.scan::<RunningInterval>(Tree::Paces)? {
+    for (key, interval) in store.scan::<RunningInterval>(Tree::ClockIntervals)? {
         let id = key.split_once('/').and_then(|(id, _)| id.parse().ok());
         let id = id.ok_or_else(|| Error::internal(format!("the key of record paces/{key} has no channel id")))?;
         intervals.entry(id).or_default().push(interval);
@@ -171,7 +171,7 @@ impl Channels {
     /// Deletes the intervals of a removed channel.
     pub(super) async fn delete_clock(&self, channel: &Channel) {
         for interval in channel.clock.as_deref().map(ChannelClock::intervals).unwrap_or_default() {
-            if let Err(fault) = self.store.delete(Tree::Paces, &interval_key(channel.id, interval)).await {
+            if let Err(fault) = self.store.delete(Tree::ClockIntervals, &interval_key(channel.id, interval)).await {
                 tracing::warn!(channel.id = channel.id, %fault, "an old interval of a clock could not be removed");
             }
         }
@@ -183,10 +183,10 @@ impl Channels {
         let intervals = next.intervals();
         let mut batch = Batch::default();
         for run in intervals.iter().filter(|run| !stored.contains(run)) {
-            batch.put(Tree::Paces, &interval_key(channel.id, run), run)?;
+            batch.put(Tree::ClockIntervals, &interval_key(channel.id, run), run)?;
         }
         for removed in stored.iter().filter(|gone| !intervals.iter().any(|interval| interval.from_ms == gone.from_ms)) {
-            batch.delete(Tree::Paces, &interval_key(channel.id, removed))?;
+            batch.delete(Tree::ClockIntervals, &interval_key(channel.id, removed))?;
         }
         self.store.write(batch).await
     }

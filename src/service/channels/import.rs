@@ -16,9 +16,9 @@ use crate::domain::m3u::entry_matching::{EntryKey, match_entries};
 use crate::domain::m3u::parse::{M3uEntry, SkippedEntries};
 use crate::error::Result;
 use crate::service::accounts::random_bytes;
-use crate::store::{Batch, MAX_CHANGES, Tree};
+use crate::store::{Batch, MAX_BATCH_CHANGES, Tree};
 
-const _: () = assert!(MAX_CHANNELS < MAX_CHANGES, "all channels of a source are removed in one batch");
+const _: () = assert!(MAX_CHANNELS < MAX_BATCH_CHANGES, "all channels of a source are removed in one batch");
 
 /// Records written concurrently, so that they share disk syncs.
 const MAX_CONCURRENT_WRITES: usize = 512;

@@ -42,11 +42,11 @@ impl ItemStore {
     /// # Errors
     /// `INTERNAL` when it, or one of its items, is missing or cannot be read.
     pub(super) fn load_list(&self, store: &Store, list: &str) -> Result<ScheduleItems> {
-        let name = decode_name(Tree::Lists, list)?;
+        let name = decode_name(Tree::ItemLists, list)?;
         if let Some(cached) = self.lock_cache().lists.get(&name).and_then(Weak::upgrade) {
             return Ok(cached);
         }
-        let names: Vec<String> = read_record(store, Tree::Lists, list)?;
+        let names: Vec<String> = read_record(store, Tree::ItemLists, list)?;
         let items = names.iter().map(|name| self.load_item(store, name)).collect::<Result<ScheduleItems>>()?;
         self.lock_cache().lists.insert(name, Arc::downgrade(&items));
         Ok(items)
@@ -93,7 +93,7 @@ impl ItemStore {
         let list = match cached {
             Some(cached) => cached,
             None => {
-                store.put(Tree::Lists, &encode_name(&name), &json).await?;
+                store.put(Tree::ItemLists, &encode_name(&name), &json).await?;
                 let list: ScheduleItems = stored.into_iter().map(|(_, item)| item).collect();
                 self.lock_cache().lists.insert(name, Arc::downgrade(&list));
                 list
@@ -111,17 +111,17 @@ impl ItemStore {
             cache.outputs.retain(|_, output| output.strong_count() > 0);
         }
         // Lists first, because they name items.
-        delete_unused(store, Tree::Lists, |name| self.lock_cache().lists.contains_key(name)).await?;
-        delete_unused(store, Tree::Items, |name| self.lock_cache().items.contains_key(name)).await?;
+        delete_unused(store, Tree::ItemLists, |name| self.lock_cache().lists.contains_key(name)).await?;
+        delete_unused(store, Tree::ChannelItems, |name| self.lock_cache().items.contains_key(name)).await?;
         self.segment_bounds.prune(store).await
     }
 
     fn load_item(&self, store: &Store, text: &str) -> Result<Arc<ScheduleItem>> {
-        let name = decode_name(Tree::Items, text)?;
+        let name = decode_name(Tree::ChannelItems, text)?;
         if let Some(cached) = self.lock_cache().items.get(&name).and_then(Weak::upgrade) {
             return Ok(cached);
         }
-        let mut item: ScheduleItem = read_record(store, Tree::Items, text)?;
+        let mut item: ScheduleItem = read_record(store, Tree::ChannelItems, text)?;
         self.segment_bounds.load(store, &mut item)?;
         Ok(self.insert_item(name, Arc::new(item)))
     }
@@ -136,7 +136,7 @@ impl ItemStore {
         if !item.segmentation.has_lost_bounds() {
             self.segment_bounds.store_bounds(store, Arc::make_mut(&mut item)).await?;
         }
-        store.put(Tree::Items, &encode_name(&name), &*item).await?;
+        store.put(Tree::ChannelItems, &encode_name(&name), &*item).await?;
         Ok((name, self.insert_item(name, item)))
     }
 
@@ -155,7 +155,7 @@ async fn delete_unused(store: &Store, tree: Tree, is_used: impl Fn(&ContentName)
     let store_clone = store.clone();
     let names = tokio::task::spawn_blocking(move || {
         let mut names = Vec::new();
-        store_clone.each(tree, |name, _: serde::de::IgnoredAny| names.push(name.to_owned())).map(|()| names)
+        store_clone.for_each(tree, |name, _: serde::de::IgnoredAny| names.push(name.to_owned())).map(|()| names)
     });
     for name in names.await.map_err(Error::internal)?? {
         if !is_used(&decode_name(tree, &name)?) {
@@ -217,7 +217,7 @@ mod tests {
         let (bc, third) = item_store.store_list(&store, &sample_items(&["b", "c"])).await.unwrap();
         assert!(ab == again && ab != bc && Arc::ptr_eq(&first, &second));
         assert!(Arc::ptr_eq(&first[1], &third[0]));
-        assert_eq!([Tree::Lists, Tree::Items, Tree::Cuts].map(|tree| record_count(&store, tree)), [2, 3, 1]);
+        assert_eq!([Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)), [2, 3, 1]);
 
         // The state after a restart.
         let reopened = ItemStore::default();
@@ -229,10 +229,10 @@ mod tests {
 
         drop((one, first, second));
         reopened.prune(&store).await.unwrap();
-        assert_eq!([Tree::Lists, Tree::Items, Tree::Cuts].map(|tree| record_count(&store, tree)), [1, 2, 1]);
+        assert_eq!([Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)), [1, 2, 1]);
         drop(other);
         reopened.prune(&store).await.unwrap();
-        assert_eq!([Tree::Lists, Tree::Items, Tree::Cuts].map(|tree| record_count(&store, tree)), [0, 0, 0]);
+        assert_eq!([Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)), [0, 0, 0]);
         assert!(reopened.load_list(&store, &ab).is_err());
     }
 }

@@ -131,7 +131,7 @@ impl Channels {
             Ok(())
         };
         let mut result = Ok(());
-        store.each(Tree::Channels, |key, record| {
+        store.for_each(Tree::Channels, |key, record| {
             if result.is_ok() {
                 result = load_record(key, record);
             }
@@ -261,7 +261,7 @@ impl Channels {
     /// Deletes unused revisions and the items that only they used. Leftovers do no harm.
     async fn delete_revisions(&self, id: u32, numbers: &[u32]) {
         for number in numbers {
-            for tree in [Tree::Marks, Tree::Revisions] {
+            for tree in [Tree::Checkpoints, Tree::Revisions] {
                 if let Err(fault) = self.store.delete(tree, &revision_key(id, *number)).await {
                     tracing::warn!(channel.id = id, %fault, "an old revision could not be removed");
                 }

@@ -38,7 +38,7 @@ impl SegmentBounds {
             return Ok(());
         }
         let steps: Vec<i64> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        store.put(Tree::Cuts, name, &steps).await?;
+        store.put(Tree::Segmentations, name, &steps).await?;
         *bounds = self.insert(name, bounds.clone());
         Ok(())
     }
@@ -48,11 +48,11 @@ impl SegmentBounds {
         let store_clone = store.clone();
         let names = tokio::task::spawn_blocking(move || {
             let mut names = Vec::new();
-            store_clone.each(Tree::Cuts, |name, _: serde::de::IgnoredAny| names.push(name.to_owned())).map(|()| names)
+            store_clone.for_each(Tree::Segmentations, |name, _: serde::de::IgnoredAny| names.push(name.to_owned())).map(|()| names)
         });
         for name in names.await.map_err(Error::internal)?? {
             if self.cached(&name).is_none() {
-                store.delete(Tree::Cuts, &name).await?;
+                store.delete(Tree::Segmentations, &name).await?;
             }
         }
         Ok(())
@@ -71,7 +71,7 @@ impl SegmentBounds {
 }
 
 fn read_bounds(store: &Store, keyframes: &KeyframeBounds) -> Result<Option<Arc<[i64]>>> {
-    let steps: Option<Vec<i64>> = store.get(Tree::Cuts, &keyframes.name)?;
+    let steps: Option<Vec<i64>> = store.get(Tree::Segmentations, &keyframes.name)?;
     let accumulate = |position: &mut i64, step: i64| {
         *position = position.saturating_add(step);
         Some(*position)

@@ -35,7 +35,7 @@ async fn an_old_record_keeps_its_schedule_and_can_be_changed() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open_waiting(folder.path()).unwrap();
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-    store.put(Tree::Cuts, "c", &[100_000, 260_000]).await.unwrap();
+    store.put(Tree::Segmentations, "c", &[100_000, 260_000]).await.unwrap();
     store.put(Tree::Revisions, "0000000007/0000000001", &json(REVISION)).await.unwrap();
     store.put(Tree::Channels, "0000000007", &json(CHANNEL)).await.unwrap();
 
@@ -76,7 +76,7 @@ async fn an_old_record_keeps_its_schedule_and_can_be_changed() {
     // After removal only its id is left.
     drop(reloaded);
     channels.remove(7).await.unwrap();
-    for tree in [Tree::Revisions, Tree::Lists, Tree::Items, Tree::Cuts] {
+    for tree in [Tree::Revisions, Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations] {
         assert_eq!(store.scan::<serde::de::IgnoredAny>(tree).unwrap().len(), 0, "{tree:?}");
     }
 }
@@ -99,7 +99,7 @@ async fn an_import_with_one_failing_write_keeps_what_it_stored() {
     };
     let mut entries: Vec<_> = (1..=20).map(entry).collect();
     // Larger than a record may be: it is refused while the others are being written.
-    entries[19].user_agent = Some("x".repeat(crate::store::MAX_RECORD));
+    entries[19].user_agent = Some("x".repeat(crate::store::MAX_RECORD_BYTES));
     let error = channels.import(1, None, &entries, &mut SkippedEntries::default()).await.unwrap_err();
     assert_eq!(error.code, Code::PayloadTooLarge);
     assert_eq!(channels.imported_from(1).len(), 19);
@@ -113,7 +113,7 @@ async fn equal_requests_are_shared_between_channels() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open_waiting(folder.path()).unwrap();
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-    store.put(Tree::Cuts, "c", &[100_000, 260_000]).await.unwrap();
+    store.put(Tree::Segmentations, "c", &[100_000, 260_000]).await.unwrap();
     for (id, path) in [(7, "/lib"), (8, "/lib"), (9, "/other")] {
         let channel = CHANNEL.replace("/lib", path);
         store.put(Tree::Revisions, &revision_key(id, 1), &json(REVISION)).await.unwrap();

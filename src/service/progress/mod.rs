@@ -62,7 +62,7 @@ impl ProgressStore {
     /// `INTERNAL` naming the record that cannot be read.
     pub fn open(store: Store, tree: Tree, clock: Clock, events: Arc<Events>) -> Result<Self> {
         let mut users: HashMap<String, HistoryIndex> = HashMap::new();
-        store.each(tree, |key, record: ProgressRecord| {
+        store.for_each(tree, |key, record: ProgressRecord| {
             if let Some((user, _)) = key.split_once('/') {
                 users.entry(user.to_owned()).or_default().put(&record);
             }
@@ -203,7 +203,7 @@ impl ProgressStore {
         // Reads and parses every record: takes seconds if there are many.
         let scan_task = tokio::task::spawn_blocking(move || {
             let mut found = CleanupKeys::default();
-            store.each(tree, |key, record: ProgressRecord| {
+            store.for_each(tree, |key, record: ProgressRecord| {
                 if is_expired(user_of(key), &record, &is_known_user, now) {
                     found.expired.push(key.to_owned());
                 } else if record.has_future_time(now) {

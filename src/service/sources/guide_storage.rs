@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::listing::Listing;
 use crate::error::{Code, Result};
-use crate::store::{MAX_RECORD, Store, Tree};
+use crate::store::{MAX_RECORD_BYTES, Store, Tree};
 
 /// Bytes of text in one piece; the listing that exceeds it is its last.
 const MAX_PIECE_TEXT_BYTES: usize = 256 << 10;
 
 // JSON escapes one byte to at most six, and one listing has a few kilobytes of text.
-const _: () = assert!(6 * (MAX_PIECE_TEXT_BYTES + (64 << 10)) < MAX_RECORD);
+const _: () = assert!(6 * (MAX_PIECE_TEXT_BYTES + (64 << 10)) < MAX_RECORD_BYTES);
 
 /// Bytes of JSON for a listing apart from its texts.
 const LISTING_OVERHEAD_BYTES: usize = 160;

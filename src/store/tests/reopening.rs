@@ -4,10 +4,10 @@ use super::*;
 
 #[tokio::test]
 async fn readers_do_not_wait_while_the_state_is_reopened() {
-    let dir = state();
+    let dir = temp_folder();
     let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Progress, "early", &1).await.unwrap();
-    let [journal, kept, fifo, draft] = ["journal", "kept", "fifo", draft::NAME].map(|name| dir.path().join(name));
+    let [journal, kept, fifo, draft] = ["journal", "kept", "fifo", draft::FILE_NAME].map(|name| dir.path().join(name));
     // Opening the journal now waits until the other end of the pipe is opened.
     fs::rename(&journal, &kept).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -43,26 +43,26 @@ async fn readers_do_not_wait_while_the_state_is_reopened() {
     assert_eq!(found, [("early".to_owned(), 1), ("late".to_owned(), 2)]);
     store.put(Tree::Progress, "last", &3).await.unwrap();
     drop(store);
-    assert_eq!(all(dir.path()).len(), 3);
+    assert_eq!(read_progress(dir.path()).len(), 3);
 }
 
 #[tokio::test]
 async fn a_kill_between_a_compaction_and_the_restart_of_the_tail_is_no_damage() {
-    let dir = state();
+    let dir = temp_folder();
     let store = Store::open_waiting(dir.path()).unwrap();
     for n in 0..40_u64 {
         store.put(Tree::Progress, "kept", &n).await.unwrap();
     }
     store.put(Tree::Progress, "gone", &1).await.unwrap();
     assert!(store.delete(Tree::Progress, "gone").await.unwrap());
-    let tail = fs::read(dir.path().join(tail::NAME)).unwrap();
+    let tail = fs::read(dir.path().join(tail::FILE_NAME)).unwrap();
     drop(store);
-    let store = reopen(dir.path(), commit::Sizes { reserve: 0, compact_from: 1 });
+    let store = reopen(dir.path(), commit::StoreSizes { reserve_bytes: 0, compact_from_bytes: 1 });
     store.put(Tree::Progress, "kept", &40).await.unwrap();
     drop(store);
     let journal = fs::read_to_string(dir.path().join("journal")).unwrap();
     assert_eq!((journal.lines().count(), journal.contains("gone")), (2, false), "compacted");
-    fs::write(dir.path().join(tail::NAME), &tail).unwrap();
-    assert_eq!(all(dir.path()), [("kept".to_owned(), 40)]);
-    assert_eq!(damaged_files(dir.path()), 0);
+    fs::write(dir.path().join(tail::FILE_NAME), &tail).unwrap();
+    assert_eq!(read_progress(dir.path()), [("kept".to_owned(), 40)]);
+    assert_eq!(count_damaged(dir.path()), 0);
 }

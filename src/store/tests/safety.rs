@@ -2,39 +2,39 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use super::syscalls::{Faults, Mode};
+use super::syscalls::{Faults, FaultMode};
 use super::*;
 
 #[tokio::test]
 async fn a_record_has_one_upper_bound_and_what_is_acknowledged_is_read_again() {
-    let dir = state();
+    let dir = temp_folder();
     let store = Store::open_waiting(dir.path()).unwrap();
     // A JSON string has two quotes.
-    let most = "x".repeat(MAX_RECORD - "u_1".len() - 2);
-    store.put(Tree::Users, "u_1", &most).await.unwrap();
+    let longest = "x".repeat(MAX_RECORD_BYTES - "u_1".len() - 2);
+    store.put(Tree::Users, "u_1", &longest).await.unwrap();
     store.put(Tree::Users, "u_2", &"before").await.unwrap();
-    let refusal = store.put(Tree::Users, "u_2", &format!("{most}x")).await.unwrap_err();
+    let refusal = store.put(Tree::Users, "u_2", &format!("{longest}x")).await.unwrap_err();
     assert_eq!((refusal.code, refusal.code.status()), (Code::PayloadTooLarge, 413));
-    assert!(refusal.message.contains(&MAX_RECORD.to_string()), "{}", refusal.message);
-    assert_eq!(store.put(Tree::Probes, "p", &format!("{most}xxx")).await.unwrap_err().code, Code::PayloadTooLarge);
+    assert!(refusal.message.contains(&MAX_RECORD_BYTES.to_string()), "{}", refusal.message);
+    assert_eq!(store.put(Tree::Probes, "p", &format!("{longest}xxx")).await.unwrap_err().code, Code::PayloadTooLarge);
     drop(store);
     let mut exported = Vec::new();
     assert_eq!(export(dir.path(), &mut exported).unwrap(), 2);
     let _ = fs::remove_dir_all(dir.path().join("db"));
-    let other = state();
+    let other = temp_folder();
     assert_eq!(import(other.path(), &*exported, false).unwrap(), 2);
     for dir in [&dir, &other] {
         let store = Store::open_waiting(dir.path()).unwrap();
-        assert_eq!(store.get::<String>(Tree::Users, "u_1").unwrap().as_ref(), Some(&most));
+        assert_eq!(store.get::<String>(Tree::Users, "u_1").unwrap().as_ref(), Some(&longest));
         assert_eq!(store.get::<String>(Tree::Users, "u_2").unwrap().as_deref(), Some("before"));
     }
-    assert_eq!(damaged_files(dir.path()), 0);
+    assert_eq!(count_damaged(dir.path()), 0);
 }
 
 #[tokio::test]
 async fn a_state_with_records_of_a_newer_version_is_refused_and_left_as_it_is() {
-    let dir = state();
-    filled(dir.path()).await;
+    let dir = temp_folder();
+    fill_state(dir.path()).await;
     let journal = dir.path().join("journal");
     let mut text = fs::read_to_string(&journal).unwrap();
     let sum = record::checksum("parental-rules", "u_1", 999, b"{}");
@@ -58,13 +58,13 @@ async fn a_state_with_records_of_a_newer_version_is_refused_and_left_as_it_is() 
 
 #[tokio::test]
 async fn an_export_that_leaves_something_out_fails_and_names_it() {
-    let dir = state();
+    let dir = temp_folder();
     assert_eq!(export(&dir.path().join("none"), Vec::new()).unwrap_err().code, Code::NotFound);
     assert!(!dir.path().join("none").exists());
     let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Users, "u_1", &"ada").await.unwrap();
     store.put(Tree::Users, "u_2", &"grace").await.unwrap();
-    opened(&store.view(), Tree::Users).unwrap().insert("u_1", b"damaged").unwrap();
+    tree_in_index(&store.view(), Tree::Users).unwrap().insert("u_1", b"damaged").unwrap();
     drop(store);
     let journal = dir.path().join("journal");
     let text = fs::read_to_string(&journal).unwrap().replace("ada", "adx");
@@ -76,53 +76,53 @@ async fn an_export_that_leaves_something_out_fails_and_names_it() {
 
 #[test]
 fn a_state_folder_that_was_open_to_others_is_closed() {
-    let dir = state();
-    let place = dir.path().join("state");
-    drop(Store::open_waiting(&place).unwrap());
-    fs::create_dir(place.join("cache")).unwrap();
+    let dir = temp_folder();
+    let folder = dir.path().join("state");
+    drop(Store::open_waiting(&folder).unwrap());
+    fs::create_dir(folder.join("cache")).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    let all = || [files(&place), vec![place.clone(), place.join("db"), place.join("cache")]].concat();
-    for path in all() {
+    let all_paths = || [list_files(&folder), vec![folder.clone(), folder.join("db"), folder.join("cache")]].concat();
+    for path in all_paths() {
         set(&path, if path.is_dir() { 0o755 } else { 0o644 });
     }
-    let were = all();
+    let paths = all_paths();
     // Files that sled creates later get their mode from the umask of the process.
-    let _open = Store::open_waiting(&place).unwrap();
-    for path in were.iter().filter(|path| path.exists()) {
+    let _open = Store::open_waiting(&folder).unwrap();
+    for path in paths.iter().filter(|path| path.exists()) {
         assert_eq!(mode(path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
     }
 }
 
 #[test]
 fn a_state_folder_that_cannot_be_closed_is_refused_and_says_what_to_run() {
-    let dir = state();
-    let place = dir.path().join("state");
-    fs::create_dir(&place).unwrap();
-    fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
-    for mode in [Mode::Denied, Mode::Ignored] {
-        let faults = Faults::arm(&place, mode, 1, 1000);
-        let refused = Store::open(&place).err().unwrap();
+    let dir = temp_folder();
+    let folder = dir.path().join("state");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    for mode in [FaultMode::ModeDenied, FaultMode::ModeIgnored] {
+        let faults = Faults::arm(&folder, mode, 1, 1000);
+        let refused = Store::open(&folder).err().unwrap();
         assert_eq!(faults.disarm(), 1, "{mode:?}");
         assert_eq!(refused.code, Code::Forbidden, "{mode:?}");
-        let way = format!("chmod 700 {}", place.display());
-        assert!(refused.message.contains(&way) && refused.message.contains("mode 0755"), "{}", refused.message);
-        assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "nothing was written there");
+        let command = format!("chmod 700 {}", folder.display());
+        assert!(refused.message.contains(&command) && refused.message.contains("mode 0755"), "{}", refused.message);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing was written there");
     }
     // Once the folder is closed, the mode of a file in it gives access to no other user.
-    drop(Store::open_waiting(&place).unwrap());
-    let journal = place.join("journal");
+    drop(Store::open_waiting(&folder).unwrap());
+    let journal = folder.join("journal");
     fs::set_permissions(&journal, fs::Permissions::from_mode(0o644)).unwrap();
-    let faults = Faults::arm(&place, Mode::Denied, 1, 1000);
-    drop(Store::open_waiting(&place).unwrap());
+    let faults = Faults::arm(&folder, FaultMode::ModeDenied, 1, 1000);
+    drop(Store::open_waiting(&folder).unwrap());
     assert!(faults.disarm() >= 1);
-    assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(fs::metadata(&journal).unwrap().permissions().mode() & 0o777, 0o644);
 }
 
 #[test]
 fn a_folder_that_cannot_be_read_does_not_refuse_the_start() {
-    let dir = state();
+    let dir = temp_folder();
     let place = dir.path().join("state");
     // A path longer than 4096 bytes cannot be opened, not even by root.
     let deep = (0..14).fold(place.clone(), |path, _| path.join("d".repeat(250)));
@@ -142,8 +142,8 @@ fn a_folder_that_cannot_be_read_does_not_refuse_the_start() {
 
 #[tokio::test]
 async fn a_backup_under_writers_has_everything_acknowledged_before() {
-    let dir = state();
-    let store = Store::open_sized(dir.path(), commit::Sizes { reserve: 0, compact_from: 64 << 10 }).unwrap();
+    let dir = temp_folder();
+    let store = Store::open_with_sizes(dir.path(), commit::StoreSizes { reserve_bytes: 0, compact_from_bytes: 64 << 10 }).unwrap();
     let done = std::sync::Arc::new(std::sync::Mutex::new(std::collections::BTreeMap::<String, u64>::new()));
     let writers: Vec<_> = (0..8_u64)
         .map(|writer| {
@@ -169,7 +169,7 @@ async fn a_backup_under_writers_has_everything_acknowledged_before() {
         let (from, to) = (dir.path().to_owned(), file.clone());
         tokio::task::spawn_blocking(move || backup(&from, &to)).await.unwrap().unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        let fresh = state();
+        let fresh = temp_folder();
         import(fresh.path(), &*fs::read(&file).unwrap(), false).unwrap();
         let found = Store::open_waiting(fresh.path()).unwrap().scan::<(u64, String)>(Tree::Progress).unwrap();
         let found: std::collections::BTreeMap<_, _> = found.into_iter().map(|(key, (n, _))| (key, n)).collect();
@@ -183,12 +183,12 @@ async fn a_backup_under_writers_has_everything_acknowledged_before() {
 
 #[tokio::test]
 async fn a_snapshot_that_sled_did_not_complete_is_no_damage() {
-    let dir = state();
-    let wanted = filled(dir.path()).await;
+    let dir = temp_folder();
+    let expected = fill_state(dir.path()).await;
     fs::write(dir.path().join("db/snap.7FFFFFFFFFFFFFFF.generating"), "half of it").unwrap();
-    assert_eq!(all(dir.path()), wanted);
-    assert_eq!(damaged_files(dir.path()), 0);
+    assert_eq!(read_progress(dir.path()), expected);
+    assert_eq!(count_damaged(dir.path()), 0);
     fs::write(dir.path().join("db/snap.7FFFFFFFFFFFFFFF.generating"), "half of it").unwrap();
     fs::remove_file(dir.path().join("journal")).unwrap();
-    assert_eq!(all(dir.path()), wanted, "from the index, without a journal");
+    assert_eq!(read_progress(dir.path()), expected, "from the index, without a journal");
 }

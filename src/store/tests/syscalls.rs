@@ -16,24 +16,24 @@ use libc::{off_t, size_t, ssize_t};
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u8)]
-pub enum Mode {
+pub enum FaultMode {
     /// `EIO` at any call.
     Io = 1,
     /// `EMFILE` when a file is opened, `ENOSPC` when one grows.
-    Scarce,
+    ResourceShortage,
     /// Half of a write is done, then the next write fails with `ENOSPC`.
-    Short,
+    ShortWrite,
     /// `EIO` at any call after the first rename.
-    Renamed,
+    AfterRename,
     /// `EPERM` when a mode is changed.
-    Denied,
+    ModeDenied,
     /// A change of mode succeeds without effect, as on a file system without modes.
-    Ignored,
+    ModeIgnored,
 }
 
 /// The effect of a system call.
 #[derive(Clone, Copy, PartialEq)]
-enum Call {
+enum CallKind {
     Open,
     Read,
     Grow,
@@ -67,7 +67,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    pub fn arm(folder: &Path, mode: Mode, first: usize, burst: usize) -> Self {
+    pub fn arm(folder: &Path, mode: FaultMode, first: usize, burst: usize) -> Self {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         // Leaked, because another thread may be reading it.
         let prefix: &'static mut [u8] = folder.as_os_str().as_encoded_bytes().to_vec().leak();
@@ -98,7 +98,7 @@ impl Drop for Faults {
 
 /// Called before `fallocate`, which rustix calls without the C library.
 pub fn before_fallocate(file: &std::fs::File) -> io::Result<()> {
-    match on_file(Call::Grow, file.as_raw_fd()) {
+    match on_file(CallKind::Grow, file.as_raw_fd()) {
         Some(Injected::Fail(errno)) => Err(io::Error::from_raw_os_error(errno)),
         _ => Ok(()),
     }
@@ -106,13 +106,13 @@ pub fn before_fallocate(file: &std::fs::File) -> io::Result<()> {
 
 /// Called before `flock`, which rustix calls without the C library.
 pub fn before_flock(file: &std::fs::File) -> io::Result<()> {
-    match on_file(Call::Open, file.as_raw_fd()) {
+    match on_file(CallKind::Open, file.as_raw_fd()) {
         Some(Injected::Fail(errno)) if errno == libc::EIO => Err(io::Error::from_raw_os_error(errno)),
         _ => Ok(()),
     }
 }
 
-fn inject(call: Call, path: &[u8]) -> Option<Injected> {
+fn inject(call: CallKind, path: &[u8]) -> Option<Injected> {
     let mode = MODE.load(SeqCst);
     if mode == 0 || PREFIX_LEN.load(SeqCst) == 0 {
         return None;
@@ -122,17 +122,17 @@ fn inject(call: Call, path: &[u8]) -> Option<Injected> {
     if !path.starts_with(prefix) {
         return None;
     }
-    let is = |other: Mode| mode == other as u8;
-    if is(Mode::Renamed) && !IS_RENAMED.load(SeqCst) {
-        IS_RENAMED.store(call == Call::Rename, SeqCst);
+    let is_mode = |other: FaultMode| mode == other as u8;
+    if is_mode(FaultMode::AfterRename) && !IS_RENAMED.load(SeqCst) {
+        IS_RENAMED.store(call == CallKind::Rename, SeqCst);
         return None;
     }
     let errno = match call {
-        _ if is(Mode::Io) || is(Mode::Renamed) => libc::EIO,
-        Call::Mode if is(Mode::Denied) || is(Mode::Ignored) => libc::EPERM,
-        _ if is(Mode::Denied) || is(Mode::Ignored) => return None,
-        Call::Open if mode == Mode::Scarce as u8 => libc::EMFILE,
-        Call::Grow | Call::Write => libc::ENOSPC,
+        _ if is_mode(FaultMode::Io) || is_mode(FaultMode::AfterRename) => libc::EIO,
+        CallKind::Mode if is_mode(FaultMode::ModeDenied) || is_mode(FaultMode::ModeIgnored) => libc::EPERM,
+        _ if is_mode(FaultMode::ModeDenied) || is_mode(FaultMode::ModeIgnored) => return None,
+        CallKind::Open if mode == FaultMode::ResourceShortage as u8 => libc::EMFILE,
+        CallKind::Grow | CallKind::Write => libc::ENOSPC,
         _ => return None,
     };
     let at = COUNT.fetch_add(1, SeqCst) + 1;
@@ -140,15 +140,15 @@ fn inject(call: Call, path: &[u8]) -> Option<Injected> {
         return None;
     }
     INJECTED.fetch_add(1, SeqCst);
-    let half = is(Mode::Short) && call == Call::Write && at == FIRST.load(SeqCst);
+    let half = is_mode(FaultMode::ShortWrite) && call == CallKind::Write && at == FIRST.load(SeqCst);
     Some(match half {
         true => Injected::Half,
-        false if is(Mode::Ignored) => Injected::Nothing,
+        false if is_mode(FaultMode::ModeIgnored) => Injected::Nothing,
         false => Injected::Fail(errno),
     })
 }
 
-fn on_file(call: Call, fd: c_int) -> Option<Injected> {
+fn on_file(call: CallKind, fd: c_int) -> Option<Injected> {
     if MODE.load(SeqCst) == 0 || fd < 0 {
         return None;
     }
@@ -171,7 +171,7 @@ fn on_file(call: Call, fd: c_int) -> Option<Injected> {
     inject(call, path.get(..usize::try_from(len).ok()?)?)
 }
 
-fn on_path(call: Call, path: *const c_char) -> Option<Injected> {
+fn on_path(call: CallKind, path: *const c_char) -> Option<Injected> {
     if MODE.load(SeqCst) == 0 || path.is_null() {
         return None;
     }
@@ -203,41 +203,41 @@ macro_rules! interpose {
 
 interpose! {
     fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int =
-        Call::Open, |call| on_path(call, path) => SYS_openat(libc::AT_FDCWD, path, flags, mode);
+        CallKind::Open, |call| on_path(call, path) => SYS_openat(libc::AT_FDCWD, path, flags, mode);
     fn openat64(fd: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int =
-        Call::Open, |call| on_file(call, fd) => SYS_openat(fd, path, flags, mode);
+        CallKind::Open, |call| on_file(call, fd) => SYS_openat(fd, path, flags, mode);
     fn read(fd: c_int, to: *mut c_void, len: size_t) -> ssize_t =
-        Call::Read, |call| on_file(call, fd) => SYS_read(fd, to, len);
+        CallKind::Read, |call| on_file(call, fd) => SYS_read(fd, to, len);
     fn pread64(fd: c_int, to: *mut c_void, len: size_t, at: off_t) -> ssize_t =
-        Call::Read, |call| on_file(call, fd) => SYS_pread64(fd, to, len, at);
+        CallKind::Read, |call| on_file(call, fd) => SYS_pread64(fd, to, len, at);
     fn ftruncate64(fd: c_int, len: off_t) -> c_int =
-        Call::Grow, |call| on_file(call, fd) => SYS_ftruncate(fd, len);
+        CallKind::Grow, |call| on_file(call, fd) => SYS_ftruncate(fd, len);
     fn fsync(fd: c_int) -> c_int =
-        Call::Sync, |call| on_file(call, fd) => SYS_fsync(fd);
+        CallKind::Sync, |call| on_file(call, fd) => SYS_fsync(fd);
     fn fdatasync(fd: c_int) -> c_int =
-        Call::Sync, |call| on_file(call, fd) => SYS_fdatasync(fd);
+        CallKind::Sync, |call| on_file(call, fd) => SYS_fdatasync(fd);
     fn sync_file_range(fd: c_int, at: off_t, len: off_t, flags: c_uint) -> c_int =
-        Call::Sync, |call| on_file(call, fd) => SYS_sync_file_range(fd, at, len, flags);
+        CallKind::Sync, |call| on_file(call, fd) => SYS_sync_file_range(fd, at, len, flags);
     fn rename(from: *const c_char, to: *const c_char) -> c_int =
-        Call::Rename, |call| on_path(call, from) => SYS_renameat2(libc::AT_FDCWD, from, libc::AT_FDCWD, to, 0);
+        CallKind::Rename, |call| on_path(call, from) => SYS_renameat2(libc::AT_FDCWD, from, libc::AT_FDCWD, to, 0);
     fn unlink(path: *const c_char) -> c_int =
-        Call::Name, |call| on_path(call, path) => SYS_unlinkat(libc::AT_FDCWD, path, 0);
+        CallKind::Name, |call| on_path(call, path) => SYS_unlinkat(libc::AT_FDCWD, path, 0);
     fn unlinkat(fd: c_int, path: *const c_char, flags: c_int) -> c_int =
-        Call::Name, |call| on_file(call, fd) => SYS_unlinkat(fd, path, flags);
+        CallKind::Name, |call| on_file(call, fd) => SYS_unlinkat(fd, path, flags);
     fn linkat(from_fd: c_int, from: *const c_char, to_fd: c_int, to: *const c_char, flags: c_int) -> c_int =
-        Call::Name, |call| on_path(call, from) => SYS_linkat(from_fd, from, to_fd, to, flags);
+        CallKind::Name, |call| on_path(call, from) => SYS_linkat(from_fd, from, to_fd, to, flags);
     fn chmod(path: *const c_char, mode: c_uint) -> c_int =
-        Call::Mode, |call| on_path(call, path) => SYS_fchmodat(libc::AT_FDCWD, path, mode);
+        CallKind::Mode, |call| on_path(call, path) => SYS_fchmodat(libc::AT_FDCWD, path, mode);
     fn flock(fd: c_int, operation: c_int) -> c_int =
-        Call::Sync, |call| on_file(call, fd) => SYS_flock(fd, operation);
+        CallKind::Sync, |call| on_file(call, fd) => SYS_flock(fd, operation);
     fn mkdir(path: *const c_char, mode: c_uint) -> c_int =
-        Call::Grow, |call| on_path(call, path) => SYS_mkdirat(libc::AT_FDCWD, path, mode);
+        CallKind::Grow, |call| on_path(call, path) => SYS_mkdirat(libc::AT_FDCWD, path, mode);
 }
 
 /// As the C library's.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
-    match on_file(Call::Write, fd) {
+    match on_file(CallKind::Write, fd) {
         Some(Injected::Fail(errno)) => fail(errno),
         // SAFETY: the caller's buffer, or its first half.
         Some(Injected::Half) => unsafe { libc::syscall(libc::SYS_write, fd, from, len.div_ceil(2)) as ssize_t },
@@ -248,7 +248,7 @@ unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize
 /// As the C library's.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pwrite64(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
-    match on_file(Call::Write, fd) {
+    match on_file(CallKind::Write, fd) {
         Some(Injected::Fail(errno)) => fail(errno),
         // SAFETY: as in `write`.
         Some(Injected::Half) => unsafe { libc::syscall(libc::SYS_pwrite64, fd, from, len.div_ceil(2), at) as ssize_t },
@@ -260,20 +260,20 @@ unsafe extern "C" fn pwrite64(fd: c_int, from: *const c_void, len: size_t, at: o
 fn faults_reach_std_in_the_folder_alone_and_nowhere_once_disarmed() {
     use std::fs::{read, write};
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (file, beside) = (dir.path().join("a"), other.path().join("a"));
-    let faults = Faults::arm(dir.path(), Mode::Io, 2, 1);
+    let (file, other_file) = (dir.path().join("a"), other.path().join("a"));
+    let faults = Faults::arm(dir.path(), FaultMode::Io, 2, 1);
     assert_eq!(write(&file, "text").unwrap_err().raw_os_error(), Some(libc::EIO), "the write after the open");
     write(&file, "text").unwrap();
-    write(&beside, "text").unwrap();
+    write(&other_file, "text").unwrap();
     assert_eq!(faults.disarm(), 1);
-    let faults = Faults::arm(dir.path(), Mode::Scarce, 1, 1);
+    let faults = Faults::arm(dir.path(), FaultMode::ResourceShortage, 1, 1);
     assert_eq!(read(&file).unwrap_err().raw_os_error(), Some(libc::EMFILE));
     assert_eq!(faults.disarm(), 1);
-    let faults = Faults::arm(dir.path(), Mode::Short, 1, 2);
+    let faults = Faults::arm(dir.path(), FaultMode::ShortWrite, 1, 2);
     assert_eq!(write(&file, "longer").unwrap_err().raw_os_error(), Some(libc::ENOSPC));
     drop(faults);
     assert_eq!(read(&file).unwrap(), b"lon", "half of the text");
     // SAFETY: descriptor 0 is open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(0) };
-    assert!(on_file(Call::Open, borrowed.as_raw_fd()).is_none());
+    assert!(on_file(CallKind::Open, borrowed.as_raw_fd()).is_none());
 }

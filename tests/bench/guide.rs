@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
 const CHANNELS: usize = 1000;
-const ITEMS: usize = 100;
+const ITEMS_PER_CHANNEL: usize = 100;
 const DAYS: i64 = 14;
 const ROUNDS: usize = 7;
 const REPEATS: usize = 200;
@@ -28,10 +28,10 @@ const REPEATS: usize = 200;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// Bytes buffered before they are sent, as in the server.
-const PIECE: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// One XMLTV entry.
-struct Spoken {
+struct XmltvEntry {
     start_ms: i64,
     end_ms: i64,
     channel: String,
@@ -46,7 +46,7 @@ struct Spoken {
 /// An entry of the JSON guide, as sent.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Sent {
+struct JsonEntry {
     id: String,
     channel_id: u32,
     title: String,
@@ -71,28 +71,28 @@ pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let service = lineup(folder.path()).await;
-        build(&service);
-        serve(service).await;
+        let service = add_channels(folder.path()).await;
+        measure_xmltv(&service);
+        measure_http(service).await;
     });
 }
 
 /// A thousand channels, each with a hundred titles of one audio file of 45 minutes.
-async fn lineup(folder: &Path) -> Arc<Service> {
+async fn add_channels(folder: &Path) -> Arc<Service> {
     let path = folder.join("sound.mka");
-    let made = std::process::Command::new("ffmpeg")
+    let status = std::process::Command::new("ffmpeg")
         .args(["-v", "error", "-f", "lavfi", "-i", "anullsrc=sample_rate=8000:channel_layout=mono", "-t", "2700"])
         .args(["-c:a", "libopus", "-b:a", "6k"])
         .arg(&path)
         .status();
-    assert!(made.expect("ffmpeg runs").success());
+    assert!(status.expect("ffmpeg runs").success());
     let state = folder.join("state");
     let mut config = Config::new(state.clone(), state.join("cache"));
     config.roots = vec![Root { id: "r".into(), path: folder.to_owned() }];
     let service = Service::open(config).expect("the service opens");
-    let began = Instant::now();
+    let started = Instant::now();
     for n in 0..CHANNELS {
-        let ask = |item: usize| RequestedItem {
+        let channel_item = |item: usize| RequestedItem {
             path: path.to_str().expect("plain text").into(),
             recursive: false,
             title: Some(
@@ -107,50 +107,50 @@ async fn lineup(folder: &Path) -> Arc<Service> {
             category: Some("Series".to_owned()),
             description: Some("Made of the library, all day and all night".to_owned()),
             start_at: "2026-01-01T00:00:00Z".parse().ok(),
-            requested_items: Some((0..ITEMS).map(ask).collect()),
+            requested_items: Some((0..ITEMS_PER_CHANNEL).map(channel_item).collect()),
             ..ChannelChange::default()
         };
         service.add_channel(change).await.expect("a channel can be made");
     }
-    println!("{CHANNELS} channels of {ITEMS} items made in {:.1} s", began.elapsed().as_secs_f64());
+    println!("{CHANNELS} channels of {ITEMS_PER_CHANNEL} items made in {:.1} s", started.elapsed().as_secs_f64());
     service
 }
 
 /// XMLTV of two weeks without a server, and the same document by quick-xml, in turns.
-fn build(service: &Service) {
+fn measure_xmltv(service: &Service) {
     let midnight = service.clock.now().as_millisecond().div_euclid(DAY_MS) * DAY_MS;
     let (from, to) = (midnight, midnight + DAYS * DAY_MS);
     let style = XmltvOptions { base_url: "http://tv:8470".to_owned(), naming: ChannelNaming::Stable, local_times: false, include_lcn: false };
-    let (mut ours, mut theirs, mut bytes, mut count) = (Vec::new(), Vec::new(), (0, 0), 0);
+    let (mut ours, mut quick_xml, mut bytes, mut count) = (Vec::new(), Vec::new(), (0, 0), 0);
     for _ in 0..ROUNDS {
         // Copies do not have the cached orders of earlier rounds.
         let channels: Vec<Arc<Channel>> =
             service.channels.all().iter().map(|channel| Arc::new((**channel).clone())).collect();
-        let began = Instant::now();
-        bytes.0 = whole(&channels, from, to, &style);
-        ours.push(began.elapsed());
-        let spoken = spoken(&channels, from, to);
-        count = spoken.len();
-        let began = Instant::now();
-        bytes.1 = by_events(&spoken);
-        theirs.push(began.elapsed());
+        let started = Instant::now();
+        bytes.0 = write_all(&channels, from, to, &style);
+        ours.push(started.elapsed());
+        let entries = xmltv_entries(&channels, from, to);
+        count = entries.len();
+        let started = Instant::now();
+        bytes.1 = write_by_events(&entries);
+        quick_xml.push(started.elapsed());
     }
-    let (ours, theirs) = (median(ours), median(theirs));
+    let (ours, quick_xml) = (median_millis(ours), median_millis(quick_xml));
     println!("| XMLTV, {CHANNELS} channels, {DAYS} days | ms | MiB | / quick-xml |\n|---|---|---|---|");
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
-    println!("| ours, cold, schedule included | {ours:.0} | {:.0} | {:.2} |", mib(bytes.0), ours / theirs);
-    println!("| quick-xml events, {count} entries given | {theirs:.0} | {:.0} | 1 |", mib(bytes.1));
+    println!("| ours, cold, schedule included | {ours:.0} | {:.0} | {:.2} |", mib(bytes.0), ours / quick_xml);
+    println!("| quick-xml events, {count} entries given | {quick_xml:.0} | {:.0} | 1 |", mib(bytes.1));
 }
 
 /// Writes all channels; returns the number of bytes. A full buffer is discarded, as if it had been sent.
-fn whole(channels: &[Arc<Channel>], from: i64, to: i64, style: &XmltvOptions) -> usize {
-    let (mut out, mut bytes) = (Vec::with_capacity(2 * PIECE), 0);
+fn write_all(channels: &[Arc<Channel>], from: i64, to: i64, style: &XmltvOptions) -> usize {
+    let (mut out, mut bytes) = (Vec::with_capacity(2 * CHUNK_BYTES), 0);
     xmltv::write_header(&mut out);
     channels.iter().for_each(|channel| xmltv::write_channel(&mut out, channel, style));
     for channel in channels {
         let mut programmes = ProgrammeWriter::new(channel.clone(), from, to, from, style);
         while programmes.write_next(&mut out) {
-            if out.len() >= PIECE {
+            if out.len() >= CHUNK_BYTES {
                 bytes += out.len();
                 out.clear();
             }
@@ -159,9 +159,9 @@ fn whole(channels: &[Arc<Channel>], from: i64, to: i64, style: &XmltvOptions) ->
     bytes + out.len()
 }
 
-fn spoken(channels: &[Arc<Channel>], from: i64, to: i64) -> Vec<Spoken> {
-    let of = |channel: &Arc<Channel>| -> Vec<Spoken> {
-        let entries = channel.guide_entries(from, to, from).map(|entry| Spoken {
+fn xmltv_entries(channels: &[Arc<Channel>], from: i64, to: i64) -> Vec<XmltvEntry> {
+    let entries_of = |channel: &Arc<Channel>| -> Vec<XmltvEntry> {
+        let entries = channel.guide_entries(from, to, from).map(|entry| XmltvEntry {
             start_ms: entry.programme.start_ms,
             end_ms: entry.programme.end_ms,
             channel: channel.tvg_id.to_string(),
@@ -174,12 +174,12 @@ fn spoken(channels: &[Arc<Channel>], from: i64, to: i64) -> Vec<Spoken> {
         });
         entries.collect()
     };
-    channels.iter().flat_map(of).collect()
+    channels.iter().flat_map(entries_of).collect()
 }
 
 /// The same document by quick-xml's event writer, with our time format.
-fn by_events(entries: &[Spoken]) -> usize {
-    let mut writer = quick_xml::Writer::new(Vec::with_capacity(PIECE));
+fn write_by_events(entries: &[XmltvEntry]) -> usize {
+    let mut writer = quick_xml::Writer::new(Vec::with_capacity(CHUNK_BYTES));
     let time = |ms: i64| {
         let mut text = Vec::with_capacity(20);
         write_time(&mut text, ms, None);
@@ -192,24 +192,24 @@ fn by_events(entries: &[Spoken]) -> usize {
         programme.push_attribute(("channel", entry.channel.as_str()));
         let mut put = |event: Event<'_>| writer.write_event(event).expect("memory takes it");
         put(Event::Start(programme));
-        let mut element = |start: BytesStart<'_>, text: &str| {
+        let mut write_element = |start: BytesStart<'_>, text: &str| {
             let name = String::from_utf8(start.name().as_ref().to_vec()).expect("a name");
             put(Event::Start(start));
             put(Event::Text(BytesText::new(text)));
             put(Event::End(BytesEnd::new(name)));
         };
-        element(BytesStart::new("title"), &entry.title);
+        write_element(BytesStart::new("title"), &entry.title);
         if let Some(subtitle) = &entry.subtitle {
-            element(BytesStart::new("sub-title"), subtitle);
+            write_element(BytesStart::new("sub-title"), subtitle);
         }
-        element(BytesStart::new("desc"), &entry.description);
-        element(BytesStart::new("category"), &entry.category);
+        write_element(BytesStart::new("desc"), &entry.description);
+        write_element(BytesStart::new("category"), &entry.category);
         let length = BytesStart::new("length").with_attributes([("units", "seconds")]);
-        element(length, &entry.seconds.to_string());
+        write_element(length, &entry.seconds.to_string());
         if let Some((season, episode)) = entry.episode {
             let system = |name| BytesStart::new("episode-num").with_attributes([("system", name)]);
-            element(system("onscreen"), &format!("S{season:02}E{episode:02}"));
-            element(system("xmltv_ns"), &format!("{}.{}.", season - 1, episode - 1));
+            write_element(system("onscreen"), &format!("S{season:02}E{episode:02}"));
+            write_element(system("xmltv_ns"), &format!("{}.{}.", season - 1, episode - 1));
         }
         put(Event::Empty(BytesStart::new("previously-shown")));
         put(Event::End(BytesEnd::new("programme")));
@@ -218,75 +218,75 @@ fn by_events(entries: &[Spoken]) -> usize {
 }
 
 /// Over HTTP: the complete guides and their memory use, and unchanged guides.
-async fn serve(service: Arc<Service>) {
+async fn measure_http(service: Arc<Service>) {
     let token = service.accounts.issue_token("bench", Role::User).await.expect("a user can be made");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let base = format!("http://{}/api/livetv", listener.local_addr().expect("bound"));
     let server = tokio::spawn(hearthcast::http::serve::serve(service, listener, std::future::pending()));
     let client = reqwest::Client::new();
-    let ask = |target: &str| client.get(format!("{base}{target}")).bearer_auth(&token);
+    let get = |target: &str| client.get(format!("{base}{target}")).bearer_auth(&token);
     println!("| over HTTP, client in the same process | ms | MiB | memory above idle, MiB |\n|---|---|---|---|");
-    for (name, target, packed) in [
+    for (name, target, is_compressed) in [
         ("XMLTV", "/xmltv?days=13&prevDays=0", false),
         ("XMLTV, gzip", "/xmltv?days=13&prevDays=0", true),
         ("M3U", "/m3u", false),
         ("EPG JSON, 24 h", "/epg", false),
     ] {
-        let (mut times, mut bytes, mut above) = (Vec::new(), 0, 0.0f64);
+        let (mut times, mut bytes, mut memory_above_idle) = (Vec::new(), 0, 0.0f64);
         for _ in 0..3 {
-            let idle = reset_peak();
-            let began = Instant::now();
-            let request = if packed { ask(target).header("accept-encoding", "gzip") } else { ask(target) };
+            let idle = reset_peak_memory();
+            let started = Instant::now();
+            let request = if is_compressed { get(target).header("accept-encoding", "gzip") } else { get(target) };
             let mut answer = request.send().await.expect("an answer");
             assert_eq!(answer.status(), 200);
             bytes = 0;
-            while let Some(piece) = answer.chunk().await.expect("a body") {
-                bytes += piece.len();
+            while let Some(chunk) = answer.chunk().await.expect("a body") {
+                bytes += chunk.len();
             }
-            times.push(began.elapsed());
-            above = above.max(memory("VmHWM:") - idle);
+            times.push(started.elapsed());
+            memory_above_idle = memory_above_idle.max(memory_mib("VmHWM:") - idle);
         }
         let mib = bytes as f64 / f64::from(1 << 20);
-        println!("| {name} | {:.0} | {mib:.1} | {above:.1} |", median(times));
+        println!("| {name} | {:.0} | {mib:.1} | {memory_above_idle:.1} |", median_millis(times));
     }
     for target in ["/xmltv?days=13&prevDays=0", "/epg?from=2026-02-01&to=2026-02-02"] {
-        let etag = ask(target).send().await.expect("an answer").headers()["etag"].clone();
+        let etag = get(target).send().await.expect("an answer").headers()["etag"].clone();
         let mut times = Vec::new();
         for _ in 0..REPEATS {
-            let began = Instant::now();
-            let answer = ask(target).header("if-none-match", &etag).send().await.expect("an answer");
+            let started = Instant::now();
+            let answer = get(target).header("if-none-match", &etag).send().await.expect("an answer");
             assert_eq!(answer.status(), 304);
-            times.push(began.elapsed());
+            times.push(started.elapsed());
         }
-        println!("| {target} unchanged, 304 | {:.2} | | |", median(times));
+        println!("| {target} unchanged, 304 | {:.2} | | |", median_millis(times));
     }
-    let guide: serde_json::Value = ask("/epg").send().await.expect("an answer").json().await.expect("JSON");
-    let entries: Vec<Sent> = serde_json::from_value(guide["entries"].clone()).expect("entries as they are sent");
+    let guide: serde_json::Value = get("/epg").send().await.expect("an answer").json().await.expect("JSON");
+    let entries: Vec<JsonEntry> = serde_json::from_value(guide["entries"].clone()).expect("entries as they are sent");
     let mut out = Vec::new();
     let times = (0..ROUNDS).map(|_| {
         out.clear();
-        let began = Instant::now();
+        let started = Instant::now();
         serde_json::to_writer(&mut out, &entries).expect("memory takes it");
         out.flush().expect("memory takes it");
-        began.elapsed()
+        started.elapsed()
     });
-    println!("| serde_json alone, the same {} entries | {:.1} | | |", entries.len(), median(times.collect()));
+    println!("| serde_json alone, the same {} entries | {:.1} | | |", entries.len(), median_millis(times.collect()));
     server.abort();
 }
 
 /// Resets the peak of resident memory; returns the current value, MiB.
-fn reset_peak() -> f64 {
+fn reset_peak_memory() -> f64 {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
-    memory("VmRSS:")
+    memory_mib("VmRSS:")
 }
 
-fn memory(field: &str) -> f64 {
+fn memory_mib(field: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has /proc");
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a field of every process");
     line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
 }
 
-fn median(mut times: Vec<Duration>) -> f64 {
+fn median_millis(mut times: Vec<Duration>) -> f64 {
     times.sort();
     times[times.len() / 2].as_secs_f64() * 1000.0
 }

@@ -14,73 +14,73 @@ use crate::program::Program;
 
 const CHANNELS: u32 = 1000;
 /// Films of each channel: a folder of twenty, the same for all channels.
-const FILMS: usize = 20;
-const WATCHED: Duration = Duration::from_secs(20);
+const FILMS_PER_CHANNEL: usize = 20;
+const MEASURED_SPAN: Duration = Duration::from_secs(20);
 
 pub fn run() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    println!("\n# {CHANNELS} channels of {FILMS} films each, no viewers");
+    println!("\n# {CHANNELS} channels of {FILMS_PER_CHANNEL} films each, no viewers");
     runtime.block_on(measure());
 }
 
 async fn measure() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-    let films: Vec<PathBuf> = (0..FILMS).map(|n| folder.path().join(format!("Film {n}.mp4"))).collect();
-    let made = std::process::Command::new("ffmpeg")
+    let films: Vec<PathBuf> = (0..FILMS_PER_CHANNEL).map(|n| folder.path().join(format!("Film {n}.mp4"))).collect();
+    let status = std::process::Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=120", "-g", "50"])
         .args(["-c:v", "libx264", "-preset", "ultrafast"])
         .arg(&films[0])
         .status();
-    assert!(made.expect("ffmpeg runs").success());
+    assert!(status.expect("ffmpeg runs").success());
     for film in &films[1..] {
         std::fs::copy(&films[0], film).expect("a copy");
     }
     let mut program = Program::start(&[folder.path()], &[]).await;
     program.kill();
-    let mut before = 0;
+    let mut single_channel_kib = 0;
     for count in [1, CHANNELS] {
-        add(&program, folder.path().to_path_buf(), count).await;
+        add_channels(&program, folder.path().to_path_buf(), count).await;
         program.restart().await;
-        answer(&program).await;
-        let memory = settled(&program).await;
+        wait_until_up(&program).await;
+        let memory = settled_kib(&program).await;
         if count == 1 {
-            before = memory;
+            single_channel_kib = memory;
             program.kill();
             continue;
         }
-        let each = (memory.saturating_sub(before)) * 1024 / u64::from(CHANNELS);
-        println!("memory: {memory} KiB, {before} KiB with one channel: {each} bytes each");
-        let (ticks, began) = (processor(&program), Instant::now());
-        tokio::time::sleep(WATCHED).await;
-        let spent = (processor(&program) - ticks) as f64 / 100.0 / began.elapsed().as_secs_f64();
-        println!("processor: {:.2} % of one core; children: {:?}", spent * 100.0, program.children());
+        let bytes_each = (memory.saturating_sub(single_channel_kib)) * 1024 / u64::from(CHANNELS);
+        println!("memory: {memory} KiB, {single_channel_kib} KiB with one channel: {bytes_each} bytes each");
+        let (ticks, started) = (processor_ticks(&program), Instant::now());
+        tokio::time::sleep(MEASURED_SPAN).await;
+        let share = (processor_ticks(&program) - ticks) as f64 / 100.0 / started.elapsed().as_secs_f64();
+        println!("processor: {:.2} % of one core; children: {:?}", share * 100.0, program.children());
     }
 }
 
 /// Adds channels to the state of a stopped program.
-async fn add(program: &Program, folder: PathBuf, count: u32) {
+async fn add_channels(program: &Program, folder: PathBuf, count: u32) {
     let mut config = Config::new(program.state(), folder.join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: folder.clone() }];
     let service = Service::open(config).expect("the service opens");
     for n in 0..count {
-        let ask = RequestedItem { path: folder.to_string_lossy().into(), recursive: false, title: None, weight: 1 };
+        let item = RequestedItem { path: folder.to_string_lossy().into(), recursive: false, title: None, weight: 1 };
         let change = ChannelChange {
             name: Some(format!("Channel {n}")),
             start_at: Some(Timestamp::now() - Duration::from_secs(3600)),
-            requested_items: Some(vec![ask]),
+            requested_items: Some(vec![item]),
             ..ChannelChange::default()
         };
         service.add_channel(change).await.expect("a channel");
     }
 }
 
-async fn answer(program: &Program) {
+async fn wait_until_up(program: &Program) {
     let answer = program.get("/api/health").send().await.expect("an answer");
     assert_eq!(answer.status(), 200);
 }
 
 /// Anonymous memory once it is constant, KiB; pages of files are not counted, because the kernel can reclaim them.
-async fn settled(program: &Program) -> u64 {
+async fn settled_kib(program: &Program) -> u64 {
     let mut last = 0;
     loop {
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -95,7 +95,7 @@ async fn settled(program: &Program) -> u64 {
 }
 
 /// Processor time so far, hundredths of a second.
-fn processor(program: &Program) -> u64 {
+fn processor_ticks(program: &Program) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.pid())).expect("it runs");
     let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
     fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number")

@@ -6,28 +6,28 @@ use std::path::PathBuf;
 
 use crate::faults::CALLS;
 use crate::kill::{self, Seen};
-use crate::progress::films;
+use crate::progress::make_films;
 
 const ROUNDS: u64 = 200;
 
 pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-    let films: Vec<PathBuf> = films(folder.path(), 32);
+    let films: Vec<PathBuf> = make_films(folder.path(), 32);
     let rounds = std::env::var("HEARTHCAST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
-    let chosen = std::env::var("HEARTHCAST_KEPT").unwrap_or_default();
+    let selected_row = std::env::var("HEARTHCAST_KEPT").unwrap_or_default();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     println!(
         "| {rounds} rounds | acknowledged | refused | unknown | missing | refused but stored | damage found | slowest start, s |"
     );
     println!("|---|---|---|---|---|---|---|---|");
     let row = |name: &str, run: &dyn Fn() -> Option<Seen>| {
-        if !chosen.is_empty() && chosen != name {
+        if !selected_row.is_empty() && selected_row != name {
             return;
         }
-        let Some(seen) = run() else {
+        let Some(report) = run() else {
             return println!("| {name} | no tmpfs can be mounted here |");
         };
-        let Seen { acknowledged, refused, unknown, mended, slowest_start, faults, failed_starts } = seen;
+        let Seen { acknowledged, refused, unknown, mended, slowest_start, faults, failed_starts } = report;
         let slowest = slowest_start.as_secs_f64();
         println!("| {name} | {acknowledged} | {refused} | {unknown} | 0 | 0 | {mended} | {slowest:.2} |");
         if faults.iter().any(|count| *count > 0) {

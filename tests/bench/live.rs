@@ -19,8 +19,8 @@ const ROUNDS: usize = 7;
 
 pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-    film(&folder.path().join("copied.mp4"), "libx264 -preset ultrafast -b:v 8M -maxrate 8M -bufsize 8M -g 48");
-    film(
+    make_film(&folder.path().join("copied.mp4"), "libx264 -preset ultrafast -b:v 8M -maxrate 8M -bufsize 8M -g 48");
+    make_film(
         &folder.path().join("encoded.mkv"),
         "libx265 -preset ultrafast -b:v 8M -x265-params log-level=error:keyint=96",
     );
@@ -28,27 +28,27 @@ pub fn run() {
     for (name, file) in [("copied", "copied.mp4"), ("encoded", "encoded.mkv")] {
         let (mut cold, mut warm) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            let server = runtime.block_on(Server::open(folder.path(), file));
-            cold.push(runtime.block_on(server.zap()));
-            runtime.block_on(server.warm());
-            warm.push(runtime.block_on(server.zap()));
+            let server = runtime.block_on(FreshServer::open(folder.path(), file));
+            cold.push(runtime.block_on(server.zap_millis()));
+            runtime.block_on(server.warm_channel());
+            warm.push(runtime.block_on(server.zap_millis()));
             runtime.block_on(server.service.sessions.shutdown());
         }
         println!("zap, {name}: cold {:.0} ms, warm {:.1} ms (medians of {ROUNDS})", median(cold), median(warm));
     }
-    let alone: Vec<f64> = (0..ROUNDS).map(|_| ffmpeg(&folder.path().join("encoded.mkv"))).collect();
-    println!("the ffmpeg command alone, 2 s from the middle of the encoded film: {:.0} ms", median(alone));
-    let server = runtime.block_on(Server::open(folder.path(), "copied.mp4"));
-    let before = own_cpu_seconds();
+    let command_times: Vec<f64> = (0..ROUNDS).map(|_| ffmpeg_millis(&folder.path().join("encoded.mkv"))).collect();
+    println!("the ffmpeg command alone, 2 s from the middle of the encoded film: {:.0} ms", median(command_times));
+    let server = runtime.block_on(FreshServer::open(folder.path(), "copied.mp4"));
+    let cpu_before = own_cpu_seconds();
     let wrk = Command::new("wrk")
         .args(["-t1", "-c16", "-d5s", "-H", &format!("Authorization: Bearer {}", server.token)])
         .arg(format!("{}/api/livetv/watch/{}/live.m3u8", server.base, server.channel))
         .output();
-    let cpu = own_cpu_seconds() - before;
-    let said = wrk.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let requests = said.lines().find_map(|line| line.trim().split_once(" requests in")?.0.parse::<f64>().ok());
+    let cpu_seconds = own_cpu_seconds() - cpu_before;
+    let wrk_report = wrk.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let requests = wrk_report.lines().find_map(|line| line.trim().split_once(" requests in")?.0.parse::<f64>().ok());
     match requests {
-        Some(requests) => println!("live.m3u8: {:.0} requests in a second of one core's time", requests / cpu),
+        Some(requests) => println!("live.m3u8: {:.0} requests in a second of one core's time", requests / cpu_seconds),
         None => println!("live.m3u8: wrk is missing"),
     }
     runtime.block_on(server.service.sessions.shutdown());
@@ -62,34 +62,34 @@ fn own_cpu_seconds() -> f64 {
 }
 
 /// Milliseconds for two seconds of a film, encoded as for a channel, by the ffmpeg command.
-fn ffmpeg(path: &Path) -> f64 {
-    let began = Instant::now();
-    let made = Command::new("ffmpeg")
+fn ffmpeg_millis(path: &Path) -> f64 {
+    let started = Instant::now();
+    let status = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-ss", "15", "-i"])
         .arg(path)
         .args(["-t", "2", "-vf", "scale=-2:720", "-c:v", "libx264", "-preset", "veryfast", "-c:a", "aac"])
         .args(["-f", "mpegts", "-y", "/dev/null"])
         .status()
         .expect("ffmpeg runs");
-    assert!(made.success());
-    began.elapsed().as_secs_f64() * 1000.0
+    assert!(status.success());
+    started.elapsed().as_secs_f64() * 1000.0
 }
 
 /// Makes half a minute of 1080p24 with audio.
-fn film(path: &Path, video: &str) {
-    let made = Command::new("ffmpeg")
+fn make_film(path: &Path, video_args: &str) {
+    let status = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
         .args(["-i", "testsrc2=s=1920x1080:r=24:d=30", "-f", "lavfi"])
         .args(["-i", "sine=f=440:r=48000:d=30", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2", "-c:v"])
-        .args(video.split_whitespace())
+        .args(video_args.split_whitespace())
         .arg(path)
         .status()
         .expect("ffmpeg runs");
-    assert!(made.success());
+    assert!(status.success());
 }
 
 /// A freshly started server with one channel that has been on air for a while.
-struct Server {
+struct FreshServer {
     service: Arc<Service>,
     base: String,
     token: String,
@@ -99,7 +99,7 @@ struct Server {
     _state: tempfile::TempDir,
 }
 
-impl Server {
+impl FreshServer {
     async fn open(folder: &Path, file: &str) -> Self {
         let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
         let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
@@ -126,10 +126,10 @@ impl Server {
     }
 
     /// Requests that the channel is warmed, and waits until it is.
-    async fn warm(&self) {
+    async fn warm_channel(&self) {
         let address = format!("{}/api/livetv/warm", self.base);
-        let wish = serde_json::json!({ "channelIds": [self.channel] });
-        let post = self.client.post(&address).bearer_auth(&self.token).json(&wish);
+        let body = serde_json::json!({ "channelIds": [self.channel] });
+        let post = self.client.post(&address).bearer_auth(&self.token).json(&body);
         assert_eq!(post.send().await.expect("an answer").status(), 202);
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -144,8 +144,8 @@ impl Server {
     }
 
     /// Time from the request for the playlist to the last byte of the segment a player begins with, milliseconds.
-    async fn zap(&self) -> f64 {
-        let began = Instant::now();
+    async fn zap_millis(&self) -> f64 {
+        let started = Instant::now();
         let address = format!("{}/api/livetv/watch/{}", self.base, self.channel);
         let request = self.client.get(format!("{address}/live.m3u8")).bearer_auth(&self.token);
         let text = request.send().await.expect("an answer").text().await.expect("a playlist");
@@ -153,16 +153,16 @@ impl Server {
         let target = text.lines().find_map(|line| number(line, "#EXT-X-TARGETDURATION:")).expect("a target duration");
         let lengths = text.lines().filter_map(|line| number(line, "#EXTINF:"));
         let listed: Vec<(f64, &str)> = lengths.zip(text.lines().filter(|line| !line.starts_with('#'))).collect();
-        let mut behind = 0.0;
+        let mut seconds_to_end = 0.0;
         let first = listed.iter().rev().find(|(length, _)| {
-            behind += length;
-            behind >= 3.0 * target
+            seconds_to_end += length;
+            seconds_to_end >= 3.0 * target
         });
         let name = first.or(listed.first()).expect("a segment").1;
         let segment = self.client.get(format!("{address}/{name}")).send().await.expect("an answer");
         assert_eq!(segment.status(), 200);
         segment.bytes().await.expect("the segment");
-        began.elapsed().as_secs_f64() * 1000.0
+        started.elapsed().as_secs_f64() * 1000.0
     }
 }
 

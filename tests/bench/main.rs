@@ -43,7 +43,7 @@ mod session;
 mod sources;
 
 fn main() {
-    let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let selected_rows: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let rows: [(&str, fn()); 11] = [
         ("bytes", bytes::run),
         ("probe", probe::run),
@@ -58,7 +58,7 @@ fn main() {
         ("sources", sources::run),
     ];
     for (name, run) in rows {
-        if asked.is_empty() || asked.iter().any(|row| row == name) {
+        if selected_rows.is_empty() || selected_rows.iter().any(|row| row == name) {
             run();
         }
     }

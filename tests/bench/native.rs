@@ -15,61 +15,61 @@ const ROUNDS: usize = 5;
 
 /// Milliseconds, and processor seconds for all segments.
 #[derive(Clone, Copy)]
-struct Figures {
-    first: f64,
-    jump: f64,
-    all: f64,
-    cpu: f64,
+struct RunFigures {
+    first_millis: f64,
+    jump_millis: f64,
+    all_millis: f64,
+    cpu_seconds: f64,
 }
 
 /// A figure with its name.
-type Shown = (&'static str, fn(&Figures) -> f64);
+type NamedFigure = (&'static str, fn(&RunFigures) -> f64);
 
 /// A kind of run: its name, its film, and whether text is burned in.
-type Row = (&'static str, fn(&Path) -> PathBuf, bool);
+type RunKind = (&'static str, fn(&Path) -> PathBuf, bool);
 
-const ROWS: [Row; 4] =
-    [("video mp4", film, false), ("video mkv", remuxed, false), ("burn-in", film, true), ("audio", sound, false)];
+const ROWS: [RunKind; 4] =
+    [("video mp4", make_film, false), ("video mkv", make_matroska, false), ("burn-in", make_film, true), ("audio", make_audio, false)];
 
 pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
-    for (name, make, drawn) in ROWS {
-        let item = make(folder.path());
-        let (mut native, mut ffmpeg) = (Vec::new(), Vec::new());
+    for (name, make_item, has_burn) in ROWS {
+        let item = make_item(folder.path());
+        let (mut gstreamer, mut ffmpeg) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            for (backend, figures) in [(BackendSetting::Gstreamer, &mut native), (BackendSetting::Ffmpeg, &mut ffmpeg)] {
-                figures.push(runtime.block_on(measure(&item, folder.path(), backend, drawn)));
+            for (backend, figures) in [(BackendSetting::Gstreamer, &mut gstreamer), (BackendSetting::Ffmpeg, &mut ffmpeg)] {
+                figures.push(runtime.block_on(measure_runs(&item, folder.path(), backend, has_burn)));
             }
         }
-        let rows: [Shown; 4] = [
-            ("first segment, ms", |f| f.first),
-            ("first after a jump, ms", |f| f.jump),
-            ("all 30 s, ms", |f| f.all),
-            ("processor time, s", |f| f.cpu),
+        let rows: [NamedFigure; 4] = [
+            ("first segment, ms", |f| f.first_millis),
+            ("first after a jump, ms", |f| f.jump_millis),
+            ("all 30 s, ms", |f| f.all_millis),
+            ("processor time, s", |f| f.cpu_seconds),
         ];
-        for (what, of) in rows {
-            let (our, their) = (median(&native, of), median(&ffmpeg, of));
-            println!("{name}, {what}: gstreamer {our:.2}, ffmpeg {their:.2} ({:.2})", our / their);
+        for (figure, figure_of) in rows {
+            let (our, their) = (median(&gstreamer, figure_of), median(&ffmpeg, figure_of));
+            println!("{name}, {figure}: gstreamer {our:.2}, ffmpeg {their:.2} ({:.2})", our / their);
         }
     }
 }
 
-fn median(figures: &[Figures], of: fn(&Figures) -> f64) -> f64 {
-    let mut values: Vec<f64> = figures.iter().map(of).collect();
+fn median(figures: &[RunFigures], figure_of: fn(&RunFigures) -> f64) -> f64 {
+    let mut values: Vec<f64> = figures.iter().map(figure_of).collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-fn ran(command: &mut Command) {
+fn run_command(command: &mut Command) {
     assert!(command.status().expect("ffmpeg runs").success(), "{command:?}");
 }
 
 /// 30 s of 1080p24 at 8 Mbit/s with audio, and a sidecar subtitle.
-fn film(folder: &Path) -> PathBuf {
+fn make_film(folder: &Path) -> PathBuf {
     let path = folder.join("film.mp4");
     if !path.exists() {
-        ran(Command::new("ffmpeg")
+        run_command(Command::new("ffmpeg")
             .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
             .args(["-i", "testsrc2=s=1920x1080:r=24:d=30,noise=alls=12:allf=t", "-f", "lavfi"])
             .args(["-i", "sine=f=440:r=48000:d=30", "-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M"])
@@ -83,10 +83,10 @@ fn film(folder: &Path) -> PathBuf {
 }
 
 /// The same film as Matroska with AC-3.
-fn remuxed(folder: &Path) -> PathBuf {
+fn make_matroska(folder: &Path) -> PathBuf {
     let path = folder.join("film.mkv");
-    let source = film(folder);
-    ran(Command::new("ffmpeg")
+    let source = make_film(folder);
+    run_command(Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-i"])
         .arg(source)
         .args(["-c:v", "copy", "-c:a", "ac3"])
@@ -94,18 +94,18 @@ fn remuxed(folder: &Path) -> PathBuf {
     path
 }
 
-fn sound(folder: &Path) -> PathBuf {
+fn make_audio(folder: &Path) -> PathBuf {
     let path = folder.join("sound.flac");
-    ran(Command::new("ffmpeg")
+    run_command(Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", "sine=f=440:r=44100:d=30", "-ac", "2"])
         .arg(&path));
     path
 }
 
 /// The first segment and one after a jump in one session, then all segments of another, each on a new server.
-async fn measure(item: &Path, folder: &Path, backend: BackendSetting, drawn: bool) -> Figures {
-    let mut figures = Figures { first: 0.0, jump: 0.0, all: 0.0, cpu: 0.0 };
-    for whole in [false, true] {
+async fn measure_runs(item: &Path, folder: &Path, backend: BackendSetting, has_burn: bool) -> RunFigures {
+    let mut figures = RunFigures { first_millis: 0.0, jump_millis: 0.0, all_millis: 0.0, cpu_seconds: 0.0 };
+    for is_complete in [false, true] {
         let state = tempfile::tempdir_in(folder).expect("a temporary folder");
         let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
         config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
@@ -114,60 +114,60 @@ async fn measure(item: &Path, folder: &Path, backend: BackendSetting, drawn: boo
         let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
         let principal = service.accounts.authenticate(&token).expect("issued just now");
         tokio::join!(service.local_encoders.test_encoders(), service.sessions.find_backends(), service.media.warm());
-        let request = request(item, drawn);
-        let (cpu, began) = (cpu_seconds(), Instant::now());
+        let request = start_request(item, has_burn);
+        let (cpu, started) = (cpu_seconds(), Instant::now());
         let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else { panic!("direct") };
         let segments = plan.work().grid.len();
         let session = service.sessions.start(&principal, *plan).await.expect("a session");
-        if whole {
+        if is_complete {
             for index in 0..segments {
                 session.segment(0, index).await.expect("a segment");
             }
-            figures.all = millis(began);
+            figures.all_millis = millis_since(started);
         } else {
             session.segment(0, 0).await.expect("the first segment");
-            figures.first = millis(began);
-            let began = Instant::now();
+            figures.first_millis = millis_since(started);
+            let jump_started = Instant::now();
             session.segment(0, segments * 2 / 3).await.expect("a segment");
-            figures.jump = millis(began);
+            figures.jump_millis = millis_since(jump_started);
         }
         service.sessions.shutdown().await;
         drop((session, service));
-        alone().await;
-        if whole {
-            figures.cpu = cpu_seconds() - cpu;
+        wait_until_childless().await;
+        if is_complete {
+            figures.cpu_seconds = cpu_seconds() - cpu;
         }
     }
     figures
 }
 
-fn request(item: &Path, drawn: bool) -> StartRequest {
-    let picture = item.extension().is_some_and(|ending| ending != "flac");
-    let beside = item.with_extension("srt");
+fn start_request(item: &Path, has_burn: bool) -> StartRequest {
+    let has_video = item.extension().is_some_and(|extension| extension != "flac");
+    let sidecar = item.with_extension("srt");
     StartRequest {
         media_path: item.to_str().expect("plain name").to_owned(),
         force_transcode: true,
-        max_height: picture.then_some(720),
-        max_bitrate_kbps: picture.then_some(4_000),
-        subtitle: if drawn { SubtitleRequest::Burn } else { SubtitleRequest::None },
-        subtitle_path: drawn.then(|| beside.to_str().expect("plain name").to_owned()),
+        max_height: has_video.then_some(720),
+        max_bitrate_kbps: has_video.then_some(4_000),
+        subtitle: if has_burn { SubtitleRequest::Burn } else { SubtitleRequest::None },
+        subtitle_path: has_burn.then(|| sidecar.to_str().expect("plain name").to_owned()),
         ..StartRequest::default()
     }
 }
 
-fn millis(since: Instant) -> f64 {
-    since.elapsed().as_secs_f64() * 1000.0
+fn millis_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1000.0
 }
 
 /// Waits until every child process has ended and was reaped; its processor time is counted only then.
-async fn alone() {
-    let began = Instant::now();
-    while children() && began.elapsed() < Duration::from_secs(20) {
+async fn wait_until_childless() {
+    let started = Instant::now();
+    while has_children() && started.elapsed() < Duration::from_secs(20) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-fn children() -> bool {
+fn has_children() -> bool {
     let threads = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
     threads
         .map(|thread| thread.path().join("children"))

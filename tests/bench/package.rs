@@ -7,71 +7,71 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use super::peer::{Peer, cpu_seconds, drain, head, nginx, ours, wait_until_up};
+use super::peer::{ServerUnderTest, cpu_seconds, discard, read_head, start_nginx, start_ours, wait_until_up};
 
 const ROUNDS: usize = 5;
 
 /// Figures of one complete session.
-struct Viewing {
+struct SessionFigures {
     /// From the start request to the last byte of the first segment, milliseconds.
-    first: f64,
+    first_millis: f64,
     /// Processor seconds of the server for all segments.
-    cpu: f64,
+    cpu_seconds: f64,
     gibibytes: f64,
 }
 
 pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let film = folder.path().join("film.mp4");
-    make(&film);
-    let server = ours(folder.path());
+    make_film(&film);
+    let server = start_ours(folder.path());
     wait_until_up(&server);
-    let unknown = view(&server, &film);
-    let viewings: Vec<Viewing> = (0..ROUNDS).map(|_| view(&server, &film)).collect();
+    let first_viewing = play_session(&server, &film);
+    let viewings: Vec<SessionFigures> = (0..ROUNDS).map(|_| play_session(&server, &film)).collect();
     println!(
         "first segment: unknown film {:.1} ms, known film {:.1} ms",
-        unknown.first,
-        median(&viewings, |v| v.first)
+        first_viewing.first_millis,
+        median(&viewings, |v| v.first_millis)
     );
-    let per_gib = |viewing: &Viewing| viewing.cpu / viewing.gibibytes;
-    println!("processor time per GiB: {:.2} s over {:.2} GiB", median(&viewings, per_gib), unknown.gibibytes);
+    let per_gib = |viewing: &SessionFigures| viewing.cpu_seconds / viewing.gibibytes;
+    println!("processor time per GiB: {:.2} s over {:.2} GiB", median(&viewings, per_gib), first_viewing.gibibytes);
 
     let segments = folder.path().join("segments");
     std::fs::create_dir(&segments).expect("a fresh folder");
-    let commands: Vec<f64> = (0..ROUNDS).map(|_| ffmpeg(&film, &segments)).collect();
+    let commands: Vec<f64> = (0..ROUNDS).map(|_| ffmpeg_seconds_per_gib(&film, &segments)).collect();
     println!("ffmpeg -c copy: {:.2} s per GiB", median(&commands, |seconds| *seconds));
-    let Some(files) = nginx(folder.path(), "nginx buffers", "sendfile off; output_buffers 2 1m;") else { return };
+    let Some(files) = start_nginx(folder.path(), "nginx buffers", "sendfile off; output_buffers 2 1m;") else { return };
     wait_until_up(&files);
-    let sent: Vec<f64> = (0..ROUNDS).map(|_| send(&files, &segments)).collect();
-    println!("nginx, sendfile off: {:.2} s per GiB", median(&sent, |seconds| *seconds));
+    let nginx_figures: Vec<f64> = (0..ROUNDS).map(|_| nginx_seconds_per_gib(&files, &segments)).collect();
+    println!("nginx, sendfile off: {:.2} s per GiB", median(&nginx_figures, |seconds| *seconds));
 }
 
 /// Makes ten minutes of 1080p24 at 8 Mbit/s with audio.
-fn make(film: &Path) {
+fn make_film(film: &Path) {
     let minute = film.with_file_name("minute.mp4");
-    ran(Command::new("ffmpeg")
+    run_command(Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
         .args(["-i", "testsrc2=s=1920x1080:r=24:d=60,noise=alls=12:allf=t", "-f", "lavfi"])
         .args(["-i", "sine=f=440:r=48000:d=60", "-c:v", "libx264", "-preset", "ultrafast", "-b:v", "8M"])
         .args(["-maxrate", "8M", "-bufsize", "8M", "-g", "48", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2"])
         .arg(&minute));
-    ran(Command::new("ffmpeg")
+    run_command(Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-stream_loop", "9", "-i"])
         .arg(&minute)
         .args(["-c", "copy", "-movflags", "+faststart"])
         .arg(film));
 }
 
-fn ran(command: &mut Command) {
+fn run_command(command: &mut Command) {
     assert!(command.status().expect("ffmpeg runs").success(), "{command:?}");
 }
 
 /// Plays one session from start to end, over one connection.
-fn view(peer: &Peer, film: &Path) -> Viewing {
+fn play_session(peer: &ServerUnderTest, film: &Path) -> SessionFigures {
     let mut socket = TcpStream::connect(peer.address).expect("the server accepts");
     socket.set_nodelay(true).expect("TCP has it");
-    let token = peer.head.split("Bearer ").nth(1).expect("the request has a token").trim();
-    let mut ask = |method: &str, target: &str, body: &str| {
+    let token = peer.request_head.split("Bearer ").nth(1).expect("the request has a token").trim();
+    let mut send_request = |method: &str, target: &str, body: &str| {
         let head = format!(
             "{method} {target} HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer {token}\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -80,45 +80,45 @@ fn view(peer: &Peer, film: &Path) -> Viewing {
         socket.write_all(head.as_bytes()).expect("the server reads");
         socket.try_clone().expect("a socket can be cloned")
     };
-    let (cpu, begun) = (cpu_seconds(peer), Instant::now());
-    let wish = format!(r#"{{"mediaPath":"{}","forceTranscode":true}}"#, film.display());
-    let started = text(ask("POST", "/api/stream/transcode/start", &wish));
+    let (cpu, start_time) = (cpu_seconds(peer), Instant::now());
+    let body = format!(r#"{{"mediaPath":"{}","forceTranscode":true}}"#, film.display());
+    let started = read_text(send_request("POST", "/api/stream/transcode/start", &body));
     let started: serde_json::Value = serde_json::from_str(&started).expect("an answer in JSON");
     assert_eq!(started["decision"]["video"], "copy", "{started}");
     let playlist_url = started["playlistUrl"].as_str().expect("a session has a playlist");
     let base = playlist_url.rsplit_once('/').expect("the URL has a folder").0;
-    let named = |playlist: String| -> Vec<String> {
+    let listed_urls = |playlist: String| -> Vec<String> {
         let names = playlist.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         names.map(|name| if name.starts_with('/') { name.to_owned() } else { format!("{base}/{name}") }).collect()
     };
-    let media = named(text(ask("GET", playlist_url, ""))).remove(0);
-    let segments = named(text(ask("GET", &media, "")));
+    let media = listed_urls(read_text(send_request("GET", playlist_url, ""))).remove(0);
+    let segments = listed_urls(read_text(send_request("GET", &media, "")));
     let (mut first, mut bytes) = (0.0, 0);
     for target in &segments {
-        let mut socket = ask("GET", target, "");
-        let (len, mut left) = head(&mut socket).expect("the server answers");
-        while left > 0 {
-            left -= drain(&socket, left).expect("the answer is whole");
+        let mut socket = send_request("GET", target, "");
+        let (len, mut remaining) = read_head(&mut socket).expect("the server answers");
+        while remaining > 0 {
+            remaining -= discard(&socket, remaining).expect("the answer is whole");
         }
         if bytes == 0 {
-            first = begun.elapsed().as_secs_f64() * 1000.0;
+            first = start_time.elapsed().as_secs_f64() * 1000.0;
         }
         bytes += len;
     }
     let cpu = cpu_seconds(peer) - cpu;
-    ask("DELETE", playlist_url.trim_end_matches("/index.m3u8"), "");
-    Viewing { first, cpu, gibibytes: bytes as f64 / f64::from(1 << 30) }
+    send_request("DELETE", playlist_url.trim_end_matches("/index.m3u8"), "");
+    SessionFigures { first_millis: first, cpu_seconds: cpu, gibibytes: bytes as f64 / f64::from(1 << 30) }
 }
 
 /// Reads a small response; returns its body.
-fn text(mut socket: TcpStream) -> String {
+fn read_text(mut socket: TcpStream) -> String {
     use std::io::Read;
     let mut answer = Vec::new();
     loop {
-        let mut piece = [0; 16 * 1024];
-        let read = socket.read(&mut piece).expect("the server answers");
+        let mut buffer = [0; 16 * 1024];
+        let read = socket.read(&mut buffer).expect("the server answers");
         assert!(read > 0, "the connection ended early");
-        answer.extend_from_slice(&piece[..read]);
+        answer.extend_from_slice(&buffer[..read]);
         let text = String::from_utf8_lossy(&answer);
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         assert!(head.starts_with("HTTP/1.1 20"), "{text}");
@@ -131,18 +131,18 @@ fn text(mut socket: TcpStream) -> String {
 }
 
 /// Processor seconds per GiB of the command that writes all segments.
-fn ffmpeg(film: &Path, segments: &Path) -> f64 {
+fn ffmpeg_seconds_per_gib(film: &Path, segments: &Path) -> f64 {
     let before = children_seconds();
-    ran(Command::new("ffmpeg")
+    run_command(Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-i"])
         .arg(film)
         .args(["-c", "copy", "-hls_time", "6", "-f", "hls", "-hls_list_size", "0", "-hls_segment_type", "mpegts"])
         .arg(segments.join("out.m3u8")));
     (children_seconds() - before)
-        / (files(segments).iter().map(|(_, len)| len).sum::<u64>() as f64 / f64::from(1 << 30))
+        / (segment_files(segments).iter().map(|(_, len)| len).sum::<u64>() as f64 / f64::from(1 << 30))
 }
 
-fn files(segments: &Path) -> Vec<(String, u64)> {
+fn segment_files(segments: &Path) -> Vec<(String, u64)> {
     let entries = std::fs::read_dir(segments).expect("a folder").flatten();
     let found = entries
         .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.metadata().expect("a file").len()));
@@ -158,23 +158,23 @@ fn children_seconds() -> f64 {
 }
 
 /// Processor seconds per GiB of nginx sending the files that ffmpeg wrote.
-fn send(peer: &Peer, segments: &Path) -> f64 {
+fn nginx_seconds_per_gib(peer: &ServerUnderTest, segments: &Path) -> f64 {
     let mut socket = TcpStream::connect(peer.address).expect("the server accepts");
     let (cpu, mut bytes) = (cpu_seconds(peer), 0);
-    for (name, _) in files(segments) {
+    for (name, _) in segment_files(segments) {
         let request = format!("GET /segments/{name} HTTP/1.1\r\nHost: b\r\n\r\n");
         socket.write_all(request.as_bytes()).expect("the server reads");
-        let (len, mut left) = head(&mut socket).expect("the server answers");
-        while left > 0 {
-            left -= drain(&socket, left).expect("the answer is whole");
+        let (len, mut remaining) = read_head(&mut socket).expect("the server answers");
+        while remaining > 0 {
+            remaining -= discard(&socket, remaining).expect("the answer is whole");
         }
         bytes += len;
     }
     (cpu_seconds(peer) - cpu) / (bytes as f64 / f64::from(1 << 30))
 }
 
-fn median<T>(values: &[T], of: impl Fn(&T) -> f64) -> f64 {
-    let mut values: Vec<f64> = values.iter().map(of).collect();
+fn median<T>(values: &[T], figure_of: impl Fn(&T) -> f64) -> f64 {
+    let mut values: Vec<f64> = values.iter().map(figure_of).collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

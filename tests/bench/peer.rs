@@ -14,15 +14,15 @@ use hearthcast::store::Store;
 use rustix::net::RecvFlags;
 
 /// A running server under test.
-pub struct Peer {
+pub struct ServerUnderTest {
     pub name: &'static str,
     child: Child,
     pub address: SocketAddr,
     /// Request line and headers except `Range`, with the final line end.
-    pub head: String,
+    pub request_head: String,
 }
 
-impl Drop for Peer {
+impl Drop for ServerUnderTest {
     fn drop(&mut self) {
         // nginx's master forwards SIGTERM to its workers.
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
@@ -33,7 +33,7 @@ impl Drop for Peer {
 }
 
 /// Starts our server over a folder; its request head is for `film.mp4` there.
-pub fn ours(folder: &Path) -> Peer {
+pub fn start_ours(folder: &Path) -> ServerUnderTest {
     let state = folder.join("state");
     let token = {
         let config = Config::new(state.clone(), folder.join("cache"));
@@ -42,7 +42,7 @@ pub fn ours(folder: &Path) -> Peer {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         runtime.block_on(accounts.issue_token("bench", Role::User)).expect("a user can be made")
     };
-    let address = free();
+    let address = free_address();
     let log = std::fs::File::create(folder.join("log")).expect("a fresh file");
     // Another build of the server can be measured.
     let program = std::env::var_os("HEARTHCAST_BENCH_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_hearthcast").into());
@@ -59,12 +59,12 @@ pub fn ours(folder: &Path) -> Peer {
         .expect("the server starts");
     let path = folder.join("film.mp4").display().to_string().replace('/', "%2F");
     let head = format!("GET /api/stream/file?path={path} HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer {token}\r\n");
-    Peer { name: "ours", child, address, head }
+    ServerUnderTest { name: "ours", child, address, request_head: head }
 }
 
 /// Starts nginx; prints a note and returns None where it is not installed.
-pub fn nginx(folder: &Path, name: &'static str, how: &str) -> Option<Peer> {
-    let address = free();
+pub fn start_nginx(folder: &Path, name: &'static str, directives: &str) -> Option<ServerUnderTest> {
+    let address = free_address();
     let prefix = folder.join(name.replace(' ', "-"));
     std::fs::create_dir(&prefix).expect("a fresh folder");
     let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -75,7 +75,7 @@ pub fn nginx(folder: &Path, name: &'static str, how: &str) -> Option<Peer> {
     let config = format!(
         "daemon off; worker_processes {workers}; pid {p}/pid; error_log {p}/error.log;\n\
          events {{ worker_connections 1024; }}\n\
-         http {{ access_log off; {temp} {how} open_file_cache max=100; keepalive_requests 1000000000;\n\
+         http {{ access_log off; {temp} {directives} open_file_cache max=100; keepalive_requests 1000000000;\n\
          server {{ listen {address}; root {root}; }} }}\n",
         p = prefix.display(),
         root = folder.display()
@@ -83,7 +83,7 @@ pub fn nginx(folder: &Path, name: &'static str, how: &str) -> Option<Peer> {
     let path = prefix.join("nginx.conf");
     std::fs::write(&path, config).expect("a fresh file");
     match Command::new("nginx").arg("-p").arg(&prefix).arg("-c").arg(&path).stdin(Stdio::null()).spawn() {
-        Ok(child) => Some(Peer { name, child, address, head: "GET /film.mp4 HTTP/1.1\r\nHost: b\r\n".into() }),
+        Ok(child) => Some(ServerUnderTest { name, child, address, request_head: "GET /film.mp4 HTTP/1.1\r\nHost: b\r\n".into() }),
         Err(cause) => {
             eprintln!("{name} skipped: {cause}");
             None
@@ -91,16 +91,16 @@ pub fn nginx(folder: &Path, name: &'static str, how: &str) -> Option<Peer> {
     }
 }
 
-fn free() -> SocketAddr {
+fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
 }
 
 /// Waits for the first complete response, checked by its length.
-pub fn wait_until_up(peer: &Peer) {
+pub fn wait_until_up(peer: &ServerUnderTest) {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         if let Ok(mut socket) = TcpStream::connect(peer.address)
-            && let Ok(len) = ask(&mut socket, peer, Some((5, 104)))
+            && let Ok(len) = request_and_drain(&mut socket, peer, Some((5, 104)))
         {
             assert_eq!(len, 100, "{} answers a range request", peer.name);
             return;
@@ -111,18 +111,18 @@ pub fn wait_until_up(peer: &Peer) {
 }
 
 /// Sends one request; drains the response without copying it and returns the length of its body.
-pub fn ask(socket: &mut TcpStream, peer: &Peer, range: Option<(u64, u64)>) -> std::io::Result<u64> {
+pub fn request_and_drain(socket: &mut TcpStream, peer: &ServerUnderTest, range: Option<(u64, u64)>) -> std::io::Result<u64> {
     let range = range.map_or(String::new(), |(first, last)| format!("Range: bytes={first}-{last}\r\n"));
-    socket.write_all(format!("{}{range}\r\n", peer.head).as_bytes())?;
-    let (len, mut left) = head(socket)?;
-    while left > 0 {
-        left -= drain(socket, left)?;
+    socket.write_all(format!("{}{range}\r\n", peer.request_head).as_bytes())?;
+    let (len, mut remaining) = read_head(socket)?;
+    while remaining > 0 {
+        remaining -= discard(socket, remaining)?;
     }
     Ok(len)
 }
 
 /// Reads the head of a response; returns the length of its body, and how much of it has not been read yet.
-pub fn head(socket: &mut TcpStream) -> std::io::Result<(u64, u64)> {
+pub fn read_head(socket: &mut TcpStream) -> std::io::Result<(u64, u64)> {
     let mut buffer = [0; 2048];
     let mut filled = 0;
     loop {
@@ -142,31 +142,31 @@ pub fn head(socket: &mut TcpStream) -> std::io::Result<(u64, u64)> {
 }
 
 /// Discards received bytes in the kernel; at most `left` bytes.
-pub fn drain(socket: &TcpStream, left: u64) -> std::io::Result<u64> {
+pub fn discard(socket: &TcpStream, remaining: u64) -> std::io::Result<u64> {
     // With MSG_TRUNC the kernel only uses the buffer's length and never writes into it.
-    static NOWHERE: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| 4 << 20);
+    static BUFFER_LENGTH: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| 4 << 20);
     thread_local! {
-        static BUFFER: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; *NOWHERE]);
+        static BUFFER: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; *BUFFER_LENGTH]);
     }
-    let taken = BUFFER.with_borrow_mut(|buffer| {
-        let most = buffer.len().min(left as usize);
-        rustix::net::recv(socket, &mut buffer[..most], RecvFlags::TRUNC).map(|(_, taken)| taken)
+    let discarded = BUFFER.with_borrow_mut(|buffer| {
+        let limit = buffer.len().min(remaining as usize);
+        rustix::net::recv(socket, &mut buffer[..limit], RecvFlags::TRUNC).map(|(_, taken)| taken)
     })?;
-    if taken == 0 {
+    if discarded == 0 {
         return Err(std::io::ErrorKind::UnexpectedEof.into());
     }
-    Ok(taken as u64)
+    Ok(discarded as u64)
 }
 
 /// User and system time of the process and its children so far, seconds.
-pub fn cpu_seconds(peer: &Peer) -> f64 {
+pub fn cpu_seconds(peer: &ServerUnderTest) -> f64 {
     // USER_HZ, which is the same on every current Linux.
-    const TICKS: f64 = 100.0;
-    sum(peer, |pid| {
+    const TICKS_PER_SECOND: f64 = 100.0;
+    sum_over_processes(peer, |pid| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
         let field = |n: usize| fields.get(n).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
-        (field(11) + field(12)) / TICKS
+        (field(11) + field(12)) / TICKS_PER_SECOND
     })
 }
 
@@ -177,7 +177,7 @@ pub fn anonymous_kib(pid: u32) -> f64 {
 }
 
 /// Sums a figure over the process and its children.
-pub fn sum(peer: &Peer, figure: impl Fn(u32) -> f64) -> f64 {
+pub fn sum_over_processes(peer: &ServerUnderTest, figure: impl Fn(u32) -> f64) -> f64 {
     let pid = peer.child.id();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     figure(pid) + children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(figure).sum::<f64>()

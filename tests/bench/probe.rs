@@ -28,49 +28,49 @@ pub fn run() {
         ("film.ts", &["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"]),
     ] {
         let path = folder.path().join(name);
-        make(&path, args);
-        let (ffprobe, cold) = runtime.block_on(cold(folder.path(), &path));
-        let (known, p99) = runtime.block_on(known(folder.path(), &path));
-        println!("| {name} | {ffprobe:.1} | {cold:.1} | {:.2} | {known:.2} | {p99:.2} |", cold / ffprobe);
+        make_film(&path, args);
+        let (ffprobe, cold) = runtime.block_on(cold_medians(folder.path(), &path));
+        let (known_median, p99) = runtime.block_on(known_medians(folder.path(), &path));
+        println!("| {name} | {ffprobe:.1} | {cold:.1} | {:.2} | {known_median:.2} | {p99:.2} |", cold / ffprobe);
     }
 }
 
-fn make(path: &Path, args: &[&str]) {
-    let made = Command::new("ffmpeg")
+fn make_film(path: &Path, args: &[&str]) {
+    let status = Command::new("ffmpeg")
         .args(["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=1920x1080:rate=25:duration=60"])
         .args(["-f", "lavfi", "-i", "sine=sample_rate=48000:duration=60"])
         .args(args)
         .arg(path)
         .status();
-    assert!(made.expect("ffmpeg runs").success());
+    assert!(status.expect("ffmpeg runs").success());
 }
 
 /// Medians in ms of a whole ffprobe process and of a probe with empty caches, in turns.
-async fn cold(folder: &Path, path: &Path) -> (f64, f64) {
+async fn cold_medians(folder: &Path, path: &Path) -> (f64, f64) {
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.to_owned() }]).expect("the folder opens");
     let text = path.to_str().expect("plain text");
-    let fresh = || Probes::new(Path::new("ffmpeg"), Duration::from_secs(5));
-    fresh().warm().await;
-    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    let new_probes = || Probes::new(Path::new("ffmpeg"), Duration::from_secs(5));
+    new_probes().warm().await;
+    let (mut ffprobe_times, mut own_times) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let begun = Instant::now();
-        let asked = Command::new("ffprobe")
+        let started = Instant::now();
+        let status = Command::new("ffprobe")
             .args(["-v", "error", "-print_format", "json", "-show_format", "-show_streams", "-show_chapters"])
             .arg(path)
             .stdout(Stdio::null())
             .status();
-        assert!(asked.expect("ffprobe runs").success());
-        theirs.push(begun.elapsed());
-        let begun = Instant::now();
+        assert!(status.expect("ffprobe runs").success());
+        ffprobe_times.push(started.elapsed());
+        let started = Instant::now();
         let source = Arc::new(roots.open_file(text).expect("the film opens"));
-        fresh().probe(&source).await.expect("the film is media");
-        ours.push(begun.elapsed());
+        new_probes().probe(&source).await.expect("the film is media");
+        own_times.push(started.elapsed());
     }
-    (share(theirs, 0.5), share(ours, 0.5))
+    (percentile_millis(ffprobe_times, 0.5), percentile_millis(own_times, 0.5))
 }
 
 /// Median and 99th percentile in ms of repeated requests on one connection.
-async fn known(folder: &Path, path: &Path) -> (f64, f64) {
+async fn known_medians(folder: &Path, path: &Path) -> (f64, f64) {
     let state = tempfile::tempdir_in(folder).expect("a temporary folder");
     let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
     config.roots = vec![Root { id: "r".into(), path: folder.to_owned() }];
@@ -84,18 +84,18 @@ async fn known(folder: &Path, path: &Path) -> (f64, f64) {
     let url = format!("http://{address}/api/stream/info/full?{query}");
     let mut times = Vec::new();
     for _ in 0..REPEATS {
-        let begun = Instant::now();
+        let started = Instant::now();
         let answer = client.get(&url).bearer_auth(&token).send().await.expect("an answer");
         assert_eq!(answer.status(), 200);
         answer.bytes().await.expect("a body");
-        times.push(begun.elapsed());
+        times.push(started.elapsed());
     }
     server.abort();
-    (share(times.clone(), 0.5), share(times, 0.99))
+    (percentile_millis(times.clone(), 0.5), percentile_millis(times, 0.99))
 }
 
 /// A percentile of these times, ms.
-fn share(mut times: Vec<Duration>, share: f64) -> f64 {
+fn percentile_millis(mut times: Vec<Duration>, share: f64) -> f64 {
     times.sort();
     times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0
 }

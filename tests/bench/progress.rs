@@ -17,61 +17,61 @@ use tokio::net::TcpListener;
 
 const RECORDS: usize = 100_000;
 const WRITERS: usize = 32;
-const SPAN: Duration = Duration::from_secs(3);
+const MEASURED_SPAN: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 3;
 
 /// Saves per second and the 99th percentile in ms.
 #[derive(Clone, Copy)]
-struct Rate {
-    saves: f64,
+struct SaveRate {
+    saves_per_second: f64,
     p99_ms: f64,
 }
 
 pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-    let films = films(folder.path(), WRITERS);
+    let films = make_films(folder.path(), WRITERS);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let service = open(folder.path());
-        let filled = Instant::now();
-        fill(&service).await;
-        println!("{RECORDS} records written in {:.1} s", filled.elapsed().as_secs_f64());
-        let (mut bare, mut http, mut alone, mut grouped) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let service = open_service(folder.path());
+        let started = Instant::now();
+        fill_store(&service).await;
+        println!("{RECORDS} records written in {:.1} s", started.elapsed().as_secs_f64());
+        let (mut store_rates, mut http_rates, mut sqlite_rates, mut grouped_rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            bare.push(bare_saves(&service).await);
-            http.push(http_saves(&service, &films).await);
-            alone.push(sqlite(folder.path(), 1));
-            grouped.push(sqlite(folder.path(), WRITERS));
+            store_rates.push(measure_store(&service).await);
+            http_rates.push(measure_http(&service, &films).await);
+            sqlite_rates.push(measure_sqlite(folder.path(), 1));
+            grouped_rates.push(measure_sqlite(folder.path(), WRITERS));
         }
         println!("| {WRITERS} writers | durable saves/s | p99, ms | / SQLite | / SQLite, {WRITERS} a transaction |\n|---|---|---|---|---|");
-        let (alone, grouped) = (median(&alone), median(&grouped));
-        for (name, rate) in [("store", median(&bare)), ("over HTTP", median(&http)), ("SQLite", alone), ("SQLite, grouped", grouped)] {
-            let (one, many) = (rate.saves / alone.saves, rate.saves / grouped.saves);
-            println!("| {name} | {:.0} | {:.2} | {one:.2} | {many:.2} |", rate.saves, rate.p99_ms);
+        let (sqlite_rate, grouped_rate) = (median(&sqlite_rates), median(&grouped_rates));
+        for (name, rate) in [("store", median(&store_rates)), ("over HTTP", median(&http_rates)), ("SQLite", sqlite_rate), ("SQLite, grouped", grouped_rate)] {
+            let (to_sqlite, to_grouped) = (rate.saves_per_second / sqlite_rate.saves_per_second, rate.saves_per_second / grouped_rate.saves_per_second);
+            println!("| {name} | {:.0} | {:.2} | {to_sqlite:.2} | {to_grouped:.2} |", rate.saves_per_second, rate.p99_ms);
         }
-        let (read, page) = (reads(&service), pages(&service));
+        let (read, page) = (read_percentiles(&service), page_percentiles(&service));
         println!("| read | p50 {:.4} ms | p99 {:.4} ms |", read.0, read.1);
         println!("| first page of {RECORDS} | p50 {:.3} ms | p99 {:.3} ms |", page.0, page.1);
         drop(service);
-        let began = Instant::now();
-        let service = open(folder.path());
-        println!("| opening {RECORDS} records | {:.2} s |", began.elapsed().as_secs_f64());
+        let started = Instant::now();
+        let service = open_service(folder.path());
+        println!("| opening {RECORDS} records | {:.2} s |", started.elapsed().as_secs_f64());
         drop(service);
-        let began = Instant::now();
+        let started = Instant::now();
         let store = hearthcast::store::Store::open(&folder.path().join("state")).expect("the store opens");
-        println!("| of which the store | {:.2} s |", began.elapsed().as_secs_f64());
+        println!("| of which the store | {:.2} s |", started.elapsed().as_secs_f64());
         drop(store);
     });
 }
 
 /// Makes small films that differ in content.
-pub fn films(folder: &Path, count: usize) -> Vec<PathBuf> {
+pub fn make_films(folder: &Path, count: usize) -> Vec<PathBuf> {
     let first = folder.join("film.mp4");
-    let made = Command::new("ffmpeg")
+    let status = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc2=s=64x64:r=5:d=1", "-c:v", "libx264"])
         .arg(&first)
         .status();
-    assert!(made.expect("ffmpeg runs").success());
+    assert!(status.expect("ffmpeg runs").success());
     let bytes = std::fs::read(&first).expect("the film exists");
     let film = |n: usize| {
         let path = folder.join(format!("film-{n}.mp4"));
@@ -83,13 +83,13 @@ pub fn films(folder: &Path, count: usize) -> Vec<PathBuf> {
     (0..count).map(film).collect()
 }
 
-fn open(folder: &Path) -> Arc<Service> {
+fn open_service(folder: &Path) -> Arc<Service> {
     let mut config = Config::new(folder.join("state"), folder.join("cache"));
     config.roots = vec![Root { id: "r".into(), path: folder.to_owned() }];
     Service::open(config).expect("the service opens")
 }
 
-fn save(n: usize, position: f64) -> ProgressSave {
+fn save_request(n: usize, position: f64) -> ProgressSave {
     ProgressSave {
         media_id: format!("f_{n:032x}"),
         path: format!("/library/shows/A Show of Some Length/Season 01/A Show of Some Length S01E{n:06} Title.mkv"),
@@ -110,18 +110,18 @@ fn save(n: usize, position: f64) -> ProgressSave {
     }
 }
 
-async fn put(service: &Service, n: usize, position: f64) {
-    let save = save(n, position);
+async fn save_position(service: &Service, n: usize, position: f64) {
+    let save = save_request(n, position);
     let id = save.media_id.clone();
     service.progress.save("u_1", &id, |_| save).await.expect("saved");
 }
 
-async fn fill(service: &Arc<Service>) {
+async fn fill_store(service: &Arc<Service>) {
     let writers = (0..256).map(|w| {
         let service = service.clone();
         tokio::spawn(async move {
             for n in (w..RECORDS).step_by(256) {
-                put(&service, n, 100.0).await;
+                save_position(&service, n, 100.0).await;
             }
         })
     });
@@ -130,21 +130,21 @@ async fn fill(service: &Arc<Service>) {
     }
 }
 
-async fn bare_saves(service: &Arc<Service>) -> Rate {
-    rate(|w, n| {
+async fn measure_store(service: &Arc<Service>) -> SaveRate {
+    measure_rate(|w, n| {
         let service = service.clone();
-        async move { put(&service, (w + WRITERS * n) % RECORDS, n as f64).await }
+        async move { save_position(&service, (w + WRITERS * n) % RECORDS, n as f64).await }
     })
     .await
 }
 
-async fn http_saves(service: &Arc<Service>, films: &[PathBuf]) -> Rate {
+async fn measure_http(service: &Arc<Service>, films: &[PathBuf]) -> SaveRate {
     let token = service.accounts.issue_token("bench", Role::User).await.expect("a user can be made");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/api/stream/progress", listener.local_addr().expect("bound"));
     let server = tokio::spawn(hearthcast::http::serve::serve(service.clone(), listener, std::future::pending()));
     let client = reqwest::Client::new();
-    let rate = rate(|w, n| {
+    let rate = measure_rate(|w, n| {
         let request = client.post(&url).bearer_auth(&token);
         let request = request.json(&json!({"mediaPath": films[w], "positionSeconds": n, "durationSeconds": 1_000_000}));
         async move {
@@ -158,59 +158,59 @@ async fn http_saves(service: &Arc<Service>, films: &[PathBuf]) -> Rate {
     rate
 }
 
-async fn rate<F, W>(work: W) -> Rate
+async fn measure_rate<F, W>(save: W) -> SaveRate
 where
     W: Fn(usize, usize) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
-    let until = Instant::now() + SPAN;
-    let began = Instant::now();
+    let deadline = Instant::now() + MEASURED_SPAN;
+    let started = Instant::now();
     let writers = (0..WRITERS).map(|w| {
-        let work = &work;
+        let work = &save;
         async move {
             let mut times = Vec::new();
             let mut n = 0;
-            while Instant::now() < until {
-                let asked = Instant::now();
+            while Instant::now() < deadline {
+                let sent = Instant::now();
                 work(w, n).await;
-                times.push(asked.elapsed());
+                times.push(sent.elapsed());
                 n += 1;
             }
             times
         }
     });
     let times: Vec<Duration> = futures_util::future::join_all(writers).await.concat();
-    let saves = times.len() as f64 / began.elapsed().as_secs_f64();
-    Rate { saves, p99_ms: share(times, 0.99) }
+    let saves = times.len() as f64 / started.elapsed().as_secs_f64();
+    SaveRate { saves_per_second: saves, p99_ms: percentile_millis(times, 0.99) }
 }
 
-fn reads(service: &Service) -> (f64, f64) {
+fn read_percentiles(service: &Service) -> (f64, f64) {
     let times: Vec<Duration> = (0..20_000)
         .map(|n| {
             let id = format!("f_{:032x}", n * 7919 % RECORDS);
-            let began = Instant::now();
+            let started = Instant::now();
             assert!(service.progress.record("u_1", &id).expect("read").is_some());
-            began.elapsed()
+            started.elapsed()
         })
         .collect();
-    (share(times.clone(), 0.5), share(times, 0.99))
+    (percentile_millis(times.clone(), 0.5), percentile_millis(times, 0.99))
 }
 
-fn pages(service: &Service) -> (f64, f64) {
+fn page_percentiles(service: &Service) -> (f64, f64) {
     let times: Vec<Duration> = (0..500)
         .map(|_| {
-            let began = Instant::now();
+            let started = Instant::now();
             let page = service.progress.history("u_1", HistoryFilter::default(), None, 20).expect("a page");
             assert_eq!((page.records.len(), page.total), (20, RECORDS));
-            began.elapsed()
+            started.elapsed()
         })
         .collect();
-    (share(times.clone(), 0.5), share(times, 0.99))
+    (percentile_millis(times.clone(), 0.5), percentile_millis(times, 0.99))
 }
 
 /// One writer into SQLite with `group` saves per transaction; the 99th percentile is of a transaction.
-fn sqlite(folder: &Path, group: usize) -> Rate {
-    const SCRIPT: &str = r#"
+fn measure_sqlite(folder: &Path, group_size: usize) -> SaveRate {
+    const PYTHON_SCRIPT: &str = r#"
 import json, os, sqlite3, sys, time
 path, group, span = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 db = sqlite3.connect(path, isolation_level=None)
@@ -231,24 +231,24 @@ times.sort()
 print(n / (time.perf_counter() - begun), times[int((len(times) - 1) * 0.99)] * 1000)
 "#;
     let output = Command::new("python3")
-        .args(["-c", SCRIPT])
+        .args(["-c", PYTHON_SCRIPT])
         .arg(folder.join("peer.sqlite"))
-        .args([group.to_string(), SPAN.as_secs_f64().to_string()])
+        .args([group_size.to_string(), MEASURED_SPAN.as_secs_f64().to_string()])
         .output()
         .expect("python3 runs");
     let text = String::from_utf8(output.stdout).expect("plain text");
     let mut numbers = text.split_whitespace().map(|number| number.parse().expect("a number"));
-    Rate { saves: numbers.next().expect("a rate"), p99_ms: numbers.next().expect("a time") }
+    SaveRate { saves_per_second: numbers.next().expect("a rate"), p99_ms: numbers.next().expect("a time") }
 }
 
-fn median(rates: &[Rate]) -> Rate {
+fn median(rates: &[SaveRate]) -> SaveRate {
     let mut rates = rates.to_vec();
-    rates.sort_by(|a, b| a.saves.total_cmp(&b.saves));
+    rates.sort_by(|a, b| a.saves_per_second.total_cmp(&b.saves_per_second));
     rates[rates.len() / 2]
 }
 
 /// A percentile of these times, ms.
-fn share(mut times: Vec<Duration>, share: f64) -> f64 {
+fn percentile_millis(mut times: Vec<Duration>, share: f64) -> f64 {
     times.sort();
     times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0
 }

@@ -14,15 +14,15 @@ const ROUNDS: usize = 5;
 
 /// First segment and all segments, milliseconds.
 #[derive(Clone, Copy)]
-struct Figures {
-    first: f64,
-    all: f64,
+struct SessionTimes {
+    first_millis: f64,
+    all_millis: f64,
 }
 
 pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let film = folder.path().join("film.mp4");
-    make(&film);
+    make_film(&film);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
     // The film would be played directly, so both rows force a session.
     let encode = "-c:v libx264 -preset veryfast -crf 23 -maxrate 8M -bufsize 16M -profile:v high -sc_threshold 0 \
@@ -32,24 +32,24 @@ pub fn run() {
     for (name, arguments, encodes) in [("encode 1080p24", encode, true), ("copy", copy, false)] {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            ours.push(runtime.block_on(session(&film, folder.path(), encodes)));
-            theirs.push(ffmpeg(&film, folder.path(), arguments));
+            ours.push(runtime.block_on(measure_session(&film, folder.path(), encodes)));
+            theirs.push(measure_ffmpeg(&film, folder.path(), arguments));
         }
-        let median = |of: fn(&Figures) -> f64, figures: &[Figures]| {
-            let mut values: Vec<f64> = figures.iter().map(of).collect();
+        let median = |figure_of: fn(&SessionTimes) -> f64, figures: &[SessionTimes]| {
+            let mut values: Vec<f64> = figures.iter().map(figure_of).collect();
             values.sort_by(f64::total_cmp);
             values[values.len() / 2]
         };
-        for (what, of) in [("first segment", (|f| f.first) as fn(&Figures) -> f64), ("30 s", |f| f.all)] {
-            let (our, their) = (median(of, &ours), median(of, &theirs));
-            println!("{name}, {what}: session {our:.0} ms, ffmpeg {their:.0} ms ({:.2})", our / their);
+        for (figure, figure_of) in [("first segment", (|f| f.first_millis) as fn(&SessionTimes) -> f64), ("30 s", |f| f.all_millis)] {
+            let (our, their) = (median(figure_of, &ours), median(figure_of, &theirs));
+            println!("{name}, {figure}: session {our:.0} ms, ffmpeg {their:.0} ms ({:.2})", our / their);
         }
     }
 }
 
 /// Makes 30 s of 1080p24 at 8 Mbit/s with audio.
-fn make(film: &Path) {
-    let made = Command::new("ffmpeg")
+fn make_film(film: &Path) {
+    let status = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
         .args(["-i", "testsrc2=s=1920x1080:r=24:d=30,noise=alls=12:allf=t", "-f", "lavfi"])
         .args(["-i", "sine=f=440:r=48000:d=30", "-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M"])
@@ -58,11 +58,11 @@ fn make(film: &Path) {
         .arg(film)
         .status()
         .expect("ffmpeg runs");
-    assert!(made.success());
+    assert!(status.success());
 }
 
 /// Time from a cold service (empty caches) to the first and to the last segment.
-async fn session(film: &Path, folder: &Path, encodes: bool) -> Figures {
+async fn measure_session(film: &Path, folder: &Path, is_encoded: bool) -> SessionTimes {
     let state = tempfile::tempdir_in(folder).expect("a temporary folder");
     let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
     config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
@@ -73,28 +73,28 @@ async fn session(film: &Path, folder: &Path, encodes: bool) -> Figures {
     tokio::join!(service.local_encoders.test_encoders(), service.sessions.find_backends(), service.media.warm());
     let media_path = film.to_str().expect("plain name").to_owned();
     // A bit rate limit is the only option that encodes at full size.
-    let max_bitrate_kbps = encodes.then_some(7_900);
+    let max_bitrate_kbps = is_encoded.then_some(7_900);
     let request = StartRequest { media_path, force_transcode: true, max_bitrate_kbps, ..StartRequest::default() };
-    let began = Instant::now();
+    let started = Instant::now();
     let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else { panic!("direct") };
-    assert_eq!(plan.work().rendition.encodes_video(), encodes);
+    assert_eq!(plan.work().rendition.encodes_video(), is_encoded);
     let segments = plan.work().grid.len();
     let session = service.sessions.start(&principal, *plan).await.expect("a session");
     session.segment(0, 0).await.expect("the first segment");
-    let first = began.elapsed();
+    let first = started.elapsed();
     for index in 1..segments {
         session.segment(0, index).await.expect("a segment");
     }
-    let all = began.elapsed();
+    let all = started.elapsed();
     service.sessions.shutdown().await;
-    Figures { first: millis(first), all: millis(all) }
+    SessionTimes { first_millis: to_millis(first), all_millis: to_millis(all) }
 }
 
 /// Time from the start of the process to the first segment in its playlist, and to its end.
-fn ffmpeg(film: &Path, folder: &Path, arguments: &str) -> Figures {
+fn measure_ffmpeg(film: &Path, folder: &Path, arguments: &str) -> SessionTimes {
     let out = tempfile::tempdir_in(folder).expect("a temporary folder");
     let playlist: PathBuf = out.path().join("out.m3u8");
-    let began = Instant::now();
+    let started = Instant::now();
     let mut child = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-i"])
         .arg(film)
@@ -104,15 +104,15 @@ fn ffmpeg(film: &Path, folder: &Path, arguments: &str) -> Figures {
         .stdin(Stdio::null())
         .spawn()
         .expect("ffmpeg runs");
-    let listed = || std::fs::read_to_string(&playlist).is_ok_and(|text| text.contains(".ts"));
-    while !listed() && child.try_wait().expect("a child").is_none() {
+    let is_listed = || std::fs::read_to_string(&playlist).is_ok_and(|text| text.contains(".ts"));
+    while !is_listed() && child.try_wait().expect("a child").is_none() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let first = began.elapsed();
+    let first = started.elapsed();
     assert!(child.wait().expect("a child").success());
-    Figures { first: millis(first), all: millis(began.elapsed()) }
+    SessionTimes { first_millis: to_millis(first), all_millis: to_millis(started.elapsed()) }
 }
 
-fn millis(span: Duration) -> f64 {
+fn to_millis(span: Duration) -> f64 {
     span.as_secs_f64() * 1000.0
 }

@@ -17,32 +17,32 @@ const PROGRAMMES: usize = 12_000;
 pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(imports(folder.path()));
+    runtime.block_on(run_imports(folder.path()));
 }
 
-async fn imports(folder: &Path) {
+async fn run_imports(folder: &Path) {
     let state = folder.join("state");
     let service = Service::open(Config::new(state.clone(), state.join("cache"))).expect("the service opens");
     println!("| import | MiB | s | peak growth of memory, MiB | outcome |\n|---|---|---|---|---|");
     // The first import is not counted, because it initialises things.
-    import(&service, None, SourceKind::M3u, list(10, 0)).await;
-    let (id, line) = import(&service, None, SourceKind::M3u, list(ENTRIES, 0)).await;
-    told("list of 6,000", &line);
+    measure_import(&service, None, SourceKind::M3u, make_list(10, 0)).await;
+    let (id, line) = measure_import(&service, None, SourceKind::M3u, make_list(ENTRIES, 0)).await;
+    print_result("list of 6,000", &line);
     for round in 1..=3 {
-        let (_, line) = import(&service, id, SourceKind::M3u, list(ENTRIES, round)).await;
-        told(&format!("the same, reordered and renamed, refresh {}", round + 1), &line);
+        let (_, line) = measure_import(&service, id, SourceKind::M3u, make_list(ENTRIES, round)).await;
+        print_result(&format!("the same, reordered and renamed, refresh {}", round + 1), &line);
     }
-    let whole = guide(PROGRAMMES);
-    let (id, line) = import(&service, None, SourceKind::Xmltv, whole.clone()).await;
-    told("guide of 12,000", &line);
-    told("the same again", &import(&service, id, SourceKind::Xmltv, whole.clone()).await.1);
-    told("the same by gzip", &import(&service, id, SourceKind::Xmltv, packed(&[&whole])).await.1);
-    let half = whole[..whole.len() / 2].to_vec();
+    let complete_guide = make_guide(PROGRAMMES);
+    let (id, line) = measure_import(&service, None, SourceKind::Xmltv, complete_guide.clone()).await;
+    print_result("guide of 12,000", &line);
+    print_result("the same again", &measure_import(&service, id, SourceKind::Xmltv, complete_guide.clone()).await.1);
+    print_result("the same by gzip", &measure_import(&service, id, SourceKind::Xmltv, gzip(&[&complete_guide])).await.1);
+    let half = complete_guide[..complete_guide.len() / 2].to_vec();
     for (name, kind, bytes) in [
         ("half a guide", SourceKind::Xmltv, half),
-        ("entity bomb", SourceKind::Xmltv, laughs()),
-        ("gzip of 512 MiB of programmes", SourceKind::Xmltv, flood()),
-        ("gzip of 512 MiB in one comment", SourceKind::Xmltv, packed(&[b"<tv><!--", &vec![b'x'; 512 << 20]])),
+        ("entity bomb", SourceKind::Xmltv, entity_bomb()),
+        ("gzip of 512 MiB of programmes", SourceKind::Xmltv, gzip_of_many_programmes()),
+        ("gzip of 512 MiB in one comment", SourceKind::Xmltv, gzip(&[b"<tv><!--", &vec![b'x'; 512 << 20]])),
         ("garbage, 16 MiB, as a guide", SourceKind::Xmltv, garbage()),
         ("garbage, 16 MiB, as a list", SourceKind::M3u, garbage()),
         (
@@ -50,10 +50,10 @@ async fn imports(folder: &Path) {
             SourceKind::M3u,
             [b"#EXTM3U\n#EXTINF:-1 a=\"", &*vec![b'"'; 15 << 20]].concat(),
         ),
-        ("list of 16 MiB of entries", SourceKind::M3u, list(170_000, 0)),
+        ("list of 16 MiB of entries", SourceKind::M3u, make_list(170_000, 0)),
     ] {
-        let (id, line) = import(&service, None, kind, bytes).await;
-        told(name, &line);
+        let (id, line) = measure_import(&service, None, kind, bytes).await;
+        print_result(name, &line);
         if let Some(id) = id {
             service.remove_source(id, "bench").await.expect("it can be removed");
         }
@@ -61,20 +61,20 @@ async fn imports(folder: &Path) {
 }
 
 /// The result of one import.
-struct Line {
+struct ImportResult {
     mib: f64,
     seconds: f64,
-    grown: f64,
+    peak_growth_mib: f64,
     outcome: String,
 }
 
-fn told(name: &str, line: &Line) {
-    let Line { mib, seconds, grown, outcome } = line;
+fn print_result(name: &str, line: &ImportResult) {
+    let ImportResult { mib, seconds, peak_growth_mib: grown, outcome } = line;
     println!("| {name} | {mib:.1} | {seconds:.2} | {grown:.0} | {outcome} |");
 }
 
 /// Adds a source with these bytes, or updates an existing one.
-async fn import(service: &Arc<Service>, id: Option<u32>, kind: SourceKind, bytes: Vec<u8>) -> (Option<u32>, Line) {
+async fn measure_import(service: &Arc<Service>, id: Option<u32>, kind: SourceKind, bytes: Vec<u8>) -> (Option<u32>, ImportResult) {
     let text = |text: &str| Some(text.to_owned());
     let claim = RightsClaim {
         source_name: text("Own antenna"),
@@ -95,14 +95,14 @@ async fn import(service: &Arc<Service>, id: Option<u32>, kind: SourceKind, bytes
         ..SourceChange::default()
     };
     let _ = std::fs::write("/proc/self/clear_refs", "5");
-    let (before, began) = (memory("VmRSS:"), Instant::now());
-    let made = match id {
+    let (before, started) = (memory_mib("VmRSS:"), Instant::now());
+    let result = match id {
         Some(id) => service.change_source(id, change).await,
         None => service.add_source(change).await,
     };
-    let seconds = began.elapsed().as_secs_f64();
-    let grown = memory("VmHWM:") - before;
-    let (id, outcome) = match made {
+    let seconds = started.elapsed().as_secs_f64();
+    let grown = memory_mib("VmHWM:") - before;
+    let (id, outcome) = match result {
         Ok(source) => {
             let counts = source.counts;
             let outcome =
@@ -111,14 +111,14 @@ async fn import(service: &Arc<Service>, id: Option<u32>, kind: SourceKind, bytes
         }
         Err(fault) => (None, fault.message),
     };
-    (id, Line { mib, seconds, grown, outcome })
+    (id, ImportResult { mib, seconds, peak_growth_mib: grown, outcome })
 }
 
 /// A list of channels; each `round` has another order, other names and other tokens.
-fn list(count: usize, round: usize) -> Vec<u8> {
-    let entry = |at: usize| {
+fn make_list(count: usize, round: usize) -> Vec<u8> {
+    let entry = |position: usize| {
         // Primes, so that each entry occurs once.
-        let n = at * [1, 7919, 7907, 7901][round % 4] % count;
+        let n = position * [1, 7919, 7907, 7901][round % 4] % count;
         let name = if (n + round).is_multiple_of(7) { format!("Renamed {round} {n}") } else { format!("Channel {n}") };
         let group = n % 40;
         format!(
@@ -128,7 +128,7 @@ fn list(count: usize, round: usize) -> Vec<u8> {
     format!("#EXTM3U\n{}", (0..count).map(entry).collect::<String>()).into_bytes()
 }
 
-fn programme(n: usize) -> String {
+fn programme_element(n: usize) -> String {
     format!(
         "<programme start=\"202601{:02}{:02}0000 +0000\" channel=\"c{}\"><title>The title of {n} &amp; more</title>\
          <sub-title>Part {n}</sub-title><desc>{}</desc><category>Film</category></programme>\n",
@@ -140,27 +140,27 @@ fn programme(n: usize) -> String {
 }
 
 /// A guide of about 10 MB.
-fn guide(count: usize) -> Vec<u8> {
-    format!("<?xml version=\"1.0\"?><tv>{}</tv>", (0..count).map(programme).collect::<String>()).into_bytes()
+fn make_guide(count: usize) -> Vec<u8> {
+    format!("<?xml version=\"1.0\"?><tv>{}</tv>", (0..count).map(programme_element).collect::<String>()).into_bytes()
 }
 
-fn packed(parts: &[&[u8]]) -> Vec<u8> {
-    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    parts.iter().for_each(|part| packer.write_all(part).expect("memory takes it"));
-    packer.finish().expect("memory takes it")
+fn gzip(parts: &[&[u8]]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    parts.iter().for_each(|part| encoder.write_all(part).expect("memory takes it"));
+    encoder.finish().expect("memory takes it")
 }
 
-fn flood() -> Vec<u8> {
-    let piece: String = (0..1000).map(programme).collect();
-    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packer.write_all(b"<tv>").expect("memory takes it");
-    for _ in 0..(512 << 20) / piece.len() {
-        packer.write_all(piece.as_bytes()).expect("memory takes it");
+fn gzip_of_many_programmes() -> Vec<u8> {
+    let chunk: String = (0..1000).map(programme_element).collect();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(b"<tv>").expect("memory takes it");
+    for _ in 0..(512 << 20) / chunk.len() {
+        encoder.write_all(chunk.as_bytes()).expect("memory takes it");
     }
-    packer.finish().expect("memory takes it")
+    encoder.finish().expect("memory takes it")
 }
 
-fn laughs() -> Vec<u8> {
+fn entity_bomb() -> Vec<u8> {
     let mut text = "<!DOCTYPE tv [<!ENTITY e0 \"lol\"><!ENTITY f SYSTEM \"file:///etc/passwd\">".to_owned();
     for n in 1..12 {
         text += &format!("<!ENTITY e{n} \"{}\">", format!("&e{};", n - 1).repeat(10));
@@ -173,7 +173,7 @@ fn garbage() -> Vec<u8> {
     (0..16u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-fn memory(field: &str) -> f64 {
+fn memory_mib(field: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has /proc");
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a field of every process");
     line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0

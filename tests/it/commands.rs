@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-fn hearthcast(home: &Path, args: &[&str]) -> Command {
+fn hearthcast_command(home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hearthcast"));
     command.args(args).env_clear().env("HOME", home).env("HEARTHCAST_LOG", "error");
     if let Some(path) = std::env::var_os("PATH") {
@@ -17,15 +17,15 @@ fn hearthcast(home: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn text(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 #[test]
-fn doctor_finds_a_whole_machine_well() {
+fn doctor_reports_no_problem_on_a_complete_machine() {
     let home = TempDir::new().unwrap();
-    let output = hearthcast(home.path(), &["doctor"]).env("HEARTHCAST_LISTEN", "127.0.0.1:0").output().unwrap();
-    let text = text(&output);
+    let output = hearthcast_command(home.path(), &["doctor"]).env("HEARTHCAST_LISTEN", "127.0.0.1:0").output().unwrap();
+    let text = output_text(&output);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("encoder libx264 (software) encoded a frame"), "{text}");
     assert!(text.contains("the library has no folders"), "{text}");
@@ -33,30 +33,30 @@ fn doctor_finds_a_whole_machine_well() {
 }
 
 #[test]
-fn pipelines_are_listed_checked_and_drawn() {
+fn pipelines_are_listed_checked_and_rendered() {
     let home = TempDir::new().unwrap();
-    let run = |args: &[&str]| hearthcast(home.path(), args).output().unwrap();
-    let listed = text(&run(&["pipelines", "list"]));
-    assert!(listed.contains("decode-picture-mp4 ") && listed.contains("x264enc "), "{listed}");
-    let checked = run(&["pipelines", "check"]);
-    assert!(checked.status.success(), "{}", text(&checked));
-    assert!(text(&checked).contains("ok      segment with x264enc"), "{}", text(&checked));
+    let run = |args: &[&str]| hearthcast_command(home.path(), args).output().unwrap();
+    let list_output = output_text(&run(&["pipelines", "list"]));
+    assert!(list_output.contains("decode-picture-mp4 ") && list_output.contains("x264enc "), "{list_output}");
+    let check_output = run(&["pipelines", "check"]);
+    assert!(check_output.status.success(), "{}", output_text(&check_output));
+    assert!(output_text(&check_output).contains("ok      segment with x264enc"), "{}", output_text(&check_output));
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines/README.md")).unwrap();
     assert_eq!(String::from_utf8(run(&["pipelines", "draw"]).stdout).unwrap(), page);
-    assert!(text(&run(&["pipelines", "draw", "segment", "--text"])).contains("turn.src -> video_encoder.sink"));
-    assert!(text(&run(&["pipelines", "draw", "segment", "--svg"])).contains(">x264enc</text>"));
+    assert!(output_text(&run(&["pipelines", "draw", "segment", "--text"])).contains("turn.src -> video_encoder.sink"));
+    assert!(output_text(&run(&["pipelines", "draw", "segment", "--svg"])).contains(">x264enc</text>"));
     assert!(!run(&["pipelines", "draw", "nothing"]).status.success());
 }
 
 #[test]
-fn doctor_names_what_is_missing_and_fails() {
+fn doctor_names_missing_parts_and_fails() {
     let home = TempDir::new().unwrap();
-    let mut command = hearthcast(home.path(), &["doctor"]);
+    let mut command = hearthcast_command(home.path(), &["doctor"]);
     command.env("HEARTHCAST_LISTEN", "127.0.0.1:0");
     command.env("HEARTHCAST_FFMPEG", home.path().join("no-such-ffmpeg"));
     command.env("HEARTHCAST_ROOTS", home.path().join("unmounted"));
     let output = command.output().unwrap();
-    let text = text(&output);
+    let text = output_text(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.lines().any(|line| line.starts_with("BAD") && line.contains("no-such-ffmpeg")), "{text}");
     assert!(text.lines().any(|line| line.starts_with("BAD") && line.contains("unmounted")), "{text}");
@@ -64,27 +64,27 @@ fn doctor_names_what_is_missing_and_fails() {
 }
 
 #[test]
-fn demo_takes_the_next_port_and_prints_a_link_that_sets_up() {
+fn demo_uses_the_next_free_port_and_prints_a_setup_link() {
     let home = TempDir::new().unwrap();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
-    let mut demo = hearthcast(home.path(), &["demo", "--listen", &address.to_string()])
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = busy.local_addr().unwrap();
+    let mut demo = hearthcast_command(home.path(), &["demo", "--listen", &address.to_string()])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut said = Vec::new();
+    let mut output_lines = Vec::new();
     let link = BufReader::new(demo.stdout.take().unwrap()).lines().map_while(Result::ok).find_map(|line| {
-        said.push(line.clone());
+        output_lines.push(line.clone());
         line.trim().strip_prefix("http://").map(str::to_owned)
     });
     demo.kill().unwrap();
     demo.wait().unwrap();
-    let link = link.unwrap_or_else(|| panic!("no link in {said:?}"));
-    let (at, code) = link.split_once("/#/setup?code=").unwrap();
-    let port: u16 = at.strip_prefix("127.0.0.1:").unwrap().parse().unwrap();
+    let link = link.unwrap_or_else(|| panic!("no link in {output_lines:?}"));
+    let (host, code) = link.split_once("/#/setup?code=").unwrap();
+    let port: u16 = host.strip_prefix("127.0.0.1:").unwrap().parse().unwrap();
     assert!(port > address.port(), "{link}");
-    assert!(said[0].contains("is busy"), "{said:?}");
-    let kept = home.path().join(format!(".cache/hearthcast/demo/state-{port}/setup-code"));
-    assert_eq!(std::fs::read_to_string(kept).unwrap().trim(), code);
+    assert!(output_lines[0].contains("is busy"), "{output_lines:?}");
+    let code_file = home.path().join(format!(".cache/hearthcast/demo/state-{port}/setup-code"));
+    assert_eq!(std::fs::read_to_string(code_file).unwrap().trim(), code);
 }

@@ -11,37 +11,37 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::kit::play::{self, Decoded, Frame, Stream, decode};
-use crate::kit::{self, hear};
+use crate::kit::player::{self, Decoded, Frame, PlayerSession, decode};
+use crate::kit::{self, audio};
 
 /// Longest time that any response may take.
-const ANSWER: Duration = Duration::from_secs(5);
+const MAX_RESPONSE_TIME: Duration = Duration::from_secs(5);
 /// Largest offset of audio against video, seconds.
-const MOST_OFFSET: f64 = 0.04;
+const MAX_OFFSET_SECONDS: f64 = 0.04;
 /// Of longer items, only some segments are played.
 const LONG_SECONDS: f64 = 120.0;
 
 #[derive(Deserialize)]
-struct Manifest {
-    items: Vec<Item>,
+struct CorpusManifest {
+    items: Vec<CorpusItem>,
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct CorpusItem {
     file: String,
     sha256: String,
-    expect: Expect,
+    expect: ExpectedActions,
     duration_packets: Option<f64>,
 }
 
 #[derive(Deserialize)]
-struct Expect {
+struct ExpectedActions {
     #[serde(default)]
     accept: Vec<String>,
 }
 
 /// The corpus folder; logs when it is missing.
-pub fn folder() -> Option<PathBuf> {
+pub fn corpus_folder() -> Option<PathBuf> {
     let folder = std::env::var_os("HEARTHCAST_CORPUS").map(PathBuf::from);
     if folder.is_none() {
         eprintln!("skipped: HEARTHCAST_CORPUS does not name a corpus folder");
@@ -49,102 +49,102 @@ pub fn folder() -> Option<PathBuf> {
     folder
 }
 
-fn items(folder: &Path) -> Vec<Item> {
+fn corpus_items(folder: &Path) -> Vec<CorpusItem> {
     let text = std::fs::read(folder.join("manifest.json")).expect("a manifest");
-    let manifest: Manifest = serde_json::from_slice(&text).expect("the manifest's shape");
-    let only = std::env::var("CORPUS_ONLY").unwrap_or_default();
-    manifest.items.into_iter().filter(|item| item.file.contains(&only)).collect()
+    let manifest: CorpusManifest = serde_json::from_slice(&text).expect("the manifest's shape");
+    let filter = std::env::var("CORPUS_ONLY").unwrap_or_default();
+    manifest.items.into_iter().filter(|item| item.file.contains(&filter)).collect()
 }
 
 /// One row of the report: the request, the action, notes and faults.
-struct Row {
+struct ReportRow {
     file: String,
-    wish: &'static str,
+    request: &'static str,
     action: String,
     seconds: f64,
     notes: Vec<String>,
     faults: Vec<String>,
 }
 
-impl Row {
-    fn line(&self) -> String {
+impl ReportRow {
+    fn report_line(&self) -> String {
         let result = if self.faults.is_empty() { "ok" } else { "FAILED" };
-        let said = [&self.faults[..], &self.notes[..]].concat().join("; ");
-        format!("{result}\t{}\t{}\t{:.1}\t{}\t{said}", self.wish, self.action, self.seconds, self.file)
+        let remarks = [&self.faults[..], &self.notes[..]].concat().join("; ");
+        format!("{result}\t{}\t{}\t{:.1}\t{}\t{remarks}", self.request, self.action, self.seconds, self.file)
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_file_gets_an_accepted_answer_and_plays_to_its_end() {
-    let Some(folder) = folder() else { return };
+async fn every_file_gets_an_accepted_response_and_plays_to_its_end() {
+    let Some(folder) = corpus_folder() else { return };
     let backend = match std::env::var("CORPUS_BACKEND").as_deref() {
         Ok("gstreamer") => BackendSetting::Gstreamer,
         Ok("ffmpeg") => BackendSetting::Ffmpeg,
         _ => BackendSetting::Auto,
     };
-    let change = |config: &mut Config| (config.limits.concurrent_jobs, config.backend) = (4, backend);
-    let server = kit::server_with(&[&folder], change).await;
+    let configure = |config: &mut Config| (config.limits.concurrent_jobs, config.backend) = (4, backend);
+    let server = kit::start_server_with(&[&folder], configure).await;
     let mut rows = Vec::new();
-    let media = |item: &Item| ["video/", "audio/", "broken/"].iter().any(|part| item.file.starts_with(part));
-    for item in items(&folder).iter().filter(|item| media(item)) {
+    let is_media = |item: &CorpusItem| ["video/", "audio/", "broken/"].iter().any(|part| item.file.starts_with(part));
+    for item in corpus_items(&folder).iter().filter(|item| is_media(item)) {
         let path = folder.join(&item.file);
-        for (wish, body) in
+        for (request, body) in
             [("plain", json!({})), ("forced", json!({"forceTranscode": true, "profile": {"resolution": "360p"}}))]
         {
-            let began = Instant::now();
-            let mut row = Row {
+            let started = Instant::now();
+            let mut row = ReportRow {
                 file: item.file.clone(),
-                wish,
+                request,
                 action: String::new(),
                 seconds: 0.0,
                 notes: Vec::new(),
                 faults: Vec::new(),
             };
-            let work = try_one(&server, &path, item, body, &mut row);
-            if tokio::time::timeout(Duration::from_secs(180), work).await.is_err() {
+            let attempt = try_item(&server, &path, item, body, &mut row);
+            if tokio::time::timeout(Duration::from_secs(180), attempt).await.is_err() {
                 row.faults.push("did not end within 180 s".into());
             }
-            row.seconds = began.elapsed().as_secs_f64();
-            eprintln!("{}", row.line());
+            row.seconds = started.elapsed().as_secs_f64();
+            eprintln!("{}", row.report_line());
             rows.push(row);
         }
     }
-    report(&rows);
-    let failed: Vec<&Row> = rows.iter().filter(|row| !row.faults.is_empty()).collect();
+    print_report(&rows);
+    let failed: Vec<&ReportRow> = rows.iter().filter(|row| !row.faults.is_empty()).collect();
     assert!(failed.is_empty(), "{} of {} failed, see the table above", failed.len(), rows.len());
 }
 
 /// Prints the report and stores it in the build folder.
-fn report(rows: &[Row]) {
+fn print_report(rows: &[ReportRow]) {
     let mut table = String::from("result\twish\taction\tseconds\tfile\tfaults and notes\n");
     for row in rows {
-        table += &row.line();
+        table += &row.report_line();
         table.push('\n');
     }
-    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus.tsv");
-    std::fs::write(&kept, &table).expect("the report is written");
-    eprintln!("{table}\nstored in {}", kept.display());
+    let report_path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus.tsv");
+    std::fs::write(&report_path, &table).expect("the report is written");
+    eprintln!("{table}\nstored in {}", report_path.display());
 }
 
-async fn try_one(server: &kit::Server, path: &Path, item: &Item, wish: Value, row: &mut Row) {
-    let forced = wish["forceTranscode"] == true;
+async fn try_item(server: &kit::Server, path: &Path, item: &CorpusItem, options: Value, row: &mut ReportRow) {
+    let is_forced = options["forceTranscode"] == true;
     let accept: Vec<&str> = item.expect.accept.iter().map(String::as_str).collect();
-    if forced && accept == ["refuse"] {
+    if is_forced && accept == ["refuse"] {
         row.action = "skipped".into();
         return;
     }
-    let began = Instant::now();
-    let (status, started) = play::start(server, path, wish).await;
-    if began.elapsed() > ANSWER {
-        row.faults.push(format!("start answered after {:.1} s", began.elapsed().as_secs_f64()));
+    let started_at = Instant::now();
+    let (status, started) = player::start(server, path, options).await;
+    if started_at.elapsed() > MAX_RESPONSE_TIME {
+        row.faults.push(format!("start answered after {:.1} s", started_at.elapsed().as_secs_f64()));
     }
-    row.action = action(status, &started);
+    row.action = action_of(status, &started);
     // A forced start may give any kind of session; files that may be refused may still be.
-    let right = match forced {
+    let is_accepted = match is_forced {
         true => ["remux", "transcode"].contains(&row.action.as_str()) || accept.contains(&row.action.as_str()),
         false => accept.contains(&row.action.as_str()),
     };
-    if !right {
+    if !is_accepted {
         row.faults.push(format!("accepted: {}; answer: {status} {:.300}", accept.join(","), started.to_string()));
     }
     if status != 200 {
@@ -154,8 +154,8 @@ async fn try_one(server: &kit::Server, path: &Path, item: &Item, wish: Value, ro
         return;
     }
     let played = match started["playbackMode"].as_str() {
-        Some("direct") => direct(server, path, item, &started).await,
-        _ => session(server, path, item, &started, row).await,
+        Some("direct") => check_direct(server, path, item, &started).await,
+        _ => check_session(server, path, item, &started, row).await,
     };
     if let Err(fault) = played {
         // A file that may be refused may also fail during playback, with an honest error.
@@ -164,11 +164,11 @@ async fn try_one(server: &kit::Server, path: &Path, item: &Item, wish: Value, ro
             false => row.faults.push(fault),
         }
     }
-    play::stop(server, &started).await;
+    player::stop(server, &started).await;
 }
 
 /// The manifest's name for a response.
-fn action(status: u16, started: &Value) -> String {
+fn action_of(status: u16, started: &Value) -> String {
     let decision = &started["decision"];
     match (status, started["playbackMode"].as_str()) {
         (200, Some("direct")) => "direct".into(),
@@ -181,13 +181,13 @@ fn action(status: u16, started: &Value) -> String {
 }
 
 /// Asserts that the bytes, whole and from the middle, are those of the file.
-async fn direct(server: &kit::Server, path: &Path, item: &Item, started: &Value) -> Result<(), String> {
+async fn check_direct(server: &kit::Server, path: &Path, item: &CorpusItem, started: &Value) -> Result<(), String> {
     let url = started["directUrl"].as_str().ok_or("direct without directUrl")?;
-    let whole = server.get(url).send().await.map_err(|cause| cause.to_string())?;
-    if whole.status() != 200 {
-        return Err(format!("direct: {}", whole.status()));
+    let answer = server.get(url).send().await.map_err(|cause| cause.to_string())?;
+    if answer.status() != 200 {
+        return Err(format!("direct: {}", answer.status()));
     }
-    let bytes = whole.bytes().await.map_err(|cause| cause.to_string())?;
+    let bytes = answer.bytes().await.map_err(|cause| cause.to_string())?;
     let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(&bytes));
     if digest != item.sha256 {
         return Err(format!("direct: {} bytes that are not those of {}", bytes.len(), path.display()));
@@ -201,90 +201,90 @@ async fn direct(server: &kit::Server, path: &Path, item: &Item, started: &Value)
     }
 }
 
-async fn session(server: &kit::Server, path: &Path, item: &Item, started: &Value, row: &mut Row) -> Result<(), String> {
-    let stream = Stream::open(server, started).await?;
-    let truth = item.duration_packets.unwrap_or(0.0);
+async fn check_session(server: &kit::Server, path: &Path, item: &CorpusItem, started: &Value, row: &mut ReportRow) -> Result<(), String> {
+    let player = PlayerSession::open(server, started).await?;
+    let true_seconds = item.duration_packets.unwrap_or(0.0);
     // The length in the header counts, too: it may be hours although the file has few bytes.
-    let whole = truth.max(stream.duration()) <= LONG_SECONDS || std::env::var_os("CORPUS_LONG").is_some();
+    let is_played_completely = true_seconds.max(player.duration()) <= LONG_SECONDS || std::env::var_os("CORPUS_LONG").is_some();
     let folder = tempfile::tempdir().map_err(|cause| cause.to_string())?;
-    let kept = folder.path().join("played.ts");
-    if !whole {
-        let last = stream.segments.len() - 1;
+    let output = folder.path().join("played.ts");
+    if !is_played_completely {
+        let last = player.segments.len() - 1;
         // The first segment in front shows the decoder all tracks, in case one of them ends early.
-        let first = stream.segment(0).await?;
+        let first = player.segment(0).await?;
         for index in [0, last / 2, last, last / 3, last / 7, last - 1] {
-            let segment = stream.segment(index).await?;
+            let segment = player.segment(index).await?;
             let joined = if index == 0 { segment.to_vec() } else { [&first[..], &segment].concat() };
-            std::fs::write(&kept, joined).map_err(|cause| cause.to_string())?;
-            let mut decoded = decode(&kept).await;
+            std::fs::write(&output, joined).map_err(|cause| cause.to_string())?;
+            let mut decoded = decode(&output).await;
             decoded.warnings.retain(|warning| !warning.contains("DTS discontinuity"));
-            let (begin, end) = stream.span(index);
-            let inside = |frame: &&Frame| (begin - 0.1..end + 0.1).contains(&(frame.at - TIMELINE_BASE_SECONDS as f64));
-            if decoded.video.iter().chain(&decoded.audio).filter(inside).count() == 0 {
+            let (begin, end) = player.segment_seconds(index);
+            let is_inside = |frame: &&Frame| (begin - 0.1..end + 0.1).contains(&(frame.start_seconds - TIMELINE_BASE_SECONDS as f64));
+            if decoded.video.iter().chain(&decoded.audio).filter(is_inside).count() == 0 {
                 return Err(format!("segment {index} of {} has nothing from {begin:.3} to {end:.3} s", last + 1));
             }
-            excuse(&decoded.warnings, path, &format!("segment {index}"), row).await;
+            report_warnings(&decoded.warnings, path, &format!("segment {index}"), row).await;
         }
         return match item.duration_packets {
-            Some(_) => nearly("playlist", stream.duration(), truth, 0.5 + truth * 0.001),
+            Some(_) => check_nearly("playlist", player.duration(), true_seconds, 0.5 + true_seconds * 0.001),
             None => Ok(()),
         };
     }
-    std::fs::write(&kept, stream.fetch_all().await?).map_err(|cause| cause.to_string())?;
-    let decoded = decode(&kept).await;
-    excuse(&decoded.warnings, path, "warning", row).await;
-    excuse(&decoded.faults(), path, "time", row).await;
+    std::fs::write(&output, player.fetch_all().await?).map_err(|cause| cause.to_string())?;
+    let decoded = decode(&output).await;
+    report_warnings(&decoded.warnings, path, "warning", row).await;
+    report_warnings(&decoded.timing_faults(), path, "time", row).await;
     let (video, audio) = (decoded.video_seconds(), decoded.audio_seconds());
     row.notes
-        .push(format!("{} frames {video:.3} s, audio {audio:.3} s, true length {truth:.3} s", decoded.video.len()));
+        .push(format!("{} frames {video:.3} s, audio {audio:.3} s, true length {true_seconds:.3} s", decoded.video.len()));
     if decoded.video.is_empty() && decoded.audio.is_empty() {
         return Err("decodes to nothing".into());
     }
     let played = if decoded.video.is_empty() { audio } else { video };
-    in_step(server, path, &kept, started["decision"]["video"] == "copy", &decoded).await?;
-    if nearly("played", played, truth, 0.25).is_err() {
+    check_sync(server, path, &output, started["decision"]["video"] == "copy", &decoded).await?;
+    if check_nearly("played", played, true_seconds, 0.25).is_err() {
         let source = decode(path).await;
         // Encoded video lasts from the source's first frame or sample to its last, never longer.
-        nearly("played", played, truth.max(source.seconds()), 0.25)?;
-        row.notes.push(format!("the source lasts {:.3} s", source.seconds()));
+        check_nearly("played", played, true_seconds.max(source.total_seconds()), 0.25)?;
+        row.notes.push(format!("the source lasts {:.3} s", source.total_seconds()));
     }
-    nearly("playlist", stream.duration(), video.max(audio), 0.5)
+    check_nearly("playlist", player.duration(), video.max(audio), 0.5)
 }
 
 /// Fails if audio is further from the video than in the source. Encoded video is on a grid, so its times are exact.
-async fn in_step(server: &kit::Server, path: &Path, kept: &Path, copied: bool, played: &Decoded) -> Result<(), String> {
+async fn check_sync(server: &kit::Server, path: &Path, output: &Path, is_copied: bool, played: &Decoded) -> Result<(), String> {
     let query = serde_urlencoded::to_string([("path", path.to_str().expect("UTF-8"))]).expect("plain text");
     let info = server.get(&format!("/api/stream/info/full?{query}")).send().await.map_err(|cause| cause.to_string())?;
     let info: Value = info.json().await.map_err(|cause| cause.to_string())?;
     let start = info["probe"]["startSeconds"].as_f64().ok_or("no startSeconds")?;
     let base = TIMELINE_BASE_SECONDS as f64;
-    let Some(sound) = hear::later((kept, base), (path, start)).await else { return Ok(()) };
+    let Some(audio_delay) = audio::audio_delay_seconds((output, base), (path, start)).await else { return Ok(()) };
     let source = decode(path).await;
-    let picture = match (played.video.first(), source.video.first()) {
-        (Some(ours), Some(theirs)) if copied => (ours.at - base) - (theirs.at - start),
+    let video_delay = match (played.video.first(), source.video.first()) {
+        (Some(ours), Some(theirs)) if is_copied => (ours.start_seconds - base) - (theirs.start_seconds - start),
         (None, _) | (_, None) => return Ok(()),
         _ => 0.0,
     };
-    match (sound - picture).abs() < MOST_OFFSET {
+    match (audio_delay - video_delay).abs() < MAX_OFFSET_SECONDS {
         true => Ok(()),
-        false => Err(format!("audio {:.0} ms late, video {:.0} ms", sound * 1000.0, picture * 1000.0)),
+        false => Err(format!("audio {:.0} ms late, video {:.0} ms", audio_delay * 1000.0, video_delay * 1000.0)),
     }
 }
 
-fn nearly(what: &str, is: f64, wanted: f64, tolerance: f64) -> Result<(), String> {
-    match (is - wanted).abs() <= tolerance {
+fn check_nearly(name: &str, actual: f64, expected: f64, tolerance: f64) -> Result<(), String> {
+    match (actual - expected).abs() <= tolerance {
         true => Ok(()),
-        false => Err(format!("{what} {is:.3} s, expected {wanted:.3} s")),
+        false => Err(format!("{name} {actual:.3} s, expected {expected:.3} s")),
     }
 }
 
 /// Reports warnings as faults, unless decoding the source gives warnings, too.
-async fn excuse(complaints: &[String], path: &Path, what: &str, row: &mut Row) {
-    let Some(first) = complaints.first() else { return };
+async fn report_warnings(warnings: &[String], path: &Path, label: &str, row: &mut ReportRow) {
+    let Some(first) = warnings.first() else { return };
     let source = decode(path).await;
-    let said = format!("{what}: {first} (+{})", complaints.len() - 1);
-    match source.warnings.is_empty() && source.faults().is_empty() {
-        true => row.faults.push(said),
-        false => row.notes.push(format!("{said}, as the source")),
+    let text = format!("{label}: {first} (+{})", warnings.len() - 1);
+    match source.warnings.is_empty() && source.timing_faults().is_empty() {
+        true => row.faults.push(text),
+        false => row.notes.push(format!("{text}, as the source")),
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms that each room may use; `error` and `config` may be used everywhere.
-const ROOMS: [(&str, &[&str]); 5] = [
+const ALLOWED_ROOMS: [(&str, &[&str]); 5] = [
     ("domain", &["domain"]),
     ("store", &["store", "domain"]),
     ("engine", &["engine", "domain"]),
@@ -13,7 +13,7 @@ const ROOMS: [(&str, &[&str]); 5] = [
 ];
 
 /// Crates and parts of the standard library that only these rooms may use.
-const ALONE: [(&str, &[&str]); 9] = [
+const RESTRICTED_PATHS: [(&str, &[&str]); 9] = [
     ("sled::", &["store"]),
     ("gstreamer::", &["engine"]),
     ("gstreamer_pbutils::", &["engine"]),
@@ -26,7 +26,7 @@ const ALONE: [(&str, &[&str]); 9] = [
 ];
 
 /// Names that need a machine, a clock or a runtime.
-const IMPURE: [&str; 9] = [
+const IMPURE_PATHS: [&str; 9] = [
     "std::fs",
     "std::env",
     "std::net::Tcp",
@@ -41,7 +41,7 @@ const IMPURE: [&str; 9] = [
 /// Maximum lines of a file; a longer one probably has two subjects.
 const MAX_LINES: usize = 450;
 
-struct Source {
+struct SourceFile {
     /// Relative to `src`.
     path: PathBuf,
     /// Without tests and comments.
@@ -49,7 +49,7 @@ struct Source {
     lines: usize,
 }
 
-impl Source {
+impl SourceFile {
     fn room(&self) -> &str {
         let first = self.path.components().next().expect("a file has a path");
         let name = first.as_os_str().to_str().expect("plain names");
@@ -57,7 +57,7 @@ impl Source {
     }
 }
 
-fn sources() -> Vec<Source> {
+fn source_files() -> Vec<SourceFile> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (mut folders, mut sources) = (vec![src.clone()], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -71,7 +71,7 @@ fn sources() -> Vec<Source> {
                 let product = if tests { "" } else { text.split("#[cfg(test)]").next().unwrap_or_default() };
                 let code =
                     product.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
-                sources.push(Source { path: within.to_owned(), code, lines: text.lines().count() });
+                sources.push(SourceFile { path: within.to_owned(), code, lines: text.lines().count() });
             }
         }
     }
@@ -80,13 +80,13 @@ fn sources() -> Vec<Source> {
 }
 
 /// Every `name` in `crate::name` and `crate::{name, …}`.
-fn known(code: &str) -> Vec<String> {
+fn used_modules(code: &str) -> Vec<String> {
     let name =
         |text: &str| text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut names = Vec::new();
-    for (at, found) in code.match_indices("crate::") {
+    for (position, found) in code.match_indices("crate::") {
         // `::` before it would be another crate's `crate`; `$crate` belongs to a macro.
-        let rest = &code[at + found.len()..];
+        let rest = &code[position + found.len()..];
         match rest.strip_prefix('{') {
             Some(group) => names.extend(group.split('}').next().unwrap_or_default().split(',').map(name)),
             None => names.push(name(rest)),
@@ -97,47 +97,47 @@ fn known(code: &str) -> Vec<String> {
 }
 
 #[test]
-fn rooms_know_only_what_lies_below_them() {
-    let rooms: Vec<&str> = ROOMS.iter().map(|(room, _)| *room).chain(["app", "cli"]).collect();
-    let mut wrong = Vec::new();
-    for source in sources() {
-        let Some((_, below)) = ROOMS.iter().find(|(room, _)| *room == source.room()) else { continue };
-        for name in known(&source.code) {
-            if rooms.contains(&name.as_str()) && !below.contains(&name.as_str()) {
-                wrong.push(format!("{} uses crate::{name}", source.path.display()));
+fn rooms_use_only_rooms_below_them() {
+    let rooms: Vec<&str> = ALLOWED_ROOMS.iter().map(|(room, _)| *room).chain(["app", "cli"]).collect();
+    let mut violations = Vec::new();
+    for source in source_files() {
+        let Some((_, allowed)) = ALLOWED_ROOMS.iter().find(|(room, _)| *room == source.room()) else { continue };
+        for name in used_modules(&source.code) {
+            if rooms.contains(&name.as_str()) && !allowed.contains(&name.as_str()) {
+                violations.push(format!("{} uses crate::{name}", source.path.display()));
             }
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(violations.is_empty(), "{violations:#?}");
 }
 
 #[test]
 fn a_crate_stays_in_its_room() {
-    let mut wrong = Vec::new();
-    for source in sources() {
-        for (word, rooms) in ALONE {
+    let mut violations = Vec::new();
+    for source in source_files() {
+        for (word, rooms) in RESTRICTED_PATHS {
             let mut found = source.code.match_indices(word);
             // Not within a longer name such as `tokio_warp::`.
-            let whole = found.any(|(at, _)| !source.code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'));
-            if whole && !rooms.contains(&source.room()) {
-                wrong.push(format!("{} uses {word}", source.path.display()));
+            let is_used = found.any(|(at, _)| !source.code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'));
+            if is_used && !rooms.contains(&source.room()) {
+                violations.push(format!("{} uses {word}", source.path.display()));
             }
         }
         if source.room() == "domain" {
-            wrong.extend(
-                IMPURE
+            violations.extend(
+                IMPURE_PATHS
                     .iter()
                     .filter(|word| source.code.contains(*word))
                     .map(|word| format!("{} uses {word}", source.path.display())),
             );
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(violations.is_empty(), "{violations:#?}");
 }
 
 #[test]
-fn a_file_is_one_noun() {
-    let long: Vec<String> = sources()
+fn no_file_is_too_long() {
+    let long: Vec<String> = source_files()
         .into_iter()
         .filter(|source| source.lines > MAX_LINES)
         .map(|source| format!("{}: {} lines", source.path.display(), source.lines))

@@ -26,13 +26,13 @@ mod library;
 /// Channels scheduled from the library, and their guide.
 mod livetv;
 /// Stored user data: progress, history, audiobooks, events, and its durability.
-mod memory;
+mod progress;
 /// Pipeline texts: built, rendered and compared with golden graphs.
 mod pipelines;
 /// Media info and the playback decision, over generated files and the corpus.
 mod probe;
 /// The program as a process: start and stop.
-mod program;
+mod process;
 /// Recordings: made, resumed after a crash, kept and deleted.
 mod recordings;
 /// Pages for readers of the source, compared with the files and the numbers they name.

@@ -6,7 +6,7 @@ use hearthcast::engine::gstreamer_elements;
 use hearthcast::engine::gst::{gallery, launch_text, run_trials};
 
 #[test]
-fn every_pipeline_is_built_with_every_encoder_that_works_here() {
+fn every_pipeline_can_be_built_with_every_working_encoder() {
     gstreamer_elements::missing_elements().unwrap();
     let working: Vec<_> = run_trials().filter(|(_, trial)| trial.is_ok()).map(|(slot, _)| slot).collect();
     assert!(working.contains(&gallery::default_encoder()), "{:?}", run_trials().collect::<Vec<_>>());
@@ -16,12 +16,12 @@ fn every_pipeline_is_built_with_every_encoder_that_works_here() {
         }
     }
     for (slot, trial) in run_trials() {
-        assert!(trial.as_ref().err().is_none_or(|why| !why.is_empty()), "{}", slot.element);
+        assert!(trial.as_ref().err().is_none_or(|reason| !reason.is_empty()), "{}", slot.element);
     }
 }
 
 #[test]
-fn graphs_are_the_golden_ones() {
+fn graphs_equal_the_golden_ones() {
     gstreamer_elements::missing_elements().unwrap();
     for text in launch_text::ALL {
         let graph = gallery::pipeline_graph(text.name, gallery::default_encoder()).unwrap().unwrap();
@@ -30,7 +30,7 @@ fn graphs_are_the_golden_ones() {
 }
 
 #[test]
-fn the_gallery_shows_the_texts_as_they_are() {
+fn the_gallery_is_up_to_date() {
     gstreamer_elements::missing_elements().unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/README.md");
     let page = gallery::render_page().unwrap();

@@ -10,10 +10,10 @@ use hearthcast::engine::probe::{self, ProbeTools};
 use serde_json::{Value, json};
 
 use crate::kit;
-use crate::kit::answer::refused;
+use crate::kit::response::expect_error;
 
 /// A clip of two seconds made by ffmpeg; `args` follow a 320x180 test video (input 0) and a tone (input 1).
-fn clip(folder: &Path, name: &str, args: &[&str]) -> PathBuf {
+fn make_clip(folder: &Path, name: &str, args: &[&str]) -> PathBuf {
     let path = folder.join(name);
     let status = Command::new("ffmpeg")
         .args(["-v", "error", "-y"])
@@ -29,21 +29,21 @@ fn clip(folder: &Path, name: &str, args: &[&str]) -> PathBuf {
 
 const H264_AAC: [&str; 8] = ["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"];
 
-fn url(path: &Path) -> String {
+fn info_url(path: &Path) -> String {
     let text = path.to_str().expect("UTF-8");
     format!("/api/stream/info/full?{}", serde_urlencoded::to_string([("path", text)]).expect("plain text"))
 }
 
 #[tokio::test]
-async fn a_browser_file_is_described_and_recommended_as_it_is() {
+async fn a_supported_file_is_described_and_recommended_for_direct_play() {
     let folder = tempfile::tempdir().unwrap();
-    let path = clip(
+    let path = make_clip(
         folder.path(),
         "film.mkv.mp4",
         &[&H264_AAC[..], &["-g", "10", "-metadata:s:a:0", "language=ger"]].concat(),
     );
-    let server = kit::server(&[folder.path()]).await;
-    let answer = server.get(&url(&path)).send().await.unwrap();
+    let server = kit::start_server(&[folder.path()]).await;
+    let answer = server.get(&info_url(&path)).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["cache-control"], "no-store");
     let info: Value = answer.json().await.unwrap();
@@ -71,9 +71,9 @@ async fn a_browser_file_is_described_and_recommended_as_it_is() {
 #[tokio::test]
 async fn a_device_profile_in_the_body_changes_the_recommendation() {
     let folder = tempfile::tempdir().unwrap();
-    let path = clip(folder.path(), "film.mkv", &[&H264_AAC[..], &["-g", "25"]].concat());
-    let server = kit::server(&[folder.path()]).await;
-    let info: Value = server.get(&url(&path)).send().await.unwrap().json().await.unwrap();
+    let path = make_clip(folder.path(), "film.mkv", &[&H264_AAC[..], &["-g", "25"]].concat());
+    let server = kit::start_server(&[folder.path()]).await;
+    let info: Value = server.get(&info_url(&path)).send().await.unwrap().json().await.unwrap();
     assert_eq!(info["mimeType"], "video/x-matroska");
     assert_eq!(info["playback"]["recommended"], "transcode");
     assert_eq!(info["playback"]["reasons"], json!(["CONTAINER_NOT_SUPPORTED"]));
@@ -82,20 +82,20 @@ async fn a_device_profile_in_the_body_changes_the_recommendation() {
     let device = json!({"deviceProfile": {
         "containers": ["mkv"], "video": [{"codec": "h264"}], "audio": [{"codec": "aac"}]
     }});
-    let info: Value = server.post(&url(&path), &device).send().await.unwrap().json().await.unwrap();
+    let info: Value = server.post(&info_url(&path), &device).send().await.unwrap().json().await.unwrap();
     assert_eq!(info["playback"]["recommended"], "direct", "{}", info["playback"]);
-    let wrong = server.post(&url(&path), &json!({"deviceProfile": {"containers": 7}})).send().await.unwrap();
+    let wrong = server.post(&info_url(&path), &json!({"deviceProfile": {"containers": 7}})).send().await.unwrap();
     assert_eq!(wrong.status(), 400);
 }
 
 #[tokio::test]
-async fn what_is_no_media_is_refused_by_name() {
+async fn files_that_are_no_media_are_refused_with_a_code() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("noise.mp4");
     let noise: Vec<u8> = (0..65536u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     std::fs::write(&path, noise).unwrap();
-    let server = kit::server(&[folder.path()]).await;
-    let answer = server.get(&url(&path)).send().await.unwrap();
+    let server = kit::start_server(&[folder.path()]).await;
+    let answer = server.get(&info_url(&path)).send().await.unwrap();
     assert!(matches!(answer.status().as_u16(), 415 | 422), "{}", answer.status());
     let body: Value = answer.json().await.unwrap();
     assert!(matches!(body["code"].as_str(), Some("UNPLAYABLE_MEDIA" | "UNSUPPORTED_MEDIA_TYPE")), "{body}");
@@ -106,31 +106,31 @@ async fn what_is_no_media_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn subtitles_inside_and_beside_the_file_are_listed_with_their_addresses() {
+async fn embedded_and_sidecar_subtitles_are_listed_with_their_urls() {
     let folder = tempfile::tempdir().unwrap();
     let cues = folder.path().join("other.srt");
     std::fs::write(&cues, "1\n00:00:00,500 --> 00:00:01,500\nhello\n").unwrap();
     let path = folder.path().join("a film.mkv");
-    let made = Command::new("ffmpeg")
+    let status = Command::new("ffmpeg")
         .args(["-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=2", "-i"])
         .arg(&cues)
         .args(["-c:v", "libx264", "-pix_fmt", "yuv420p", "-c:s", "srt", "-metadata:s:s:0", "language=fre"])
         .args(["-disposition:s:0", "forced"])
         .arg(&path)
         .status();
-    assert!(made.expect("ffmpeg runs").success());
+    assert!(status.expect("ffmpeg runs").success());
     for name in ["a film.de.srt", "a film.eng.sdh.vtt", "another.srt"] {
         std::fs::copy(&cues, folder.path().join(name)).unwrap();
     }
-    let elsewhere = tempfile::tempdir().unwrap();
-    std::fs::write(elsewhere.path().join("secret"), "secret").unwrap();
-    std::os::unix::fs::symlink(elsewhere.path().join("secret"), folder.path().join("a film.link.srt")).unwrap();
-    let server = kit::server(&[folder.path()]).await;
-    let info: Value = server.get(&url(&path)).send().await.unwrap().json().await.unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("secret"), "secret").unwrap();
+    std::os::unix::fs::symlink(outside.path().join("secret"), folder.path().join("a film.link.srt")).unwrap();
+    let server = kit::start_server(&[folder.path()]).await;
+    let info: Value = server.get(&info_url(&path)).send().await.unwrap().json().await.unwrap();
     let list = info["subtitles"].as_array().unwrap();
-    let seen: Vec<_> = list.iter().map(|s| (&s["id"], &s["source"], &s["languageTag"], &s["modes"])).collect();
+    let listed: Vec<_> = list.iter().map(|s| (&s["id"], &s["source"], &s["languageTag"], &s["modes"])).collect();
     assert_eq!(
-        seen,
+        listed,
         [
             (&json!("e1"), &json!("embedded"), &json!("fr"), &json!(["embedded", "burn"])),
             (&json!("x0"), &json!("external"), &json!("de"), &json!(["external", "burn"])),
@@ -151,7 +151,7 @@ async fn a_release_with_attached_fonts_is_played() {
     std::fs::write(&cues, script).unwrap();
     std::fs::write(&font, vec![0x5a; 3 << 20]).unwrap();
     let (cues, font) = (cues.to_str().unwrap(), font.to_str().unwrap());
-    let path = clip(
+    let path = make_clip(
         folder.path(),
         "release.mkv",
         &[
@@ -161,8 +161,8 @@ async fn a_release_with_attached_fonts_is_played() {
         ]
         .concat(),
     );
-    let server = kit::server(&[folder.path()]).await;
-    let info = server.get(&url(&path)).send().await.unwrap();
+    let server = kit::start_server(&[folder.path()]).await;
+    let info = server.get(&info_url(&path)).send().await.unwrap();
     assert_eq!(info.status(), 200);
     let info: Value = info.json().await.unwrap();
     assert_eq!((&info["subtitles"][0]["format"], &info["streams"][0]["profile"]), (&json!("ass"), &json!("high-10")));
@@ -171,28 +171,28 @@ async fn a_release_with_attached_fonts_is_played() {
 }
 
 #[tokio::test]
-async fn a_probe_that_takes_too_long_is_told_and_done_by_the_next_request() {
+async fn a_slow_probe_is_reported_and_finished_for_a_later_request() {
     let folder = tempfile::tempdir().unwrap();
-    let path = clip(folder.path(), "a.avi", &["-c:v", "mpeg4", "-c:a", "mp3"]);
+    let path = make_clip(folder.path(), "a.avi", &["-c:v", "mpeg4", "-c:a", "mp3"]);
     // As on a busy machine, ffprobe takes longer than the deadline, except for its list of codecs.
     let tools = tempfile::tempdir().unwrap();
     let script = "#!/bin/sh\ncase \"$*\" in *-codecs*) ;; *) sleep 2 ;; esac\nexec ffprobe \"$@\"\n";
     std::fs::write(tools.path().join("ffprobe"), script).unwrap();
     std::fs::set_permissions(tools.path().join("ffprobe"), PermissionsExt::from_mode(0o755)).unwrap();
-    let server = kit::server_with(&[folder.path()], |config| {
+    let server = kit::start_server_with(&[folder.path()], |config| {
         config.ffmpeg = tools.path().join("ffmpeg");
         config.limits.probe_deadline = Duration::from_millis(300);
     })
     .await;
-    let late = server.get(&url(&path)).send().await.unwrap();
+    let late = server.get(&info_url(&path)).send().await.unwrap();
     assert_eq!(late.headers()["retry-after"], "5");
-    refused(late, 503, "PROBE_TIMED_OUT").await;
+    expect_error(late, 503, "PROBE_TIMED_OUT").await;
     let late = server.post("/api/stream/transcode/start", &json!({"mediaPath": path})).send().await.unwrap();
     assert!(late.headers().contains_key("retry-after"));
-    refused(late, 503, "PROBE_TIMED_OUT").await;
+    expect_error(late, 503, "PROBE_TIMED_OUT").await;
     let deadline = Instant::now() + Duration::from_secs(60);
     let info = loop {
-        let answer = server.get(&url(&path)).send().await.unwrap();
+        let answer = server.get(&info_url(&path)).send().await.unwrap();
         match answer.status().as_u16() {
             503 => assert!(Instant::now() < deadline, "the probe does not end within 60 s"),
             status => break (status, answer.json::<Value>().await.unwrap()),
@@ -202,7 +202,7 @@ async fn a_probe_that_takes_too_long_is_told_and_done_by_the_next_request() {
 }
 
 /// The corpus's name of the decision: `direct`, `remux`, `transcode` or `refuse`.
-fn actions(media: &Media) -> &'static [&'static str] {
+fn possible_actions(media: &Media) -> &'static [&'static str] {
     match decide(media, &DeviceProfile::default(), &PlaybackRequest::default()).0 {
         Decision::Direct => &["direct"],
         Decision::Refuse => &["refuse"],
@@ -215,11 +215,11 @@ fn actions(media: &Media) -> &'static [&'static str] {
 }
 
 #[tokio::test]
-async fn every_corpus_file_is_decided_as_its_manifest_accepts() {
+async fn every_corpus_file_gets_an_accepted_decision() {
     let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS").map(PathBuf::from) else { return };
     let manifest = std::fs::read_to_string(corpus.join("manifest.json")).expect("the corpus has a manifest");
     let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
-    let server = kit::server(&[&corpus]).await;
+    let server = kit::start_server(&[&corpus]).await;
     let mut faults = Vec::new();
     for item in manifest["items"].as_array().expect("items") {
         let file = item["file"].as_str().expect("a name");
@@ -229,37 +229,37 @@ async fn every_corpus_file_is_decided_as_its_manifest_accepts() {
         }
         let path = corpus.join(file);
         let source = server.service.roots.open_file(path.to_str().expect("UTF-8")).expect(file).into();
-        let begun = Instant::now();
+        let started = Instant::now();
         let probed = server.service.media.probe(&source).await;
-        if begun.elapsed() > Duration::from_secs(6) {
-            faults.push(format!("{file}: took {:?}", begun.elapsed()));
+        if started.elapsed() > Duration::from_secs(6) {
+            faults.push(format!("{file}: took {:?}", started.elapsed()));
         }
-        let (given, seconds): (&[&str], _) = match &probed {
-            Ok(media) => (actions(media), media.duration_seconds),
+        let (actions, seconds): (&[&str], _) = match &probed {
+            Ok(media) => (possible_actions(media), media.duration_seconds),
             Err(_) => (&["refuse"], None),
         };
-        if !given.iter().any(|action| accept.iter().any(|accepted| accepted == action)) {
-            let why = probed.as_ref().map(|media| decide(media, &DeviceProfile::default(), &PlaybackRequest::default()).1);
-            faults.push(format!("{file}: {given:?}, accepted {accept:?}, {why:?}"));
+        if !actions.iter().any(|action| accept.iter().any(|accepted| accepted == action)) {
+            let reasons = probed.as_ref().map(|media| decide(media, &DeviceProfile::default(), &PlaybackRequest::default()).1);
+            faults.push(format!("{file}: {actions:?}, accepted {accept:?}, {reasons:?}"));
         }
-        if let (Some(seconds), Some(truth)) = (seconds, item["duration_packets"].as_f64())
-            && given != ["refuse"]
-            && (seconds - truth).abs() > (truth * 0.1).max(0.6)
+        if let (Some(seconds), Some(true_seconds)) = (seconds, item["duration_packets"].as_f64())
+            && actions != ["refuse"]
+            && (seconds - true_seconds).abs() > (true_seconds * 0.1).max(0.6)
             // The packets of these belong to video that is much shorter than the audio or the subtitles.
             && !["vobsub", "pgs"].iter().any(|name| file.contains(name))
         {
-            faults.push(format!("{file}: {seconds} s, by its packets {truth} s"));
+            faults.push(format!("{file}: {seconds} s, by its packets {true_seconds} s"));
         }
     }
     assert!(faults.is_empty(), "{} files:\n{}", faults.len(), faults.join("\n"));
 }
 
 /// Differences between the quick probe and ffprobe, ignoring bit rates and small roundings.
-fn differences(quick: &Media, thorough: &Media) -> Vec<String> {
+fn probe_differences(quick: &Media, thorough: &Media) -> Vec<String> {
     let mut faults = Vec::new();
-    let mut hold = |what: &str, same: bool, a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| {
-        if !same {
-            faults.push(format!("{what}: {a:?}, ffprobe {b:?}"));
+    let mut hold = |name: &str, is_same: bool, a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| {
+        if !is_same {
+            faults.push(format!("{name}: {a:?}, ffprobe {b:?}"));
         }
     };
     macro_rules! same {
@@ -267,24 +267,24 @@ fn differences(quick: &Media, thorough: &Media) -> Vec<String> {
             hold($name, $a == $b, &$a, &$b)
         };
     }
-    let near = |a: f64, b: f64, by: f64| (a - b).abs() <= by;
+    let is_near = |a: f64, b: f64, tolerance: f64| (a - b).abs() <= tolerance;
     same!("container", quick.container, thorough.container);
     same!("mime type", quick.mime_type, thorough.mime_type);
     let (a, b) = (quick.duration_seconds.unwrap_or(0.0), thorough.duration_seconds.unwrap_or(0.0));
-    hold("duration", near(a, b, 0.1), &a, &b);
+    hold("duration", is_near(a, b, 0.1), &a, &b);
     hold(
         "start",
-        near(quick.start_seconds, thorough.start_seconds, 0.02),
+        is_near(quick.start_seconds, thorough.start_seconds, 0.02),
         &quick.start_seconds,
         &thorough.start_seconds,
     );
     same!("chapters", quick.chapters, thorough.chapters);
     same!("attachments", quick.attachments, thorough.attachments);
     same!("title", quick.tags.title, thorough.tags.title);
-    let kinds = |media: &Media| {
+    let stream_kinds = |media: &Media| {
         media.streams.iter().map(|s| (s.index, s.codec.clone(), std::mem::discriminant(&s.kind))).collect::<Vec<_>>()
     };
-    same!("streams", kinds(quick), kinds(thorough));
+    same!("streams", stream_kinds(quick), stream_kinds(thorough));
     for (q, t) in quick.streams.iter().zip(&thorough.streams) {
         same!("profile", q.profile, t.profile);
         same!("level", q.level, t.level);
@@ -296,9 +296,9 @@ fn differences(quick: &Media, thorough: &Media) -> Vec<String> {
     for ((_, q), (_, t)) in quick.video_streams().zip(thorough.video_streams()) {
         same!("size", (q.width, q.height), (t.width, t.height));
         let aspect = |v: &Video| f64::from(v.sample_aspect.0) / f64::from(v.sample_aspect.1);
-        hold("aspect", near(aspect(q), aspect(t), 0.01), &q.sample_aspect, &t.sample_aspect);
+        hold("aspect", is_near(aspect(q), aspect(t), 0.01), &q.sample_aspect, &t.sample_aspect);
         let (a, b) = (q.frame_rate.map_or(0.0, |r| r.as_f64()), t.frame_rate.map_or(0.0, |r| r.as_f64()));
-        hold("frame rate", near(a, b, b * 0.01), &q.frame_rate, &t.frame_rate);
+        hold("frame rate", is_near(a, b, b * 0.01), &q.frame_rate, &t.frame_rate);
         // ffprobe compares two averages and misses some variable rates; the sample table is exact.
         hold("variable", q.has_variable_frame_rate || !t.has_variable_frame_rate, &q.has_variable_frame_rate, &true);
         same!("video", (q.is_interlaced, q.bit_depth, &q.chroma, q.hdr), (t.is_interlaced, t.bit_depth, &t.chroma, t.hdr));
@@ -311,11 +311,11 @@ fn differences(quick: &Media, thorough: &Media) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_quick_way_says_what_ffprobe_says_over_the_corpus() {
+async fn the_quick_probe_equals_ffprobe_over_the_corpus() {
     let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS").map(PathBuf::from) else { return };
     let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
-    let server = kit::server(&[&corpus]).await;
-    let (mut faults, mut quick_ones, mut transport_streams) = (Vec::new(), 0, 0);
+    let server = kit::start_server(&[&corpus]).await;
+    let (mut faults, mut quick_count, mut transport_streams) = (Vec::new(), 0, 0);
     for folder in ["video", "audio", "broken"] {
         let mut files: Vec<_> = std::fs::read_dir(corpus.join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
         files.sort();
@@ -323,13 +323,13 @@ async fn the_quick_way_says_what_ffprobe_says_over_the_corpus() {
             let source = Arc::new(server.service.roots.open_file(path.to_str().unwrap()).unwrap());
             let name = source.file_name();
             match probe::probe_in_process(&tools, &source, Box::new(())).await {
-                Err(why) => eprintln!("{name}: {why}"),
+                Err(reason) => eprintln!("{name}: {reason}"),
                 Ok(quick) => {
-                    quick_ones += 1;
+                    quick_count += 1;
                     transport_streams += usize::from(quick.container == Container::MpegTs);
                     match probe::probe_with_ffprobe(&tools, &source).await {
                         Ok(thorough) => {
-                            faults.extend(differences(&quick, &thorough).iter().map(|f| format!("{name}: {f}")))
+                            faults.extend(probe_differences(&quick, &thorough).iter().map(|f| format!("{name}: {f}")))
                         }
                         Err(fault) => faults.push(format!("{name}: ffprobe refuses it: {fault}")),
                     }
@@ -337,9 +337,9 @@ async fn the_quick_way_says_what_ffprobe_says_over_the_corpus() {
             }
         }
     }
-    eprintln!("{quick_ones} files probed without a process");
+    eprintln!("{quick_count} files probed without a process");
     assert!(faults.is_empty(), "{} differences:\n{}", faults.len(), faults.join("\n"));
-    assert!(quick_ones > 20, "{quick_ones}");
+    assert!(quick_count > 20, "{quick_count}");
     // Other transport streams of the corpus are unusual: several programmes, interlaced or HEVC video, a wrapping clock.
     assert!(transport_streams >= 3, "{transport_streams}");
 }

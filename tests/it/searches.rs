@@ -7,12 +7,12 @@ use hearthcast::domain::grid::Grid;
 use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::TIMELINE_BASE_SECONDS;
 
-fn read(path: &str) -> Option<String> {
+fn read_file(path: &str) -> Option<String> {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).ok()
 }
 
 /// The rows of the tables whose heading has these cells, without backticks.
-fn rows(text: &str, heading: &[&str]) -> Vec<Vec<String>> {
+fn table_rows(text: &str, heading: &[&str]) -> Vec<Vec<String>> {
     let cells = |line: &str| {
         let line = line.strip_prefix('|')?.strip_suffix('|')?;
         Some(line.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).collect::<Vec<_>>())
@@ -28,13 +28,13 @@ fn rows(text: &str, heading: &[&str]) -> Vec<Vec<String>> {
 }
 
 /// Describes faulty rows. The last cells of a row are a word and the file that must contain it.
-fn faults(rows: &[Vec<String>], width: usize) -> Vec<String> {
+fn row_faults(rows: &[Vec<String>], width: usize) -> Vec<String> {
     let fault = |row: &Vec<String>| {
         let [.., word, file] = row.as_slice() else { return Some(format!("not a row: {row:?}")) };
         if row.len() != width {
             return Some(format!("not {width} cells: {row:?}"));
         }
-        let Some(text) = read(file) else { return Some(format!("{file} does not exist, for {word:?}")) };
+        let Some(text) = read_file(file) else { return Some(format!("{file} does not exist, for {word:?}")) };
         let is_there = text.to_lowercase().contains(&word.to_lowercase());
         (!is_there).then(|| format!("{file} does not contain {word:?}"))
     };
@@ -43,25 +43,25 @@ fn faults(rows: &[Vec<String>], width: usize) -> Vec<String> {
 
 #[test]
 fn each_search_of_the_front_page_leads_to_its_file() {
-    let page = read("src/README.md").expect("the front page exists");
-    let rows = rows(&page, &["question", "word to grep", "file"]);
+    let page = read_file("src/README.md").expect("the front page exists");
+    let rows = table_rows(&page, &["question", "word to grep", "file"]);
     assert!(rows.len() >= 22, "{} searches are listed", rows.len());
-    let faults = faults(&rows, 3);
+    let faults = row_faults(&rows, 3);
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
 #[test]
 fn each_limit_names_a_constant_of_its_file() {
-    let page = read("LIMITS.md").expect("the limits are listed");
-    let rows = rows(&page, &["limit", "value", "setting or constant", "file"]);
+    let page = read_file("LIMITS.md").expect("the limits are listed");
+    let rows = table_rows(&page, &["limit", "value", "setting or constant", "file"]);
     assert!(rows.len() >= 40, "{} limits are listed", rows.len());
-    let faults = faults(&rows, 4);
+    let faults = row_faults(&rows, 4);
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
 #[test]
 fn the_numbers_of_the_front_page_are_those_of_the_grid() {
-    let page = read("src/README.md").expect("the front page exists");
+    let page = read_file("src/README.md").expect("the front page exists");
     let rate = FrameRate::new(24_000, 1001).expect("a rate");
     let grid = Grid::from_frame_rate(rate, 4.0, 90.0 * 60.0);
     let Grid::Frames(frames) = &grid else { panic!("encoded video has a grid of frames") };
@@ -84,8 +84,8 @@ fn the_numbers_of_the_front_page_are_those_of_the_grid() {
     ];
     for (number, text) in numbers {
         assert!(page.contains(text), "the front page does not contain {text:?}");
-        let said: Vec<u64> =
+        let numbers_in_text: Vec<u64> =
             text.replace(',', "").split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
-        assert!(said.contains(&number), "the page has {text:?}, the grid {number}");
+        assert!(numbers_in_text.contains(&number), "the page has {text:?}, the grid {number}");
     }
 }

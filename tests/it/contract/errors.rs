@@ -5,11 +5,11 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::kit;
-use crate::kit::answer::refused;
+use crate::kit::response::expect_error;
 
 #[tokio::test]
-async fn unknown_routes_and_methods_answer_in_the_one_shape() {
-    let server = kit::server(&[]).await;
+async fn unknown_routes_and_methods_get_the_common_error_shape() {
+    let server = kit::start_server(&[]).await;
     for path in [
         "/api/nowhere",
         "/api",
@@ -20,40 +20,40 @@ async fn unknown_routes_and_methods_answer_in_the_one_shape() {
         "/API/HEALTH",
         "/api/%2e%2e/health",
     ] {
-        refused(server.get(path).send().await.unwrap(), 404, "NOT_FOUND").await;
+        expect_error(server.get(path).send().await.unwrap(), 404, "NOT_FOUND").await;
     }
     for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::TRACE, "BREW".parse().unwrap()] {
-        let answer = server.ask(method, "/api/health").send().await.unwrap();
+        let answer = server.request(method, "/api/health").send().await.unwrap();
         assert_eq!(answer.headers()["allow"], "GET, HEAD, OPTIONS");
-        refused(answer, 405, "METHOD_NOT_ALLOWED").await;
+        expect_error(answer, 405, "METHOD_NOT_ALLOWED").await;
     }
-    let answer = server.ask(Method::PUT, "/api/auth/sessions").send().await.unwrap();
+    let answer = server.request(Method::PUT, "/api/auth/sessions").send().await.unwrap();
     assert_eq!(answer.headers()["allow"], "DELETE, GET, HEAD, OPTIONS");
 }
 
 #[tokio::test]
-async fn credentials_are_asked_for_and_named() {
-    let server = kit::server(&[]).await;
-    let with = async |value: &[u8]| {
+async fn missing_credentials_are_401_and_missing_rights_403() {
+    let server = kit::start_server(&[]).await;
+    let send_authorization = async |value: &[u8]| {
         let value = reqwest::header::HeaderValue::from_bytes(value).unwrap();
-        server.ask(Method::GET, "/api/auth/me").header("authorization", value).send().await.unwrap()
+        server.request(Method::GET, "/api/auth/me").header("authorization", value).send().await.unwrap()
     };
-    refused(server.ask(Method::GET, "/api/auth/me").send().await.unwrap(), 401, "UNAUTHORIZED").await;
+    expect_error(server.request(Method::GET, "/api/auth/me").send().await.unwrap(), 401, "UNAUTHORIZED").await;
     for wrong in [&b"Bearer"[..], b"Bearer ", b"Basic YTpi", b"Bearer nonsense", b"Bearer hc_\xff", b""] {
-        refused(with(wrong).await, 401, "UNAUTHORIZED").await;
+        expect_error(send_authorization(wrong).await, 401, "UNAUTHORIZED").await;
     }
-    assert_eq!(with(format!("bEaReR {}", server.token).as_bytes()).await.status(), 200);
-    refused(server.get("/api/users").send().await.unwrap(), 403, "FORBIDDEN").await;
+    assert_eq!(send_authorization(format!("bEaReR {}", server.token).as_bytes()).await.status(), 200);
+    expect_error(server.get("/api/users").send().await.unwrap(), 403, "FORBIDDEN").await;
     // A public route ignores a stale token.
-    let answer = server.ask(Method::GET, "/api/auth/status").header("authorization", "Bearer x").send().await.unwrap();
+    let answer = server.request(Method::GET, "/api/auth/status").header("authorization", "Bearer x").send().await.unwrap();
     assert_eq!(answer.status(), 200);
 }
 
 #[tokio::test]
-async fn malformed_bodies_are_the_clients_fault() {
-    let server = kit::server(&[]).await;
+async fn malformed_bodies_are_client_errors() {
+    let server = kit::start_server(&[]).await;
     let login = async |body: String| {
-        let request = server.ask(Method::POST, "/api/auth/login").header("content-type", "application/json");
+        let request = server.request(Method::POST, "/api/auth/login").header("content-type", "application/json");
         request.body(body).send().await.unwrap()
     };
     let deep = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
@@ -68,9 +68,9 @@ async fn malformed_bodies_are_the_clients_fault() {
         &deep[1..],
         "{\"username\":\"\\ud800\"}",
     ] {
-        refused(login(wrong.to_owned()).await, 400, "BAD_REQUEST").await;
+        expect_error(login(wrong.to_owned()).await, 400, "BAD_REQUEST").await;
     }
-    let fields = |body: &serde_json::Value| body["details"]["fields"][0]["field"].as_str().map(str::to_owned);
+    let first_field = |body: &serde_json::Value| body["details"]["fields"][0]["field"].as_str().map(str::to_owned);
     for (wrong, field) in [
         (json!([]), "body"),
         (json!(["a", "x", null]), "body"),
@@ -81,37 +81,37 @@ async fn malformed_bodies_are_the_clients_fault() {
         (json!({"username": "a", "password": {"deep": 1}}), "password"),
         (json!({"username": "a", "password": "x", "deviceName": -1}), "deviceName"),
     ] {
-        let body = refused(login(wrong.to_string()).await, 400, "VALIDATION_ERROR").await;
-        assert_eq!(fields(&body).as_deref(), Some(field), "{wrong}");
+        let body = expect_error(login(wrong.to_string()).await, 400, "VALIDATION_ERROR").await;
+        assert_eq!(first_field(&body).as_deref(), Some(field), "{wrong}");
     }
     // Nesting in an unknown field is skipped, not parsed recursively.
     let ignored = format!("{{\"username\":\"a\",\"password\":\"x\",\"other\":{deep}}}");
-    refused(login(ignored).await, 401, "INVALID_CREDENTIALS").await;
+    expect_error(login(ignored).await, 401, "INVALID_CREDENTIALS").await;
 
     let request =
-        server.ask(Method::POST, "/api/auth/login").header("content-type", "application/x-www-form-urlencoded");
-    refused(request.body("username=a").send().await.unwrap(), 415, "UNSUPPORTED_MEDIA_TYPE").await;
-    let request = server.ask(Method::POST, "/api/auth/login").header("content-type", "application/json");
-    refused(request.body(b"{\"username\":\"\xff\"}".to_vec()).send().await.unwrap(), 400, "BAD_REQUEST").await;
+        server.request(Method::POST, "/api/auth/login").header("content-type", "application/x-www-form-urlencoded");
+    expect_error(request.body("username=a").send().await.unwrap(), 415, "UNSUPPORTED_MEDIA_TYPE").await;
+    let request = server.request(Method::POST, "/api/auth/login").header("content-type", "application/json");
+    expect_error(request.body(b"{\"username\":\"\xff\"}".to_vec()).send().await.unwrap(), 400, "BAD_REQUEST").await;
 }
 
 #[tokio::test]
 async fn large_bodies_are_refused_early_and_the_refusal_arrives() {
-    let server = kit::server(&[]).await;
-    let request = || server.ask(Method::POST, "/api/auth/login").header("content-type", "application/json");
+    let server = kit::start_server(&[]).await;
+    let request = || server.request(Method::POST, "/api/auth/login").header("content-type", "application/json");
     for _ in 0..4 {
-        refused(request().body(vec![b' '; 10 << 20]).send().await.unwrap(), 413, "PAYLOAD_TOO_LARGE").await;
-        let pieces = futures_util::stream::iter((0..160).map(|_| Ok::<_, std::io::Error>(vec![b' '; 64 << 10])));
-        let chunked = request().body(reqwest::Body::wrap_stream(pieces)).send().await.unwrap();
-        refused(chunked, 413, "PAYLOAD_TOO_LARGE").await;
-        let unsigned = server.ask(Method::POST, "/api/auth/password").body(vec![b' '; 10 << 20]).send().await.unwrap();
-        refused(unsigned, 401, "UNAUTHORIZED").await;
+        expect_error(request().body(vec![b' '; 10 << 20]).send().await.unwrap(), 413, "PAYLOAD_TOO_LARGE").await;
+        let chunks = futures_util::stream::iter((0..160).map(|_| Ok::<_, std::io::Error>(vec![b' '; 64 << 10])));
+        let chunked = request().body(reqwest::Body::wrap_stream(chunks)).send().await.unwrap();
+        expect_error(chunked, 413, "PAYLOAD_TOO_LARGE").await;
+        let unsigned = server.request(Method::POST, "/api/auth/password").body(vec![b' '; 10 << 20]).send().await.unwrap();
+        expect_error(unsigned, 401, "UNAUTHORIZED").await;
     }
-    let mut fits = b"{\"username\":\"a\",\"password\":\"x\"}".to_vec();
-    fits.resize(64 << 10, b' ');
-    refused(request().body(fits.clone()).send().await.unwrap(), 401, "INVALID_CREDENTIALS").await;
-    fits.push(b' ');
-    refused(request().body(fits).send().await.unwrap(), 413, "PAYLOAD_TOO_LARGE").await;
+    let mut body = b"{\"username\":\"a\",\"password\":\"x\"}".to_vec();
+    body.resize(64 << 10, b' ');
+    expect_error(request().body(body.clone()).send().await.unwrap(), 401, "INVALID_CREDENTIALS").await;
+    body.push(b' ');
+    expect_error(request().body(body).send().await.unwrap(), 413, "PAYLOAD_TOO_LARGE").await;
 
     // The declared length is enough: the body need not be sent.
     let address = server.base.strip_prefix("http://").unwrap();
@@ -125,15 +125,15 @@ async fn large_bodies_are_refused_early_and_the_refusal_arrives() {
 
 #[tokio::test]
 async fn targets_are_decoded_strictly() {
-    let server = kit::server(&[]).await;
+    let server = kit::start_server(&[]).await;
     for query in ["path=%", "path=%zz", "path=%ff%fe", "path=a&path=b", "st=1&st=1", "%61=1&a=2"] {
         let answer = server.get(&format!("/api/stream/info/full?{query}")).send().await.unwrap();
-        refused(answer, 400, "BAD_REQUEST").await;
+        expect_error(answer, 400, "BAD_REQUEST").await;
     }
     for id in ["%", "%zz", "%ff"] {
-        let request = server.ask(Method::DELETE, &format!("/api/auth/sessions/{id}")).bearer_auth(&server.token);
-        refused(request.send().await.unwrap(), 400, "BAD_REQUEST").await;
+        let request = server.request(Method::DELETE, &format!("/api/auth/sessions/{id}")).bearer_auth(&server.token);
+        expect_error(request.send().await.unwrap(), 400, "BAD_REQUEST").await;
     }
-    let request = server.ask(Method::DELETE, "/api/auth/sessions/%2F%00%F0%9F%98%80").bearer_auth(&server.token);
-    refused(request.send().await.unwrap(), 404, "NOT_FOUND").await;
+    let request = server.request(Method::DELETE, "/api/auth/sessions/%2F%00%F0%9F%98%80").bearer_auth(&server.token);
+    expect_error(request.send().await.unwrap(), 404, "NOT_FOUND").await;
 }

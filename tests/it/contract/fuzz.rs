@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::kit::{self, film, play};
+use crate::kit::{self, media, player};
 
 /// Number of random requests. More find more; these take a few seconds.
 const REQUESTS: usize = 400;
-const WISHES: u32 = 300;
+const START_REQUESTS: u32 = 300;
 
 /// A value in a request target: plain, odd, encoded or malformed.
-fn value() -> impl Strategy<Value = String> {
+fn arbitrary_value() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z0-9._-]{0,12}",
         "(%[0-9a-f]{2}|%|[!-~&&[^?#&]]){0,20}",
@@ -32,7 +32,7 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-fn query() -> impl Strategy<Value = String> {
+fn arbitrary_query() -> impl Strategy<Value = String> {
     let name = prop_oneof![
         Just("path"),
         Just("st"),
@@ -43,12 +43,12 @@ fn query() -> impl Strategy<Value = String> {
         Just("format"),
         Just("x")
     ];
-    proptest::collection::vec((name, value()), 0..4)
+    proptest::collection::vec((name, arbitrary_value()), 0..4)
         .prop_map(|pairs| pairs.into_iter().map(|(name, value)| format!("{name}={value}&")).collect::<String>())
 }
 
 /// JSON objects with known field names and invalid values.
-fn body() -> impl Strategy<Value = String> {
+fn arbitrary_body() -> impl Strategy<Value = String> {
     let field = prop_oneof![
         Just("mediaPath"),
         Just("audioStreamIndex"),
@@ -83,7 +83,7 @@ fn body() -> impl Strategy<Value = String> {
     ]
 }
 
-fn header() -> impl Strategy<Value = String> {
+fn arbitrary_header() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => Just(String::new()),
         1 => "Range: bytes=[0-9-]{0,24}(,[0-9-]{0,9}){0,3}\r\n",
@@ -96,10 +96,10 @@ fn header() -> impl Strategy<Value = String> {
 }
 
 #[tokio::test]
-async fn no_request_is_answered_with_a_fault_of_ours() {
+async fn no_request_causes_a_server_error() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.mp4"), b"no film at all").unwrap();
-    let server = kit::server(&[folder.path()]).await;
+    let server = kit::start_server(&[folder.path()]).await;
     let address = server.base.strip_prefix("http://").unwrap();
     let paths: Vec<&str> = endpoints(&server.service)
         .iter()
@@ -109,26 +109,26 @@ async fn no_request_is_answered_with_a_fault_of_ours() {
     let methods = prop_oneof![
         5 => Just("GET"), 3 => Just("POST"), 1 => Just("DELETE"), 1 => Just("HEAD"), 1 => Just("OPTIONS"), 1 => Just("PATCH")
     ];
-    let wanted = (methods, proptest::sample::select(paths), value(), query(), header(), body(), 0..3_u8);
+    let strategy = (methods, proptest::sample::select(paths), arbitrary_value(), arbitrary_query(), arbitrary_header(), arbitrary_body(), 0..3_u8);
     // Deterministic, so that a failure can be reproduced.
     let mut runner = TestRunner::deterministic();
     for _ in 0..REQUESTS {
-        let (method, path, part, query, header, body, who) = wanted.new_tree(&mut runner).unwrap().current();
+        let (method, path, part, query, header, body, who) = strategy.new_tree(&mut runner).unwrap().current();
         let path: String = path
             .split('/')
-            .map(|piece| if piece.starts_with('{') { part.as_str() } else { piece })
+            .map(|segment| if segment.starts_with('{') { part.as_str() } else { segment })
             .collect::<Vec<_>>()
             .join("/");
-        let bearer = match who {
+        let authorization = match who {
             0 => String::new(),
             1 => format!("Authorization: Bearer {}\r\n", server.token),
             _ => format!("Authorization: Bearer {}\r\n", server.admin),
         };
         let length = body.len();
         let request = format!(
-            "{method} {path}?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{bearer}{header}Content-Length: {length}\r\n\r\n{body}"
+            "{method} {path}?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{authorization}{header}Content-Length: {length}\r\n\r\n{body}"
         );
-        let answered = async {
+        let exchange = async {
             let mut socket = TcpStream::connect(address).await.unwrap();
             socket.write_all(request.as_bytes()).await.unwrap();
             let mut answer = Vec::new();
@@ -141,7 +141,7 @@ async fn no_request_is_answered_with_a_fault_of_ours() {
             }
             String::from_utf8_lossy(&answer).into_owned()
         };
-        let answer = tokio::time::timeout(Duration::from_secs(20), answered).await;
+        let answer = tokio::time::timeout(Duration::from_secs(20), exchange).await;
         let answer = answer.unwrap_or_else(|_| panic!("no answer to {request}"));
         let status: u16 = answer
             .get(9..12)
@@ -158,7 +158,7 @@ async fn no_request_is_answered_with_a_fault_of_ours() {
 }
 
 /// Arbitrary JSON, with some of the numbers and words that the server knows.
-fn json() -> impl Strategy<Value = Value> {
+fn arbitrary_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -198,8 +198,8 @@ fn json() -> impl Strategy<Value = Value> {
 }
 
 /// Mostly one of `fitting`, sometimes arbitrary JSON.
-fn mostly(fitting: Vec<Value>) -> impl Strategy<Value = Value> {
-    prop_oneof![7 => prop::sample::select(fitting), 1 => json()]
+fn usually(valid: Vec<Value>) -> impl Strategy<Value = Value> {
+    prop_oneof![7 => prop::sample::select(valid), 1 => arbitrary_json()]
 }
 
 fn object(fields: Vec<(&'static str, Value)>) -> Value {
@@ -207,63 +207,63 @@ fn object(fields: Vec<(&'static str, Value)>) -> Value {
 }
 
 /// Start requests whose fields mostly have the right form, sometimes with extreme values.
-fn wish() -> impl Strategy<Value = Value> {
+fn start_request() -> impl Strategy<Value = Value> {
     let numbers = || vec![json!(0), json!(1), json!(8), json!(u32::MAX), json!(null)];
-    let picture = prop_oneof![
-        (Just("codec"), mostly(vec![json!("h264"), json!("hevc"), json!("")])),
-        (Just("maxWidth"), mostly(numbers())),
-        (Just("maxFps"), mostly(vec![json!(0), json!(1e-300), json!(1e308), json!(-1)])),
-        (Just("bitDepths"), mostly(vec![json!([]), json!([8, 255])])),
-        (Just("maxLevel"), mostly(vec![json!(1e308), json!(-1), json!(4.1)])),
+    let video_field = prop_oneof![
+        (Just("codec"), usually(vec![json!("h264"), json!("hevc"), json!("")])),
+        (Just("maxWidth"), usually(numbers())),
+        (Just("maxFps"), usually(vec![json!(0), json!(1e-300), json!(1e308), json!(-1)])),
+        (Just("bitDepths"), usually(vec![json!([]), json!([8, 255])])),
+        (Just("maxLevel"), usually(vec![json!(1e308), json!(-1), json!(4.1)])),
     ];
-    let picture = prop::collection::vec(picture, 0..4).prop_map(|fields| {
-        let mut picture = object(fields);
-        picture.as_object_mut().expect("an object").entry("codec").or_insert(json!("h264"));
-        json!([picture])
+    let video = prop::collection::vec(video_field, 0..4).prop_map(|fields| {
+        let mut video = object(fields);
+        video.as_object_mut().expect("an object").entry("codec").or_insert(json!("h264"));
+        json!([video])
     });
     let device = prop_oneof![
-        (Just("containers"), mostly(vec![json!([]), json!(["mkv"]), json!(["mp4", ""])])),
-        (Just("video"), picture),
-        (Just("audio"), mostly(vec![json!([]), json!([{"codec": "aac", "maxChannels": 0}])])),
-        (Just("maxBitrateKbps"), mostly(numbers())),
+        (Just("containers"), usually(vec![json!([]), json!(["mkv"]), json!(["mp4", ""])])),
+        (Just("video"), video),
+        (Just("audio"), usually(vec![json!([]), json!([{"codec": "aac", "maxChannels": 0}])])),
+        (Just("maxBitrateKbps"), usually(numbers())),
     ];
     let profile = prop_oneof![
-        (Just("resolution"), mostly(vec![json!("240p"), json!("2160p"), json!("original")])),
-        (Just("maxBitrateKbps"), mostly(numbers())),
-        (Just("maxAudioChannels"), mostly(numbers())),
+        (Just("resolution"), usually(vec![json!("240p"), json!("2160p"), json!("original")])),
+        (Just("maxBitrateKbps"), usually(numbers())),
+        (Just("maxAudioChannels"), usually(numbers())),
     ];
     let objects = prop_oneof![
         (Just("deviceProfile"), prop::collection::vec(device, 0..4).prop_map(object)),
         (Just("profile"), prop::collection::vec(profile, 0..3).prop_map(object)),
     ];
     let plain = prop_oneof![
-        (Just("audioStreamIndex"), mostly(vec![json!(1), json!(1), json!(null), json!(2)])),
-        (Just("subtitleMode"), mostly(vec![json!("none"), json!("embedded"), json!("burn"), json!("external")])),
-        (Just("subtitlePath"), mostly(vec![json!("/etc/passwd"), json!("a.srt"), json!(null)])),
-        (Just("startPositionSeconds"), mostly(vec![json!(0), json!(0.5), json!(-0.0), json!(1e-300)])),
-        (Just("forceTranscode"), mostly(vec![json!(true), json!(false)])),
+        (Just("audioStreamIndex"), usually(vec![json!(1), json!(1), json!(null), json!(2)])),
+        (Just("subtitleMode"), usually(vec![json!("none"), json!("embedded"), json!("burn"), json!("external")])),
+        (Just("subtitlePath"), usually(vec![json!("/etc/passwd"), json!("a.srt"), json!(null)])),
+        (Just("startPositionSeconds"), usually(vec![json!(0), json!(0.5), json!(-0.0), json!(1e-300)])),
+        (Just("forceTranscode"), usually(vec![json!(true), json!(false)])),
     ];
     prop::collection::vec(prop_oneof![objects, plain], 1..5).prop_map(object)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_wish_is_answered_with_a_fault_of_ours() {
+async fn no_start_request_causes_a_server_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.mkv");
-    film::flash_and_beep(&path, 1, "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac");
-    let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 8).await;
+    media::flash_and_beep(&path, 1, "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac");
+    let server = kit::start_server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 8).await;
     let query = serde_urlencoded::to_string([("path", path.to_str().unwrap())]).unwrap();
     let mut runner = TestRunner::deterministic();
-    let mut taken = 0;
-    for _ in 0..WISHES {
-        let wish = wish().new_tree(&mut runner).unwrap().current();
-        let info = server.post(&format!("/api/stream/info/full?{query}"), &wish).send().await.unwrap();
-        assert!(matches!(info.status().as_u16(), 200 | 400), "{} to {wish}", info.text().await.unwrap());
-        let (status, started) = play::start(&server, &path, wish.clone()).await;
-        assert!((200..500).contains(&status), "{started} to {wish}");
-        assert!(status == 200 || started["code"].is_string() && started["error"].is_string(), "{started} to {wish}");
-        taken += u32::from(status == 200);
-        play::stop(&server, &started).await;
+    let mut accepted = 0;
+    for _ in 0..START_REQUESTS {
+        let options = start_request().new_tree(&mut runner).unwrap().current();
+        let info = server.post(&format!("/api/stream/info/full?{query}"), &options).send().await.unwrap();
+        assert!(matches!(info.status().as_u16(), 200 | 400), "{} to {options}", info.text().await.unwrap());
+        let (status, started) = player::start(&server, &path, options.clone()).await;
+        assert!((200..500).contains(&status), "{started} to {options}");
+        assert!(status == 200 || started["code"].is_string() && started["error"].is_string(), "{started} to {options}");
+        accepted += u32::from(status == 200);
+        player::stop(&server, &started).await;
     }
-    assert!(taken > WISHES / 4, "only {taken} of {WISHES} were accepted: code after validation was hardly tested");
+    assert!(accepted > START_REQUESTS / 4, "only {accepted} of {START_REQUESTS} were accepted: code after validation was hardly tested");
 }

@@ -7,5 +7,5 @@ mod headers;
 mod openapi;
 mod prefix;
 mod web;
-mod wire;
+mod connections;
 mod workers;

@@ -3,8 +3,8 @@
 use crate::kit;
 
 #[tokio::test]
-async fn the_page_is_public_and_lets_nothing_foreign_in() {
-    let server = kit::server(&[]).await;
+async fn the_page_is_public_and_allows_no_other_origins() {
+    let server = kit::start_server(&[]).await;
     let answer = server.client.get(format!("{}/", server.base)).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["content-type"], "text/html; charset=utf-8");
@@ -21,23 +21,23 @@ async fn the_page_is_public_and_lets_nothing_foreign_in() {
 }
 
 #[tokio::test]
-async fn everything_the_page_names_is_there() {
-    let server = kit::server(&[]).await;
-    let mut seen = vec!["/".to_owned()];
+async fn everything_the_page_refers_to_exists() {
+    let server = kit::start_server(&[]).await;
+    let mut names = vec!["/".to_owned()];
     let mut next = 0;
-    while next < seen.len() {
-        let answer = server.client.get(format!("{}{}", server.base, seen[next])).send().await.unwrap();
-        assert_eq!(answer.status(), 200, "{}", seen[next]);
-        if !seen[next].contains("vendor") {
-            for name in named(&answer.text().await.unwrap()) {
-                if !seen.contains(&name) {
-                    seen.push(name);
+    while next < names.len() {
+        let answer = server.client.get(format!("{}{}", server.base, names[next])).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{}", names[next]);
+        if !names[next].contains("vendor") {
+            for name in referenced_names(&answer.text().await.unwrap()) {
+                if !names.contains(&name) {
+                    names.push(name);
                 }
             }
         }
         next += 1;
     }
-    for wanted in [
+    for expected in [
         "/web/app.js",
         "/web/player.js",
         "/web/style.css",
@@ -45,27 +45,27 @@ async fn everything_the_page_names_is_there() {
         "/web/vendor/hls.worker.js",
         "/web/vendor/ass.worker.js",
     ] {
-        assert!(seen.iter().any(|name| name == wanted), "{wanted} is missing among {seen:?}");
+        assert!(names.iter().any(|name| name == expected), "{expected} is missing among {names:?}");
     }
 }
 
 #[tokio::test]
-async fn only_the_worker_that_draws_subtitles_may_compile_a_program() {
-    let server = kit::server(&[]).await;
+async fn only_the_subtitle_worker_may_compile_wasm() {
+    let server = kit::start_server(&[]).await;
     let policy = async |name: &str| {
         let answer = server.client.get(format!("{}{name}", server.base)).send().await.unwrap();
         assert_eq!(answer.status(), 200, "{name}");
         answer.headers()["content-security-policy"].to_str().unwrap().to_owned()
     };
-    let drawing = policy("/web/vendor/ass.worker.js").await;
-    assert!(drawing.contains("script-src 'self' 'wasm-unsafe-eval'") && !drawing.contains("'unsafe"), "{drawing}");
+    let worker_policy = policy("/web/vendor/ass.worker.js").await;
+    assert!(worker_policy.contains("script-src 'self' 'wasm-unsafe-eval'") && !worker_policy.contains("'unsafe"), "{worker_policy}");
     for name in ["/", "/web/app.js", "/web/ass.js", "/web/vendor/ass.js", "/web/vendor/hls.worker.js"] {
         assert!(!policy(name).await.contains("unsafe"), "{name}");
     }
 }
 
 /// Own addresses in a text: `"web/x"` in the page, `"/web/x"` and `"./x.js"` in modules.
-fn named(text: &str) -> Vec<String> {
+fn referenced_names(text: &str) -> Vec<String> {
     let quoted = text.split('"').skip(1).step_by(2);
     quoted
         .filter_map(|word| match word.strip_prefix("./") {
@@ -78,16 +78,16 @@ fn named(text: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_page_seen_before_is_not_sent_again() {
-    let server = kit::server(&[]).await;
+async fn a_cached_page_is_not_sent_again() {
+    let server = kit::start_server(&[]).await;
     let url = format!("{}/web/style.css", server.base);
     let first = server.client.get(&url).send().await.unwrap();
     let etag = first.headers()["etag"].clone();
-    let again = server.client.get(&url).header("if-none-match", etag.clone()).send().await.unwrap();
-    assert_eq!(again.status(), 304);
-    assert_eq!(again.headers()["etag"], etag);
-    assert_eq!(again.headers()["cache-control"], "no-cache");
-    assert!(again.bytes().await.unwrap().is_empty());
+    let revalidated = server.client.get(&url).header("if-none-match", etag.clone()).send().await.unwrap();
+    assert_eq!(revalidated.status(), 304);
+    assert_eq!(revalidated.headers()["etag"], etag);
+    assert_eq!(revalidated.headers()["cache-control"], "no-cache");
+    assert!(revalidated.bytes().await.unwrap().is_empty());
     let other = server.client.get(&url).header("if-none-match", "\"other\"").send().await.unwrap();
     assert_eq!(other.status(), 200);
     let both = server.client.get(&url).header("if-none-match", "\"other\"").header("if-none-match", etag);
@@ -95,8 +95,8 @@ async fn a_page_seen_before_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn names_that_are_no_page_are_not_found() {
-    let server = kit::server(&[]).await;
+async fn unknown_page_names_are_not_found() {
+    let server = kit::start_server(&[]).await;
     for name in ["package.json", "nothing.js", "..%2f..%2fCargo.toml", "%2fetc%2fhosts.txt", "vendor", "a.html%00.js"] {
         let answer = server.client.get(format!("{}/web/{name}", server.base)).send().await.unwrap();
         assert_eq!(answer.status(), 404, "{name}");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::kit;
 
-async fn view(server: &kit::Server) -> Value {
+async fn worker_view(server: &kit::Server) -> Value {
     let answer = server.get("/api/stream/v2-workers").send().await.unwrap();
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["cache-control"], "no-store");
@@ -13,8 +13,8 @@ async fn view(server: &kit::Server) -> Value {
 
 #[tokio::test]
 async fn encoders_are_listed_after_a_real_encode() {
-    let server = kit::server(&[]).await;
-    let view = view(&server).await;
+    let server = kit::start_server(&[]).await;
+    let view = worker_view(&server).await;
     let local = &view["local"];
     assert_eq!(view["nodes"], json!([]));
     assert_eq!(view["workers"], json!([]));
@@ -39,9 +39,9 @@ async fn encoders_are_listed_after_a_real_encode() {
 }
 
 #[tokio::test]
-async fn a_missing_transcoder_is_said_plainly() {
-    let server = kit::server_with(&[], |config| config.ffmpeg = "/nonexistent/ffmpeg".into()).await;
-    let view = view(&server).await;
+async fn a_missing_backend_is_reported() {
+    let server = kit::start_server_with(&[], |config| config.ffmpeg = "/nonexistent/ffmpeg".into()).await;
+    let view = worker_view(&server).await;
     let local = &view["local"];
     assert_eq!(local["status"], "unsupported");
     assert_eq!(local["supportedEncoders"], json!([]));
@@ -52,8 +52,8 @@ async fn a_missing_transcoder_is_said_plainly() {
 }
 
 #[tokio::test]
-async fn the_view_needs_a_sign_in() {
-    let server = kit::server(&[]).await;
+async fn the_worker_view_needs_a_sign_in() {
+    let server = kit::start_server(&[]).await;
     let answer = server.client.get(format!("{}/api/stream/v2-workers", server.base)).send().await.unwrap();
     assert_eq!(answer.status(), 401);
 }

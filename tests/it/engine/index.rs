@@ -4,15 +4,15 @@ use super::*;
 use hearthcast::engine::index::build_index;
 
 /// Keyframes and end according to ffprobe, ticks of source time.
-fn truth(path: &Path, media: &Media) -> (Vec<i64>, i64) {
-    let known = film::ffprobe(path, &["-select_streams", "v:0", "-show_packets"]);
+fn keyframes_by_ffprobe(path: &Path, media: &Media) -> (Vec<i64>, i64) {
+    let report = media::ffprobe(path, &["-select_streams", "v:0", "-show_packets"]);
     let ticks = |value: &serde_json::Value| {
         let seconds: f64 = value.as_str().unwrap_or("0").parse().unwrap();
         ((seconds - media.start_seconds) * 90_000.0).round() as i64
     };
     let length =
         |value: &serde_json::Value| (value.as_str().unwrap_or("0.04").parse::<f64>().unwrap() * 90_000.0) as i64;
-    let packets = known["packets"].as_array().unwrap();
+    let packets = report["packets"].as_array().unwrap();
     let keys = packets.iter().filter(|packet| packet["flags"].as_str().unwrap().starts_with('K'));
     let mut keys: Vec<i64> = keys.map(|packet| ticks(&packet["pts_time"])).collect();
     keys.sort_unstable();
@@ -21,8 +21,8 @@ fn truth(path: &Path, media: &Media) -> (Vec<i64>, i64) {
 }
 
 #[tokio::test]
-async fn the_index_is_what_ffprobe_sees_whatever_the_container() {
-    for (name, container, made_by) in [
+async fn the_index_equals_ffprobes_keyframes_for_every_container() {
+    for (name, container, encoder_args) in [
         ("end.mp4", Container::Mp4, "-bf 3"),
         ("front.mp4", Container::Mp4, "-bf 2 -movflags +faststart"),
         ("baseline.mp4", Container::Mp4, "-bf 0"),
@@ -39,38 +39,38 @@ async fn the_index_is_what_ffprobe_sees_whatever_the_container() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         let encoder = "-c:v libx264 -preset ultrafast -x264-params keyint=37:scenecut=0";
-        film::flash_and_beep(&path, 6, &format!("{encoder} -c:a aac -b:a 64k {made_by}"));
-        let media = film::media(&path, container);
-        let index = build_index(&film::open(&path), &media, 0).await;
+        media::flash_and_beep(&path, 6, &format!("{encoder} -c:a aac -b:a 64k {encoder_args}"));
+        let media = media::probe_media(&path, container);
+        let index = build_index(&media::open(&path), &media, 0).await;
         let index = index.unwrap_or_else(|error| panic!("{name}: {error}"));
-        let (keys, end) = truth(&path, &media);
-        let near = |a: i64, b: i64| (a - b).abs() <= 3;
+        let (keys, end) = keyframes_by_ffprobe(&path, &media);
+        let is_near = |a: i64, b: i64| (a - b).abs() <= 3;
         assert_eq!(keys.len(), 5, "{name}");
         assert_eq!(index.keyframes.len(), keys.len(), "{name}: {:?} {keys:?}", index.keyframes);
-        assert!(index.keyframes.iter().zip(&keys).all(|(a, b)| near(*a, *b)), "{name}: {:?} {keys:?}", index.keyframes);
+        assert!(index.keyframes.iter().zip(&keys).all(|(a, b)| is_near(*a, *b)), "{name}: {:?} {keys:?}", index.keyframes);
         assert!((index.end_ticks - end).abs() <= 3_600, "{name}: ends at {} or {end}", index.end_ticks);
         assert!(index.longest_gap() >= 37 * 3_600 - 90, "{name}");
     }
 }
 
 #[tokio::test]
-async fn recovery_points_are_no_place_to_cut() {
+async fn segments_do_not_begin_at_recovery_points() {
     let folder = tempfile::tempdir().unwrap();
     for (name, container) in [("a.mp4", Container::Mp4), ("a.mkv", Container::Matroska), ("a.ts", Container::MpegTs)] {
         let path = folder.path().join(name);
-        let made_by = "-c:v libx264 -preset medium -bf 3 -x264-params keyint=25:scenecut=0:open-gop=1 -an";
-        film::flash_and_beep(&path, 6, made_by);
-        let index = build_index(&film::open(&path), &film::media(&path, container), 0).await.unwrap();
+        let encoder_args = "-c:v libx264 -preset medium -bf 3 -x264-params keyint=25:scenecut=0:open-gop=1 -an";
+        media::flash_and_beep(&path, 6, encoder_args);
+        let index = build_index(&media::open(&path), &media::probe_media(&path, container), 0).await.unwrap();
         assert_eq!(index.keyframes, [0], "{name}: only the first frame is an IDR");
         assert!((index.end_ticks - 6 * 90_000).abs() <= 3_600, "{name}: {}", index.end_ticks);
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_copied_is_refused_with_a_reason() {
+async fn uncopyable_video_is_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.mp4");
-    film::flash_and_beep(&path, 2, "-c:v mpeg4 -c:a aac");
-    let refused = build_index(&film::open(&path), &film::media(&path, Container::Mp4), 0).await;
-    assert!(refused.unwrap_err().to_string().contains("mpeg4 is not supported"));
+    media::flash_and_beep(&path, 2, "-c:v mpeg4 -c:a aac");
+    let result = build_index(&media::open(&path), &media::probe_media(&path, Container::Mp4), 0).await;
+    assert!(result.unwrap_err().to_string().contains("mpeg4 is not supported"));
 }

@@ -5,26 +5,26 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::native::{cycle, until_closed};
+use super::gstreamer_backend::{cycle, wait_until_closed};
 use super::*;
 
 /// Cycles before the first count, for objects that are created once: four over each film.
-const WARM: u64 = 16;
+const WARM_UP_CYCLES: u64 = 16;
 
 /// Runs in the child process; does nothing without its environment variable.
 #[tokio::test]
 async fn cycles_of_the_leaks_tracer() {
-    let Some(cycles) = asked("HEARTHCAST_LEAKS_CHILD") else { return };
-    let plain = Bench::encoding("a.mkv", Container::Matroska, 12, "-c:v libx264 -preset ultrafast -g 60 -c:a aac");
-    let benches: Vec<Bench> = std::iter::once(plain.natively()).chain(captions::started_and_stopped()).collect();
+    let Some(cycle_count) = environment_number("HEARTHCAST_LEAKS_CHILD") else { return };
+    let plain = Bench::of_new_film("a.mkv", Container::Matroska, 12, "-c:v libx264 -preset ultrafast -g 60 -c:a aac");
+    let benches: Vec<Bench> = std::iter::once(plain.with_gstreamer()).chain(bitmap_subtitles::benches_to_cycle()).collect();
     let mut lines = std::io::stdin().lines();
     let mut from = 0;
-    for to in [WARM, WARM + cycles] {
+    for to in [WARM_UP_CYCLES, WARM_UP_CYCLES + cycle_count] {
         for number in from..to {
             cycle(&benches[number as usize / 4 % benches.len()], number).await;
         }
         for bench in &benches {
-            until_closed(bench).await;
+            wait_until_closed(bench).await;
         }
         println!("\nrest");
         lines.next();
@@ -32,12 +32,12 @@ async fn cycles_of_the_leaks_tracer() {
     }
 }
 
-fn asked(name: &str) -> Option<u64> {
+fn environment_number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
 /// Living objects by type, from the last list in a log.
-fn alive(log: &str) -> Option<BTreeMap<String, i64>> {
+fn living_objects(log: &str) -> Option<BTreeMap<String, i64>> {
     let (_, list) = log.rsplit_once("start listing currently alive objects")?;
     let (list, _) = list.split_once(" alive objects")?;
     let mut count = BTreeMap::new();
@@ -50,8 +50,8 @@ fn alive(log: &str) -> Option<BTreeMap<String, i64>> {
 
 /// `HEARTHCAST_LEAKS` sets the number of cycles. Without it the test is skipped, because the tracer slows all cycles down.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_object_of_gstreamer_outlives_its_run() {
-    let Some(cycles) = asked("HEARTHCAST_LEAKS") else { return };
+async fn no_gstreamer_object_outlives_its_run() {
+    let Some(cycles) = environment_number("HEARTHCAST_LEAKS") else { return };
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("leaks.log");
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -66,17 +66,17 @@ async fn no_object_of_gstreamer_outlives_its_run() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut counts = Vec::new();
     for lists in 1..=2 {
-        assert!(said.any(|line| line.unwrap() == "rest"), "the child ended early");
-        let told = Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        assert!(lines.any(|line| line.unwrap() == "rest"), "the child ended early");
+        let signal_status = Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap();
+        assert!(signal_status.success());
         let deadline = Instant::now() + Duration::from_secs(60);
         counts.push(loop {
             let text = std::fs::read_to_string(&log).unwrap_or_default();
             if text.matches("> listed ").count() == lists
-                && let Some(count) = alive(&text)
+                && let Some(count) = living_objects(&text)
             {
                 break count;
             }
@@ -86,12 +86,12 @@ async fn no_object_of_gstreamer_outlives_its_run() {
         writeln!(child.stdin.as_mut().unwrap(), "on").unwrap();
     }
     assert!(child.wait().unwrap().success());
-    let grown: BTreeMap<&String, i64> = counts[1]
+    let growth: BTreeMap<&String, i64> = counts[1]
         .iter()
         .map(|(kind, count)| (kind, count - counts[0].get(kind).copied().unwrap_or(0)))
-        .filter(|(_, more)| *more != 0)
+        .filter(|(_, difference)| *difference != 0)
         .collect();
-    eprintln!("{} objects alive, after {cycles} more cycles additionally: {grown:?}", counts[0].values().sum::<i64>());
+    eprintln!("{} objects alive, after {cycles} more cycles additionally: {growth:?}", counts[0].values().sum::<i64>());
     // Fewer than one in two cycles: objects that are created once, late.
-    assert!(grown.values().all(|more| more * 2 < cycles as i64), "{grown:?}");
+    assert!(growth.values().all(|more| more * 2 < cycles as i64), "{growth:?}");
 }

@@ -1,11 +1,11 @@
-mod captions;
+mod bitmap_subtitles;
 mod copy;
-mod draw;
+mod burn_in;
 mod encode;
 mod index;
 mod leaks;
-mod life;
-mod native;
+mod lifecycle;
+mod gstreamer_backend;
 mod package;
 mod seams;
 
@@ -24,7 +24,7 @@ use hearthcast::engine::packager::Package;
 use hearthcast::engine::source::SourceFile;
 use hearthcast::engine::{Job, Run, RunError, Segment, Backend};
 
-use crate::kit::film;
+use crate::kit::media;
 
 const FPS25: FrameRate = FrameRate { num: 25, den: 1 };
 
@@ -34,7 +34,7 @@ struct Bench {
     source: Arc<SourceFile>,
     media: Arc<Media>,
     /// The backend that makes the segments; ffmpeg by default.
-    producer: Arc<dyn Backend>,
+    backend: Arc<dyn Backend>,
     rendition: Arc<Rendition>,
     grid: Arc<Grid>,
     package: Option<Arc<Package>>,
@@ -42,15 +42,15 @@ struct Bench {
 
 impl Bench {
     /// A film of flashes and beeps, to be encoded completely.
-    fn encoding(name: &str, container: Container, seconds: u32, made_by: &str) -> Self {
+    fn of_new_film(name: &str, container: Container, seconds: u32, encoder_args: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
-        film::flash_and_beep(&path, seconds, made_by);
-        Self::over(folder, &path, container, FPS25, f64::from(seconds))
+        media::flash_and_beep(&path, seconds, encoder_args);
+        Self::of_file(folder, &path, container, FPS25, f64::from(seconds))
     }
 
-    fn over(folder: tempfile::TempDir, path: &Path, container: Container, rate: FrameRate, seconds: f64) -> Self {
-        let media = film::media(path, container);
+    fn of_file(folder: tempfile::TempDir, path: &Path, container: Container, frame_rate: FrameRate, seconds: f64) -> Self {
+        let media = media::probe_media(path, container);
         let stream = |video: bool| {
             if video { media.video_streams().next().map(|s| s.0.index) } else { media.audio_streams().next().map(|s| s.0.index) }
         };
@@ -69,12 +69,12 @@ impl Bench {
             })
         });
         let audio = stream(false).map(|stream| AudioPlan::Encode { stream, channels: 2, kbps: 128, gain_tenths_db: None });
-        let grid = if video.is_some() { Grid::from_frame_rate(rate, 2.0, seconds) } else { Grid::from_step(2.0, seconds) };
+        let grid = if video.is_some() { Grid::from_frame_rate(frame_rate, 2.0, seconds) } else { Grid::from_step(2.0, seconds) };
         Self {
-            source: film::open(path),
+            source: media::open(path),
             folder,
             media: Arc::new(media),
-            producer: Arc::new(FfmpegBackend::detect().unwrap()),
+            backend: Arc::new(FfmpegBackend::detect().unwrap()),
             rendition: Arc::new(Rendition { video, audio }),
             grid: Arc::new(grid),
             package: None,
@@ -82,8 +82,8 @@ impl Bench {
     }
 
     /// Switches to GStreamer in this process.
-    fn natively(mut self) -> Self {
-        self.producer = Arc::new(GstBackend::detect().unwrap());
+    fn with_gstreamer(mut self) -> Self {
+        self.backend = Arc::new(GstBackend::detect().unwrap());
         self
     }
 
@@ -102,32 +102,32 @@ impl Bench {
     }
 
     fn start(&self, first: usize, through: usize) -> Run {
-        self.producer.start(self.job(first), through).unwrap()
+        self.backend.start(self.job(first), through).unwrap()
     }
 
     /// All segments, made by one run.
-    async fn all(&self) -> Vec<Made> {
-        self.made(0, usize::MAX).await
+    async fn all_segments(&self) -> Vec<SegmentBytes> {
+        self.run_segments(0, usize::MAX).await
     }
 
     /// One segment, made by its own run.
-    async fn one(&self, index: usize) -> Made {
-        self.made(index, index).await.swap_remove(0)
+    async fn single_segment(&self, index: usize) -> SegmentBytes {
+        self.run_segments(index, index).await.swap_remove(0)
     }
 
     /// The segments of one run, up to `through`.
-    async fn made(&self, first: usize, through: usize) -> Vec<Made> {
+    async fn run_segments(&self, first: usize, through: usize) -> Vec<SegmentBytes> {
         let mut run = self.start(first, through);
         let mut segments = Vec::new();
         while first + segments.len() <= through
-            && let Some(segment) = next(&mut run).await
+            && let Some(segment) = next_segment(&mut run).await
         {
-            segments.push(Made::of(segment.unwrap(), &self.source).await);
+            segments.push(SegmentBytes::read(segment.unwrap(), &self.source).await);
         }
         segments
     }
 
-    fn write<'a>(&self, name: &str, segments: impl IntoIterator<Item = &'a Made>) -> PathBuf {
+    fn write_joined<'a>(&self, name: &str, segments: impl IntoIterator<Item = &'a SegmentBytes>) -> PathBuf {
         let path = self.folder.path().join(name);
         let bytes: Vec<u8> = segments.into_iter().flat_map(|segment| segment.bytes.iter().copied()).collect();
         std::fs::write(&path, bytes).unwrap();
@@ -136,17 +136,17 @@ impl Bench {
 }
 
 /// A segment with its bytes.
-struct Made {
+struct SegmentBytes {
     index: usize,
     bytes: Bytes,
 }
 
-impl Made {
-    async fn of(segment: Segment, source: &Arc<SourceFile>) -> Self {
+impl SegmentBytes {
+    async fn read(segment: Segment, source: &Arc<SourceFile>) -> Self {
         Self { index: segment.index, bytes: segment.content.read_all(source).await.unwrap() }
     }
 }
 
-async fn next(run: &mut Run) -> Option<Result<Segment, RunError>> {
+async fn next_segment(run: &mut Run) -> Option<Result<Segment, RunError>> {
     tokio::time::timeout(Duration::from_secs(60), run.next()).await.expect("a segment within a minute")
 }

@@ -10,79 +10,79 @@ use hearthcast::engine::outbound::{OutboundError, OutboundClient};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::camera::{Camera, Film, Guard, Picture, SECRET, Sound, answer, packet, request};
-use super::forms::{aired, plays};
+use super::camera::{Camera, CameraFilm, Authentication, VideoCodec, PASSWORD, CameraAudio, response, interleaved_packet, read_request};
+use super::stream_forms::{record_aired, check_plays};
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_camera_is_taken_in_told_when_it_is_enough_and_comes_back_when_it_was_cut() {
+async fn a_camera_is_shown_torn_down_and_resumed_after_an_interruption() {
     let folder = tempfile::tempdir().unwrap();
-    let camera = Camera::of(Film::make(folder.path(), 20, Picture::Avc, Sound::Aac), Guard::Digest).await;
-    let server = server(folder.path()).await;
-    let id = channel(&server, json!({"url": camera.url()}), None).await;
-    let path = aired(&server, &id, folder.path(), 6).await;
-    plays(&path, 9.0).await;
-    assert_eq!((camera.made(), server.service.sessions.active_jobs()), (1, 0), "one connection, and nothing encoded");
+    let camera = Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Avc, CameraAudio::Aac), Authentication::Digest).await;
+    let server = start_server(folder.path()).await;
+    let id = add_channel(&server, json!({"url": camera.url()}), None).await;
+    let path = record_aired(&server, &id, folder.path(), 6).await;
+    check_plays(&path, 9.0).await;
+    assert_eq!((camera.accepted_connections(), server.service.sessions.active_jobs()), (1, 0), "one connection, and nothing encoded");
     let target = format!("{CHANNELS}/{id}");
-    let seen = server.ask(Method::GET, &target).bearer_auth(&server.admin).send().await.unwrap();
-    let told = success(seen, 200).await;
-    assert_eq!(told["channel"]["source"]["url"], format!("rtsp://{}/…", camera.address));
+    let answer = server.request(Method::GET, &target).bearer_auth(&server.admin).send().await.unwrap();
+    let channel = expect_success(answer, 200).await;
+    assert_eq!(channel["channel"]["source"]["url"], format!("rtsp://{}/…", camera.address));
 
     let report = || server.service.ingests.health(id.as_u64().unwrap() as u32);
-    camera.off();
-    until("a slate replaces the camera", async || {
-        list(&server, &id, "viewer").await;
+    camera.switch_off();
+    wait_until("a slate replaces the camera", async || {
+        fetch_playlist(&server, &id, "viewer").await;
         report().is_some_and(|report| !report.shows_source)
     })
     .await;
     let fault = report().unwrap().fault.unwrap();
-    camera.on();
-    until("the camera is back", async || {
-        list(&server, &id, "viewer").await;
+    camera.switch_on();
+    wait_until("the camera is back", async || {
+        fetch_playlist(&server, &id, "viewer").await;
         report().is_some_and(|report| report.shows_source)
     })
     .await;
-    let torn = camera.torn();
+    let teardowns = camera.teardowns();
     let session = format!("/api/livetv/watch/{id}?watchSession=viewer");
-    success(send(&server, Method::DELETE, &session, &json!({})).await, 200).await;
-    until("TEARDOWN after the last viewer", async || camera.open() == 0 && camera.torn() == torn + 1).await;
+    expect_success(send_as_admin(&server, Method::DELETE, &session, &json!({})).await, 200).await;
+    wait_until("TEARDOWN after the last viewer", async || camera.open_connections() == 0 && camera.teardowns() == teardowns + 1).await;
 
-    for text in [told.to_string(), fault] {
-        assert!(!text.contains(SECRET) && !text.contains("correct%40horse") && !text.contains("hunter2"), "{text}");
+    for text in [channel.to_string(), fault] {
+        assert!(!text.contains(PASSWORD) && !text.contains("correct%40horse") && !text.contains("hunter2"), "{text}");
     }
-    assert!(camera.asked().iter().all(|asked| !asked.contains(SECRET) && !asked.contains("correct%40horse")));
+    assert!(camera.request_heads().iter().all(|head| !head.contains(PASSWORD) && !head.contains("correct%40horse")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sound_of_telephones_is_heard_and_one_that_never_comes_is_not_waited_for() {
+async fn g711_audio_is_played_and_missing_audio_does_not_block() {
     let folder = tempfile::tempdir().unwrap();
-    let camera = Camera::of(Film::make(folder.path(), 20, Picture::Avc, Sound::Voice), Guard::Basic).await;
-    let muted = Camera::of(Film::make(folder.path(), 20, Picture::Avc, Sound::Muted), Guard::Nobody).await;
-    let server = server(folder.path()).await;
-    let id = channel(&server, json!({"url": camera.url()}), None).await;
-    plays(&aired(&server, &id, folder.path(), 5).await, 7.0).await;
-    let id = channel(&server, json!({"url": muted.url()}), None).await;
-    let decoded = play::decode(&aired(&server, &id, folder.path(), 4).await).await;
+    let camera = Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Avc, CameraAudio::G711), Authentication::Basic).await;
+    let muted = Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Avc, CameraAudio::Muted), Authentication::None).await;
+    let server = start_server(folder.path()).await;
+    let id = add_channel(&server, json!({"url": camera.url()}), None).await;
+    check_plays(&record_aired(&server, &id, folder.path(), 5).await, 7.0).await;
+    let id = add_channel(&server, json!({"url": muted.url()}), None).await;
+    let decoded = player::decode(&record_aired(&server, &id, folder.path(), 4).await).await;
     assert!(decoded.video_seconds() > 5.0, "{decoded:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pictures_in_hevc_are_encoded_for_whoever_watches() {
+async fn hevc_video_is_encoded() {
     let folder = tempfile::tempdir().unwrap();
-    let camera = Camera::of(Film::make(folder.path(), 20, Picture::Hevc, Sound::Aac), Guard::Nobody).await;
-    let server = server(folder.path()).await;
-    let id = channel(&server, json!({"url": camera.url()}), None).await;
-    plays(&aired(&server, &id, folder.path(), 4).await, 5.0).await;
+    let camera = Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Hevc, CameraAudio::Aac), Authentication::None).await;
+    let server = start_server(folder.path()).await;
+    let id = add_channel(&server, json!({"url": camera.url()}), None).await;
+    check_plays(&record_aired(&server, &id, folder.path(), 4).await, 5.0).await;
 }
 
 /// A server that runs `with` on each connection; returns its address and the number of connections.
-async fn serve<F: Future<Output = Option<()>> + Send>(
-    with: impl Fn(TcpStream) -> F + Send + Sync + 'static,
+async fn start_hostile_server<F: Future<Output = Option<()>> + Send>(
+    handle: impl Fn(TcpStream) -> F + Send + Sync + 'static,
 ) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("{}/hunter2", listener.local_addr().unwrap());
-    let (came, with) = (Arc::new(AtomicUsize::new(0)), Arc::new(with));
-    let count = came.clone();
+    let (connections, with) = (Arc::new(AtomicUsize::new(0)), Arc::new(handle));
+    let count = connections.clone();
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             count.fetch_add(1, Ordering::SeqCst);
@@ -90,24 +90,24 @@ async fn serve<F: Future<Output = Option<()>> + Send>(
             tokio::spawn(async move { with(socket).await });
         }
     });
-    (address, came)
+    (address, connections)
 }
 
 /// The error of a client that connects to this address.
-async fn outcome(address: &str) -> OutboundError {
+async fn client_error(address: &str) -> OutboundError {
     let outbound = OutboundClient::new(AllowedSources::parse(&["127.0.0.1".to_owned()]).unwrap());
     let address = Address::parse_stream(&format!("rtsp://{}", address)).unwrap();
     let idle = Duration::from_secs(3);
-    let patience = RtspTimeouts { until_playing: idle, idle, first_output: idle };
-    let mut stream = rtsp::connect(&address, outbound.resolve_and_reserve(&address).await.unwrap(), None, patience);
-    let ended = async {
+    let time_limits = RtspTimeouts { until_playing: idle, idle, first_output: idle };
+    let mut stream = rtsp::connect(&address, outbound.resolve_and_reserve(&address).await.unwrap(), None, time_limits);
+    let read_until_error = async {
         loop {
             if let Err(fault) = stream.next().await {
                 return fault;
             }
         }
     };
-    let fault = tokio::time::timeout(Duration::from_secs(60), ended).await.expect("the client ends");
+    let fault = tokio::time::timeout(Duration::from_secs(60), read_until_error).await.expect("the client ends");
     assert!(!fault.to_string().contains("hunter2"), "{fault}");
     fault
 }
@@ -116,81 +116,81 @@ const SDP: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\na=tool:LIVE5
     m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:one\r\n";
 
 /// Answers requests until PLAY; all URLs name `base`.
-async fn prepared(socket: &mut TcpStream, base: &str) -> Option<()> {
+async fn answer_until_play(socket: &mut TcpStream, base: &str) -> Option<()> {
     loop {
-        let asked = request(socket).await?;
-        let said = match asked.split(' ').next()? {
+        let request_head = read_request(socket).await?;
+        let reply = match request_head.split(' ').next()? {
             "DESCRIBE" => {
-                let told = format!("Content-Base: rtsp://{base}/\r\nContent-Type: application/sdp\r\n");
-                answer(&asked, "200 OK", &told, SDP)
+                let headers = format!("Content-Base: rtsp://{base}/\r\nContent-Type: application/sdp\r\n");
+                response(&request_head, "200 OK", &headers, SDP)
             }
             "SETUP" => {
-                answer(&asked, "200 OK", "Transport: RTP/AVP/TCP;interleaved=0-1\r\nSession: 7;timeout=60\r\n", "")
+                response(&request_head, "200 OK", "Transport: RTP/AVP/TCP;interleaved=0-1\r\nSession: 7;timeout=60\r\n", "")
             }
-            _ => answer(&asked, "200 OK", "Session: 7\r\n", ""),
+            _ => response(&request_head, "200 OK", "Session: 7\r\n", ""),
         };
-        socket.write_all(&said).await.ok()?;
-        if asked.starts_with("PLAY") {
+        socket.write_all(&reply).await.ok()?;
+        if request_head.starts_with("PLAY") {
             return Some(());
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_sent_elsewhere() {
-    let (trap, trapped) = serve(async |_| None).await;
+async fn redirects_are_not_followed() {
+    let (trap_address, trap_connections) = start_hostile_server(async |_| None).await;
     for status in ["301 Moved", "302 Found", "303 See Other", "305 Use Proxy"] {
         for method in ["DESCRIBE", "SETUP", "PLAY"] {
-            for to in [trap.as_str(), "10.0.0.1/x", "tv.example/x"] {
-                let told = format!("Location: rtsp://{to}\r\n");
-                let (address, _) = serve(move |mut socket| {
-                    let told = told.clone();
+            for target in [trap_address.as_str(), "10.0.0.1/x", "tv.example/x"] {
+                let headers = format!("Location: rtsp://{target}\r\n");
+                let (address, _) = start_hostile_server(move |mut socket| {
+                    let headers = headers.clone();
                     async move {
                         loop {
-                            let asked = request(&mut socket).await?;
-                            let said = match asked.split(' ').next()? {
-                                now if now == method => answer(&asked, status, &told, ""),
-                                "DESCRIBE" => answer(&asked, "200 OK", "Content-Type: application/sdp\r\n", SDP),
-                                _ => answer(
-                                    &asked,
+                            let request_head = read_request(&mut socket).await?;
+                            let reply = match request_head.split(' ').next()? {
+                                current if current == method => response(&request_head, status, &headers, ""),
+                                "DESCRIBE" => response(&request_head, "200 OK", "Content-Type: application/sdp\r\n", SDP),
+                                _ => response(
+                                    &request_head,
                                     "200 OK",
                                     "Transport: RTP/AVP/TCP;interleaved=0-1\r\nSession: 7\r\n",
                                     "",
                                 ),
                             };
-                            socket.write_all(&said).await.ok()?;
+                            socket.write_all(&reply).await.ok()?;
                         }
                     }
                 })
                 .await;
                 let code = status[..3].parse().unwrap();
-                assert_eq!(outcome(&address).await, OutboundError::Status(code), "{method} to {to}");
+                assert_eq!(client_error(&address).await, OutboundError::Status(code), "{method} to {target}");
             }
         }
     }
     // Content-Base, a REDIRECT during playback and a lost connection: TEARDOWN does not go to the other server either.
-    let place = trap.clone();
-    let (address, came) = serve(move |mut socket| {
-        let place = place.clone();
+    let other_server = trap_address.clone();
+    let (address, connections) = start_hostile_server(move |mut socket| {
+        let other_server = other_server.clone();
         async move {
-            prepared(&mut socket, place.split('/').next()?).await?;
-            let told = format!("REDIRECT rtsp://camera/ RTSP/1.0\r\nCSeq: 1\r\nLocation: rtsp://{place}\r\n\r\n");
-            socket.write_all(told.as_bytes()).await.ok()
+            answer_until_play(&mut socket, other_server.split('/').next()?).await?;
+            let redirect = format!("REDIRECT rtsp://camera/ RTSP/1.0\r\nCSeq: 1\r\nLocation: rtsp://{other_server}\r\n\r\n");
+            socket.write_all(redirect.as_bytes()).await.ok()
         }
     })
     .await;
-    assert!(matches!(outcome(&address).await, OutboundError::ConnectionFailed(_)));
-    assert_eq!(came.load(Ordering::SeqCst), 2, "one connection to identify the server");
-    assert_eq!(trapped.load(Ordering::SeqCst), 0);
+    assert!(matches!(client_error(&address).await, OutboundError::ConnectionFailed(_)));
+    assert_eq!(connections.load(Ordering::SeqCst), 2, "one connection to identify the server");
+    assert_eq!(trap_connections.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_waited_for_or_kept_without_end() {
-    let endless = |head: &'static [u8], more: Vec<u8>| {
-        serve(move |mut socket| {
-            let more = more.clone();
+async fn client_waits_and_buffers_are_bounded() {
+    let endless_server = |head: &'static [u8], tail: Vec<u8>| {
+        start_hostile_server(move |mut socket| {
+            let more = tail.clone();
             async move {
-                request(&mut socket).await?;
+                read_request(&mut socket).await?;
                 socket.write_all(head).await.ok()?;
                 loop {
                     socket.write_all(&more).await.ok()?;
@@ -198,40 +198,40 @@ async fn nothing_is_waited_for_or_kept_without_end() {
             }
         })
     };
-    const MUCH: OutboundError = OutboundError::TooLarge(1 << 20);
-    const MOST: OutboundError = OutboundError::TooLarge(16 << 20);
-    let (address, _) = endless(b"RTSP/1.0 200 OK\r\nCSeq: 1\r\n", b"X-More: and more of it\r\n".repeat(1000)).await;
-    assert_eq!(outcome(&address).await, MUCH, "headers");
-    let (address, _) = endless(b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nX: ", vec![b'a'; 64 << 10]).await;
-    assert_eq!(outcome(&address).await, MUCH, "one header");
-    let giant = b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 999999999999\r\n\r\n";
-    let (address, _) = endless(giant, vec![b'a'; 64 << 10]).await;
-    assert_eq!(outcome(&address).await, MUCH, "a body");
-    let (address, _) = endless(b"", packet(9, 96, true, 1, 1, &[1; 1000])).await;
-    assert_eq!(outcome(&address).await, MUCH, "unrequested packets");
+    const HEAD_TOO_LARGE: OutboundError = OutboundError::TooLarge(1 << 20);
+    const FRAME_TOO_LARGE: OutboundError = OutboundError::TooLarge(16 << 20);
+    let (address, _) = endless_server(b"RTSP/1.0 200 OK\r\nCSeq: 1\r\n", b"X-More: and more of it\r\n".repeat(1000)).await;
+    assert_eq!(client_error(&address).await, HEAD_TOO_LARGE, "headers");
+    let (address, _) = endless_server(b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nX: ", vec![b'a'; 64 << 10]).await;
+    assert_eq!(client_error(&address).await, HEAD_TOO_LARGE, "one header");
+    let giant_body = b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 999999999999\r\n\r\n";
+    let (address, _) = endless_server(giant_body, vec![b'a'; 64 << 10]).await;
+    assert_eq!(client_error(&address).await, HEAD_TOO_LARGE, "a body");
+    let (address, _) = endless_server(b"", interleaved_packet(9, 96, true, 1, 1, &[1; 1000])).await;
+    assert_eq!(client_error(&address).await, HEAD_TOO_LARGE, "unrequested packets");
     for garbage in [&b"HTTP/1.1 200 OK\r\n\r\n"[..], b"\x16\x03\x01", b"RTSP/1.0 200 OK\r\nCSeq: 9\r\n\r\n", b"$"] {
-        let (address, _) = endless(garbage, b"\r\n".to_vec()).await;
-        let fault = outcome(&address).await;
+        let (address, _) = endless_server(garbage, b"\r\n".to_vec()).await;
+        let fault = client_error(&address).await;
         assert!(matches!(fault, OutboundError::ConnectionFailed(_) | OutboundError::TooLarge(_)), "{fault}");
     }
 
     // An endless frame, and frames without any keyframe.
-    let (address, _) = serve(async |mut socket| {
-        prepared(&mut socket, "camera").await?;
+    let (address, _) = start_hostile_server(async |mut socket| {
+        answer_until_play(&mut socket, "camera").await?;
         for number in 0..u64::MAX {
-            let place = if number == 0 { 0x80 } else { 0 };
-            let payload = [&[0x7c, 5 | place][..], &[1; 1200]].concat();
-            socket.write_all(&packet(0, 96, false, number as u16, 1, &payload)).await.ok()?;
+            let start_bit = if number == 0 { 0x80 } else { 0 };
+            let payload = [&[0x7c, 5 | start_bit][..], &[1; 1200]].concat();
+            socket.write_all(&interleaved_packet(0, 96, false, number as u16, 1, &payload)).await.ok()?;
         }
         None
     })
     .await;
-    assert_eq!(outcome(&address).await, MOST, "a frame");
-    let (address, _) = serve(async |mut socket| {
-        prepared(&mut socket, "camera").await?;
+    assert_eq!(client_error(&address).await, FRAME_TOO_LARGE, "a frame");
+    let (address, _) = start_hostile_server(async |mut socket| {
+        answer_until_play(&mut socket, "camera").await?;
         for number in 0..u64::MAX {
             socket
-                .write_all(&packet(0, 96, true, number as u16, number as u32 * 3600, &[0x41, 0x9a, 1, 2]))
+                .write_all(&interleaved_packet(0, 96, true, number as u16, number as u32 * 3600, &[0x41, 0x9a, 1, 2]))
                 .await
                 .ok()?;
             tokio::time::sleep(Duration::from_millis(40)).await;
@@ -239,33 +239,33 @@ async fn nothing_is_waited_for_or_kept_without_end() {
         None
     })
     .await;
-    assert_eq!(outcome(&address).await, OutboundError::Timeout("no keyframe received"));
+    assert_eq!(client_error(&address).await, OutboundError::Timeout("no keyframe received"));
 
-    let (address, _) = serve(async |socket| {
+    let (address, _) = start_hostile_server(async |socket| {
         std::future::pending::<()>().await;
         drop(socket);
         None
     })
     .await;
-    assert_eq!(outcome(&address).await, OutboundError::Timeout("no response"));
-    let (address, _) = serve(async |mut socket| {
-        prepared(&mut socket, "camera").await?;
+    assert_eq!(client_error(&address).await, OutboundError::Timeout("no response"));
+    let (address, _) = start_hostile_server(async |mut socket| {
+        answer_until_play(&mut socket, "camera").await?;
         std::future::pending::<()>().await;
         None
     })
     .await;
-    assert_eq!(outcome(&address).await, OutboundError::Timeout("no data received"));
-    let (address, _) = serve(async |mut socket| {
-        let asked = request(&mut socket).await?;
+    assert_eq!(client_error(&address).await, OutboundError::Timeout("no data received"));
+    let (address, _) = start_hostile_server(async |mut socket| {
+        let request_head = read_request(&mut socket).await?;
         let sdp = SDP.replace("H264", "JPEG");
-        socket.write_all(&answer(&asked, "200 OK", "Content-Type: application/sdp\r\n", &sdp)).await.ok()
+        socket.write_all(&response(&request_head, "200 OK", "Content-Type: application/sdp\r\n", &sdp)).await.ok()
     })
     .await;
-    assert!(outcome(&address).await.to_string().contains("neither H.264"));
-    let (address, _) = serve(async |mut socket| {
-        let asked = request(&mut socket).await?;
-        socket.write_all(&answer(&asked, "401 Unauthorized", "WWW-Authenticate: Basic realm=\"a\"\r\n", "")).await.ok()
+    assert!(client_error(&address).await.to_string().contains("neither H.264"));
+    let (address, _) = start_hostile_server(async |mut socket| {
+        let request_head = read_request(&mut socket).await?;
+        socket.write_all(&response(&request_head, "401 Unauthorized", "WWW-Authenticate: Basic realm=\"a\"\r\n", "")).await.ok()
     })
     .await;
-    assert_eq!(outcome(&address).await, OutboundError::Status(401));
+    assert_eq!(client_error(&address).await, OutboundError::Status(401));
 }

@@ -1,10 +1,10 @@
 //! User journeys from end to end.
 
-mod burned;
-mod changing;
-mod interface;
+mod burned_text;
+mod changing_files;
+mod plain_client;
 mod ladder;
-mod native;
+mod gstreamer_backend;
 mod packaged;
 mod seeks;
 mod sessions;

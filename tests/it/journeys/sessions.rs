@@ -10,12 +10,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{self, Server, film};
+use crate::kit::{self, Server, media};
 
 /// A folder with one film that no browser plays, `seconds` long.
-fn library(seconds: u32) -> TempDir {
+fn make_library(seconds: u32) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    film::flash_and_beep(&folder.path().join("film.mkv"), seconds, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
+    media::flash_and_beep(&folder.path().join("film.mkv"), seconds, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
     folder
 }
 
@@ -31,35 +31,35 @@ pub(super) async fn start(server: &Server, body: &Value) -> Value {
     body
 }
 
-async fn text(server: &Server, path: &str) -> String {
+async fn get_text(server: &Server, path: &str) -> String {
     let answer = server.get(path).send().await.unwrap();
     assert_eq!(answer.status(), 200, "{path}");
     answer.text().await.unwrap()
 }
 
-pub(super) fn folder_of(session: &Value) -> String {
+pub(super) fn session_path(session: &Value) -> String {
     format!("/api/stream/transcode/{}", session["sessionId"].as_str().unwrap())
 }
 
 pub(super) async fn status(server: &Server, session: &Value) -> Value {
-    server.get(&format!("{}/status", folder_of(session))).send().await.unwrap().json().await.unwrap()
+    server.get(&format!("{}/status", session_path(session))).send().await.unwrap().json().await.unwrap()
 }
 
 /// Number of descriptors of this process that are open on a file.
-fn descriptors(file: &Path) -> usize {
+fn open_descriptors(file: &Path) -> usize {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    links.filter_map(|link| std::fs::read_link(link.path()).ok()).filter(|held| held == file).count()
+    links.filter_map(|link| std::fs::read_link(link.path()).ok()).filter(|target| target == file).count()
 }
 
 /// Plays a URL to the end with ffmpeg; returns its warnings and the length, seconds.
-pub(super) async fn play(url: String) -> (String, f64) {
+pub(super) async fn play_to_end(url: String) -> (String, f64) {
     tokio::task::spawn_blocking(move || {
         let output = Command::new("ffmpeg")
             .args(["-nostdin", "-v", "warning", "-stats", "-i", &url, "-f", "null", "-"])
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).replace('\r', "\n");
-        let (stats, warnings): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.starts_with("frame="));
+        let log = String::from_utf8_lossy(&output.stderr).replace('\r', "\n");
+        let (stats, warnings): (Vec<&str>, Vec<&str>) = log.lines().partition(|line| line.starts_with("frame="));
         let time = stats.last().and_then(|line| line.split("time=").nth(1)).unwrap_or("0:0:0");
         let parts: Vec<f64> = time.split(' ').next().unwrap().split(':').map(|part| part.parse().unwrap()).collect();
         (warnings.join("\n"), parts[0] * 3600.0 + parts[1] * 60.0 + parts[2])
@@ -69,9 +69,9 @@ pub(super) async fn play(url: String) -> (String, f64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_film_no_browser_plays_is_encoded_and_plays_to_the_end_without_a_header() {
-    let folder = library(7);
-    let server = kit::server(&[folder.path()]).await;
+async fn an_unsupported_film_is_encoded_and_plays_without_headers() {
+    let folder = make_library(7);
+    let server = kit::start_server(&[folder.path()]).await;
     let session = start(&server, &json!({"mediaPath": film_path(&folder), "startPositionSeconds": 3})).await;
     assert_eq!(session["playbackMode"], "transcode");
     assert_eq!(session["directUrl"], Value::Null);
@@ -95,24 +95,24 @@ async fn a_film_no_browser_plays_is_encoded_and_plays_to_the_end_without_a_heade
     assert_eq!(variant.resolution.unwrap().height, 180);
     assert_eq!(variant.frame_rate, Some(25.0));
 
-    let media = text(&server, &format!("{}/{}", folder_of(&session), variant.uri)).await;
+    let media = get_text(&server, &format!("{}/{}", session_path(&session), variant.uri)).await;
     let parsed = m3u8_rs::parse_media_playlist_res(media.as_bytes()).unwrap();
     assert!(parsed.end_list);
     assert!(media.contains("#EXT-X-START:TIME-OFFSET=3.000,PRECISE=YES"), "{media}");
     assert_eq!(parsed.segments.len(), 6);
     assert!(parsed.segments.iter().all(|segment| segment.uri.contains(".ts?st=")));
     // A segment has a content type, a validator and cache headers.
-    let segment = server.get(&format!("{}/v0-00001.ts", folder_of(&session))).send().await.unwrap();
+    let segment = server.get(&format!("{}/v0-00001.ts", session_path(&session))).send().await.unwrap();
     assert_eq!(segment.status(), 200);
     assert_eq!(segment.headers()["content-type"], "video/mp2t");
     assert_eq!(segment.headers()["cache-control"], "private, max-age=3600, immutable");
     let etag = segment.headers()["etag"].clone();
     let length: usize = segment.headers()["content-length"].to_str().unwrap().parse().unwrap();
     assert_eq!(segment.bytes().await.unwrap().len(), length);
-    let again = server.get(&format!("{}/v0-00001.ts", folder_of(&session))).header("if-none-match", etag);
-    assert_eq!(again.send().await.unwrap().status(), 304);
+    let revalidation = server.get(&format!("{}/v0-00001.ts", session_path(&session))).header("if-none-match", etag);
+    assert_eq!(revalidation.send().await.unwrap().status(), 304);
 
-    let (warnings, seconds) = play(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    let (warnings, seconds) = play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
     assert_eq!(warnings, "");
     assert!((seconds - 7.0).abs() < 0.1, "{seconds}");
 
@@ -133,22 +133,22 @@ async fn a_film_no_browser_plays_is_encoded_and_plays_to_the_end_without_a_heade
 async fn a_file_repaired_in_place_is_encoded_again() {
     let folder = tempfile::tempdir().unwrap();
     let film = folder.path().join("film.ts");
-    film::flash_and_beep(&film, 12, "-c:v mpeg2video -q:v 2 -g 25 -c:a mp2");
-    let whole = std::fs::read(&film).unwrap();
-    let mut holed = whole.clone();
-    let (from, to) = (whole.len() / 1880 * 188, whole.len() / 1880 * 188 * 9 / 2);
-    assert!(from > 64 << 10 && to < whole.len() / 2 - (64 << 10), "the sampled parts are unchanged: {}", whole.len());
+    media::flash_and_beep(&film, 12, "-c:v mpeg2video -q:v 2 -g 25 -c:a mp2");
+    let complete = std::fs::read(&film).unwrap();
+    let mut damaged = complete.clone();
+    let (from, to) = (complete.len() / 1880 * 188, complete.len() / 1880 * 188 * 9 / 2);
+    assert!(from > 64 << 10 && to < complete.len() / 2 - (64 << 10), "the sampled parts are unchanged: {}", complete.len());
     // Null packets, as in an unfinished download.
-    for packet in holed[from..to].chunks_exact_mut(188) {
+    for packet in damaged[from..to].chunks_exact_mut(188) {
         packet.copy_from_slice(&[&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat());
     }
-    std::fs::write(&film, &holed).unwrap();
-    let at = std::fs::metadata(&film).unwrap().modified().unwrap();
+    std::fs::write(&film, &damaged).unwrap();
+    let modified = std::fs::metadata(&film).unwrap().modified().unwrap();
     // The damaged film is still being encoded when the repaired one starts.
-    let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 2).await;
+    let server = kit::start_server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 2).await;
     let body = json!({"mediaPath": film.to_str().unwrap()});
-    let segment = async |session: Value| {
-        let answer = server.get(&format!("{}/v0-00001.ts", folder_of(&session))).send().await.unwrap();
+    let fetch_segment = async |session: Value| {
+        let answer = server.get(&format!("{}/v0-00001.ts", session_path(&session))).send().await.unwrap();
         assert_eq!(answer.status(), 200);
         (answer.headers()["etag"].clone(), answer.bytes().await.unwrap())
     };
@@ -163,33 +163,33 @@ async fn a_file_repaired_in_place_is_encoded_again() {
             .unwrap()
     };
     let before = info().await;
-    let first = segment(start(&server, &body).await).await;
+    let first = fetch_segment(start(&server, &body).await).await;
     assert_eq!(
         first,
-        segment(start(&server, &body).await).await,
+        fetch_segment(start(&server, &body).await).await,
         "an unchanged file gives the same session and segment"
     );
     // Repaired in place, with the same length and modification time.
-    std::fs::write(&film, &whole).unwrap();
-    std::fs::File::options().write(true).open(&film).unwrap().set_modified(at).unwrap();
-    let repaired = segment(start(&server, &body).await).await;
+    std::fs::write(&film, &complete).unwrap();
+    std::fs::File::options().write(true).open(&film).unwrap().set_modified(modified).unwrap();
+    let repaired = fetch_segment(start(&server, &body).await).await;
     assert!(first.0 != repaired.0 && first.1 != repaired.1, "no segment of the damaged film is used again");
     assert_eq!(before["mediaId"], info().await["mediaId"], "progress stays with the file");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn video_a_browser_knows_is_copied_and_only_its_sound_encoded() {
+async fn supported_video_is_copied_and_only_audio_encoded() {
     let folder = tempfile::tempdir().unwrap();
     let film = folder.path().join("film.mkv");
-    film::flash_and_beep(&film, 9, "-c:v libx264 -preset ultrafast -bf 2 -g 40 -c:a ac3 -b:a 192k");
-    let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 1).await;
+    media::flash_and_beep(&film, 9, "-c:v libx264 -preset ultrafast -bf 2 -g 40 -c:a ac3 -b:a 192k");
+    let server = kit::start_server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 1).await;
     let session = start(&server, &json!({"mediaPath": film.to_str().unwrap()})).await;
     assert_eq!(session["playbackMode"], "transcode");
     assert_eq!((&session["decision"]["video"], &session["decision"]["audio"]), (&json!("copy"), &json!("encode")));
     assert_eq!(server.service.sessions.active_jobs(), 0, "copies take no encode slot");
-    let master = text(&server, session["playlistUrl"].as_str().unwrap()).await;
+    let master = get_text(&server, session["playlistUrl"].as_str().unwrap()).await;
     assert!(master.contains("CODECS=\"avc1."), "{master}");
-    let (warnings, seconds) = play(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    let (warnings, seconds) = play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
     assert_eq!(warnings, "");
     assert!((seconds - 9.0).abs() < 0.1, "{seconds}");
     let status = status(&server, &session).await;
@@ -197,11 +197,11 @@ async fn video_a_browser_knows_is_copied_and_only_its_sound_encoded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_every_browser_plays_is_answered_with_its_own_address() {
+async fn a_supported_file_is_played_directly() {
     let folder = tempfile::tempdir().unwrap();
     let film = folder.path().join("a film & more.mp4");
-    film::flash_and_beep(&film, 3, "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac -movflags +faststart");
-    let server = kit::server(&[folder.path()]).await;
+    media::flash_and_beep(&film, 3, "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac -movflags +faststart");
+    let server = kit::start_server(&[folder.path()]).await;
     let answer = start(&server, &json!({"mediaPath": film.to_str().unwrap(), "startPositionSeconds": 1.5})).await;
     assert_eq!(answer["playbackMode"], "direct");
     assert_eq!(
@@ -222,31 +222,31 @@ async fn a_file_every_browser_plays_is_answered_with_its_own_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_shorter_than_it_says_plays_as_far_as_it_goes() {
+async fn a_truncated_file_plays_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let film = folder.path().join("film.mp4");
-    film::flash_and_beep(&film, 20, "-c:v mpeg4 -q:v 4 -g 25 -c:a ac3 -movflags +faststart");
-    let whole = std::fs::metadata(&film).unwrap().len();
-    std::fs::File::options().write(true).open(&film).unwrap().set_len(whole / 2).unwrap();
-    let server = kit::server(&[folder.path()]).await;
+    media::flash_and_beep(&film, 20, "-c:v mpeg4 -q:v 4 -g 25 -c:a ac3 -movflags +faststart");
+    let complete_length = std::fs::metadata(&film).unwrap().len();
+    std::fs::File::options().write(true).open(&film).unwrap().set_len(complete_length / 2).unwrap();
+    let server = kit::start_server(&[folder.path()]).await;
     let session = start(&server, &json!({"mediaPath": film.to_str().unwrap()})).await;
     for index in 0..3 {
-        let answer = server.get(&format!("{}/v0-{index:05}.ts", folder_of(&session))).send().await.unwrap();
+        let answer = server.get(&format!("{}/v0-{index:05}.ts", session_path(&session))).send().await.unwrap();
         assert_eq!(answer.status(), 200, "segment {index}");
     }
-    let behind = server.get(&format!("{}/v0-00009.ts", folder_of(&session))).send().await.unwrap();
-    assert_eq!(behind.status(), 404, "the probe measured the real length");
-    let answer = server.get(&format!("{}/v0-00001.ts", folder_of(&session))).send().await.unwrap();
+    let past_the_end = server.get(&format!("{}/v0-00009.ts", session_path(&session))).send().await.unwrap();
+    assert_eq!(past_the_end.status(), 404, "the probe measured the real length");
+    let answer = server.get(&format!("{}/v0-00001.ts", session_path(&session))).send().await.unwrap();
     assert_eq!(answer.status(), 200, "the session is still alive");
     assert_eq!(status(&server, &session).await["error"], Value::Null);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_ends_once_and_says_so() {
-    let folder = library(4);
-    let server = kit::server(&[folder.path()]).await;
+async fn a_session_ends_once_and_reports_it() {
+    let folder = make_library(4);
+    let server = kit::start_server(&[folder.path()]).await;
     let session = start(&server, &json!({"mediaPath": film_path(&folder)})).await;
-    let path = folder_of(&session);
+    let path = session_path(&session);
     let signed = session["signedPlaylistUrl"].as_str().unwrap();
     let grant = signed.split_once('?').unwrap().1;
     // A beacon sends a grant and no header.
@@ -256,12 +256,12 @@ async fn a_session_ends_once_and_says_so() {
     assert_eq!(stopped, json!({"sessionId": session["sessionId"], "stopped": true}));
     // The film is closed, so deleting it frees its disk space.
     let deadline = Instant::now() + Duration::from_secs(5);
-    while descriptors(&folder.path().join("film.mkv")) > 0 {
+    while open_descriptors(&folder.path().join("film.mkv")) > 0 {
         assert!(Instant::now() < deadline, "the film is still open");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let again = server.client.delete(format!("{}{path}", server.base)).bearer_auth(&server.token).send().await.unwrap();
-    assert_eq!(again.json::<Value>().await.unwrap()["stopped"], false);
+    let second_stop = server.client.delete(format!("{}{path}", server.base)).bearer_auth(&server.token).send().await.unwrap();
+    assert_eq!(second_stop.json::<Value>().await.unwrap()["stopped"], false);
     for asset in ["index.m3u8", "v0.m3u8", "v0-00000.ts"] {
         let answer = server.get(&format!("{path}/{asset}")).send().await.unwrap();
         assert_eq!(answer.status(), 410, "{asset}");
@@ -275,51 +275,51 @@ async fn a_session_ends_once_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_double_click_is_one_session_and_others_cannot_see_it() {
-    let folder = library(4);
-    let server = kit::server(&[folder.path()]).await;
-    let wish = json!({"mediaPath": film_path(&folder), "profile": {"resolution": "240p"}});
-    let (first, second) = tokio::join!(start(&server, &wish), start(&server, &wish));
+async fn a_double_start_is_one_session_hidden_from_other_users() {
+    let folder = make_library(4);
+    let server = kit::start_server(&[folder.path()]).await;
+    let options = json!({"mediaPath": film_path(&folder), "profile": {"resolution": "240p"}});
+    let (first, second) = tokio::join!(start(&server, &options), start(&server, &options));
     assert_eq!(first["sessionId"], second["sessionId"]);
-    let other = server.service.accounts.issue_token("neighbour", hearthcast::domain::access::Role::User).await.unwrap();
-    let path = format!("{}{}/status", server.base, folder_of(&first));
-    assert_eq!(server.client.get(&path).bearer_auth(other).send().await.unwrap().status(), 404);
+    let other_token = server.service.accounts.issue_token("neighbour", hearthcast::domain::access::Role::User).await.unwrap();
+    let path = format!("{}{}/status", server.base, session_path(&first));
+    assert_eq!(server.client.get(&path).bearer_auth(other_token).send().await.unwrap().status(), 404);
     assert_eq!(server.client.get(&path).bearer_auth(&server.admin).send().await.unwrap().status(), 200);
     assert_eq!(server.client.get(&path).send().await.unwrap().status(), 401);
     // The grant opens this session only.
     let grant = first["signedPlaylistUrl"].as_str().unwrap().split_once('?').unwrap().1.to_owned();
-    let foreign = format!("{}/api/stream/transcode/ts_1/status?{grant}", server.base);
-    assert_eq!(server.client.get(foreign).send().await.unwrap().status(), 403);
+    let other_session = format!("{}/api/stream/transcode/ts_1/status?{grant}", server.base);
+    assert_eq!(server.client.get(other_session).send().await.unwrap().status(), 403);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_admin_sees_everybodys_sessions_and_stops_one() {
-    let folder = library(4);
-    let server = kit::server(&[folder.path()]).await;
+async fn an_admin_lists_sessions_of_all_users_and_stops_one() {
+    let folder = make_library(4);
+    let server = kit::start_server(&[folder.path()]).await;
     let session = start(&server, &json!({"mediaPath": film_path(&folder), "startPositionSeconds": 1})).await;
-    let all = async || {
-        let list = server.ask(Method::GET, "/api/stream/transcode/sessions").bearer_auth(&server.admin);
+    let list_sessions = async || {
+        let list = server.request(Method::GET, "/api/stream/transcode/sessions").bearer_auth(&server.admin);
         list.send().await.unwrap().json::<Value>().await.unwrap()["sessions"].clone()
     };
-    let listed = all().await;
-    let one = &listed[0];
+    let listed = list_sessions().await;
+    let listed_session = &listed[0];
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
     assert_eq!(
-        (&one["sessionId"], &one["mediaPath"], &one["startPositionSeconds"]),
+        (&listed_session["sessionId"], &listed_session["mediaPath"], &listed_session["startPositionSeconds"]),
         (&session["sessionId"], &json!(film_path(&folder)), &json!(1.0))
     );
     let owner: Value = server.get("/api/auth/me").send().await.unwrap().json().await.unwrap();
-    assert_eq!((&one["userId"], &one["username"]), (&owner["user"]["id"], &owner["user"]["username"]));
-    assert_eq!(one["diagnostics"]["video"]["action"], "encode");
-    let stop = server.ask(Method::DELETE, &folder_of(&session)).bearer_auth(&server.admin).send().await.unwrap();
+    assert_eq!((&listed_session["userId"], &listed_session["username"]), (&owner["user"]["id"], &owner["user"]["username"]));
+    assert_eq!(listed_session["diagnostics"]["video"]["action"], "encode");
+    let stop = server.request(Method::DELETE, &session_path(&session)).bearer_auth(&server.admin).send().await.unwrap();
     assert_eq!(stop.json::<Value>().await.unwrap()["stopped"], true);
-    assert_eq!(all().await, json!([]));
+    assert_eq!(list_sessions().await, json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wishes_that_make_no_sense_are_refused_by_field() {
-    let folder = library(4);
-    let server = kit::server(&[folder.path()]).await;
+async fn invalid_start_options_are_refused_with_their_field() {
+    let folder = make_library(4);
+    let server = kit::start_server(&[folder.path()]).await;
     let path = film_path(&folder);
     let rows = [
         (json!({}), "VALIDATION_ERROR", Some("mediaPath")),
@@ -338,10 +338,10 @@ async fn wishes_that_make_no_sense_are_refused_by_field() {
     for (body, code, field) in rows {
         let answer = server.post("/api/stream/transcode/start", &body).send().await.unwrap();
         let status = answer.status();
-        let said: Value = answer.json().await.unwrap();
-        assert_eq!((status.as_u16(), &said["code"]), (400, &json!(code)), "{body} {said}");
+        let response: Value = answer.json().await.unwrap();
+        assert_eq!((status.as_u16(), &response["code"]), (400, &json!(code)), "{body} {response}");
         if let Some(field) = field {
-            assert_eq!(said["details"]["fields"][0]["field"], field, "{body} {said}");
+            assert_eq!(response["details"]["fields"][0]["field"], field, "{body} {response}");
         }
     }
     let outside =
@@ -350,18 +350,18 @@ async fn wishes_that_make_no_sense_are_refused_by_field() {
     assert_eq!(server.service.sessions.live_count(), 0);
 
     // Lenient values are accepted.
-    let liberal = json!({
+    let lenient = json!({
         "mediaPath": path, "startPositionSeconds": 400, "audioStreamIndex": -1, "subtitleMode": "embedded",
         "subtitleStreamIndex": -1, "profile": {"resolution": "4K"},
     });
-    let session = start(&server, &liberal).await;
+    let session = start(&server, &lenient).await;
     assert_eq!(session["startPositionSeconds"], 3.0, "the start of the last segment: {session}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn preparing_is_told_at_once_when_nobody_wants_to_wait() {
-    let folder = library(4);
-    let server = kit::server(&[folder.path()]).await;
+async fn preparing_is_reported_at_once_with_zero_wait() {
+    let folder = make_library(4);
+    let server = kit::start_server(&[folder.path()]).await;
     let session = start(&server, &json!({"mediaPath": film_path(&folder)})).await;
     let url = session["playlistUrl"].as_str().unwrap();
     let answer = server.get(&format!("{url}?wait=0")).send().await.unwrap();
@@ -379,29 +379,29 @@ async fn preparing_is_told_at_once_when_nobody_wants_to_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_are_answered_with_the_time_to_come_back() {
+async fn limits_are_reported_with_retry_after() {
     // More pixels than one encode slot is expected to encode in real time.
     let folder = tempfile::tempdir().unwrap();
     let frames = "color=size=1920x1080:rate=60:duration=4";
     let path = folder.path().join("film.mkv");
-    film::make(&path, &["-f lavfi -i", frames, "-f lavfi -i", "sine=duration=4", "-c:v mpeg2video -c:a ac3"]);
-    let server = kit::server_with(&[folder.path()], |config| {
+    media::run_ffmpeg(&path, &["-f lavfi -i", frames, "-f lavfi -i", "sine=duration=4", "-c:v mpeg2video -c:a ac3"]);
+    let server = kit::start_server_with(&[folder.path()], |config| {
         config.limits.concurrent_jobs = 1;
         config.limits.sessions_per_user = 2;
     })
     .await;
     server.service.sessions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
-    let wish = |label: &str| json!({"mediaPath": film_path(&folder), "profile": {"resolution": label}});
-    let at = |seconds: f64| json!({"mediaPath": film_path(&folder), "startPositionSeconds": seconds});
-    start(&server, &at(0.0)).await;
-    let busy = server.post("/api/stream/transcode/start", &wish("720p")).send().await.unwrap();
+    let with_resolution = |label: &str| json!({"mediaPath": film_path(&folder), "profile": {"resolution": label}});
+    let with_start = |seconds: f64| json!({"mediaPath": film_path(&folder), "startPositionSeconds": seconds});
+    start(&server, &with_start(0.0)).await;
+    let busy = server.post("/api/stream/transcode/start", &with_resolution("720p")).send().await.unwrap();
     assert_eq!(busy.status(), 503);
     assert!(busy.headers().contains_key("retry-after"));
     let busy: Value = busy.json().await.unwrap();
     assert_eq!((&busy["code"], &busy["details"]["max"]), (&json!("TRANSCODER_BUSY"), &json!(1)));
     // The same rendition needs no further slot; only the user's own limit applies.
-    start(&server, &at(1.0)).await;
-    let many = server.post("/api/stream/transcode/start", &at(2.0)).send().await.unwrap();
+    start(&server, &with_start(1.0)).await;
+    let many = server.post("/api/stream/transcode/start", &with_start(2.0)).send().await.unwrap();
     assert_eq!(many.status(), 429);
     assert!(many.headers().contains_key("retry-after"));
     assert_eq!(many.json::<Value>().await.unwrap()["code"], "TOO_MANY_SESSIONS");
@@ -409,43 +409,43 @@ async fn limits_are_answered_with_the_time_to_come_back() {
 
 /// Child processes of this process that have `file` open.
 fn children_reading(file: &Path) -> Vec<i32> {
-    let own = std::process::id().to_string();
-    let parent = |stat: &str| stat.rsplit(')').next().unwrap_or("").split(' ').nth(2).map(str::to_owned);
-    let mut found = Vec::new();
+    let own_pid = std::process::id().to_string();
+    let parent_pid = |stat: &str| stat.rsplit(')').next().unwrap_or("").split(' ').nth(2).map(str::to_owned);
+    let mut pids = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         let open = std::fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
-        let reads = open.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|target| target == file);
-        if parent(&stat).as_deref() == Some(&own) && reads {
-            found.push(pid);
+        let is_open = open.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|target| target == file);
+        if parent_pid(&stat).as_deref() == Some(&own_pid) && is_open {
+            pids.push(pid);
         }
     }
-    found
+    pids
 }
 
-async fn until(what: &str, mut met: impl FnMut() -> bool) {
+async fn wait_until(condition: &str, mut is_met: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !met() {
-        assert!(Instant::now() < deadline, "not within 20 s: {what}");
+    while !is_met() {
+        assert!(Instant::now() < deadline, "not within 20 s: {condition}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_child_costs_the_viewer_nothing() {
-    let folder = library(60);
-    let server = kit::server(&[folder.path()]).await;
+    let folder = make_library(60);
+    let server = kit::start_server(&[folder.path()]).await;
     let session = start(&server, &json!({"mediaPath": film_path(&folder)})).await;
-    text(&server, session["playlistUrl"].as_str().unwrap()).await;
+    get_text(&server, session["playlistUrl"].as_str().unwrap()).await;
     let file = folder.path().join("film.mkv");
     let children = children_reading(&file);
     assert_eq!(children.len(), 1);
     // The encode is paused ahead of its reader, so its process still exists.
     assert!(Command::new("kill").args(["-9", &children[0].to_string()]).status().unwrap().success());
-    until("the child is gone", || !children_reading(&file).contains(&children[0])).await;
+    wait_until("the child is gone", || !children_reading(&file).contains(&children[0])).await;
     for index in [0, 14, 29] {
-        let answer = server.get(&format!("{}/v0-{index:05}.ts", folder_of(&session))).send().await.unwrap();
+        let answer = server.get(&format!("{}/v0-{index:05}.ts", session_path(&session))).send().await.unwrap();
         assert_eq!(answer.status(), 200, "segment {index}");
         assert!(answer.bytes().await.unwrap().len() > 1000);
     }
@@ -453,14 +453,14 @@ async fn a_killed_child_costs_the_viewer_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_sessions_started_and_dropped_leave_nothing() {
-    let folder = library(60);
-    let server = kit::server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 2).await;
+async fn a_hundred_stopped_sessions_leave_no_process_or_file() {
+    let folder = make_library(60);
+    let server = kit::start_server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 2).await;
     let file = folder.path().join("film.mkv");
     for round in 0..100 {
-        let wish = json!({"mediaPath": film_path(&folder), "startPositionSeconds": round % 50});
-        let session = start(&server, &wish).await;
-        let path = folder_of(&session);
+        let options = json!({"mediaPath": film_path(&folder), "startPositionSeconds": round % 50});
+        let session = start(&server, &options).await;
+        let path = session_path(&session);
         if round % 10 == 0 {
             server.get(&format!("{path}/index.m3u8")).send().await.unwrap();
         }
@@ -468,7 +468,7 @@ async fn a_hundred_sessions_started_and_dropped_leave_nothing() {
         assert_eq!(stopped.unwrap().json::<Value>().await.unwrap()["stopped"], true);
     }
     assert_eq!((server.service.sessions.live_count(), server.service.sessions.active_jobs()), (0, 0));
-    until("no child is left", || children_reading(&file).is_empty()).await;
+    wait_until("no child is left", || children_reading(&file).is_empty()).await;
     server.service.sessions.shutdown().await;
     assert!(!server.folder.path().join("cache/segments").exists(), "no segment file is left");
     let refused = server.post("/api/stream/transcode/start", &json!({"mediaPath": film_path(&folder)})).send().await;
@@ -476,7 +476,7 @@ async fn a_hundred_sessions_started_and_dropped_leave_nothing() {
 }
 
 /// Time and kind of every packet in a segment.
-fn packets(bytes: &[u8]) -> Vec<(String, String)> {
+fn packet_times(bytes: &[u8]) -> Vec<(String, String)> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut file, bytes).unwrap();
     let output = Command::new("ffprobe")
@@ -484,27 +484,27 @@ fn packets(bytes: &[u8]) -> Vec<(String, String)> {
         .arg(file.path())
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    said.lines().filter_map(|line| line.split_once(',')).map(|(kind, pts)| (kind.into(), pts.into())).collect()
+    let listing = String::from_utf8(output.stdout).unwrap();
+    listing.lines().filter_map(|line| line.split_once(',')).map(|(kind, pts)| (kind.into(), pts.into())).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn segments_fetched_in_any_order_are_the_segments_fetched_in_order() {
-    let folder = library(20);
+async fn segments_are_the_same_in_any_order_of_fetching() {
+    let folder = make_library(20);
     let orders: [&[usize]; 2] = [&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], &[7, 2, 9, 0, 11, 5, 3, 8, 10, 1, 6, 4]];
     let mut fetched = Vec::new();
     for order in orders {
-        let server = kit::server(&[folder.path()]).await;
+        let server = kit::start_server(&[folder.path()]).await;
         let session = start(&server, &json!({"mediaPath": film_path(&folder)})).await;
         let mut segments = vec![Vec::new(); order.len()];
         for &index in order {
-            let answer = server.get(&format!("{}/v0-{index:05}.ts", folder_of(&session))).send().await.unwrap();
+            let answer = server.get(&format!("{}/v0-{index:05}.ts", session_path(&session))).send().await.unwrap();
             assert_eq!(answer.status(), 200, "segment {index}");
-            segments[index] = packets(&answer.bytes().await.unwrap());
+            segments[index] = packet_times(&answer.bytes().await.unwrap());
         }
         fetched.push(segments);
     }
     assert_eq!(fetched[0], fetched[1]);
-    let pictures: usize = fetched[0].iter().flatten().filter(|(kind, _)| kind == "video").count();
-    assert_eq!(pictures, 500);
+    let frames: usize = fetched[0].iter().flatten().filter(|(kind, _)| kind == "video").count();
+    assert_eq!(frames, 500);
 }

@@ -17,12 +17,12 @@ pub(super) enum Damage {
 pub(super) const DAMAGES: [Damage; 6] =
     [Damage::None, Damage::Index, Damage::Tail, Damage::Journal, Damage::NoIndex, Damage::JournalCut];
 
-pub(super) fn damage(state: &Path, damage: Damage, seed: u64) {
+pub(super) fn damage_files(state: &Path, damage: Damage, seed: u64) {
     match damage {
         Damage::None => {}
-        Damage::Index => flip(&state.join("db"), seed, 8),
-        Damage::Tail => flip(&state.join("journal.tail"), seed, 2),
-        Damage::Journal => flip(&state.join("journal"), seed, 2),
+        Damage::Index => flip_bytes(&state.join("db"), seed, 8),
+        Damage::Tail => flip_bytes(&state.join("journal.tail"), seed, 2),
+        Damage::Journal => flip_bytes(&state.join("journal"), seed, 2),
         Damage::NoIndex => fs::remove_dir_all(state.join("db")).expect("there is an index"),
         Damage::JournalCut => {
             let file = fs::File::options().write(true).open(state.join("journal")).expect("there is a journal");
@@ -33,21 +33,21 @@ pub(super) fn damage(state: &Path, damage: Damage, seed: u64) {
 }
 
 /// Flips `count` bytes of a file, or of every file in a folder; the last one near the end of the data.
-fn flip(path: &Path, seed: u64, count: u64) {
+fn flip_bytes(path: &Path, seed: u64, count: u64) {
     if path.is_dir() {
         for entry in fs::read_dir(path).expect("a folder") {
-            flip(&entry.expect("an entry").path(), seed, count);
+            flip_bytes(&entry.expect("an entry").path(), seed, count);
         }
         return;
     }
     let mut bytes = fs::read(path).expect("a file");
     // sled preallocates space: the data lies at the beginning.
-    let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
+    let data_length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
     for k in 0..count {
-        if written > 0 {
+        if data_length > 0 {
             let step = seed * 7919 + k * 104_729;
-            let at = if k + 1 == count { written - 1 - step % written.min(2048) } else { step % written };
-            bytes[at as usize] ^= 0x20;
+            let position = if k + 1 == count { data_length - 1 - step % data_length.min(2048) } else { step % data_length };
+            bytes[position as usize] ^= 0x20;
         }
     }
     fs::write(path, bytes).expect("written");

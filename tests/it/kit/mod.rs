@@ -1,16 +1,16 @@
 //! Starts servers in this process, on a free port and with a temporary state folder.
 #![allow(dead_code, reason = "no test needs every helper")]
 
-pub mod answer;
-pub mod captions;
+pub mod response;
+pub mod bitmap_subtitles;
 pub mod damage;
 pub mod disk;
-pub mod elsewhere;
+pub mod remote_server;
 pub mod faults;
-pub mod film;
-pub mod hear;
+pub mod media;
+pub mod audio;
 pub mod kill;
-pub mod play;
+pub mod player;
 pub mod program;
 pub mod schema;
 pub mod ts;
@@ -41,13 +41,13 @@ pub struct Server {
 }
 
 /// A server over the given library roots.
-pub async fn server(roots: &[&Path]) -> Server {
-    server_with(roots, |_| ()).await
+pub async fn start_server(roots: &[&Path]) -> Server {
+    start_server_with(roots, |_| ()).await
 }
 
 /// Starts a server over library roots; `change` edits its configuration.
-pub async fn server_with(roots: &[&Path], change: impl FnOnce(&mut Config)) -> Server {
-    let mut server = unclaimed(roots, change).await;
+pub async fn start_server_with(roots: &[&Path], configure: impl FnOnce(&mut Config)) -> Server {
+    let mut server = start_unclaimed(roots, configure).await;
     let accounts = &server.service.accounts;
     server.token = accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
     server.admin = accounts.issue_token("keeper", Role::Admin).await.expect("a user can be made");
@@ -55,12 +55,12 @@ pub async fn server_with(roots: &[&Path], change: impl FnOnce(&mut Config)) -> S
 }
 
 /// Starts a server that is not set up: it has no users, and the tokens are empty.
-pub async fn unclaimed(roots: &[&Path], change: impl FnOnce(&mut Config)) -> Server {
+pub async fn start_unclaimed(roots: &[&Path], configure: impl FnOnce(&mut Config)) -> Server {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
     config.roots =
         roots.iter().enumerate().map(|(n, path)| Root { id: format!("r{n}"), path: path.to_path_buf() }).collect();
-    change(&mut config);
+    configure(&mut config);
     let service = Service::open(config).expect("the service opens");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let base = format!("http://{}", listener.local_addr().expect("bound"));
@@ -86,7 +86,7 @@ impl Server {
     }
 
     /// A request without a token.
-    pub fn ask(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+    pub fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
         self.client.request(method, format!("{}{path}", self.base))
     }
 

@@ -13,11 +13,11 @@ use hearthcast::service::clock::Clock;
 use hearthcast::store::Store;
 use tempfile::TempDir;
 
-use super::disk::Disk;
-use super::faults::Faults;
+use super::disk::SmallDisk;
+use super::faults::FaultInjector;
 
 /// A running `hearthcast serve`. Dropping it kills it.
-pub struct Program {
+pub struct ServerProcess {
     pub base: String,
     pub token: String,
     pub client: reqwest::Client,
@@ -25,82 +25,82 @@ pub struct Program {
     folder: TempDir,
     roots: Vec<PathBuf>,
     settings: Vec<(String, String)>,
-    launch: Launch,
+    launch_options: LaunchOptions,
 }
 
 /// The environment of the process.
 #[derive(Default)]
-struct Launch {
+struct LaunchOptions {
     /// A disk of its own for its state.
-    disk: Option<Disk>,
+    disk: Option<SmallDisk>,
     /// The largest size of any file it writes, bytes; reset when it starts again.
-    file_limit: Option<u64>,
+    file_limit_bytes: Option<u64>,
     /// Whether a write beyond a limit fails instead of ending the process.
-    outlives_limits: bool,
+    survives_limits: bool,
     /// Makes its system calls fail.
-    faults: Option<Faults>,
+    faults: Option<FaultInjector>,
 }
 
-impl Program {
+impl ServerProcess {
     /// Starts it over library roots; `settings` are `HEARTHCAST_…` variables.
     pub async fn start(roots: &[&Path], settings: &[(&str, &str)]) -> Self {
-        Self::begin(roots, settings, tempfile::tempdir().expect("a temporary folder"), Launch::default()).await
+        Self::start_with(roots, settings, tempfile::tempdir().expect("a temporary folder"), LaunchOptions::default()).await
     }
 
     /// Starts it with a limit on the size of every file it writes, bytes; a write beyond it fails.
-    pub async fn start_limited(roots: &[&Path], settings: &[(&str, &str)], bytes: u64) -> Self {
-        let launch = Launch { file_limit: Some(bytes), outlives_limits: true, ..Launch::default() };
-        Self::begin(roots, settings, tempfile::tempdir().expect("a temporary folder"), launch).await
+    pub async fn start_limited(roots: &[&Path], settings: &[(&str, &str)], limit_bytes: u64) -> Self {
+        let launch = LaunchOptions { file_limit_bytes: Some(limit_bytes), survives_limits: true, ..LaunchOptions::default() };
+        Self::start_with(roots, settings, tempfile::tempdir().expect("a temporary folder"), launch).await
     }
 
     /// Starts it over a disk that can be filled: a tmpfs of its own (None where none can be mounted), or with file sizes that
     /// can be limited while it runs.
-    pub async fn start_fillable(roots: &[&Path], own_disk: bool) -> Option<Self> {
+    pub async fn start_fillable(roots: &[&Path], has_own_disk: bool) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let place = folder.path().join("disk");
-        std::fs::create_dir(&place).expect("a fresh folder");
-        let disk = if own_disk { Some(Disk::over(&place)?) } else { None };
-        let launch = Launch { disk, outlives_limits: true, ..Launch::default() };
-        Some(Self::begin(roots, &[], folder, launch).await)
+        let mount_point = folder.path().join("disk");
+        std::fs::create_dir(&mount_point).expect("a fresh folder");
+        let disk = if has_own_disk { Some(SmallDisk::mount_over(&mount_point)?) } else { None };
+        let launch = LaunchOptions { disk, survives_limits: true, ..LaunchOptions::default() };
+        Some(Self::start_with(roots, &[], folder, launch).await)
     }
 
     /// Starts it so that system calls on its state can be made to fail.
     pub async fn start_with_faults(roots: &[&Path]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let launch = Launch { faults: Some(Faults::new(folder.path())), ..Launch::default() };
-        Self::begin(roots, &[], folder, launch).await
+        let launch = LaunchOptions { faults: Some(FaultInjector::new(folder.path())), ..LaunchOptions::default() };
+        Self::start_with(roots, &[], folder, launch).await
     }
 
-    async fn begin(roots: &[&Path], settings: &[(&str, &str)], folder: TempDir, launch: Launch) -> Self {
+    async fn start_with(roots: &[&Path], settings: &[(&str, &str)], folder: TempDir, launch: LaunchOptions) -> Self {
         let (cache, scratch) = (folder.path().join("cache"), folder.path().join("scratch"));
-        let state = state(folder.path(), &launch);
+        let state = state_folder(folder.path(), &launch);
         std::fs::create_dir(&scratch).expect("a fresh folder");
-        let token = token(&state, &cache).await;
+        let token = create_token(&state, &cache).await;
         let roots: Vec<PathBuf> = roots.iter().map(|root| root.to_path_buf()).collect();
         let settings: Vec<(String, String)> =
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let (child, base) = spawn(folder.path(), &roots, &settings, &launch).await.expect("a listening program");
-        Self { base, token, client: reqwest::Client::new(), child, folder, roots, settings, launch }
+        Self { base, token, client: reqwest::Client::new(), child, folder, roots, settings, launch_options: launch }
     }
 
     /// Kills it and starts it over the state that is there.
     pub async fn restart(&mut self) {
         self.kill();
-        self.launch.file_limit = None;
+        self.launch_options.file_limit_bytes = None;
         self.try_start().await.expect("the program prints its address");
     }
 
     /// Starts it after [`Self::kill`]; returns its exit status if it ends before it listens.
     pub async fn try_start(&mut self) -> Result<(), ExitStatus> {
-        (self.child, self.base) = spawn(self.folder.path(), &self.roots, &self.settings, &self.launch).await?;
+        (self.child, self.base) = spawn(self.folder.path(), &self.roots, &self.settings, &self.launch_options).await?;
         self.client = reqwest::Client::new();
         Ok(())
     }
 
     /// Like [`Self::restart`], with a limit on the size of every file it writes, bytes.
-    pub async fn restart_limited(&mut self, bytes: u64) {
+    pub async fn restart_limited(&mut self, limit_bytes: u64) {
         self.kill();
-        self.launch.file_limit = Some(bytes);
+        self.launch_options.file_limit_bytes = Some(limit_bytes);
         self.try_start().await.expect("the program prints its address");
     }
 
@@ -110,22 +110,22 @@ impl Program {
         let _ = self.child.wait();
     }
 
-    pub fn state(&self) -> PathBuf {
-        state(self.folder.path(), &self.launch)
+    pub fn state_folder(&self) -> PathBuf {
+        state_folder(self.folder.path(), &self.launch_options)
     }
 
     /// Mount point of its disk, as seen by programs inside the mount namespace.
-    pub fn inside(&self) -> PathBuf {
+    pub fn mount_point(&self) -> PathBuf {
         self.folder.path().join("disk")
     }
 
-    pub fn disk(&self) -> Option<&Disk> {
-        self.launch.disk.as_ref()
+    pub fn disk(&self) -> Option<&SmallDisk> {
+        self.launch_options.disk.as_ref()
     }
 
     /// Panics unless it was started with [`Self::start_with_faults`].
-    pub fn faults(&self) -> &Faults {
-        self.launch.faults.as_ref().expect("the program was started with faults")
+    pub fn faults(&self) -> &FaultInjector {
+        self.launch_options.faults.as_ref().expect("the program was started with faults")
     }
 
     /// A request with the user's token; `target` is path and query, already encoded.
@@ -138,28 +138,28 @@ impl Program {
     }
 
     /// Whether the process is still running.
-    pub fn lives(&mut self) -> bool {
+    pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("the process can be waited for").is_none()
     }
 
     /// Command lines of all descendants of this process.
     pub fn children(&self) -> Vec<String> {
-        let mut found = vec![self.pid()];
+        let mut pids = vec![self.pid()];
         let mut next = 0;
-        while next < found.len() {
-            let tasks = std::fs::read_dir(format!("/proc/{}/task", found[next])).into_iter().flatten().flatten();
+        while next < pids.len() {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", pids[next])).into_iter().flatten().flatten();
             for task in tasks {
                 let text = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-                found.extend(text.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+                pids.extend(text.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
             }
             next += 1;
         }
-        let line = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).map(|l| l.replace('\0', " "));
-        found[1..].iter().filter_map(|pid| line(pid).ok()).collect()
+        let command_line = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).map(|l| l.replace('\0', " "));
+        pids[1..].iter().filter_map(|pid| command_line(pid).ok()).collect()
     }
 
     /// Waits until it has no child process.
-    pub async fn until_alone(&self) {
+    pub async fn wait_until_childless(&self) {
         let deadline = Instant::now() + Duration::from_secs(15);
         while !self.children().is_empty() {
             assert!(Instant::now() < deadline, "still running: {:?}", self.children());
@@ -168,7 +168,7 @@ impl Program {
     }
 
     /// Number of open files.
-    pub fn files(&self) -> usize {
+    pub fn open_files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).map_or(0, Iterator::count)
     }
 
@@ -200,7 +200,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -208,8 +208,8 @@ impl Drop for Program {
 }
 
 /// The state folder, as this process sees it.
-fn state(folder: &Path, launch: &Launch) -> PathBuf {
-    launch.disk.as_ref().map_or(folder, Disk::outside).join("state")
+fn state_folder(folder: &Path, launch: &LaunchOptions) -> PathBuf {
+    launch.disk.as_ref().map_or(folder, SmallDisk::outside_path).join("state")
 }
 
 /// Starts the program over a folder with `state`, `cache` and `scratch`. Returns where it listens, or its exit status if it
@@ -218,16 +218,16 @@ async fn spawn(
     folder: &Path,
     roots: &[PathBuf],
     settings: &[(String, String)],
-    launch: &Launch,
+    launch: &LaunchOptions,
 ) -> Result<(Child, String), ExitStatus> {
     let program = env!("CARGO_BIN_EXE_hearthcast");
     let mut command = match &launch.disk {
-        Some(disk) => disk.enter(),
+        Some(disk) => disk.command_inside(),
         None => Command::new("env"),
     };
-    if launch.outlives_limits {
+    if launch.survives_limits {
         // SIGXFSZ after a write beyond the limit would end the program; if ignored, the write fails. In 512-byte blocks.
-        let limit = launch.file_limit.map_or(String::new(), |bytes| format!("ulimit -f {};", bytes / 512));
+        let limit = launch.file_limit_bytes.map_or(String::new(), |bytes| format!("ulimit -f {};", bytes / 512));
         command.args(["sh", "-c", &format!("trap '' XFSZ; {limit} exec \"$0\" \"$@\"")]);
     }
     command.arg(program);
@@ -237,11 +237,11 @@ async fn spawn(
     let settings = settings.iter().map(|(name, value)| (name, value));
     command.env("TMPDIR", folder.join("scratch")).env("HEARTHCAST_CACHE", folder.join("cache")).envs(settings);
     if let Some(faults) = &launch.faults {
-        command.envs(faults.environment(&state(folder, launch)));
+        command.envs(faults.environment(&state_folder(folder, launch)));
     }
     // Inside the namespace, the disk lies at its mount point.
-    let place = if launch.disk.is_some() { folder.join("disk") } else { folder.to_owned() };
-    command.args(["serve", "--listen", "127.0.0.1:0", "--state"]).arg(place.join("state"));
+    let base_folder = if launch.disk.is_some() { folder.join("disk") } else { folder.to_owned() };
+    command.args(["serve", "--listen", "127.0.0.1:0", "--state"]).arg(base_folder.join("state"));
     for root in roots {
         command.arg("--root").arg(root);
     }
@@ -261,7 +261,7 @@ async fn spawn(
 }
 
 /// Creates a user before the program opens its state.
-async fn token(state: &Path, cache: &Path) -> String {
+async fn create_token(state: &Path, cache: &Path) -> String {
     let config = Config::new(state.to_owned(), cache.to_owned());
     let store = Store::open_waiting(state).expect("a fresh store opens");
     let accounts = Accounts::open(&config, store, Clock::default()).expect("fresh accounts open");

@@ -6,13 +6,13 @@ use hearthcast::domain::mpegts::packet::{PACKET_LEN, Packet};
 use hearthcast::domain::mpegts::{AUDIO_PID, VIDEO_PID, pes, unwrap_timestamp};
 
 /// The longest interval between two PCRs, ticks: 100 ms.
-const PCR_MOST: i64 = 9_000;
+const MAX_PCR_INTERVAL: i64 = 9_000;
 
 /// Asserts that continuity counters are right, that PCRs and decoding times increase, that a PCR comes at least every 100 ms,
 /// and that it lies before the times after it. Returns the first PCR, ticks.
-pub fn check(stream: &[u8]) -> i64 {
-    let (mut counters, mut decoded) = (HashMap::new(), HashMap::new());
-    let (mut clock, mut first) = (None, None);
+pub fn check_transport_stream(stream: &[u8]) -> i64 {
+    let (mut counters, mut last_dts) = (HashMap::new(), HashMap::new());
+    let (mut last_pcr, mut first_pcr) = (None, None);
     assert_eq!(stream.len() % PACKET_LEN, 0);
     for (n, bytes) in stream.as_chunks::<PACKET_LEN>().0.iter().enumerate() {
         let packet = Packet::new(bytes).expect("a sync byte");
@@ -23,23 +23,23 @@ pub fn check(stream: &[u8]) -> i64 {
         }
         if bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0 {
             let base = i64::from(u32::from_be_bytes([bytes[6], bytes[7], bytes[8], bytes[9]]));
-            let pcr = unwrap_timestamp(base << 1 | i64::from(bytes[10] >> 7), clock.unwrap_or(0));
-            let step = clock.map_or(1, |clock| pcr - clock);
-            assert!((1..=PCR_MOST).contains(&step), "PCR steps by {step} at packet {n}");
-            first.get_or_insert(pcr);
-            clock = Some(pcr);
+            let pcr = unwrap_timestamp(base << 1 | i64::from(bytes[10] >> 7), last_pcr.unwrap_or(0));
+            let step = last_pcr.map_or(1, |clock| pcr - clock);
+            assert!((1..=MAX_PCR_INTERVAL).contains(&step), "PCR steps by {step} at packet {n}");
+            first_pcr.get_or_insert(pcr);
+            last_pcr = Some(pcr);
         }
         if packet.starts_unit() && [VIDEO_PID, AUDIO_PID].contains(&pid) {
             let header = pes::parse(packet.payload()).expect("a PES header");
             let (pts, dts) = (header.pts.expect("a PTS"), header.dts.expect("a DTS"));
-            let clock = clock.expect("a PCR comes first");
+            let clock = last_pcr.expect("a PCR comes first");
             let (pts, dts) = (unwrap_timestamp(pts, clock), unwrap_timestamp(dts, clock));
             assert!(pts >= dts, "PTS {pts} before DTS {dts} at packet {n}");
             assert!((0..10 * 90_000).contains(&(dts - clock)), "DTS {dts}, PCR {clock} at packet {n}");
-            if let Some(before) = decoded.insert(pid, dts) {
+            if let Some(before) = last_dts.insert(pid, dts) {
                 assert!(dts > before, "DTS {dts} after {before} of PID {pid} at packet {n}");
             }
         }
     }
-    first.expect("a PCR")
+    first_pcr.expect("a PCR")
 }

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use quick_xml::events::{BytesStart, Event};
 
 /// A child element: its name, whether it is required, whether it may repeat.
-type Child = (&'static str, bool, bool);
+type ChildRule = (&'static str, bool, bool);
 
 /// Children that an element may have, in this order (xmltv.dtd 0.6).
-const MODEL: [(&str, &[Child]); 4] = [
+const CONTENT_MODEL: [(&str, &[ChildRule]); 4] = [
     ("tv", &[("channel", false, true), ("programme", false, true)]),
     ("channel", &[("display-name", true, true), ("icon", false, true), ("url", false, true)]),
     (
@@ -62,7 +62,7 @@ pub struct Element {
 }
 
 impl Element {
-    fn of(start: &BytesStart<'_>) -> Self {
+    fn from_start(start: &BytesStart<'_>) -> Self {
         let attributes = start.attributes().map(|one| {
             let one = one.unwrap();
             (String::from_utf8(one.key.0.to_vec()).unwrap(), one.unescape_value().unwrap().into_owned())
@@ -74,59 +74,59 @@ impl Element {
         }
     }
 
-    pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Element> {
+    pub fn children_named<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Element> {
         let name = name.to_owned();
         self.children.iter().filter(move |child| child.name == name)
     }
 
     pub fn text_of<'a>(&'a self, name: &str) -> &'a str {
-        self.all(name).next().map_or("", |child| &child.text)
+        self.children_named(name).next().map_or("", |child| &child.text)
     }
 }
 
 /// Parses a guide and checks it against the DTD.
-pub fn read(text: &str) -> Element {
+pub fn parse_checked(text: &str) -> Element {
     let mut reader = quick_xml::Reader::from_str(text);
-    let mut open = vec![Element::default()];
+    let mut open_elements = vec![Element::default()];
     loop {
         match reader.read_event().unwrap() {
-            Event::Start(start) => open.push(Element::of(&start)),
-            Event::Empty(start) => open.last_mut().unwrap().children.push(Element::of(&start)),
+            Event::Start(start) => open_elements.push(Element::from_start(&start)),
+            Event::Empty(start) => open_elements.last_mut().unwrap().children.push(Element::from_start(&start)),
             Event::End(_) => {
-                let done = open.pop().unwrap();
-                open.last_mut().unwrap().children.push(done);
+                let done = open_elements.pop().unwrap();
+                open_elements.last_mut().unwrap().children.push(done);
             }
-            Event::Text(text) => open.last_mut().unwrap().text.push_str(&text.decode().unwrap()),
+            Event::Text(text) => open_elements.last_mut().unwrap().text.push_str(&text.decode().unwrap()),
             Event::GeneralRef(name) => {
                 let name = format!("&{};", name.decode().unwrap());
-                open.last_mut().unwrap().text.push_str(&quick_xml::escape::unescape(&name).unwrap());
+                open_elements.last_mut().unwrap().text.push_str(&quick_xml::escape::unescape(&name).unwrap());
             }
             Event::Eof => break,
             _ => {}
         }
     }
-    assert_eq!(open.len(), 1, "all elements are closed");
-    let tv = open[0].children.remove(0);
-    assert_eq!((tv.name.as_str(), open[0].children.len()), ("tv", 0));
-    valid(&tv);
+    assert_eq!(open_elements.len(), 1, "all elements are closed");
+    let tv = open_elements[0].children.remove(0);
+    assert_eq!((tv.name.as_str(), open_elements[0].children.len()), ("tv", 0));
+    assert_valid(&tv);
     tv
 }
 
-fn valid(element: &Element) {
-    let model = MODEL.iter().find(|(name, _)| *name == element.name).map_or(&[][..], |(_, model)| model);
-    let mut at = 0;
+fn assert_valid(element: &Element) {
+    let model = CONTENT_MODEL.iter().find(|(name, _)| *name == element.name).map_or(&[][..], |(_, model)| model);
+    let mut model_position = 0;
     for child in &element.children {
-        let here = model[at..].iter().position(|(name, ..)| *name == child.name);
-        at += here.unwrap_or_else(|| panic!("{} does not belong here in {element:?}", child.name));
-        let repeats = element.all(&child.name).count() > 1;
-        assert!(model[at].2 || !repeats, "{} is there twice in {element:?}", child.name);
-        valid(child);
+        let steps = model[model_position..].iter().position(|(name, ..)| *name == child.name);
+        model_position += steps.unwrap_or_else(|| panic!("{} does not belong here in {element:?}", child.name));
+        let repeats = element.children_named(&child.name).count() > 1;
+        assert!(model[model_position].2 || !repeats, "{} is there twice in {element:?}", child.name);
+        assert_valid(child);
     }
-    for (name, must, _) in model {
-        assert!(!must || element.all(name).next().is_some(), "{name} is missing in {element:?}");
+    for (name, is_required, _) in model {
+        assert!(!is_required || element.children_named(name).next().is_some(), "{name} is missing in {element:?}");
     }
-    let (_, must, may) = ATTRIBUTES.iter().find(|(name, ..)| *name == element.name).unwrap_or(&("", &[], &[]));
-    assert!(must.iter().all(|name| element.attributes.contains_key(*name)), "{element:?}");
-    assert!(element.attributes.keys().all(|name| must.contains(&&**name) || may.contains(&&**name)), "{element:?}");
+    let (_, required, optional) = ATTRIBUTES.iter().find(|(name, ..)| *name == element.name).unwrap_or(&("", &[], &[]));
+    assert!(required.iter().all(|name| element.attributes.contains_key(*name)), "{element:?}");
+    assert!(element.attributes.keys().all(|name| required.contains(&&**name) || optional.contains(&&**name)), "{element:?}");
     assert!(element.children.is_empty() || element.text.trim().is_empty(), "{element:?}");
 }

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{file, media, raw_file};
+use super::{file_url, mp4_bytes, file_url_of_text};
 use crate::kit;
 
 const CANARY: &str = "TOP-SECRET-CANARY";
 
 /// Requests a URL; returns status and code. Asserts that nothing from `outside` leaks and that the answer is quick.
-async fn ask(server: &kit::Server, url: &str) -> (u16, String) {
-    let asked = Instant::now();
+async fn fetch(server: &kit::Server, url: &str) -> (u16, String) {
+    let started = Instant::now();
     let answer = server.get(url).header("range", "bytes=0-65535").send().await.unwrap();
     let status = answer.status().as_u16();
     let body = answer.bytes().await.unwrap();
-    assert!(asked.elapsed() < Duration::from_secs(5), "{url} took {:?}", asked.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(5), "{url} took {:?}", started.elapsed());
     assert!(!String::from_utf8_lossy(&body).contains(CANARY), "{url} leaked");
     let code = serde_json::from_slice::<Value>(&body).ok().and_then(|body| Some(body["code"].as_str()?.to_owned()));
     (status, code.unwrap_or_default())
@@ -26,16 +26,16 @@ async fn ask(server: &kit::Server, url: &str) -> (u16, String) {
 
 #[tokio::test]
 async fn only_regular_media_files_beneath_a_root_are_opened() {
-    let out = tempfile::tempdir().unwrap();
-    let (root, outside) = (out.path().join("root"), out.path().join("outside"));
-    for folder in [&root, &outside, &out.path().join("root-evil"), &root.join("sub"), &root.join("folder.mp4")] {
+    let outer = tempfile::tempdir().unwrap();
+    let (root, outside) = (outer.path().join("root"), outer.path().join("outside"));
+    for folder in [&root, &outside, &outer.path().join("root-evil"), &root.join("sub"), &root.join("folder.mp4")] {
         std::fs::create_dir(folder).unwrap();
     }
-    let secret = [media(100), CANARY.as_bytes().to_vec()].concat();
-    for path in [outside.join("secret.mp4"), out.path().join("root-evil/x.mp4"), outside.join("hard.mp4")] {
+    let secret = [mp4_bytes(100), CANARY.as_bytes().to_vec()].concat();
+    for path in [outside.join("secret.mp4"), outer.path().join("root-evil/x.mp4"), outside.join("hard.mp4")] {
         std::fs::write(path, &secret).unwrap();
     }
-    std::fs::write(root.join("good.mp4"), media(500)).unwrap();
+    std::fs::write(root.join("good.mp4"), mp4_bytes(500)).unwrap();
     std::fs::write(root.join("text.mp4"), "#EXTM3U\n#EXTINF:9,\nfile:///etc/passwd\n").unwrap();
     std::fs::write(root.join("empty.mp4"), "").unwrap();
     std::fs::hard_link(root.join("good.mp4"), root.join("sub/hard.mp4")).unwrap();
@@ -63,13 +63,13 @@ async fn only_regular_media_files_beneath_a_root_are_opened() {
         (root.join("abs-loop.mp4").to_str().unwrap(), "abs-loop.mp4"),
         (root.join("dir-out/secret.mp4").to_str().unwrap(), "abs-then-out.mp4"),
         (root.join("../outside/secret.mp4").to_str().unwrap(), "abs-up-out.mp4"),
-        (out.path().join("root-evil/x.mp4").to_str().unwrap(), "abs-evil.mp4"),
+        (outer.path().join("root-evil/x.mp4").to_str().unwrap(), "abs-evil.mp4"),
     ] {
         symlink(target, root.join(name)).unwrap();
     }
     assert!(Command::new("mkfifo").arg(root.join("fifo.mp4")).status().unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(root.join("socket.mp4")).unwrap();
-    let server = kit::server(&[&root]).await;
+    let server = kit::start_server(&[&root]).await;
 
     let table = [
         ("good.mp4", 206, ""),
@@ -123,10 +123,10 @@ async fn only_regular_media_files_beneath_a_root_are_opened() {
         (&"n/".repeat(3000), 400, "INVALID_PATH"),
     ];
     for (name, status, code) in table {
-        let url = raw_file(&format!("{}/{name}", root.display()));
-        assert_eq!(ask(&server, &url).await, (status, code.to_owned()), "{name}");
+        let url = file_url_of_text(&format!("{}/{name}", root.display()));
+        assert_eq!(fetch(&server, &url).await, (status, code.to_owned()), "{name}");
         // A repeated request gets the same answer.
-        assert_eq!(ask(&server, &url).await.0, status, "{name} again");
+        assert_eq!(fetch(&server, &url).await.0, status, "{name} again");
     }
     for (raw, status, code) in [
         (format!("{}-evil/x.mp4", root.display()), 403, "FORBIDDEN"),
@@ -139,73 +139,73 @@ async fn only_regular_media_files_beneath_a_root_are_opened() {
         ("..%2foutside%2fsecret.mp4".into(), 400, "INVALID_PATH"),
         (String::new(), 400, "INVALID_PATH"),
     ] {
-        assert_eq!(ask(&server, &raw_file(&raw)).await, (status, code.to_owned()), "{raw}");
+        assert_eq!(fetch(&server, &file_url_of_text(&raw)).await, (status, code.to_owned()), "{raw}");
     }
     for query in ["", "?path", "?path=%ff%fe", "?path=/a&path=/b"] {
-        assert_eq!(ask(&server, &format!("/api/stream/file{query}")).await.0, 400, "{query}");
+        assert_eq!(fetch(&server, &format!("/api/stream/file{query}")).await.0, 400, "{query}");
     }
 }
 
 #[tokio::test]
 async fn a_root_may_itself_be_a_link_and_roots_may_nest() {
-    let out = tempfile::tempdir().unwrap();
-    let real = out.path().join("real");
+    let outer = tempfile::tempdir().unwrap();
+    let real = outer.path().join("real");
     std::fs::create_dir_all(real.join("inner")).unwrap();
-    std::fs::write(real.join("a.mp4"), media(100)).unwrap();
-    std::fs::write(real.join("inner/b.mp4"), media(100)).unwrap();
+    std::fs::write(real.join("a.mp4"), mp4_bytes(100)).unwrap();
+    std::fs::write(real.join("inner/b.mp4"), mp4_bytes(100)).unwrap();
     symlink("../a.mp4", real.join("inner/up.mp4")).unwrap();
     symlink("../../real/inner/../a.mp4", real.join("inner/far.mp4")).unwrap();
     symlink(real.join("a.mp4"), real.join("inner/real.mp4")).unwrap();
-    symlink(out.path().join("link/a.mp4"), real.join("inner/link.mp4")).unwrap();
+    symlink(outer.path().join("link/a.mp4"), real.join("inner/link.mp4")).unwrap();
     symlink("../../c.mp4", real.join("inner/out.mp4")).unwrap();
-    std::fs::write(out.path().join("c.mp4"), media(100)).unwrap();
-    let link = out.path().join("link");
+    std::fs::write(outer.path().join("c.mp4"), mp4_bytes(100)).unwrap();
+    let link = outer.path().join("link");
     symlink(&real, &link).unwrap();
     let nested = link.join("inner");
-    let server = kit::server(&[&link, &nested]).await;
-    assert_eq!(ask(&server, &file(&link.join("a.mp4"))).await.0, 206);
-    assert_eq!(ask(&server, &file(&nested.join("b.mp4"))).await.0, 206);
-    assert_eq!(ask(&server, &file(&nested.join("up.mp4"))).await.0, 206, "from one root into another");
+    let server = kit::start_server(&[&link, &nested]).await;
+    assert_eq!(fetch(&server, &file_url(&link.join("a.mp4"))).await.0, 206);
+    assert_eq!(fetch(&server, &file_url(&nested.join("b.mp4"))).await.0, 206);
+    assert_eq!(fetch(&server, &file_url(&nested.join("up.mp4"))).await.0, 206, "from one root into another");
     for name in ["far.mp4", "real.mp4", "link.mp4"] {
-        assert_eq!(ask(&server, &file(&nested.join(name))).await.0, 206, "{name}");
+        assert_eq!(fetch(&server, &file_url(&nested.join(name))).await.0, 206, "{name}");
     }
-    assert_eq!(ask(&server, &file(&nested.join("out.mp4"))).await.0, 403);
-    assert_eq!(ask(&server, &file(&real.join("a.mp4"))).await.0, 403, "only the configured spelling is a root");
+    assert_eq!(fetch(&server, &file_url(&nested.join("out.mp4"))).await.0, 403);
+    assert_eq!(fetch(&server, &file_url(&real.join("a.mp4"))).await.0, 403, "only the configured spelling is a root");
 }
 
 /// Runs over the hostile inputs of the media corpus, if there is one.
 #[tokio::test]
 async fn the_corpus_of_hostile_inputs_leaks_nothing() {
     let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS").map(PathBuf::from) else { return };
-    let out = tempfile::tempdir().unwrap();
+    let outer = tempfile::tempdir().unwrap();
     let good = corpus.join("video/h264-aac-edit-list.mp4");
-    let made = Command::new("bash")
+    let result = Command::new("bash")
         .arg(corpus.join("make-hostile.sh"))
-        .args([out.path(), &good, &corpus.join("video/cea608-captions.ts")])
+        .args([outer.path(), &good, &corpus.join("video/cea608-captions.ts")])
         .output()
         .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let root = out.path().join("root");
-    let server = kit::server(&[&root]).await;
-    for line in std::fs::read_to_string(out.path().join("paths.txt")).unwrap().lines() {
-        for url in [raw_file(line), format!("/api/stream/file?path={line}")] {
-            let (status, code) = ask(&server, &url).await;
+    assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
+    let root = outer.path().join("root");
+    let server = kit::start_server(&[&root]).await;
+    for line in std::fs::read_to_string(outer.path().join("paths.txt")).unwrap().lines() {
+        for url in [file_url_of_text(line), format!("/api/stream/file?path={line}")] {
+            let (status, code) = fetch(&server, &url).await;
             assert!((400..500).contains(&status) && !code.is_empty(), "{line}: {status} {code}");
         }
     }
     let mut folders = vec![root.clone()];
     let mut served = 0;
     while let Some(folder) = folders.pop() {
-        for found in std::fs::read_dir(&folder).unwrap() {
-            let found = found.unwrap();
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let found = entry.unwrap();
             if found.file_type().unwrap().is_dir() {
                 folders.push(found.path());
                 continue;
             }
             let path = found.path();
             let Some(text) = path.to_str() else { continue };
-            let (status, code) = ask(&server, &raw_file(text)).await;
-            let expected = expected(path.strip_prefix(&root).unwrap());
+            let (status, code) = fetch(&server, &file_url_of_text(text)).await;
+            let expected = expected_statuses(path.strip_prefix(&root).unwrap());
             assert!(expected.contains(&status), "{text:?}: {status} {code}");
             served += usize::from(status == 206);
         }
@@ -214,7 +214,7 @@ async fn the_corpus_of_hostile_inputs_leaks_nothing() {
 }
 
 /// The statuses allowed for a hostile file.
-fn expected(path: &Path) -> &'static [u16] {
+fn expected_statuses(path: &Path) -> &'static [u16] {
     let text = path.to_str().unwrap();
     match path.components().next().and_then(|part| part.as_os_str().to_str()).unwrap() {
         "names" | "ext" => &[206],

@@ -12,40 +12,40 @@ use serde_json::json;
 use tokio::net::UdpSocket;
 
 use crate::kit;
-use crate::kit::answer::success;
+use crate::kit::response::expect_success;
 
 /// A client in the home network that receives announcements.
-fn neighbour(port: u16) -> std::io::Result<UdpSocket> {
-    let made = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    set_socket_reuseaddr(&made, true)?;
-    bind(&made, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
-    set_ip_add_membership(&made, &MULTICAST_ADDRESS, &Ipv4Addr::LOCALHOST)?;
-    let made = std::net::UdpSocket::from(made);
-    made.set_nonblocking(true)?;
-    UdpSocket::from_std(made)
+fn listen_to_multicast(port: u16) -> std::io::Result<UdpSocket> {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
+    set_ip_add_membership(&socket, &MULTICAST_ADDRESS, &Ipv4Addr::LOCALHOST)?;
+    let socket = std::net::UdpSocket::from(socket);
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
 }
 
-async fn hear(socket: &UdpSocket) -> String {
+async fn receive_text(socket: &UdpSocket) -> String {
     let mut datagram = [0; 2048];
-    let heard = tokio::time::timeout(Duration::from_secs(40), socket.recv_from(&mut datagram)).await;
-    let length = heard.expect("a datagram within 40 s").unwrap().0;
+    let received = tokio::time::timeout(Duration::from_secs(40), socket.recv_from(&mut datagram)).await;
+    let length = received.expect("a datagram within 40 s").unwrap().0;
     String::from_utf8(datagram[..length].to_vec()).unwrap()
 }
 
-fn header<'a>(text: &'a str, name: &str) -> &'a str {
+fn header_of<'a>(text: &'a str, name: &str) -> &'a str {
     text.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap_or("")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_looks_for_tuners_finds_the_one_that_is_announced() {
-    let server = kit::server_with(&[], |config| config.hdhomerun = true).await;
-    let asked = json!({"name": "Tuner"});
-    let made = success(server.post("/api/livetv/tokens", &asked).send().await.unwrap(), 201).await;
-    let secret = made["secret"].as_str().unwrap().to_owned();
+async fn clients_find_the_announced_tuner() {
+    let server = kit::start_server_with(&[], |config| config.hdhomerun = true).await;
+    let body = json!({"name": "Tuner"});
+    let created = expect_success(server.post("/api/livetv/tokens", &body).send().await.unwrap(), 201).await;
+    let secret = created["secret"].as_str().unwrap().to_owned();
     let listen: SocketAddr = server.base.strip_prefix("http://").unwrap().parse().unwrap();
     let port = std::net::UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
-    let begin = |secret: &str| Announcer::start(&server.service, secret.to_owned(), listen, port);
-    let (neighbour, announcer, stranger) = match (neighbour(port), begin(&secret), begin("hcs_unknown")) {
+    let start_announcer = |secret: &str| Announcer::start(&server.service, secret.to_owned(), listen, port);
+    let (listener, announcer, unknown_announcer) = match (listen_to_multicast(port), start_announcer(&secret), start_announcer("hcs_unknown")) {
         (Ok(neighbour), Ok(announcer), Ok(stranger)) => (neighbour, announcer, stranger),
         (neighbour, announcer, _) => {
             eprintln!("SKIPPED: no multicast here: {:?}, {:?}", neighbour.err(), announcer.err());
@@ -54,60 +54,60 @@ async fn who_looks_for_tuners_finds_the_one_that_is_announced() {
     };
     let mut kinds = Vec::new();
     for _ in 0..3 {
-        let told = hear(&neighbour).await;
-        assert!(told.starts_with("NOTIFY * HTTP/1.1\r\n") && header(&told, "NTS") == "ssdp:alive", "{told}");
-        kinds.push(header(&told, "NT").to_owned());
+        let message = receive_text(&listener).await;
+        assert!(message.starts_with("NOTIFY * HTTP/1.1\r\n") && header_of(&message, "NTS") == "ssdp:alive", "{message}");
+        kinds.push(header_of(&message, "NT").to_owned());
     }
     assert_eq!(kinds[0], "upnp:rootdevice");
     assert_eq!(kinds[2], "urn:schemas-upnp-org:device:MediaServer:1");
 
     // Bound to one address, so the kernel sends the multicast from there.
-    let seeker = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let seek = async |target: &str| {
+    let searcher = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let search = async |target: &str| {
         let text = format!(
             "M-SEARCH * HTTP/1.1\r\nHOST: 239.255.255.250:1900\r\nMAN: \"ssdp:discover\"\r\nMX: 0\r\nST: {target}\r\n\r\n"
         );
-        seeker.send_to(text.as_bytes(), (MULTICAST_ADDRESS, port)).await.unwrap();
+        searcher.send_to(text.as_bytes(), (MULTICAST_ADDRESS, port)).await.unwrap();
     };
-    seek("urn:schemas-upnp-org:device:MediaRenderer:1").await;
-    seek("upnp:rootdevice").await;
-    let answer = hear(&seeker).await;
+    search("urn:schemas-upnp-org:device:MediaRenderer:1").await;
+    search("upnp:rootdevice").await;
+    let answer = receive_text(&searcher).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert_eq!(header(&answer, "ST"), "upnp:rootdevice");
-    let location = header(&answer, "LOCATION");
+    assert_eq!(header_of(&answer, "ST"), "upnp:rootdevice");
+    let location = header_of(&answer, "LOCATION");
     assert_eq!(location, format!("{}/hdhr/{secret}/device.xml", server.base));
     let description = server.client.get(location).send().await.unwrap();
     assert_eq!(description.status(), 200);
-    let (description, own) = (description.text().await.unwrap(), kinds[1].clone());
-    assert!(description.contains(&format!("<UDN>{own}</UDN>")), "{description}");
-    assert_eq!(header(&answer, "USN"), format!("{own}::upnp:rootdevice"));
+    let (description, device_id) = (description.text().await.unwrap(), kinds[1].clone());
+    assert!(description.contains(&format!("<UDN>{device_id}</UDN>")), "{description}");
+    assert_eq!(header_of(&answer, "USN"), format!("{device_id}::upnp:rootdevice"));
     // There was no other answer.
-    seek(&own).await;
-    assert_eq!(header(&hear(&seeker).await, "ST"), own);
+    search(&device_id).await;
+    assert_eq!(header_of(&receive_text(&searcher).await, "ST"), device_id);
 
     // With a revoked token, the tuner does not answer.
-    let id = made["token"]["id"].as_str().unwrap();
+    let id = created["token"]["id"].as_str().unwrap();
     let target = format!("/api/livetv/tokens/{id}");
-    seek("ssdp:all").await;
+    search("ssdp:all").await;
     for _ in 0..3 {
-        assert!(hear(&seeker).await.starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(receive_text(&searcher).await.starts_with("HTTP/1.1 200 OK\r\n"));
     }
     announcer.shut_down().await;
     for _ in 0..3 {
         // The listener receives the searches, too.
-        let mut told = hear(&neighbour).await;
-        while told.starts_with("M-SEARCH") {
-            told = hear(&neighbour).await;
+        let mut message = receive_text(&listener).await;
+        while message.starts_with("M-SEARCH") {
+            message = receive_text(&listener).await;
         }
-        assert_eq!(header(&told, "NTS"), "ssdp:byebye", "{told}");
+        assert_eq!(header_of(&message, "NTS"), "ssdp:byebye", "{message}");
     }
-    let gone = server.ask(Method::DELETE, &target).bearer_auth(&server.token).send().await.unwrap();
-    success(gone, 200).await;
-    let revoked = begin(&secret).unwrap();
-    stranger.shut_down().await;
-    revoked.shut_down().await;
+    let answer = server.request(Method::DELETE, &target).bearer_auth(&server.token).send().await.unwrap();
+    expect_success(answer, 200).await;
+    let revoked_announcer = start_announcer(&secret).unwrap();
+    unknown_announcer.shut_down().await;
+    revoked_announcer.shut_down().await;
     let mut datagram = [0; 2048];
-    let left =
-        neighbour.try_recv(&mut datagram).map(|length| String::from_utf8_lossy(&datagram[..length]).into_owned());
-    assert!(left.is_err(), "{left:?}");
+    let unexpected =
+        listener.try_recv(&mut datagram).map(|length| String::from_utf8_lossy(&datagram[..length]).into_owned());
+    assert!(unexpected.is_err(), "{unexpected:?}");
 }

@@ -6,27 +6,27 @@ use std::io::Write;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CHANNELS, SOURCES, asked, cleared, upload};
-use crate::kit::answer::{refused, success};
+use super::{CHANNELS, SOURCES, get_as_admin, with_rights, upload};
+use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, Server};
 
 /// The expected outcome for a file.
-enum Fate {
+enum Outcome {
     /// Refused, with this text in the reason.
     Refused(&'static str),
     /// Imported: channels of a list or programmes of a guide, number of skipped entries, and text in a reason for skipping.
-    Taken(usize, usize, &'static str),
+    Imported(usize, usize, &'static str),
 }
 
-use Fate::{Refused, Taken};
+use Outcome::{Refused, Imported};
 
-fn packed(text: &[u8]) -> Vec<u8> {
-    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packer.write_all(text).unwrap();
-    packer.finish().unwrap()
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
 }
 
-fn programme(n: usize, title: &str) -> String {
+fn programme_element(n: usize, title: &str) -> String {
     format!(
         "<programme start=\"202601{:02}{:02}0000 +0000\" channel=\"c{}\"><title>{title}</title></programme>\n",
         1 + n / 24 % 28,
@@ -36,43 +36,43 @@ fn programme(n: usize, title: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_is_taken_or_refused_with_a_clear_report() {
+async fn each_file_is_imported_or_refused_with_a_reason() {
     // A billion laughs, and external entities of files and URLs.
-    let bomb: String = (1..12).fold("<!DOCTYPE tv [<!ENTITY e0 \"lol\">".to_owned(), |text, n| {
+    let entity_bomb: String = (1..12).fold("<!DOCTYPE tv [<!ENTITY e0 \"lol\">".to_owned(), |text, n| {
         text + &format!("<!ENTITY e{n} \"{}\">", format!("&e{};", n - 1).repeat(10))
     });
-    let outside = "<!DOCTYPE tv [<!ENTITY f SYSTEM \"file:///etc/passwd\"><!ENTITY h SYSTEM \"http://127.0.0.1:1/\">\
+    let external_entities = "<!DOCTYPE tv [<!ENTITY f SYSTEM \"file:///etc/passwd\"><!ENTITY h SYSTEM \"http://127.0.0.1:1/\">\
         <!ENTITY % p SYSTEM \"http://127.0.0.1:1/x.dtd\">%p;]>";
-    let week: String = (0..600).map(|n| programme(n, "T &amp; T")).collect();
-    let whole = format!("<tv>{week}</tv>");
-    let line = |name: &str, n: usize| format!("#EXTINF:-1 tvg-id=\"c{n}\",{name}\nhttp://tv.example/{n}.ts\n");
-    let latin: Vec<u8> =
-        [b"#EXTM3U\n#EXTINF:-1,Caf\xe9 \xfcber\nhttp://tv.example/1.ts\n".as_slice(), line("B", 2).as_bytes()].concat();
-    let cases: Vec<(&str, &str, Vec<u8>, Fate)> = vec![
-        ("entity bomb", "xmltv", format!("{bomb}]><tv>{}</tv>", programme(0, "&e11;")).into_bytes(), Taken(1, 0, "")),
-        ("entities of files", "xmltv", format!("{outside}<tv>{}</tv>", programme(0, "&f;&h;")).into(), Taken(1, 0, "")),
-        ("packed twice", "xmltv", packed(&packed(whole.as_bytes())), Refused("is not XMLTV")),
+    let programmes: String = (0..600).map(|n| programme_element(n, "T &amp; T")).collect();
+    let complete = format!("<tv>{programmes}</tv>");
+    let list_entry = |name: &str, n: usize| format!("#EXTINF:-1 tvg-id=\"c{n}\",{name}\nhttp://tv.example/{n}.ts\n");
+    let latin1: Vec<u8> =
+        [b"#EXTM3U\n#EXTINF:-1,Caf\xe9 \xfcber\nhttp://tv.example/1.ts\n".as_slice(), list_entry("B", 2).as_bytes()].concat();
+    let cases: Vec<(&str, &str, Vec<u8>, Outcome)> = vec![
+        ("entity bomb", "xmltv", format!("{entity_bomb}]><tv>{}</tv>", programme_element(0, "&e11;")).into_bytes(), Imported(1, 0, "")),
+        ("entities of files", "xmltv", format!("{external_entities}<tv>{}</tv>", programme_element(0, "&f;&h;")).into(), Imported(1, 0, "")),
+        ("packed twice", "xmltv", gzip(&gzip(complete.as_bytes())), Refused("is not XMLTV")),
         (
             "packed comment of 4 MiB",
             "xmltv",
-            packed(&[b"<tv><!--".as_slice(), &vec![b'x'; 4 << 20]].concat()),
-            Taken(0, 1, "1 MiB"),
+            gzip(&[b"<tv><!--".as_slice(), &vec![b'x'; 4 << 20]].concat()),
+            Imported(0, 1, "1 MiB"),
         ),
         (
             "packed text of 4 MiB",
             "xmltv",
-            packed(&[b"<tv><programme start=\"2026\" channel=\"c\"><title>".as_slice(), &vec![b'x'; 4 << 20]].concat()),
-            Taken(1, 1, "1 MiB"),
+            gzip(&[b"<tv><programme start=\"2026\" channel=\"c\"><title>".as_slice(), &vec![b'x'; 4 << 20]].concat()),
+            Imported(1, 1, "1 MiB"),
         ),
-        ("cut off", "xmltv", whole.as_bytes()[..whole.len() / 2].to_vec(), Taken(300, 1, "cut off")),
+        ("cut off", "xmltv", complete.as_bytes()[..complete.len() / 2].to_vec(), Imported(300, 1, "cut off")),
         (
             "cut off, packed",
             "xmltv",
             {
-                let all = packed(whole.as_bytes());
-                all[..all.len() - 4].to_vec()
+                let compressed = gzip(complete.as_bytes());
+                compressed[..compressed.len() - 4].to_vec()
             },
-            Taken(600, 1, ""),
+            Imported(600, 1, ""),
         ),
         (
             "garbage",
@@ -80,82 +80,82 @@ async fn each_is_taken_or_refused_with_a_clear_report() {
             (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect(),
             Refused("is not XMLTV"),
         ),
-        ("deep", "xmltv", format!("<tv>{}", "<a>".repeat(50_000)).into(), Taken(0, 1, "too deep")),
+        ("deep", "xmltv", format!("<tv>{}", "<a>".repeat(50_000)).into(), Imported(0, 1, "too deep")),
         ("a page", "xmltv", b"<!doctype html><title>Please sign in</title>".to_vec(), Refused("is not XMLTV")),
-        ("hundreds", "xmltv", whole.clone().into_bytes(), Taken(600, 0, "")),
+        ("hundreds", "xmltv", complete.clone().into_bytes(), Imported(600, 0, "")),
         (
             "control characters",
             "m3u",
-            format!("#EXTM3U\n{}{}", line("A\u{0}\u{1b}[31mB\u{202e}C", 1), line("\u{7}", 2)).into(),
-            Taken(2, 0, ""),
+            format!("#EXTM3U\n{}{}", list_entry("A\u{0}\u{1b}[31mB\u{202e}C", 1), list_entry("\u{7}", 2)).into(),
+            Imported(2, 0, ""),
         ),
-        ("latin-1", "m3u", latin, Taken(2, 0, "")),
+        ("latin-1", "m3u", latin1, Imported(2, 0, "")),
         (
             "cut off",
             "m3u",
             b"#EXTM3U\n#EXTINF:-1,A\nhttp://tv.example/1\n#EXTINF:-1 tvg-id=\"tw".to_vec(),
-            Taken(1, 1, "no address"),
+            Imported(1, 1, "no address"),
         ),
         (
             "one line without end",
             "m3u",
             [b"#EXTM3U\n#EXTINF:-1 a=\"".as_slice(), &vec![b'"'; 256 << 10]].concat(),
-            Taken(0, 1, "no address"),
+            Imported(0, 1, "no address"),
         ),
         (
             "inside",
             "m3u",
             b"#EXTM3U\n#EXTINF:-1,A\nfile:///etc/passwd\n#EXTINF:-1,B\nconcat:/etc/passwd|x\n".to_vec(),
-            Taken(0, 2, "file://"),
+            Imported(0, 2, "file://"),
         ),
         (
             "garbage",
             "m3u",
             (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 25) as u8).collect(),
-            Taken(0, usize::MAX, ""),
+            Imported(0, usize::MAX, ""),
         ),
         ("nothing", "m3u", Vec::new(), Refused("upload")),
         ("a page", "m3u", b"<html>Please sign in</html>".to_vec(), Refused("page")),
         ("too large", "m3u", vec![b'#'; (16 << 20) + 1], Refused("large")),
     ];
-    let server = kit::server(&[]).await;
-    for (name, kind, bytes, fate) in cases {
-        let mut body = cleared(json!({"kind": kind, "name": name}));
+    let server = kit::start_server(&[]).await;
+    for (name, kind, bytes, outcome) in cases {
+        let mut body = with_rights(json!({"kind": kind, "name": name}));
         if kind == "xmltv" {
             body.as_object_mut().unwrap().retain(|field, _| field != "rights" && field != "attestation");
         }
         let answer = upload(&server, Method::POST, SOURCES, &body, &bytes).await;
         let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
-        let told: Value = serde_json::from_str(&text).unwrap();
-        match fate {
-            Refused(why) => {
+        let response: Value = serde_json::from_str(&text).unwrap();
+        match outcome {
+            Refused(expected_reason) => {
                 assert!(status == 400 || status == 413, "{name}: {status} {text}");
-                assert!(text.to_lowercase().contains(&why.to_lowercase()), "{name}: {text}");
+                assert!(text.to_lowercase().contains(&expected_reason.to_lowercase()), "{name}: {text}");
             }
-            Taken(taken, left_out, why) => {
+            Imported(expected_count, expected_skipped, expected_reason) => {
                 assert_eq!(status, 201, "{name}: {text}");
-                let source = &told["source"];
+                let source = &response["source"];
                 let count = &source["counts"][if kind == "m3u" { "channels" } else { "programmes" }];
-                assert_eq!(count, &json!(taken), "{name}: {}", source["counts"]);
+                assert_eq!(count, &json!(expected_count), "{name}: {}", source["counts"]);
                 let skipped = source["counts"]["skipped"].as_u64().unwrap() as usize;
-                assert!(skipped == left_out || left_out == usize::MAX && skipped > 0, "{name}: {skipped}");
+                assert!(skipped == expected_skipped || expected_skipped == usize::MAX && skipped > 0, "{name}: {skipped}");
                 let reasons = source["skipped"].as_array().unwrap();
-                let said = |reason: &Value| reason["reason"].as_str().unwrap().contains(why);
-                assert!(why.is_empty() || reasons.iter().any(said), "{name}: {reasons:?}");
+                let is_expected = |reason: &Value| reason["reason"].as_str().unwrap().contains(expected_reason);
+                assert!(expected_reason.is_empty() || reasons.iter().any(is_expected), "{name}: {reasons:?}");
                 assert!(!text.contains("root:") && !text.contains("lollol"), "{name}: {text}");
             }
         }
     }
-    let names: Vec<String> = asked(&server, CHANNELS).await["channels"]
+    let names: Vec<String> = get_as_admin(&server, CHANNELS).await["channels"]
         .as_array()
         .unwrap()
         .iter()
         .map(|channel| channel["name"].as_str().unwrap().to_owned())
         .collect();
-    for plain in ["A[31mBC", "Caf\u{e9} \u{fc}ber"] {
-        assert!(names.iter().any(|name| name == plain), "{plain}: {names:?}");
+    for expected_name in ["A[31mBC", "Caf\u{e9} \u{fc}ber"] {
+        assert!(names.iter().any(|name| name == expected_name), "{expected_name}: {names:?}");
     }
-    refused(
+    expect_error(
         upload(&server, Method::POST, SOURCES, &json!({"kind": "m3u", "name": "x"}), b"#EXTM3U").await,
         422,
         "RIGHTS_BASIS_REQUIRED",
@@ -164,17 +164,17 @@ async fn each_is_taken_or_refused_with_a_clear_report() {
 }
 
 /// Channel ids by URL, of all enabled channels.
-async fn ids(server: &Server) -> BTreeMap<String, u32> {
+async fn ids_by_url(server: &Server) -> BTreeMap<String, u32> {
     let all = server.service.channels.all();
-    let on = all.iter().filter(|channel| channel.settings.enabled);
-    let place = |url: &str| url.split('?').next().unwrap().to_owned();
-    on.map(|channel| (place(channel.external.as_ref().unwrap().stream.url.full_url().as_str()), channel.id)).collect()
+    let enabled = all.iter().filter(|channel| channel.settings.enabled);
+    let without_query = |url: &str| url.split('?').next().unwrap().to_owned();
+    enabled.map(|channel| (without_query(channel.external.as_ref().unwrap().stream.url.full_url().as_str()), channel.id)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hundreds_stay_who_they_are_however_they_are_reordered_and_renamed() {
+async fn channels_keep_their_ids_when_a_long_list_is_reordered_and_renamed() {
     const COUNT: usize = 400;
-    let server = kit::server(&[]).await;
+    let server = kit::start_server(&[]).await;
     // Entry n of refresh `round` varies its position, its name, its token, and whether it has an id.
     let list = |round: usize| {
         let mut order: Vec<usize> = (0..COUNT).collect();
@@ -195,16 +195,16 @@ async fn hundreds_stay_who_they_are_however_they_are_reordered_and_renamed() {
         };
         format!("#EXTM3U\n{}", order.iter().map(entry).collect::<String>())
     };
-    let body = cleared(json!({"kind": "m3u", "name": "L"}));
-    let made = success(upload(&server, Method::POST, SOURCES, &body, list(0).as_bytes()).await, 201).await;
-    let first = ids(&server).await;
+    let body = with_rights(json!({"kind": "m3u", "name": "L"}));
+    let created = expect_success(upload(&server, Method::POST, SOURCES, &body, list(0).as_bytes()).await, 201).await;
+    let first = ids_by_url(&server).await;
     assert_eq!(first.len(), COUNT);
-    let target = format!("{SOURCES}/{}", made["source"]["id"]);
+    let target = format!("{SOURCES}/{}", created["source"]["id"]);
     for round in 1..=3 {
-        let again = json!({"attestation": {"authorized": true}});
-        let read = upload(&server, Method::PATCH, &target, &again, list(round).as_bytes()).await;
-        assert_eq!(success(read, 200).await["source"]["counts"]["channels"], json!(COUNT));
-        assert_eq!(ids(&server).await, first, "after refresh {round}");
+        let body = json!({"attestation": {"authorized": true}});
+        let refreshed = upload(&server, Method::PATCH, &target, &body, list(round).as_bytes()).await;
+        assert_eq!(expect_success(refreshed, 200).await["source"]["counts"]["channels"], json!(COUNT));
+        assert_eq!(ids_by_url(&server).await, first, "after refresh {round}");
     }
     assert_eq!(server.service.channels.all().len(), COUNT, "no channel was added");
 }

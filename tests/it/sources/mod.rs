@@ -4,26 +4,26 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::kit::Server;
-use crate::kit::answer::success;
+use crate::kit::response::expect_success;
 
 /// Attempts to bypass the rights check.
-mod around;
-mod gate;
+mod rights_bypass;
+mod rights_check;
 mod guides;
 /// Hostile lists and guides.
 mod hostile;
-mod inside;
+mod ssrf;
 mod lists;
 
 const CHANNELS: &str = "/api/livetv/channels";
 const SOURCES: &str = "/api/livetv/sources";
 
-async fn send(server: &Server, method: Method, target: &str, body: &Value) -> reqwest::Response {
-    server.ask(method, target).bearer_auth(&server.admin).json(body).send().await.unwrap()
+async fn send_as_admin(server: &Server, method: Method, target: &str, body: &Value) -> reqwest::Response {
+    server.request(method, target).bearer_auth(&server.admin).json(body).send().await.unwrap()
 }
 
-async fn asked(server: &Server, target: &str) -> Value {
-    success(server.ask(Method::GET, target).bearer_auth(&server.admin).send().await.unwrap(), 200).await
+async fn get_as_admin(server: &Server, target: &str) -> Value {
+    expect_success(server.request(Method::GET, target).bearer_auth(&server.admin).send().await.unwrap(), 200).await
 }
 
 /// Sends a multipart form with a file, as browsers do.
@@ -35,12 +35,12 @@ async fn upload(server: &Server, method: Method, target: &str, body: &Value, fil
     }
     form += "--x\r\ncontent-disposition: form-data; name=\"upload\"; filename=\"f\"\r\n\r\n";
     let form = [form.as_bytes(), file, b"\r\n--x--\r\n"].concat();
-    let request = server.ask(method, target).bearer_auth(&server.admin);
+    let request = server.request(method, target).bearer_auth(&server.admin);
     request.header("content-type", "multipart/form-data; boundary=x").body(form).send().await.unwrap()
 }
 
 /// Adds everything that is required to show an external channel.
-fn cleared(mut body: Value) -> Value {
+fn with_rights(mut body: Value) -> Value {
     body["provenance"] =
         json!({"sourceName": "Own antenna", "sourceUrl": "https://antenna.example/terms", "importedAt": "2026-01-01"});
     body["rights"] =

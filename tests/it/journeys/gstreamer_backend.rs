@@ -1,0 +1,104 @@
+//! Sessions whose segments GStreamer makes in process.
+
+use hearthcast::config::BackendSetting;
+use hearthcast::service::quarantine::{self, Quarantine};
+use serde_json::json;
+
+use super::sessions::{play_to_end, start, status};
+use crate::kit::{self, media};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gstreamer_session_reports_its_pipeline() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.mkv");
+    media::flash_and_beep(&path, 5, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
+    let server = kit::start_server_with(&[folder.path()], |config| config.backend = BackendSetting::Gstreamer).await;
+    let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
+    let (warnings, seconds) = play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    let diagnostics = status(&server, &session).await["diagnostics"].clone();
+    assert_eq!((warnings.as_str(), diagnostics["fallback"].clone()), ("", json!(false)), "{diagnostics}");
+    assert!((4.9..5.2).contains(&seconds), "{seconds}");
+    assert_eq!(diagnostics["pipeline"], "gstreamer");
+    assert_eq!(diagnostics["pipelineReason"], "configured");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ffmpeg_takes_what_gstreamer_refuses_and_reports_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.ts");
+    media::flash_and_beep(&path, 3, "-c:v mpeg2video -q:v 4 -g 25 -c:a mp2");
+    let server = kit::start_server_with(&[folder.path()], |config| config.backend = BackendSetting::Gstreamer).await;
+    let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
+    let diagnostics = status(&server, &session).await["diagnostics"].clone();
+    assert_eq!(diagnostics["pipeline"], "ffmpeg");
+    assert_eq!(diagnostics["pipelineReason"], "a stream's times do not start at its first frame");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_admins_see_the_pipelines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.mkv");
+    media::flash_and_beep(&path, 60, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
+    let server = kit::start_server_with(&[folder.path()], |config| config.backend = BackendSetting::Gstreamer).await;
+    let get_as =
+        |path: String, token: &str| server.client.get(format!("{}{path}", server.base)).bearer_auth(token).send();
+    let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
+    let first = server.get(session["playlistUrl"].as_str().unwrap()).send().await.unwrap();
+    assert_eq!(first.status(), 200);
+    // Pipelines of other tests run in the same process. This one plays as long as its session lives.
+    let all: serde_json::Value =
+        get_as("/api/debug/pipelines".into(), &server.admin).await.unwrap().json().await.unwrap();
+    let decoder = all["pipelines"].as_array().unwrap().iter().find(|pipeline| {
+        pipeline["name"].as_str().unwrap().starts_with("decode-picture") && pipeline["state"] == "playing"
+    });
+    let decoder = decoder.unwrap_or_else(|| panic!("{all}"));
+    assert!(decoder["queues"].is_array() && decoder["ageSeconds"].is_number(), "{decoder}");
+    let id = decoder["id"].as_str().unwrap().to_owned();
+    for (ending, expected_text) in [
+        ("mmd", "flowchart LR"),
+        ("txt", "matroskademux"),
+        ("dot", "digraph pipeline"),
+        ("svg", ">matroskademux</text>"),
+    ] {
+        let graph = get_as(format!("/api/debug/pipelines/{id}.{ending}"), &server.admin).await.unwrap();
+        assert_eq!(graph.status(), 200);
+        assert!(graph.text().await.unwrap().contains(expected_text), "{ending}");
+    }
+    let log: serde_json::Value =
+        get_as(format!("/api/debug/pipelines/{id}/log"), &server.admin).await.unwrap().json().await.unwrap();
+    assert!(log["lines"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().contains("is Paused")), "{log}");
+    for (path, status) in [("/0.mmd", 404), ("/1.png", 404), ("/x/log", 404)] {
+        assert_eq!(
+            get_as(format!("/api/debug/pipelines{path}"), &server.admin).await.unwrap().status(),
+            status,
+            "{path}"
+        );
+    }
+    for path in ["", "/1.mmd", "/1/log"] {
+        assert_eq!(get_as(format!("/api/debug/pipelines{path}"), &server.token).await.unwrap().status(), 403);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_crashed_the_server_is_not_read_in_process_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.mkv");
+    media::flash_and_beep(&path, 3, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
+    let fingerprint = media::open(&path).fingerprint().unwrap().to_owned();
+    let server = kit::start_server_with(&[folder.path()], |config| {
+        config.backend = BackendSetting::Gstreamer;
+        let marks_folder = quarantine::marks_folder(&config.state);
+        for _ in 0..2 {
+            let mark = Quarantine::open(marks_folder.clone()).unwrap().mark_reading(&fingerprint, path.to_str().unwrap());
+            std::mem::forget(mark.expect("the file is not in quarantine yet"));
+        }
+    })
+    .await;
+    let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
+    let (warnings, _) = play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    let diagnostics = status(&server, &session).await["diagnostics"].clone();
+    assert_eq!(
+        (warnings.as_str(), &diagnostics["pipeline"], &diagnostics["fallback"]),
+        ("", &json!("ffmpeg"), &json!(true))
+    );
+}

@@ -1,0 +1,33 @@
+//! Checks HTTP responses.
+
+use reqwest::Response;
+use serde_json::Value;
+
+/// The body of a success.
+pub async fn expect_success(answer: Response, status: u16) -> Value {
+    let (found_status, text) = (answer.status().as_u16(), answer.text().await.expect("a body"));
+    assert_eq!(found_status, status, "{text}");
+    serde_json::from_str(&text).unwrap_or_else(|fault| panic!("{fault} in {text:?}"))
+}
+
+/// Checks the whole shape of an error and the headers of every response; returns its body.
+pub async fn expect_error(answer: Response, status: u16, code: &str) -> Value {
+    let (found_status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    let text = answer.text().await.expect("a body");
+    assert_eq!(found_status, status, "{text}");
+    let body: Value = serde_json::from_str(&text).unwrap_or_else(|fault| panic!("{fault} in {text:?}"));
+    assert_eq!(body["code"], code, "{text}");
+    let message = body["error"].as_str().expect("an error has a message");
+    assert!(!message.is_empty() && !message.ends_with('.'), "{message}");
+    assert_eq!(body["requestId"], headers["x-request-id"].to_str().unwrap(), "{text}");
+    assert_eq!(headers["x-api-version"], "1");
+    assert_eq!(headers["content-type"], "application/json");
+    assert_eq!(headers["cache-control"], "no-store");
+    for name in body.as_object().expect("an object").keys() {
+        assert!(["error", "code", "details", "requestId"].contains(&name.as_str()), "{name} in {text}");
+    }
+    if status == 401 && code != "INVALID_CREDENTIALS" {
+        assert!(headers["www-authenticate"].to_str().unwrap().starts_with("Bearer"));
+    }
+    body
+}

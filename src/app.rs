@@ -14,7 +14,7 @@ use crate::domain::ssdp;
 use crate::error::{Error, Result};
 use crate::http;
 use crate::http::ssdp::Announcer;
-use crate::service::{Service, live, recordings, sources, library_watcher};
+use crate::service::{Service, library_watcher, live, recordings, sources};
 
 /// Time limits during shutdown: for sessions to stop, and for unwritten state. With those for responses in flight (4 s,
 /// `http::serve`) and for the runtime (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills the
@@ -58,7 +58,9 @@ pub async fn run_on(
     let service = Service::open(config)?;
     let code = service.accounts.prepare().await?;
     let warming_service = service.clone();
-    tokio::spawn(async move { tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.sessions.find_backends()) });
+    tokio::spawn(async move {
+        tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.sessions.find_backends())
+    });
     library_watcher::start_watchers(&service);
     sources::start_refresh_task(&service);
     if service.channels.all().iter().any(|channel| channel.settings.always_on) {
@@ -79,9 +81,11 @@ pub async fn run_on(
         closing_service.live_channels.close();
     };
     http::serve::serve(service.clone(), listener, stop).await?;
-    if tokio::time::timeout(SESSION_TIMEOUT, async { tokio::join!(service.recordings.shutdown(), service.sessions.shutdown()) })
-        .await
-        .is_err()
+    if tokio::time::timeout(SESSION_TIMEOUT, async {
+        tokio::join!(service.recordings.shutdown(), service.sessions.shutdown())
+    })
+    .await
+    .is_err()
     {
         tracing::warn!("sessions and recordings did not stop within {} s", SESSION_TIMEOUT.as_secs());
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::domain::ssrf::AllowedSources;
 use crate::domain::library::Root;
+use crate::domain::ssrf::AllowedSources;
 use crate::domain::subtitles::TextStyle;
 
 pub mod sources;

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{Outcome, ConfigArgs};
+use super::{ConfigArgs, Outcome};
 
 #[derive(Subcommand)]
 pub enum ConfigCommand {

@@ -8,7 +8,7 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use super::{Outcome, ConfigArgs, runtime, error_text};
+use super::{ConfigArgs, Outcome, error_text, runtime};
 use crate::app;
 use crate::config::Config;
 use crate::domain::channel::RequestedItem;
@@ -114,7 +114,9 @@ async fn add_sample_channel(service: &Arc<Service>, media: &Path) -> crate::erro
 }
 
 async fn make_samples(folder: &Path, ffmpeg: &Path) -> Outcome {
-    sample_media::make_samples(folder, ffmpeg, |made| println!("sample: {made}")).await.map_err(|cause| cause.to_string())
+    sample_media::make_samples(folder, ffmpeg, |made| println!("sample: {made}"))
+        .await
+        .map_err(|cause| cause.to_string())
 }
 
 async fn free_port(requested: SocketAddr) -> Result<TcpListener, String> {

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::{Outcome, ConfigArgs, runtime};
+use super::{ConfigArgs, Outcome, runtime};
 use crate::config::Config;
-use crate::engine::{gstreamer_elements, ffmpeg_encoders, versions};
+use crate::engine::{ffmpeg_encoders, gstreamer_elements, versions};
 use crate::service::quarantine;
 
 /// Free disk space below this gets a warning, bytes.
@@ -130,7 +130,8 @@ fn check_quarantine(config: &Config) -> Vec<Finding> {
             entry.at.strftime("%F")
         ))
     });
-    let unlisted = (entries.len() > MAX_LISTED_FILES).then(|| Warning(format!("and {} more such files", entries.len() - MAX_LISTED_FILES)));
+    let unlisted = (entries.len() > MAX_LISTED_FILES)
+        .then(|| Warning(format!("and {} more such files", entries.len() - MAX_LISTED_FILES)));
     listed.chain(unlisted).collect()
 }
 
@@ -146,7 +147,9 @@ fn check_port(config: &Config) -> Finding {
 
 fn check_gstreamer() -> Finding {
     match gstreamer_elements::missing_elements() {
-        Ok(missing) if missing.is_empty() => Passed(format!("GStreamer {} with its plugins", versions::gstreamer_version())),
+        Ok(missing) if missing.is_empty() => {
+            Passed(format!("GStreamer {} with its plugins", versions::gstreamer_version()))
+        }
         Ok(missing) => {
             let elements: Vec<String> =
                 missing.iter().map(|(element, package)| format!("{element} (in {package})")).collect();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Outcome, ConfigArgs, error_text};
+use super::{ConfigArgs, Outcome, error_text};
 use crate::store;
 
 #[derive(Args)]

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::accounts::error_text_with_route;
-use super::{Outcome, ConfigArgs};
+use super::{ConfigArgs, Outcome};
 use crate::service::accounts::keys;
 use crate::store::Store;
 

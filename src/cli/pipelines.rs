@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use super::Outcome;
 use crate::engine::gst::{gallery, launch_text, run_trials};
-use crate::engine::{gstreamer_elements, gst};
+use crate::engine::{gst, gstreamer_elements};
 
 /// List, check or draw the GStreamer pipelines.
 #[derive(Subcommand)]

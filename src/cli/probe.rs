@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::{Outcome, runtime, error_text};
+use super::{Outcome, error_text, runtime};
 use crate::config::{Config, sources};
 use crate::domain::library::Root;
 use crate::engine::ffmpeg_encoders;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Outcome, ConfigArgs, runtime, error_text};
+use super::{ConfigArgs, Outcome, error_text, runtime};
 use crate::app;
 use crate::config::{BackendSetting, sources};
 

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::accounts::with_accounts;
-use super::{Outcome, ConfigArgs};
+use super::{ConfigArgs, Outcome};
 use crate::domain::access::Role;
 use crate::error::{Code, Error};
 

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::accounts::with_accounts;
-use super::{Outcome, ConfigArgs};
+use super::{ConfigArgs, Outcome};
 
 #[derive(Subcommand)]
 pub enum TokenCommand {

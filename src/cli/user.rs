@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::accounts::{password_from_stdin, with_accounts};
-use super::{Outcome, ConfigArgs, error_text};
+use super::{ConfigArgs, Outcome, error_text};
 use crate::domain::access::Role;
 use crate::domain::account;
 use crate::domain::time::format_timestamp;
@@ -87,7 +87,8 @@ impl UserCommand {
                 let password = password_from_stdin()?;
                 with_accounts(&config_args, "POST /api/users/{id}/password", async |accounts| {
                     let user = accounts.user_by_name(&name)?;
-                    let ended_access = accounts.set_password(&user.id, &password, stream_token_args.kept_access()).await?;
+                    let ended_access =
+                        accounts.set_password(&user.id, &password, stream_token_args.kept_access()).await?;
                     println!("changed the password of {}; {}", user.username, summary(ended_access));
                     Ok(())
                 })
@@ -104,7 +105,11 @@ impl UserCommand {
                 for user in accounts.users() {
                     let role = if user.role == Role::Admin { "admin" } else { "user" };
                     let devices = accounts.devices(&user.id).len();
-                    println!("{}\t{role}\t{devices} devices\tsince {}", user.username, format_timestamp(user.created_at));
+                    println!(
+                        "{}\t{role}\t{devices} devices\tsince {}",
+                        user.username,
+                        format_timestamp(user.created_at)
+                    );
                 }
                 Ok(())
             }),

@@ -166,14 +166,17 @@ fn apply_environment(table: &mut Table, names: &[String], environment: Environme
 
 /// A warning for every variable that looks like a setting but is not one.
 fn unknown_variables(names: &[String]) -> Vec<String> {
-    let known: Vec<String> = SETTING_VARIABLES.iter().map(|(name, _)| format!("HEARTHCAST_{}", name.to_uppercase())).collect();
+    let known: Vec<String> =
+        SETTING_VARIABLES.iter().map(|(name, _)| format!("HEARTHCAST_{}", name.to_uppercase())).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).chain(NON_SETTINGS).collect();
     let is_known = |name: &str| name.starts_with("HEARTHCAST_LIMITS_") || known.contains(&name);
     // Names of settings are not case-sensitive.
     let unknown = names.iter().filter(|name| name.starts_with("HEARTHCAST_") && !is_known(&name.to_uppercase()));
     let warning = |name: &String| {
         let similarities = known.iter().map(|known| (strsim::jaro_winkler(known, name), known));
-        let closest = similarities.max_by(|(a, _), (b, _)| a.total_cmp(b)).filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
+        let closest = similarities
+            .max_by(|(a, _), (b, _)| a.total_cmp(b))
+            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
         let hint = closest.map_or(String::new(), |(_, closest)| format!("; did you mean {closest}?"));
         format!("the variable {name} is not a setting and has no effect{hint}")
     };
@@ -198,11 +201,14 @@ fn resolve(settings: Settings, flags: &Flags, environment: EnvironmentLookup) ->
 
     let configured_state = flags.state.clone().or(settings.state);
     let has_own_state = configured_state.is_some();
-    let state = configured_state.or_else(|| systemd_folder("STATE_DIRECTORY")).or_else(|| xdg_folder("XDG_STATE_HOME", ".local/state"));
+    let state = configured_state
+        .or_else(|| systemd_folder("STATE_DIRECTORY"))
+        .or_else(|| xdg_folder("XDG_STATE_HOME", ".local/state"));
     let state = absolute(&state.ok_or("no state folder is configured: set --state")?)?;
     // A server with its own state folder must not share its segments with another server.
     let cache = settings.cache.or_else(|| systemd_folder("CACHE_DIRECTORY"));
-    let cache = cache.or_else(|| if has_own_state { Some(state.join("cache")) } else { xdg_folder("XDG_CACHE_HOME", ".cache") });
+    let cache = cache
+        .or_else(|| if has_own_state { Some(state.join("cache")) } else { xdg_folder("XDG_CACHE_HOME", ".cache") });
     let cache = absolute(&cache.ok_or("no folder for segments is configured: set cache in the configuration")?)?;
 
     let mut roots: Vec<Root> = Vec::new();

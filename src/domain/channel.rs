@@ -5,9 +5,9 @@ use std::sync::{Arc, LazyLock};
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::channel_clock::ChannelClock;
 use crate::domain::external::ExternalChannel;
 use crate::domain::listing::Listings;
-use crate::domain::channel_clock::ChannelClock;
 use crate::domain::plan::Corner;
 use crate::domain::schedule::blocks::BlockGrid;
 use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
@@ -266,7 +266,9 @@ impl ChannelSettings {
             return Err(Error::invalid_field("number", format!("must be an integer from 1 to {MAX_NUMBER}")));
         }
         if self.slate_text.as_ref().is_some_and(|message| {
-            message.chars().count() > MAX_NAME_CHARS || message.chars().any(char::is_control) || message.trim().is_empty()
+            message.chars().count() > MAX_NAME_CHARS
+                || message.chars().any(char::is_control)
+                || message.trim().is_empty()
         }) {
             let message = format!("must have 1 to {MAX_NAME_CHARS} characters, none of them a control character");
             return Err(Error::invalid_field("offline.message", message));
@@ -286,7 +288,7 @@ impl ChannelSettings {
 pub mod tests {
     use super::*;
     use crate::domain::schedule::segmentation::{VideoFormat, audio_segmentation};
-    use crate::domain::schedule::{ScheduleItem, RevisionRequest, assign_ids};
+    use crate::domain::schedule::{RevisionRequest, ScheduleItem, assign_ids};
 
     /// A channel with three films of 40 minutes that starts on 2026-01-01.
     pub fn channel(id: u32) -> Channel {
@@ -343,7 +345,8 @@ pub mod tests {
     /// Thousands of channels are in memory, so a feature few of them use must cost the others almost nothing.
     #[test]
     fn a_channel_that_has_nothing_special_is_small() {
-        let sizes = [size_of::<Channel>(), size_of::<crate::domain::schedule::ScheduleRevision>(), size_of::<RequestedItem>()];
+        let sizes =
+            [size_of::<Channel>(), size_of::<crate::domain::schedule::ScheduleRevision>(), size_of::<RequestedItem>()];
         assert!(sizes.iter().zip([248, 120, 40]).all(|(size, most)| *size <= most), "{sizes:?} bytes");
         assert!(Arc::ptr_eq(&RequestedFiller::shared_empty(), &RequestedFiller::shared_empty()));
     }
@@ -352,7 +355,9 @@ pub mod tests {
     fn invalid_fields_are_named() {
         assert!(settings().validate().is_ok());
         assert!(
-            ChannelSettings { name: "ö".repeat(100).into(), logo_url: Some("/assets/12.png".into()), ..settings() }.validate().is_ok()
+            ChannelSettings { name: "ö".repeat(100).into(), logo_url: Some("/assets/12.png".into()), ..settings() }
+                .validate()
+                .is_ok()
         );
         let wrong = [
             ("name", ChannelSettings { name: "".into(), ..settings() }),

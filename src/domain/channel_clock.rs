@@ -92,7 +92,15 @@ impl ChannelClock {
     /// The clock of a channel that followed wall-clock time up to an instant.
     pub fn from_wall_clock(start_ms: i64, until_ms: i64) -> Self {
         let to_ms = until_ms.max(start_ms);
-        let first = RunningInterval { from_ms: start_ms, to_ms, channel_from_ms: start_ms, skipped_segments: 0, skipped_discontinuities: 0, skipped_ticks: 0, is_mode_change: true };
+        let first = RunningInterval {
+            from_ms: start_ms,
+            to_ms,
+            channel_from_ms: start_ms,
+            skipped_segments: 0,
+            skipped_discontinuities: 0,
+            skipped_ticks: 0,
+            is_mode_change: true,
+        };
         Self { intervals: vec![first] }
     }
 
@@ -111,7 +119,8 @@ impl ChannelClock {
         for n in 1..sorted.len() {
             let (next, last) = (sorted[n], &mut sorted[n - 1]);
             // The interval may have ended earlier than its stored end.
-            let latest_end = next.from_ms.min(last.from_ms.saturating_add((next.channel_from_ms - last.channel_from_ms).max(0)));
+            let latest_end =
+                next.from_ms.min(last.from_ms.saturating_add((next.channel_from_ms - last.channel_from_ms).max(0)));
             last.to_ms = last.to_ms.clamp(last.from_ms, latest_end);
             let end = last.channel_to_ms();
             sorted[n].channel_from_ms = sorted[n].channel_from_ms.max(end);
@@ -187,7 +196,9 @@ impl ChannelClock {
     pub fn last_wall_ms(&self, time_ms: i64) -> i64 {
         match self.intervals.partition_point(|run| run.channel_from_ms <= time_ms).checked_sub(1) {
             None => self.first_wall_ms(time_ms),
-            Some(n) if time_ms < self.intervals[n].channel_to_ms() => self.intervals[n].from_ms + (time_ms - self.intervals[n].channel_from_ms),
+            Some(n) if time_ms < self.intervals[n].channel_to_ms() => {
+                self.intervals[n].from_ms + (time_ms - self.intervals[n].channel_from_ms)
+            }
             Some(n) => self.intervals.get(n + 1).map_or(self.intervals[n].to_ms, |next| next.from_ms),
         }
     }
@@ -201,8 +212,19 @@ impl ChannelClock {
                 Some(interval) if run.channel_from_ms == end => interval.to_ms = run.channel_to_ms(),
                 before => {
                     let from_ms = if before.is_some() { run.channel_from_ms } else { i64::MIN };
-                    let RunningInterval { skipped_segments: passed, skipped_discontinuities: changes, skipped_ticks: ticks, .. } = *run;
-                    intervals.push(ClockInterval { from_ms, to_ms: run.channel_to_ms(), skipped_segments: passed, skipped_discontinuities: changes, skipped_ticks: ticks });
+                    let RunningInterval {
+                        skipped_segments: passed,
+                        skipped_discontinuities: changes,
+                        skipped_ticks: ticks,
+                        ..
+                    } = *run;
+                    intervals.push(ClockInterval {
+                        from_ms,
+                        to_ms: run.channel_to_ms(),
+                        skipped_segments: passed,
+                        skipped_discontinuities: changes,
+                        skipped_ticks: ticks,
+                    });
                 }
             }
             end = run.channel_to_ms();
@@ -227,7 +249,13 @@ impl ChannelClock {
         if last.to_ms > now_ms {
             projected.intervals.last_mut().expect("a clock has an interval").to_ms = ENDLESS;
         } else {
-            projected.intervals.push(RunningInterval { from_ms: next_full_minute(now_ms), to_ms: ENDLESS, channel_from_ms: last.channel_to_ms(), is_mode_change: false, ..last });
+            projected.intervals.push(RunningInterval {
+                from_ms: next_full_minute(now_ms),
+                to_ms: ENDLESS,
+                channel_from_ms: last.channel_to_ms(),
+                is_mode_change: false,
+                ..last
+            });
         }
         projected
     }
@@ -257,9 +285,16 @@ impl ChannelClock {
         }
         match last.to_ms >= now_ms {
             true => Some(self.with_interval(RunningInterval { to_ms: until_ms, ..last }, now_ms)),
-            false => Some(
-                self.with_interval(RunningInterval { from_ms: now_ms, to_ms: until_ms, channel_from_ms: last.channel_to_ms(), is_mode_change: false, ..last }, now_ms),
-            ),
+            false => Some(self.with_interval(
+                RunningInterval {
+                    from_ms: now_ms,
+                    to_ms: until_ms,
+                    channel_from_ms: last.channel_to_ms(),
+                    is_mode_change: false,
+                    ..last
+                },
+                now_ms,
+            )),
         }
     }
 
@@ -267,7 +302,8 @@ impl ChannelClock {
     pub fn paused(&self, now_ms: i64) -> Option<Self> {
         let last = *self.last_interval();
         let to_ms = now_ms.max(last.from_ms);
-        (last.to_ms > to_ms && self.is_on_demand()).then(|| self.with_interval(RunningInterval { to_ms, ..last }, now_ms))
+        (last.to_ms > to_ms && self.is_on_demand())
+            .then(|| self.with_interval(RunningInterval { to_ms, ..last }, now_ms))
     }
 
     /// Jumps forward and keeps the end up to which the clock was set to run.
@@ -275,10 +311,25 @@ impl ChannelClock {
     pub fn with_skip(&self, now_ms: i64, jump: SkipTarget) -> Self {
         let last = *self.last_interval();
         let from_ms = now_ms.max(last.from_ms);
-        let SkipTarget { to_ms: at_ms, skipped_segments: passed, skipped_discontinuities: changes, skipped_ticks: ticks, .. } = jump;
-        let next = RunningInterval { from_ms, to_ms: last.to_ms.max(from_ms), channel_from_ms: at_ms, skipped_segments: passed, skipped_discontinuities: changes, skipped_ticks: ticks, is_mode_change: false };
+        let SkipTarget {
+            to_ms: at_ms,
+            skipped_segments: passed,
+            skipped_discontinuities: changes,
+            skipped_ticks: ticks,
+            ..
+        } = jump;
+        let next = RunningInterval {
+            from_ms,
+            to_ms: last.to_ms.max(from_ms),
+            channel_from_ms: at_ms,
+            skipped_segments: passed,
+            skipped_discontinuities: changes,
+            skipped_ticks: ticks,
+            is_mode_change: false,
+        };
         let mut before = self.clone();
-        let has_skip_before = self.intervals.len() > 1 && self.intervals[self.intervals.len() - 2].channel_to_ms() < last.channel_from_ms;
+        let has_skip_before =
+            self.intervals.len() > 1 && self.intervals[self.intervals.len() - 2].channel_to_ms() < last.channel_from_ms;
         if jump.drops_last_interval && has_skip_before && !last.is_mode_change {
             before.intervals.pop();
         }
@@ -291,7 +342,16 @@ impl ChannelClock {
         let last = *self.last_interval();
         let from_ms = now_ms.max(last.from_ms + 1);
         let to_ms = if is_on_demand { from_ms } else { ENDLESS };
-        self.with_interval(RunningInterval { from_ms, to_ms, channel_from_ms: self.channel_ms_at(from_ms), is_mode_change: true, ..last }, now_ms)
+        self.with_interval(
+            RunningInterval {
+                from_ms,
+                to_ms,
+                channel_from_ms: self.channel_ms_at(from_ms),
+                is_mode_change: true,
+                ..last
+            },
+            now_ms,
+        )
     }
 
     /// Appends an interval and drops those that are too old or too many.

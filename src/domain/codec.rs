@@ -195,7 +195,8 @@ mod tests {
     fn strings_come_from_configuration_records_first() {
         let avc = CodecInfo { codec: "h264", config: &[1, 0x64, 0, 0x1f, 0xff], ..CodecInfo::default() };
         assert_eq!(codec_string(&avc).as_deref(), Some("avc1.64001F"));
-        let annex_b = CodecInfo { codec: "h264", config: &[0, 0, 0, 1, 0x67, 0x4d, 0x40, 0x28, 0x9a], ..CodecInfo::default() };
+        let annex_b =
+            CodecInfo { codec: "h264", config: &[0, 0, 0, 1, 0x67, 0x4d, 0x40, 0x28, 0x9a], ..CodecInfo::default() };
         assert_eq!(codec_string(&annex_b).as_deref(), Some("avc1.4D4028"));
         let mut hvcc = [0u8; 23];
         hvcc[..13].copy_from_slice(&[1, 2, 0x20, 0, 0, 0, 0x90, 0, 0, 0, 0, 0, 153]);

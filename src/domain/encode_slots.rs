@@ -51,7 +51,11 @@ pub struct SlotDemand {
 impl SlotDemand {
     /// The deadline used for ranking: within its turn a rendition keeps its slot unless another one is urgent.
     fn rank_ms(&self, deadline_ms: i64) -> i64 {
-        if self.held_slots > 0 && self.delivered_segments < TURN_SEGMENTS { deadline_ms - URGENT_MS } else { deadline_ms }
+        if self.held_slots > 0 && self.delivered_segments < TURN_SEGMENTS {
+            deadline_ms - URGENT_MS
+        } else {
+            deadline_ms
+        }
     }
 
     /// It has not delivered the segment it got its slot for. Without this rule two renditions could take the slot from
@@ -76,8 +80,11 @@ pub fn assign_slots(slots: usize, demands: &[SlotDemand]) -> Vec<usize> {
         })
         .collect();
     first.sort_unstable();
-    let mut second: Vec<_> =
-        demands.iter().enumerate().filter_map(|(n, demand)| Some((demand.held_slots < 2, demand.second_deadline_ms?, n))).collect();
+    let mut second: Vec<_> = demands
+        .iter()
+        .enumerate()
+        .filter_map(|(n, demand)| Some((demand.held_slots < 2, demand.second_deadline_ms?, n)))
+        .collect();
     second.sort_unstable();
     let is_idle = |n: &usize| demands[*n].deadline_ms.is_none();
     let idle = (0..demands.len()).filter(is_idle).flat_map(|n| std::iter::repeat_n(n, demands[n].held_slots));

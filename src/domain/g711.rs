@@ -97,7 +97,9 @@ mod tests {
         assert_eq!(decoder.decode_packet(&[0xff; 5000]).len(), 4 + MAX_SAMPLES * 24);
         assert!(G711Decoder::new(CompandingLaw::A, 16_000).is_some());
         assert!(
-            G711Decoder::new(CompandingLaw::A, 0).is_none() && G711Decoder::new(CompandingLaw::A, 11_025).is_none() && G711Decoder::new(CompandingLaw::A, 1).is_none()
+            G711Decoder::new(CompandingLaw::A, 0).is_none()
+                && G711Decoder::new(CompandingLaw::A, 11_025).is_none()
+                && G711Decoder::new(CompandingLaw::A, 1).is_none()
         );
     }
 }

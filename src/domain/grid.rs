@@ -43,7 +43,8 @@ pub struct FrameGrid {
 impl FrameGrid {
     /// Frames of the first half of a halved segment; None when none is halved.
     fn half_frames(&self) -> Option<u64> {
-        (self.frames_per_segment > 1 && !self.has_full_first_segments).then(|| u64::from(self.frames_per_segment).div_ceil(2))
+        (self.frames_per_segment > 1 && !self.has_full_first_segments)
+            .then(|| u64::from(self.frames_per_segment).div_ceil(2))
     }
 
     /// The first frame of segment `k`; `total` for `k == len()`.
@@ -61,7 +62,9 @@ impl FrameGrid {
     pub fn segment_of(&self, frame: u64) -> usize {
         let full_segment = frame / u64::from(self.frames_per_segment);
         let segment = match self.half_frames() {
-            Some(half) if full_segment < HALVED_SEGMENTS => 2 * full_segment + u64::from(frame % u64::from(self.frames_per_segment) >= half),
+            Some(half) if full_segment < HALVED_SEGMENTS => {
+                2 * full_segment + u64::from(frame % u64::from(self.frames_per_segment) >= half)
+            }
             Some(_) => full_segment + HALVED_SEGMENTS,
             None => full_segment,
         };
@@ -90,7 +93,12 @@ impl Grid {
     pub fn from_frame_rate(rate: FrameRate, segment_seconds: f64, duration_seconds: f64) -> Self {
         let per_segment = (rate.as_f64() * segment_seconds).round().max(1.0) as u32;
         let total = rate.frame_at(to_ticks(duration_seconds)).max(1);
-        Self::Frames(FrameGrid { rate, frames_per_segment: per_segment, total_frames: total, has_full_first_segments: false })
+        Self::Frames(FrameGrid {
+            rate,
+            frames_per_segment: per_segment,
+            total_frames: total,
+            has_full_first_segments: false,
+        })
     }
 
     /// Keyframes at least `segment_seconds` apart; a last segment under 0.3 s joins the one before.
@@ -117,9 +125,11 @@ impl Grid {
         let Self::Keyframes { bounds } = self else { return None };
         let per_segment = u32::try_from(rate.frame_at(bounds[1])).ok().filter(|frames| *frames > 0)?;
         let total = rate.frame_at(*bounds.last()?).max(1);
-        let frames = FrameGrid { rate, frames_per_segment: per_segment, total_frames: total, has_full_first_segments: true };
+        let frames =
+            FrameGrid { rate, frames_per_segment: per_segment, total_frames: total, has_full_first_segments: true };
         let distance = |k| (rate.frame_start_ticks(frames.first_frame(k)) - bounds[k]).abs();
-        let is_aligned = frames.len() == self.len() && (0..self.len()).all(|k| distance(k) * 2 < rate.frame_start_ticks(1));
+        let is_aligned =
+            frames.len() == self.len() && (0..self.len()).all(|k| distance(k) * 2 < rate.frame_start_ticks(1));
         is_aligned.then_some(Self::Frames(frames))
     }
 
@@ -128,8 +138,11 @@ impl Grid {
     pub fn from_step(segment_seconds: f64, duration_seconds: f64) -> Self {
         let (step, end) = (to_ticks(segment_seconds).max(1), to_ticks(duration_seconds).max(1));
         let (full_steps, rest) = (end / step, end % step);
-        let step =
-            if full_steps > 0 && rest < to_ticks(0.3) { end.div_euclid(full_steps) + i64::from(end % full_steps > 0) } else { step };
+        let step = if full_steps > 0 && rest < to_ticks(0.3) {
+            end.div_euclid(full_steps) + i64::from(end % full_steps > 0)
+        } else {
+            step
+        };
         Self::Steps { step, end }
     }
 
@@ -243,10 +256,19 @@ mod tests {
 
     #[test]
     fn the_first_two_segments_come_in_halves_and_move_no_later_bound() {
-        let Grid::Frames(frames) = Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 9.0) else { unreachable!() };
+        let Grid::Frames(frames) = Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 9.0) else {
+            unreachable!()
+        };
         let firsts: Vec<u64> = (0..=frames.len()).map(|k| frames.first_frame(k)).collect();
         assert_eq!(firsts, [0, 25, 50, 75, 100, 150, 200, 225]);
-        assert_eq!((frames.forced_keyframe_segments(0), frames.forced_keyframe_segments(2), frames.forced_keyframe_segments(4)), (1..5, 3..5, 5..5));
+        assert_eq!(
+            (
+                frames.forced_keyframe_segments(0),
+                frames.forced_keyframe_segments(2),
+                frames.forced_keyframe_segments(4)
+            ),
+            (1..5, 3..5, 5..5)
+        );
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::domain::channel::Channel;
-use crate::domain::listing::{Listing, Listings};
 use crate::domain::channel_clock::ChannelClock;
-use crate::domain::schedule::{ProgrammeCursor, ScheduleDefinition, ScheduleItem, Programme};
+use crate::domain::listing::{Listing, Listings};
+use crate::domain::schedule::{Programme, ProgrammeCursor, ScheduleDefinition, ScheduleItem};
 
 /// One entry of a channel's guide.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,12 +106,19 @@ impl ProgrammeEntries {
     pub fn new(channel: &Channel, from_ms: i64, to_ms: i64, now_ms: i64) -> Self {
         let clock = channel.clock.as_ref().map(|clock| clock.projected(now_ms));
         // There are no records from before that time.
-        let from_ms = clock.as_ref().map_or(from_ms, |clock| clock.channel_ms_at(from_ms.max(clock.recorded_since_ms())));
+        let from_ms =
+            clock.as_ref().map_or(from_ms, |clock| clock.channel_ms_at(from_ms.max(clock.recorded_since_ms())));
         Self::starting_at(channel, clock, from_ms, to_ms, true)
     }
 
     /// Entries from an instant of channel time on.
-    fn starting_at(channel: &Channel, clock: Option<ChannelClock>, from_ms: i64, to_ms: i64, lists_parts: bool) -> Self {
+    fn starting_at(
+        channel: &Channel,
+        clock: Option<ChannelClock>,
+        from_ms: i64,
+        to_ms: i64,
+        lists_parts: bool,
+    ) -> Self {
         let definition = &channel.definition;
         let listings = channel.listings.as_ref().filter(|_| channel.external.is_some());
         let listings = listings.map(|listings| (listings.clone(), listings.first_ending_after(from_ms)));
@@ -120,7 +127,17 @@ impl ProgrammeEntries {
         let cursor = ProgrammeCursor::starting_at(definition, from_ms.max(first));
         let show_filler = channel.settings.show_filler;
         let (ahead, hides) = (None, None);
-        let mut entries = Self { cursor, pending: ahead, show_filler, lists_parts, min_ms: least_ms, hides_short_in: hides, to_ms, clock, listings };
+        let mut entries = Self {
+            cursor,
+            pending: ahead,
+            show_filler,
+            lists_parts,
+            min_ms: least_ms,
+            hides_short_in: hides,
+            to_ms,
+            clock,
+            listings,
+        };
         // The current programme may belong to an entry that began earlier.
         while let Some(programme) = entries.cursor.clone().next_programme(definition)
             && programme.start_ms > first
@@ -293,7 +310,8 @@ mod tests {
         let start = channel.definition.revisions[0].start_ms;
         for item in &mut Arc::make_mut(&mut channel.definition.revisions[0].items)[1..] {
             let item = Arc::make_mut(item);
-            (item.duration_ms, item.segmentation) = (60_000, crate::domain::schedule::segmentation::audio_segmentation(60.0));
+            (item.duration_ms, item.segmentation) =
+                (60_000, crate::domain::schedule::segmentation::audio_segmentation(60.0));
         }
         let ranges = |channel: &Channel, from: i64, to: i64| -> Vec<(i64, i64)> {
             let entries = channel.guide_entries(start + from, start + to, start);

@@ -40,7 +40,9 @@ fn parse_jpeg(bytes: &[u8]) -> Option<(ImageFormat, u32, u32)> {
         let side = |at: usize| body.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes).map(u32::from);
         match marker {
             // Frame headers; 0xc4, 0xc8 and 0xcc are tables and reserved markers.
-            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => return Some((ImageFormat::Jpeg, side(5)?, side(3)?)),
+            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
+                return Some((ImageFormat::Jpeg, side(5)?, side(3)?));
+            }
             0xd8..=0xda => return None,
             _ => rest = body.get(length.max(2)..)?,
         }

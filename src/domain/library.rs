@@ -152,7 +152,9 @@ mod tests {
 
     #[test]
     fn a_path_belongs_to_the_longest_root_by_components() {
-        let at = |raw: &str| locate(&roots(), raw).map(|l| (l.root_index, l.relative_path.to_str().unwrap().to_owned(), l.path));
+        let at = |raw: &str| {
+            locate(&roots(), raw).map(|l| (l.root_index, l.relative_path.to_str().unwrap().to_owned(), l.path))
+        };
         assert_eq!(at("/lib/a.mkv").unwrap(), (0, "a.mkv".into(), "/lib/a.mkv".into()));
         assert_eq!(at("/lib/shows/a/b.mkv").unwrap(), (1, "a/b.mkv".into(), "/lib/shows/a/b.mkv".into()));
         assert_eq!(at("/lib//./shows///a.mkv").unwrap(), (1, "a.mkv".into(), "/lib/shows/a.mkv".into()));
@@ -166,7 +168,10 @@ mod tests {
         {
             assert_eq!(at(raw).unwrap_err().code, Code::InvalidPath, "{raw}");
         }
-        assert!(locate(&roots(), "/lib/a/").unwrap().has_trailing_slash && locate(&roots(), "/lib/a/.").unwrap().has_trailing_slash);
+        assert!(
+            locate(&roots(), "/lib/a/").unwrap().has_trailing_slash
+                && locate(&roots(), "/lib/a/.").unwrap().has_trailing_slash
+        );
     }
 
     #[test]

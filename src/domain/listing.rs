@@ -91,7 +91,8 @@ impl Listings {
                 hasher.update(&number.map_or(-1, i64::from).to_le_bytes());
             }
         }
-        let content_hash = u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));
+        let content_hash =
+            u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));
         Self { all, content_hash }
     }
 
@@ -121,7 +122,10 @@ mod tests {
         };
         let listings = Listings::from_unsorted(listings_read.clone(), 0);
         assert_eq!(ranges(&listings), [(0, 60), (60, 120), (120, 240), (240, 270)]);
-        assert_eq!((listings.first_ending_after(-1), listings.first_ending_after(hour), listings.first_ending_after(9 * hour)), (0, 1, 4));
+        assert_eq!(
+            (listings.first_ending_after(-1), listings.first_ending_after(hour), listings.first_ending_after(9 * hour)),
+            (0, 1, 4)
+        );
         assert_eq!(ranges(&Listings::from_unsorted(listings_read.clone(), -hour))[0], (-60, 0));
         assert_eq!(Listings::from_unsorted(listings_read.clone(), 0).content_hash, listings.content_hash);
         assert_ne!(Listings::from_unsorted(listings_read, 1).content_hash, listings.content_hash);

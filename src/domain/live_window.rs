@@ -10,8 +10,8 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use super::channel::Channel;
-use super::channel_clock::{SkipTarget, ClockInterval, ChannelClock};
-use super::schedule::{ScheduleDefinition, Programme};
+use super::channel_clock::{ChannelClock, ClockInterval, SkipTarget};
+use super::schedule::{Programme, ScheduleDefinition};
 use super::time::{format_timestamp, to_seconds};
 
 /// How far back catch-up reaches, days; and ms.
@@ -58,11 +58,18 @@ pub fn segments_from<'a>(
     clock: Option<&ChannelClock>,
     from_ms: i64,
 ) -> impl Iterator<Item = LiveSegment> + use<'a> {
-    let unbroken = ClockInterval { from_ms: i64::MIN, to_ms: i64::MAX, skipped_segments: 0, skipped_discontinuities: 0, skipped_ticks: 0 };
+    let unbroken = ClockInterval {
+        from_ms: i64::MIN,
+        to_ms: i64::MAX,
+        skipped_segments: 0,
+        skipped_discontinuities: 0,
+        skipped_ticks: 0,
+    };
     let intervals = clock.map_or_else(|| vec![unbroken], ChannelClock::aired_intervals);
     intervals.into_iter().filter(move |interval| interval.to_ms > from_ms).flat_map(move |interval| {
         let until = interval.to_ms.saturating_mul(90);
-        let scheduled = scheduled_segments(definition, from_ms.max(interval.from_ms)).take_while(move |segment| segment.end_ticks <= until);
+        let scheduled = scheduled_segments(definition, from_ms.max(interval.from_ms))
+            .take_while(move |segment| segment.end_ticks <= until);
         scheduled.map(move |segment| LiveSegment {
             media_sequence: segment.media_sequence.saturating_sub(interval.skipped_segments),
             discontinuities: segment.discontinuities.saturating_sub(interval.skipped_discontinuities),
@@ -85,18 +92,29 @@ fn scheduled_segments(definition: &ScheduleDefinition, from_ms: i64) -> impl Ite
 pub fn skip_target(channel: &Channel, now_ms: i64) -> Option<SkipTarget> {
     let (definition, clock) = (&channel.definition, channel.clock.as_deref()?);
     let time_ms = clock.channel_ms_at(now_ms);
-    let current = channel.whole_programmes(time_ms, time_ms + 1).next().filter(|current| current.programme.start_ms <= time_ms)?;
+    let current = channel
+        .whole_programmes(time_ms, time_ms + 1)
+        .next()
+        .filter(|current| current.programme.start_ms <= time_ms)?;
     let to_ms = current.programme.end_ms;
     let next = scheduled_segments(definition, to_ms).next()?;
     let window = listed_segments(definition, Some(clock), PlaylistView::Live, channel.output.target_seconds, time_ms);
     let last = clock.intervals().last().copied()?;
-    let drops_last_interval = window.last().is_none_or(|last_segment| last_segment.end_ticks <= last.channel_from_ms * 90);
+    let drops_last_interval =
+        window.last().is_none_or(|last_segment| last_segment.end_ticks <= last.channel_from_ms * 90);
     let Some(aired) = window.last() else {
-        return Some(SkipTarget { to_ms, skipped_segments: last.skipped_segments, skipped_discontinuities: last.skipped_discontinuities, skipped_ticks: last.skipped_ticks, drops_last_interval });
+        return Some(SkipTarget {
+            to_ms,
+            skipped_segments: last.skipped_segments,
+            skipped_discontinuities: last.skipped_discontinuities,
+            skipped_ticks: last.skipped_ticks,
+            drops_last_interval,
+        });
     };
     let interval = clock.interval_of(aired.programme_start_ms);
     // A change of format is one discontinuity, however many were skipped.
-    let discontinuities = aired.discontinuities + u64::from(next.discontinuities > aired.discontinuities + interval.skipped_discontinuities);
+    let discontinuities = aired.discontinuities
+        + u64::from(next.discontinuities > aired.discontinuities + interval.skipped_discontinuities);
     Some(SkipTarget {
         to_ms,
         skipped_segments: next.media_sequence.saturating_sub(aired.media_sequence + 1),
@@ -109,7 +127,8 @@ pub fn skip_target(channel: &Channel, now_ms: i64) -> Option<SkipTarget> {
 /// The segments of one programme.
 pub fn programme_segments(definition: &ScheduleDefinition, programme: Programme) -> impl Iterator<Item = LiveSegment> {
     let ranges = definition.segment_ranges(&programme);
-    let (origin_ticks, first_segment) = (programme.start_ms * 90, definition.item_of(&programme).part(programme.part_index).first_segment);
+    let (origin_ticks, first_segment) =
+        (programme.start_ms * 90, definition.item_of(&programme).part(programme.part_index).first_segment);
     (0..ranges.len()).map(move |index| LiveSegment {
         programme_start_ms: programme.start_ms,
         index,
@@ -122,7 +141,13 @@ pub fn programme_segments(definition: &ScheduleDefinition, programme: Programme)
 }
 
 /// The segments of a playlist at an instant (ms). `target` is the channel's target duration, seconds.
-pub fn listed_segments(definition: &ScheduleDefinition, clock: Option<&ChannelClock>, view: PlaylistView, target_seconds: u64, now_ms: i64) -> Vec<LiveSegment> {
+pub fn listed_segments(
+    definition: &ScheduleDefinition,
+    clock: Option<&ChannelClock>,
+    view: PlaylistView,
+    target_seconds: u64,
+    now_ms: i64,
+) -> Vec<LiveSegment> {
     let ends_by = |until_ms: i64| move |segment: &LiveSegment| segment.end_ticks <= until_ms * 90;
     match view {
         PlaylistView::Live => {
@@ -130,7 +155,8 @@ pub fn listed_segments(definition: &ScheduleDefinition, clock: Option<&ChannelCl
             let start_margin_ticks = (3 * target_seconds as i64 + 2) * 90_000;
             let back_ms = start_margin_ticks / 90 + MIN_LIVE_SEGMENTS as i64 * target_seconds as i64 * 1000;
             let from_ms = rewind_aired(clock, now_ms, back_ms, target_seconds as i64 * 1000);
-            let mut segments: Vec<LiveSegment> = segments_from(definition, clock, from_ms).take_while(ends_by(now_ms)).collect();
+            let mut segments: Vec<LiveSegment> =
+                segments_from(definition, clock, from_ms).take_while(ends_by(now_ms)).collect();
             let mut length_ticks = 0;
             let is_enough = |index: &usize| {
                 length_ticks += segments[*index].end_ticks - segments[*index].start_ticks;
@@ -140,11 +166,15 @@ pub fn listed_segments(definition: &ScheduleDefinition, clock: Option<&ChannelCl
             segments.drain(..first);
             segments
         }
-        PlaylistView::From(from) => segments_from(definition, clock, from).take_while(ends_by(now_ms.min(from + MAX_PLAYLIST_MS))).collect(),
+        PlaylistView::From(from) => {
+            segments_from(definition, clock, from).take_while(ends_by(now_ms.min(from + MAX_PLAYLIST_MS))).collect()
+        }
         PlaylistView::Between(from, to) => {
             let until = to.min(from + MAX_PLAYLIST_MS);
             let segments = segments_from(definition, clock, from);
-            segments.take_while(|segment| segment.start_ticks < until * 90 && segment.end_ticks <= now_ms * 90).collect()
+            segments
+                .take_while(|segment| segment.start_ticks < until * 90 && segment.end_ticks <= now_ms * 90)
+                .collect()
         }
     }
 }
@@ -183,15 +213,24 @@ pub fn is_complete(
     };
     let Some(last) = segments.last().filter(|_| now_ms >= until) else { return false };
     last.end_ticks >= until * 90 || {
-        let next = self::segments_from(definition, clock, last.end_ticks.div_euclid(90)).find(|slot| slot.start_ticks >= last.end_ticks);
+        let next = self::segments_from(definition, clock, last.end_ticks.div_euclid(90))
+            .find(|slot| slot.start_ticks >= last.end_ticks);
         next.is_none_or(|next| is_paused || next.start_ticks >= until * 90)
     }
 }
 
 /// The text of a playlist; `ended` adds `EXT-X-ENDLIST`. `tail` is appended to every address: the viewer's grant.
-pub fn render_playlist(segments: &[LiveSegment], clock: Option<&ChannelClock>, view: PlaylistView, target_seconds: u64, is_complete: bool, query: &str) -> String {
+pub fn render_playlist(
+    segments: &[LiveSegment],
+    clock: Option<&ChannelClock>,
+    view: PlaylistView,
+    target_seconds: u64,
+    is_complete: bool,
+    query: &str,
+) -> String {
     let mut text = String::with_capacity(256 + segments.len() * (110 + query.len()));
-    let (sequence, mut discontinuities) = segments.first().map_or((0, 0), |first| (first.media_sequence, first.discontinuities));
+    let (sequence, mut discontinuities) =
+        segments.first().map_or((0, 0), |first| (first.media_sequence, first.discontinuities));
     let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{target_seconds}");
     let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{discontinuities}");
     match view {
@@ -209,7 +248,11 @@ pub fn render_playlist(segments: &[LiveSegment], clock: Option<&ChannelClock>, v
         let start_ms = (segment.start_ticks + 45).div_euclid(90);
         let start_ms = clock.map_or(start_ms, |clock| clock.last_wall_ms(start_ms));
         let date_time = Timestamp::from_millisecond(start_ms).map(format_timestamp).unwrap_or_default();
-        let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{:.5},", to_seconds(segment.end_ticks - segment.start_ticks));
+        let _ = writeln!(
+            text,
+            "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{:.5},",
+            to_seconds(segment.end_ticks - segment.start_ticks)
+        );
         let _ = writeln!(text, "{}{query}", segment_name(segment.programme_start_ms, segment.index));
     }
     if is_complete {

@@ -45,7 +45,8 @@ impl Catchup {
 
 /// Formats the first line.
 pub fn format_header(options: &M3uOptions) -> String {
-    let mut attributes = format_attribute("url-tvg", &options.guide_url) + &format_attribute("x-tvg-url", &options.guide_url);
+    let mut attributes =
+        format_attribute("url-tvg", &options.guide_url) + &format_attribute("x-tvg-url", &options.guide_url);
     if options.catchup != Catchup::None {
         attributes += " catchup-correction=\"0\"";
     }
@@ -88,7 +89,8 @@ pub fn format_entry(channel: &Channel, options: &M3uOptions, query: &str) -> Str
         line.push_str(&format_attribute(name, value));
     }
     // Jellyfin reads the text after the last comma as the name.
-    let display_name: String = settings.name.chars().map(|c| if c == ',' { ' ' } else { c }).filter(|c| !c.is_control()).collect();
+    let display_name: String =
+        settings.name.chars().map(|c| if c == ',' { ' ' } else { c }).filter(|c| !c.is_control()).collect();
     let display_name = display_name.split_whitespace().collect::<Vec<_>>().join(" ");
     match query {
         "" => format!("{line},{display_name}\n{link}\n"),
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
     use crate::domain::address::Address;
     use crate::domain::channel::tests::channel;
-    use crate::domain::external::{ExternalChannel, ExternalStream, ExternalOrigin};
+    use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream};
     use crate::domain::rights::{self, Clearance};
 
     #[test]

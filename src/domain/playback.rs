@@ -7,9 +7,9 @@ use super::plan::BurnedSubtitle;
 mod clients;
 mod device;
 
-pub use clients::{RequestDevice, DeviceSource, accepts_start_in_multivariant};
+pub use clients::{DeviceSource, RequestDevice, accepts_start_in_multivariant};
 pub use device::{AudioSupport, DeviceProfile, VideoSupport};
-use device::{audio_reason, supports_audio, supports_video, supports_container, supports_webvtt, video_reasons};
+use device::{audio_reason, supports_audio, supports_container, supports_video, supports_webvtt, video_reasons};
 
 /// Size labels of the API, largest first, with height and the rung's maximum bit rate in kbit/s.
 pub const RUNGS: [(&str, u32, u32); 7] = [
@@ -184,7 +184,8 @@ pub fn decide(media: &Media, device: &DeviceProfile, request: &PlaybackRequest) 
     let burns_subtitle = matches!(request.subtitle, SubtitleDelivery::Burn(_));
     let tracks = SessionTracks {
         video: video.map(|(stream, track)| {
-            let can_copy = video_problems.is_empty() && !burns_subtitle && !exceeds_limit && can_copy_video(stream, track);
+            let can_copy =
+                video_problems.is_empty() && !burns_subtitle && !exceeds_limit && can_copy_video(stream, track);
             (stream.index, if can_copy { TrackAction::Copy } else { TrackAction::Encode })
         }),
         audio: audio.map(|(stream, track)| {
@@ -218,7 +219,8 @@ pub fn can_copy_audio(stream: &Stream, audio: &Audio, device: &DeviceProfile, ma
         "mp3" => true,
         _ => false,
     };
-    let has_supported_layout = matches!(audio.channels, 1 | 2 | 6) && max_channels.is_none_or(|most| audio.channels <= most);
+    let has_supported_layout =
+        matches!(audio.channels, 1 | 2 | 6) && max_channels.is_none_or(|most| audio.channels <= most);
     has_supported_codec && has_supported_layout && stream.is_decodable && audio_reason(stream, audio, device).is_none()
 }
 
@@ -240,13 +242,18 @@ fn first_decodable<'a, T: 'a>(mut streams: impl Iterator<Item = (&'a Stream, &'a
 
 /// The video a player shows: the default stream, otherwise the first, of those that the server or the device can decode.
 fn pick_video<'a>(media: &'a Media, device: &DeviceProfile) -> Option<(&'a Stream, &'a Video)> {
-    let usable_videos = || media.video_streams().filter(|(stream, _)| stream.is_decodable || supports_video(device, &stream.codec));
+    let usable_videos =
+        || media.video_streams().filter(|(stream, _)| stream.is_decodable || supports_video(device, &stream.codec));
     usable_videos().find(|(stream, _)| stream.is_default).or_else(|| usable_videos().next())
 }
 
 /// The audio track to play: the requested one, otherwise the one a player selects by itself. If the device cannot play that
 /// one, another track it can play is taken, unless that is a commentary or in another language.
-fn pick_audio<'a>(media: &'a Media, device: &DeviceProfile, request: &PlaybackRequest) -> Option<(&'a Stream, &'a Audio)> {
+fn pick_audio<'a>(
+    media: &'a Media,
+    device: &DeviceProfile,
+    request: &PlaybackRequest,
+) -> Option<(&'a Stream, &'a Audio)> {
     if let Some(index) = request.audio_stream {
         return media.audio_streams().find(|(stream, _)| stream.index == index);
     }
@@ -264,7 +271,9 @@ fn pick_audio<'a>(media: &'a Media, device: &DeviceProfile, request: &PlaybackRe
         .audio_streams()
         .filter(|(stream, audio)| is_usable(stream) && !audio.is_commentary && is_same_language(stream))
         .find(is_playable);
-    other.or(default_track.filter(|(stream, _)| is_usable(stream))).or_else(|| media.audio_streams().find(|(stream, _)| is_usable(stream)))
+    other
+        .or(default_track.filter(|(stream, _)| is_usable(stream)))
+        .or_else(|| media.audio_streams().find(|(stream, _)| is_usable(stream)))
 }
 
 /// The audio track a player selects by itself.
@@ -272,7 +281,12 @@ fn default_audio(media: &Media) -> Option<(&Stream, &Audio)> {
     media.audio_streams().find(|(stream, _)| stream.is_default).or_else(|| media.audio_streams().next())
 }
 
-fn audio_reasons(media: &Media, device: &DeviceProfile, request: &PlaybackRequest, picked: Option<(&Stream, &Audio)>) -> Vec<TranscodeReason> {
+fn audio_reasons(
+    media: &Media,
+    device: &DeviceProfile,
+    request: &PlaybackRequest,
+    picked: Option<(&Stream, &Audio)>,
+) -> Vec<TranscodeReason> {
     let mut reasons = Vec::new();
     let default_track = default_audio(media);
     if let Some((stream, audio)) = default_track

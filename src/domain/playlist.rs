@@ -239,7 +239,8 @@ mod tests {
 
     #[test]
     fn a_ladder_lists_every_rung() {
-        let lower = Variant { track: PlaylistTrack::Video(1), size: Some((640, 360)), bandwidth: 1_000_000, ..variant() };
+        let lower =
+            Variant { track: PlaylistTrack::Video(1), size: Some((640, 360)), bandwidth: 1_000_000, ..variant() };
         let text = multivariant_playlist(&[variant(), lower], None, 0.0, "g");
         let parsed = m3u8_rs::parse_master_playlist_res(text.as_bytes()).unwrap();
         let listed: Vec<_> = parsed.variants.iter().map(|variant| (variant.uri.as_str(), variant.bandwidth)).collect();

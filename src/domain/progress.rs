@@ -129,7 +129,9 @@ pub fn merge_save(stored: Option<&ProgressRecord>, save: ProgressSave, now: Time
     // clock was wrong; then it is not compared.
     let is_too_far_ahead = |at: Timestamp| at.duration_since(now) > MAX_CLOCK_SKEW;
     let client_time = save.client_updated_at.map(|at| if is_too_far_ahead(at) { now } else { at });
-    let is_older = client_time.zip(stored).is_some_and(|(at, record)| at < record.updated_at && !is_too_far_ahead(record.updated_at));
+    let is_older = client_time
+        .zip(stored)
+        .is_some_and(|(at, record)| at < record.updated_at && !is_too_far_ahead(record.updated_at));
     if is_older || save.version.is_some_and(|version| version != stored_version) {
         return SaveResult::Stale(stored.cloned().unwrap_or_else(|| ProgressRecord::new_record(save, now)));
     }
@@ -146,7 +148,8 @@ pub fn merge_save(stored: Option<&ProgressRecord>, save: ProgressSave, now: Time
         && has_no_order
         && save.position_seconds == 0.0
     {
-        earlier_positions.insert(0, EarlierPosition { position_seconds: record.position_seconds, saved_at: record.updated_at });
+        earlier_positions
+            .insert(0, EarlierPosition { position_seconds: record.position_seconds, saved_at: record.updated_at });
         earlier_positions.truncate(MAX_EARLIER_POSITIONS);
     }
     let (viewings, was_ever_completed) = before.map_or((0, false), |record| (record.play_count, record.ever_completed));

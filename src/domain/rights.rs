@@ -128,7 +128,9 @@ impl ClearanceChange {
 /// missing.
 pub fn missing_fields(claim: &RightsClaim) -> Vec<&'static str> {
     let is_text_present = |text: &Option<String>, least: usize| {
-        text.as_ref().is_some_and(|text| text.trim().chars().filter(|c| is_visible(*c)).count() >= least && is_allowed_text(text))
+        text.as_ref().is_some_and(|text| {
+            text.trim().chars().filter(|c| is_visible(*c)).count() >= least && is_allowed_text(text)
+        })
     };
     let checks = [
         ("provenance.sourceName", is_text_present(&claim.source_name, 1)),
@@ -193,7 +195,9 @@ impl Clearance {
         let is_attesting = submitted == Some(true);
         merged.authorized = Some(is_attesting || before.is_some());
         let mut missing_names = missing_fields(&merged);
-        let (Some(basis), []) = (merged.basis.as_deref().and_then(RightsBasis::parse), &missing_names[..]) else { return Err(missing_names) };
+        let (Some(basis), []) = (merged.basis.as_deref().and_then(RightsBasis::parse), &missing_names[..]) else {
+            return Err(missing_names);
+        };
         let trimmed = |text: Option<String>| text.unwrap_or_default().trim().to_owned();
         let provenance = Provenance {
             source_name: trimmed(merged.source_name),
@@ -214,7 +218,12 @@ impl Clearance {
         }
         let attestation = match before {
             Some(before) if !(is_attesting || is_withdrawal && was_attested) => before.attestation.clone(),
-            _ => Attestation { authorized: !is_withdrawal, user_id: user_id.to_owned(), at_ms, text: ATTESTATION_TEXT.to_owned() },
+            _ => Attestation {
+                authorized: !is_withdrawal,
+                user_id: user_id.to_owned(),
+                at_ms,
+                text: ATTESTATION_TEXT.to_owned(),
+            },
         };
         Ok(Self { provenance, rights, attestation })
     }
@@ -225,8 +234,14 @@ impl Clearance {
     }
 
     /// The change between two states, and the parts that changed; None if there is none.
-    pub fn change_between(before: Option<&Self>, after: &Self, has_moved: bool) -> Option<(ClearanceChange, Vec<&'static str>)> {
-        let Some(before) = before else { return Some((ClearanceChange::Attested, vec!["provenance", "rights", "attestation"])) };
+    pub fn change_between(
+        before: Option<&Self>,
+        after: &Self,
+        has_moved: bool,
+    ) -> Option<(ClearanceChange, Vec<&'static str>)> {
+        let Some(before) = before else {
+            return Some((ClearanceChange::Attested, vec!["provenance", "rights", "attestation"]));
+        };
         let mut parts = Vec::new();
         let changes = [
             ("provenance", before.provenance != after.provenance),
@@ -284,11 +299,17 @@ pub mod tests {
         let wrong = [
             ("provenance.sourceName", RightsClaim { source_name: Some("  ".into()), ..sample_claim() }),
             ("provenance.sourceUrl", RightsClaim { source_url: Some("javascript:alert(1)".into()), ..sample_claim() }),
-            ("provenance.sourceUrl", RightsClaim { source_url: Some("https://u:p@antenna.example/".into()), ..sample_claim() }),
+            (
+                "provenance.sourceUrl",
+                RightsClaim { source_url: Some("https://u:p@antenna.example/".into()), ..sample_claim() },
+            ),
             ("provenance.sourceUrl", RightsClaim { source_url: Some("the internet".into()), ..sample_claim() }),
             ("provenance.importedAt", RightsClaim { imported_at_ms: None, ..sample_claim() }),
             ("rights.basis", RightsClaim { basis: Some("everybody does it".into()), ..sample_claim() }),
-            ("rights.statement", RightsClaim { statement: Some("                 mine                ".into()), ..sample_claim() }),
+            (
+                "rights.statement",
+                RightsClaim { statement: Some("                 mine                ".into()), ..sample_claim() },
+            ),
             ("rights.statement", RightsClaim { statement: Some("a".repeat(5000)), ..sample_claim() }),
             ("rights.statement", RightsClaim { statement: Some("\u{200b}".repeat(30)), ..sample_claim() }),
             ("provenance.sourceName", RightsClaim { source_name: Some("\u{3164}\u{2800}".into()), ..sample_claim() }),
@@ -313,7 +334,10 @@ pub mod tests {
         assert_eq!(change(none.clone(), true).unwrap_err(), ["attestation.authorized"], "another address");
         let vouched = change(RightsClaim { authorized: Some(true), ..restated }, false).unwrap();
         assert_eq!((&*vouched.attestation.user_id, vouched.attestation.at_ms), ("bob", 9));
-        assert_eq!(Clearance::change_between(Some(&first), &vouched, false), Some((ClearanceChange::Attested, vec!["rights", "attestation"])));
+        assert_eq!(
+            Clearance::change_between(Some(&first), &vouched, false),
+            Some((ClearanceChange::Attested, vec!["rights", "attestation"]))
+        );
         let emptied = RightsClaim { source_name: Some(String::new()), authorized: Some(true), ..none };
         assert_eq!(change(emptied, false).unwrap_err(), ["provenance.sourceName"]);
     }
@@ -324,7 +348,10 @@ pub mod tests {
         let no = RightsClaim { authorized: Some(false), ..RightsClaim::default() };
         let withdrawn = Clearance::from_claim(no.clone(), Some(&first), false, "bob", 9).unwrap();
         assert!(!withdrawn.is_attested());
-        assert_eq!(Clearance::change_between(Some(&first), &withdrawn, false), Some((ClearanceChange::Withdrawn, vec!["attestation"])));
+        assert_eq!(
+            Clearance::change_between(Some(&first), &withdrawn, false),
+            Some((ClearanceChange::Withdrawn, vec!["attestation"]))
+        );
         let still = Clearance::from_claim(no, Some(&withdrawn), false, "eve", 11).unwrap();
         assert_eq!(still, withdrawn, "the first withdrawal is kept");
         let renamed = RightsClaim { source_name: Some("Elsewhere".into()), ..RightsClaim::default() };

@@ -40,7 +40,12 @@ pub fn sign_grant(key: &SigningKey, resource: &str, subject: &str, exp: i64) -> 
 
 /// Checks a grant against the current keys; returns its subject and its expiry (unix seconds). The signature is checked
 /// before the expiry.
-pub fn verify_grant<'a>(keys: &[SigningKey], resource: &str, grant: &'a str, now: i64) -> Result<(&'a str, i64), SignatureError> {
+pub fn verify_grant<'a>(
+    keys: &[SigningKey],
+    resource: &str,
+    grant: &'a str,
+    now: i64,
+) -> Result<(&'a str, i64), SignatureError> {
     if grant.len() > MAX_GRANT_BYTES {
         return Err(SignatureError::Invalid);
     }
@@ -107,7 +112,8 @@ pub fn verify_link<'a>(
     if is_too_long || exp.len() != 10 || !exp.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(SignatureError::Invalid);
     }
-    let (name, subject) = token.strip_prefix('k').and_then(|rest| rest.split_once('.')).ok_or(SignatureError::Invalid)?;
+    let (name, subject) =
+        token.strip_prefix('k').and_then(|rest| rest.split_once('.')).ok_or(SignatureError::Invalid)?;
     let key = keys.iter().find(|key| key_name(key) == name).ok_or(SignatureError::Invalid)?;
     let sig = BASE64URL_NOPAD.decode(sig.as_bytes()).map_err(|_| SignatureError::Invalid)?;
     compute_mac(key, resource, token, exp).verify_slice(&sig).map_err(|_| SignatureError::Invalid)?;
@@ -130,7 +136,11 @@ mod tests {
         assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_030), good);
         assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_000 - MAX_LIFE_SECONDS), good);
         let early = 1_800_000_000 - MAX_LIFE_SECONDS - LEEWAY_SECONDS - 1;
-        assert_eq!(check("livetv/watch/12", &token, &exp, &sig, early), Err(SignatureError::Invalid), "more than seven days");
+        assert_eq!(
+            check("livetv/watch/12", &token, &exp, &sig, early),
+            Err(SignatureError::Invalid),
+            "more than seven days"
+        );
         assert_eq!(check("livetv/watch/12", &token, &exp, &sig, 1_800_000_031), Err(SignatureError::Expired));
         let other = token.replace("s_1", "s_2");
         let unknown = sign_link(&[9; 32], "livetv/watch/12", "s_1", 1_800_000_000);

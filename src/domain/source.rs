@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::address::Address;
 use crate::domain::m3u::parse::{M3uEntry, SkippedEntry};
-use crate::domain::rights::{RightsClaim, Clearance, Provenance, missing_fields};
+use crate::domain::rights::{Clearance, Provenance, RightsClaim, missing_fields};
 
 /// The format of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +129,8 @@ impl SourceRights {
                 imported_at_ms: claim.imported_at_ms.or_else(|| previous.map(|was| was.imported_at_ms)),
                 ..claim
             };
-            let missing_names: Vec<_> = missing_fields(&claim).into_iter().filter(|field| field.starts_with("provenance.")).collect();
+            let missing_names: Vec<_> =
+                missing_fields(&claim).into_iter().filter(|field| field.starts_with("provenance.")).collect();
             return match (claim.source_name, claim.source_url, claim.imported_at_ms) {
                 (Some(name), Some(url), Some(imported_at_ms)) if missing_names.is_empty() => {
                     Ok(Self::Provenance(Provenance { source_name: name, source_url: url, imported_at_ms }))
@@ -173,10 +174,16 @@ mod tests {
         let own = right(SourceKind::Xmltv, only.clone()).unwrap();
         assert!(own.is_usable() && own.clearance().is_none());
         assert_eq!(right(SourceKind::Xmltv, RightsClaim::default()).unwrap_err().len(), 3);
-        assert_eq!(right(SourceKind::M3u, only).unwrap_err(), ["rights.basis", "rights.statement", "attestation.authorized"]);
+        assert_eq!(
+            right(SourceKind::M3u, only).unwrap_err(),
+            ["rights.basis", "rights.statement", "attestation.authorized"]
+        );
         assert!(right(SourceKind::Xmltv, sample_claim()).unwrap().clearance().is_some());
         let half = RightsClaim { authorized: None, ..sample_claim() };
         assert_eq!(right(SourceKind::Xmltv, half).unwrap_err(), ["attestation.authorized"]);
-        assert_eq!(SourceRights::from_claim(SourceKind::Xmltv, RightsClaim::default(), Some(&own), true, "bob", 9).unwrap(), own);
+        assert_eq!(
+            SourceRights::from_claim(SourceKind::Xmltv, RightsClaim::default(), Some(&own), true, "bob", 9).unwrap(),
+            own
+        );
     }
 }

@@ -70,7 +70,8 @@ impl AnnouncedDevice {
 
     /// The responses to a search, one datagram each; none if it is for something else.
     pub fn responses(&self, search: &Search) -> Vec<String> {
-        let names = self.search_targets().into_iter().filter(|(kind, _)| search.target == TARGET_ALL || search.target == *kind);
+        let names =
+            self.search_targets().into_iter().filter(|(kind, _)| search.target == TARGET_ALL || search.target == *kind);
         names
             .map(|(kind, unique)| {
                 let mut text = "HTTP/1.1 200 OK\r\n".to_owned();
@@ -145,8 +146,11 @@ mod tests {
 
     #[test]
     fn a_device_answers_to_its_names_and_to_no_other() {
-        let device =
-            AnnouncedDevice { id: "1-2".into(), location: "http://192.168.1.2/x".into(), program: "Hearthcast/1".into() };
+        let device = AnnouncedDevice {
+            id: "1-2".into(),
+            location: "http://192.168.1.2/x".into(),
+            program: "Hearthcast/1".into(),
+        };
         let to = |target: &str| device.responses(&Search::parse(&search(target)).unwrap());
         assert_eq!(
             to("upnp:rootdevice"),
@@ -154,16 +158,30 @@ mod tests {
               SERVER: Linux UPnP/1.1 Hearthcast/1\r\nEXT:\r\nST: upnp:rootdevice\r\n\
               USN: uuid:1-2::upnp:rootdevice\r\n\r\n"]
         );
-        assert_eq!(["uuid:1-2", DEVICE_TYPE, TARGET_ALL, "uuid:1-3", "upnp:root"].map(|target| to(target).len()), [1, 1, 3, 0, 0]);
+        assert_eq!(
+            ["uuid:1-2", DEVICE_TYPE, TARGET_ALL, "uuid:1-3", "upnp:root"].map(|target| to(target).len()),
+            [1, 1, 3, 0, 0]
+        );
         assert_eq!((device.alive_announcements().len(), device.byebye_announcements().len()), (3, 3));
-        assert!(device.alive_announcements().iter().all(|text| text.contains("LOCATION: ") && text.contains("ssdp:alive")));
-        assert!(device.byebye_announcements().iter().all(|text| !text.contains("LOCATION: ") && text.contains("ssdp:byebye")));
+        assert!(
+            device.alive_announcements().iter().all(|text| text.contains("LOCATION: ") && text.contains("ssdp:alive"))
+        );
+        assert!(
+            device
+                .byebye_announcements()
+                .iter()
+                .all(|text| !text.contains("LOCATION: ") && text.contains("ssdp:byebye"))
+        );
     }
 
     #[test]
     fn only_a_home_network_is_near() {
         let near = ["192.168.1.2", "10.0.0.1", "172.16.3.4", "169.254.1.1", "127.0.0.1"];
         assert!(near.iter().all(|address| is_local_network(address.parse().unwrap())));
-        assert!(["8.8.8.8", "172.32.0.1", "100.64.0.1", "0.0.0.0"].iter().all(|far| !is_local_network(far.parse().unwrap())));
+        assert!(
+            ["8.8.8.8", "172.32.0.1", "100.64.0.1", "0.0.0.0"]
+                .iter()
+                .all(|far| !is_local_network(far.parse().unwrap()))
+        );
     }
 }

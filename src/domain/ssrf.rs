@@ -26,7 +26,9 @@ impl AllowedSources {
             match (address.parse::<IpAddr>(), bits.map(str::parse::<u8>)) {
                 (Ok(ip), None) => allowed.networks.push((ip, address_bits(ip))),
                 (Ok(ip), Some(Ok(bits))) if bits <= address_bits(ip) => allowed.networks.push((ip, bits)),
-                (Err(_), None) if !item.is_empty() && item.bytes().all(is_name_byte) => allowed.hosts.push(normalize_host(item)),
+                (Err(_), None) if !item.is_empty() && item.bytes().all(is_name_byte) => {
+                    allowed.hosts.push(normalize_host(item))
+                }
                 _ => return Err(format!("{item:?} is neither an address, a network nor a host name")),
             }
         }
@@ -47,7 +49,8 @@ impl AllowedSources {
         self.networks.iter().any(|(network, bits)| {
             let host_bits = u32::from(address_bits(*network) - bits);
             address_bits(*network) == address_bits(ip)
-                && number(*network).checked_shr(host_bits).unwrap_or(0) == number(ip).checked_shr(host_bits).unwrap_or(0)
+                && number(*network).checked_shr(host_bits).unwrap_or(0)
+                    == number(ip).checked_shr(host_bits).unwrap_or(0)
         })
     }
 

@@ -76,7 +76,8 @@ impl RateLimiter {
         // Full buckets need no entry; after a minute without an attempt every bucket is full.
         self.buckets.retain(|_, bucket| now_ms - bucket.updated_ms < 60_000);
         if self.buckets.len() >= MAX_BUCKETS
-            && let Some(oldest) = self.buckets.iter().min_by_key(|(_, bucket)| bucket.updated_ms).map(|(key, _)| key.clone())
+            && let Some(oldest) =
+                self.buckets.iter().min_by_key(|(_, bucket)| bucket.updated_ms).map(|(key, _)| key.clone())
         {
             self.buckets.remove(&oldest);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{SegmentContent, Job, Run, RunError, Segment, Backend};
+use super::{Backend, Job, Run, RunError, Segment, SegmentContent};
 use crate::domain::plan::Rendition;
 
 /// A scripted backend. Clones share the script and the log.

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Job, Run, RunError, Backend};
+use super::{Backend, Job, Run, RunError};
 
 /// Two backends for one rendition.
 pub struct FallbackBackend {
@@ -37,7 +37,11 @@ impl Backend for FallbackBackend {
     }
 
     fn video_encoder(&self, planned: &str) -> Option<&'static str> {
-        if self.fallback_cause().is_some() { self.secondary.video_encoder(planned) } else { self.primary.video_encoder(planned) }
+        if self.fallback_cause().is_some() {
+            self.secondary.video_encoder(planned)
+        } else {
+            self.primary.video_encoder(planned)
+        }
     }
 
     fn audio_encoder(&self) -> &'static str {

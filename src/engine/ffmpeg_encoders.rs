@@ -119,7 +119,9 @@ async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
     let listing_bytes = match run_ffmpeg(ffmpeg, &["-encoders"]).await {
         Ok(listed) => listed,
         Err(reason) => {
-            report.rejected = CANDIDATES.map(|candidate| RejectedEncoder { name: candidate.encoder.name, reason: reason.clone() }).into();
+            report.rejected = CANDIDATES
+                .map(|candidate| RejectedEncoder { name: candidate.encoder.name, reason: reason.clone() })
+                .into();
             return report;
         }
     };
@@ -239,7 +241,10 @@ mod tests {
 
     #[test]
     fn complaints_are_short_and_free_of_addresses() {
-        assert_eq!(first_error_line("\n[h264_nvenc @ 0x56] Cannot load libcuda.so.1\nmore"), "Cannot load libcuda.so.1");
+        assert_eq!(
+            first_error_line("\n[h264_nvenc @ 0x56] Cannot load libcuda.so.1\nmore"),
+            "Cannot load libcuda.so.1"
+        );
         assert_eq!(first_error_line(""), "failed without a message");
         assert_eq!(first_error_line(&"é".repeat(500)).chars().count(), 200);
     }

@@ -90,7 +90,9 @@ impl FolderWatcher {
             let mut events = Reader::new(self.queue.get_ref(), &mut buffer);
             loop {
                 match events.next() {
-                    Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => return Ok(FolderChanges::Everything),
+                    Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
+                        return Ok(FolderChanges::Everything);
+                    }
                     Ok(event) => {
                         folders.extend(self.folders.get(&event.wd()).cloned());
                         // The folder itself is gone; its watch number may be reused.

@@ -101,7 +101,8 @@ fn is_allowed(factory: &ElementFactory) -> bool {
     let class = factory.metadata("klass").unwrap_or_default();
     let is_codec = (class.contains("Decoder") || class.contains("Parser")) && !class.contains("Demux");
     let plugin = factory.plugin().map(|plugin| plugin.plugin_name());
-    CONTAINER_ELEMENTS.contains(&factory.name().as_str()) || is_codec && plugin.is_some_and(|name| CODEC_PLUGINS.contains(&name.as_str()))
+    CONTAINER_ELEMENTS.contains(&factory.name().as_str())
+        || is_codec && plugin.is_some_and(|name| CODEC_PLUGINS.contains(&name.as_str()))
 }
 
 #[cfg(test)]
@@ -116,7 +117,8 @@ mod tests {
         for required in ["filesrc", "qtdemux", "matroskademux", "tsdemux", "h264parse", "avdec_h264", "aacparse"] {
             assert!(remaining.iter().any(|name| name == required), "{required} is missing in {remaining:?}");
         }
-        for forbidden in ["hlsdemux", "dashdemux", "souphttpsrc", "giosrc", "rtpsrc", "avdemux_nsv", "gmedec", "rsvgdec"]
+        for forbidden in
+            ["hlsdemux", "dashdemux", "souphttpsrc", "giosrc", "rtpsrc", "avdemux_nsv", "gmedec", "rsvgdec"]
         {
             assert!(!remaining.iter().any(|name| name == forbidden), "{forbidden} may be chosen");
         }

@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use super::RunError;
 use super::clock::{PipeInput, RepairedFeed};
 use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
-use super::ffmpeg::spawn::{InheritedFile, ChildLimits, spawn};
+use super::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
 use super::source::SourceFile;
 use crate::domain::media::Media;
 
@@ -33,7 +33,12 @@ const SILENCE_LUFS: f64 = -69.0;
 ///
 /// # Errors
 /// `Decode` with ffmpeg's last message; `SourceRead`; `Stalled`; `Internal` when ffmpeg does not start.
-pub async fn measure(ffmpeg: &Path, source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<Option<f64>, RunError> {
+pub async fn measure(
+    ffmpeg: &Path,
+    source: &Arc<SourceFile>,
+    media: &Media,
+    stream: u32,
+) -> Result<Option<f64>, RunError> {
     let measured = tokio::time::timeout(DEADLINE, measure_excerpts(ffmpeg, source, media, stream)).await;
     measured.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?
 }
@@ -74,9 +79,9 @@ async fn measure_excerpts(
     let integrated_lufs = text.lines().rev().find_map(|line| line.strip_prefix("lavfi.r128.I=")?.parse::<f64>().ok());
     match integrated_lufs {
         Some(loudness) => Ok(Some(loudness).filter(|loudness| *loudness > SILENCE_LUFS)),
-        None => {
-            Err(RunError::Decode(exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg reported no loudness".into())))
-        }
+        None => Err(RunError::Decode(
+            exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg reported no loudness".into()),
+        )),
     }
 }
 
@@ -84,9 +89,9 @@ async fn measure_excerpts(
 fn starts(media: &Media) -> Vec<Option<f64>> {
     match media.duration_seconds.filter(|duration| *duration > MAX_WHOLE_SECONDS) {
         None => vec![None],
-        Some(duration_seconds) => {
-            (0..EXCERPTS).map(|n| Some((duration_seconds - EXCERPT_SECONDS) * f64::from(n) / f64::from(EXCERPTS - 1))).collect()
-        }
+        Some(duration_seconds) => (0..EXCERPTS)
+            .map(|n| Some((duration_seconds - EXCERPT_SECONDS) * f64::from(n) / f64::from(EXCERPTS - 1)))
+            .collect(),
     }
 }
 

@@ -145,7 +145,10 @@ impl SegmentCache {
     pub fn rendition_usage(&self, rendition: &str) -> RenditionUsage {
         let state = self.lock();
         let Some(segments) = state.renditions.get(rendition) else { return RenditionUsage::default() };
-        RenditionUsage { segments: segments.entries.len(), bytes: segments.entries.values().map(|entry| entry.len).sum() }
+        RenditionUsage {
+            segments: segments.entries.len(),
+            bytes: segments.entries.values().map(|entry| entry.len).sum(),
+        }
     }
 
     /// A cached segment; None when it must be made (again).
@@ -185,7 +188,13 @@ impl SegmentCache {
 
     /// Stores a segment that can be made again with the same bytes, faster than a disk returns them. `made_of` names its
     /// inputs and gives the validator, so that its bytes are neither hashed nor ever written to disk.
-    pub async fn put_reproducible(&self, rendition: &Arc<str>, index: usize, content: SegmentContent, inputs: &str) -> StoredSegment {
+    pub async fn put_reproducible(
+        &self,
+        rendition: &Arc<str>,
+        index: usize,
+        content: SegmentContent,
+        inputs: &str,
+    ) -> StoredSegment {
         let etag = quoted_etag(&blake3::hash(format!("{rendition} {index} {inputs}").as_bytes()));
         self.insert(rendition, index, content, (etag, None)).await
     }
@@ -203,7 +212,14 @@ impl SegmentCache {
             let mut state = self.lock();
             self.remove(&mut state, rendition, index);
             state.use_count += 1;
-            let entry = CachedSegment { content: Some(content), is_spilling: false, len, digest, etag, last_use: state.use_count };
+            let entry = CachedSegment {
+                content: Some(content),
+                is_spilling: false,
+                len,
+                digest,
+                etag,
+                last_use: state.use_count,
+            };
             state.memory_bytes += len;
             let segments = state.renditions.entry(rendition.clone()).or_default();
             segments.memory_bytes += len;
@@ -224,7 +240,8 @@ impl SegmentCache {
     /// Picks the least recently used entries in memory that must leave it, and marks them as spilling.
     fn pick_victims(&self, state: &mut CacheState, newest_rendition: &Arc<str>, newest_index: usize) -> Vec<Victim> {
         let mut victims = Vec::new();
-        let (mut memory, mut rendition_memory) = (state.memory_bytes, state.renditions.get(newest_rendition).map_or(0, |segments| segments.memory_bytes));
+        let (mut memory, mut rendition_memory) =
+            (state.memory_bytes, state.renditions.get(newest_rendition).map_or(0, |segments| segments.memory_bytes));
         loop {
             let is_over_rendition_limit = rendition_memory > self.inner.budget.rendition_memory_bytes;
             if !is_over_rendition_limit && memory <= self.inner.budget.memory_bytes {
@@ -234,9 +251,13 @@ impl SegmentCache {
                 .renditions
                 .iter_mut()
                 .filter(|(name, _)| !is_over_rendition_limit || *name == newest_rendition)
-                .flat_map(|(name, segments)| segments.entries.iter_mut().map(move |(index, entry)| (name, *index, entry)))
+                .flat_map(|(name, segments)| {
+                    segments.entries.iter_mut().map(move |(index, entry)| (name, *index, entry))
+                })
                 .filter(|(name, index, entry)| {
-                    entry.content.is_some() && !entry.is_spilling && !(*name == newest_rendition && *index == newest_index)
+                    entry.content.is_some()
+                        && !entry.is_spilling
+                        && !(*name == newest_rendition && *index == newest_index)
                 })
                 .min_by_key(|(_, _, entry)| entry.last_use);
             let Some((name, index, entry)) = oldest else { return victims };
@@ -308,7 +329,8 @@ impl SegmentCache {
     pub fn evict_expired(&self) {
         let now = Instant::now();
         let mut state = self.lock();
-        let is_due = |segments: &RenditionSegments| segments.hold_count == 0 && segments.expires_at.is_none_or(|at| at <= now);
+        let is_due =
+            |segments: &RenditionSegments| segments.hold_count == 0 && segments.expires_at.is_none_or(|at| at <= now);
         let names: Vec<Arc<str>> =
             state.renditions.iter().filter(|(_, segments)| is_due(segments)).map(|(name, _)| name.clone()).collect();
         for name in names {

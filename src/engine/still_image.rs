@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
 use super::RunError;
-use super::ffmpeg::spawn::{InheritedFile, ChildLimits, spawn};
-use super::image::Image;
 use super::ass;
+use super::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
+use super::image::Image;
 use crate::domain::mpegts::channel_timeline::StillImage;
 use crate::domain::subtitles::TextStyle;
 
@@ -54,7 +54,9 @@ pub async fn encode(
     read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
     let still = StillImage::from_annex_b(&stream);
     if still.frames.is_empty() {
-        return Err(RunError::Encoder(exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg encoded no slate".into())));
+        return Err(RunError::Encoder(
+            exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg encoded no slate".into()),
+        ));
     }
     Ok(still)
 }
@@ -95,7 +97,10 @@ fn arguments(
     args.extend(output_args.split(' ').filter(|word| !word.is_empty()).map(str::to_owned));
     if encoder == "libx264" {
         let position = args.len() - 3;
-        args.splice(position..position, ["-preset", "veryfast", "-profile:v", "high", "-sc_threshold", "0"].map(str::to_owned));
+        args.splice(
+            position..position,
+            ["-preset", "veryfast", "-profile:v", "high", "-sc_threshold", "0"].map(str::to_owned),
+        );
     }
     args
 }

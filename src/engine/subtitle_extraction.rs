@@ -13,7 +13,7 @@ use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
 use super::ffmpeg::spawn::{ChildLimits, spawn};
 use super::source::SourceFile;
 use crate::domain::media::Media;
-use crate::domain::subtitles::{SubtitleFormat, MAX_BYTES};
+use crate::domain::subtitles::{MAX_BYTES, SubtitleFormat};
 
 /// Time limit for reading a whole file: subtitles are interleaved from its start to its end.
 const DEADLINE: Duration = Duration::from_secs(600);

@@ -56,7 +56,8 @@ pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
         let has_magic = probed_source.file.read_exact_at(&mut magic, offset).is_ok() && len >= 4;
         Ok(Some((offset, len, has_magic.then(|| font_type(magic)).flatten())))
     };
-    let (offset, len, detected_type) = service.library.run_with_deadline(source.root_index, locate_font).await?.ok_or_else(not_found)?;
+    let (offset, len, detected_type) =
+        service.library.run_with_deadline(source.root_index, locate_font).await?.ok_or_else(not_found)?;
     let content_type = detected_type.ok_or_else(not_a_font)?;
     if len > MAX_FONT_BYTES {
         return Err(Error::new(Code::PayloadTooLarge, format!("the font has {len} bytes, more than {MAX_FONT_BYTES}")));

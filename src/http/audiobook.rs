@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::urls::ResourceUrls;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
-use super::progress::{PastPosition, parse_filter, parse_if_match, resolve_save, parse_limit, request, set_version_etag};
+use super::progress::{
+    PastPosition, parse_filter, parse_if_match, parse_limit, request, resolve_save, set_version_etag,
+};
 use super::reply;
+use super::urls::ResourceUrls;
 use crate::domain::access::Access;
 use crate::domain::progress::{ProgressRecord, SaveResult};
 use crate::domain::time::{format_timestamp, round_to_ms};
@@ -234,7 +236,8 @@ impl BookSaveRequest {
             }
             value => Ok(value),
         };
-        let validate_optional = |field, value: Option<f64>| value.map(|value| request::validate_seconds(field, value)).transpose();
+        let validate_optional =
+            |field, value: Option<f64>| value.map(|value| request::validate_seconds(field, value)).transpose();
         let book_position = BookPositionUpdate {
             chapter_index: self.chapter_index,
             chapter_position_seconds: validate_optional("chapterPositionSeconds", self.chapter_position_seconds)?,
@@ -259,9 +262,10 @@ impl BookSaveRequest {
 impl BookProgress {
     pub fn new(record: ProgressRecord, applied: bool) -> Self {
         let percentage = record.percentage();
-        let (chapter_index, chapter_seconds, playback_rate) = record.book.map_or((0, record.position_seconds, 1.0), |book| {
-            (book.chapter_index, book.chapter_position_seconds, book.playback_rate)
-        });
+        let (chapter_index, chapter_seconds, playback_rate) =
+            record.book.map_or((0, record.position_seconds, 1.0), |book| {
+                (book.chapter_index, book.chapter_position_seconds, book.playback_rate)
+            });
         Self {
             audiobook_path: record.path,
             media_id: record.media_id,

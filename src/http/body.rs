@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::connection::{BodyChunk, FileRange, FileRangeQueue, MAX_RANGE_BYTES};
 use super::lazy_segment::{LazySegmentBody, LazySegmentStream};
-use super::connection::{BodyChunk, MAX_RANGE_BYTES, FileRange, FileRangeQueue};
 use crate::engine::source::SourceFile;
 use crate::error::Error;
 use crate::service::library::Library;

@@ -40,7 +40,8 @@ impl<'a> Validators<'a> {
         {
             return PreconditionResult::Failed;
         }
-        if let Some(matched) = any_tag_matches(headers, IF_NONE_MATCH, |tag| tag.strip_prefix("W/").unwrap_or(tag) == self.etag)
+        if let Some(matched) =
+            any_tag_matches(headers, IF_NONE_MATCH, |tag| tag.strip_prefix("W/").unwrap_or(tag) == self.etag)
         {
             if matched {
                 return PreconditionResult::NotModified;
@@ -149,7 +150,11 @@ mod tests {
             validators.applicable_range(&headers(&lines)).is_some()
         };
         assert!(honours_range(&[]) && honours_range(&["\"a-1\""]) && honours_range(&["Sat, 29 Oct 1994 19:43:31 GMT"]));
-        assert!(!honours_range(&["W/\"a-1\""]) && !honours_range(&["\"x\""]) && !honours_range(&["Sat, 29 Oct 1994 19:43:32 GMT"]));
+        assert!(
+            !honours_range(&["W/\"a-1\""])
+                && !honours_range(&["\"x\""])
+                && !honours_range(&["Sat, 29 Oct 1994 19:43:32 GMT"])
+        );
         assert!(!honours_range(&["a-1"]) && !honours_range(&["\"a-1\"", "\"a-1\""]));
         assert_eq!(validators.applicable_range(&headers(&[("range", "bytes=0-1"), ("range", "bytes=2-3")])), None);
     }

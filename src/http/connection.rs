@@ -248,7 +248,9 @@ impl hyper::rt::Write for Connection {
         let connection = self.get_mut();
         match slices.iter().position(is_placeholder) {
             Some(0) => connection.poll_range(context, slices[0].len()),
-            Some(byte_slices) => connection.poll_socket_write(context, |socket| send(socket, &slices[..byte_slices], SendFlags::MORE)),
+            Some(byte_slices) => {
+                connection.poll_socket_write(context, |socket| send(socket, &slices[..byte_slices], SendFlags::MORE))
+            }
             None => match rewrite_hyper_error(slices) {
                 Some(rewritten) => connection
                     .poll_socket_write(context, |socket| send(socket, &[IoSlice::new(&rewritten)], SendFlags::empty()))

@@ -75,7 +75,8 @@ struct ClientConnections {
 
 impl ClientConnections {
     fn is_authenticated(&self) -> bool {
-        self.authenticated_connections > 0 || self.last_authenticated_close.is_some_and(|left| left.elapsed() < AUTHENTICATION_MEMORY)
+        self.authenticated_connections > 0
+            || self.last_authenticated_close.is_some_and(|left| left.elapsed() < AUTHENTICATION_MEMORY)
     }
 }
 
@@ -111,24 +112,36 @@ impl ConnectionSlots {
         self.acquire_at(peer, Instant::now())
     }
 
-    pub(super) fn acquire_at(self: &Arc<Self>, peer: IpAddr, now: Instant) -> Result<ConnectionSlot, ConnectionRefusal> {
+    pub(super) fn acquire_at(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        now: Instant,
+    ) -> Result<ConnectionSlot, ConnectionRefusal> {
         let peer = peer.to_canonical();
         let client = (!self.trusted_proxies.contains(&peer)).then(|| client_key(peer));
         let mut clients = self.lock_clients();
         let mut is_reserved = false;
         if let Some(client) = client {
             let known_client = clients.get(&client);
-            if known_client.is_some_and(|client| client.open_connections >= (self.capacity / 4).max(MIN_ADDRESS_LIMIT)) {
+            if known_client.is_some_and(|client| client.open_connections >= (self.capacity / 4).max(MIN_ADDRESS_LIMIT))
+            {
                 return Err(ConnectionRefusal::Address);
             }
-            is_reserved = self.open_connections() >= self.capacity - self.capacity / 4 && !known_client.is_some_and(ClientConnections::is_authenticated);
+            is_reserved = self.open_connections() >= self.capacity - self.capacity / 4
+                && !known_client.is_some_and(ClientConnections::is_authenticated);
         }
         let free_permit = if is_reserved { None } else { self.permits.clone().try_acquire_owned().ok() };
         let permit = free_permit.or_else(|| self.evict(now)).ok_or(ConnectionRefusal::Server)?;
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (received_bytes, is_authenticated) = (AtomicU64::new(0), AtomicBool::new(false));
         let permit = Mutex::new(Some(permit));
-        let progress = Arc::new(ConnectionProgress { opened_at: now, received_bytes, is_authenticated, permit, eviction: Notify::new() });
+        let progress = Arc::new(ConnectionProgress {
+            opened_at: now,
+            received_bytes,
+            is_authenticated,
+            permit,
+            eviction: Notify::new(),
+        });
         if let Some(client) = client {
             clients.entry(client).or_default().open_connections += 1;
             self.lock_evictable().insert(number, progress.clone());
@@ -219,11 +232,16 @@ impl Drop for ConnectionSlot {
 
 /// Drops the older half of the addresses without a connection.
 fn prune_idle_addresses(clients: &mut HashMap<IpAddr, ClientConnections>) {
-    let mut close_times: Vec<Instant> =
-        clients.values().filter(|client| client.open_connections == 0).filter_map(|client| client.last_authenticated_close).collect();
+    let mut close_times: Vec<Instant> = clients
+        .values()
+        .filter(|client| client.open_connections == 0)
+        .filter_map(|client| client.last_authenticated_close)
+        .collect();
     close_times.sort_unstable();
     if let Some(oldest) = close_times.get(close_times.len() / 2).copied() {
-        clients.retain(|_, client| client.open_connections > 0 || client.last_authenticated_close.is_some_and(|left| left > oldest));
+        clients.retain(|_, client| {
+            client.open_connections > 0 || client.last_authenticated_close.is_some_and(|left| left > oldest)
+        });
     }
 }
 
@@ -246,10 +264,12 @@ mod tests {
     #[test]
     fn an_address_gets_a_quarter_and_the_last_quarter_is_for_authenticated_addresses() {
         let slots = ConnectionSlots::new(40, &[ip("10.0.0.1")]);
-        let acquire_many = |from: &str, count: usize| (0..count).map_while(|_| slots.acquire(ip(from)).ok()).collect::<Vec<_>>();
+        let acquire_many =
+            |from: &str, count: usize| (0..count).map_while(|_| slots.acquire(ip(from)).ok()).collect::<Vec<_>>();
         let authenticated = acquire_many("192.0.2.1", 1);
         authenticated[0].mark_authenticated();
-        let mut flooding = vec![acquire_many("192.0.2.2", 99), acquire_many("2001:db8::1", 5), acquire_many("2001:db8::2", 99)];
+        let mut flooding =
+            vec![acquire_many("192.0.2.2", 99), acquire_many("2001:db8::1", 5), acquire_many("2001:db8::2", 99)];
         assert_eq!(flooding.iter().map(Vec::len).collect::<Vec<_>>(), [10, 5, 5], "a /64 is one client");
         assert_eq!(
             slots.acquire(ip("::ffff:192.0.2.2")).err(),
@@ -264,7 +284,11 @@ mod tests {
         assert_eq!(acquire_many("10.0.0.1", 99).len(), 11, "a trusted proxy has no limit");
         flooding.clear();
         assert_eq!(acquire_many("192.0.2.4", 99).len(), 10);
-        assert_eq!((slots.open_connections(), slots.lock_clients().len()), (0, 1), "only the address with credentials is remembered");
+        assert_eq!(
+            (slots.open_connections(), slots.lock_clients().len()),
+            (0, 1),
+            "only the address with credentials is remembered"
+        );
     }
 
     #[test]
@@ -276,7 +300,11 @@ mod tests {
         for (n, slot) in open_slots.iter().enumerate() {
             slot.record_received(if n == 3 { 10 } else { 1000 * n });
         }
-        assert_eq!(slots.acquire(address(9)).err(), Some(ConnectionRefusal::Server), "no connection is evicted in its first seconds");
+        assert_eq!(
+            slots.acquire(address(9)).err(),
+            Some(ConnectionRefusal::Server),
+            "no connection is evicted in its first seconds"
+        );
         let later = Instant::now() + EVICTION_GRACE;
         let is_evicted = |slot: &ConnectionSlot| {
             let mut waiting = std::pin::pin!(slot.wait_until_evicted());

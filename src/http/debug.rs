@@ -11,7 +11,7 @@ use super::endpoint::{Endpoint, get};
 use super::reply;
 use crate::domain::access::Access;
 use crate::domain::time::{format_timestamp, round_to_ms};
-use crate::engine::gst::registry::{FailedPipeline, QueueLevel, PipelineStatus};
+use crate::engine::gst::registry::{FailedPipeline, PipelineStatus, QueueLevel};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::pipelines::{self, GraphFormat};
@@ -151,7 +151,8 @@ fn parse_pipeline_id(id: &str) -> Result<u64> {
 
 impl From<PipelineStatus> for PipelineView {
     fn from(pipeline: PipelineStatus) -> Self {
-        let queue = |level: QueueLevel| QueueView { element: level.element, buffers: level.buffers, bytes: level.bytes };
+        let queue =
+            |level: QueueLevel| QueueView { element: level.element, buffers: level.buffers, bytes: level.bytes };
         Self {
             id: pipeline.number.to_string(),
             name: pipeline.name,

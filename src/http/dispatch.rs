@@ -13,13 +13,13 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use warp::reply::Response;
 
-use super::urls::ResourceUrls;
 use super::call::{Call, RequestInfo};
+use super::connection_slots::ConnectionSlot;
 use super::cors::Cors;
 use super::endpoint::Endpoint;
-use super::connection_slots::ConnectionSlot;
 use super::request_body::RequestBody;
-use super::{urls, reply, path_match};
+use super::urls::ResourceUrls;
+use super::{path_match, reply, urls};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -69,7 +69,14 @@ impl Dispatcher {
         }
         template_routes.sort_by_key(|index| std::cmp::Reverse(path_match::specificity(endpoints[*index].path)));
         let cors = Cors::new(&service.config.allowed_origins);
-        Self { service: service.clone(), endpoints, static_routes, template_routes, cors, main_runtime: Handle::current() }
+        Self {
+            service: service.clone(),
+            endpoints,
+            static_routes,
+            template_routes,
+            cors,
+            main_runtime: Handle::current(),
+        }
     }
 
     /// Handles a request. Every error response has the JSON error body (`{error, code, …}`).
@@ -141,8 +148,13 @@ impl Dispatcher {
         if let Some(endpoint) = static_matches.into_iter().find(|endpoint| endpoint.method == *routed_method) {
             return Some((endpoint.clone(), Vec::new()));
         }
-        let template_endpoints = self.template_routes.iter().map(|index| &self.endpoints[*index]).filter(|endpoint| endpoint.method == *routed_method);
-        let mut matches = template_endpoints.filter_map(|endpoint| Some((endpoint.clone(), path_match::match_path(endpoint.path, path)?)));
+        let template_endpoints = self
+            .template_routes
+            .iter()
+            .map(|index| &self.endpoints[*index])
+            .filter(|endpoint| endpoint.method == *routed_method);
+        let mut matches = template_endpoints
+            .filter_map(|endpoint| Some((endpoint.clone(), path_match::match_path(endpoint.path, path)?)));
         matches.next()
     }
 

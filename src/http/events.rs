@@ -14,17 +14,17 @@ use tokio::sync::mpsc;
 use warp::Reply;
 use warp::reply::Response;
 
-use super::urls::ResourceUrls;
 use super::audiobook::BookProgress;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
 use super::livetv::guide::GuideEntry;
 use super::progress::WatchProgress;
+use super::urls::ResourceUrls;
 use crate::domain::access::Access;
 use crate::domain::progress::ProgressRecord;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::events::{ServerEvent, Listener, EventContent};
+use crate::service::events::{EventContent, Listener, ServerEvent};
 use crate::service::live;
 
 /// Interval of keep-alive comments, so that proxies and clients do not close an idle stream.
@@ -49,23 +49,29 @@ pub(super) async fn events(service: Arc<Service>, call: Call) -> Result<Response
     let run_id = service.events.run_id.clone();
     let user = call.user()?.user_id.clone();
     let last_event_id = call.header("last-event-id");
-    let (after, is_from_other_run) = match last_event_id.map(|id| id.strip_prefix(&*run_id).and_then(|rest| rest.strip_prefix('-'))) {
-        None => (None, false),
-        Some(rest) => rest.and_then(|n| n.parse().ok()).map_or((None, true), |n| (Some(n), false)),
-    };
+    let (after, is_from_other_run) =
+        match last_event_id.map(|id| id.strip_prefix(&*run_id).and_then(|rest| rest.strip_prefix('-'))) {
+            None => (None, false),
+            Some(rest) => rest.and_then(|n| n.parse().ok()).map_or((None, true), |n| (Some(n), false)),
+        };
     let listener = service.events.subscribe(&user, after);
     let mut listener = listener.ok_or_else(|| {
         Error::new(Code::ServerBusy, "too many event streams are open; retry in 30 s").with_retry_after(30)
     })?;
     live::publish_programmes(&service);
     let (sender, mut receiver) = mpsc::channel(MAX_BUFFERED_EVENTS);
-    let first_text = if is_from_other_run || listener.has_gap { ": listening\n\nevent: resync\ndata: {}\n\n" } else { ": listening\n\n" };
+    let first_text = if is_from_other_run || listener.has_gap {
+        ": listening\n\nevent: resync\ndata: {}\n\n"
+    } else {
+        ": listening\n\n"
+    };
     let token = call.header("authorization").and_then(|value| Some(value.split_once(' ')?.1.trim().to_owned()));
     tokio::spawn(async move {
         let mut text = first_text.to_owned();
         // The stream ends when the login is revoked.
         while token.as_deref().is_some_and(|token| service.accounts.authenticate(token).is_ok()) {
-            let sent = tokio::time::timeout(STALL_TIMEOUT, sender.send(Ok::<_, std::io::Error>(Bytes::from(text)))).await;
+            let sent =
+                tokio::time::timeout(STALL_TIMEOUT, sender.send(Ok::<_, std::io::Error>(Bytes::from(text)))).await;
             if !matches!(sent, Ok(Ok(()))) {
                 return;
             }

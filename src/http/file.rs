@@ -82,7 +82,11 @@ struct FileRequest<'a> {
 }
 
 /// The response; None when the file became shorter while it was being read.
-async fn respond(service: &Arc<Service>, request: FileRequest<'_>, source: Arc<SourceFile>) -> Result<Option<Response>> {
+async fn respond(
+    service: &Arc<Service>,
+    request: FileRequest<'_>,
+    source: Arc<SourceFile>,
+) -> Result<Option<Response>> {
     let cached_headers = source.get_or_derive(CachedHeaders::for_source);
     let validators = Validators::new(&cached_headers.etag, source.modified);
     match validators.evaluate(request.headers) {
@@ -110,7 +114,9 @@ async fn respond(service: &Arc<Service>, request: FileRequest<'_>, source: Arc<S
         }
     };
     let (offset, len) = span.map_or((0, source.len), |span| (span.first, span.len()));
-    let Some(mut response) = body_response(service, request.method, &source, offset, len).await? else { return Ok(None) };
+    let Some(mut response) = body_response(service, request.method, &source, offset, len).await? else {
+        return Ok(None);
+    };
     *response.status_mut() = status;
     let headers = response.headers_mut();
     *headers = cached_headers.headers();
@@ -200,7 +206,8 @@ impl CachedHeaders {
     fn for_source(source: &SourceFile) -> Self {
         let etag = source.etag();
         let is_after_epoch = source.modified >= SystemTime::UNIX_EPOCH;
-        let date = is_after_epoch.then(|| HeaderValue::from_str(&httpdate::fmt_http_date(source.modified)).ok()).flatten();
+        let date =
+            is_after_epoch.then(|| HeaderValue::from_str(&httpdate::fmt_http_date(source.modified)).ok()).flatten();
         Self {
             etag_header: HeaderValue::from_str(&etag).ok(),
             etag,

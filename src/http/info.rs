@@ -9,23 +9,23 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::urls::ResourceUrls;
 use super::call::Call;
 use super::endpoint::{Endpoint, get, post};
 use super::progress::WatchProgress;
 use super::reply;
+use super::urls::ResourceUrls;
 use crate::domain::access::{Access, Principal};
-use crate::domain::playback::{RequestDevice, DeviceProfile};
+use crate::domain::playback::{DeviceProfile, RequestDevice};
 use crate::engine::source::SourceFile;
 use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::service::media::ProbeResult;
 use crate::service::sidecars::{self, Sidecar};
 
+mod media_info;
 mod playback;
 mod stream;
 mod subtitle;
-mod media_info;
 
 use media_info::MediaInfo;
 
@@ -33,7 +33,8 @@ use media_info::MediaInfo;
 const GRANT_SECONDS: i64 = 12 * 3600;
 
 /// Characters to percent-encode in a query: all but the slash and the unreserved ones of RFC 3986.
-pub(super) const QUERY_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+pub(super) const QUERY_ENCODE_SET: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -84,7 +85,12 @@ struct InfoRequest {
     player: Option<String>,
 }
 
-async fn media_info_response(service: &Arc<Service>, path: String, principal: Principal, device: &RequestDevice) -> Result<Response> {
+async fn media_info_response(
+    service: &Arc<Service>,
+    path: String,
+    principal: Principal,
+    device: &RequestDevice,
+) -> Result<Response> {
     let source = service.library.open(&path).await?;
     let probed = service.media.probe_with_time(&source).await?;
     let sidecars = sidecars::list_sidecars(&service.library, &source).await?;
@@ -100,8 +106,20 @@ async fn media_info_response(service: &Arc<Service>, path: String, principal: Pr
 ///
 /// # Errors
 /// `SOURCE_READ_FAILED`.
-pub fn media_info_json(source: &SourceFile, probed: &ProbeResult, sidecars: &[Sidecar], can_transcode: bool) -> Result<serde_json::Value> {
-    let info = MediaInfo::new(source, probed, sidecars, &RequestDevice::default(), &MediaLinks::unsigned(source), can_transcode)?;
+pub fn media_info_json(
+    source: &SourceFile,
+    probed: &ProbeResult,
+    sidecars: &[Sidecar],
+    can_transcode: bool,
+) -> Result<serde_json::Value> {
+    let info = MediaInfo::new(
+        source,
+        probed,
+        sidecars,
+        &RequestDevice::default(),
+        &MediaLinks::unsigned(source),
+        can_transcode,
+    )?;
     serde_json::to_value(info).map_err(Error::internal)
 }
 

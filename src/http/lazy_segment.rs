@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use crate::engine::packager::{LazySegmentReader, LazySegment};
+use crate::engine::packager::{LazySegment, LazySegmentReader};
 use crate::engine::source::SourceFile;
 use crate::error::Error;
 use crate::service::library::Library;
@@ -27,7 +27,10 @@ impl LazySegmentBody {
     }
 
     pub(super) fn into_stream(self) -> LazySegmentStream {
-        LazySegmentStream { library: self.library, state: StreamState::Ready(Box::new(self.segment.reader(self.source))) }
+        LazySegmentStream {
+            library: self.library,
+            state: StreamState::Ready(Box::new(self.segment.reader(self.source))),
+        }
     }
 }
 

@@ -8,10 +8,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::urls::ResourceUrls;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, patch, post};
 use super::reply;
+use super::urls::ResourceUrls;
 use crate::domain::access::{Access, Role};
 use crate::domain::channel::Channel;
 use crate::error::{Code, Error, Result};
@@ -19,9 +19,9 @@ use crate::service::Service;
 use crate::service::channels::ChangeTime;
 use crate::service::live;
 
-mod view_query;
 pub(super) mod audit;
 mod block_schedule;
+mod channel_view;
 pub(super) mod export;
 pub(super) mod guide;
 mod links;
@@ -32,13 +32,13 @@ pub(super) mod rights;
 pub(super) mod sources;
 pub(super) mod tokens;
 pub(super) mod tuner;
-mod channel_view;
+mod view_query;
 pub(super) mod warm;
 pub(super) mod watch;
 
+use channel_view::ChannelView;
 use guide::GuideEntry;
 use request::ChannelRequest;
-use channel_view::ChannelView;
 
 /// Largest body of a channel request, bytes.
 const MAX_BODY_BYTES: u64 = 1 << 20;
@@ -66,8 +66,12 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
             .to(service, export::xmltv_gz),
         get("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(service, watch::watch),
         delete("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(service, watch::leave),
-        get("/api/livetv/watch/{id}/live.m3u8", Access::Live).resource(watch::grant_resource).to(service, watch::playlist),
-        get("/api/livetv/watch/{id}/{segment}", Access::Live).resource(watch::grant_resource).to(service, watch::segment),
+        get("/api/livetv/watch/{id}/live.m3u8", Access::Live)
+            .resource(watch::grant_resource)
+            .to(service, watch::playlist),
+        get("/api/livetv/watch/{id}/{segment}", Access::Live)
+            .resource(watch::grant_resource)
+            .to(service, watch::segment),
         get("/api/livetv/tokens", Access::User).to(service, tokens::tokens),
         post("/api/livetv/tokens", Access::User).to(service, tokens::add),
         delete("/api/livetv/tokens/{id}", Access::User).to(service, tokens::revoke),
@@ -133,7 +137,8 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
             && category.is_none_or(|category| *channel.settings.category == *category)
     });
     let views = visible.iter().map(|channel| {
-        let view = ChannelView::new(channel, now, ResourceUrls::from_config(&service.config)).with_state(&service, channel);
+        let view =
+            ChannelView::new(channel, now, ResourceUrls::from_config(&service.config)).with_state(&service, channel);
         if is_admin { view.with_rights(&service, channel) } else { view }
     });
     Ok(reply::json(&ChannelsAnswer { channels: views.collect() }))
@@ -146,8 +151,8 @@ pub(super) async fn channels(service: Arc<Service>, call: Call) -> Result<Respon
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub(super) async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = find_visible_channel(&service, &call, parse_channel_id(&call)?)?;
-    let mut view =
-        ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config)).with_state(&service, &channel);
+    let mut view = ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
+        .with_state(&service, &channel);
     if call.user()?.role == Role::Admin {
         view = view.with_items(&service, &channel);
     }
@@ -172,12 +177,13 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
     if channel.settings.always_on {
         live::start_maintenance(&service);
     }
-    let view =
-        ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config)).with_items(&service, &channel);
+    let view = ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
+        .with_items(&service, &channel);
     let mut response = reply::json_with(StatusCode::CREATED, &ChannelAnswer { channel: view });
-    let location =
-        HeaderValue::try_from(ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/channels/{}", channel.id)))
-            .map_err(Error::internal)?;
+    let location = HeaderValue::try_from(
+        ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/channels/{}", channel.id)),
+    )
+    .map_err(Error::internal)?;
     response.headers_mut().insert(LOCATION, location);
     Ok(response)
 }
@@ -279,9 +285,12 @@ fn preview_response(service: &Service, channel: &Channel) -> Response {
     let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
     let from = now.as_millisecond().max(start);
     let entries = channel.guide_entries(from, from + PREVIEW_MS, now.as_millisecond()).take(MAX_PREVIEW_ENTRIES);
-    let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now, ResourceUrls::from_config(&service.config))).collect();
+    let entries = entries
+        .map(|entry| GuideEntry::new(channel, &entry, now, ResourceUrls::from_config(&service.config)))
+        .collect();
     reply::json(&PreviewAnswer {
-        channel: ChannelView::new(channel, now, ResourceUrls::from_config(&service.config)).with_items(service, channel),
+        channel: ChannelView::new(channel, now, ResourceUrls::from_config(&service.config))
+            .with_items(service, channel),
         entries,
     })
 }

@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 use utoipa::{OpenApi, ToSchema};
 use warp::reply::Response;
 
-use super::urls::ResourceUrls;
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
+use super::urls::ResourceUrls;
 use super::{
     attachment, audiobook, auth, debug, events, file, health, info, library, livetv, progress, recordings, reply,
     subtitle, transcode, users, workers,
@@ -36,7 +36,8 @@ const GRANT_PATHS: [&str; 4] =
     ["/api/stream/file", "/api/stream/subtitle", "/api/stream/attachment", "/api/stream/transcode/{sessionId}"];
 
 /// Paths that also accept a stream token or a signed URL.
-const STREAM_TOKEN_PATHS: [&str; 4] = ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
+const STREAM_TOKEN_PATHS: [&str; 4] =
+    ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
 
 /// Paths for admins only.
 const ADMIN_PATHS: [&str; 5] =
@@ -271,7 +272,11 @@ fn default_errors(method: &str, path: &str, operation: &Map<String, Value>) -> V
         }
     };
     let (has_body, has_parameters) = (operation.contains_key("requestBody"), operation.contains_key("parameters"));
-    add_if(has_body || has_parameters, "400", "`VALIDATION_ERROR`, `BAD_REQUEST` or `INVALID_PATH`: the request is invalid");
+    add_if(
+        has_body || has_parameters,
+        "400",
+        "`VALIDATION_ERROR`, `BAD_REQUEST` or `INVALID_PATH`: the request is invalid",
+    );
     add_if(access != Access::Public, "401", "`UNAUTHORIZED` or `TOKEN_EXPIRED`: no valid credentials");
     add_if(access == Access::Admin, "403", "`FORBIDDEN`: only admins may do this");
     add_if(matches!(access, Access::Granted | Access::Live), "403", "`SIGNATURE_INVALID` or `SIGNATURE_EXPIRED`");

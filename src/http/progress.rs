@@ -157,7 +157,9 @@ pub(super) async fn history(service: Arc<Service>, call: Call) -> Result<Respons
     let page = service.progress.history(user, parse_filter(&call)?, call.query("cursor")?, limit)?;
     let available = service.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
     let records = page.records.into_iter().zip(available);
-    let history = records.map(|(record, is_available)| WatchProgress::new(user, record, true).with_availability(is_available)).collect();
+    let history = records
+        .map(|(record, is_available)| WatchProgress::new(user, record, true).with_availability(is_available))
+        .collect();
     Ok(reply::json(&HistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
 }
 

@@ -8,10 +8,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::urls::ResourceUrls;
 use super::call::Call;
 use super::endpoint::{Endpoint, delete, get, post};
 use super::reply;
+use super::urls::ResourceUrls;
 use crate::domain::access::{Access, Role};
 use crate::domain::recording::{Recording, RecordingState};
 use crate::error::{Code, Error, Result};
@@ -126,13 +126,15 @@ pub(super) async fn add(service: Arc<Service>, mut call: Call) -> Result<Respons
     let user_id = call.user()?.user_id.clone();
     let request: RecordingRequest = call.json().await?;
     let scheduled = service.schedule_recording(request.validate(user_id)?).await?;
-    let location = scheduled
-        .recording
-        .as_ref()
-        .map(|recording| ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/recordings/{}", recording.id)));
+    let location = scheduled.recording.as_ref().map(|recording| {
+        ResourceUrls::from_config(&service.config)
+            .external_path(format_args!("/api/livetv/recordings/{}", recording.id))
+    });
     let view = |recording: Recording| RecordingView::new(&service, &recording);
-    let answer =
-        RecordingMade { recording: scheduled.recording.map(view), series: scheduled.rule.map(|rule| SeriesView::new(&rule)) };
+    let answer = RecordingMade {
+        recording: scheduled.recording.map(view),
+        series: scheduled.rule.map(|rule| SeriesView::new(&rule)),
+    };
     let mut response = reply::json_with(StatusCode::CREATED, &answer);
     if let Some(location) = location {
         response.headers_mut().insert(LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?);
@@ -177,7 +179,13 @@ pub(super) async fn remove_series(service: Arc<Service>, call: Call) -> Result<R
 }
 
 fn parse_state(text: &str) -> Result<RecordingState> {
-    let all = [RecordingState::Scheduled, RecordingState::Recording, RecordingState::Complete, RecordingState::Failed, RecordingState::Cancelled];
+    let all = [
+        RecordingState::Scheduled,
+        RecordingState::Recording,
+        RecordingState::Complete,
+        RecordingState::Failed,
+        RecordingState::Cancelled,
+    ];
     let found = all.into_iter().find(|state| state.as_str() == text);
     found.ok_or_else(|| Error::invalid_field("state", "must be scheduled, recording, complete, failed or cancelled"))
 }

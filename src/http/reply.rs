@@ -57,8 +57,7 @@ pub fn error(error: Error, info: &RequestInfo) -> Response {
     } else if let Some(cause) = &error.cause {
         tracing::info!(request.id = info.request_id.as_str(), code = error.code.as_str(), cause, "request refused");
     }
-    let mut body =
-        json!({"error": error.message, "code": error.code.as_str(), "requestId": info.request_id.as_str()});
+    let mut body = json!({"error": error.message, "code": error.code.as_str(), "requestId": info.request_id.as_str()});
     if let Some(details) = error.details {
         body["details"] = details;
     }

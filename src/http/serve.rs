@@ -10,8 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::call::RequestId;
-use super::worker_thread::{AcceptedConnection, WorkerThreads, ShutdownPhase};
 use super::connection_slots::{ConnectionRefusal, ConnectionSlots};
+use super::worker_thread::{AcceptedConnection, ShutdownPhase, WorkerThreads};
 use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random_bytes;

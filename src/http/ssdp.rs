@@ -128,7 +128,12 @@ impl AnnouncedServer {
         }
     }
 
-    async fn announce(&self, socket: &UdpSocket, multicast_group: SocketAddrV4, messages: impl Fn(&AnnouncedDevice) -> Vec<String>) {
+    async fn announce(
+        &self,
+        socket: &UdpSocket,
+        multicast_group: SocketAddrV4,
+        messages: impl Fn(&AnnouncedDevice) -> Vec<String>,
+    ) {
         let Some(device) = self.device_for(multicast_group) else { return };
         for text in messages(&device) {
             if let Err(fault) = socket.send_to(text.as_bytes(), multicast_group).await {
@@ -179,7 +184,8 @@ struct AnswerBudget {
 impl AnswerBudget {
     fn try_take(&mut self) -> bool {
         let now = Instant::now();
-        self.tokens = (self.tokens + (now - self.refilled_at).as_secs_f64() * ANSWERS_PER_SECOND).min(ANSWERS_PER_SECOND);
+        self.tokens =
+            (self.tokens + (now - self.refilled_at).as_secs_f64() * ANSWERS_PER_SECOND).min(ANSWERS_PER_SECOND);
         self.refilled_at = now;
         let is_allowed = self.tokens >= 1.0;
         if is_allowed {

@@ -14,7 +14,7 @@ use crate::domain::access::Access;
 use crate::domain::subtitles::{SubtitleFormat, write_srt, write_webvtt};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::subtitles::{SubtitleScript, SubtitleLocation};
+use crate::service::subtitles::{SubtitleLocation, SubtitleScript};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
@@ -75,7 +75,9 @@ fn render(script: &SubtitleScript, format: SubtitleFormat) -> Result<(&'static s
     match format {
         SubtitleFormat::WebVtt => Ok(("text/vtt; charset=utf-8", write_webvtt(&script.cues))),
         SubtitleFormat::Srt => Ok(("application/x-subrip; charset=utf-8", write_srt(&script.cues))),
-        SubtitleFormat::Ass if script.format == SubtitleFormat::Ass => Ok(("text/x-ssa; charset=utf-8", script.text.clone())),
+        SubtitleFormat::Ass if script.format == SubtitleFormat::Ass => {
+            Ok(("text/x-ssa; charset=utf-8", script.text.clone()))
+        }
         SubtitleFormat::Ass => Err(Error::new(
             Code::UnsupportedMediaType,
             format!("format ass is only available for ASS subtitles, this one is {}", script.format.as_str()),

@@ -20,7 +20,7 @@ use super::lazy_segment::LazySegmentBody;
 use super::reply;
 use crate::domain::access::{Access, Principal};
 use crate::domain::playback::accepts_start_in_multivariant;
-use crate::domain::playlist::{SessionAsset, PlaylistTrack, parse_asset};
+use crate::domain::playlist::{PlaylistTrack, SessionAsset, parse_asset};
 use crate::engine::content::SegmentContent;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;

@@ -159,7 +159,13 @@ impl From<User> for UserView {
             Role::Admin => RoleName::Admin,
             Role::User => RoleName::User,
         };
-        Self { id: user.id, username: user.username, role, created_at: format_timestamp(user.created_at), stream_tokens: None }
+        Self {
+            id: user.id,
+            username: user.username,
+            role,
+            created_at: format_timestamp(user.created_at),
+            stream_tokens: None,
+        }
     }
 }
 
@@ -173,9 +179,9 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::http::call::RequestInfo;
+    use crate::http::connection_slots::ConnectionSlots;
     use crate::http::dispatch::{Dispatcher, RequestParts};
     use crate::http::livetv;
-    use crate::http::connection_slots::ConnectionSlots;
     use crate::http::request_body::RequestBody;
 
     #[tokio::test]
@@ -200,7 +206,10 @@ mod tests {
                 method: Method::POST,
                 path: path.clone(),
                 query: String::new(),
-                body: RequestBody::new(&headers, stream::once(async move { Ok::<_, warp::Error>(rest.await.unwrap()) })),
+                body: RequestBody::new(
+                    &headers,
+                    stream::once(async move { Ok::<_, warp::Error>(rest.await.unwrap()) }),
+                ),
                 headers: Arc::new(headers),
                 info: RequestInfo::default(),
                 place: Arc::new(ConnectionSlots::new(8, &[]).acquire([192, 0, 2, 1].into()).unwrap()),

@@ -24,12 +24,12 @@ use tower_service::Service as _;
 use warp::filters::BoxedFilter;
 use warp::reply::Response;
 
-use super::header_timer::HeaderTimer;
 use super::body::ResponseBody;
-use super::call::{RequestContext, RequestInfo, RequestId};
+use super::call::{RequestContext, RequestId, RequestInfo};
+use super::connection::{Connection, FileRangeQueue, ReceiveRate};
 use super::connection_slots::ConnectionSlot;
+use super::header_timer::HeaderTimer;
 use super::reply;
-use super::connection::{ReceiveRate, FileRangeQueue, Connection};
 use crate::error::{Code, Error};
 use crate::service::accounts::random_bytes;
 
@@ -88,7 +88,10 @@ impl WorkerThreads {
     /// When the system cannot create a thread or an event queue.
     pub fn start(routes: &Routes, phase: &watch::Receiver<ShutdownPhase>) -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        (0..cores).map(|number| WorkerThread::start(number, routes.clone(), phase.clone())).collect::<Result<_, _>>().map(Self)
+        (0..cores)
+            .map(|number| WorkerThread::start(number, routes.clone(), phase.clone()))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// Hands a connection to the thread with the fewest connections.
@@ -126,7 +129,8 @@ fn run_thread(
     runtime.block_on(async {
         let mut connections = JoinSet::new();
         while let Some(AcceptedConnection { socket, remote, slot }) = accepted.recv().await {
-            let (routes, phase, count_guard) = (routes.clone(), phase.clone(), ConnectionCountGuard(open_connections.clone()));
+            let (routes, phase, count_guard) =
+                (routes.clone(), phase.clone(), ConnectionCountGuard(open_connections.clone()));
             connections.spawn(async move {
                 let (slot, _count_guard) = (Arc::new(slot), count_guard);
                 match TcpStream::from_std(socket) {
@@ -248,8 +252,11 @@ mod tests {
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (socket, peer) = listener.accept().await.unwrap();
         let slots = ConnectionSlots::new(1, &[]);
-        let accepted =
-            AcceptedConnection { socket: socket.into_std().unwrap(), remote: peer.ip(), slot: slots.acquire(peer.ip()).unwrap() };
+        let accepted = AcceptedConnection {
+            socket: socket.into_std().unwrap(),
+            remote: peer.ip(),
+            slot: slots.acquire(peer.ip()).unwrap(),
+        };
         threads.assign(accepted).await;
         client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
         let mut head = [0; 12];

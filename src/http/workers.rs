@@ -14,8 +14,8 @@ use crate::domain::access::Access;
 use crate::domain::time::format_timestamp;
 use crate::error::Result;
 use crate::service::Service;
-use crate::service::sessions::{Sessions, failure_message};
 use crate::service::local_encoders::EncoderStatus;
+use crate::service::sessions::{Sessions, failure_message};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/stream/v2-workers", Access::User).to(service, workers)]
@@ -141,7 +141,8 @@ fn workers_view(workers: EncoderStatus, sessions: &Sessions, backend: BackendSet
         device: encoder.device,
         verified: true,
     });
-    let rejected = report.rejected.iter().map(|encoder| RejectedView { name: encoder.name, reason: encoder.reason.clone() });
+    let rejected =
+        report.rejected.iter().map(|encoder| RejectedView { name: encoder.name, reason: encoder.reason.clone() });
     let local = LocalView {
         kind: "transcoding",
         boundary: "local transcoder subprocess",
@@ -161,7 +162,9 @@ fn workers_view(workers: EncoderStatus, sessions: &Sessions, backend: BackendSet
             version: workers.gstreamer_version,
             backend: backend.as_str(),
             reason: match backend {
-                BackendSetting::Auto => "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster",
+                BackendSetting::Auto => {
+                    "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster"
+                }
                 BackendSetting::Gstreamer => {
                     "GStreamer encodes what it supports; ffmpeg does the rest and takes over on failure"
                 }

@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
-use crate::domain::library::{kind_from_name, compare_natural};
+use crate::domain::library::{compare_natural, kind_from_name};
 use crate::domain::media::Media;
-use crate::domain::progress::{MediaType, BookPosition, ProgressRecord, SaveResult, percentage};
+use crate::domain::progress::{BookPosition, MediaType, ProgressRecord, SaveResult, percentage};
 use crate::domain::sniff::MediaKind;
-use crate::engine::folder::{Folder, EntryHint, EntryTarget};
+use crate::engine::folder::{EntryHint, EntryTarget, Folder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::progress::{ProgressItem, ProgressUpdate, file_stem};
@@ -110,7 +110,8 @@ impl Service {
     pub async fn load_book(&self, path: &str) -> Result<Audiobook> {
         let (mut item, files) = self.book_item(path).await?;
         let part_reads: Vec<_> = files.into_iter().map(|path| self.load_part(path).boxed()).collect();
-        let parts_and_media: Vec<(AudiobookPart, Arc<Media>)> = stream::iter(part_reads).buffered(CONCURRENT_READS).try_collect().await?;
+        let parts_and_media: Vec<(AudiobookPart, Arc<Media>)> =
+            stream::iter(part_reads).buffered(CONCURRENT_READS).try_collect().await?;
         let (parts, media_of_parts): (Vec<_>, Vec<_>) = parts_and_media.into_iter().unzip();
         let mut book = Audiobook { item: item.clone(), duration_seconds: 0.0, parts, chapters: Vec::new() };
         let has_many_parts = book.parts.len() > 1;
@@ -118,8 +119,14 @@ impl Service {
             part.start_seconds = book.duration_seconds;
             let (start, end) = (part.start_seconds, part.start_seconds + part.duration_seconds);
             if media.chapters.is_empty() {
-                let title = media.tags.title.clone().or_else(|| has_many_parts.then(|| file_stem(&part.path).to_owned()));
-                book.chapters.push(AudiobookChapter { title, start_seconds: start, end_seconds: end, part_index: index });
+                let title =
+                    media.tags.title.clone().or_else(|| has_many_parts.then(|| file_stem(&part.path).to_owned()));
+                book.chapters.push(AudiobookChapter {
+                    title,
+                    start_seconds: start,
+                    end_seconds: end,
+                    part_index: index,
+                });
             }
             book.chapters.extend(media.chapters.iter().map(|chapter| AudiobookChapter {
                 title: chapter.title.clone(),
@@ -148,12 +155,21 @@ impl Service {
     ///
     /// # Errors
     /// Those of opening its files; `STORAGE_FULL`.
-    pub async fn save_book_progress(&self, user_id: &str, path: &str, mut update: ProgressUpdate, book_position: BookPositionUpdate) -> Result<SaveResult> {
+    pub async fn save_book_progress(
+        &self,
+        user_id: &str,
+        path: &str,
+        mut update: ProgressUpdate,
+        book_position: BookPositionUpdate,
+    ) -> Result<SaveResult> {
         let (mut item, _) = self.book_item(path).await?;
         let stored_record = self.book_record(user_id, &item).await?;
         let sent_duration = update.duration_seconds.filter(|duration| *duration > 0.0);
-        let known_duration = sent_duration.or_else(|| stored_record.as_ref().map(|record| record.duration_seconds).filter(|d| *d > 0.0));
-        let is_complete = book_position.chapter_index.is_some() && book_position.chapter_position_seconds.is_some() && known_duration.is_some();
+        let known_duration =
+            sent_duration.or_else(|| stored_record.as_ref().map(|record| record.duration_seconds).filter(|d| *d > 0.0));
+        let is_complete = book_position.chapter_index.is_some()
+            && book_position.chapter_position_seconds.is_some()
+            && known_duration.is_some();
         // Progress in a book that cannot be probed is saved all the same.
         let book = if is_complete { None } else { self.load_book(path).await.ok() };
         if let Some(book) = &book {
@@ -171,7 +187,8 @@ impl Service {
             _ => chapter_position,
         };
         let computed = percentage(position, duration);
-        let stored_rate = stored_record.as_ref().and_then(|record| Some(record.book.as_ref()?.playback_rate)).unwrap_or(1.0);
+        let stored_rate =
+            stored_record.as_ref().and_then(|record| Some(record.book.as_ref()?.playback_rate)).unwrap_or(1.0);
         update.media_type = MediaType::Audiobook;
         update.duration_seconds = Some(duration);
         update.book = Some(BookPosition {
@@ -196,9 +213,10 @@ impl Service {
                 let record = self.book_record(user_id, &item).await?;
                 Ok(record.map(|record| ProgressRecord { path: item.path, ..record }))
             }
-            Err(fault) if fault.code == Code::NotFound => {
-                self.books.record_at_path(user_id, &self.locate_path(path)?.path)?.map_or(Err(fault), |record| Ok(Some(record)))
-            }
+            Err(fault) if fault.code == Code::NotFound => self
+                .books
+                .record_at_path(user_id, &self.locate_path(path)?.path)?
+                .map_or(Err(fault), |record| Ok(Some(record))),
             Err(fault) => Err(fault),
         }
     }
@@ -245,7 +263,9 @@ impl Service {
         let located = self.locate_path(path)?;
         let (roots, folder) = (self.roots.clone(), located.path.clone());
         let listing = self.library.run_with_deadline(located.root_index, move || match roots.resolve_target(&folder) {
-            Some(EntryTarget::Folder) => list_audio_files(&roots.open_folder(&folder)?, |sub| roots.open_folder(sub)).map(Some),
+            Some(EntryTarget::Folder) => {
+                list_audio_files(&roots.open_folder(&folder)?, |sub| roots.open_folder(sub)).map(Some)
+            }
             _ => Ok(None),
         });
         let Some(files) = listing.await? else { return Err(absent) };
@@ -271,7 +291,8 @@ impl Service {
 
     /// Identity of a book of several files: a hash of their fingerprints in order.
     async fn folder_identity(&self, files: &[FileSnapshot]) -> Result<String> {
-        let fingerprint_reads: Vec<_> = files.iter().map(|file| self.fingerprint_at_path(file.path.clone()).boxed()).collect();
+        let fingerprint_reads: Vec<_> =
+            files.iter().map(|file| self.fingerprint_at_path(file.path.clone()).boxed()).collect();
         let ids: Vec<String> = stream::iter(fingerprint_reads).buffered(CONCURRENT_READS).try_collect().await?;
         Ok(format!("b_{}", &blake3::hash(ids.join("\n").as_bytes()).to_hex()[..32]))
     }
@@ -295,7 +316,11 @@ fn list_audio_files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folde
     Ok(found)
 }
 
-fn collect_audio_files(folder: &Folder<'_>, found: &mut Vec<FileSnapshot>, discs: Option<&mut Vec<String>>) -> Result<()> {
+fn collect_audio_files(
+    folder: &Folder<'_>,
+    found: &mut Vec<FileSnapshot>,
+    discs: Option<&mut Vec<String>>,
+) -> Result<()> {
     let base = folder.located.path.trim_end_matches('/').to_owned();
     let mut subfolders = Vec::new();
     for (name, hint) in folder.list_entries()? {

@@ -14,7 +14,7 @@ use crate::engine::fallback::FallbackBackend;
 use crate::engine::ffmpeg::FfmpegBackend;
 use crate::engine::gst::{self, GstBackend};
 use crate::engine::packager::Packager;
-use crate::engine::{Job, Run, RunError, Backend};
+use crate::engine::{Backend, Job, Run, RunError};
 use crate::error::{Code, Error, Result};
 
 /// Kinds of work that `auto` distinguishes.
@@ -96,7 +96,9 @@ impl Backends {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
     pub async fn find_backends(&self) -> Result<()> {
-        if self.setting == BackendSetting::Gstreamer || self.setting == BackendSetting::Auto && !GSTREAMER_WORK.is_empty() {
+        if self.setting == BackendSetting::Gstreamer
+            || self.setting == BackendSetting::Auto && !GSTREAMER_WORK.is_empty()
+        {
             let _ = self.gstreamer().await;
         }
         self.ffmpeg().await.map(|_| ())
@@ -108,7 +110,10 @@ impl Backends {
     /// `TRANSCODER_UNAVAILABLE`.
     pub async fn choose(&self, work: &RenditionSpec) -> Result<ChosenBackend> {
         if work.package.is_some() {
-            return Ok(ChosenBackend { backend: Arc::new(Packager), reason: "copied from the file without re-encoding" });
+            return Ok(ChosenBackend {
+                backend: Arc::new(Packager),
+                reason: "copied from the file without re-encoding",
+            });
         }
         if let Some(forced) = self.forced.get() {
             return Ok(ChosenBackend { backend: forced.clone(), reason: "only backend available" });
@@ -143,7 +148,9 @@ impl Backends {
         }
         let backend = self.ffmpeg.get_or_try_init(|| async {
             let program = self.program.clone();
-            let backend = tokio::task::spawn_blocking(move || FfmpegBackend::with_program(&program)).await.map_err(Error::internal)?;
+            let backend = tokio::task::spawn_blocking(move || FfmpegBackend::with_program(&program))
+                .await
+                .map_err(Error::internal)?;
             let missing =
                 |cause| Error::new(Code::TranscoderUnavailable, "no usable ffmpeg was found").with_cause(cause);
             let backend = backend.map_err(missing)?.with_text_style(self.text_style.clone());
@@ -155,12 +162,15 @@ impl Backends {
     /// GStreamer with all required elements; missing ones are logged once.
     async fn gstreamer(&self) -> std::result::Result<Arc<QuarantinedBackend>, String> {
         let found = self.gstreamer.get_or_init(|| async {
-            let found = tokio::task::spawn_blocking(GstBackend::detect).await.unwrap_or_else(|cause| Err(cause.to_string()));
+            let found =
+                tokio::task::spawn_blocking(GstBackend::detect).await.unwrap_or_else(|cause| Err(cause.to_string()));
             let with_quarantine = |backend: GstBackend| {
                 let backend = backend.with_text_style(self.text_style.clone());
                 Arc::new(QuarantinedBackend { backend, quarantine: self.quarantine.clone() })
             };
-            found.map(with_quarantine).inspect_err(|cause| tracing::warn!(cause, "the GStreamer backend is not available"))
+            found
+                .map(with_quarantine)
+                .inspect_err(|cause| tracing::warn!(cause, "the GStreamer backend is not available"))
         });
         found.await.clone()
     }

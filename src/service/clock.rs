@@ -62,7 +62,11 @@ impl FutureTimeGuard {
     /// periodically.
     pub fn is_due(&self, has_future_times: bool, now_seconds: i64) -> bool {
         let mut found_seconds = self.found_seconds.lock().unwrap_or_else(PoisonError::into_inner);
-        *found_seconds = if has_future_times { Some(found_seconds.map_or(now_seconds, |since| since.min(now_seconds))) } else { None };
+        *found_seconds = if has_future_times {
+            Some(found_seconds.map_or(now_seconds, |since| since.min(now_seconds)))
+        } else {
+            None
+        };
         found_seconds.is_some_and(|found_seconds| now_seconds - found_seconds >= SET_BACK_AFTER_SECONDS)
     }
 }

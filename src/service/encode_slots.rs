@@ -172,7 +172,11 @@ impl EncodeSlots {
             allowed_runs: allowed,
         };
         state.jobs.insert(id, job);
-        Ok((Arc::new(EncodeJob { slots: self.clone(), id, is_withdrawn: AtomicBool::new(false) }), admission, allowed_receiver))
+        Ok((
+            Arc::new(EncodeJob { slots: self.clone(), id, is_withdrawn: AtomicBool::new(false) }),
+            admission,
+            allowed_receiver,
+        ))
     }
 
     fn admit(self: &Arc<Self>, state: &mut SlotState, viewer: AdmissionRequest<'_>, share: f64) -> Arc<Admission> {
@@ -209,7 +213,8 @@ impl SlotState {
         let mut counted = BTreeSet::new();
         let mut shares = Vec::with_capacity(self.admissions.len());
         for (viewer, admitted) in &mut self.admissions {
-            let own_shares = job_shares.iter().filter(|(id, share)| *share > 0.0 && self.jobs[id].viewers.contains(viewer));
+            let own_shares =
+                job_shares.iter().filter(|(id, share)| *share > 0.0 && self.jobs[id].viewers.contains(viewer));
             let own_shares: Vec<(u64, f64)> = own_shares.copied().collect();
             if own_shares.is_empty() {
                 shares.push(if admitted.keeps_share { admitted.share } else { 0.0 });
@@ -413,7 +418,12 @@ mod tests {
         let slots = EncodeSlots::new(1);
         let (one, _a, mut one_allowed) = slots.start_job(1.0, AdmissionRequest::Session).ok().unwrap();
         let (two, _b, two_allowed) = slots.start_job(1.0, AdmissionRequest::Session).ok().unwrap();
-        let need = |deadline_ms, working| RenditionNeed { deadline_ms: Some(deadline_ms), run_count: 1, working_runs: working, ..RenditionNeed::default() };
+        let need = |deadline_ms, working| RenditionNeed {
+            deadline_ms: Some(deadline_ms),
+            run_count: 1,
+            working_runs: working,
+            ..RenditionNeed::default()
+        };
         assert_eq!(
             (one.update(need(20_000, 0)), two.update(need(1_000, 0))),
             (1, 0),

@@ -7,7 +7,7 @@ use tokio::sync::broadcast;
 
 use crate::domain::channel::Channel;
 use crate::domain::progress::ProgressRecord;
-use crate::domain::recording::RecordingState as RecordingState;
+use crate::domain::recording::RecordingState;
 use crate::domain::schedule::Programme;
 use crate::service::live::ChannelState;
 
@@ -109,7 +109,8 @@ impl Events {
         let mut state = self.lock_state();
         let receiver = state.sender.as_ref()?.subscribe();
         let total: usize = state.listeners.values().sum();
-        if total >= MAX_LISTENERS || state.listeners.get(user_id).is_some_and(|count| *count >= MAX_LISTENERS_PER_USER) {
+        if total >= MAX_LISTENERS || state.listeners.get(user_id).is_some_and(|count| *count >= MAX_LISTENERS_PER_USER)
+        {
             return None;
         }
         *state.listeners.entry(user_id.to_owned()).or_default() += 1;

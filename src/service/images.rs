@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::image::{MAX_BYTES, Image};
+use crate::engine::image::{Image, MAX_BYTES};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -39,7 +39,9 @@ impl Service {
             Err(fault) if matches!(fault.code, Code::StorageTimeout | Code::SourceReadFailed | Code::Internal) => {
                 Err(fault)
             }
-            Err(fault) => Err(Error::invalid_field(field, format!("must be an image of the library: {}", fault.message))),
+            Err(fault) => {
+                Err(Error::invalid_field(field, format!("must be an image of the library: {}", fault.message)))
+            }
         }
     }
 }

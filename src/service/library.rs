@@ -158,7 +158,8 @@ impl Library {
         {
             open_files.remove(&oldest);
         }
-        open_files.insert(request_path.to_owned(), CachedFile { source: source.clone(), last_check: now, last_use: now });
+        open_files
+            .insert(request_path.to_owned(), CachedFile { source: source.clone(), last_check: now, last_use: now });
         if was_empty {
             tokio::spawn(close_idle_files(Arc::downgrade(&self.open_files)));
         }

@@ -6,9 +6,9 @@ use std::time::SystemTime;
 use data_encoding::BASE64URL_NOPAD;
 
 use super::library::Library;
-use crate::domain::library::{kind_from_name, compare_natural};
+use crate::domain::library::{compare_natural, kind_from_name};
 use crate::domain::sniff::MediaKind;
-use crate::engine::folder::{Folder, EntryHint, EntryTarget};
+use crate::engine::folder::{EntryHint, EntryTarget, Folder};
 use crate::error::{Error, Result};
 
 /// Entries of one page by default.
@@ -93,7 +93,9 @@ fn build_page(folder: &Folder<'_>, limit: usize, after_name: Option<ListedName>)
         let kind = match name.kind {
             None => Some(EntryKind::Folder),
             Some(kind) => match folder.resolve_entry(&name.text) {
-                Some(EntryTarget::File { size_bytes, modified }) => Some(EntryKind::Media { kind, size_bytes, modified }),
+                Some(EntryTarget::File { size_bytes, modified }) => {
+                    Some(EntryKind::Media { kind, size_bytes, modified })
+                }
                 _ => None,
             },
         };

@@ -126,7 +126,8 @@ impl Probes {
     }
 
     async fn probe_within(&self, source: &Arc<SourceFile>, wait: Duration) -> Result<ProbeResult> {
-        let outcome = tokio::time::timeout(wait, self.cached_or_started(source)).await.unwrap_or(Err(ProbeError::TimedOut));
+        let outcome =
+            tokio::time::timeout(wait, self.cached_or_started(source)).await.unwrap_or(Err(ProbeError::TimedOut));
         outcome.map_err(|fault| match fault {
             ProbeError::Unreadable(why) => unplayable_error("UNREADABLE").with_cause(why),
             ProbeError::TimedOut => {
@@ -149,7 +150,8 @@ impl Probes {
             ProbeLookup::Finished(outcome) => return outcome,
             ProbeLookup::InFlight(awaited) => awaited,
             ProbeLookup::Missing => {
-                let in_flight_slot = self.in_flight_slots.clone().acquire_owned().await.expect("the semaphore is never closed");
+                let in_flight_slot =
+                    self.in_flight_slots.clone().acquire_owned().await.expect("the semaphore is never closed");
                 self.start_probe(source, version, in_flight_slot)
             }
         };
@@ -220,7 +222,9 @@ impl Probes {
         let Some(store) = self.store.clone() else { return self.run_probe(name, source).await };
         let key = format!("{PROBE_VERSION}/{name}");
         let (read_store, read_key) = (store.clone(), key.clone());
-        let read = tokio::task::spawn_blocking(move || read_store.get::<Versioned<ProbeResult>>(Tree::Probes, &read_key)).await;
+        let read =
+            tokio::task::spawn_blocking(move || read_store.get::<Versioned<ProbeResult>>(Tree::Probes, &read_key))
+                .await;
         // An unreadable record is treated as missing: the file is probed again.
         let stored = read.ok().and_then(Result::ok).flatten();
         if let Some(probed) = stored.as_ref().and_then(|record| record.for_version(version)) {

@@ -12,20 +12,22 @@ use crate::store::{Store, Tree};
 
 pub mod accounts;
 pub mod audiobook;
+pub mod backends;
 pub mod channels;
 pub mod clock;
 pub mod encode_slots;
 pub mod events;
+mod images;
 pub mod ingest;
 pub mod library;
+pub mod library_watcher;
 pub mod listing;
+pub mod live;
+pub mod local_encoders;
 pub mod loudness;
 pub mod media;
-pub mod live;
-mod images;
 pub mod pipelines;
 pub mod planner;
-pub mod backends;
 pub mod progress;
 pub mod quarantine;
 pub mod recordings;
@@ -36,8 +38,6 @@ pub mod sidecars;
 pub mod sources;
 pub mod subtitles;
 mod versioned;
-pub mod library_watcher;
-pub mod local_encoders;
 
 use accounts::Accounts;
 use audiobook::FolderIdentities;
@@ -46,9 +46,10 @@ use clock::Clock;
 use events::Events;
 use ingest::Ingests;
 use library::Library;
+use live::LiveChannels;
+use local_encoders::LocalEncoders;
 use loudness::LoudnessCache;
 use media::Probes;
-use live::LiveChannels;
 use progress::ProgressStore;
 use quarantine::Quarantine;
 use recordings::Recordings;
@@ -56,7 +57,6 @@ use rights::{AuditLog, RightsNotifier};
 use sessions::Sessions;
 use sources::Sources;
 use subtitles::Subtitles;
-use local_encoders::LocalEncoders;
 
 /// The handles that requests and background tasks work with.
 pub struct Service {
@@ -107,7 +107,8 @@ impl Service {
             Probes::new(&config.ffmpeg, config.limits.probe_deadline).with_store(store.clone(), quarantine.clone());
         let clock = Clock::default();
         let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random_bytes::<4>()));
-        let open_progress = |tree| ProgressStore::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
+        let open_progress =
+            |tree| ProgressStore::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
         let service = Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
             progress: open_progress(Tree::Progress)?,
@@ -121,7 +122,9 @@ impl Service {
             loudness: LoudnessCache::default(),
             ingests: Ingests::default(),
             recordings: Recordings::open(store.clone(), &config, events.clone())?,
-            outbound: OutboundClient::new(AllowedSources::parse(&config.allowed_sources).map_err(crate::error::Error::internal)?),
+            outbound: OutboundClient::new(
+                AllowedSources::parse(&config.allowed_sources).map_err(crate::error::Error::internal)?,
+            ),
             events,
             media,
             store,

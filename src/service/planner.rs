@@ -10,23 +10,25 @@ use super::sidecars;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream, language_tag};
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
-use crate::domain::playback::{self, TrackAction, Decision, RequestDevice, TranscodeReason, SubtitleDelivery, PlaybackRequest};
+use crate::domain::playback::{
+    self, Decision, PlaybackRequest, RequestDevice, SubtitleDelivery, TrackAction, TranscodeReason,
+};
 use crate::domain::playlist::SubtitleRendition;
 use crate::domain::time::{round_to_ms, to_seconds, to_ticks};
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 
+mod burned_subtitles;
 pub mod channel_item;
 mod copied_video;
-mod burned_subtitles;
 mod ladder;
-mod video_encode;
 mod request_check;
+mod video_encode;
 
 pub use ladder::Rung;
+use request_check::resolve_request;
 pub use video_encode::display_size;
 use video_encode::plan_encode;
-use request_check::resolve_request;
 
 /// Bit rates of encoded audio, kbit/s.
 const STEREO_KBPS: u32 = 160;
@@ -150,13 +152,15 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
         Decision::Direct => return Ok(plan_direct(service, &request, source, &media, playback_request, reasons)),
         Decision::Session(tracks) => tracks,
     };
-    let duration = media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate_duration(&source, &media));
+    let duration =
+        media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate_duration(&source, &media));
     let package = copied_video::open_package(service, &source, &media, &tracks).await;
     let index = package.as_ref().and_then(|package| package.index().cloned());
     let copied_grid = copied_video::copied_grid(service, &source, &media, &tracks, duration, index).await;
     let (mut ladder_grid, mut no_copy_reason) = (None, None);
     let copied_grid = match (&copied_grid, tracks.video) {
-        (Some((grid, _)), Some((stream, _))) if request.is_adaptive => match ladder::encoded_grid(grid, &media, stream) {
+        (Some((grid, _)), Some((stream, _))) if request.is_adaptive => match ladder::encoded_grid(grid, &media, stream)
+        {
             Ok(grid) => {
                 ladder_grid = Some(grid);
                 copied_grid
@@ -201,8 +205,16 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
     let grid = Arc::new(grid);
     let shared_grid = ladder_grid.map_or_else(|| grid.clone(), Arc::new);
-    let work =
-        RenditionSpec { source, fingerprint, media, rendition: Arc::new(rendition), grid, sidecar, watermark: None, package };
+    let work = RenditionSpec {
+        source,
+        fingerprint,
+        media,
+        rendition: Arc::new(rendition),
+        grid,
+        sidecar,
+        watermark: None,
+        package,
+    };
     let mut plan = SessionPlan {
         duration_seconds: duration,
         subtitles: plan_subtitles(&work.media, &playback_request, work.source.file_name()),
@@ -263,7 +275,8 @@ fn plan_audio(media: &Media, index: u32, action: TrackAction, request: &StartReq
     if action == TrackAction::Copy {
         return AudioPlan::Copy { stream: index };
     }
-    let channels = media.audio_streams().find(|(stream, _)| stream.index == index).map_or(2, |(_, audio)| audio.channels);
+    let channels =
+        media.audio_streams().find(|(stream, _)| stream.index == index).map_or(2, |(_, audio)| audio.channels);
     let aac = request.device.profile.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
     let device_channels = aac.map_or(2, |support| support.max_channels.unwrap_or(8));
     // More than two channels only on request, because every device plays stereo.
@@ -277,12 +290,17 @@ fn plan_subtitles(media: &Media, playback_request: &PlaybackRequest, file_name: 
     let rendition = match &playback_request.subtitle {
         SubtitleDelivery::Text { stream } => {
             let stream = media.stream(*stream)?;
-            SubtitleRendition { name: subtitle_name(stream), language: tag_of(&stream.language), forced: stream.is_forced }
+            SubtitleRendition {
+                name: subtitle_name(stream),
+                language: tag_of(&stream.language),
+                forced: stream.is_forced,
+            }
         }
         SubtitleDelivery::TextSidecar { path } => {
             let name = path.rsplit('/').next().unwrap_or(path);
             let description = sidecars::parse_name(file_name, name);
-            let (language, forced) = description.map_or((None, false), |description| (tag_of(&description.language), description.forced));
+            let (language, forced) =
+                description.map_or((None, false), |description| (tag_of(&description.language), description.forced));
             SubtitleRendition { name: name.to_owned(), language, forced }
         }
         SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return None,

@@ -87,8 +87,10 @@ pub fn marks_folder(state: &Path) -> PathBuf {
 pub fn list_quarantined(folder: &Path) -> Vec<QuarantineEntry> {
     let now = Timestamp::now();
     let version = version();
-    let quarantined =
-        marks_by_age(folder).into_iter().filter_map(|(_, mark)| read_mark(&mark)).filter(|entry| entry.is_quarantined(&version, now));
+    let quarantined = marks_by_age(folder)
+        .into_iter()
+        .filter_map(|(_, mark)| read_mark(&mark))
+        .filter(|entry| entry.is_quarantined(&version, now));
     quarantined.collect()
 }
 
@@ -114,7 +116,12 @@ fn read_mark(mark: &Path) -> Option<QuarantineEntry> {
     std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_MARK_BYTES), &mut text).ok()?;
     let modified_at = meta.modified().ok().and_then(|at| Timestamp::try_from(at).ok()).unwrap_or_default();
     // Marks of the first versions contain only the path; one truncated by the crash contains less.
-    Some(serde_json::from_str(&text).unwrap_or_else(|_| QuarantineEntry { path: text, strikes: 1, at: modified_at, version: String::new() }))
+    Some(serde_json::from_str(&text).unwrap_or_else(|_| QuarantineEntry {
+        path: text,
+        strikes: 1,
+        at: modified_at,
+        version: String::new(),
+    }))
 }
 
 impl Quarantine {
@@ -164,7 +171,8 @@ impl Quarantine {
         }
         let file = self.mark_path(fingerprint);
         let strikes = self.strikes_by_file.get(fingerprint).copied().unwrap_or(0) + 1;
-        let entry = QuarantineEntry { path: path.to_owned(), strikes, at: Timestamp::now(), version: self.version.clone() };
+        let entry =
+            QuarantineEntry { path: path.to_owned(), strikes, at: Timestamp::now(), version: self.version.clone() };
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         // No flush: the page cache survives a crash of this process.
         std::fs::write(&file, serde_json::to_vec(&entry).ok()?).ok()?;
@@ -199,7 +207,8 @@ mod tests {
             let now = Timestamp::now() + jiff::SignedDuration::from_hours(24 * days);
             Quarantine::open_as(folder.path().join("reading"), version.to_owned(), now).unwrap()
         };
-        let crash = |quarantine: Quarantine| std::mem::forget(quarantine.mark_reading("f_bad", "/library/bad.mkv").unwrap());
+        let crash =
+            |quarantine: Quarantine| std::mem::forget(quarantine.mark_reading("f_bad", "/library/bad.mkv").unwrap());
         drop(start("1", 0).mark_reading("f_good", "/library/good.mkv").unwrap());
         crash(start("1", 0));
         // A power cut looks the same and is one strike.
@@ -217,7 +226,9 @@ mod tests {
     fn quarantined_files_are_listed_and_marks_are_bounded() {
         let folder = tempfile::tempdir().unwrap();
         for _ in 0..2 {
-            std::mem::forget(Quarantine::open(folder.path().to_owned()).unwrap().mark_reading("f_bad", "/library/bad.mkv"));
+            std::mem::forget(
+                Quarantine::open(folder.path().to_owned()).unwrap().mark_reading("f_bad", "/library/bad.mkv"),
+            );
         }
         std::fs::write(folder.path().join("f_old"), "/library/old.mkv").unwrap();
         std::fs::write(folder.path().join("f_torn"), "{\"path\":\"/lib").unwrap();

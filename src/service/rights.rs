@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 use crate::domain::channel::Channel;
 use crate::domain::external::{ExternalChannel, ExternalOrigin};
-use crate::domain::rights::{ClearanceChange, Clearance, missing_rights_error};
+use crate::domain::rights::{Clearance, ClearanceChange, missing_rights_error};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::clock::Clock;
@@ -64,7 +64,9 @@ impl AuditLog {
     /// `INTERNAL` for a record that cannot be read.
     pub fn open(store: Store, clock: Clock) -> Result<Self> {
         let mut last_number = 0;
-        store.for_each(Tree::Audit, |key, _: AuditRecord| last_number = key.parse().unwrap_or(last_number).max(last_number))?;
+        store.for_each(Tree::Audit, |key, _: AuditRecord| {
+            last_number = key.parse().unwrap_or(last_number).max(last_number)
+        })?;
         Ok(Self { store, clock, last_number: tokio::sync::Mutex::new(last_number) })
     }
 
@@ -100,7 +102,12 @@ impl AuditLog {
     ///
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
-    pub fn entries(&self, subject: Option<AuditSubject>, after_number: u64, max: usize) -> Result<Vec<(u64, AuditRecord)>> {
+    pub fn entries(
+        &self,
+        subject: Option<AuditSubject>,
+        after_number: u64,
+        max: usize,
+    ) -> Result<Vec<(u64, AuditRecord)>> {
         let mut entries = Vec::new();
         self.store.for_each(Tree::Audit, |key, entry: AuditRecord| {
             let number = key.parse().unwrap_or(0);
@@ -147,8 +154,10 @@ impl Service {
     pub fn check_recordable(&self, channel: &Channel) -> Result<()> {
         self.check_showing_rights(channel)?;
         if channel.clock.is_some() {
-            let message =
-                format!("{} has a clock of its own, so its programmes have no fixed time to record", channel.settings.name);
+            let message = format!(
+                "{} has a clock of its own, so its programmes have no fixed time to record",
+                channel.settings.name
+            );
             return Err(Error::new(Code::Conflict, message));
         }
         self.check_recording_rights(channel)
@@ -161,7 +170,9 @@ impl Service {
     pub fn check_recording_rights(&self, channel: &Channel) -> Result<()> {
         self.check_showing_rights(channel)?;
         match self.clearance(channel)? {
-            Some(clearance) if clearance.rights.recording_basis.is_none() => Err(missing_rights_error(&["rights.recordingBasis"])),
+            Some(clearance) if clearance.rights.recording_basis.is_none() => {
+                Err(missing_rights_error(&["rights.recordingBasis"]))
+            }
             _ => Ok(()),
         }
     }

@@ -17,19 +17,19 @@ use crate::domain::encode_slots::pixel_cost;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, StreamKind};
 use crate::domain::plan::{Rendition, VideoPlan};
-use crate::engine::packager::Package;
 use crate::engine::image::Image;
-use crate::engine::segment_cache::{SegmentHold, SegmentCache, StoredSegment};
+use crate::engine::packager::Package;
+use crate::engine::segment_cache::{SegmentCache, SegmentHold, StoredSegment};
 use crate::engine::source::SourceFile;
-use crate::engine::{Job, RunError, Backend};
+use crate::engine::{Backend, Job, RunError};
 use crate::error::{Code, Error, Result};
-use crate::service::encode_slots::{Admission, EncodeJob, EncodeSlots, SlotsExhausted, AdmissionRequest};
+use crate::service::encode_slots::{Admission, AdmissionRequest, EncodeJob, EncodeSlots, SlotsExhausted};
 
 mod owner;
 #[cfg(test)]
 mod tests;
 
-use owner::{SegmentRequest, Owner};
+use owner::{Owner, SegmentRequest};
 
 /// A rendition of one item, with everything needed to produce it.
 #[derive(Clone, Debug)]
@@ -222,7 +222,11 @@ impl Runs {
         if let Some(handle) = existing.filter(|handle| handle.progress.borrow().failure.is_none()) {
             let admission = handle.encode_job.as_ref().and_then(|job| job.add_viewer(viewer));
             if handle.encode_job.is_none() || admission.is_some() {
-                return Ok(Lease { owner: handle, reader_identity: Arc::new(ReaderIdentity), admission: Mutex::new(admission) });
+                return Ok(Lease {
+                    owner: handle,
+                    reader_identity: Arc::new(ReaderIdentity),
+                    admission: Mutex::new(admission),
+                });
             }
         }
         let started_job = spec.pixel_rate().map(|cost| self.slots.start_job(cost, viewer));

@@ -5,11 +5,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use super::encode_slots::{EncodeSlots, AdmissionRequest};
+use super::backends::{Backends, ChosenBackend};
+use super::encode_slots::{AdmissionRequest, EncodeSlots};
 use super::planner::SessionPlan;
-use super::backends::{ChosenBackend, Backends};
 use super::quarantine::Quarantine;
-use super::runs::{Lease, Runs, RunHealth, RenditionSpec};
+use super::runs::{Lease, RenditionSpec, RunHealth, Runs};
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
 use crate::engine::Backend;
@@ -195,7 +195,8 @@ impl Sessions {
         if book.is_closed {
             return Err(Error::new(Code::ServerBusy, "the server is stopping").with_retry_after(10));
         }
-        let own_sessions = || book.live.values().filter(|session| session.user_id == principal.user_id && session.is_live());
+        let own_sessions =
+            || book.live.values().filter(|session| session.user_id == principal.user_id && session.is_live());
         let version = plan.work().source.version();
         let is_twin = |session: &&Arc<Session>| {
             session.plan.request == plan.request
@@ -218,11 +219,12 @@ impl Sessions {
         }
         let backend_choice = (chosen.backend.name(), chosen.reason);
         let runs = &self.inner.run_factory.runs;
-        let lease = runs.lease(chosen.backend.clone(), plan.work().clone(), AdmissionRequest::Session).or_else(|_| {
-            // Frees the shares of rungs that players have just left.
-            book.live.values().for_each(|session| session.release_unused_rungs());
-            runs.lease(chosen.backend, plan.work().clone(), AdmissionRequest::Session)
-        })?;
+        let lease =
+            runs.lease(chosen.backend.clone(), plan.work().clone(), AdmissionRequest::Session).or_else(|_| {
+                // Frees the shares of rungs that players have just left.
+                book.live.values().for_each(|session| session.release_unused_rungs());
+                runs.lease(chosen.backend, plan.work().clone(), AdmissionRequest::Session)
+            })?;
         let factory_and_timeouts = (Arc::downgrade(&self.inner.run_factory), self.inner.timeouts);
         let session = Arc::new(Session::new(&principal.user_id, plan, backend_choice, lease, factory_and_timeouts));
         tracing::info!(
@@ -250,7 +252,13 @@ impl Sessions {
         book.prune_ended();
         let may_access = |owner: &str| owner == principal.user_id || principal.role == Role::Admin;
         let live = book.live.get(id).filter(|session| may_access(&session.user_id)).cloned().map(FoundSession::Live);
-        let ended = || book.ended.iter().find(|ended| ended.id == id && may_access(&ended.user_id)).cloned().map(FoundSession::Ended);
+        let ended = || {
+            book.ended
+                .iter()
+                .find(|ended| ended.id == id && may_access(&ended.user_id))
+                .cloned()
+                .map(FoundSession::Ended)
+        };
         live.or_else(ended).ok_or_else(|| Error::new(Code::SessionNotFound, "no such session"))
     }
 

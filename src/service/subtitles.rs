@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use super::library::Library;
 use super::sidecars;
 use crate::domain::media::Media;
-use crate::domain::subtitles::{self, Cue, SubtitleFormat, MAX_BYTES};
+use crate::domain::subtitles::{self, Cue, MAX_BYTES, SubtitleFormat};
 use crate::engine::source::SourceFile;
 use crate::engine::{RunError, subtitle_extraction as engine};
 use crate::error::{Code, Error, Result};
@@ -56,7 +56,12 @@ pub struct Subtitles {
 
 impl Subtitles {
     pub fn new(ffmpeg: PathBuf, library: Arc<Library>) -> Self {
-        Self { ffmpeg, library, extraction_slots: Arc::new(Semaphore::new(CONCURRENT_EXTRACTIONS)), cache: Mutex::default() }
+        Self {
+            ffmpeg,
+            library,
+            extraction_slots: Arc::new(Semaphore::new(CONCURRENT_EXTRACTIONS)),
+            cache: Mutex::default(),
+        }
     }
 
     /// Resolves a subtitle id of media info: `e<stream index>`, or `x<n>` for a sidecar file.
@@ -80,7 +85,12 @@ impl Subtitles {
     ///
     /// # Errors
     /// Those of [`Self::script`].
-    pub async fn read_cues(&self, source: &Arc<SourceFile>, media: &Arc<Media>, location: &SubtitleLocation) -> Result<Arc<Vec<Cue>>> {
+    pub async fn read_cues(
+        &self,
+        source: &Arc<SourceFile>,
+        media: &Arc<Media>,
+        location: &SubtitleLocation,
+    ) -> Result<Arc<Vec<Cue>>> {
         Ok(self.read_script(source, media, location).await?.cues.clone())
     }
 
@@ -90,7 +100,12 @@ impl Subtitles {
     /// `NOT_FOUND` for a stream that is not a subtitle, `UNSUPPORTED_MEDIA_TYPE` for bitmaps and files that are not text,
     /// `PAYLOAD_TOO_LARGE` for a file over 16 MiB, `UNPLAYABLE_MEDIA` if it cannot be read, `SEGMENT_TIMEOUT` after 20 s
     /// (a later request gets it), and those of opening a file.
-    pub async fn read_script(&self, source: &Arc<SourceFile>, media: &Arc<Media>, location: &SubtitleLocation) -> Result<Arc<SubtitleScript>> {
+    pub async fn read_script(
+        &self,
+        source: &Arc<SourceFile>,
+        media: &Arc<Media>,
+        location: &SubtitleLocation,
+    ) -> Result<Arc<SubtitleScript>> {
         match location {
             SubtitleLocation::Stream(stream) => self.read_stream(source, media, *stream).await,
             SubtitleLocation::File(path) => self.read_file(path).await,
@@ -101,7 +116,12 @@ impl Subtitles {
     ///
     /// # Errors
     /// Those of [`Self::script`].
-    pub async fn read_stream(&self, source: &Arc<SourceFile>, media: &Arc<Media>, stream: u32) -> Result<Arc<SubtitleScript>> {
+    pub async fn read_stream(
+        &self,
+        source: &Arc<SourceFile>,
+        media: &Arc<Media>,
+        stream: u32,
+    ) -> Result<Arc<SubtitleScript>> {
         let (found, kind) = media
             .subtitle_streams()
             .find(|(found, _)| found.index == stream)
@@ -110,10 +130,11 @@ impl Subtitles {
             .filter(|_| kind.is_text)
             .ok_or_else(|| Error::new(Code::UnsupportedMediaType, format!("{} subtitles are not text", found.codec)))?;
         let mut outcome = self.extraction(source, media, stream, format);
-        let finished = tokio::time::timeout(REQUEST_TIMEOUT, outcome.wait_for(Option::is_some)).await.map_err(|_| {
-            let message = format!("subtitle stream {stream} not read within {} s", REQUEST_TIMEOUT.as_secs());
-            Error::new(Code::SegmentTimeout, message).with_retry_after(5)
-        })?;
+        let finished =
+            tokio::time::timeout(REQUEST_TIMEOUT, outcome.wait_for(Option::is_some)).await.map_err(|_| {
+                let message = format!("subtitle stream {stream} not read within {} s", REQUEST_TIMEOUT.as_secs());
+                Error::new(Code::SegmentTimeout, message).with_retry_after(5)
+            })?;
         let done = finished.map_err(|_| Error::internal("the subtitle reader ended without an outcome"))?.clone();
         done.expect("waited for").map_err(|failure| {
             let error = match &failure {

@@ -23,7 +23,8 @@ impl<T: PartialEq> Versioned<T> {
 
     /// A record with a new value. It keeps the versions of the former record if `same` finds both values equal.
     pub fn with_version(former: Option<Self>, value: T, version: &str, is_same: impl Fn(&T, &T) -> bool) -> Self {
-        let mut versions = former.filter(|former| is_same(&former.value, &value)).map_or_else(Vec::new, |former| former.versions);
+        let mut versions =
+            former.filter(|former| is_same(&former.value, &value)).map_or_else(Vec::new, |former| former.versions);
         versions.retain(|valid_version| valid_version != version);
         versions.push(version.to_owned());
         let excess = versions.len().saturating_sub(MAX_VERSIONS);

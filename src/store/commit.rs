@@ -190,7 +190,8 @@ impl Committer {
             // A removal will free space, so it may use part of the reserve.
             let has_writes = change.edits.iter().any(|edit| edit.json.is_some());
             let required = if has_writes { self.sizes.reserve_bytes } else { self.sizes.reserve_bytes / 4 };
-            let disk_full = (available < required).then(|| format!("{available} bytes of disk are free, {required} are required"));
+            let disk_full =
+                (available < required).then(|| format!("{available} bytes of disk are free, {required} are required"));
             if let Some(cause) = failure.clone().or(disk_full) {
                 // The caller may have gone: then nothing needs the reply.
                 let _ = change.reply.send(Err(CommitError::Refused(cause)));
@@ -199,7 +200,9 @@ impl Committer {
             let (first_number, begin) = (last_number + 1, lines.len());
             last_number += change.edits.len() as u64;
             match &*change.edits {
-                [Edit { tree, key, json }] => journal::write_line(&mut lines, *tree, key, first_number, json.as_deref()),
+                [Edit { tree, key, json }] => {
+                    journal::write_line(&mut lines, *tree, key, first_number, json.as_deref())
+                }
                 edits => journal::write_batch_line(&mut lines, first_number, edits),
             }
             accepted.push(NumberedChange { change, first_number, line_bytes: (lines.len() - begin) as u64 });
@@ -329,7 +332,8 @@ impl Committer {
                 view.unindexed.clear();
                 drop(view);
                 self.files = Some(JournalFiles { journal: opened.journal, tail: opened.tail });
-                (self.last_number, self.live_records, self.live_bytes) = (opened.last_number, opened.live_records, opened.live_bytes);
+                (self.last_number, self.live_records, self.live_bytes) =
+                    (opened.last_number, opened.live_records, opened.live_bytes);
                 tracing::info!("the state was reopened");
             }
             Err(cause) => {

@@ -15,7 +15,7 @@ use super::draft::Draft;
 use super::lock::StateLock;
 use super::snapshot::Snapshot;
 use super::tree::Tree;
-use super::{Store, journal, permissions, quarantine, secret, tail, open_error};
+use super::{Store, journal, open_error, permissions, quarantine, secret, tail};
 use crate::error::{Code, Error, Result};
 
 /// Version of the export format.
@@ -131,23 +131,31 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
     let line_error = |index: usize, why: String| Error::new(Code::BadRequest, format!("line {}: {why}", index + 1));
     for (index, line) in BoundedLines(from).enumerate() {
         let line = line.map_err(|cause| line_error(index, cause.to_string()))?;
-        let parsed: ExportLine = serde_json::from_str(&line).map_err(|_| line_error(index, "is not a line of an export".to_owned()))?;
+        let parsed: ExportLine =
+            serde_json::from_str(&line).map_err(|_| line_error(index, "is not a line of an export".to_owned()))?;
         match parsed {
             _ if has_ended => return Err(line_error(index, "comes after the end of the export".to_owned())),
             ExportLine::Begin { layout, .. } if index == 0 && layout == EXPORT_LAYOUT => {}
-            _ if index == 0 => return Err(line_error(index, "is not the start of an export this version can read".to_owned())),
+            _ if index == 0 => {
+                return Err(line_error(index, "is not the start of an export this version can read".to_owned()));
+            }
             ExportLine::Begin { .. } => return Err(line_error(index, "begins a second export".to_owned())),
             ExportLine::Record { tree, key, value } => {
                 let tree = Tree::from_name(&tree).filter(|tree| tree.journaled());
-                let tree = tree.ok_or_else(|| line_error(index, "names a tree that this version does not know".to_owned()))?;
+                let tree =
+                    tree.ok_or_else(|| line_error(index, "names a tree that this version does not know".to_owned()))?;
                 let json = serde_json::to_vec(&value).map_err(Error::internal)?;
                 records += 1;
                 draft.add_record(tree, &key, records, Some(&json)).map_err(to_error)?;
             }
             ExportLine::File { file, text } if STATE_FILES.contains(&file.as_str()) => files.push((file, text)),
-            ExportLine::File { .. } => return Err(line_error(index, "names a file that is not part of a state".to_owned())),
+            ExportLine::File { .. } => {
+                return Err(line_error(index, "names a file that is not part of a state".to_owned()));
+            }
             ExportLine::End { records: expected } if expected == records => has_ended = true,
-            ExportLine::End { records: expected } => return Err(line_error(index, format!("{expected} records expected, {records} found"))),
+            ExportLine::End { records: expected } => {
+                return Err(line_error(index, format!("{expected} records expected, {records} found")));
+            }
         }
     }
     if !has_ended {

@@ -38,7 +38,8 @@ pub const MAX_LINE_BYTES: u64 = 64 << 20;
 /// Most bytes of a line without its key and JSON: checksum, two numbers of 20 digits, tree, quotes and tabs.
 const LINE_OVERHEAD_BYTES: u64 = 128;
 
-const _: () = assert!(MAX_LINE_BYTES > 6 * MAX_RECORD_BYTES as u64 + (MAX_BATCH_CHANGES as u64 + 1) * LINE_OVERHEAD_BYTES);
+const _: () =
+    assert!(MAX_LINE_BYTES > 6 * MAX_RECORD_BYTES as u64 + (MAX_BATCH_CHANGES as u64 + 1) * LINE_OVERHEAD_BYTES);
 
 /// Shortest possible line of a change, bytes: the checksum alone has 32.
 const MIN_LINE_BYTES: u64 = 40;
@@ -328,7 +329,11 @@ mod tests {
                 text[at] ^= 1 << bit;
                 let read = read_text(&text);
                 assert!(!read.fault_offsets.is_empty(), "byte {at} bit {bit}");
-                let intact = read.positions.values().filter(|slot| whole.positions.values().any(|expected| expected == *slot)).count();
+                let intact = read
+                    .positions
+                    .values()
+                    .filter(|slot| whole.positions.values().any(|expected| expected == *slot))
+                    .count();
                 assert!(intact >= if is_header { 2 } else { 1 }, "byte {at} bit {bit}: the others are read");
             }
         }
@@ -340,7 +345,11 @@ mod tests {
         let begin = text.len() - line(2, "b", Some("2")).len();
         for end in begin..text.len() {
             let read = read_text(&text[..end]);
-            assert_eq!((read.fault_offsets.len(), read.last_number, read.valid_bytes), (0, 1, begin as u64), "cut at {end}");
+            assert_eq!(
+                (read.fault_offsets.len(), read.last_number, read.valid_bytes),
+                (0, 1, begin as u64),
+                "cut at {end}"
+            );
         }
         let zeros = [&text[..], &[0; 100]].concat();
         assert_eq!(read_text(&zeros).valid_bytes, text.len() as u64);

@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_file_system_that_cannot_lock_is_not_a_running_server() {
-        use crate::store::tests::syscalls::{Faults, FaultMode};
+        use crate::store::tests::syscalls::{FaultMode, Faults};
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("lock"), "").unwrap();
         let faults = Faults::arm(dir.path(), FaultMode::Io, 2, 1);

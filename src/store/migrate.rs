@@ -9,7 +9,7 @@ use std::path::Path;
 use super::draft::Draft;
 use super::index::Index;
 use super::tree::Tree;
-use super::{quarantine, open_error};
+use super::{open_error, quarantine};
 use crate::error::Result;
 
 /// Migrates from layout 1 (until November 2026): sled alone, each record being 16 bytes of checksum over tree, key and

@@ -109,7 +109,8 @@ impl Store {
         let (view, change_queue, committer) =
             commit::start(dir.to_owned(), recovered, sizes).map_err(|cause| open_error(dir, cause))?;
         let (reserve_bytes, change_queue, committer) = (sizes.reserve_bytes, Some(change_queue), Some(committer));
-        let inner = Inner { dir: dir.to_owned(), reserve_bytes, view, lost_records, change_queue, committer, _lock: lock };
+        let inner =
+            Inner { dir: dir.to_owned(), reserve_bytes, view, lost_records, change_queue, committer, _lock: lock };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -197,10 +198,12 @@ impl Store {
         let (sled_tree, mut unindexed) = {
             let view = self.view();
             let unindexed = view.unindexed.iter().filter(|((changed_tree, _), _)| *changed_tree == tree);
-            let unindexed: BTreeMap<String, _> = unindexed.map(|((_, key), json)| (key.clone(), json.clone())).collect();
+            let unindexed: BTreeMap<String, _> =
+                unindexed.map(|((_, key), json)| (key.clone(), json.clone())).collect();
             (tree_in_index(&view, tree)?, unindexed)
         };
-        let parse_value = |key: &str, json: &[u8]| serde_json::from_slice(json).map_err(|cause| record_error(tree, key, cause));
+        let parse_value =
+            |key: &str, json: &[u8]| serde_json::from_slice(json).map_err(|cause| record_error(tree, key, cause));
         // Both are ordered by key; an unindexed change replaces the record in the index.
         for entry in sled_tree.iter() {
             let (key, stored) = entry.map_err(|cause| record_error(tree, "?", cause))?;
@@ -233,7 +236,8 @@ impl Store {
         let found = found.map(|key| key.map(|key| String::from_utf8_lossy(&key).into_owned()));
         let mut keys: BTreeSet<String> =
             found.collect::<sled::Result<_>>().map_err(|cause| record_error(tree, prefix, cause))?;
-        let unindexed = view.unindexed.iter().filter(|((changed_tree, key), _)| *changed_tree == tree && key.starts_with(prefix));
+        let unindexed =
+            view.unindexed.iter().filter(|((changed_tree, key), _)| *changed_tree == tree && key.starts_with(prefix));
         for ((_, key), json) in unindexed {
             match json {
                 Some(_) => keys.insert(key.clone()),

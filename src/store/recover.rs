@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use super::appender::Appender;
 use super::commit::free_bytes;
-use super::index::{IndexError, IndexContents, Index};
-use super::journal::{self, JournalContents, LinePosition, JournalError};
+use super::index::{Index, IndexContents, IndexError};
+use super::journal::{self, JournalContents, JournalError, LinePosition};
 use super::tail::{self, Tail};
 use super::tree::Tree;
-use super::{draft, migrate, quarantine, rewrite, open_error};
+use super::{draft, migrate, open_error, quarantine, rewrite};
 use crate::error::{Error, Result};
 
 /// Free disk space required to open a state, bytes: sled writes when it opens, and an index that cannot be opened for lack
@@ -47,7 +47,10 @@ pub fn open(dir: &Path) -> Result<RecoveredState> {
     let index_folder = dir.join("db");
     let available = free_bytes(dir);
     if available < MIN_FREE_BYTES {
-        return Err(open_error(dir, format!("the disk is full: {available} bytes are free, {MIN_FREE_BYTES} are required")));
+        return Err(open_error(
+            dir,
+            format!("the disk is full: {available} bytes are free, {MIN_FREE_BYTES} are required"),
+        ));
     }
     if !dir.join("journal").try_exists().map_err(to_error)? && index_folder.try_exists().map_err(to_error)? {
         migrate::from_layout_1(dir, &index_folder)?;
@@ -73,7 +76,8 @@ pub fn open(dir: &Path) -> Result<RecoveredState> {
             (reader.join(), index, index_took)
         }),
     };
-    let (journal_contents, tail_contents, journal_took) = journal_and_tail.map_err(|_| open_error(&dir.join("journal"), "reading it panicked"))??;
+    let (journal_contents, tail_contents, journal_took) =
+        journal_and_tail.map_err(|_| open_error(&dir.join("journal"), "reading it panicked"))??;
     let had_journal = journal_contents.is_some();
     let (mut journal_contents, mut lost_records) = (journal_contents.unwrap_or_default(), Vec::new());
     let (mut index, mut index_contents) = match index {
@@ -81,14 +85,17 @@ pub fn open(dir: &Path) -> Result<RecoveredState> {
         Err(IndexError::System(cause)) => return Err(open_error(&index_folder, cause)),
         // If the journal is not intact, the index may have the only copy of a record, and the disk may be able to read
         // it later.
-        Err(IndexError::Io(cause)) if !had_journal || !journal_contents.fault_offsets.is_empty() => return Err(open_error(&index_folder, cause)),
+        Err(IndexError::Io(cause)) if !had_journal || !journal_contents.fault_offsets.is_empty() => {
+            return Err(open_error(&index_folder, cause));
+        }
         Err(IndexError::Io(fault) | IndexError::Damage(fault)) => {
             let quarantined = quarantine::move_away(dir, "db").map_err(to_error)?;
             tracing::error!(fault, kept = %quarantined.display(), "the index cannot be opened: rebuilding it from the journal");
             (Index::open(&index_folder).map_err(|cause| open_error(&index_folder, cause))?, IndexContents::default())
         }
     };
-    let has_newer_changes = index_contents.last_number > journal_contents.last_number || rewrite::tail_has_newer_changes(&journal_contents, &tail_contents, index_contents.last_number);
+    let has_newer_changes = index_contents.last_number > journal_contents.last_number
+        || rewrite::tail_has_newer_changes(&journal_contents, &tail_contents, index_contents.last_number);
     if !had_journal || has_newer_changes || !journal_contents.fault_offsets.is_empty() {
         if had_journal || index_contents.last_number.max(tail_contents.last_number) > 0 {
             log_damage(dir, &journal_contents, &tail_contents, &index_contents, had_journal);
@@ -101,7 +108,8 @@ pub fn open(dir: &Path) -> Result<RecoveredState> {
         if had_journal {
             quarantine::keep_copy(dir, "journal").map_err(to_error)?;
         }
-        lost_records = rewrite::rewrite_journal(dir, &journal_contents, &tail_contents, &index, &index_contents).map_err(to_error)?;
+        lost_records = rewrite::rewrite_journal(dir, &journal_contents, &tail_contents, &index, &index_contents)
+            .map_err(to_error)?;
         journal_contents = read_journal(dir)?.ok_or_else(|| open_error(dir, "the journal has disappeared"))?;
     }
     if let Some(fault) = find_index_fault(&journal_contents, &index_contents) {
@@ -114,14 +122,22 @@ pub fn open(dir: &Path) -> Result<RecoveredState> {
     update_index(dir, &journal_contents, &index, &index_contents)?;
     migrate::write_layout_marker(&index);
     let current = journal_contents.positions.values().filter(|position| !position.is_removal);
-    let (live_records, live_bytes) = current.fold((0, 0), |(count, bytes), position| (count + 1, bytes + u64::from(position.len)));
+    let (live_records, live_bytes) =
+        current.fold((0, 0), |(count, bytes), position| (count + 1, bytes + u64::from(position.len)));
     let journal = Appender::open(&dir.join("journal"), journal_contents.valid_bytes).map_err(to_error)?;
     let last_number = journal_contents.last_number.max(index_contents.last_number).max(tail_contents.last_number);
     // Journal and index now contain everything that is in the tail.
     let tail = Tail::open(dir, &tail_contents, &index).map_err(to_error)?;
     let to_millis = |took: Duration| took.as_millis() as u64;
     let (journal_ms, index_ms, all_ms) = (to_millis(journal_took), to_millis(index_took), to_millis(started.elapsed()));
-    tracing::debug!(records = live_records, journal_bytes = journal.len, journal_ms, index_ms, all_ms, "the state is open");
+    tracing::debug!(
+        records = live_records,
+        journal_bytes = journal.len,
+        journal_ms,
+        index_ms,
+        all_ms,
+        "the state is open"
+    );
     Ok(RecoveredState { index, journal, tail, last_number, live_records, live_bytes, lost_records })
 }
 
@@ -157,10 +173,18 @@ fn open_index(folder: &Path) -> Result<(Index, IndexContents), IndexError> {
     Ok((index, held))
 }
 
-fn log_damage(dir: &Path, journal_contents: &JournalContents, tail_contents: &JournalContents, index_contents: &IndexContents, had_journal: bool) {
+fn log_damage(
+    dir: &Path,
+    journal_contents: &JournalContents,
+    tail_contents: &JournalContents,
+    index_contents: &IndexContents,
+    had_journal: bool,
+) {
     let what = match had_journal {
         false => "the journal is missing: writing a new one from its tail and the index",
-        true if journal_contents.fault_offsets.is_empty() => "the journal has lost its end: adding changes from its tail and the index",
+        true if journal_contents.fault_offsets.is_empty() => {
+            "the journal has lost its end: adding changes from its tail and the index"
+        }
         true => "the journal is damaged: repairing it from its tail and the index",
     };
     let (state, first) = (dir.display(), journal_contents.fault_offsets.first());
@@ -183,7 +207,9 @@ fn find_index_fault(journal_contents: &JournalContents, index_contents: &IndexCo
     }
     let name = |(tree, key): &(Tree, String)| format!("{}/{key}", tree.name());
     let missing = journal_contents.positions.iter().find(|(id, position)| {
-        !position.is_removal && position.number < index_contents.last_number && index_contents.numbers.get(*id).is_none_or(|number| *number < position.number)
+        !position.is_removal
+            && position.number < index_contents.last_number
+            && index_contents.numbers.get(*id).is_none_or(|number| *number < position.number)
     });
     if let Some((id, position)) = missing {
         return Some(format!(
@@ -201,7 +227,12 @@ fn find_index_fault(journal_contents: &JournalContents, index_contents: &IndexCo
 }
 
 /// Applies to the index the changes that only the journal has.
-fn update_index(dir: &Path, journal_contents: &JournalContents, index: &Index, index_contents: &IndexContents) -> Result<()> {
+fn update_index(
+    dir: &Path,
+    journal_contents: &JournalContents,
+    index: &Index,
+    index_contents: &IndexContents,
+) -> Result<()> {
     let mut outdated: Vec<(&(Tree, String), &LinePosition)> = journal_contents
         .positions
         .iter()

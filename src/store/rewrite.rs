@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::draft::Draft;
-use super::index::{IndexContents, Index};
+use super::index::{Index, IndexContents};
 use super::journal::{self, JournalContents, LinePosition};
 use super::tail;
 use super::tree::Tree;
@@ -43,8 +43,15 @@ pub fn tail_has_newer_changes(journal_contents: &JournalContents, tail: &Journal
 ///
 /// # Errors
 /// The system's error: a copy that cannot be read at the moment is not treated as missing.
-pub fn rewrite_journal(dir: &Path, journal_contents: &JournalContents, tail_contents: &JournalContents, index: &Index, index_contents: &IndexContents) -> io::Result<Vec<String>> {
-    let (journal_file, tail_file) = (open_if_exists(&dir.join("journal"))?, open_if_exists(&dir.join(tail::FILE_NAME))?);
+pub fn rewrite_journal(
+    dir: &Path,
+    journal_contents: &JournalContents,
+    tail_contents: &JournalContents,
+    index: &Index,
+    index_contents: &IndexContents,
+) -> io::Result<Vec<String>> {
+    let (journal_file, tail_file) =
+        (open_if_exists(&dir.join("journal"))?, open_if_exists(&dir.join(tail::FILE_NAME))?);
     let reread = |file: &Option<File>, position: LinePosition| match file {
         Some(file) => Ok(journal::read_json_at(file, position)?.map(|json| (position.number, json))),
         None => Ok::<_, io::Error>(None),
@@ -80,7 +87,8 @@ pub fn rewrite_journal(dir: &Path, journal_contents: &JournalContents, tail_cont
         }
     }
     // Records whose line and copy in the index are both damaged are lost, too.
-    let is_known = |id: &&RecordId| journal_contents.positions.contains_key(*id) || tail_contents.positions.contains_key(*id);
+    let is_known =
+        |id: &&RecordId| journal_contents.positions.contains_key(*id) || tail_contents.positions.contains_key(*id);
     let unreadable = index_contents.unreadable_records.iter().filter(|id| !is_known(id));
     lost.extend(unreadable.map(|(tree, key)| format!("{}/{key}", tree.name())));
     if !lost.is_empty() {
@@ -99,7 +107,11 @@ fn open_if_exists(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-fn newest_copies<'a>(journal_contents: &'a JournalContents, tail_contents: &'a JournalContents, index_contents: &'a IndexContents) -> HashMap<&'a RecordId, CopyLocation> {
+fn newest_copies<'a>(
+    journal_contents: &'a JournalContents,
+    tail_contents: &'a JournalContents,
+    index_contents: &'a IndexContents,
+) -> HashMap<&'a RecordId, CopyLocation> {
     let mut newest: HashMap<&RecordId, CopyLocation> = HashMap::with_capacity(journal_contents.positions.len());
     let journal = journal_contents.positions.iter().map(|(id, slot)| (id, CopyLocation::Journal(*slot)));
     let tail = tail_contents.positions.iter().map(|(id, slot)| (id, CopyLocation::Tail(*slot)));
@@ -116,12 +128,20 @@ fn newest_copies<'a>(journal_contents: &'a JournalContents, tail_contents: &'a J
 /// Records of the journal whose removal was in a damaged line or in a lost end of the file: an intact index lacks them,
 /// although it has later changes. If more records are missing than such lines can hide, the index has lost them, and they
 /// are kept.
-fn removed_records<'a>(journal_contents: &'a JournalContents, tail_contents: &JournalContents, index_contents: &IndexContents) -> HashSet<&'a RecordId> {
+fn removed_records<'a>(
+    journal_contents: &'a JournalContents,
+    tail_contents: &JournalContents,
+    index_contents: &IndexContents,
+) -> HashSet<&'a RecordId> {
     let absent = |(id, slot): &(&RecordId, &LinePosition)| {
-        !slot.is_removal && slot.number <= index_contents.last_number && !index_contents.numbers.contains_key(*id) && !tail_contents.positions.contains_key(*id)
+        !slot.is_removal
+            && slot.number <= index_contents.last_number
+            && !index_contents.numbers.contains_key(*id)
+            && !tail_contents.positions.contains_key(*id)
     };
     let missing: HashSet<_> = journal_contents.positions.iter().filter(absent).map(|(id, _)| id).collect();
-    let hidden = journal_contents.hidden_changes() + index_contents.last_number.saturating_sub(journal_contents.last_number);
+    let hidden =
+        journal_contents.hidden_changes() + index_contents.last_number.saturating_sub(journal_contents.last_number);
     if !index_contents.faults.is_empty() || missing.len() as u64 > hidden {
         return HashSet::new();
     }

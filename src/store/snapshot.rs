@@ -10,10 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::journal::{self, JournalContents, LinePosition};
+use super::open_error;
 use super::recover::unreadable_error;
 use super::tail;
 use super::tree::Tree;
-use super::open_error;
 use crate::error::{Error, Result};
 
 /// Most attempts, and the pause between two: a server truncates a failed append in less time.

@@ -53,7 +53,8 @@ impl Tail {
             File::open(dir)?.sync_all()?;
         }
         let end = if contents.fault_offsets.is_empty() { contents.valid_bytes.max(header_bytes) } else { header_bytes };
-        let mut tail = Self { file: Appender::open(&dir.join(FILE_NAME), end)?, header_bytes, restart_at_bytes: RESTART_BYTES };
+        let mut tail =
+            Self { file: Appender::open(&dir.join(FILE_NAME), end)?, header_bytes, restart_at_bytes: RESTART_BYTES };
         tail.restart(index, true)?;
         Ok(tail)
     }

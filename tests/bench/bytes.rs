@@ -6,7 +6,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::peer::{ServerUnderTest, anonymous_kib, request_and_drain, cpu_seconds, discard, read_head, start_nginx, start_ours, sum_over_processes, wait_until_up};
+use super::peer::{
+    ServerUnderTest, anonymous_kib, cpu_seconds, discard, read_head, request_and_drain, start_nginx, start_ours,
+    sum_over_processes, wait_until_up,
+};
 
 const FILE_BYTES: u64 = 1 << 30;
 const ROUNDS: usize = 5;
@@ -34,7 +37,11 @@ pub fn run() {
         BenchRow { name: "64 streams, MiB/s", less_is_better: false, measure: |peer| measure_streams(peer, 64).0 },
         BenchRow { name: "64 streams, CPU s/GiB", less_is_better: true, measure: |peer| measure_streams(peer, 64).1 },
         BenchRow { name: "64 KiB ranges/s", less_is_better: false, measure: |peer| measure_ranges(peer, 64 << 10).0 },
-        BenchRow { name: "64 KiB ranges, p99 ms", less_is_better: true, measure: |peer| measure_ranges(peer, 64 << 10).1 },
+        BenchRow {
+            name: "64 KiB ranges, p99 ms",
+            less_is_better: true,
+            measure: |peer| measure_ranges(peer, 64 << 10).1,
+        },
         BenchRow { name: "1 MiB ranges/s", less_is_better: false, measure: |peer| measure_ranges(peer, 1 << 20).0 },
         BenchRow { name: "1 KiB ranges/s", less_is_better: false, measure: |peer| measure_ranges(peer, 1 << 10).0 },
         BenchRow { name: "64 streams, RssAnon MiB", less_is_better: true, measure: |peer| measure_streams(peer, 64).2 },
@@ -139,7 +146,10 @@ fn time_random_ranges(peer: &ServerUnderTest, len: u64, seed: u64) -> Vec<f64> {
         state ^= state << 17;
         let first = state % (FILE_BYTES - len);
         let sent = Instant::now();
-        assert_eq!(request_and_drain(&mut socket, peer, Some((first, first + len - 1))).expect("the server answers"), len);
+        assert_eq!(
+            request_and_drain(&mut socket, peer, Some((first, first + len - 1))).expect("the server answers"),
+            len
+        );
         times.push(sent.elapsed().as_secs_f64() * 1000.0);
     }
     times

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
-use hearthcast::domain::channel::{RequestedItem, Channel};
+use hearthcast::domain::channel::{Channel, RequestedItem};
 use hearthcast::domain::library::Root;
 use hearthcast::domain::lineup::ChannelNaming;
 use hearthcast::domain::schedule::ScheduleMode;
@@ -120,7 +120,12 @@ async fn add_channels(folder: &Path) -> Arc<Service> {
 fn measure_xmltv(service: &Service) {
     let midnight = service.clock.now().as_millisecond().div_euclid(DAY_MS) * DAY_MS;
     let (from, to) = (midnight, midnight + DAYS * DAY_MS);
-    let style = XmltvOptions { base_url: "http://tv:8470".to_owned(), naming: ChannelNaming::Stable, local_times: false, include_lcn: false };
+    let style = XmltvOptions {
+        base_url: "http://tv:8470".to_owned(),
+        naming: ChannelNaming::Stable,
+        local_times: false,
+        include_lcn: false,
+    };
     let (mut ours, mut quick_xml, mut bytes, mut count) = (Vec::new(), Vec::new(), (0, 0), 0);
     for _ in 0..ROUNDS {
         // Copies do not have the cached orders of earlier rounds.

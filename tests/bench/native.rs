@@ -28,8 +28,12 @@ type NamedFigure = (&'static str, fn(&RunFigures) -> f64);
 /// A kind of run: its name, its film, and whether text is burned in.
 type RunKind = (&'static str, fn(&Path) -> PathBuf, bool);
 
-const ROWS: [RunKind; 4] =
-    [("video mp4", make_film, false), ("video mkv", make_matroska, false), ("burn-in", make_film, true), ("audio", make_audio, false)];
+const ROWS: [RunKind; 4] = [
+    ("video mp4", make_film, false),
+    ("video mkv", make_matroska, false),
+    ("burn-in", make_film, true),
+    ("audio", make_audio, false),
+];
 
 pub fn run() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
@@ -38,7 +42,9 @@ pub fn run() {
         let item = make_item(folder.path());
         let (mut gstreamer, mut ffmpeg) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            for (backend, figures) in [(BackendSetting::Gstreamer, &mut gstreamer), (BackendSetting::Ffmpeg, &mut ffmpeg)] {
+            for (backend, figures) in
+                [(BackendSetting::Gstreamer, &mut gstreamer), (BackendSetting::Ffmpeg, &mut ffmpeg)]
+            {
                 figures.push(runtime.block_on(measure_runs(&item, folder.path(), backend, has_burn)));
             }
         }
@@ -69,13 +75,17 @@ fn run_command(command: &mut Command) {
 fn make_film(folder: &Path) -> PathBuf {
     let path = folder.join("film.mp4");
     if !path.exists() {
-        run_command(Command::new("ffmpeg")
-            .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
-            .args(["-i", "testsrc2=s=1920x1080:r=24:d=30,noise=alls=12:allf=t", "-f", "lavfi"])
-            .args(["-i", "sine=f=440:r=48000:d=30", "-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M"])
-            .args(["-maxrate", "8M", "-bufsize", "8M", "-g", "96", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2"])
-            .args(["-movflags", "+faststart"])
-            .arg(&path));
+        run_command(
+            Command::new("ffmpeg")
+                .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
+                .args(["-i", "testsrc2=s=1920x1080:r=24:d=30,noise=alls=12:allf=t", "-f", "lavfi"])
+                .args(["-i", "sine=f=440:r=48000:d=30", "-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M"])
+                .args([
+                    "-maxrate", "8M", "-bufsize", "8M", "-g", "96", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2",
+                ])
+                .args(["-movflags", "+faststart"])
+                .arg(&path),
+        );
         let cues = (0..15).map(|n| format!("{n}\n00:00:{:02},000 --> 00:00:{:02},500\nline {n}\n\n", n * 2, n * 2 + 1));
         std::fs::write(folder.join("film.srt"), cues.collect::<String>()).expect("a folder of our own");
     }
@@ -86,19 +96,23 @@ fn make_film(folder: &Path) -> PathBuf {
 fn make_matroska(folder: &Path) -> PathBuf {
     let path = folder.join("film.mkv");
     let source = make_film(folder);
-    run_command(Command::new("ffmpeg")
-        .args(["-nostdin", "-v", "error", "-y", "-i"])
-        .arg(source)
-        .args(["-c:v", "copy", "-c:a", "ac3"])
-        .arg(&path));
+    run_command(
+        Command::new("ffmpeg")
+            .args(["-nostdin", "-v", "error", "-y", "-i"])
+            .arg(source)
+            .args(["-c:v", "copy", "-c:a", "ac3"])
+            .arg(&path),
+    );
     path
 }
 
 fn make_audio(folder: &Path) -> PathBuf {
     let path = folder.join("sound.flac");
-    run_command(Command::new("ffmpeg")
-        .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", "sine=f=440:r=44100:d=30", "-ac", "2"])
-        .arg(&path));
+    run_command(
+        Command::new("ffmpeg")
+            .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", "sine=f=440:r=44100:d=30", "-ac", "2"])
+            .arg(&path),
+    );
     path
 }
 
@@ -116,7 +130,9 @@ async fn measure_runs(item: &Path, folder: &Path, backend: BackendSetting, has_b
         tokio::join!(service.local_encoders.test_encoders(), service.sessions.find_backends(), service.media.warm());
         let request = start_request(item, has_burn);
         let (cpu, started) = (cpu_seconds(), Instant::now());
-        let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else { panic!("direct") };
+        let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else {
+            panic!("direct")
+        };
         let segments = plan.work().grid.len();
         let session = service.sessions.start(&principal, *plan).await.expect("a session");
         if is_complete {

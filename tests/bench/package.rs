@@ -49,17 +49,21 @@ pub fn run() {
 /// Makes ten minutes of 1080p24 at 8 Mbit/s with audio.
 fn make_film(film: &Path) {
     let minute = film.with_file_name("minute.mp4");
-    run_command(Command::new("ffmpeg")
-        .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
-        .args(["-i", "testsrc2=s=1920x1080:r=24:d=60,noise=alls=12:allf=t", "-f", "lavfi"])
-        .args(["-i", "sine=f=440:r=48000:d=60", "-c:v", "libx264", "-preset", "ultrafast", "-b:v", "8M"])
-        .args(["-maxrate", "8M", "-bufsize", "8M", "-g", "48", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2"])
-        .arg(&minute));
-    run_command(Command::new("ffmpeg")
-        .args(["-nostdin", "-v", "error", "-y", "-stream_loop", "9", "-i"])
-        .arg(&minute)
-        .args(["-c", "copy", "-movflags", "+faststart"])
-        .arg(film));
+    run_command(
+        Command::new("ffmpeg")
+            .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi"])
+            .args(["-i", "testsrc2=s=1920x1080:r=24:d=60,noise=alls=12:allf=t", "-f", "lavfi"])
+            .args(["-i", "sine=f=440:r=48000:d=60", "-c:v", "libx264", "-preset", "ultrafast", "-b:v", "8M"])
+            .args(["-maxrate", "8M", "-bufsize", "8M", "-g", "48", "-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2"])
+            .arg(&minute),
+    );
+    run_command(
+        Command::new("ffmpeg")
+            .args(["-nostdin", "-v", "error", "-y", "-stream_loop", "9", "-i"])
+            .arg(&minute)
+            .args(["-c", "copy", "-movflags", "+faststart"])
+            .arg(film),
+    );
 }
 
 fn run_command(command: &mut Command) {
@@ -133,11 +137,13 @@ fn read_text(mut socket: TcpStream) -> String {
 /// Processor seconds per GiB of the command that writes all segments.
 fn ffmpeg_seconds_per_gib(film: &Path, segments: &Path) -> f64 {
     let before = children_seconds();
-    run_command(Command::new("ffmpeg")
-        .args(["-nostdin", "-v", "error", "-y", "-i"])
-        .arg(film)
-        .args(["-c", "copy", "-hls_time", "6", "-f", "hls", "-hls_list_size", "0", "-hls_segment_type", "mpegts"])
-        .arg(segments.join("out.m3u8")));
+    run_command(
+        Command::new("ffmpeg")
+            .args(["-nostdin", "-v", "error", "-y", "-i"])
+            .arg(film)
+            .args(["-c", "copy", "-hls_time", "6", "-f", "hls", "-hls_list_size", "0", "-hls_segment_type", "mpegts"])
+            .arg(segments.join("out.m3u8")),
+    );
     (children_seconds() - before)
         / (segment_files(segments).iter().map(|(_, len)| len).sum::<u64>() as f64 / f64::from(1 << 30))
 }

@@ -83,7 +83,9 @@ pub fn start_nginx(folder: &Path, name: &'static str, directives: &str) -> Optio
     let path = prefix.join("nginx.conf");
     std::fs::write(&path, config).expect("a fresh file");
     match Command::new("nginx").arg("-p").arg(&prefix).arg("-c").arg(&path).stdin(Stdio::null()).spawn() {
-        Ok(child) => Some(ServerUnderTest { name, child, address, request_head: "GET /film.mp4 HTTP/1.1\r\nHost: b\r\n".into() }),
+        Ok(child) => {
+            Some(ServerUnderTest { name, child, address, request_head: "GET /film.mp4 HTTP/1.1\r\nHost: b\r\n".into() })
+        }
         Err(cause) => {
             eprintln!("{name} skipped: {cause}");
             None
@@ -111,7 +113,11 @@ pub fn wait_until_up(peer: &ServerUnderTest) {
 }
 
 /// Sends one request; drains the response without copying it and returns the length of its body.
-pub fn request_and_drain(socket: &mut TcpStream, peer: &ServerUnderTest, range: Option<(u64, u64)>) -> std::io::Result<u64> {
+pub fn request_and_drain(
+    socket: &mut TcpStream,
+    peer: &ServerUnderTest,
+    range: Option<(u64, u64)>,
+) -> std::io::Result<u64> {
     let range = range.map_or(String::new(), |(first, last)| format!("Range: bytes={first}-{last}\r\n"));
     socket.write_all(format!("{}{range}\r\n", peer.request_head).as_bytes())?;
     let (len, mut remaining) = read_head(socket)?;

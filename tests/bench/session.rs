@@ -40,7 +40,9 @@ pub fn run() {
             values.sort_by(f64::total_cmp);
             values[values.len() / 2]
         };
-        for (figure, figure_of) in [("first segment", (|f| f.first_millis) as fn(&SessionTimes) -> f64), ("30 s", |f| f.all_millis)] {
+        for (figure, figure_of) in
+            [("first segment", (|f| f.first_millis) as fn(&SessionTimes) -> f64), ("30 s", |f| f.all_millis)]
+        {
             let (our, their) = (median(figure_of, &ours), median(figure_of, &theirs));
             println!("{name}, {figure}: session {our:.0} ms, ffmpeg {their:.0} ms ({:.2})", our / their);
         }
@@ -76,7 +78,9 @@ async fn measure_session(film: &Path, folder: &Path, is_encoded: bool) -> Sessio
     let max_bitrate_kbps = is_encoded.then_some(7_900);
     let request = StartRequest { media_path, force_transcode: true, max_bitrate_kbps, ..StartRequest::default() };
     let started = Instant::now();
-    let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else { panic!("direct") };
+    let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else {
+        panic!("direct")
+    };
     assert_eq!(plan.work().rendition.encodes_video(), is_encoded);
     let segments = plan.work().grid.len();
     let session = service.sessions.start(&principal, *plan).await.expect("a session");

@@ -36,7 +36,10 @@ async fn run_imports(folder: &Path) {
     let (id, line) = measure_import(&service, None, SourceKind::Xmltv, complete_guide.clone()).await;
     print_result("guide of 12,000", &line);
     print_result("the same again", &measure_import(&service, id, SourceKind::Xmltv, complete_guide.clone()).await.1);
-    print_result("the same by gzip", &measure_import(&service, id, SourceKind::Xmltv, gzip(&[&complete_guide])).await.1);
+    print_result(
+        "the same by gzip",
+        &measure_import(&service, id, SourceKind::Xmltv, gzip(&[&complete_guide])).await.1,
+    );
     let half = complete_guide[..complete_guide.len() / 2].to_vec();
     for (name, kind, bytes) in [
         ("half a guide", SourceKind::Xmltv, half),
@@ -74,7 +77,12 @@ fn print_result(name: &str, line: &ImportResult) {
 }
 
 /// Adds a source with these bytes, or updates an existing one.
-async fn measure_import(service: &Arc<Service>, id: Option<u32>, kind: SourceKind, bytes: Vec<u8>) -> (Option<u32>, ImportResult) {
+async fn measure_import(
+    service: &Arc<Service>,
+    id: Option<u32>,
+    kind: SourceKind,
+    bytes: Vec<u8>,
+) -> (Option<u32>, ImportResult) {
     let text = |text: &str| Some(text.to_owned());
     let claim = RightsClaim {
         source_name: text("Own antenna"),

@@ -201,11 +201,18 @@ async fn check_direct(server: &kit::Server, path: &Path, item: &CorpusItem, star
     }
 }
 
-async fn check_session(server: &kit::Server, path: &Path, item: &CorpusItem, started: &Value, row: &mut ReportRow) -> Result<(), String> {
+async fn check_session(
+    server: &kit::Server,
+    path: &Path,
+    item: &CorpusItem,
+    started: &Value,
+    row: &mut ReportRow,
+) -> Result<(), String> {
     let player = PlayerSession::open(server, started).await?;
     let true_seconds = item.duration_packets.unwrap_or(0.0);
     // The length in the header counts, too: it may be hours although the file has few bytes.
-    let is_played_completely = true_seconds.max(player.duration()) <= LONG_SECONDS || std::env::var_os("CORPUS_LONG").is_some();
+    let is_played_completely =
+        true_seconds.max(player.duration()) <= LONG_SECONDS || std::env::var_os("CORPUS_LONG").is_some();
     let folder = tempfile::tempdir().map_err(|cause| cause.to_string())?;
     let output = folder.path().join("played.ts");
     if !is_played_completely {
@@ -219,7 +226,9 @@ async fn check_session(server: &kit::Server, path: &Path, item: &CorpusItem, sta
             let mut decoded = decode(&output).await;
             decoded.warnings.retain(|warning| !warning.contains("DTS discontinuity"));
             let (begin, end) = player.segment_seconds(index);
-            let is_inside = |frame: &&Frame| (begin - 0.1..end + 0.1).contains(&(frame.start_seconds - TIMELINE_BASE_SECONDS as f64));
+            let is_inside = |frame: &&Frame| {
+                (begin - 0.1..end + 0.1).contains(&(frame.start_seconds - TIMELINE_BASE_SECONDS as f64))
+            };
             if decoded.video.iter().chain(&decoded.audio).filter(is_inside).count() == 0 {
                 return Err(format!("segment {index} of {} has nothing from {begin:.3} to {end:.3} s", last + 1));
             }
@@ -235,8 +244,10 @@ async fn check_session(server: &kit::Server, path: &Path, item: &CorpusItem, sta
     report_warnings(&decoded.warnings, path, "warning", row).await;
     report_warnings(&decoded.timing_faults(), path, "time", row).await;
     let (video, audio) = (decoded.video_seconds(), decoded.audio_seconds());
-    row.notes
-        .push(format!("{} frames {video:.3} s, audio {audio:.3} s, true length {true_seconds:.3} s", decoded.video.len()));
+    row.notes.push(format!(
+        "{} frames {video:.3} s, audio {audio:.3} s, true length {true_seconds:.3} s",
+        decoded.video.len()
+    ));
     if decoded.video.is_empty() && decoded.audio.is_empty() {
         return Err("decodes to nothing".into());
     }
@@ -252,7 +263,13 @@ async fn check_session(server: &kit::Server, path: &Path, item: &CorpusItem, sta
 }
 
 /// Fails if audio is further from the video than in the source. Encoded video is on a grid, so its times are exact.
-async fn check_sync(server: &kit::Server, path: &Path, output: &Path, is_copied: bool, played: &Decoded) -> Result<(), String> {
+async fn check_sync(
+    server: &kit::Server,
+    path: &Path,
+    output: &Path,
+    is_copied: bool,
+    played: &Decoded,
+) -> Result<(), String> {
     let query = serde_urlencoded::to_string([("path", path.to_str().expect("UTF-8"))]).expect("plain text");
     let info = server.get(&format!("/api/stream/info/full?{query}")).send().await.map_err(|cause| cause.to_string())?;
     let info: Value = info.json().await.map_err(|cause| cause.to_string())?;

@@ -97,7 +97,8 @@ fn make_small_set(out: &Path) {
         put(name, &bytes);
     }
     std::fs::write(root.join(OsString::from_vec(b"\xff\xfe.mp4".to_vec())), &bytes).unwrap();
-    let make_link = |target: &Path, name: &str| std::os::unix::fs::symlink(target, root.join("links").join(name)).unwrap();
+    let make_link =
+        |target: &Path, name: &str| std::os::unix::fs::symlink(target, root.join("links").join(name)).unwrap();
     make_link(Path::new("../../outside/secret.mp4"), "rel-out.mp4");
     make_link(&outside.join("secret.txt"), "abs-out.mp4");
     make_link(Path::new("/etc/passwd"), "passwd.mp4");
@@ -227,10 +228,12 @@ impl HostileClient {
         let request = self.program.client.post(url).bearer_auth(&self.program.token).json(&device);
         note(&self.send("info for a device", path, request).await);
         let options = json!({"mediaPath": path, "forceTranscode": true, "profile": {"resolution": "240p"}});
-        has_success |= self.play_session(path, options, &["index.m3u8", "v0.m3u8", "a0.m3u8", "v0-00000.ts", "a0-00000.ts"]).await;
+        has_success |=
+            self.play_session(path, options, &["index.m3u8", "v0.m3u8", "a0.m3u8", "v0-00000.ts", "a0-00000.ts"]).await;
         for mode in ["external", "burn"] {
             let options = json!({"mediaPath": good, "subtitleMode": mode, "subtitlePath": path});
-            has_success |= self.play_session(path, options, &["index.m3u8", "s0.m3u8", "s0-00000.vtt", "v0-00000.ts"]).await;
+            has_success |=
+                self.play_session(path, options, &["index.m3u8", "s0.m3u8", "s0-00000.vtt", "v0-00000.ts"]).await;
         }
         has_success
     }

@@ -25,14 +25,14 @@ mod language;
 mod library;
 /// Channels scheduled from the library, and their guide.
 mod livetv;
-/// Stored user data: progress, history, audiobooks, events, and its durability.
-mod progress;
 /// Pipeline texts: built, rendered and compared with golden graphs.
 mod pipelines;
 /// Media info and the playback decision, over generated files and the corpus.
 mod probe;
 /// The program as a process: start and stop.
 mod process;
+/// Stored user data: progress, history, audiobooks, events, and its durability.
+mod progress;
 /// Recordings: made, resumed after a crash, kept and deleted.
 mod recordings;
 /// Pages for readers of the source, compared with the files and the numbers they name.

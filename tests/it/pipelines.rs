@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use hearthcast::engine::gstreamer_elements;
 use hearthcast::engine::gst::{gallery, launch_text, run_trials};
+use hearthcast::engine::gstreamer_elements;
 
 #[test]
 fn every_pipeline_can_be_built_with_every_working_encoder() {

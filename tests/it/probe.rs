@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hearthcast::domain::media::{Container, Media, Video};
-use hearthcast::domain::playback::{TrackAction, Decision, DeviceProfile, PlaybackRequest, decide};
+use hearthcast::domain::playback::{Decision, DeviceProfile, PlaybackRequest, TrackAction, decide};
 use hearthcast::engine::probe::{self, ProbeTools};
 use serde_json::{Value, json};
 
@@ -239,7 +239,8 @@ async fn every_corpus_file_gets_an_accepted_decision() {
             Err(_) => (&["refuse"], None),
         };
         if !actions.iter().any(|action| accept.iter().any(|accepted| accepted == action)) {
-            let reasons = probed.as_ref().map(|media| decide(media, &DeviceProfile::default(), &PlaybackRequest::default()).1);
+            let reasons =
+                probed.as_ref().map(|media| decide(media, &DeviceProfile::default(), &PlaybackRequest::default()).1);
             faults.push(format!("{file}: {actions:?}, accepted {accept:?}, {reasons:?}"));
         }
         if let (Some(seconds), Some(true_seconds)) = (seconds, item["duration_packets"].as_f64())
@@ -301,7 +302,11 @@ fn probe_differences(quick: &Media, thorough: &Media) -> Vec<String> {
         hold("frame rate", is_near(a, b, b * 0.01), &q.frame_rate, &t.frame_rate);
         // ffprobe compares two averages and misses some variable rates; the sample table is exact.
         hold("variable", q.has_variable_frame_rate || !t.has_variable_frame_rate, &q.has_variable_frame_rate, &true);
-        same!("video", (q.is_interlaced, q.bit_depth, &q.chroma, q.hdr), (t.is_interlaced, t.bit_depth, &t.chroma, t.hdr));
+        same!(
+            "video",
+            (q.is_interlaced, q.bit_depth, &q.chroma, q.hdr),
+            (t.is_interlaced, t.bit_depth, &t.chroma, t.hdr)
+        );
         same!("rotation", (q.rotation, q.is_mirrored), (t.rotation, t.is_mirrored));
     }
     for ((_, q), (_, t)) in quick.audio_streams().zip(thorough.audio_streams()) {

@@ -76,7 +76,9 @@ async fn accounts_persist_and_commands_name_the_route_while_a_server_runs() {
     // Checked after the first command, because the next one would correct the permissions.
     check_private(state);
     assert!(
-        run_refused(state, &["user", "add", "ADA", "--password-stdin"], "correct horse\n").await.contains("already in use")
+        run_refused(state, &["user", "add", "ADA", "--password-stdin"], "correct horse\n")
+            .await
+            .contains("already in use")
     );
     assert!(run_refused(state, &["token", "new", "--user", "bob"], "").await.contains("no user \"bob\""));
     let token = run_successfully(state, &["token", "new", "--user", "ada"], "").await.trim().to_owned();
@@ -90,7 +92,9 @@ async fn accounts_persist_and_commands_name_the_route_while_a_server_runs() {
     let stderr = run_refused(state, &["user", "add", "bob", "--password-stdin"], "battery staple\n").await;
     assert!(stderr.contains("in use by a running hearthcast") && stderr.contains("POST /api/users"), "{stderr}");
     assert!(run_refused(state, &["keys", "rotate"], "").await.contains("in use"));
-    assert!(run_refused(state, &["serve", "--listen", "127.0.0.1:0"], "").await.contains("in use by a running hearthcast"));
+    assert!(
+        run_refused(state, &["serve", "--listen", "127.0.0.1:0"], "").await.contains("in use by a running hearthcast")
+    );
     let address = base.strip_prefix("http://").unwrap();
     let other = tempfile::tempdir().unwrap();
     let stderr = run_refused(other.path(), &["serve", "--listen", address], "").await;
@@ -106,7 +110,8 @@ async fn accounts_persist_and_commands_name_the_route_while_a_server_runs() {
 #[tokio::test]
 async fn the_state_can_be_exported_and_imported() {
     let (first_state, second_state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    run_successfully(first_state.path(), &["user", "add", "ada", "--admin", "--password-stdin"], "correct horse\n").await;
+    run_successfully(first_state.path(), &["user", "add", "ada", "--admin", "--password-stdin"], "correct horse\n")
+        .await;
     let token = run_successfully(first_state.path(), &["token", "new", "--user", "ada"], "").await.trim().to_owned();
     let lines = run_successfully(first_state.path(), &["export"], "").await;
     assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{lines}");
@@ -126,10 +131,14 @@ async fn the_state_can_be_exported_and_imported() {
     let backup = std::fs::read_to_string(&file).unwrap();
     assert_eq!(run_successfully(second_state.path(), &["export"], "").await, backup);
     let missing_folder = third.path().join("missing/backup.jsonl");
-    assert!(run_refused(second_state.path(), &["backup", missing_folder.to_str().unwrap()], "").await.contains("missing"));
+    assert!(
+        run_refused(second_state.path(), &["backup", missing_folder.to_str().unwrap()], "").await.contains("missing")
+    );
     stop_gracefully(child).await;
     run_successfully(&third.path().join("state"), &["import", file.to_str().unwrap()], "").await;
-    assert!(run_successfully(&third.path().join("state"), &["user", "list"], "").await.starts_with("ada\tadmin\t1 devices"));
+    assert!(
+        run_successfully(&third.path().join("state"), &["user", "list"], "").await.starts_with("ada\tadmin\t1 devices")
+    );
     assert!(run_refused(&third.path().join("none"), &["export"], "").await.contains("there is no state in"));
 }
 
@@ -167,8 +176,10 @@ async fn an_admin_reads_the_end_of_the_log() {
     let response = client.get(format!("{base}/api/auth/me")).send().await.unwrap();
     let request_id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
     let lines = log(last_number).await;
-    let line =
-        lines.iter().find(|line| line["text"].as_str().unwrap().contains(&request_id)).expect("the request is in the log");
+    let line = lines
+        .iter()
+        .find(|line| line["text"].as_str().unwrap().contains(&request_id))
+        .expect("the request is in the log");
     assert_eq!(line["level"], "INFO");
     assert!(line["text"].as_str().unwrap().contains("status=401"), "{line}");
     assert!(line["number"].as_u64().unwrap() > last_number && !line["target"].as_str().unwrap().is_empty(), "{line}");

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ByteReader, MalformedPacket, MAX_PIXELS, PlacedBitmap, DisplayUpdate};
+use super::{ByteReader, DisplayUpdate, MAX_PIXELS, MalformedPacket, PlacedBitmap};
 
 const PALETTE: u8 = 0x14;
 const OBJECT: u8 = 0x15;
@@ -233,7 +233,8 @@ mod tests {
     /// A display set with an object of 4x2 pixels at (10, 20): a line of colour 1, and a line whose last two pixels have
     /// colour 2.
     fn display_set(state: u8, placement: &[u8]) -> Vec<u8> {
-        let composition = [&[0, 64, 0, 48, 0x10, 0, 7, state, 0, 0, placement.len().min(1) as u8][..], placement].concat();
+        let composition =
+            [&[0, 64, 0, 48, 0x10, 0, 7, state, 0, 0, placement.len().min(1) as u8][..], placement].concat();
         let runs = [0, 0x84, 1, 0, 0, 0, 2, 2, 2, 0, 0];
         let object = [&[0, 3, 0, 0xc0, 0, 0, runs.len() as u8 + 4, 0, 4, 0, 2][..], &runs].concat();
         let palette = [0, 0, 1, 235, 128, 128, 255, 2, 16, 128, 128, 100];
@@ -259,7 +260,10 @@ mod tests {
         let cropped = [0, 3, 0, 0x80, 0, 30, 0, 40, 0, 1, 0, 1, 0, 9, 0, 9];
         let update = decoder.decode(&display_set(0, &cropped)).unwrap().unwrap();
         // The rest of the object, without its invisible column.
-        assert_eq!(update.bitmaps, [PlacedBitmap { x: 31, y: 40, width: 2, height: 1, pixels: [black, black].concat() }]);
+        assert_eq!(
+            update.bitmaps,
+            [PlacedBitmap { x: 31, y: 40, width: 2, height: 1, pixels: [black, black].concat() }]
+        );
         let update = decoder.decode(&display_set(0, &[])).unwrap().unwrap();
         assert_eq!(update.bitmaps, []);
     }
@@ -288,9 +292,12 @@ mod tests {
 
     #[test]
     fn self_contained_sets_are_recognised() {
-        for (packet, expected) in
-            [(display_set(0x80, &UNCROPPED), true), (display_set(0x40, &UNCROPPED), true), (display_set(0, &UNCROPPED), false), (display_set(0, &[]), true)]
-        {
+        for (packet, expected) in [
+            (display_set(0x80, &UNCROPPED), true),
+            (display_set(0x40, &UNCROPPED), true),
+            (display_set(0, &UNCROPPED), false),
+            (display_set(0, &[]), true),
+        ] {
             assert_eq!(PgsDecoder::is_self_contained(&packet), expected);
         }
     }

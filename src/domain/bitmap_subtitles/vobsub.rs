@@ -1,7 +1,7 @@
 //! VobSub, the sub-pictures of DVDs, as Matroska carries them: palette and canvas in the text of an `.idx` file, and one
 //! packet per image: two fields of run-length data and the commands with their times.
 
-use super::{ByteReader, MalformedPacket, MAX_PIXELS, PlacedBitmap, DisplayUpdate};
+use super::{ByteReader, DisplayUpdate, MAX_PIXELS, MalformedPacket, PlacedBitmap};
 
 /// Palette and canvas of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,8 @@ impl DisplayControl {
         let mut control = Self::default();
         let mut offset = usize::from(ByteReader(packet.get(2..).unwrap_or_default()).u16()?);
         loop {
-            let mut bytes = ByteReader(packet.get(offset..).ok_or(MalformedPacket("the commands lie outside the packet"))?);
+            let mut bytes =
+                ByteReader(packet.get(offset..).ok_or(MalformedPacket("the commands lie outside the packet"))?);
             let delay = bytes.u16()?;
             let next = usize::from(bytes.u16()?);
             control.apply_sequence(&mut bytes, delay)?;

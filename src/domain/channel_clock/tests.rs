@@ -15,7 +15,8 @@ enum ClockEvent {
 
 fn any_event() -> impl Strategy<Value = (i64, ClockEvent)> {
     let skip = (1..5_000_000_i64, any::<bool>()).prop_map(|(over_ms, unseen)| ClockEvent::Skip { over_ms, unseen });
-    let event = prop_oneof![8 => Just(ClockEvent::Watch), 2 => Just(ClockEvent::Leave), 3 => skip, 1 => Just(ClockEvent::Turn)];
+    let event =
+        prop_oneof![8 => Just(ClockEvent::Watch), 2 => Just(ClockEvent::Leave), 3 => skip, 1 => Just(ClockEvent::Turn)];
     (prop_oneof![4 => 0..40_000_i64, 1 => 0..90_000_000_i64], event)
 }
 
@@ -38,7 +39,13 @@ fn apply(clock: &ChannelClock, now: i64, event: ClockEvent) -> ChannelClock {
             let to_ms = clock.channel_ms_at(now) + over_ms;
             clock.with_skip(
                 now,
-                SkipTarget { to_ms, skipped_segments: over_ms.unsigned_abs() / 2000, skipped_discontinuities: 1, skipped_ticks: over_ms * 90, drops_last_interval: unseen },
+                SkipTarget {
+                    to_ms,
+                    skipped_segments: over_ms.unsigned_abs() / 2000,
+                    skipped_discontinuities: 1,
+                    skipped_ticks: over_ms * 90,
+                    drops_last_interval: unseen,
+                },
             )
         }
         ClockEvent::Skip { .. } => unchanged(),
@@ -151,7 +158,10 @@ fn the_clock_runs_with_viewers_and_pauses_without() {
     let clock = ChannelClock::new(START);
     assert_eq!((clock.channel_ms_at(START - 5), clock.channel_ms_at(START + 99_999)), (START - 5, START));
     let clock = clock.extended(START + 100_000, START + 130_000).unwrap();
-    assert_eq!((clock.channel_ms_at(START + 110_000), clock.channel_ms_at(START + 500_000)), (START + 10_000, START + 30_000));
+    assert_eq!(
+        (clock.channel_ms_at(START + 110_000), clock.channel_ms_at(START + 500_000)),
+        (START + 10_000, START + 30_000)
+    );
     assert_eq!(clock.extended(START + 101_000, START + 130_000), None, "already runs that long");
     let clock = clock.extended(START + 120_000, START + 150_000).unwrap();
     assert_eq!(clock.intervals().len(), 2, "the interval is extended");
@@ -159,7 +169,10 @@ fn the_clock_runs_with_viewers_and_pauses_without() {
     assert_eq!((clock.channel_ms_at(START + 900_000), clock.paused(START + 126_000)), (START + 25_000, None));
     // Guides assume that the clock resumes at the next full minute.
     let ahead = clock.projected(START + 900_001);
-    assert_eq!((ahead.channel_ms_at(START + 960_000), ahead.channel_ms_at(START + 960_001)), (START + 25_000, START + 25_001));
+    assert_eq!(
+        (ahead.channel_ms_at(START + 960_000), ahead.channel_ms_at(START + 960_001)),
+        (START + 25_000, START + 25_001)
+    );
     assert_eq!(ahead.first_wall_ms(START + 25_000), START + 125_000);
     // On demand off, and on again.
     let free = clock.with_on_demand(START + 1_000_000, false);
@@ -172,13 +185,25 @@ fn the_clock_runs_with_viewers_and_pauses_without() {
 #[test]
 fn an_unseen_interval_is_dropped_by_the_next_skip() {
     let clock = ChannelClock::new(START).extended(START, START + 30_000).unwrap();
-    let jump = |to_ms, unseen| SkipTarget { to_ms, skipped_segments: 3, skipped_discontinuities: 0, skipped_ticks: 9, drops_last_interval: unseen };
+    let jump = |to_ms, unseen| SkipTarget {
+        to_ms,
+        skipped_segments: 3,
+        skipped_discontinuities: 0,
+        skipped_ticks: 9,
+        drops_last_interval: unseen,
+    };
     let first = clock.with_skip(START + 5_000, jump(START + 60_000, false));
-    assert_eq!((first.channel_ms_at(START + 4_999), first.channel_ms_at(START + 6_000)), (START + 4_999, START + 61_000));
+    assert_eq!(
+        (first.channel_ms_at(START + 4_999), first.channel_ms_at(START + 6_000)),
+        (START + 4_999, START + 61_000)
+    );
     assert_eq!(first.channel_ms_at(START + 99_000), START + 85_000, "runs until the end set before the skip");
     let second = first.with_skip(START + 5_500, jump(START + 120_000, true));
     assert_eq!((second.intervals().len(), second.aired_intervals().len()), (2, 2));
-    assert_eq!((second.channel_ms_at(START + 5_499), second.channel_ms_at(START + 5_500)), (START + 5_000, START + 120_000));
+    assert_eq!(
+        (second.channel_ms_at(START + 5_499), second.channel_ms_at(START + 5_500)),
+        (START + 5_000, START + 120_000)
+    );
     assert_eq!((second.interval_of(START + 120_000).skipped_ticks, second.interval_of(START).skipped_ticks), (9, 0));
 }
 
@@ -189,15 +214,32 @@ fn stored_intervals_are_bounded_and_cover_a_playlist() {
         now += 3_600_000;
         clock = clock.extended(now, now + 2_000).unwrap();
         let covered_ms: i64 = clock.intervals().iter().map(|run| run.to_ms - run.from_ms).sum();
-        assert!(clock.intervals().len() <= MAX_INTERVALS && (covered_ms >= MIN_COVERED_MS || clock.recorded_since_ms() == START), "{covered_ms}");
+        assert!(
+            clock.intervals().len() <= MAX_INTERVALS
+                && (covered_ms >= MIN_COVERED_MS || clock.recorded_since_ms() == START),
+            "{covered_ms}"
+        );
     }
     assert_eq!(clock.channel_ms_at(now), START + 2999 * 2_000, "dropping old intervals moves nothing");
     let late = now + 400 * 24 * 3_600_000;
     let clock = clock.extended(late, late + 2_000).unwrap();
-    assert!(clock.intervals().len() < 100 && clock.channel_ms_at(late) == START + 3000 * 2_000, "{}", clock.intervals().len());
+    assert!(
+        clock.intervals().len() < 100 && clock.channel_ms_at(late) == START + 3000 * 2_000,
+        "{}",
+        clock.intervals().len()
+    );
     let clock = (0..2000).fold(clock, |clock, n| {
         let now = late + 10 + n;
-        clock.with_skip(now, SkipTarget { to_ms: clock.channel_ms_at(now) + 60_000, skipped_segments: 0, skipped_discontinuities: 0, skipped_ticks: 0, drops_last_interval: false })
+        clock.with_skip(
+            now,
+            SkipTarget {
+                to_ms: clock.channel_ms_at(now) + 60_000,
+                skipped_segments: 0,
+                skipped_discontinuities: 0,
+                skipped_ticks: 0,
+                drops_last_interval: false,
+            },
+        )
     });
     assert_eq!(clock.intervals().len(), MAX_INTERVALS);
 }

@@ -48,7 +48,11 @@ fn earlier_viewers_keep_their_share_when_the_machine_is_too_slow_for_all() {
     let slow = |demand: SlotDemand| SlotDemand { share: 0.7, ..demand };
     let (early, late) = (slow(without_slot(1, 15_000)), slow(with_slot(2, 0, 1)));
     assert_eq!(assign_slots(1, &[late, early]), [0, 1]);
-    assert_eq!(assign_slots(1, &[late, SlotDemand { deadline_ms: None, ..early }]), [1, 0], "the rest is for the later one");
+    assert_eq!(
+        assign_slots(1, &[late, SlotDemand { deadline_ms: None, ..early }]),
+        [1, 0],
+        "the rest is for the later one"
+    );
     // Two renditions of one viewer count once.
     let next = slow(SlotDemand { viewer_number: 1, ..without_slot(1, 60_000) });
     let third = SlotDemand { share: 0.4, ..without_slot(3, 0) };
@@ -67,8 +71,13 @@ fn viewers_are_admitted_while_their_shares_fit() {
     let mut measured = Throughput::default();
     assert_eq!(measured.per_second(), None);
     measured.add(240e6, 1.0);
-    let measured_share = |height: u32| slot_share(expected_speed(pixel_cost((height * 16 / 9, height, 30.0), None), measured.per_second()));
-    assert!(has_capacity(1, [measured_share(720)], measured_share(720)) && !has_capacity(1, [measured_share(1080)], measured_share(1080) * 2.0));
+    let measured_share = |height: u32| {
+        slot_share(expected_speed(pixel_cost((height * 16 / 9, height, 30.0), None), measured.per_second()))
+    };
+    assert!(
+        has_capacity(1, [measured_share(720)], measured_share(720))
+            && !has_capacity(1, [measured_share(1080)], measured_share(1080) * 2.0)
+    );
 }
 
 #[test]
@@ -133,7 +142,14 @@ impl Simulated {
         let missing = self.made - self.shown < 10;
         let deadline = self.clock.filter(|_| missing).map(|clock| clock.deadline_ms(self.made * 2_000));
         let (held, delivered) = (self.held, self.delivered);
-        SlotDemand { viewer_number: viewer, share: self.share(), deadline_ms: deadline, second_deadline_ms: None, held_slots: held, delivered_segments: delivered }
+        SlotDemand {
+            viewer_number: viewer,
+            share: self.share(),
+            deadline_ms: deadline,
+            second_deadline_ms: None,
+            held_slots: held,
+            delivered_segments: delivered,
+        }
     }
 }
 

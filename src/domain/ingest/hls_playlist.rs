@@ -101,7 +101,8 @@ fn parse_variants<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Variant> {
 
 fn parse_media<'a>(lines: impl Iterator<Item = &'a str>) -> MediaPlaylist {
     let mut media = MediaPlaylist::default();
-    let (mut next_segment, mut init_uri, mut previous_range_end) = (HlsSegment::default(), None::<String>, None::<(String, u64)>);
+    let (mut next_segment, mut init_uri, mut previous_range_end) =
+        (HlsSegment::default(), None::<String>, None::<(String, u64)>);
     for line in lines {
         if let Some(value) = line.strip_prefix("#EXTINF:") {
             next_segment.seconds = value.split(',').next().and_then(|text| text.trim().parse().ok()).unwrap_or(0.0);
@@ -186,15 +187,21 @@ mod tests {
                     #EXTINF:4.000,a title, with commas\r\na.m4s\r\n\r\n#EXT-X-DISCONTINUITY\r\n#EXT-X-BYTERANGE:10@5\r\n\
                     #EXTINF:3.5\r\nb.m4s\r\n#EXT-X-BYTERANGE:20\r\n#EXTINF:1,\r\nb.m4s\r\n#EXT-X-ENDLIST\r\n";
         let Some(HlsPlaylist::Media(media)) = HlsPlaylist::parse(text) else { panic!("expected a media playlist") };
-        assert_eq!((media.target_seconds, media.media_sequence, media.has_endlist, media.unsupported_reason), (4.0, 7, true, None));
-        let seen: Vec<_> = media.segments.iter().map(|one| (&*one.uri, one.seconds, one.is_discontinuity, one.byte_range)).collect();
+        assert_eq!(
+            (media.target_seconds, media.media_sequence, media.has_endlist, media.unsupported_reason),
+            (4.0, 7, true, None)
+        );
+        let seen: Vec<_> =
+            media.segments.iter().map(|one| (&*one.uri, one.seconds, one.is_discontinuity, one.byte_range)).collect();
         assert_eq!(
             seen,
             [("a.m4s", 4.0, false, None), ("b.m4s", 3.5, true, Some((5, 10))), ("b.m4s", 1.0, false, Some((15, 20)))]
         );
         assert!(media.segments.iter().all(|one| one.init_uri.as_deref() == Some("init.mp4")));
         let encrypted_text = "#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:1,\na.ts";
-        let Some(HlsPlaylist::Media(encrypted)) = HlsPlaylist::parse(encrypted_text) else { panic!("expected a media playlist") };
+        let Some(HlsPlaylist::Media(encrypted)) = HlsPlaylist::parse(encrypted_text) else {
+            panic!("expected a media playlist")
+        };
         assert!(encrypted.unsupported_reason.is_some_and(|why| why.contains("encrypted")));
         assert_eq!(HlsPlaylist::parse("<html>"), None);
     }

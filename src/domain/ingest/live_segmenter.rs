@@ -133,7 +133,8 @@ impl LiveSegmenter {
         let last_segment = self.open_segment.take().and_then(|open| {
             // Assume the average frame duration for the last frame.
             let shown_duration = self.latest_time - open.from;
-            let length = if self.frame_count > 1 { shown_duration + shown_duration / (self.frame_count - 1) } else { 0 };
+            let length =
+                if self.frame_count > 1 { shown_duration + shown_duration / (self.frame_count - 1) } else { 0 };
             (length >= MIN_DURATION_AT_FORMAT_CHANGE).then(|| self.finish_segment(open, length))
         });
         closed_segment.into_iter().chain(last_segment).collect()
@@ -162,7 +163,9 @@ impl LiveSegmenter {
             }
         }
         let target = match track {
-            TrackKind::Audio if self.has_video && self.audio_into_closing => self.closing_segment.as_mut().or(self.open_segment.as_mut()),
+            TrackKind::Audio if self.has_video && self.audio_into_closing => {
+                self.closing_segment.as_mut().or(self.open_segment.as_mut())
+            }
             _ => self.open_segment.as_mut(),
         };
         if let Some(segment) = target {
@@ -181,9 +184,15 @@ impl LiveSegmenter {
         let format_changes = self.format != 0 && self.format != format;
         self.format = format;
         // A format change may end the segment before its usual minimum.
-        let min_duration = if format_changes { self.limits.min_duration.min(MIN_DURATION_AT_FORMAT_CHANGE) } else { self.limits.min_duration };
+        let min_duration = if format_changes {
+            self.limits.min_duration.min(MIN_DURATION_AT_FORMAT_CHANGE)
+        } else {
+            self.limits.min_duration
+        };
         // The audio of `closing` is overdue.
-        if self.closing_segment.is_some() && self.open_segment.as_ref().is_some_and(|open| at > open.from + MAX_AUDIO_WAIT) {
+        if self.closing_segment.is_some()
+            && self.open_segment.as_ref().is_some_and(|open| at > open.from + MAX_AUDIO_WAIT)
+        {
             finished = self.finish_closing();
         }
         match &self.open_segment {
@@ -216,7 +225,14 @@ impl LiveSegmenter {
     fn finish_segment(&mut self, open: OpenSegment, length: i64) -> IngestSegment {
         let first = std::mem::replace(&mut self.is_first, false);
         let OpenSegment { from, format, bytes } = open;
-        IngestSegment { start: from, end: from + length, audio_frame_time: self.audio_frame_time.unwrap_or(0), bytes, is_first: first, format }
+        IngestSegment {
+            start: from,
+            end: from + length,
+            audio_frame_time: self.audio_frame_time.unwrap_or(0),
+            bytes,
+            is_first: first,
+            format,
+        }
     }
 
     /// Unwraps a timestamp of the stream's clock.
@@ -237,8 +253,10 @@ fn format_digest(payload: &[u8]) -> Option<u64> {
     let parameter_set = &payload[start..];
     let end = parameter_set.windows(3).position(|three| three[..2] == [0, 0] && three[2] <= 1)?;
     Some(
-        u64::from_le_bytes(blake3::hash(&parameter_set[..end]).as_bytes()[..8].try_into().expect("a BLAKE3 hash has 32 bytes"))
-            .max(1),
+        u64::from_le_bytes(
+            blake3::hash(&parameter_set[..end]).as_bytes()[..8].try_into().expect("a BLAKE3 hash has 32 bytes"),
+        )
+        .max(1),
     )
 }
 
@@ -279,7 +297,11 @@ mod tests {
             assert_eq!(segments.len(), 4);
             for (n, segment) in segments.iter().enumerate() {
                 assert_eq!((segment.end - segment.start, segment.is_first), (180_000, n == 0));
-                assert_eq!((count_frames(&segment.bytes, TrackKind::Video), count_frames(&segment.bytes, TrackKind::Audio)), (50, 50), "{n}");
+                assert_eq!(
+                    (count_frames(&segment.bytes, TrackKind::Video), count_frames(&segment.bytes, TrackKind::Audio)),
+                    (50, 50),
+                    "{n}"
+                );
             }
             assert!(segments.windows(2).all(|pair| pair[0].end == pair[1].start));
         }
@@ -329,7 +351,13 @@ mod tests {
                 _ => &units[2],
             };
             let pts = n * 3600;
-            writer.push_unit(&AccessUnit { track: TrackKind::Video, pts, dts: Some(pts), random_access, parts: &[&bytes[..]] });
+            writer.push_unit(&AccessUnit {
+                track: TrackKind::Video,
+                pts,
+                dts: Some(pts),
+                random_access,
+                parts: &[&bytes[..]],
+            });
         }
         let mut segmenter = LiveSegmenter::new(true, LIMITS);
         let segments = segmenter.push(&writer.into_segment(&[])).unwrap();

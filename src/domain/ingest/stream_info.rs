@@ -39,7 +39,8 @@ pub fn detect_stream(bytes: &[u8]) -> Option<StreamInfo> {
     let starts_table = |packet: &Packet, pid: u16| packet.pid() == pid && packet.starts_unit();
     let pmt_pids = packets().filter(|packet| starts_table(packet, 0)).find_map(|packet| parse_pat(packet.payload()))?;
     let pmt_pid = *pmt_pids.first()?;
-    let entries = packets().filter(|packet| starts_table(packet, pmt_pid)).find_map(|packet| parse_pmt(packet.payload()))?;
+    let entries =
+        packets().filter(|packet| starts_table(packet, pmt_pid)).find_map(|packet| parse_pmt(packet.payload()))?;
     let has_stream_type = |types: &[u8]| entries.iter().any(|entry| types.contains(&entry.stream_type));
     let video = match () {
         () if has_stream_type(&[0x1b]) => Some(VideoCodec::H264),
@@ -81,8 +82,13 @@ mod tests {
     fn stream(types: &[(TrackKind, u8)]) -> Vec<u8> {
         let mut writer = TsWriter::new(TrackKind::Video);
         for n in 0..20 {
-            let unit =
-                AccessUnit { track: TrackKind::Video, pts: n * 3600, dts: None, random_access: n == 0, parts: &[&[9; 300][..]] };
+            let unit = AccessUnit {
+                track: TrackKind::Video,
+                pts: n * 3600,
+                dts: None,
+                random_access: n == 0,
+                parts: &[&[9; 300][..]],
+            };
             writer.push_unit(&unit);
         }
         let entry = |(track, stream_type): &(TrackKind, u8)| PmtEntry {

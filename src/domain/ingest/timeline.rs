@@ -63,7 +63,14 @@ impl ExternalTimeline {
     /// Starts the timeline at `now`, ticks since 1970.
     pub fn new(now: i64) -> Self {
         let number = u64::try_from(now / 90_000).unwrap_or(0);
-        Self { started: now, end: None, sequence: number, discontinuities: number, last_origin: None, segments: VecDeque::new() }
+        Self {
+            started: now,
+            end: None,
+            sequence: number,
+            discontinuities: number,
+            last_origin: None,
+            segments: VecDeque::new(),
+        }
     }
 
     /// True if the next segment may be added: the previous one is over.
@@ -88,7 +95,9 @@ impl ExternalTimeline {
     pub fn append(&mut self, origin: SegmentOrigin, duration: i64, now: i64) -> LiveSegment {
         // After a gap of `KEPT` or more, the timeline continues at the current time.
         let start = self.end.filter(|cursor| now - cursor < RETENTION).unwrap_or(now - duration);
-        if self.last_origin.is_some_and(|last| !last.continues_as(origin)) || self.end.is_some_and(|cursor| cursor != start) {
+        if self.last_origin.is_some_and(|last| !last.continues_as(origin))
+            || self.end.is_some_and(|cursor| cursor != start)
+        {
             self.discontinuities += 1;
         }
         self.last_origin = Some(origin);
@@ -112,7 +121,8 @@ impl ExternalTimeline {
     pub fn window(&self, target_seconds: u64) -> Vec<LiveSegment> {
         let Some(end) = self.end else { return Vec::new() };
         let min_duration = (3 * target_seconds as i64 + 2) * 90_000;
-        let is_enough = |at: usize| self.segments.len() - at >= MIN_SEGMENTS && end - self.segments[at].start_ticks >= min_duration;
+        let is_enough =
+            |at: usize| self.segments.len() - at >= MIN_SEGMENTS && end - self.segments[at].start_ticks >= min_duration;
         let first = (0..self.segments.len()).rev().find(|&at| is_enough(at)).unwrap_or(0);
         self.segments.iter().skip(first).copied().collect()
     }
@@ -150,18 +160,25 @@ mod tests {
         assert!(timeline.is_due(NOW + 180_000) && !timeline.is_due(NOW + 179_999));
         let second = timeline.append(source(1, 7), 180_000, NOW + 180_000);
         assert_eq!((second.start_ticks, second.discontinuities), (first.end_ticks, first.discontinuities));
-        assert!(!timeline.needs_slate(second.end_ticks + SLATE_TICKS, false) && timeline.needs_slate(second.end_ticks + SLATE_TICKS, true));
+        assert!(
+            !timeline.needs_slate(second.end_ticks + SLATE_TICKS, false)
+                && timeline.needs_slate(second.end_ticks + SLATE_TICKS, true)
+        );
         let slate = timeline.append(SegmentOrigin::Slate, SLATE_TICKS, second.end_ticks + SLATE_TICKS);
         let again = timeline.append(source(2, 7), 180_000, slate.end_ticks);
-        assert_eq!((slate.discontinuities, again.discontinuities), (first.discontinuities + 1, first.discontinuities + 2));
+        assert_eq!(
+            (slate.discontinuities, again.discontinuities),
+            (first.discontinuities + 1, first.discontinuities + 2)
+        );
         assert_eq!((again.start_ticks, again.media_sequence), (slate.end_ticks, first.media_sequence + 3));
     }
 
     #[test]
     fn a_format_change_is_a_discontinuity() {
         let mut timeline = ExternalTimeline::new(NOW);
-        let changes: Vec<u64> =
-            [7, 7, 8, 8, 7, 0].map(|format| timeline.append(source(1, format), 180_000, NOW + 180_000).discontinuities).into();
+        let changes: Vec<u64> = [7, 7, 8, 8, 7, 0]
+            .map(|format| timeline.append(source(1, format), 180_000, NOW + 180_000).discontinuities)
+            .into();
         let first = changes[0];
         assert_eq!(changes, [first, first, first + 1, first + 1, first + 2, first + 2]);
     }

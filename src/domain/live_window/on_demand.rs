@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::tests::{MODES, START, items};
 use super::*;
 use crate::domain::channel::OutputSettings;
-use crate::domain::schedule::{ScheduleMode, RevisionRequest};
+use crate::domain::schedule::{RevisionRequest, ScheduleMode};
 
 const TARGET: u64 = 3;
 
@@ -26,13 +26,17 @@ fn visits() -> impl Strategy<Value = Vec<Visit>> {
     let away = prop_oneof![0..40_000_i64, 0..200_000_000_i64];
     let polls = prop::collection::vec(1..6_000_i64, 1..40);
     let visit = (away, polls, prop::collection::vec(0..40_usize, 0..5), any::<bool>());
-    let visit = visit.prop_map(|(away_ms, polls, skip_at, leaves)| Visit { away_ms, polls, skip_at, reports_leaving: leaves });
+    let visit =
+        visit.prop_map(|(away_ms, polls, skip_at, leaves)| Visit { away_ms, polls, skip_at, reports_leaving: leaves });
     prop::collection::vec(visit, 1..8)
 }
 
 fn channel(mode: ScheduleMode, seed: u64, count: usize) -> Channel {
     let mut channel = crate::domain::channel::tests::channel(1);
-    channel.definition = ScheduleDefinition::new(START, RevisionRequest { seed, mode, items: items(count, seed), mid_roll_count: 0, blocks: None });
+    channel.definition = ScheduleDefinition::new(
+        START,
+        RevisionRequest { seed, mode, items: items(count, seed), mid_roll_count: 0, blocks: None },
+    );
     channel.output = Arc::new(OutputSettings { target_seconds: TARGET, ..OutputSettings::default() });
     channel.settings.min_guide_seconds = 0;
     channel.clock = Some(Arc::new(ChannelClock::new(START)));
@@ -49,11 +53,21 @@ fn set_clock(channel: &mut Channel, clock: Option<ChannelClock>) {
 }
 
 fn window(channel: &Channel, now: i64) -> Vec<LiveSegment> {
-    listed_segments(&channel.definition, channel.clock.as_deref(), PlaylistView::Live, TARGET, channel.channel_ms_at(now))
+    listed_segments(
+        &channel.definition,
+        channel.clock.as_deref(),
+        PlaylistView::Live,
+        TARGET,
+        channel.channel_ms_at(now),
+    )
 }
 
 /// Checks a list against earlier lists: sequence numbers and discontinuities, by segment name.
-fn check_against_earlier(channel: &Channel, segments: &[LiveSegment], earlier: &mut HashMap<(i64, usize), LiveSegment>) -> Result<(), TestCaseError> {
+fn check_against_earlier(
+    channel: &Channel,
+    segments: &[LiveSegment],
+    earlier: &mut HashMap<(i64, usize), LiveSegment>,
+) -> Result<(), TestCaseError> {
     let clock = channel.clock.as_deref().unwrap();
     for pair in segments.windows(2) {
         prop_assert_eq!(pair[1].media_sequence, pair[0].media_sequence + 1, "{:?}", pair);
@@ -65,7 +79,11 @@ fn check_against_earlier(channel: &Channel, segments: &[LiveSegment], earlier: &
             "timestamps are continuous: {:?}",
             pair
         );
-        prop_assert!(clock.last_wall_ms(pair[0].start_ticks / 90) < clock.last_wall_ms(pair[1].start_ticks / 90), "dates increase: {:?}", pair);
+        prop_assert!(
+            clock.last_wall_ms(pair[0].start_ticks / 90) < clock.last_wall_ms(pair[1].start_ticks / 90),
+            "dates increase: {:?}",
+            pair
+        );
     }
     for slot in segments {
         let first_seen = *earlier.entry((slot.programme_start_ms, slot.index)).or_insert(*slot);

@@ -3,12 +3,17 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::domain::schedule::segmentation::{Segmentation, VideoFormat, item_duration_ms};
-use crate::domain::schedule::{ScheduleItem, ScheduleItems, ScheduleMode, RevisionRequest, assign_ids};
+use crate::domain::schedule::{RevisionRequest, ScheduleItem, ScheduleItems, ScheduleMode, assign_ids};
 use crate::domain::time::FrameRate;
 
 pub(super) const START: i64 = 1_767_225_600_000;
-pub(super) const MODES: [ScheduleMode; 5] =
-    [ScheduleMode::Sequential, ScheduleMode::Shuffle, ScheduleMode::ShuffleInOrder, ScheduleMode::Random, ScheduleMode::Weighted];
+pub(super) const MODES: [ScheduleMode; 5] = [
+    ScheduleMode::Sequential,
+    ScheduleMode::Shuffle,
+    ScheduleMode::ShuffleInOrder,
+    ScheduleMode::Random,
+    ScheduleMode::Weighted,
+];
 
 /// Items with every kind of segmentation.
 pub(super) fn items(count: usize, salt: u64) -> ScheduleItems {
@@ -19,7 +24,8 @@ pub(super) fn items(count: usize, salt: u64) -> ScheduleItems {
             1 => Grid::from_keyframes(&(1..240).map(|k| k * 45_000 + k % 3 * 10_000).collect::<Vec<_>>(), 2.0, length),
             _ => Grid::from_step(2.0, length),
         };
-        let video_format = VideoFormat { height: if salt.is_multiple_of(2) { 720 } else { 360 + n as u32 }, ..VideoFormat::default() };
+        let video_format =
+            VideoFormat { height: if salt.is_multiple_of(2) { 720 } else { 360 + n as u32 }, ..VideoFormat::default() };
         ScheduleItem {
             id: 0,
             path: format!("/lib/{n}.mkv"),
@@ -36,7 +42,10 @@ pub(super) fn items(count: usize, salt: u64) -> ScheduleItems {
 }
 
 fn channel(mode: ScheduleMode, seed: u64, count: usize) -> ScheduleDefinition {
-    ScheduleDefinition::new(START, RevisionRequest { seed, mode, items: items(count, seed), mid_roll_count: 0, blocks: None })
+    ScheduleDefinition::new(
+        START,
+        RevisionRequest { seed, mode, items: items(count, seed), mid_roll_count: 0, blocks: None },
+    )
 }
 
 proptest! {
@@ -104,10 +113,19 @@ proptest! {
 #[test]
 fn a_list_reads_as_players_expect_it() {
     let all = items(4, 3).iter().filter(|item| item.title == "0" || item.title == "1").cloned().collect();
-    let definition =
-        ScheduleDefinition::new(START, RevisionRequest { seed: 1, mode: ScheduleMode::Sequential, items: all, mid_roll_count: 0, blocks: None });
+    let definition = ScheduleDefinition::new(
+        START,
+        RevisionRequest { seed: 1, mode: ScheduleMode::Sequential, items: all, mid_roll_count: 0, blocks: None },
+    );
     let now = START + 40_000;
-    let text = render_playlist(&listed_segments(&definition, None, PlaylistView::Live, 2, now), None, PlaylistView::Live, 2, false, "?st=g");
+    let text = render_playlist(
+        &listed_segments(&definition, None, PlaylistView::Live, 2, now),
+        None,
+        PlaylistView::Live,
+        2,
+        false,
+        "?st=g",
+    );
     insta::assert_snapshot!(text);
 }
 

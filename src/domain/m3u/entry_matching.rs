@@ -98,7 +98,8 @@ mod tests {
             ("x", "X"),
             ("", "H"),
         ];
-        let after: Vec<EntryKey> = new_entries.iter().zip(&new).map(|((tvg_id, name), url)| EntryKey { tvg_id, name, url }).collect();
+        let after: Vec<EntryKey> =
+            new_entries.iter().zip(&new).map(|((tvg_id, name), url)| EntryKey { tvg_id, name, url }).collect();
         assert_eq!(to_numbers(match_entries(&before, &after)), [2, 0, 1, 3, 4, 5, -1, 7]);
         let reversed: Vec<EntryKey> = before.iter().rev().copied().collect();
         assert_eq!(to_numbers(match_entries(&before, &reversed)), [7, 5, 6, 4, 3, 2, 1, 0]);

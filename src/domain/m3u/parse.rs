@@ -130,8 +130,11 @@ pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
             // Skip the duration, which is meaningless for channels.
             let rest = rest.trim_start_matches(|c: char| !c.is_whitespace() && c != ',');
             let (attributes, name) = parse_attributes(rest);
-            pending =
-                PendingEntry { line: at, extinf: Some(TagAttributes { name: name.to_owned(), attributes }), ..PendingEntry::default() };
+            pending = PendingEntry {
+                line: at,
+                extinf: Some(TagAttributes { name: name.to_owned(), attributes }),
+                ..PendingEntry::default()
+            };
         } else if let Some(rest) = value("EXTGRP:") {
             pending.group = Some(rest.to_owned());
         } else if let Some(rest) = value("EXTVLCOPT:http-user-agent=") {
@@ -142,7 +145,11 @@ pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
         list.skipped.add(pending.line, &clean_text(&extinf.name, MAX_NAME_CHARS), "no address follows");
     }
     for name in ["url-tvg", "x-tvg-url", "tvg-url"] {
-        let addresses = list_header.attribute(name).unwrap_or_default().split(',').filter_map(|url| Address::parse(url.trim()).ok());
+        let addresses = list_header
+            .attribute(name)
+            .unwrap_or_default()
+            .split(',')
+            .filter_map(|url| Address::parse(url.trim()).ok());
         for address in addresses {
             if list.guide_urls.len() < MAX_GUIDES && !list.guide_urls.contains(&address) {
                 list.guide_urls.push(address);
@@ -169,7 +176,8 @@ fn push_entry(list: &mut M3uList, line: &str, at: usize, pending: PendingEntry, 
         Ok(url) => url,
         Err(fault) => {
             let scheme = url.split_once("://").map(|(scheme, _)| scheme);
-            let readable_scheme = scheme.filter(|scheme| scheme.len() < 12 && scheme.bytes().all(|b| b.is_ascii_alphanumeric()));
+            let readable_scheme =
+                scheme.filter(|scheme| scheme.len() < 12 && scheme.bytes().all(|b| b.is_ascii_alphanumeric()));
             let reason = match readable_scheme {
                 Some(scheme)
                     if !["http", "https", "srt", "rtsp", "rtsps"].contains(&scheme.to_ascii_lowercase().as_str()) =>
@@ -193,11 +201,14 @@ fn push_entry(list: &mut M3uList, line: &str, at: usize, pending: PendingEntry, 
         !agent.is_empty() && agent.len() <= 256 && agent.bytes().all(|byte| (0x20..0x7f).contains(&byte))
     };
     let groups = get("group-title").or(pending.group.as_deref()).unwrap_or_default();
-    let groups = groups.split(';').map(|group| clean_text(group, MAX_NAME_CHARS)).filter(|group| !group.is_empty()).take(8);
+    let groups =
+        groups.split(';').map(|group| clean_text(group, MAX_NAME_CHARS)).filter(|group| !group.is_empty()).take(8);
     // The logo is shown to all users and is written to exported playlists.
     let logo = get("tvg-logo").and_then(|logo| Address::parse(logo).ok());
     let logo = logo.and_then(|logo| Some(without_credentials(logo.full_url().as_str())?.into_owned()));
-    let shift = get("tvg-shift").or_else(|| list_header.attribute("tvg-shift")).and_then(|hours| hours.trim().parse::<f64>().ok());
+    let shift = get("tvg-shift")
+        .or_else(|| list_header.attribute("tvg-shift"))
+        .and_then(|hours| hours.trim().parse::<f64>().ok());
     let number = get("tvg-chno").or_else(|| get("channel-number")).and_then(|number| number.parse().ok());
     list.entries.push(M3uEntry {
         line: at,
@@ -293,7 +304,8 @@ mod tests {
         let text = "#EXTM3U\n\
             #EXTINF:-1 tvg-logo=\"http://ada:secret@i.example/1.png\",One\nhttp://s.example/1.ts\n\
             #EXTINF:-1 tvg-logo=\"http://i.example/2.png?token=secret\",Two\nhttp://s.example/2.ts";
-        let logos: Vec<Option<String>> = parse_list(text).unwrap().entries.into_iter().map(|entry| entry.logo_url).collect();
+        let logos: Vec<Option<String>> =
+            parse_list(text).unwrap().entries.into_iter().map(|entry| entry.logo_url).collect();
         assert_eq!(logos, [Some("http://i.example/1.png".to_owned()), None]);
     }
 
@@ -318,7 +330,10 @@ mod tests {
         assert_eq!((one.tvg_id.as_str(), one.channel_number, one.guide_shift_ms), ("one.example", Some(1), -7_200_000));
         assert_eq!(one.groups, ["News", "World"]);
         assert_eq!(one.logo_url.as_deref(), Some("http://i.example/1.png?a=1&b=2"));
-        assert_eq!((two.tvg_id.as_str(), two.guide_shift_ms, two.groups[0].as_str()), ("two.example", 5_400_000, "bare"));
+        assert_eq!(
+            (two.tvg_id.as_str(), two.guide_shift_ms, two.groups[0].as_str()),
+            ("two.example", 5_400_000, "bare")
+        );
         assert_eq!(two.user_agent.as_deref(), Some("X Y"));
         assert_eq!(two.url.full_url().as_str(), "http://s.example/two.ts");
         assert_eq!(list.entries[2].user_agent.as_deref(), Some("Player"));
@@ -339,7 +354,9 @@ mod tests {
     #[test]
     fn other_files_are_refused_with_a_reason() {
         assert!(parse_list("<!doctype html><p>Please sign in").unwrap_err().contains("page"));
-        assert!(parse_list("#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXTINF:6,\na.ts\n").unwrap_err().contains("single stream"));
+        assert!(
+            parse_list("#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXTINF:6,\na.ts\n").unwrap_err().contains("single stream")
+        );
         for empty in ["", "\n\n", "#EXTM3U\n", "#EXTM3U\n# a note\n"] {
             assert_eq!(parse_list(empty).unwrap_err(), "contains no channels");
         }

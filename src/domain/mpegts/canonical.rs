@@ -65,7 +65,9 @@ impl TableWriter {
 
     /// Writes the tables due before packet `index` of `count`; they are spread evenly.
     pub(super) fn write_due(&mut self, index: usize, count: usize, out: &mut Vec<u8>) {
-        while self.written_count < Self::REPEATS && index * usize::from(Self::REPEATS) >= usize::from(self.written_count) * count {
+        while self.written_count < Self::REPEATS
+            && index * usize::from(Self::REPEATS) >= usize::from(self.written_count) * count
+        {
             self.write_pair(out);
         }
     }
@@ -113,7 +115,8 @@ impl SplitPlan {
             let mut missing = (16 - count % 16) % 16;
             let spare = |(payload, header): (usize, usize)| payload.saturating_sub(1 + header);
             // At most fifteen extra packets are needed, so fifteen candidates are enough.
-            let candidates = (0..count).rev().zip(packets_from_last(track).map(spare)).filter(|(_, spare)| *spare > 0).take(15);
+            let candidates =
+                (0..count).rev().zip(packets_from_last(track).map(spare)).filter(|(_, spare)| *spare > 0).take(15);
             let mut track_splits = Vec::new();
             for (number, spare) in candidates {
                 let extra = missing.min(spare);
@@ -132,7 +135,9 @@ impl SplitPlan {
         let payloads = |track: TrackKind| {
             let all = packets.as_chunks::<PACKET_LEN>().0.iter().rev().filter_map(Packet::new);
             let track_packets = all.filter(move |packet| TrackKind::from_pid(packet.pid()) == Some(track));
-            track_packets.filter(|packet| packet.payload_offset().is_some()).map(|packet| (packet.payload().len(), pes_header_len(packet)))
+            track_packets
+                .filter(|packet| packet.payload_offset().is_some())
+                .map(|packet| (packet.payload().len(), pes_header_len(packet)))
         };
         Self::plan([TrackKind::Video, TrackKind::Audio].map(|track| payloads(track).count()), payloads)
     }
@@ -170,7 +175,13 @@ fn pes_header_len(packet: Packet) -> usize {
 }
 
 /// Writes one packet's payload as `pieces` packets. The first keeps the adaptation field and the PES header.
-pub(super) fn split_packet(packet: Packet, bytes: &[u8; PACKET_LEN], piece_count: usize, counter: &mut u8, out: &mut Vec<u8>) {
+pub(super) fn split_packet(
+    packet: Packet,
+    bytes: &[u8; PACKET_LEN],
+    piece_count: usize,
+    counter: &mut u8,
+    out: &mut Vec<u8>,
+) {
     let Some(at) = packet.payload_offset() else { return };
     let payload = &bytes[at..];
     let header_len = pes_header_len(packet).min(payload.len() - 1);

@@ -11,7 +11,7 @@
 use super::pes;
 use super::psi::{PmtEntry, TrackKind};
 use super::ts_writer::{AccessUnit, TsWriter};
-use super::{segmenter::AAC_FRAME_TICKS, packet::PACKET_LEN, packet::Packet, unwrap_timestamp};
+use super::{packet::PACKET_LEN, packet::Packet, segmenter::AAC_FRAME_TICKS, unwrap_timestamp};
 
 /// Shortest time between decoding and presentation of a frame, ticks: more than any usual reordering needs.
 const DECODE_LEAD: i64 = 27_000;
@@ -66,7 +66,8 @@ impl TimelineSpan {
 
     /// The audio frame boundary of the channel nearest to a time of the item, as a time of the item.
     fn nearest_frame(&self, time: i64) -> i64 {
-        (time + self.channel_origin + AAC_FRAME_TICKS / 2).div_euclid(AAC_FRAME_TICKS) * AAC_FRAME_TICKS - self.channel_origin
+        (time + self.channel_origin + AAC_FRAME_TICKS / 2).div_euclid(AAC_FRAME_TICKS) * AAC_FRAME_TICKS
+            - self.channel_origin
     }
 
     /// Shift of all audio of the item, ticks. A file's audio frames align to its time 0, exactly or nearly.
@@ -114,8 +115,10 @@ struct VideoFrame<'a> {
 /// Rewrites a segment for the channel. Shows `still` if the segment has no video.
 pub fn place_on_timeline(segment: &[u8], span: TimelineSpan, still: &StillImage) -> Vec<u8> {
     let units = SegmentUnits::read(segment, span);
-    let mut video_frames: Vec<VideoFrame> =
-        units.of_track(TrackKind::Video).map(|(pts, random_access, bytes)| VideoFrame { pts, random_access, bytes }).collect();
+    let mut video_frames: Vec<VideoFrame> = units
+        .of_track(TrackKind::Video)
+        .map(|(pts, random_access, bytes)| VideoFrame { pts, random_access, bytes })
+        .collect();
     if let Some(first) = video_frames.first_mut()
         && span.item_start == 0
         && (1..LATE_START).contains(&first.pts)
@@ -236,11 +239,19 @@ fn collect_audio_frames(units: &SegmentUnits, span: TimelineSpan) -> Vec<(i64, &
     });
     own_frames.iter_mut().for_each(|(pts, _)| *pts += shift);
     let Some(&(first, _)) = own_frames.first() else {
-        return (0..).map(|n| (begin + n * AAC_FRAME_TICKS, &SILENT_FRAME[..])).take_while(|(pts, _)| *pts < end).collect();
+        return (0..)
+            .map(|n| (begin + n * AAC_FRAME_TICKS, &SILENT_FRAME[..]))
+            .take_while(|(pts, _)| *pts < end)
+            .collect();
     };
     let rounded_frames = |ticks: i64| (ticks + AAC_FRAME_TICKS / 2).div_euclid(AAC_FRAME_TICKS);
-    let missing_before = if aligns_start { rounded_frames(first - begin) } else { (first - span.item_start - shift).max(0) / AAC_FRAME_TICKS };
-    let mut padded_frames: Vec<(i64, &[u8])> = (1..=missing_before).rev().map(|n| (first - n * AAC_FRAME_TICKS, &SILENT_FRAME[..])).collect();
+    let missing_before = if aligns_start {
+        rounded_frames(first - begin)
+    } else {
+        (first - span.item_start - shift).max(0) / AAC_FRAME_TICKS
+    };
+    let mut padded_frames: Vec<(i64, &[u8])> =
+        (1..=missing_before).rev().map(|n| (first - n * AAC_FRAME_TICKS, &SILENT_FRAME[..])).collect();
     for (n, &(pts, frame)) in own_frames.iter().enumerate() {
         padded_frames.push((pts, frame));
         let missing = match own_frames.get(n + 1) {

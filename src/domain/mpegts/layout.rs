@@ -67,7 +67,9 @@ impl<P: PayloadPart> SegmentLayout<P> {
         let splits = SplitPlan::plan(counts, |track| {
             let units = units.iter().rev().filter(move |unit| unit.track == track && !unit.is_clock_only());
             let header_len = |unit: &QueuedUnit, n| if n == 0 { usize::from(unit.header.1) } else { 0 };
-            units.flat_map(move |unit| (0..unit.packet_count()).rev().map(move |n| (unit.payload_len(n), header_len(unit, n))))
+            units.flat_map(move |unit| {
+                (0..unit.packet_count()).rev().map(move |n| (unit.payload_len(n), header_len(unit, n)))
+            })
         });
         let packet_count = units.iter().map(QueuedUnit::packet_count).sum();
         Self { parts, units, packet_count, splits, tables: TableWriter::new(entries) }
@@ -118,7 +120,13 @@ impl<P: PayloadPart> SegmentLayout<P> {
 
     /// Appends the units that [`Self::next`] returned to `out`, and after the last unit the packets that close the
     /// segment. If a part has another length than it declared, the segment is corrupt.
-    pub fn write<'b>(&self, cursor: &mut LayoutCursor, units: Range<usize>, bytes: impl Fn(P) -> &'b [u8], out: &mut Vec<u8>) {
+    pub fn write<'b>(
+        &self,
+        cursor: &mut LayoutCursor,
+        units: Range<usize>,
+        bytes: impl Fn(P) -> &'b [u8],
+        out: &mut Vec<u8>,
+    ) {
         for unit in &self.units[units.clone()] {
             let mut rest = RemainingPayload { parts: &self.parts[unit.parts.clone()], read_part: &bytes, current: &[] };
             let counter = &mut cursor.continuity_counters[unit.track as usize];
@@ -131,7 +139,8 @@ impl<P: PayloadPart> SegmentLayout<P> {
                     continue;
                 }
                 // Fast path: nearly every packet is payload from one part, lies between two tables, and is not split.
-                let max_packets = (cursor.tables.next_due(self.packet_count) - cursor.next_packet).min(cursor.splits.packets_before_next_split(unit.track));
+                let max_packets = (cursor.tables.next_due(self.packet_count) - cursor.next_packet)
+                    .min(cursor.splits.packets_before_next_split(unit.track));
                 let written = if n == 0 { 0 } else { rest.write_full_packets(unit.track, max_packets, counter, out) };
                 if written > 0 {
                     cursor.splits.skip(unit.track, written);
@@ -170,7 +179,8 @@ impl<P: PayloadPart> SegmentLayout<P> {
 pub(super) fn write_numbered<'a>(parts: &[&'a [u8]], units: &[QueuedUnit], counters: &mut [u8; 2]) -> Vec<u8> {
     let mut out = Vec::with_capacity(units.iter().map(QueuedUnit::packet_count).sum::<usize>() * PACKET_LEN);
     for unit in units {
-        let mut rest = RemainingPayload { parts: &parts[unit.parts.clone()], read_part: &|part: &'a [u8]| part, current: &[] };
+        let mut rest =
+            RemainingPayload { parts: &parts[unit.parts.clone()], read_part: &|part: &'a [u8]| part, current: &[] };
         let counter = &mut counters[unit.track as usize];
         if unit.is_clock_only() {
             out.extend_from_slice(&unit.clock_packet(*counter));
@@ -187,7 +197,11 @@ pub(super) fn write_numbered<'a>(parts: &[&'a [u8]], units: &[QueuedUnit], count
 impl QueuedUnit {
     /// Payload capacity of packet `n`, bytes.
     fn payload_capacity(&self, n: usize) -> usize {
-        if n == 0 && self.adaptation_field.1 > 0 { PACKET_CAPACITY - 1 - usize::from(self.adaptation_field.1) } else { PACKET_CAPACITY }
+        if n == 0 && self.adaptation_field.1 > 0 {
+            PACKET_CAPACITY - 1 - usize::from(self.adaptation_field.1)
+        } else {
+            PACKET_CAPACITY
+        }
     }
 
     /// True for an adaptation field without payload.
@@ -199,7 +213,13 @@ impl QueuedUnit {
     fn clock_packet(&self, counter: u8) -> [u8; PACKET_LEN] {
         let mut packet = [0xff; PACKET_LEN];
         let pid = self.track.pid().to_be_bytes();
-        packet[..5].copy_from_slice(&[SYNC_BYTE, pid[0], pid[1], 0x20 | counter.wrapping_sub(1) & 0x0f, (PACKET_LEN - 5) as u8]);
+        packet[..5].copy_from_slice(&[
+            SYNC_BYTE,
+            pid[0],
+            pid[1],
+            0x20 | counter.wrapping_sub(1) & 0x0f,
+            (PACKET_LEN - 5) as u8,
+        ]);
         let field = &self.adaptation_field.0[..usize::from(self.adaptation_field.1)];
         packet[5..5 + field.len()].copy_from_slice(field);
         packet
@@ -215,9 +235,19 @@ impl QueuedUnit {
         (self.len - before).min(self.payload_capacity(n))
     }
 
-    fn write_packet<'b, P: PayloadPart>(&self, n: usize, counter: u8, rest: &mut RemainingPayload<'_, 'b, P>, out: &mut Vec<u8>) {
+    fn write_packet<'b, P: PayloadPart>(
+        &self,
+        n: usize,
+        counter: u8,
+        rest: &mut RemainingPayload<'_, 'b, P>,
+        out: &mut Vec<u8>,
+    ) {
         let (start, header, field) = match n {
-            0 => (0x40, &self.header.0[..usize::from(self.header.1)], &self.adaptation_field.0[..usize::from(self.adaptation_field.1)]),
+            0 => (
+                0x40,
+                &self.header.0[..usize::from(self.header.1)],
+                &self.adaptation_field.0[..usize::from(self.adaptation_field.1)],
+            ),
             _ => (0, &[][..], &[][..]),
         };
         let payload = self.payload_len(n);
@@ -243,7 +273,13 @@ struct RemainingPayload<'a, 'b, P> {
 
 impl<P: PayloadPart> RemainingPayload<'_, '_, P> {
     /// Writes up to `most` packets of pure payload from the current part. Returns their number.
-    fn write_full_packets(&mut self, track: TrackKind, max_packets: usize, counter: &mut u8, out: &mut Vec<u8>) -> usize {
+    fn write_full_packets(
+        &mut self,
+        track: TrackKind,
+        max_packets: usize,
+        counter: &mut u8,
+        out: &mut Vec<u8>,
+    ) -> usize {
         let payloads = self.current.as_chunks::<PACKET_CAPACITY>().0;
         let payloads = &payloads[..max_packets.min(payloads.len())];
         let pid = track.pid().to_be_bytes();

@@ -85,7 +85,8 @@ impl LiveMuxer {
     /// [`Jump`]: the frame's time is unrelated to the frames before it.
     pub fn push_frame(&mut self, mut frame: Frame) -> Result<Vec<u8>, ClockJump> {
         let track = frame.track as usize;
-        let has_started = self.offsets[TrackKind::Video as usize].is_some() || self.codecs[TrackKind::Video as usize].is_none();
+        let has_started =
+            self.offsets[TrackKind::Video as usize].is_some() || self.codecs[TrackKind::Video as usize].is_none();
         let starts_now = frame.track == TrackKind::Video && frame.random_access;
         if self.codecs[track].is_none() || !(has_started || starts_now) {
             return Ok(Vec::new());
@@ -96,7 +97,8 @@ impl LiveMuxer {
         queue.push(frame);
         let has_frames = |track| queue.iter().any(|frame: &Frame| frame.track as usize == track);
         let bytes: usize = queue.iter().map(|frame| frame.bytes.len()).sum();
-        let is_wait_over = queue.len() >= MAX_QUEUE.0 || bytes >= MAX_QUEUE.1 || self.latest - first_time >= MAX_STREAM_WAIT;
+        let is_wait_over =
+            queue.len() >= MAX_QUEUE.0 || bytes >= MAX_QUEUE.1 || self.latest - first_time >= MAX_STREAM_WAIT;
         if !is_wait_over && (0..2).any(|track| self.codecs[track].is_some() && !has_frames(track)) {
             return Ok(Vec::new());
         }
@@ -126,7 +128,9 @@ impl LiveMuxer {
 
     fn write_frame(&mut self, frame: &Frame) -> Vec<u8> {
         let mut out = Vec::new();
-        if frame.timestamp - self.last_tables_at >= TABLE_INTERVAL || frame.random_access && frame.track == TrackKind::Video {
+        if frame.timestamp - self.last_tables_at >= TABLE_INTERVAL
+            || frame.random_access && frame.track == TrackKind::Video
+        {
             self.last_tables_at = frame.timestamp;
             for mut table in [psi::build_pat(), self.program_map()] {
                 table[3] |= self.table_counter & 0x0f;
@@ -134,7 +138,8 @@ impl LiveMuxer {
             }
             self.table_counter = self.table_counter.wrapping_add(1);
         }
-        let pcr_track = if self.codecs[TrackKind::Video as usize].is_some() { TrackKind::Video } else { TrackKind::Audio };
+        let pcr_track =
+            if self.codecs[TrackKind::Video as usize].is_some() { TrackKind::Video } else { TrackKind::Audio };
         let mut writer = TsWriter::new(pcr_track);
         let Frame { track, timestamp, random_access, bytes } = frame;
         writer.push_unit(&AccessUnit {
@@ -158,9 +163,11 @@ impl LiveMuxer {
             };
             Some(PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() })
         };
-        let entries: Vec<PmtEntry> = self.codecs.into_iter().zip([TrackKind::Video, TrackKind::Audio]).filter_map(entry).collect();
+        let entries: Vec<PmtEntry> =
+            self.codecs.into_iter().zip([TrackKind::Video, TrackKind::Audio]).filter_map(entry).collect();
         // Stream type 0x80 is private: the registration descriptor `HDMV` makes it linear PCM.
-        let program_descriptors: &[u8] = if self.codecs.contains(&Some(StreamCodec::Pcm)) { b"\x05\x04HDMV" } else { &[] };
+        let program_descriptors: &[u8] =
+            if self.codecs.contains(&Some(StreamCodec::Pcm)) { b"\x05\x04HDMV" } else { &[] };
         psi::build_pmt_with_descriptors(program_descriptors, &entries)
     }
 }
@@ -202,7 +209,11 @@ mod tests {
         stream.extend(muxer.push_frame(frame(TrackKind::Video, 12_000, false)).unwrap());
         let (types, frames) = parse_output(&stream);
         assert_eq!(types, [0x1b, 0x80]);
-        let expected = [(TrackKind::Video, START_TICKS), (TrackKind::Audio, START_TICKS + 1000), (TrackKind::Video, START_TICKS + 3000)];
+        let expected = [
+            (TrackKind::Video, START_TICKS),
+            (TrackKind::Audio, START_TICKS + 1000),
+            (TrackKind::Video, START_TICKS + 3000),
+        ];
         assert_eq!(frames, expected);
         assert_eq!(muxer.push_frame(frame(TrackKind::Video, 12_000 + 2 * MIN_CLOCK_JUMP, true)), Err(ClockJump));
     }
@@ -218,7 +229,10 @@ mod tests {
         let (types, frames) = parse_output(&stream);
         assert_eq!((types, frames.len()), (vec![0x24], 40));
         let mut audio_only = LiveMuxer::new(None, Some(StreamCodec::Aac));
-        assert_eq!(parse_output(&audio_only.push_frame(frame(TrackKind::Audio, -5, true)).unwrap()), (vec![0x0f], vec![(TrackKind::Audio, START_TICKS)]));
+        assert_eq!(
+            parse_output(&audio_only.push_frame(frame(TrackKind::Audio, -5, true)).unwrap()),
+            (vec![0x0f], vec![(TrackKind::Audio, START_TICKS)])
+        );
     }
 
     #[test]

@@ -7,17 +7,17 @@
 //! wrap.
 #![doc = include_str!("README.md")]
 
-pub mod channel_timeline;
 pub mod canonical;
+pub mod channel_timeline;
 pub mod clock_jumps;
-pub mod segmenter;
-pub mod live_muxer;
 pub mod layout;
+pub mod live_muxer;
 pub mod packet;
 pub mod pes;
 pub mod program;
-pub mod timestamp_shift;
 pub mod psi;
+pub mod segmenter;
+pub mod timestamp_shift;
 pub mod ts_writer;
 
 /// PID of the program map table (PMT).

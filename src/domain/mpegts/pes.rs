@@ -24,7 +24,12 @@ pub fn parse(bytes: &[u8]) -> Option<PesHeader> {
     let flags = fixed_part[7] >> 6;
     let pts = if flags & 2 != 0 { parse_timestamp(bytes.get(9..14)?) } else { None };
     let dts = if flags == 3 { parse_timestamp(bytes.get(14..19)?) } else { pts };
-    Some(PesHeader { total_len: (length > 0).then_some(length + 6), header_len: 9 + usize::from(fixed_part[8]), pts, dts })
+    Some(PesHeader {
+        total_len: (length > 0).then_some(length + 6),
+        header_len: 9 + usize::from(fixed_part[8]),
+        pts,
+        dts,
+    })
 }
 
 fn parse_timestamp(field: &[u8]) -> Option<i64> {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::packet::{PACKET_LEN, Packet};
-use super::psi::{PmtEntry, Pmt, ProgramEntry, parse_pmt_section, parse_programs};
+use super::psi::{Pmt, PmtEntry, ProgramEntry, parse_pmt_section, parse_programs};
 
 /// Maximum size of a PMT section with its pointer field, bytes (ISO/IEC 13818-1 section 2.4.4.9).
 const LONGEST_SECTION: usize = 1 + 1024;
@@ -182,7 +182,7 @@ fn kind(entry: &PmtEntry) -> (u8, Option<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::mpegts::psi::{pat_of, build_pmt};
+    use crate::domain::mpegts::psi::{build_pmt, pat_of};
     use proptest::prelude::*;
 
     fn pmt_of(streams: &[(u16, u8)]) -> Pmt {

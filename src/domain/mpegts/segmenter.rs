@@ -109,17 +109,40 @@ struct TrackProgress {
 impl TrackProgress {
     fn new(is_present: bool, settings: &SegmenterSettings) -> Self {
         let latest_time = settings.grid.segment_start(settings.first_segment);
-        let (complete_below, complete_below_after_packet) = if is_present { (settings.first_segment, settings.first_segment) } else { (usize::MAX, usize::MAX) };
-        Self { is_present, segment: None, complete_below, latest_time, remaining_bytes: None, complete_below_after_packet, frame_count: 0, last_frame_start: i64::MIN }
+        let (complete_below, complete_below_after_packet) =
+            if is_present { (settings.first_segment, settings.first_segment) } else { (usize::MAX, usize::MAX) };
+        Self {
+            is_present,
+            segment: None,
+            complete_below,
+            latest_time,
+            remaining_bytes: None,
+            complete_below_after_packet,
+            frame_count: 0,
+            last_frame_start: i64::MIN,
+        }
     }
 }
 
 impl Segmenter {
     pub fn new(settings: SegmenterSettings) -> Self {
-        let (video, audio) = (TrackProgress::new(settings.has_video, &settings), TrackProgress::new(settings.audio.is_some(), &settings));
+        let (video, audio) = (
+            TrackProgress::new(settings.has_video, &settings),
+            TrackProgress::new(settings.audio.is_some(), &settings),
+        );
         let current_segment = settings.first_segment;
         let (reader, open_segments) = (PacketReader::default(), VecDeque::new());
-        Self { settings, reader, entries: Vec::new(), open_segments, current_segment, buffered_bytes: 0, video, audio, failure: None }
+        Self {
+            settings,
+            reader,
+            entries: Vec::new(),
+            open_segments,
+            current_segment,
+            buffered_bytes: 0,
+            video,
+            audio,
+            failure: None,
+        }
     }
 
     /// Index of the segment in progress, or the length of the grid once all are done.
@@ -160,7 +183,9 @@ impl Segmenter {
         let tracks = [&self.video, &self.audio];
         let deadline = self.settings.grid.segment_start(self.current_segment + 1) + MAX_TRACK_WAIT;
         tracks.iter().all(|lane| lane.complete_below > self.current_segment)
-            || tracks.iter().any(|lane| lane.is_present && lane.complete_below > self.current_segment && lane.latest_time > deadline)
+            || tracks.iter().any(|lane| {
+                lane.is_present && lane.complete_below > self.current_segment && lane.latest_time > deadline
+            })
     }
 
     fn finish_segment(&mut self) -> Result<FinishedSegment, SegmenterError> {
@@ -221,7 +246,9 @@ impl Segmenter {
         let Some(header) = pes::parse(payload) else { return };
         let Some(pts) = header.pts else { return };
         let time = unwrap_timestamp(pts - self.settings.base_timestamp, progress.latest_time);
-        progress.latest_time = progress.latest_time.max(unwrap_timestamp(header.dts.unwrap_or(pts) - self.settings.base_timestamp, progress.latest_time));
+        progress.latest_time = progress
+            .latest_time
+            .max(unwrap_timestamp(header.dts.unwrap_or(pts) - self.settings.base_timestamp, progress.latest_time));
         progress.remaining_bytes = header.total_len;
         let grid = &*self.settings.grid;
         match grid {

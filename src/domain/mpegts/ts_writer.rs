@@ -3,7 +3,7 @@
 //! No payload is copied before all units are known. The segment is then written at once or in parts ([`super::layout`]).
 
 use super::TIMESTAMP_WRAP;
-use super::layout::{self, QueuedUnit, SegmentLayout, PayloadPart};
+use super::layout::{self, PayloadPart, QueuedUnit, SegmentLayout};
 use super::psi::{PmtEntry, TrackKind};
 
 /// Largest length that the PES length field can express, bytes.
@@ -165,7 +165,8 @@ mod tests {
     /// The video and audio packets.
     fn media_packets(segment: &[u8]) -> Vec<u8> {
         let packets = segment.as_chunks::<PACKET_LEN>().0.iter();
-        let own = packets.filter(|bytes| Packet::new(bytes).is_some_and(|one| TrackKind::from_pid(one.pid()).is_some()));
+        let own =
+            packets.filter(|bytes| Packet::new(bytes).is_some_and(|one| TrackKind::from_pid(one.pid()).is_some()));
         own.flatten().copied().collect()
     }
 

@@ -55,7 +55,8 @@ impl RequestDevice {
             return Self { profile, name: None, source: DeviceSource::Profile };
         }
         let by_player = player.and_then(KnownClient::find_by_player).map(|client| (client, DeviceSource::Player));
-        let found = by_player.or_else(|| Some((KnownClient::find_by_user_agent(user_agent?)?, DeviceSource::UserAgent)));
+        let found =
+            by_player.or_else(|| Some((KnownClient::find_by_user_agent(user_agent?)?, DeviceSource::UserAgent)));
         found.map_or_else(Self::default, |(client, source)| Self {
             profile: client.family.profile(),
             name: Some(client.name),

@@ -194,7 +194,8 @@ pub(super) fn supports_container(
     };
     // Audio in WebM's codecs plays from any Matroska file (Chromium, measured). It could not be copied otherwise, because
     // MPEG-TS does not carry these codecs.
-    let is_audio_in_matroska = media.container == Container::Matroska && media.video_streams().next().is_none() && audio.is_some();
+    let is_audio_in_matroska =
+        media.container == Container::Matroska && media.video_streams().next().is_none() && audio.is_some();
     is_supported(media.container) || (is_audio_in_matroska && is_supported(Container::Webm))
 }
 

@@ -80,7 +80,13 @@ fn each_reason_has_its_cause_and_its_cure() {
             Some(Copy),
             Some(Copy),
         ),
-        ("aac in webm", |m, _, _| m.container = Container::Webm, TranscodeReason::ContainerNotSupported, Some(Copy), Some(Copy)),
+        (
+            "aac in webm",
+            |m, _, _| m.container = Container::Webm,
+            TranscodeReason::ContainerNotSupported,
+            Some(Copy),
+            Some(Copy),
+        ),
         (
             "mpeg-2",
             |m, _, _| m.streams[0] = video_stream(0, "mpeg2video"),
@@ -112,7 +118,13 @@ fn each_reason_has_its_cause_and_its_cure() {
             Some(Encode),
             Some(Copy),
         ),
-        ("10 bit", |m, _, _| video_of(m).bit_depth = 10, TranscodeReason::VideoBitDepthNotSupported, Some(Encode), Some(Copy)),
+        (
+            "10 bit",
+            |m, _, _| video_of(m).bit_depth = 10,
+            TranscodeReason::VideoBitDepthNotSupported,
+            Some(Encode),
+            Some(Copy),
+        ),
         (
             "hdr10",
             |m, _, _| video_of(m).hdr = Some(Hdr::Hdr10),
@@ -158,8 +170,20 @@ fn each_reason_has_its_cause_and_its_cure() {
             Some(Encode),
             Some(Copy),
         ),
-        ("ac-3", |m, _, _| m.streams[1] = audio_stream(1, "ac3"), TranscodeReason::AudioCodecNotSupported, Some(Copy), Some(Encode)),
-        ("7.1", |m, _, _| audio_of(m).channels = 8, TranscodeReason::AudioChannelsNotSupported, Some(Copy), Some(Encode)),
+        (
+            "ac-3",
+            |m, _, _| m.streams[1] = audio_stream(1, "ac3"),
+            TranscodeReason::AudioCodecNotSupported,
+            Some(Copy),
+            Some(Encode),
+        ),
+        (
+            "7.1",
+            |m, _, _| audio_of(m).channels = 8,
+            TranscodeReason::AudioChannelsNotSupported,
+            Some(Copy),
+            Some(Encode),
+        ),
         (
             "stereo requested",
             |m, _, w| {

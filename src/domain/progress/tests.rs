@@ -88,7 +88,8 @@ fn a_record_from_a_wrong_server_clock_refuses_nothing() {
 
 #[test]
 fn a_day_offline_is_listed_where_it_was_watched() {
-    let stored = applied(merge_save(None, ProgressSave { client_updated_at: Some(at(-86_400)), ..save_at(100.0) }, at(0)));
+    let stored =
+        applied(merge_save(None, ProgressSave { client_updated_at: Some(at(-86_400)), ..save_at(100.0) }, at(0)));
     assert_eq!((stored.last_watched_at, stored.updated_at), (at(-86_400), at(-86_400)));
 }
 
@@ -124,13 +125,21 @@ fn a_stray_zero_can_be_undone() {
 
     let far = applied(merge_save(None, save_at(1312.5), at(0)));
     let not_completed = ProgressSave { completed: Some(false), ..save_at(0.0) };
-    assert_eq!(applied(merge_save(Some(&far), not_completed, at(5))).earlier_positions.len(), 1, "the API's body always has it");
+    assert_eq!(
+        applied(merge_save(Some(&far), not_completed, at(5))).earlier_positions.len(),
+        1,
+        "the API's body always has it"
+    );
     for explicit in [
         ProgressSave { client_updated_at: Some(at(5)), ..save_at(0.0) },
         ProgressSave { version: Some(1), ..save_at(0.0) },
         ProgressSave { completed: Some(true), ..save_at(0.0) },
     ] {
-        assert_eq!(applied(merge_save(Some(&far), explicit, at(5))).earlier_positions, [], "an explicit save is not stray");
+        assert_eq!(
+            applied(merge_save(Some(&far), explicit, at(5))).earlier_positions,
+            [],
+            "an explicit save is not stray"
+        );
     }
     let near = applied(merge_save(None, save_at(60.0), at(0)));
     assert_eq!(applied(merge_save(Some(&near), save_at(0.0), at(5))).earlier_positions, []);

@@ -265,7 +265,8 @@ pub fn expired_ids<'a>(all: impl Iterator<Item = &'a Recording> + Clone, now_ms:
         recording.retention.max_days.is_some_and(|days| now_ms >= ended + i64::from(days) * DAY_MS)
     };
     let is_beyond_count = |recording: &Recording| {
-        recording.rule_id.is_some() && recording.retention.max_count.is_some_and(|count| newer_count(recording) >= count as usize)
+        recording.rule_id.is_some()
+            && recording.retention.max_count.is_some_and(|count| newer_count(recording) >= count as usize)
     };
     let expired = complete.clone().filter(|recording| is_too_old(recording) || is_beyond_count(recording));
     expired.map(|recording| recording.id.clone()).collect()
@@ -373,7 +374,10 @@ pub mod tests {
         };
         let mut waits = recording("a", 1, 100, 200);
         assert!(waits.follow(airing(150, 300)) && !waits.follow(airing(150, 300)));
-        assert_eq!((waits.padded_range_ms(), &*waits.title, waits.episode), ((150, 300), "Show with extra time", Some(3)));
+        assert_eq!(
+            (waits.padded_range_ms(), &*waits.title, waits.episode),
+            ((150, 300), "Show with extra time", Some(3))
+        );
         assert!(waits.apply(RecordingEvent::Begin, 150) && waits.follow(airing(160, 250)));
         assert_eq!(waits.padded_range_ms(), (150, 250), "what has begun keeps its start");
         assert!(waits.follow(airing(160, i64::MAX)));
@@ -390,7 +394,8 @@ pub mod tests {
             recording("copied", 9, 0, 1000),
             Recording { state: RecordingState::Cancelled, ..recording("gone", 4, 0, 1000) },
         ];
-        let conflicts_of = |n: usize, encode_slots| conflicting_ids(&all[n], all.iter(), encode_slots, |channel| channel != 9);
+        let conflicts_of =
+            |n: usize, encode_slots| conflicting_ids(&all[n], all.iter(), encode_slots, |channel| channel != 9);
         assert_eq!(conflicts_of(0, 1), ["b"]);
         assert_eq!(conflicts_of(1, 1), ["a", "c", "same"]);
         assert_eq!(conflicts_of(2, 1), ["b"]);

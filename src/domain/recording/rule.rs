@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{RetentionLimit, Padding};
+use super::{Padding, RetentionLimit};
 
 /// Maximum number of handled airings a rule remembers.
 const MAX_HANDLED: usize = 4096;
@@ -46,7 +46,9 @@ impl SeriesRule {
     pub fn matches(&self, airing: &GuideAiring) -> bool {
         let is_same_title = airing.title.trim().to_lowercase() == self.title.trim().to_lowercase();
         let is_handled = |key: String| self.handled_keys.contains(&key);
-        is_same_title && !is_handled(start_key(airing.start_ms)) && !(self.new_only && (!airing.is_new || is_handled(item_key(&airing.content_key))))
+        is_same_title
+            && !is_handled(start_key(airing.start_ms))
+            && !(self.new_only && (!airing.is_new || is_handled(item_key(&airing.content_key))))
     }
 
     /// Marks a programme as handled, so that it is not recorded again when its recording is deleted.

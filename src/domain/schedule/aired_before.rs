@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{ScheduleDefinition, Programme, ProgrammeIter};
+use super::{Programme, ProgrammeIter, ScheduleDefinition};
 
 /// How far back the airings of a block schedule are checked.
 const BLOCKS_LOOKBACK_MS: i64 = 28 * 24 * 3600 * 1000;
@@ -33,7 +33,8 @@ impl ScheduleDefinition {
                 }
                 continue;
             }
-            let aired = ProgrammeIter::starting_at(self, revision.start_ms).take_while(|programme| programme.start_ms < end_ms);
+            let aired =
+                ProgrammeIter::starting_at(self, revision.start_ms).take_while(|programme| programme.start_ms < end_ms);
             // The programme on air at the instant itself does not count as aired before, with breaks or without.
             let is_last_part = |airing: &Programme| {
                 airing.part_index.is_none_or(|part| usize::from(part) == self.item_of(airing).breaks.len())

@@ -19,7 +19,14 @@ impl ScheduleRevision {
     pub(super) fn cycle_positions(&self) -> CyclePositions<'_> {
         let head = (self.total_ms(&self.cycle_rest), self.total_segments(&self.cycle_rest));
         let cycle = (self.cycle_ms(), self.cycle_segments());
-        let mut cycles = CyclePositions { revision: self, head_totals: head, cycle_totals: cycle, round_totals: (0, 0), head_breaks: 0, cycle_breaks: 0 };
+        let mut cycles = CyclePositions {
+            revision: self,
+            head_totals: head,
+            cycle_totals: cycle,
+            round_totals: (0, 0),
+            head_breaks: 0,
+            cycle_breaks: 0,
+        };
         if self.mid_roll_count > 0 {
             cycles.round_totals = totals(self.items[self.programme_items().len()..].iter().map(|item| &**item));
             cycles.head_breaks = self.cycle_rest.iter().map(|index| self.break_count(*index)).sum();
@@ -62,7 +69,8 @@ impl CyclePositions<'_> {
         let into = i128::from(into_ms - self.head_totals.0) * round_items - i128::from(self.head_breaks) * round_ms;
         let period = i128::from(self.cycle_totals.0) * round_items + i128::from(self.cycle_breaks) * round_ms;
         let estimate = |at: i128| u64::try_from(at.div_euclid(period)).unwrap_or(0);
-        let (mut low, mut high) = (estimate(into - round_ms * round_items), estimate(into + round_ms * round_items) + 1);
+        let (mut low, mut high) =
+            (estimate(into - round_ms * round_items), estimate(into + round_ms * round_items) + 1);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             match self.cycle_start_ms(middle) <= into_ms {
@@ -82,11 +90,16 @@ impl CyclePositions<'_> {
         let (rounds, remaining) = (breaks / round_items, (breaks % round_items) as usize);
         let order = if remaining == 0 { Vec::new() } else { self.revision.filler_round(rounds) };
         let rest = totals(order.iter().take(remaining).map(|index| &*self.revision.items[*index as usize]));
-        (self.round_totals.0.saturating_mul(rounds as i64).saturating_add(rest.0), self.round_totals.1 * rounds + rest.1)
+        (
+            self.round_totals.0.saturating_mul(rounds as i64).saturating_add(rest.0),
+            self.round_totals.1 * rounds + rest.1,
+        )
     }
 }
 
 /// Total length and segments of items.
 fn totals<'a>(items: impl Iterator<Item = &'a ScheduleItem>) -> (i64, u64) {
-    items.fold((0, 0), |(ms, segments), item| (item.duration_ms.saturating_add(ms), item.segmentation.segment_count() + segments))
+    items.fold((0, 0), |(ms, segments), item| {
+        (item.duration_ms.saturating_add(ms), item.segmentation.segment_count() + segments)
+    })
 }

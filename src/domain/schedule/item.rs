@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::breaks::BreakPosition;
-use super::segmentation::{Segmentation, VideoFormat, SegmentRanges};
+use super::segmentation::{SegmentRanges, Segmentation, VideoFormat};
 
 /// One file of a revision with its length frozen: a file that changes later does not move what follows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 use blocks::BlockSchedule;
 use segmentation::SegmentRanges;
 
+mod aired_before;
 pub mod blocks;
 pub mod breaks;
-pub mod segmentation;
 mod cycles;
 mod item;
-mod order_cache;
 mod order;
-mod revision;
-mod aired_before;
+mod order_cache;
 mod programme_iter;
+mod revision;
+pub mod segmentation;
 
 pub use item::{ScheduleItem, ScheduleItems, assign_ids};
-pub use order_cache::OrderCache;
 pub use order::MAX_CYCLE_PROGRAMMES;
-pub use revision::RevisionRequest;
+pub use order_cache::OrderCache;
 pub use programme_iter::{ProgrammeCursor, ProgrammeIter};
+pub use revision::RevisionRequest;
 
 /// The order in which items are aired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,7 +130,8 @@ impl ScheduleDefinition {
         let mut cursor = ProgrammeCursor::starting_at(self, at_ms);
         cursor.rewind_to_start(self);
         let first = cursor.next_programme(self)?;
-        let continuation = std::iter::from_fn(|| cursor.next_programme(self)).take_while(|programme| programme.continues_programme);
+        let continuation =
+            std::iter::from_fn(|| cursor.next_programme(self)).take_while(|programme| programme.continues_programme);
         Some((first.start_ms, continuation.last().map_or(first.end_ms, |last| last.end_ms)))
     }
 

@@ -50,7 +50,10 @@ impl ScheduleRevision {
 
     /// Segments of one cycle without breaks.
     pub fn cycle_segments(&self) -> u64 {
-        self.programme_items().iter().map(|item| self.copies_per_cycle(item) as u64 * item.segmentation.segment_count()).sum()
+        self.programme_items()
+            .iter()
+            .map(|item| self.copies_per_cycle(item) as u64 * item.segmentation.segment_count())
+            .sum()
     }
 }
 
@@ -81,8 +84,10 @@ impl CyclePool<'_> {
 
     /// Items sorted by a hash of their own, so adding or removing one keeps the order of the others.
     fn ranked_items(&self, cycle: u64) -> Vec<u32> {
-        let mut ranked: Vec<(u64, u64, u32)> =
-            (0u32..).zip(self.items).map(|(index, item)| (mix_to_u64(self.seed, cycle, item.id), item.id, index)).collect();
+        let mut ranked: Vec<(u64, u64, u32)> = (0u32..)
+            .zip(self.items)
+            .map(|(index, item)| (mix_to_u64(self.seed, cycle, item.id), item.id, index))
+            .collect();
         ranked.sort_unstable();
         ranked.into_iter().map(|(_, _, index)| index).collect()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::blocks::BroadcastDay;
-use super::{ScheduleDefinition, Programme, ScheduleRevision};
+use super::{Programme, ScheduleDefinition, ScheduleRevision};
 
 /// A position in a channel's programmes: the next programme and everything needed to continue from it.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,10 @@ impl ProgrammeCursor {
         } else {
             let cycle = cycles.cycle_at(into_ms);
             self.breaks_before = cycles.breaks_before(cycle);
-            self.ordinal = current.first_ordinal + current.cycle_rest.len() as u64 + cycle * current.programmes_per_cycle() + 2 * self.breaks_before;
+            self.ordinal = current.first_ordinal
+                + current.cycle_rest.len() as u64
+                + cycle * current.programmes_per_cycle()
+                + 2 * self.breaks_before;
             self.sequence = current.first_sequence + cycles.segments_before(cycle);
             self.cycle = Some(current.first_cycle.wrapping_add(cycle));
             self.order = current.cached_order(current.first_cycle.wrapping_add(cycle));
@@ -124,18 +127,28 @@ impl ProgrammeCursor {
     fn next_piece(&mut self, revision: &ScheduleRevision) -> Option<SchedulePiece> {
         let index = *self.order.get(self.index)?;
         if self.piece_number % 2 == 1 {
-            let (round, position) = (self.breaks_before / u64::from(revision.mid_roll_count), (self.breaks_before % u64::from(revision.mid_roll_count)) as usize);
+            let (round, position) = (
+                self.breaks_before / u64::from(revision.mid_roll_count),
+                (self.breaks_before % u64::from(revision.mid_roll_count)) as usize,
+            );
             if self.round.as_ref().is_none_or(|(cached, _)| *cached != round) {
                 self.round = Some((round, revision.filler_round(round).into()));
             }
             let item = self.round.as_ref().map_or(index, |(_, fillers)| fillers[position]) as usize;
             let filler = &revision.items[item];
             let (length_ms, segments) = (filler.duration_ms, filler.segmentation.segment_count());
-            return Some(SchedulePiece { item_index: item, part: None, continues_programme: true, length_ms, segments });
+            return Some(SchedulePiece {
+                item_index: item,
+                part: None,
+                continues_programme: true,
+                length_ms,
+                segments,
+            });
         }
         let (item, breaks) = (&revision.items[index as usize], revision.break_count(index));
         let (length_ms, segments) = (item.duration_ms, item.segmentation.segment_count());
-        let whole_item = SchedulePiece { item_index: index as usize, part: None, continues_programme: false, length_ms, segments };
+        let whole_item =
+            SchedulePiece { item_index: index as usize, part: None, continues_programme: false, length_ms, segments };
         if breaks == 0 {
             return Some(whole_item);
         }
@@ -163,12 +176,25 @@ impl ProgrammeCursor {
             return self.next_in_day(&day, definition);
         }
         let current = &definition.revisions[self.revision_index];
-        let SchedulePiece { item_index: item, part, continues_programme: within, length_ms, segments } = self.next_piece(current)?;
+        let SchedulePiece { item_index: item, part, continues_programme: within, length_ms, segments } =
+            self.next_piece(current)?;
         let revision_end = definition.revision_end_ms(self.revision_index);
         let end_ms = start_ms.saturating_add(length_ms).min(revision_end);
         let (revision, ordinal, sequence, leads) = (self.revision_index, self.ordinal, self.sequence, !within);
-        let changes = current.first_discontinuity + if self.has_mixed_formats { ordinal - current.first_ordinal } else { 0 };
-        let programme = Programme { revision_index: revision, item_index: item, ordinal, start_ms, end_ms, media_sequence: sequence, discontinuities: changes, begins_guide_entry: leads, part_index: part, continues_programme: within };
+        let changes =
+            current.first_discontinuity + if self.has_mixed_formats { ordinal - current.first_ordinal } else { 0 };
+        let programme = Programme {
+            revision_index: revision,
+            item_index: item,
+            ordinal,
+            start_ms,
+            end_ms,
+            media_sequence: sequence,
+            discontinuities: changes,
+            begins_guide_entry: leads,
+            part_index: part,
+            continues_programme: within,
+        };
         self.start_ms = Some(end_ms);
         self.advance(current, segments);
         if end_ms == revision_end {

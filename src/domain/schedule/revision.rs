@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::blocks::BlockSchedule;
-use super::{ScheduleDefinition, ScheduleItems, OrderCache, ScheduleMode, Programme, ScheduleRevision, ProgrammeIter};
+use super::{OrderCache, Programme, ProgrammeIter, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
 
 /// How long after the start of a change guides may still name programmes of the old schedule, ms: they span at most 14 days.
 const GUIDE_HORIZON_MS: i64 = 15 * 24 * 3_600_000;
@@ -57,8 +57,12 @@ impl ScheduleDefinition {
     pub fn has_content(&self, request: &RevisionRequest) -> bool {
         self.revisions.last().is_some_and(|last| {
             let begin = last.blocks.as_ref().map(|blocks| blocks.start_positions.clone()).unwrap_or_default();
-            let blocks = request.blocks.as_deref().map(|blocks| Arc::new(BlockSchedule { start_positions: begin, ..blocks.clone() }));
-            let same = (last.seed, last.mode, last.mid_roll_count) == (request.seed, request.mode, request.mid_roll_count);
+            let blocks = request
+                .blocks
+                .as_deref()
+                .map(|blocks| Arc::new(BlockSchedule { start_positions: begin, ..blocks.clone() }));
+            let same =
+                (last.seed, last.mode, last.mid_roll_count) == (request.seed, request.mode, request.mid_roll_count);
             same && last.items == request.items && last.blocks == blocks
         })
     }
@@ -112,7 +116,9 @@ impl ScheduleDefinition {
 
     /// The first ordinal that no guide can have given to a programme this change replaces: clients keep ids.
     fn first_unused_ordinal(&self, at_ms: i64) -> u64 {
-        let last = ProgrammeIter::starting_at(self, at_ms.saturating_add(GUIDE_HORIZON_MS)).next().or_else(|| ProgrammeIter::starting_at(self, at_ms - 1).next());
+        let last = ProgrammeIter::starting_at(self, at_ms.saturating_add(GUIDE_HORIZON_MS))
+            .next()
+            .or_else(|| ProgrammeIter::starting_at(self, at_ms - 1).next());
         last.map_or(0, |last| last.ordinal + 1)
     }
 

@@ -102,7 +102,9 @@ impl Segmentation {
             Self::Frames(frames) => Grid::Frames(frames.clone()),
             Self::Steps { step, end } => Grid::Steps { step: *step, end: *end },
             Self::Keyframes(KeyframeBounds { bounds: Some(bounds), .. }) => Grid::Keyframes { bounds: bounds.clone() },
-            Self::Keyframes(KeyframeBounds { segment_count: segments, end_ticks: end, .. }) => Grid::Keyframes { bounds: even_bounds(*segments, *end) },
+            Self::Keyframes(KeyframeBounds { segment_count: segments, end_ticks: end, .. }) => {
+                Grid::Keyframes { bounds: even_bounds(*segments, *end) }
+            }
         }
     }
 
@@ -125,16 +127,28 @@ impl Segmentation {
         }
         let start_in_item = grid.segment_start(first);
         if duration_ms <= 0 {
-            return SegmentRanges { grid, first_segment: first, start_in_item, own_count: 0, own_end_ticks: 0, length_ticks: aired_ticks };
+            return SegmentRanges {
+                grid,
+                first_segment: first,
+                start_in_item,
+                own_count: 0,
+                own_end_ticks: 0,
+                length_ticks: aired_ticks,
+            };
         }
         let own_count = if aired_ms >= duration_ms {
             count
         } else {
             let fits = grid.segment_at(start_in_item + aired_ticks) - first;
-            let fits = if grid.segment_start(first + fits + 1) - start_in_item <= aired_ticks { fits + 1 } else { fits };
+            let fits =
+                if grid.segment_start(first + fits + 1) - start_in_item <= aired_ticks { fits + 1 } else { fits };
             fits.min(count)
         };
-        let own_end_ticks = if aired_ms >= duration_ms { part_ticks } else { (grid.segment_start(first + own_count) - start_in_item).min(aired_ticks) };
+        let own_end_ticks = if aired_ms >= duration_ms {
+            part_ticks
+        } else {
+            (grid.segment_start(first + own_count) - start_in_item).min(aired_ticks)
+        };
         SegmentRanges { grid, first_segment: first, start_in_item, own_count, own_end_ticks, length_ticks: aired_ticks }
     }
 }
@@ -228,9 +242,11 @@ impl SegmentRanges {
     /// The segment on air at an instant of the programme, ticks.
     pub fn segment_at(&self, position_ticks: i64) -> usize {
         if position_ticks < self.own_end_ticks {
-            return (self.grid.segment_at(self.start_in_item + position_ticks) - self.first_segment).min(self.own_count.saturating_sub(1));
+            return (self.grid.segment_at(self.start_in_item + position_ticks) - self.first_segment)
+                .min(self.own_count.saturating_sub(1));
         }
-        (self.own_count + ((position_ticks - self.own_end_ticks) / SLATE_SEGMENT_TICKS) as usize).min(self.len().saturating_sub(1))
+        (self.own_count + ((position_ticks - self.own_end_ticks) / SLATE_SEGMENT_TICKS) as usize)
+            .min(self.len().saturating_sub(1))
     }
 }
 

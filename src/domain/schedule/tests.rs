@@ -5,7 +5,13 @@ use proptest::prelude::*;
 use super::segmentation::{Segmentation, VideoFormat, audio_segmentation};
 use super::*;
 
-const MODES: [ScheduleMode; 5] = [ScheduleMode::Sequential, ScheduleMode::Shuffle, ScheduleMode::ShuffleInOrder, ScheduleMode::Random, ScheduleMode::Weighted];
+const MODES: [ScheduleMode; 5] = [
+    ScheduleMode::Sequential,
+    ScheduleMode::Shuffle,
+    ScheduleMode::ShuffleInOrder,
+    ScheduleMode::Random,
+    ScheduleMode::Weighted,
+];
 
 /// 2001.
 const START: i64 = 978_307_200_000;
@@ -182,7 +188,10 @@ fn an_item_that_weighs_more_comes_more_often_and_not_at_once() {
     for (item, weight) in Arc::make_mut(&mut items).iter_mut().zip([5, 1, 1, 3]) {
         Arc::make_mut(item).weight = weight;
     }
-    let definition = ScheduleDefinition::new(START, RevisionRequest { seed: 3, mode: ScheduleMode::Weighted, items, mid_roll_count: 0, blocks: None });
+    let definition = ScheduleDefinition::new(
+        START,
+        RevisionRequest { seed: 3, mode: ScheduleMode::Weighted, items, mid_roll_count: 0, blocks: None },
+    );
     let line = titles(&definition, START, 1000);
     let count = |title: &str| line.iter().filter(|aired| *aired == title).count();
     assert_eq!(["0", "1", "2", "3"].map(count), [500, 100, 100, 300]);

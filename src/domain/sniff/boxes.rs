@@ -1,6 +1,6 @@
 //! ISO base media and QuickTime files (ISO/IEC 14496-12): brand, and whether there is video.
 
-use super::{ByteSource, Container, MediaKind, FileFormat};
+use super::{ByteSource, Container, FileFormat, MediaKind};
 
 /// Top-level boxes read before giving up: a hostile file could chain them endlessly.
 const MAX_BOXES: usize = 256;
@@ -38,7 +38,8 @@ pub(super) fn detect_format<B: ByteSource>(bytes: &mut B, head: &[u8]) -> Result
     let mut movie = MovieInfo::default();
     let mut has_movie = false;
     for _ in 0..MAX_BOXES {
-        let bytes_at_box = if offset == 0 { head[..head.len().min(16)].to_vec() } else { bytes.read_at(offset, 16)?.into_owned() };
+        let bytes_at_box =
+            if offset == 0 { head[..head.len().min(16)].to_vec() } else { bytes.read_at(offset, 16)?.into_owned() };
         let Some(box_header) = parse_header(&bytes_at_box, offset) else { break };
         match &box_header.kind {
             b"ftyp" => {

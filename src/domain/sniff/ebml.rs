@@ -1,6 +1,6 @@
 //! Matroska and WebM (RFC 8794, RFC 9559): DocType, and whether there is video.
 
-use super::{ByteSource, Container, MediaKind, FileFormat};
+use super::{ByteSource, Container, FileFormat, MediaKind};
 
 /// Elements read before giving up.
 const MAX_ELEMENTS: usize = 64;
@@ -40,8 +40,8 @@ pub(super) fn detect_format<B: ByteSource>(bytes: &mut B, head: &[u8]) -> Result
         Some(b"matroska") => Container::Matroska,
         _ => return Ok(None),
     };
-    let kind =
-        is_audio_only(bytes, end as u64)?.map_or(MediaKind::Video, |is_audio| if is_audio { MediaKind::Audio } else { MediaKind::Video });
+    let kind = is_audio_only(bytes, end as u64)?
+        .map_or(MediaKind::Video, |is_audio| if is_audio { MediaKind::Audio } else { MediaKind::Video });
     Ok(Some(FileFormat { container, kind }))
 }
 

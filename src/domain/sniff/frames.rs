@@ -28,13 +28,18 @@ pub(super) fn tag_len(head: &[u8]) -> Option<u64> {
 pub(super) fn detect_audio(head: &[u8]) -> Option<Container> {
     (0..head.len().min(MAX_GARBAGE)).filter(|at| matches!(head[*at], 0xff | 0x0b | 0x7f)).find_map(|at| {
         let rest = &head[at..];
-        [(Container::Mp3, mp3_frame_len as FrameLenFn), (Container::Aac, adts_frame_len), (Container::Ac3, ac3_frame_len), (Container::Dts, dts_frame_len)]
-            .into_iter()
-            .find(|(_, frame)| has_consecutive_frames(rest, *frame))
-            .map(|(container, _)| match container {
-                Container::Ac3 if rest.get(5).is_some_and(|byte| byte >> 3 > 10) => Container::Eac3,
-                other => other,
-            })
+        [
+            (Container::Mp3, mp3_frame_len as FrameLenFn),
+            (Container::Aac, adts_frame_len),
+            (Container::Ac3, ac3_frame_len),
+            (Container::Dts, dts_frame_len),
+        ]
+        .into_iter()
+        .find(|(_, frame)| has_consecutive_frames(rest, *frame))
+        .map(|(container, _)| match container {
+            Container::Ac3 if rest.get(5).is_some_and(|byte| byte >> 3 > 10) => Container::Eac3,
+            other => other,
+        })
     })
 }
 

@@ -148,7 +148,9 @@ pub fn detect_format<B: ByteSource>(bytes: &mut B) -> Result<Option<FileFormat>,
             offset += tag;
             head_after_tag = bytes.read_at(offset, HEAD_BYTES)?.into_owned();
         }
-        return Ok(frames::detect_audio(&head_after_tag).or_else(|| tagged_lossless_container(&head_after_tag)).map(audio_format));
+        return Ok(frames::detect_audio(&head_after_tag)
+            .or_else(|| tagged_lossless_container(&head_after_tag))
+            .map(audio_format));
     }
     if let Some(format) = by_signature(&head) {
         return Ok(Some(format));

@@ -2,7 +2,7 @@
 //! renderers.
 
 use super::cue_text::{self, CueTextWriter};
-use super::{Cue, MAX_CUES, visible_cue, timing};
+use super::{Cue, MAX_CUES, timing, visible_cue};
 
 /// Default columns of both dialects, if a file does not define its own.
 pub(super) const DEFAULT_COLUMNS: [&str; 10] =

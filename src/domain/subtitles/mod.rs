@@ -5,19 +5,19 @@
 //! hence no `-->`). Nothing here fails or panics: malformed parts are dropped.
 
 mod ass;
+mod ass_script;
 mod burn_in;
 pub mod charset;
 mod cue_text;
-mod ass_script;
+mod cue_writer;
 mod srt;
 mod timing;
 mod webvtt_reader;
-mod cue_writer;
 
-pub use burn_in::{BUILT_IN_FAMILY, TextStyle, to_ass_script, script_resolution};
+pub use ass_script::AssScript;
+pub use burn_in::{BUILT_IN_FAMILY, TextStyle, script_resolution, to_ass_script};
 pub use charset::{decode, is_text};
 pub use cue_text::strip_tags;
-pub use ass_script::AssScript;
 pub use cue_writer::{write_srt, write_webvtt, write_webvtt_segment};
 
 /// Largest subtitle file or extracted stream, bytes. A feature film's dialogue is 0.1 MiB, heavy typesetting 10 MiB.

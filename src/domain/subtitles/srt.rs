@@ -1,7 +1,7 @@
 //! Reads SubRip (SRT): numbered blocks, often typed by hand.
 
 use super::cue_text::{self, from_markup};
-use super::{Cue, MAX_CUES, visible_cue, timing};
+use super::{Cue, MAX_CUES, timing, visible_cue};
 
 /// Reads every block that has a timing line. Numbers may be missing or wrong, and blank lines within a text are joined.
 pub fn parse(text: &str) -> Vec<Cue> {

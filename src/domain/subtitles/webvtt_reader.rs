@@ -1,7 +1,7 @@
 //! Reads WebVTT as in section 6.1 of its specification, a little more leniently. Regions, styles and notes are dropped.
 
 use super::cue_text::from_markup;
-use super::{Cue, MAX_CUES, visible_cue, timing};
+use super::{Cue, MAX_CUES, timing, visible_cue};
 
 /// Cue settings that are kept (WebVTT section 4.4).
 const KEPT_SETTINGS: [&str; 5] = ["vertical", "line", "position", "size", "align"];
@@ -12,7 +12,8 @@ pub fn parse(text: &str) -> Vec<Cue> {
     while let Some(line) = lines.next() {
         let Some((start, end, cue_settings)) = timing::parse_timing_line(line) else { continue };
         let rest = lines.clone();
-        let count = rest.take_while(|line| !line.trim().is_empty() && timing::parse_timing_line(line).is_none()).count();
+        let count =
+            rest.take_while(|line| !line.trim().is_empty() && timing::parse_timing_line(line).is_none()).count();
         let block: Vec<&str> = lines.by_ref().take(count).collect();
         cues.extend(visible_cue(start, end, normalise_settings(cue_settings), from_markup(&block.join("\n"))));
         if cues.len() >= MAX_CUES {

@@ -15,8 +15,8 @@ use crate::domain::lineup::{ChannelNaming, absolute_address, logo_address};
 use crate::domain::listing::Listing;
 use crate::domain::schedule::ScheduleItem;
 
-pub mod parse;
 pub mod encoding;
+pub mod parse;
 mod time_parsing;
 
 use encoding::escape;
@@ -82,7 +82,8 @@ impl ProgrammeWriter {
     /// Programmes between two instants, as scheduled at `now_ms`.
     pub fn new(channel: Arc<Channel>, from_ms: i64, to_ms: i64, now_ms: i64, options: &XmltvOptions) -> Self {
         let channel_clock = channel.clock.as_ref().map(|clock| clock.projected(now_ms));
-        let channel_time = |instant_ms: i64| channel_clock.as_ref().map_or(instant_ms, |clock| clock.channel_ms_at(instant_ms));
+        let channel_time =
+            |instant_ms: i64| channel_clock.as_ref().map_or(instant_ms, |clock| clock.channel_ms_at(instant_ms));
         Self {
             entries: ProgrammeEntries::new(&channel, from_ms, to_ms, now_ms),
             zone: if options.local_times { TimeZone::get(&channel.settings.timezone).ok() } else { None },
@@ -121,7 +122,9 @@ impl ProgrammeWriter {
         out.extend_from_slice(b"\" stop=\"");
         write_time(out, programme.end_ms, self.zone.as_ref());
         out.extend_from_slice(&self.cached_text[start..end]);
-        let previous_mark = self.last_part.filter(|(of, _)| programme.continues_programme && programme.part_index.is_some() && *of == item.id);
+        let previous_mark = self
+            .last_part
+            .filter(|(of, _)| programme.continues_programme && programme.part_index.is_some() && *of == item.id);
         let is_new = match previous_mark {
             Some((_, fresh)) => fresh,
             None => self.shown_items.as_mut().is_some_and(|shown| shown.insert(item.id)),

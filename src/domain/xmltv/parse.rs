@@ -184,7 +184,11 @@ impl GuideParser {
                     return Err(format!("is not XMLTV: {fault}"));
                 }
                 self.finish_programme();
-                self.guide.skipped.add(line, "", format!("the rest is skipped: {}", clean_text(&fault, MAX_TITLE_CHARS)));
+                self.guide.skipped.add(
+                    line,
+                    "",
+                    format!("the rest is skipped: {}", clean_text(&fault, MAX_TITLE_CHARS)),
+                );
                 return Ok(());
             }
         }
@@ -268,7 +272,10 @@ impl GuideParser {
 
     /// Stores the complete text of a field.
     fn store_field(&mut self, field: TextField) {
-        let text = clean_text(&self.field_text, if field == TextField::Description { MAX_DESCRIPTION_CHARS } else { MAX_TITLE_CHARS });
+        let text = clean_text(
+            &self.field_text,
+            if field == TextField::Description { MAX_DESCRIPTION_CHARS } else { MAX_TITLE_CHARS },
+        );
         if text.is_empty() {
             return;
         }
@@ -313,7 +320,9 @@ impl GuideParser {
     /// Ends the open programme: adds it to the guide, or skips it with a reason.
     fn finish_programme(&mut self) {
         (self.open_field, self.in_rating) = (None, false);
-        let Some(OpenProgramme { line, channel, start, stop, clump_index: clump, length_ms, mut listing }) = self.open_programme.take() else {
+        let Some(OpenProgramme { line, channel, start, stop, clump_index: clump, length_ms, mut listing }) =
+            self.open_programme.take()
+        else {
             return;
         };
         let title = listing.title.clone();
@@ -356,8 +365,7 @@ impl GuideParser {
     }
 
     fn attribute(&self, tag: &BytesStart<'_>, name: &[u8]) -> String {
-        let found =
-            tag.attributes().with_checks(false).flatten().find(|found| found.key.local_name().as_ref() == name);
+        let found = tag.attributes().with_checks(false).flatten().find(|found| found.key.local_name().as_ref() == name);
         let Some(found) = found else { return String::new() };
         let text = self.decode(&found.value);
         let unescaped = quick_xml::escape::unescape(&text).map(|text| text.into_owned());

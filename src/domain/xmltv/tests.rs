@@ -13,7 +13,12 @@ fn write_programmes(channel: Channel, from_ms: i64, to_ms: i64, style: &XmltvOpt
 
 #[test]
 fn a_guide_lists_programmes_and_marks_repeats() {
-    let style = XmltvOptions { base_url: "http://tv:8470".into(), naming: ChannelNaming::Stable, local_times: false, include_lcn: true };
+    let style = XmltvOptions {
+        base_url: "http://tv:8470".into(),
+        naming: ChannelNaming::Stable,
+        local_times: false,
+        include_lcn: true,
+    };
     let mut it = make(12);
     it.settings.name = "Tom & Co".into();
     it.settings.category = "Movies".into();
@@ -48,12 +53,19 @@ fn a_guide_lists_programmes_and_marks_repeats() {
 
 #[test]
 fn repeat_marks_do_not_depend_on_the_start_of_the_guide() {
-    let style = XmltvOptions { base_url: String::new(), naming: ChannelNaming::Stable, local_times: false, include_lcn: false };
+    let style =
+        XmltvOptions { base_url: String::new(), naming: ChannelNaming::Stable, local_times: false, include_lcn: false };
     let mut it = make(1);
     // Two more items two programmes later; one of them was shown before.
     let mut items = it.definition.revisions[0].items[1..].to_vec();
     items.push(Arc::new(ScheduleItem { id: 9, title: "New".into(), ..(*items[0]).clone() }));
-    let revision = crate::domain::schedule::RevisionRequest { seed: 1, mode: it.mode, items: items.into(), mid_roll_count: 0, blocks: None };
+    let revision = crate::domain::schedule::RevisionRequest {
+        seed: 1,
+        mode: it.mode,
+        items: items.into(),
+        mid_roll_count: 0,
+        blocks: None,
+    };
     it.definition = it.definition.with_revision(START + 4_800_000, revision);
     let whole = write_programmes(it.clone(), 0, START + 100_000_000, &style);
     let lines: Vec<&str> = whole.lines().collect();

@@ -44,7 +44,8 @@ pub(super) fn attached_section(source: &SourceFile, container: Container) -> Str
     let mut remaining_bytes = MAX_FONT_BYTES;
     for (number, font) in read_attachments(&file).unwrap_or_default().into_iter().enumerate() {
         let extension = font.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-        let is_font = FONT_MEDIA_TYPES.contains(&font.media_type.as_str()) || matches!(extension.as_deref(), Some("ttf" | "otf" | "ttc"));
+        let is_font = FONT_MEDIA_TYPES.contains(&font.media_type.as_str())
+            || matches!(extension.as_deref(), Some("ttf" | "otf" | "ttc"));
         if !is_font || font.size > remaining_bytes {
             continue;
         }

@@ -20,7 +20,7 @@ use rustix::fs::MemfdFlags;
 use tokio::sync::Mutex;
 
 use crate::domain::plan::{BurnedSubtitle, VideoPlan};
-use crate::domain::subtitles::{self, SubtitleFormat, MAX_BYTES, TextStyle};
+use crate::domain::subtitles::{self, MAX_BYTES, SubtitleFormat, TextStyle};
 use crate::engine::{Job, RunError};
 
 /// Scripts cached for the next run of the same item, at most 16 MiB each and 22 MiB of fonts.
@@ -48,7 +48,12 @@ impl ScriptCache {
     }
 
     /// The script for `burn`; takes a pass over the whole item if the subtitle is embedded.
-    pub(super) async fn script_for(&self, program: &Path, job: &Job, burn: &BurnedSubtitle) -> Result<Arc<File>, RunError> {
+    pub(super) async fn script_for(
+        &self,
+        program: &Path,
+        job: &Job,
+        burn: &BurnedSubtitle,
+    ) -> Result<Arc<File>, RunError> {
         let source_key = match burn {
             BurnedSubtitle::Embedded { stream, .. } => format!("{} {stream}", job.source.version()),
             BurnedSubtitle::Sidecar { .. } => job.sidecar.as_ref().map(|source| source.version()).unwrap_or_default(),
@@ -64,7 +69,9 @@ impl ScriptCache {
             return Ok(file.clone());
         }
         let text = match burn {
-            BurnedSubtitle::Embedded { stream, .. } => extract_embedded(program, job, *stream, &self.style, video_size).await?,
+            BurnedSubtitle::Embedded { stream, .. } => {
+                extract_embedded(program, job, *stream, &self.style, video_size).await?
+            }
             BurnedSubtitle::Sidecar { .. } => read_sidecar(job, &self.style, video_size).await?,
         };
         let file = Arc::new(to_memory_file(&text).map_err(|cause| RunError::Internal(format!("subtitle: {cause}")))?);
@@ -88,7 +95,8 @@ async fn extract_embedded(
         let text = super::subtitle_extraction::extract(program, &job.source, &job.media, stream, format).await?;
         return Ok(plain_text_script(&subtitles::parse(&text, format), style, size).into_bytes());
     }
-    let mut text = super::subtitle_extraction::extract(program, &job.source, &job.media, stream, SubtitleFormat::Ass).await?;
+    let mut text =
+        super::subtitle_extraction::extract(program, &job.source, &job.media, stream, SubtitleFormat::Ass).await?;
     let (source, container) = (job.source.clone(), job.media.container);
     let fonts = tokio::task::spawn_blocking(move || fonts::attached_section(&source, container));
     text.extend(fonts.await.map_err(|cause| RunError::Internal(cause.to_string()))?.into_bytes());

@@ -3,14 +3,16 @@
 use std::io::Read as _;
 use std::sync::Arc;
 
-use super::{BitmapDecoder, SearchLimit, MAX_BACKWARD_PACKETS, MAX_BACKWARD_BYTES, MAX_PACKET_BYTES, SubtitlePacket};
+use super::{BitmapDecoder, MAX_BACKWARD_BYTES, MAX_BACKWARD_PACKETS, MAX_PACKET_BYTES, SearchLimit, SubtitlePacket};
 use crate::domain::bitmap_subtitles::{PgsDecoder, VobSubDecoder};
 use crate::domain::media::Media;
 use crate::engine::RunError;
 use crate::engine::source::SourceFile;
 use crate::engine::tables::TableError;
 use crate::engine::tables::bytes::{FileBytes, ReadAt, Truncated};
-use crate::engine::tables::matroska::{Block, Cue, MatroskaFile, ClusterLayout, Compression, WalkPosition, split_lacing};
+use crate::engine::tables::matroska::{
+    Block, ClusterLayout, Compression, Cue, MatroskaFile, WalkPosition, split_lacing,
+};
 
 /// How much later in the file a subtitle's packet may be than its time: muxers interleave to within this.
 const MAX_INTERLEAVE_MS: i64 = 1_000;
@@ -72,7 +74,12 @@ impl MatroskaTrack {
     }
 
     /// The packets before `at_ms` that are needed to show what is on screen then; reading continues from there.
-    pub(super) fn packets_before(&mut self, at_ms: i64, decoder: &BitmapDecoder, limit: &SearchLimit) -> Result<Vec<SubtitlePacket>, RunError> {
+    pub(super) fn packets_before(
+        &mut self,
+        at_ms: i64,
+        decoder: &BitmapDecoder,
+        limit: &SearchLimit,
+    ) -> Result<Vec<SubtitlePacket>, RunError> {
         let start = self.to_timestamp_units(at_ms);
         let listed_count = self.cues.partition_point(|cue| i64::try_from(cue.time).is_ok_and(|time| time <= start));
         let (mut packets, mut bytes) = (Vec::new(), 0);
@@ -95,9 +102,11 @@ impl MatroskaTrack {
             None => BACKWARD_WITHOUT_CUES_MS,
         };
         let from = self.to_timestamp_units(at_ms - backward_ms.max(MAX_INTERLEAVE_MS));
-        let keyframe_count = self.keyframes.partition_point(|cue| i64::try_from(cue.time).is_ok_and(|time| time <= from));
+        let keyframe_count =
+            self.keyframes.partition_point(|cue| i64::try_from(cue.time).is_ok_and(|time| time <= from));
         let cluster = keyframe_count.checked_sub(1).and_then(|last| self.keyframes.get(last)).map(|cue| cue.cluster);
-        self.read_position = self.layout.cluster_start(cluster.unwrap_or(self.layout.first_cluster)).map_err(unreadable_clusters)?;
+        self.read_position =
+            self.layout.cluster_start(cluster.unwrap_or(self.layout.first_cluster)).map_err(unreadable_clusters)?;
         Ok(packets)
     }
 
@@ -151,7 +160,9 @@ impl MatroskaTrack {
             return Ok(None);
         }
         let disk = FileBytes::new(&self.source.file);
-        let Some(&(offset, size)) = split_lacing(&disk, block).map_err(unreadable_clusters)?.first() else { return Ok(None) };
+        let Some(&(offset, size)) = split_lacing(&disk, block).map_err(unreadable_clusters)?.first() else {
+            return Ok(None);
+        };
         let bytes = disk.read_exact(offset, size as usize).map_err(unreadable_clusters)?;
         let bytes = match &self.packing {
             Compression::None => bytes,

@@ -3,17 +3,17 @@
 //! There is no whole pass: a run looks back for the image that is on the screen when it begins, then reads segment by
 //! segment.
 
-mod sup_file;
 mod matroska_track;
+mod sup_file;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sup_file::SupFile;
 use matroska_track::MatroskaTrack;
+use sup_file::SupFile;
 
-use crate::domain::bitmap_subtitles::{PgsDecoder, PlacedBitmap, VobSubDecoder, DisplayUpdate};
+use crate::domain::bitmap_subtitles::{DisplayUpdate, PgsDecoder, PlacedBitmap, VobSubDecoder};
 use crate::domain::plan::BurnedSubtitle;
 use crate::engine::{Job, RunError};
 
@@ -95,7 +95,12 @@ impl BitmapSubtitles {
     ///
     /// # Errors
     /// When they cannot be read, or are of an unsupported format.
-    pub(super) fn open(job: &Job, burn: &BurnedSubtitle, video_size: (u32, u32), is_stopped: &dyn Fn() -> bool) -> Result<Self, RunError> {
+    pub(super) fn open(
+        job: &Job,
+        burn: &BurnedSubtitle,
+        video_size: (u32, u32),
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Self, RunError> {
         let limit = SearchLimit { is_stopped, deadline: Instant::now() + SEARCH_TIMEOUT };
         let (reader, decoder) = match burn {
             BurnedSubtitle::Embedded { stream, .. } => {
@@ -115,7 +120,12 @@ impl BitmapSubtitles {
     ///
     /// # Errors
     /// When the file cannot be read, or not within the time limit.
-    pub(super) fn shown_between(&mut self, from_ms: i64, to_ms: i64, is_stopped: &dyn Fn() -> bool) -> Result<Vec<ShownSubtitle>, RunError> {
+    pub(super) fn shown_between(
+        &mut self,
+        from_ms: i64,
+        to_ms: i64,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Vec<ShownSubtitle>, RunError> {
         let limit = SearchLimit { is_stopped, deadline: Instant::now() + SEARCH_TIMEOUT };
         if !self.has_started {
             let earlier_packets = match &mut self.reader {
@@ -131,7 +141,8 @@ impl BitmapSubtitles {
         };
         self.decode_packets(packets)?;
         self.subtitles.retain(|subtitle| subtitle.end_ms.is_none_or(|end| end > from_ms));
-        let visible = self.subtitles.iter().filter(|subtitle| subtitle.start_ms < to_ms && !subtitle.bitmaps.is_empty());
+        let visible =
+            self.subtitles.iter().filter(|subtitle| subtitle.start_ms < to_ms && !subtitle.bitmaps.is_empty());
         Ok(visible.cloned().collect())
     }
 
@@ -161,7 +172,8 @@ impl BitmapSubtitles {
         let end_ms = update.end_ms.map(|end| packet_time_ms.saturating_add(end));
         let canvas = update.canvas.unwrap_or(self.video_size);
         self.subtitles.push_back(ShownSubtitle { start_ms, end_ms, canvas, bitmaps: Arc::new(update.bitmaps) });
-        let bitmap_bytes: usize = self.subtitles.iter().flat_map(|subtitle| subtitle.bitmaps.iter()).map(|bitmap| bitmap.pixels.len()).sum();
+        let bitmap_bytes: usize =
+            self.subtitles.iter().flat_map(|subtitle| subtitle.bitmaps.iter()).map(|bitmap| bitmap.pixels.len()).sum();
         if bitmap_bytes > MAX_BITMAP_BYTES {
             return Err(RunError::Decode("too many bitmap subtitles are shown at once".into()));
         }
@@ -178,7 +190,10 @@ impl BitmapDecoder {
         }
     }
 
-    fn decode(&mut self, packet: &[u8]) -> Result<Option<DisplayUpdate>, crate::domain::bitmap_subtitles::MalformedPacket> {
+    fn decode(
+        &mut self,
+        packet: &[u8],
+    ) -> Result<Option<DisplayUpdate>, crate::domain::bitmap_subtitles::MalformedPacket> {
         match self {
             Self::Pgs(pgs) => pgs.decode(packet),
             Self::VobSub(vobsub) => vobsub.decode(packet).map(Some),

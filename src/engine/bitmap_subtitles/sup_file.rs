@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{SearchLimit, MAX_BACKWARD_PACKETS, MAX_BACKWARD_BYTES, MAX_PACKET_BYTES, SubtitlePacket};
+use super::{MAX_BACKWARD_BYTES, MAX_BACKWARD_PACKETS, MAX_PACKET_BYTES, SearchLimit, SubtitlePacket};
 use crate::domain::bitmap_subtitles::PgsDecoder;
 use crate::engine::RunError;
 use crate::engine::source::SourceFile;
@@ -53,7 +53,12 @@ impl SupFile {
             let len = HEADER_BYTES + 3 + u64::from(u16::from_be_bytes([high, low]));
             if kind == COMPOSITION_SEGMENT {
                 let time_ms = i64::from(u32::from_be_bytes([a, b, c, d])) / 90;
-                display_sets.push(DisplaySet { time_ms, offset: offset, len: 0, is_self_contained: PgsDecoder::is_self_contained(&header[HEADER_BYTES as usize..read]) });
+                display_sets.push(DisplaySet {
+                    time_ms,
+                    offset: offset,
+                    len: 0,
+                    is_self_contained: PgsDecoder::is_self_contained(&header[HEADER_BYTES as usize..read]),
+                });
             }
             if let Some(set) = display_sets.last_mut() {
                 set.len += len;

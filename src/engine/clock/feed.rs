@@ -60,7 +60,8 @@ impl RepairedFeed {
             let task = tokio::task::spawn_blocking(move || {
                 let none = || Error::other("not a transport stream with video or audio");
                 let stream = ClockStream::find_in(&file)?.ok_or_else(none)?;
-                let offset = if start_seconds > 0.0 { stream.find_offset(&search_pieces, to_ticks(start_seconds))? } else { 0 };
+                let offset =
+                    if start_seconds > 0.0 { stream.find_offset(&search_pieces, to_ticks(start_seconds))? } else { 0 };
                 let router = stream.router_at(&search_pieces, offset)?;
                 Ok::<_, Error>((stream, offset, router))
             });
@@ -87,7 +88,9 @@ impl ClockStream {
         while high - low > LINEAR_SEARCH_BYTES {
             let middle = low + (high - low) / 2;
             match self.sample(middle, high)?.first() {
-                Some(mark) if source_time(pieces, mark.offset, mark.dts) <= start_ticks => low = mark.offset.max(middle),
+                Some(mark) if source_time(pieces, mark.offset, mark.dts) <= start_ticks => {
+                    low = mark.offset.max(middle)
+                }
                 _ => high = middle,
             }
         }
@@ -110,7 +113,14 @@ async fn pump_chain(mut chain: Chain, mut writer: Sender) {
 }
 
 /// Reads, repairs and writes packets until the file or the child ends.
-async fn write_repaired(stream: ClockStream, pieces: Arc<[ClockSection]>, mut router: Option<Router>, mut position: u64, shift: i64, mut writer: Sender) {
+async fn write_repaired(
+    stream: ClockStream,
+    pieces: Arc<[ClockSection]>,
+    mut router: Option<Router>,
+    mut position: u64,
+    shift: i64,
+    mut writer: Sender,
+) {
     let stream = Arc::new(stream);
     if position > 0 && writer.write_all(&stream.table_packets).await.is_err() {
         return;

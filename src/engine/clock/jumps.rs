@@ -9,7 +9,7 @@ use std::io::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{LONGEST_SAMPLE, ClockStream, PesMark, READ_BYTES, TABLE_SEARCH_BYTES};
+use super::{ClockStream, LONGEST_SAMPLE, PesMark, READ_BYTES, TABLE_SEARCH_BYTES};
 use crate::domain::media::Media;
 use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
 use crate::domain::mpegts::packet::Packet;
@@ -83,7 +83,8 @@ impl ClockRepair {
             media.warnings.push(format!("the file has {program_count} programs: program {number} is played"));
         }
         if self.has_unplayed_part {
-            let text = format!("the part after {} s has video of another kind and is not played", round_to_ms(duration));
+            let text =
+                format!("the part after {} s has video of another kind and is not played", round_to_ms(duration));
             media.warnings.push(text);
         }
         media.clock_pieces = self.pieces;
@@ -199,10 +200,12 @@ fn find_jumps(stream: &ClockStream) -> Result<Vec<(PesMark, PesMark)>> {
         advance if advance < -MAX_BACKWARD_TICKS => i64::MAX,
         ticks => (ticks - (to.offset - from.offset) as i64 * TICKS_PER_SECOND / rate).abs(),
     };
-    let gap_between = |from: &PesMark, to: &PesMark| UnscannedGap { mismatch: mismatch(from, to), from: from.offset, to: to.offset };
+    let gap_between =
+        |from: &PesMark, to: &PesMark| UnscannedGap { mismatch: mismatch(from, to), from: from.offset, to: to.offset };
     let mut queue: BinaryHeap<UnscannedGap> = gaps.iter().map(|(from, to)| gap_between(from, to)).collect();
     let started = Instant::now();
-    while let Some(gap) = queue.pop().filter(|gap| gap.mismatch > MAX_MISMATCH_TICKS && started.elapsed() < SEARCH_TIME) {
+    while let Some(gap) = queue.pop().filter(|gap| gap.mismatch > MAX_MISMATCH_TICKS && started.elapsed() < SEARCH_TIME)
+    {
         let mut whole = gap.to - gap.from <= 3 * READ_BYTES as u64;
         let mut found = Vec::new();
         if !whole {
@@ -219,7 +222,9 @@ fn find_jumps(stream: &ClockStream) -> Result<Vec<(PesMark, PesMark)>> {
         }
         let (Some(first), Some(last)) = (found.first().copied(), found.last().copied()) else { continue };
         if whole {
-            scanned.extend(found.into_iter().filter(|mark| mark.offset > gap.from).map(|mark| (mark.offset, (mark, true))));
+            scanned.extend(
+                found.into_iter().filter(|mark| mark.offset > gap.from).map(|mark| (mark.offset, (mark, true))),
+            );
         } else {
             let (from, to) = (scanned[&gap.from].0, scanned[&gap.to].0);
             insert_sample(&mut scanned, found);
@@ -347,6 +352,7 @@ fn find_end(stream: &ClockStream, pieces: &[ClockSection], to: u64) -> Result<i6
     };
     let stream_end = times_by_pid.get(&stream.pid).and_then(end_of).unwrap_or(0);
     // Subtitles may be sent long before they are shown.
-    let latest_end = times_by_pid.values().filter_map(end_of).filter(|end| *end < stream_end + 2 * TICKS_PER_SECOND).max();
+    let latest_end =
+        times_by_pid.values().filter_map(end_of).filter(|end| *end < stream_end + 2 * TICKS_PER_SECOND).max();
     Ok(latest_end.unwrap_or(0).max(stream_end))
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub use chain::{PlayedLinks, chained};
 pub use feed::{PipeInput, RepairedFeed};
-pub use jumps::{ClockRepair, has_clock_jump, find_clock_repair};
+pub use jumps::{ClockRepair, find_clock_repair, has_clock_jump};
 
 use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet, SYNC_BYTE};
@@ -130,19 +130,24 @@ impl ClockStream {
         });
         let is_multiplex = programs.len() > 1;
         let pid_of = |pids: &[u16], program: &ProgramEntry| {
-            let Some(pmt) = pmts.get(&program.pmt_pid).filter(|_| is_multiplex).and_then(|first_pmt| first_pmt.pmt.as_ref()) else {
+            let Some(pmt) =
+                pmts.get(&program.pmt_pid).filter(|_| is_multiplex).and_then(|first_pmt| first_pmt.pmt.as_ref())
+            else {
                 return pids.first().copied().filter(|_| !is_multiplex);
             };
             pids.iter().copied().find(|pid| pmt.entries.iter().any(|entry| entry.pid == *pid))
         };
         let first_with = |needs_video: bool, needs_audio: bool| {
             let has_streams = |program: &&ProgramEntry| {
-                (!needs_video || pid_of(&videos, program).is_some()) && (!needs_audio || pid_of(&audios, program).is_some())
+                (!needs_video || pid_of(&videos, program).is_some())
+                    && (!needs_audio || pid_of(&audios, program).is_some())
             };
             programs.iter().find(has_streams)
         };
-        let best_program = first_with(true, true).or_else(|| first_with(true, false)).or_else(|| first_with(false, true));
-        let Some((program, first)) = best_program.and_then(|program| Some((program, pmts.get(&program.pmt_pid)?))) else {
+        let best_program =
+            first_with(true, true).or_else(|| first_with(true, false)).or_else(|| first_with(false, true));
+        let Some((program, first)) = best_program.and_then(|program| Some((program, pmts.get(&program.pmt_pid)?)))
+        else {
             return Ok(None);
         };
         let video_pid = pid_of(&videos, program);
@@ -176,7 +181,14 @@ impl ClockStream {
             }
             let Some((pts, dts)) = pes::parse(payload).and_then(|header| header.pts.zip(header.dts)) else { return };
             let is_keyframe = packet.is_random_access_point();
-            marks.push(PesMark { offset, pid, pts, dts, is_keyframe, has_new_clock: std::mem::take(&mut has_new_clock) });
+            marks.push(PesMark {
+                offset,
+                pid,
+                pts,
+                dts,
+                is_keyframe,
+                has_new_clock: std::mem::take(&mut has_new_clock),
+            });
         })?;
         Ok(self.keep_takeovers(marks))
     }
@@ -243,11 +255,12 @@ impl ClockStream {
             let filled = self.source.read_blocking(&mut buffer[..read_len], position)?;
             let is_file_end = position + filled as u64 >= self.source.len;
             let in_range = (to - position).min(filled as u64) as usize;
-            let processed = scan_packets(&buffer[..filled], position, self.packet_stride, is_file_end, |offset, bytes| {
-                if offset < position + in_range as u64 {
-                    visit(offset, bytes);
-                }
-            });
+            let processed =
+                scan_packets(&buffer[..filled], position, self.packet_stride, is_file_end, |offset, bytes| {
+                    if offset < position + in_range as u64 {
+                        visit(offset, bytes);
+                    }
+                });
             if processed == 0 {
                 break;
             }
@@ -259,7 +272,13 @@ impl ClockStream {
 
 /// Calls `each` for every packet in `bytes`, which are at offset `base` of the file. Returns the number of bytes
 /// processed. A packet is valid if another one follows it, or if it is the last and `ends` is true (end of file).
-fn scan_packets(bytes: &[u8], base: u64, stride: usize, is_file_end: bool, mut visit: impl FnMut(u64, &[u8; PACKET_LEN])) -> usize {
+fn scan_packets(
+    bytes: &[u8],
+    base: u64,
+    stride: usize,
+    is_file_end: bool,
+    mut visit: impl FnMut(u64, &[u8; PACKET_LEN]),
+) -> usize {
     let mut position = 0;
     while let Some(packet) = bytes.get(position..).and_then(|rest| rest.first_chunk::<PACKET_LEN>()) {
         let next = bytes.get(position + stride);

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::*;
 use crate::domain::library::Root;
 use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
-use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::mpegts::psi::{PmtEntry, ProgramEntry, TrackKind, pat_of};
+use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
 use crate::domain::mpegts::{PMT_PID, TIMESTAMP_WRAP};
 use crate::domain::time::TICKS_PER_SECOND;
@@ -21,8 +21,20 @@ fn make_film(from: i64, to: i64, size: usize) -> Vec<u8> {
     for frame in from * 25..to * 25 {
         let (dts, is_keyframe) = (frame * 3600, frame % 25 == 0);
         let (video_bytes, audio_bytes) = ([&bytes[..]], [&bytes[..100]]);
-        writer.push_unit(&AccessUnit { track: TrackKind::Video, pts: dts + 9000, dts: Some(dts), random_access: is_keyframe, parts: &video_bytes });
-        writer.push_unit(&AccessUnit { track: TrackKind::Audio, pts: dts + 1000, dts: None, random_access: true, parts: &audio_bytes });
+        writer.push_unit(&AccessUnit {
+            track: TrackKind::Video,
+            pts: dts + 9000,
+            dts: Some(dts),
+            random_access: is_keyframe,
+            parts: &video_bytes,
+        });
+        writer.push_unit(&AccessUnit {
+            track: TrackKind::Audio,
+            pts: dts + 1000,
+            dts: None,
+            random_access: true,
+            parts: &audio_bytes,
+        });
     }
     let pmt_entry = |track: TrackKind, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
     writer.into_segment(&[pmt_entry(TrackKind::Video, 0x1b), pmt_entry(TrackKind::Audio, 0x0f)])
@@ -97,7 +109,10 @@ fn every_jump_is_repaired_and_nothing_else() {
         let repair = repair.unwrap_or_else(|| panic!("a jump of {seconds} s"));
         let pieces = &repair.pieces;
         // The tables at the beginning of the second part may belong to either piece.
-        assert!(pieces.len() == 2 && (boundary as u64..boundary as u64 + 3 * 188).contains(&pieces[1].start_byte), "{seconds}: {repair:?}");
+        assert!(
+            pieces.len() == 2 && (boundary as u64..boundary as u64 + 3 * 188).contains(&pieces[1].start_byte),
+            "{seconds}: {repair:?}"
+        );
         assert_eq!(source_time(pieces, 0, (5000 * TICKS).rem_euclid(TIMESTAMP_WRAP)), 0);
         let first = ((5010 + seconds) * TICKS).rem_euclid(TIMESTAMP_WRAP);
         assert_eq!(source_time(pieces, pieces[1].start_byte, first), 10 * TICKS, "{seconds} s");
@@ -123,8 +138,11 @@ fn a_file_with_too_many_jumps_is_not_repaired() {
 fn a_discontinuity_flag_makes_a_jump_of_one_second() {
     let (_, repair) = repair_joined(|film| {
         let mut film = with_clock_shifted(film, TICKS);
-        let pcr_packet =
-            film.as_chunks_mut::<PACKET_LEN>().0.iter_mut().find(|packet| packet[3] & 0x20 != 0 && packet[5] & 0x10 != 0);
+        let pcr_packet = film
+            .as_chunks_mut::<PACKET_LEN>()
+            .0
+            .iter_mut()
+            .find(|packet| packet[3] & 0x20 != 0 && packet[5] & 0x10 != 0);
         pcr_packet.unwrap()[5] |= 0x80;
         film
     });
@@ -185,16 +203,25 @@ async fn a_part_with_other_pids_plays_under_the_first_ones() {
         let folder = tempfile::tempdir().unwrap();
         let size = if is_large { 70_000 } else { 3000 };
         let first = with_clock_shifted(make_film(0, 10, size), 5000 * TICKS);
-        let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, size), (5000 + jump_seconds) * TICKS), 0x100);
+        let second =
+            with_pids_shifted(with_clock_shifted(make_film(10, 20, size), (5000 + jump_seconds) * TICKS), 0x100);
         let source = open_film(folder.path(), &[&first[..], &second].concat());
         assert_eq!(source.len > jumps::MAX_FULL_SCAN_BYTES, is_large);
         assert!(has_clock_jump(&source).unwrap());
         let repair = find_clock_repair(&source).unwrap().unwrap();
-        assert_eq!((repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part), (2, 20 * TICKS + 9000, false), "{jump_seconds}: {repair:?}");
+        assert_eq!(
+            (repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part),
+            (2, 20 * TICKS + 9000, false),
+            "{jump_seconds}: {repair:?}"
+        );
         for from in [0.0, 9.0, 15.0] {
             let (times, pids) = decode_times(read_feed(&source, &repair.pieces, from).await, TrackKind::Video.pid());
             assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()], "{jump_seconds} {from}");
-            assert!((0..=3600).contains(&((from * TICKS as f64) as i64 - times[0])), "{jump_seconds} {from}: {}", times[0]);
+            assert!(
+                (0..=3600).contains(&((from * TICKS as f64) as i64 - times[0])),
+                "{jump_seconds} {from}: {}",
+                times[0]
+            );
             assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{jump_seconds} {from}");
             assert_eq!(times.last(), Some(&(20 * TICKS - 3600)), "{jump_seconds} {from}");
         }
@@ -212,7 +239,11 @@ async fn a_part_may_begin_before_its_tables() {
         let (begin, rest) = frames.split_at(200 * PACKET_LEN);
         let source = open_film(folder.path(), &[&first[..], begin, tables, rest].concat());
         let repair = find_clock_repair(&source).unwrap().unwrap();
-        assert_eq!((repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part), (2, 20 * TICKS + 9000, false), "{by}: {repair:?}");
+        assert_eq!(
+            (repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part),
+            (2, 20 * TICKS + 9000, false),
+            "{by}: {repair:?}"
+        );
         let (times, _) = decode_times(read_feed(&source, &repair.pieces, 15.0).await, TrackKind::Video.pid());
         assert_eq!(times.last(), Some(&(20 * TICKS - 3600)), "{by}");
     }
@@ -221,7 +252,8 @@ async fn a_part_may_begin_before_its_tables() {
 #[test]
 fn many_packets_on_the_pid_of_the_pmt_are_not_kept() {
     let film = make_film(0, 1, 300);
-    let is_pmt = |bytes: &[u8; PACKET_LEN]| Packet::new(bytes).is_some_and(|it| it.pid() == PMT_PID && it.starts_unit());
+    let is_pmt =
+        |bytes: &[u8; PACKET_LEN]| Packet::new(bytes).is_some_and(|it| it.pid() == PMT_PID && it.starts_unit());
     let at = film.as_chunks::<PACKET_LEN>().0.iter().position(is_pmt).unwrap() * PACKET_LEN;
     let mut more = [0xff; PACKET_LEN];
     more[..4].copy_from_slice(&[SYNC_BYTE, (PMT_PID >> 8) as u8, PMT_PID as u8, 0x10]);
@@ -252,7 +284,11 @@ fn a_part_with_another_video_codec_is_not_played() {
     }
     let source = open_film(folder.path(), &[make_film(0, 10, 3000), second].concat());
     let repair = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!((repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part), (1, 10 * TICKS + 9000, true), "{repair:?}");
+    assert_eq!(
+        (repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part),
+        (1, 10 * TICKS + 9000, true),
+        "{repair:?}"
+    );
 }
 
 #[tokio::test]
@@ -272,7 +308,8 @@ async fn of_several_programs_one_is_read_on_its_own_clock() {
         assert_eq!(times.last(), Some(&(20 * TICKS - 3600)));
     }
     // One clock: ffmpeg reads it as it is.
-    let single_clock = open_film(tempfile::tempdir().unwrap().path(), &interleave(&make_film(0, 10, 3000), &other_program(0, 10)));
+    let single_clock =
+        open_film(tempfile::tempdir().unwrap().path(), &interleave(&make_film(0, 10, 3000), &other_program(0, 10)));
     assert_eq!(find_clock_repair(&single_clock).unwrap(), None);
 }
 
@@ -281,7 +318,8 @@ fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
     let folder = tempfile::tempdir().unwrap();
     // 2.5 MB per second: 50 MB.
     let first = make_film(0, 9, 100_000);
-    let source = open_film(folder.path(), &[&first[..], &with_clock_shifted(make_film(9, 20, 100_000), -7 * TICKS)].concat());
+    let source =
+        open_film(folder.path(), &[&first[..], &with_clock_shifted(make_film(9, 20, 100_000), -7 * TICKS)].concat());
     assert!(source.len > jumps::MAX_FULL_SCAN_BYTES);
     let repair = find_clock_repair(&source).unwrap().unwrap();
     assert_eq!((repair.pieces.len(), repair.end_ticks), (2, 20 * TICKS + 9000), "{repair:?}");
@@ -291,7 +329,10 @@ fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
 #[test]
 fn frames_larger_than_a_sample_hide_neither_a_jump_nor_a_position() {
     let folder = tempfile::tempdir().unwrap();
-    let parts = [with_clock_shifted(make_film(0, 1, 900_000), 100 * TICKS), with_clock_shifted(make_film(1, 2, 900_000), 50 * TICKS)];
+    let parts = [
+        with_clock_shifted(make_film(0, 1, 900_000), 100 * TICKS),
+        with_clock_shifted(make_film(1, 2, 900_000), 50 * TICKS),
+    ];
     let source = open_film(folder.path(), &parts.concat());
     assert!(source.len > jumps::MAX_FULL_SCAN_BYTES);
     let found = find_clock_repair(&source).unwrap().unwrap();
@@ -306,11 +347,16 @@ fn frames_larger_than_a_sample_hide_neither_a_jump_nor_a_position() {
 #[tokio::test]
 async fn a_feed_begins_at_the_requested_time_with_tables_and_one_clock() {
     let folder = tempfile::tempdir().unwrap();
-    let source = open_film(folder.path(), &[make_film(0, 10, 3000), with_clock_shifted(make_film(10, 20, 3000), -9 * TICKS)].concat());
+    let source = open_film(
+        folder.path(),
+        &[make_film(0, 10, 3000), with_clock_shifted(make_film(10, 20, 3000), -9 * TICKS)].concat(),
+    );
     let found = find_clock_repair(&source).unwrap().unwrap();
     for from in [0.0, 7.5, 10.02, 19.0] {
         let (bytes, offset) = read_feed(&source, &found.pieces, from).await;
-        assert!(bytes.len().is_multiple_of(PACKET_LEN) && Packet::new(bytes.first_chunk().unwrap()).unwrap().pid() == 0);
+        assert!(
+            bytes.len().is_multiple_of(PACKET_LEN) && Packet::new(bytes.first_chunk().unwrap()).unwrap().pid() == 0
+        );
         let lane = ClockStream::find_in(&open_film(tempfile::tempdir().unwrap().path(), &bytes)).unwrap().unwrap();
         let marks = lane.read_marks(0, bytes.len() as u64).unwrap();
         let times: Vec<i64> = marks.iter().map(|mark| mark.dts + offset * TICKS).collect();

@@ -82,7 +82,9 @@ pub fn build_arguments(options: &ArgumentOptions) -> Result<Vec<String>, RunErro
     // Errors only: broken files cause thousands of warnings. With `-max_error_rate 1` badly damaged files still play.
     args.add("-nostdin -hide_banner -v error -max_error_rate 1 -copyts");
     add_input(&mut args, options);
-    if let (Some(path), Some(BurnedSubtitle::Sidecar { bitmap: true, .. })) = (options.subtitle_path, burned_subtitle(options)) {
+    if let (Some(path), Some(BurnedSubtitle::Sidecar { bitmap: true, .. })) =
+        (options.subtitle_path, burned_subtitle(options))
+    {
         args.add("-protocol_whitelist file -format_whitelist sup,dvbsub,matroska -i").push(format!("file:{path}"));
     }
     if let Some(path) = options.amr_path {
@@ -204,7 +206,11 @@ fn reading_margin_seconds(media: &Media, rendition: &Rendition) -> f64 {
     let encodes_audio = matches!(rendition.audio, Some(AudioPlan::Encode { .. }));
     let margin = match (&rendition.video, media.container) {
         // The packet of a bitmap subtitle shown at the boundary is before it.
-        (Some(VideoPlan::Encode(plan)), _) if matches!(plan.burn, Some(BurnedSubtitle::Embedded { bitmap: true, .. })) => 10.0,
+        (Some(VideoPlan::Encode(plan)), _)
+            if matches!(plan.burn, Some(BurnedSubtitle::Embedded { bitmap: true, .. })) =>
+        {
+            10.0
+        }
         // Exactly at the keyframe; the millisecond allows for rounding.
         (Some(VideoPlan::Copy { .. }), _) if has_index && !encodes_audio => -0.001,
         _ if has_index => 0.2,

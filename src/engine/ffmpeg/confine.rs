@@ -163,14 +163,19 @@ mod tests {
             line[name.len()..].split_whitespace().next().unwrap().to_owned()
         };
         assert_eq!((soft_limit("Max file size"), soft_limit("Max core file size")), ("0".into(), "0".into()));
-        assert_eq!(soft_limit("Max address space"), ChildLimits::PROBE.address_space_limit(total_memory_bytes()).to_string());
+        assert_eq!(
+            soft_limit("Max address space"),
+            ChildLimits::PROBE.address_space_limit(total_memory_bytes()).to_string()
+        );
         assert_eq!(soft_limit("Max cpu time"), "20");
     }
 
     #[test]
     fn the_address_space_follows_the_memory_of_the_machine() {
         const GIB: u64 = 1 << 30;
-        let limits_for = |total: u64| (ChildLimits::PROBE.address_space_limit(total), ChildLimits::TRANSCODE.address_space_limit(total));
+        let limits_for = |total: u64| {
+            (ChildLimits::PROBE.address_space_limit(total), ChildLimits::TRANSCODE.address_space_limit(total))
+        };
         assert_eq!(limits_for(GIB / 2), (GIB, 4 * GIB));
         assert_eq!(limits_for(6 * GIB), (4 * GIB, 6 * GIB));
         assert_eq!(limits_for(64 * GIB), (4 * GIB, 16 * GIB));

@@ -50,7 +50,8 @@ pub struct ChildOutput {
 pub async fn start(ffmpeg: &Path, shape: StreamInfo, video: &VideoMode) -> Result<(ChildInput, ChildOutput)> {
     let (reader, writer) = std::io::pipe()?;
     let input = format!("pipe:{}", reader.as_raw_fd());
-    let child = spawn(ffmpeg, ingest_args(&input, shape, video), vec![Arc::new(reader)], ChildLimits::TRANSCODE).await?;
+    let child =
+        spawn(ffmpeg, ingest_args(&input, shape, video), vec![Arc::new(reader)], ChildLimits::TRANSCODE).await?;
     let inlet = Sender::from_owned_fd(OwnedFd::from(writer))?;
     Ok((ChildInput(inlet), ChildOutput { child, bytes: BytesMut::with_capacity(READ_BYTES) }))
 }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+mod amr_extraction;
 pub mod args;
 mod confine;
 pub mod ingest_input;
 pub mod run;
 pub mod spawn;
-mod amr_extraction;
 
 pub use run::FfmpegBackend;
 

@@ -11,16 +11,16 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::args::{Features, ArgumentOptions, build_arguments, reading_start_seconds};
-use super::spawn::{ChildExit, InheritedFile, ChildLimits, confined_command, spawn};
 use super::amr_extraction;
-use crate::domain::mpegts::segmenter::{AudioMode, SegmenterSettings, Segmenter, FinishedSegment};
+use super::args::{ArgumentOptions, Features, build_arguments, reading_start_seconds};
+use super::spawn::{ChildExit, ChildLimits, InheritedFile, confined_command, spawn};
+use crate::domain::mpegts::segmenter::{AudioMode, FinishedSegment, Segmenter, SegmenterSettings};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::clock::{PipeInput, RepairedFeed};
 use crate::engine::ass::{self, ScriptCache};
-use crate::engine::{Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS, Backend};
+use crate::engine::clock::{PipeInput, RepairedFeed};
+use crate::engine::{Backend, Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS};
 
 /// Time limit for a segment that is due, seconds.
 const STALL_SECONDS: u64 = 30;
@@ -73,7 +73,8 @@ impl FfmpegBackend {
         let filters = query("-filters")?;
         let has_filter = |name: &str| filters.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
         let has_zscale = has_filter("zscale");
-        let features = Features { has_tone_map: has_zscale && has_filter("tonemap"), has_ass: has_filter("ass"), has_zscale };
+        let features =
+            Features { has_tone_map: has_zscale && has_filter("tonemap"), has_ass: has_filter("ass"), has_zscale };
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let decoder_threads = (2..=MAX_EXTRA_THREAD_PROCESSORS).contains(&processors).then_some(processors + 2);
         let version = format!("ffmpeg {version} a{ARGUMENTS_VERSION}");
@@ -176,10 +177,16 @@ impl RunTask {
                 feed = self.open_feed() => Some(feed?),
             },
         };
-        let descriptor_path =
-            |file: &Option<InheritedFile>| file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
+        let descriptor_path = |file: &Option<InheritedFile>| {
+            file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
+        };
         let pipe_input = feed.as_ref().map(RepairedFeed::pipe_input);
-        let args = self.ffmpeg.arguments_for(&self.job, pipe_input.as_ref(), descriptor_path(&subtitle).as_deref(), descriptor_path(&amr_track).as_deref())?;
+        let args = self.ffmpeg.arguments_for(
+            &self.job,
+            pipe_input.as_ref(),
+            descriptor_path(&subtitle).as_deref(),
+            descriptor_path(&amr_track).as_deref(),
+        )?;
         let watermark = self.job.watermark.as_ref().map(|image| image.file.clone() as InheritedFile);
         // Afterwards only the child has the read end of the pipe open, so that the feed ends with the child.
         let input = feed.map_or_else(|| self.job.source.clone() as InheritedFile, |feed| feed.to_inherited());
@@ -296,7 +303,8 @@ fn classify_failure(exit: &ChildExit) -> RunError {
     if let Some(signal) = exit.signal {
         return RunError::Decode(format!("ffmpeg was ended by signal {signal}"));
     }
-    let mentions_any = |words: &[&str]| exit.error_lines.iter().any(|line| words.iter().any(|word| line.contains(word)));
+    let mentions_any =
+        |words: &[&str]| exit.error_lines.iter().any(|line| words.iter().any(|word| line.contains(word)));
     if mentions_any(&["opening encoder", "Unknown encoder", "Could not open encoder"]) {
         RunError::Encoder(last_error)
     } else if mentions_any(&["Input/output error", "Invalid data found when processing input", "moov atom not found"]) {

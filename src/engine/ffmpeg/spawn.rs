@@ -136,7 +136,12 @@ impl Drop for ForkedChild {
 ///
 /// # Errors
 /// The system's error when the program cannot be started, e.g. `NotFound`.
-pub async fn spawn(program: &Path, args: Vec<String>, inherited_files: Vec<InheritedFile>, limits: ChildLimits) -> Result<Child> {
+pub async fn spawn(
+    program: &Path,
+    args: Vec<String>,
+    inherited_files: Vec<InheritedFile>,
+    limits: ChildLimits,
+) -> Result<Child> {
     let (reply, reply_receiver) = oneshot::channel();
     let request = SpawnRequest { program: program.to_owned(), args, inherited_files, limits, reply };
     let forker_is_gone = || Error::other("the thread that starts processes is gone");

@@ -10,10 +10,10 @@ use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as app;
 
-use super::panic_guard::ThreadWaker;
-use super::running_pipeline::{RunningPipeline, BusEvent};
 use super::audio_timeline::{FRAME_SAMPLES, SAMPLE_RATE};
 use super::launch_text;
+use super::panic_guard::ThreadWaker;
+use super::running_pipeline::{BusEvent, RunningPipeline};
 use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
 use crate::engine::RunError;
 
@@ -55,7 +55,13 @@ pub(super) fn frame_start_ticks(frame: i64) -> i64 {
 
 impl AacEncoder {
     /// Starts an encoder whose first frame is `first`; `of` is part of the pipeline's name.
-    pub(super) fn start(channels: u32, kbps: u32, first_frame: i64, label: &str, wake: &ThreadWaker) -> Result<Self, RunError> {
+    pub(super) fn start(
+        channels: u32,
+        kbps: u32,
+        first_frame: i64,
+        label: &str,
+        wake: &ThreadWaker,
+    ) -> Result<Self, RunError> {
         let pipeline = RunningPipeline::new(launch_text::ENCODE_AUDIO, ("", ENCODER_LAUNCH), label, wake)?;
         let kbps = i32::try_from(kbps.max(32)).unwrap_or(i32::MAX / 1000);
         pipeline.element("audio_encoder")?.set_property_from_str("bitrate", &(kbps * 1000).to_string());
@@ -63,7 +69,9 @@ impl AacEncoder {
         input.set_caps(Some(&sample_caps(channels)));
         let need_data_waker = wake.clone();
         input.set_callbacks(
-            app::AppSrcCallbacks::builder().need_data(move |_, _| need_data_waker.run_callback("need-data", (), || ())).build(),
+            app::AppSrcCallbacks::builder()
+                .need_data(move |_, _| need_data_waker.run_callback("need-data", (), || ()))
+                .build(),
         );
         let output: app::AppSink = pipeline.element_of_type("out")?;
         let frame_waker = wake.clone();

@@ -34,7 +34,16 @@ impl AudioTimeline {
     /// Starts at sample `start` of the item, which may be negative.
     pub(super) fn new(channels: usize, start_sample: i64) -> Self {
         let (frame, pending) = (Vec::with_capacity(FRAME_SAMPLES * channels), Vec::new());
-        Self { channels, position: start_sample, frame, silence_samples: 0, pending, pending_offset: 0, has_started: false, has_ended: false }
+        Self {
+            channels,
+            position: start_sample,
+            frame,
+            silence_samples: 0,
+            pending,
+            pending_offset: 0,
+            has_started: false,
+            has_ended: false,
+        }
     }
 
     /// The next frame, if all its samples are known.
@@ -68,7 +77,8 @@ impl AudioTimeline {
     /// Adds the next samples of the source, interleaved, that start at `nanoseconds` of the item. Call only when `take`
     /// returned None.
     pub(super) fn push_samples(&mut self, samples: &[f32], nanoseconds: i64) {
-        let start_sample = (i128::from(nanoseconds) * i128::from(SAMPLE_RATE) + 500_000_000).div_euclid(1_000_000_000) as i64;
+        let start_sample =
+            (i128::from(nanoseconds) * i128::from(SAMPLE_RATE) + 500_000_000).div_euclid(1_000_000_000) as i64;
         let expected_sample = self.position + (self.frame.len() / self.channels) as i64 + self.silence_samples;
         let difference = start_sample - expected_sample;
         let mut skip_len = 0;

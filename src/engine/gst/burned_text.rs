@@ -30,7 +30,12 @@ pub(super) fn has_text(script: &AssScript, start_ms: i64, end_ms: i64) -> bool {
 }
 
 /// Sends the element `draw` the script of this range of the item, milliseconds. The pipeline must have been started.
-pub(super) fn send_script(pipeline: &RunningPipeline, script: &AssScript, start_ms: i64, end_ms: i64) -> Result<(), RunError> {
+pub(super) fn send_script(
+    pipeline: &RunningPipeline,
+    script: &AssScript,
+    start_ms: i64,
+    end_ms: i64,
+) -> Result<(), RunError> {
     let to_run_error = |step: &str| RunError::Encoder(format!("assrender refuses the subtitle: {step}"));
     let pad = pipeline.element("draw")?.static_pad("text_sink").ok_or_else(|| to_run_error("no pad"))?;
     let text = script.excerpt(start_ms - MARGIN_MS, end_ms + MARGIN_MS);

@@ -8,11 +8,11 @@ use gstreamer::prelude::*;
 use gstreamer_app as app;
 
 use super::aac;
-use super::panic_guard::ThreadWaker;
-use super::running_pipeline::{RunningPipeline, BusEvent, SeekResult};
-use super::opener::{SelectedStream, Opener};
-use super::stall_timer::StallTimer;
 use super::launch_text::{self, LaunchText};
+use super::opener::{Opener, SelectedStream};
+use super::panic_guard::ThreadWaker;
+use super::running_pipeline::{BusEvent, RunningPipeline, SeekResult};
+use super::stall_timer::StallTimer;
 use crate::domain::media::Media;
 use crate::engine::RunError;
 use crate::engine::source::SourceFile;
@@ -109,7 +109,15 @@ impl Decoder {
     /// Opens the file and starts decoding towards the requested time.
     pub(super) fn open(request: DecodeRequest, wake: &ThreadWaker) -> Result<Self, RunError> {
         let (pipeline, output, stage) = start_pipeline(&request, wake)?;
-        Ok(Self { request, pipeline, output, stage, stall_timer: StallTimer::start(), has_output: false, was_reopened: false })
+        Ok(Self {
+            request,
+            pipeline,
+            output,
+            stage,
+            stall_timer: StallTimer::start(),
+            has_output: false,
+            was_reopened: false,
+        })
     }
 
     /// Handles bus messages and advances opening and seeking. True if anything happened.
@@ -143,7 +151,10 @@ impl Decoder {
             if waited > FIRST_OUTPUT_TIMEOUT {
                 let (kind_name, stage_name) = (self.request.format.kind_name(), self.stage_name());
                 self.pipeline.record_stall();
-                return Err(RunError::Decode(format!("no {kind_name} within {} s of {stage_name}", FIRST_OUTPUT_TIMEOUT.as_secs())));
+                return Err(RunError::Decode(format!(
+                    "no {kind_name} within {} s of {stage_name}",
+                    FIRST_OUTPUT_TIMEOUT.as_secs()
+                )));
             }
             if seek_result == Some(false) && self.was_reopened {
                 return Err(RunError::SourceRead("the source file is not seekable".into()));
@@ -164,7 +175,9 @@ impl Decoder {
 
     /// Starts a flushing seek to the requested time; buffers from before it are discarded.
     fn seek(&mut self) {
-        self.stage = Stage::Seeking(self.pipeline.seek(gst::ClockTime::from_nseconds((self.request.start_seconds * 1e9) as u64)));
+        self.stage = Stage::Seeking(
+            self.pipeline.seek(gst::ClockTime::from_nseconds((self.request.start_seconds * 1e9) as u64)),
+        );
     }
 
     /// Name of its stage, for the log.
@@ -195,19 +208,25 @@ impl Decoder {
             self.has_output = true;
             self.pipeline.set_detecting(false);
         }
-        let start = sample.buffer().and_then(|buffer| buffer.pts()).and_then(|pts| stream_time_nanoseconds(&sample, pts));
         let start =
-            start.ok_or_else(|| RunError::Decode(format!("a decoded {} buffer has no timestamp", self.request.format.kind_name())))?;
+            sample.buffer().and_then(|buffer| buffer.pts()).and_then(|pts| stream_time_nanoseconds(&sample, pts));
+        let start = start.ok_or_else(|| {
+            RunError::Decode(format!("a decoded {} buffer has no timestamp", self.request.format.kind_name()))
+        })?;
         Ok(DecoderOutput::Sample(sample, start))
     }
 }
 
 /// Builds and starts the pipeline: to PAUSED first if it must seek.
-fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(RunningPipeline, app::AppSink, Stage), RunError> {
+fn start_pipeline(
+    request: &DecodeRequest,
+    wake: &ThreadWaker,
+) -> Result<(RunningPipeline, app::AppSink, Stage), RunError> {
     let missing = || RunError::Internal(format!("the file has no stream {}", request.stream));
     let selected = SelectedStream::find(&request.media, request.stream).ok_or_else(missing)?;
     let opener = Opener::for_container(&request.media);
-    let mut pipeline = RunningPipeline::new(request.format.launch_text(opener)?, ("", ""), &request.stream.to_string(), wake)?;
+    let mut pipeline =
+        RunningPipeline::new(request.format.launch_text(opener)?, ("", ""), &request.stream.to_string(), wake)?;
     pipeline.set_detecting(true);
     opener.configure(&pipeline, &request.source, selected, wake)?;
     let output: app::AppSink = pipeline.element_of_type("out")?;

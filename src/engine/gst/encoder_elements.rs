@@ -7,9 +7,9 @@ use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as app;
 
-use super::panic_guard::ThreadWaker;
-use super::running_pipeline::{RunningPipeline, BusEvent};
 use super::launch_text;
+use super::panic_guard::ThreadWaker;
+use super::running_pipeline::{BusEvent, RunningPipeline};
 use crate::engine::RunError;
 
 /// Time limit of a trial. A sleeping graphics card may need seconds.
@@ -60,18 +60,25 @@ pub static ENCODER_ELEMENTS: [EncoderElement; 7] = [
 pub type TrialResult = Result<(), String>;
 
 /// Results of the trials made so far, by rank.
-static TRIAL_RESULTS: [OnceLock<TrialResult>; ENCODER_ELEMENTS.len()] = [const { OnceLock::new() }; ENCODER_ELEMENTS.len()];
+static TRIAL_RESULTS: [OnceLock<TrialResult>; ENCODER_ELEMENTS.len()] =
+    [const { OnceLock::new() }; ENCODER_ELEMENTS.len()];
 
 /// The trial of every encoder, best first; each is made once per process. Blocks for up to 8 s each.
 pub fn run_trials() -> impl Iterator<Item = (&'static EncoderElement, &'static TrialResult)> {
-    ENCODER_ELEMENTS.iter().zip(&TRIAL_RESULTS).map(|(encoder, trial)| (encoder, trial.get_or_init(|| encoder.run_trial())))
+    ENCODER_ELEMENTS
+        .iter()
+        .zip(&TRIAL_RESULTS)
+        .map(|(encoder, trial)| (encoder, trial.get_or_init(|| encoder.run_trial())))
 }
 
 /// The encoder to use where a plan names `planned` (ffmpeg's name): the same one if it works, otherwise the best one that
 /// does. Tests no more encoders than necessary.
 pub(super) fn select_encoder(planned: &str) -> Option<&'static EncoderElement> {
     let is_planned = |encoder: &&EncoderElement| encoder.plan == planned;
-    let ranked = ENCODER_ELEMENTS.iter().filter(is_planned).chain(ENCODER_ELEMENTS.iter().filter(|encoder| !is_planned(encoder)));
+    let ranked = ENCODER_ELEMENTS
+        .iter()
+        .filter(is_planned)
+        .chain(ENCODER_ELEMENTS.iter().filter(|encoder| !is_planned(encoder)));
     let is_working = |encoder: &&EncoderElement| {
         let rank = ENCODER_ELEMENTS.iter().position(|candidate| candidate == *encoder).unwrap_or(0);
         TRIAL_RESULTS[rank].get_or_init(|| encoder.run_trial()).is_ok()

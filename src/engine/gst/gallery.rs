@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use gstreamer::prelude::*;
 
-use super::graph::PipelineGraph;
 use super::encoder_elements::{ENCODER_ELEMENTS, EncoderElement};
+use super::graph::PipelineGraph;
 use super::{aac, launch_text};
 use crate::engine::RunError;
 
@@ -15,7 +15,10 @@ use crate::engine::RunError;
 /// `Internal` with the element this machine lacks.
 pub fn pipeline_graph(name: &str, encoder: &EncoderElement) -> Option<Result<PipelineGraph, RunError>> {
     let text = launch_text::ALL.into_iter().find(|text| text.name == name)?;
-    Some(text.parse(encoder.launch(), aac::ENCODER_LAUNCH).map(|pipeline| PipelineGraph::from_bin(pipeline.upcast_ref())))
+    Some(
+        text.parse(encoder.launch(), aac::ENCODER_LAUNCH)
+            .map(|pipeline| PipelineGraph::from_bin(pipeline.upcast_ref())),
+    )
 }
 
 /// The encoder that every machine is expected to have: x264enc.

@@ -45,17 +45,25 @@ impl PipelineGraph {
             };
             stable_names.insert(name, stable_name);
         }
-        let stable_name_of = |element: &gst::Element| stable_names.get(element.name().as_str()).cloned().unwrap_or_default();
+        let stable_name_of =
+            |element: &gst::Element| stable_names.get(element.name().as_str()).cloned().unwrap_or_default();
         let mut nodes: Vec<Node> = elements
             .iter()
-            .map(|element| Node { name: stable_name_of(element), factory: factory_name(element), properties: changed_properties(element) })
+            .map(|element| Node {
+                name: stable_name_of(element),
+                factory: factory_name(element),
+                properties: changed_properties(element),
+            })
             .collect();
         let mut edges = Vec::new();
         for element in &elements {
             for pad in element.src_pads() {
                 let Some(peer) = pad.peer() else { continue };
                 let Some(other) = peer.parent_element() else { continue };
-                edges.push(((stable_name_of(element), pad.name().to_string()), (stable_name_of(&other), peer.name().to_string())));
+                edges.push((
+                    (stable_name_of(element), pad.name().to_string()),
+                    (stable_name_of(&other), peer.name().to_string()),
+                ));
             }
         }
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -106,7 +114,8 @@ impl PipelineGraph {
     /// An SVG image.
     pub fn to_svg(&self) -> String {
         let index_of = |name: &str| self.nodes.iter().position(|node| node.name == name);
-        let elements: Vec<svg::GraphBox> = self.nodes.iter().map(|node| svg::GraphBox { lines: box_lines(node) }).collect();
+        let elements: Vec<svg::GraphBox> =
+            self.nodes.iter().map(|node| svg::GraphBox { lines: box_lines(node) }).collect();
         let links = self.edges.iter().filter_map(|((from, _), (to, _))| Some((index_of(from)?, index_of(to)?)));
         svg::render_svg(&elements, &links.collect::<Vec<_>>())
     }

@@ -26,7 +26,8 @@ pub const DECODE_AUDIO: LaunchText =
     text!("decode-sound", "Decodes one stream of an audio-only file to samples at 48 kHz, down-mixed.");
 pub const DECODE_VIDEO_MATROSKA: LaunchText =
     text!("decode-picture-matroska", "Decodes one video stream of a Matroska file to frames, in order.");
-pub const DECODE_AUDIO_MATROSKA: LaunchText = text!("decode-sound-matroska", "Decodes one audio stream of a Matroska file.");
+pub const DECODE_AUDIO_MATROSKA: LaunchText =
+    text!("decode-sound-matroska", "Decodes one audio stream of a Matroska file.");
 pub const DECODE_VIDEO_MP4: LaunchText = text!("decode-picture-mp4", "Decodes one video stream of an mp4 file.");
 pub const DECODE_AUDIO_MP4: LaunchText = text!("decode-sound-mp4", "Decodes one audio stream of an mp4 file.");
 pub const ENCODE_AUDIO: LaunchText =
@@ -36,7 +37,8 @@ pub const SEGMENT_WITHOUT_AUDIO: LaunchText = text!("segment-mute", "Encodes one
 pub const SEGMENT_WITH_TEXT: LaunchText = text!("segment-drawn", "Encodes one segment with text subtitles burned in.");
 pub const SEGMENT_WITH_TEXT_WITHOUT_AUDIO: LaunchText =
     text!("segment-drawn-mute", "Encodes one segment without audio, with text subtitles burned in.");
-pub const SEGMENT_WITH_BITMAPS: LaunchText = text!("segment-laid", "Encodes one segment with bitmap subtitles burned in.");
+pub const SEGMENT_WITH_BITMAPS: LaunchText =
+    text!("segment-laid", "Encodes one segment with bitmap subtitles burned in.");
 pub const SEGMENT_WITH_BITMAPS_WITHOUT_AUDIO: LaunchText =
     text!("segment-laid-mute", "Encodes one segment without audio, with bitmap subtitles burned in.");
 pub const TRIAL: LaunchText = text!("trial", "Encodes two frames, to test whether an encoder works on this machine.");
@@ -74,7 +76,8 @@ impl LaunchText {
     /// # Errors
     /// `Internal` with the element, property or link that this machine's GStreamer refuses.
     pub fn parse(&self, video_encoder: &str, audio_encoder: &str) -> Result<gst::Pipeline, RunError> {
-        let to_run_error = |cause: &dyn std::fmt::Display| RunError::Internal(format!("pipeline {}: {cause}", self.name));
+        let to_run_error =
+            |cause: &dyn std::fmt::Display| RunError::Internal(format!("pipeline {}: {cause}", self.name));
         let text = self.fill_slots(video_encoder, audio_encoder);
         let flags = gst::ParseFlags::FATAL_ERRORS;
         let parsed = gst::parse::launch_full(&text, None, flags).map_err(|cause| to_run_error(&cause))?;

@@ -12,29 +12,29 @@ use crate::domain::media::{Container, Media, Stream};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::subtitles::{AssScript, TextStyle};
 use crate::engine::ass::{self, ScriptCache};
-use crate::engine::{Job, Run, RunError, Segment, Backend, ffmpeg};
+use crate::engine::{Backend, Job, Run, RunError, Segment, ffmpeg};
 
 mod aac;
-pub mod registry;
-mod decode;
+mod audio_segment;
+mod audio_timeline;
 mod burned_text;
+mod decode;
+mod encoder_elements;
+mod frame_picker;
 pub mod gallery;
 pub mod graph;
-mod panic_guard;
-mod overlay;
-mod running_pipeline;
+pub mod launch_text;
 mod opener;
-mod stall_timer;
-mod frame_picker;
+mod overlay;
+mod panic_guard;
+pub mod registry;
 mod run;
+mod running_pipeline;
 mod segment_encoder;
-mod encoder_elements;
-mod audio_timeline;
+mod stall_timer;
 mod svg;
 #[cfg(test)]
 mod tests;
-pub mod launch_text;
-mod audio_segment;
 
 pub use encoder_elements::{ENCODER_ELEMENTS, EncoderElement, TrialResult, run_trials};
 
@@ -186,7 +186,11 @@ impl GstBackend {
     }
 
     /// Starts the thread of a run after extracting the text to burn in.
-    async fn spawn_run_with_text(&self, mut pending: PendingRun, burn: Option<BurnedSubtitle>) -> Result<Thread, RunError> {
+    async fn spawn_run_with_text(
+        &self,
+        mut pending: PendingRun,
+        burn: Option<BurnedSubtitle>,
+    ) -> Result<Thread, RunError> {
         if let (Some(burn), Some(video_encoding)) = (burn, &mut pending.video_encoding) {
             let program = self
                 .ffmpeg

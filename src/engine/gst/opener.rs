@@ -53,7 +53,13 @@ impl Opener {
     }
 
     /// Sets up a pipeline to read this file and decode this stream.
-    pub(super) fn configure(self, live: &RunningPipeline, source: &SourceFile, selected: SelectedStream, wake: &ThreadWaker) -> Result<(), RunError> {
+    pub(super) fn configure(
+        self,
+        live: &RunningPipeline,
+        source: &SourceFile,
+        selected: SelectedStream,
+        wake: &ThreadWaker,
+    ) -> Result<(), RunError> {
         let decode = live.element("decode")?;
         if self == Self::Decodebin3 {
             // Not filesrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.

@@ -33,30 +33,48 @@ pub(super) fn is_available() -> bool {
 }
 
 /// Overlays for video of this size; `source` describes the video in its file.
-pub(super) fn prepare_overlays(shown: &[ShownSubtitle], source: &Video, width: u32, height: u32) -> Result<Vec<Overlay>, RunError> {
+pub(super) fn prepare_overlays(
+    shown: &[ShownSubtitle],
+    source: &Video,
+    width: u32,
+    height: u32,
+) -> Result<Vec<Overlay>, RunError> {
     let matrix = ColorMatrix::for_video(source);
     let to_nanoseconds = |ms: i64| u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000);
     let mut overlays = Vec::new();
     for subtitle in shown {
         let bitmaps = scale_to_video(&subtitle.bitmaps, subtitle.canvas, width, height);
-        let rectangles = bitmaps.iter().map(|bitmap| matrix.overlay_rectangle(bitmap)).collect::<Result<Vec<_>, _>>()?;
+        let rectangles =
+            bitmaps.iter().map(|bitmap| matrix.overlay_rectangle(bitmap)).collect::<Result<Vec<_>, _>>()?;
         if rectangles.is_empty() {
             continue;
         }
         let composition = video::VideoOverlayComposition::new(&rectangles).map_err(to_run_error)?;
-        overlays.push(Overlay { start_nanoseconds: to_nanoseconds(subtitle.start_ms), end_nanoseconds: subtitle.end_ms.map_or(u64::MAX, to_nanoseconds), composition });
+        overlays.push(Overlay {
+            start_nanoseconds: to_nanoseconds(subtitle.start_ms),
+            end_nanoseconds: subtitle.end_ms.map_or(u64::MAX, to_nanoseconds),
+            composition,
+        });
     }
     Ok(overlays)
 }
 
 /// Makes the element `lay` overlay them on the frames of their times.
-pub(super) fn attach_overlays(pipeline: &RunningPipeline, overlays: Vec<Overlay>, wake: &ThreadWaker) -> Result<(), RunError> {
+pub(super) fn attach_overlays(
+    pipeline: &RunningPipeline,
+    overlays: Vec<Overlay>,
+    wake: &ThreadWaker,
+) -> Result<(), RunError> {
     let wake = wake.clone();
     pipeline.element("lay")?.connect("draw", false, move |values| {
         let composition = wake.run_callback("draw", None, || {
             let sample = values.get(1)?.get::<gst::Sample>().ok()?;
             let time = sample.buffer()?.pts()?.nseconds();
-            overlays.iter().rev().find(|overlay| (overlay.start_nanoseconds..overlay.end_nanoseconds).contains(&time)).map(|overlay| overlay.composition.clone())
+            overlays
+                .iter()
+                .rev()
+                .find(|overlay| (overlay.start_nanoseconds..overlay.end_nanoseconds).contains(&time))
+                .map(|overlay| overlay.composition.clone())
         });
         Some(composition.to_value())
     });
@@ -91,7 +109,8 @@ impl ColorMatrix {
         let mut buffer = gst::Buffer::from_mut_slice(pixels);
         let writable = buffer.make_mut();
         let flags = video::VideoFrameFlags::empty();
-        video::VideoMeta::add(writable, flags, video::VideoFormat::Ayuv, bitmap.width, bitmap.height).map_err(to_run_error)?;
+        video::VideoMeta::add(writable, flags, video::VideoFormat::Ayuv, bitmap.width, bitmap.height)
+            .map_err(to_run_error)?;
         let (x, y) = (bitmap.x as i32, bitmap.y as i32);
         let flags = video::VideoOverlayFormatFlags::empty();
         Ok(video::VideoOverlayRectangle::new_raw(&buffer, x, y, bitmap.width, bitmap.height, flags))

@@ -75,7 +75,8 @@ pub(super) struct Registration {
 pub(super) fn register(pipeline: &gst::Pipeline) -> Registration {
     let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
     let log = MessageLog::default();
-    let registered = RegisteredPipeline { pipeline: pipeline.downgrade(), started_at: Instant::now(), log: log.clone() };
+    let registered =
+        RegisteredPipeline { pipeline: pipeline.downgrade(), started_at: Instant::now(), log: log.clone() };
     lock(&REGISTRY).running.insert(number, registered);
     Registration { number, log }
 }
@@ -118,7 +119,11 @@ impl Drop for Registration {
 pub fn running_pipelines() -> Vec<PipelineStatus> {
     let running: Vec<(u64, gst::Pipeline, Instant)> = {
         let registry = lock(&REGISTRY);
-        registry.running.iter().filter_map(|(number, registered)| Some((*number, registered.pipeline.upgrade()?, registered.started_at))).collect()
+        registry
+            .running
+            .iter()
+            .filter_map(|(number, registered)| Some((*number, registered.pipeline.upgrade()?, registered.started_at)))
+            .collect()
     };
     running.into_iter().map(|(number, pipeline, started_at)| pipeline_status(number, &pipeline, started_at)).collect()
 }

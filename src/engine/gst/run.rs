@@ -16,16 +16,16 @@ use gstreamer as gst;
 use tokio::sync::mpsc;
 
 use super::aac::{self, AacEncoder};
-use super::decode::{Decoder, OutputFormat, DecoderOutput, DecodeRequest};
-use super::panic_guard::ThreadWaker;
-use super::overlay::{self, Overlay};
-use super::stall_timer::StallTimer;
-use super::frame_picker::FramePicker;
-use super::segment_encoder::{SegmentEncoder, VideoEncoding};
-use super::audio_timeline::{FRAME_SAMPLES, AudioTimeline};
 use super::audio_segment;
+use super::audio_timeline::{AudioTimeline, FRAME_SAMPLES};
+use super::decode::{DecodeRequest, Decoder, DecoderOutput, OutputFormat};
+use super::frame_picker::FramePicker;
+use super::overlay::{self, Overlay};
+use super::panic_guard::ThreadWaker;
+use super::segment_encoder::{SegmentEncoder, VideoEncoding};
+use super::stall_timer::StallTimer;
 use crate::domain::grid::{FrameGrid, Grid};
-use crate::domain::mpegts::segmenter::{AudioMode, SegmenterSettings, Segmenter};
+use crate::domain::mpegts::segmenter::{AudioMode, Segmenter, SegmenterSettings};
 use crate::domain::plan::AudioPlan;
 use crate::domain::time::{TICKS_PER_SECOND, to_seconds};
 use crate::engine::bitmap_subtitles::BitmapSubtitles;
@@ -110,7 +110,12 @@ impl RunTask {
     }
 
     /// The overlays for these frames.
-    fn prepare_overlays(&self, subtitles: &mut BitmapSubtitles, encoding: &VideoEncoding, frames: &Range<u64>) -> Result<Vec<Overlay>, RunError> {
+    fn prepare_overlays(
+        &self,
+        subtitles: &mut BitmapSubtitles,
+        encoding: &VideoEncoding,
+        frames: &Range<u64>,
+    ) -> Result<Vec<Overlay>, RunError> {
         let (start_ms, end_ms) = encoding.time_range_ms(frames);
         let shown = subtitles.shown_between(start_ms, end_ms, &|| self.is_stopped())?;
         overlay::prepare_overlays(&shown, &encoding.video, encoding.plan.width, encoding.plan.height)
@@ -144,7 +149,10 @@ impl<'a> RunLoop<'a> {
         let start_seconds = to_seconds(start);
         let mut audio = None;
         if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.rendition.audio {
-            let decoder = Decoder::open(decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, OutputFormat::Audio { channels }), waker)?;
+            let decoder = Decoder::open(
+                decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, OutputFormat::Audio { channels }),
+                waker,
+            )?;
             let first = aac::frame_at_or_after(start);
             let encoder = AacEncoder::start(channels, kbps, first, &job.first.to_string(), waker)?;
             let channels = channels as usize;
@@ -157,14 +165,30 @@ impl<'a> RunLoop<'a> {
                 let (first, rate) = (frames.first_frame(job.first), frames.rate);
                 let half_frame_seconds = 0.5 / rate.as_f64();
                 let format = OutputFormat::Video { deinterlace: encoding.plan.deinterlace };
-                let decoder = Decoder::open(decode_request(job, encoding.plan.stream, start_seconds - half_frame_seconds, format), waker)?;
+                let decoder = Decoder::open(
+                    decode_request(job, encoding.plan.stream, start_seconds - half_frame_seconds, format),
+                    waker,
+                )?;
                 let frame_picker = FramePicker::new(rate, first, frames.total_frames);
                 let bitmap_subtitles = task.open_bitmap_subtitles(encoding)?;
-                Some(VideoBranch { decoder, frame_picker, grid: frames.clone(), encoding: encoding.clone(), bitmap_subtitles })
+                Some(VideoBranch {
+                    decoder,
+                    frame_picker,
+                    grid: frames.clone(),
+                    encoding: encoding.clone(),
+                    bitmap_subtitles,
+                })
             }
             _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
         };
-        Ok(Self { task, video, audio, open_segments: VecDeque::new(), next_segment: job.first, stall_timer: StallTimer::start() })
+        Ok(Self {
+            task,
+            video,
+            audio,
+            open_segments: VecDeque::new(),
+            next_segment: job.first,
+            stall_timer: StallTimer::start(),
+        })
     }
 
     fn run(&mut self) -> Result<(), RunError> {
@@ -220,7 +244,10 @@ impl<'a> RunLoop<'a> {
     fn open_allowed_segments(&mut self) -> Result<bool, RunError> {
         let last_allowed = self.task.control.last_allowed.load(Ordering::SeqCst);
         let mut has_progress = false;
-        while self.open_segments.len() < MAX_OPEN_SEGMENTS && self.next_segment <= last_allowed && self.next_segment < self.task.job.grid.len() {
+        while self.open_segments.len() < MAX_OPEN_SEGMENTS
+            && self.next_segment <= last_allowed
+            && self.next_segment < self.task.job.grid.len()
+        {
             let index = self.next_segment;
             let aac_frames = self.audio.as_ref().map(|_| self.aac_frames(index));
             let segment = match &mut self.video {
@@ -283,7 +310,9 @@ impl<'a> RunLoop<'a> {
             }
             match decoder.next_output()? {
                 DecoderOutput::Pending => break,
-                DecoderOutput::Sample(sample, start) => timeline.push_samples(&audio_segment::read_samples(&sample, *channels)?, start),
+                DecoderOutput::Sample(sample, start) => {
+                    timeline.push_samples(&audio_segment::read_samples(&sample, *channels)?, start)
+                }
                 DecoderOutput::End => timeline.finish(),
             }
             has_progress = true;

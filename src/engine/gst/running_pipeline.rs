@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use gstreamer as gst;
 use gstreamer::prelude::*;
 
-use super::registry::{self, Registration};
-use super::panic_guard::ThreadWaker;
 use super::launch_text::LaunchText;
+use super::panic_guard::ThreadWaker;
+use super::registry::{self, Registration};
 use crate::engine::RunError;
 
 /// A pipeline that takes longer to stop counts as hanging.
@@ -48,7 +48,12 @@ pub(super) enum BusEvent {
 
 impl RunningPipeline {
     /// Builds `text` with the (video, audio) encoders; every bus message wakes `wake`. `of` is part of the pipeline's name.
-    pub(super) fn new(text: LaunchText, encoders: (&str, &str), label: &str, waker: &ThreadWaker) -> Result<Self, RunError> {
+    pub(super) fn new(
+        text: LaunchText,
+        encoders: (&str, &str),
+        label: &str,
+        waker: &ThreadWaker,
+    ) -> Result<Self, RunError> {
         if count_hanging() >= MAX_HANGING {
             return Err(RunError::Internal("too many pipelines of this process hang".into()));
         }
@@ -56,7 +61,9 @@ impl RunningPipeline {
         pipeline.set_property("name", format!("{}-{label}", text.name));
         let bus = pipeline.bus().ok_or_else(|| RunError::Internal("the pipeline has no bus".into()))?;
         let bus_waker = waker.clone();
-        bus.set_sync_handler(move |_, _| bus_waker.run_callback("bus", gst::BusSyncReply::Pass, || gst::BusSyncReply::Pass));
+        bus.set_sync_handler(move |_, _| {
+            bus_waker.run_callback("bus", gst::BusSyncReply::Pass, || gst::BusSyncReply::Pass)
+        });
         let registration = registry::register(&pipeline);
         Ok(Self { pipeline, bus, waker: waker.clone(), registration, is_detecting: false })
     }
@@ -67,7 +74,8 @@ impl RunningPipeline {
     }
 
     pub(super) fn element_of_type<T: IsA<gst::Element>>(&self, name: &str) -> Result<T, RunError> {
-        let wrong_type = |_| RunError::Internal(format!("{name} of {} is an element of another type", self.pipeline.name()));
+        let wrong_type =
+            |_| RunError::Internal(format!("{name} of {} is an element of another type", self.pipeline.name()));
         self.element(name)?.downcast::<T>().map_err(wrong_type)
     }
 
@@ -149,7 +157,11 @@ impl RunningPipeline {
         let source = message.src().map_or_else(String::new, |source| source.name().to_string());
         match message.view() {
             gst::MessageView::Error(error) => {
-                self.registration.log_message(format!("error {source}: {} ({})", error.error(), error.debug().unwrap_or_default()));
+                self.registration.log_message(format!(
+                    "error {source}: {} ({})",
+                    error.error(),
+                    error.debug().unwrap_or_default()
+                ));
             }
             gst::MessageView::Warning(warning) => {
                 self.registration.log_message(format!("warning {source}: {}", warning.error()));
@@ -158,7 +170,10 @@ impl RunningPipeline {
                 self.registration.log_message(format!("{source} is {:?}", changed.current()));
             }
             gst::MessageView::Element(element) => {
-                self.registration.log_message(format!("{source} posted {}", element.structure().map_or("", |structure| structure.name())));
+                self.registration.log_message(format!(
+                    "{source} posted {}",
+                    element.structure().map_or("", |structure| structure.name())
+                ));
             }
             gst::MessageView::AsyncDone(_) => self.registration.log_message("settled".into()),
             gst::MessageView::Eos(_) => self.registration.log_message("ended".into()),

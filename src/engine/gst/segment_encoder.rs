@@ -15,11 +15,11 @@ use gstreamer::prelude::*;
 use gstreamer_app as app;
 
 use super::aac::{self, FRAME_DURATION};
-use super::panic_guard::ThreadWaker;
-use super::overlay::Overlay;
-use super::running_pipeline::{RunningPipeline, BusEvent};
 use super::encoder_elements::EncoderElement;
-use super::{burned_text, overlay, launch_text, audio_segment};
+use super::overlay::Overlay;
+use super::panic_guard::ThreadWaker;
+use super::running_pipeline::{BusEvent, RunningPipeline};
+use super::{audio_segment, burned_text, launch_text, overlay};
 use crate::domain::grid::FrameGrid;
 use crate::domain::media::{Color, Video};
 use crate::domain::plan::EncodeVideo;
@@ -107,7 +107,9 @@ impl SegmentEncoder {
         let video_input: app::AppSrc = pipeline.element_of_type("picture")?;
         let need_data_waker = wake.clone();
         video_input.set_callbacks(
-            app::AppSrcCallbacks::builder().need_data(move |_, _| need_data_waker.run_callback("need-data", (), || ())).build(),
+            app::AppSrcCallbacks::builder()
+                .need_data(move |_, _| need_data_waker.run_callback("need-data", (), || ()))
+                .build(),
         );
         // Wakes the thread at every frame taken, before the queue is empty and the encoder has to wait.
         let frame_taken_waker = wake.clone();
@@ -133,7 +135,8 @@ impl SegmentEncoder {
         if let Some(script) = script {
             burned_text::send_script(&pipeline, script, start_ms, end_ms)?;
         }
-        let body = SegmentOutput::Muxed(MuxPipeline { pipeline, video_input, audio_input, bytes, caps: None, has_ended });
+        let body =
+            SegmentOutput::Muxed(MuxPipeline { pipeline, video_input, audio_input, bytes, caps: None, has_ended });
         let encoder = Self { index, video_frames, aac_frames: aac_frames.unwrap_or(0..0), output: body };
         encoder.end_audio_if_complete()?;
         Ok(encoder)
@@ -222,7 +225,9 @@ impl SegmentEncoder {
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
         match self.output {
-            SegmentOutput::Muxed(muxed) => std::mem::take(&mut *muxed.bytes.lock().unwrap_or_else(PoisonError::into_inner)),
+            SegmentOutput::Muxed(muxed) => {
+                std::mem::take(&mut *muxed.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+            }
             SegmentOutput::AacFrames(aac_frames) => audio_segment::mux_segment(&aac_frames),
         }
     }
@@ -243,7 +248,8 @@ impl MuxPipeline {
             self.video_input.set_caps(Some(&encoder_caps));
             self.caps = Some((caps.to_owned(), encoder_caps));
         }
-        let (start, end) = (clock_time(grid.rate.frame_start_ticks(frame)), clock_time(grid.rate.frame_start_ticks(frame + 1)));
+        let (start, end) =
+            (clock_time(grid.rate.frame_start_ticks(frame)), clock_time(grid.rate.frame_start_ticks(frame + 1)));
         let mut buffer = buffer.copy();
         if let Some(buffer) = buffer.get_mut() {
             buffer.set_pts(start);
@@ -315,7 +321,8 @@ fn capture_output(segment: &gst::Element, bytes: &Arc<Mutex<Vec<u8>>>, wake: &Th
     });
     let playlist_waker = wake.clone();
     segment.connect("get-playlist-stream", false, move |_| {
-        let stream = playlist_waker.run_callback("playlist", None, || Some(gio::WriteOutputStream::new(std::io::sink())));
+        let stream =
+            playlist_waker.run_callback("playlist", None, || Some(gio::WriteOutputStream::new(std::io::sink())));
         Some(stream.map(|stream| stream.upcast::<gio::OutputStream>()).to_value())
     });
     segment.connect("delete-fragment", false, |_| None);

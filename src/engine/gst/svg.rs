@@ -22,7 +22,8 @@ pub(super) fn render_svg(elements: &[GraphBox], links: &[(usize, usize)]) -> Str
         let width = widths.entry(*column).or_default();
         *width = (*width).max(longest_line * LETTER_WIDTH + 2 * LETTER_WIDTH);
     }
-    let column_left = |column: usize| BOX_GAP / 2 + widths.range(..column).map(|(_, width)| width + BOX_GAP).sum::<usize>();
+    let column_left =
+        |column: usize| BOX_GAP / 2 + widths.range(..column).map(|(_, width)| width + BOX_GAP).sum::<usize>();
     let mut bottoms: BTreeMap<usize, usize> = BTreeMap::new();
     let mut boxes = Vec::new();
     for (element, column) in elements.iter().zip(&columns) {

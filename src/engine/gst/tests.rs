@@ -151,7 +151,10 @@ async fn a_decoder_without_output_is_reopened() {
         *backend.injected_fault.lock().unwrap() = Some(fault);
         let mut run = backend.start(job.clone(), usize::MAX).unwrap();
         assert_eq!(run.next().await.unwrap().unwrap().index, 1);
-        assert!(backend.injected_fault.lock().unwrap().is_none(), "the first decoder stalled, or its seek never returned");
+        assert!(
+            backend.injected_fault.lock().unwrap().is_none(),
+            "the first decoder stalled, or its seek never returned"
+        );
     }
 }
 
@@ -163,7 +166,8 @@ fn refusals_state_a_reason() {
         let mut rendition = Rendition::clone(&job.rendition);
         let Some(VideoPlan::Encode(plan)) = &mut rendition.video else { panic!("video is encoded") };
         change(plan);
-        refusal_reason(&Media { container, start_seconds, ..Media::clone(&job.media) }, &rendition).unwrap_or("supported")
+        refusal_reason(&Media { container, start_seconds, ..Media::clone(&job.media) }, &rendition)
+            .unwrap_or("supported")
     };
     assert!(refusal_of(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
     assert_eq!(refusal_of(|_| (), Container::MpegTs, 0.0), "a stream's times do not start at its first frame");

@@ -1,9 +1,9 @@
 //! Keyframe candidates of a Matroska track, by its cues.
 
-use super::{Candidate, MAX_KEYFRAMES, CandidateTable};
+use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
 use crate::engine::tables::TableError;
 use crate::engine::tables::bytes::{ReadAt, Truncated};
-use crate::engine::tables::matroska::{Block, Cue, ClusterLayout, TrackEntry};
+use crate::engine::tables::matroska::{Block, ClusterLayout, Cue, TrackEntry};
 
 /// Maximum number of elements visited in a cluster to find a cue's block.
 const MAX_CUE_ELEMENTS: usize = 4_000;
@@ -99,7 +99,12 @@ impl<F: ReadAt + ?Sized> VideoBlocks<'_, F> {
     }
 
     /// Calls `each` for every block of the video from a cluster on, until it returns false.
-    fn walk_video(&self, cluster: u64, max_elements: usize, mut visit: impl FnMut(Block) -> bool) -> Result<(), TableError> {
+    fn walk_video(
+        &self,
+        cluster: u64,
+        max_elements: usize,
+        mut visit: impl FnMut(Block) -> bool,
+    ) -> Result<(), TableError> {
         let mut is_laced = false;
         self.layout.walk_blocks(self.file, cluster, max_elements, |block| {
             let is_video = block.track == self.track;

@@ -12,8 +12,8 @@ use super::RunError;
 use super::source::SourceFile;
 use super::tables::TableError;
 use super::tables::bytes::{FileBytes, ReadAt};
-use super::tables::matroska::{self, Cue, MatroskaFile, ClusterLayout};
-use super::tables::mp4::{Mp4File, Sample, Mp4Track};
+use super::tables::matroska::{self, ClusterLayout, Cue, MatroskaFile};
+use super::tables::mp4::{Mp4File, Mp4Track, Sample};
 use crate::domain::media::{Container, Media};
 use crate::domain::time::{to_seconds, to_ticks};
 
@@ -101,7 +101,9 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
             match result.await.map_err(|cause| RunError::Internal(cause.to_string()))? {
                 Ok((index, _)) => return Ok(index),
                 Err(TableError::Uncuttable(reason)) => return Err(cannot_copy(reason)),
-                Err(TableError::Unsupported(why)) => tracing::debug!(path = source.path, why, "keyframe index by a full pass"),
+                Err(TableError::Unsupported(why)) => {
+                    tracing::debug!(path = source.path, why, "keyframe index by a full pass")
+                }
             }
         }
         pass::scan_keyframes(source, media, stream).await
@@ -121,7 +123,8 @@ pub async fn keyframe_interval(source: &Arc<SourceFile>, media: &Media) -> Optio
         match container {
             Container::Mp4 => {
                 let track = Mp4File::read(&file_bytes).ok()?.read_track(stream).ok()?;
-                let shown_seconds = |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
+                let shown_seconds =
+                    |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
                 mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(shown_seconds), duration)
             }
             Container::Matroska | Container::Webm => {
@@ -139,12 +142,19 @@ pub async fn keyframe_interval(source: &Arc<SourceFile>, media: &Media) -> Optio
 /// The last cue of a Matroska file's first video stream, or of its first audio stream without video: seconds of the file's
 /// clock, and the position of its cluster in the file. None without cues. Blocks on file I/O.
 pub fn last_cue(source: &SourceFile, media: &Media) -> Option<(f64, u64)> {
-    let stream = media.video_streams().next().map(|(stream, _)| stream).or(media.audio_streams().next().map(|(stream, _)| stream))?;
+    let stream = media
+        .video_streams()
+        .next()
+        .map(|(stream, _)| stream)
+        .or(media.audio_streams().next().map(|(stream, _)| stream))?;
     let file_bytes = FileBytes::new(&source.file);
     let header = MatroskaFile::read(&file_bytes).ok()?;
     let cues = header.read_cues(header.read_compressed_track(stream.index).ok()?.0.number).ok()?;
     let last = cues.iter().max_by_key(|cue| cue.time)?;
-    Some((last.time as f64 * header.layout.timestamp_scale as f64 / 1e9, header.layout.segment_body.checked_add(last.cluster)?))
+    Some((
+        last.time as f64 * header.layout.timestamp_scale as f64 / 1e9,
+        header.layout.segment_body.checked_add(last.cluster)?,
+    ))
 }
 
 /// The mean step of these times; `duration` if there is only one.
@@ -166,7 +176,11 @@ fn cannot_copy(reason: String) -> RunError {
 
 /// The keyframe index of an mp4 track, and the sample number of every keyframe; `start` is the file's first timestamp,
 /// ticks.
-pub(super) fn index_mp4_track(file: &(impl ReadAt + ?Sized), start: i64, track: &Mp4Track) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
+pub(super) fn index_mp4_track(
+    file: &(impl ReadAt + ?Sized),
+    start: i64,
+    track: &Mp4Track,
+) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
     keep_idr(file, start, mp4::candidate_table(track)?)
 }
 
@@ -182,7 +196,11 @@ pub(super) fn index_matroska_track(
 }
 
 /// Keeps the candidates that are IDR pictures.
-fn keep_idr(file: &(impl ReadAt + ?Sized), start: i64, table: CandidateTable) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
+fn keep_idr(
+    file: &(impl ReadAt + ?Sized),
+    start: i64,
+    table: CandidateTable,
+) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
     let deadline = Instant::now() + CHECK_TIME_LIMIT;
     let count = table.candidates.len();
     let mut is_idr = vec![true; count];

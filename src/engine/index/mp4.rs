@@ -1,9 +1,9 @@
 //! Keyframe candidates of an mp4 track.
 
-use super::{Candidate, MAX_KEYFRAMES, CandidateTable};
+use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::tables::TableError;
-use crate::engine::tables::mp4::{SampleDescription, Mp4Track};
+use crate::engine::tables::mp4::{Mp4Track, SampleDescription};
 
 /// Size of a NAL unit's length field by the decoder's configuration, bytes.
 ///
@@ -20,7 +20,8 @@ pub fn nal_length_size(track: &Mp4Track) -> Result<u8, TableError> {
 /// The candidates of a track by its tables.
 pub(super) fn candidate_table(track: &Mp4Track) -> Result<CandidateTable, TableError> {
     let nal_length_size = nal_length_size(track)?;
-    let (first_time, is_sync) = track.sample_span.first_presented.ok_or(TableError::Uncuttable("there are no frames".into()))?;
+    let (first_time, is_sync) =
+        track.sample_span.first_presented.ok_or(TableError::Uncuttable("there are no frames".into()))?;
     if track.timing.presentation_ticks(first_time) < track.timing.edit_start() - TICKS_PER_SECOND / 20 {
         return Err(TableError::Uncuttable("the edit list begins inside a group of pictures".into()));
     }

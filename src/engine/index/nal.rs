@@ -16,7 +16,12 @@ const MAX_SEARCH_BYTES: usize = 256 * 1024;
 ///
 /// # Errors
 /// The file ends before the picture's first slice.
-pub(super) fn is_idr(file: &(impl ReadAt + ?Sized), offset: u64, size: u64, length_size: u8) -> Result<bool, Truncated> {
+pub(super) fn is_idr(
+    file: &(impl ReadAt + ?Sized),
+    offset: u64,
+    size: u64,
+    length_size: u8,
+) -> Result<bool, Truncated> {
     if length_size == 0 {
         let mut bytes = vec![0; MAX_SEARCH_BYTES.min(usize::try_from(size).unwrap_or(MAX_SEARCH_BYTES))];
         let count = file.read_at(&mut bytes, offset);

@@ -13,7 +13,7 @@ use crate::domain::mpegts::{pes, unwrap_timestamp};
 use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
 use crate::engine::clock::RepairedFeed;
 use crate::engine::ffmpeg::args;
-use crate::engine::ffmpeg::spawn::{InheritedFile, ChildLimits, spawn};
+use crate::engine::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
 use crate::engine::source::SourceFile;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS, ffmpeg};
 
@@ -21,11 +21,19 @@ use crate::engine::{RunError, TIMELINE_BASE_SECONDS, ffmpeg};
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Reads the stream to its end. The caller sets the deadline; dropping the future ends the child.
-pub(super) async fn scan_keyframes(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<KeyframeIndex, RunError> {
+pub(super) async fn scan_keyframes(
+    source: &Arc<SourceFile>,
+    media: &Media,
+    stream: u32,
+) -> Result<KeyframeIndex, RunError> {
     let program = ffmpeg::find_program().ok_or_else(|| cannot_copy("ffmpeg is not installed".into()))?;
     let feed = match media.clock_pieces.is_empty() {
         true => None,
-        false => Some(RepairedFeed::open(source, &media.clock_pieces, 0.0).await.map_err(|cause| cannot_copy(cause.to_string()))?),
+        false => Some(
+            RepairedFeed::open(source, &media.clock_pieces, 0.0)
+                .await
+                .map_err(|cause| cannot_copy(cause.to_string()))?,
+        ),
     };
     let pipe_input = feed.as_ref().map(RepairedFeed::pipe_input);
     let arguments = args::video_copy_arguments(media, stream, &source.proc_path(), pipe_input.as_ref());
@@ -68,11 +76,20 @@ impl KeyframeScanner {
     fn new(media: &Media) -> Self {
         let rate = media.video_streams().find_map(|(_, video)| video.frame_rate);
         let frame_ticks = rate.map_or(TICKS_PER_SECOND / 25, |rate| rate.frame_start_ticks(1));
-        Self { keyframes: Vec::new(), pending: None, starts_with_keyframe: None, last_dts: 0, latest_pts: 0, frame_ticks }
+        Self {
+            keyframes: Vec::new(),
+            pending: None,
+            starts_with_keyframe: None,
+            last_dts: 0,
+            latest_pts: 0,
+            frame_ticks,
+        }
     }
 
     fn push_packet(&mut self, bytes: &[u8; PACKET_LEN]) {
-        let Some(packet) = Packet::new(bytes).filter(|packet| TrackKind::from_pid(packet.pid()) == Some(TrackKind::Video)) else {
+        let Some(packet) =
+            Packet::new(bytes).filter(|packet| TrackKind::from_pid(packet.pid()) == Some(TrackKind::Video))
+        else {
             return;
         };
         let mut payload = packet.payload();

@@ -30,7 +30,7 @@ pub mod rtsp;
 pub mod srt;
 
 use names::CheckedResolver;
-pub use names::{LookupFuture, Lookup, system_lookup};
+pub use names::{Lookup, LookupFuture, system_lookup};
 
 /// `User-Agent` header, unless a source has its own.
 const USER_AGENT: &str = concat!("Hearthcast/", env!("CARGO_PKG_VERSION"));
@@ -156,7 +156,8 @@ impl OutboundClient {
             .user_agent(USER_AGENT)
             .build()
             .expect("TLS uses bundled root certificates");
-        let (slots, host_throttle) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), Mutex::new(RateLimiter::new(MAX_REQUESTS_PER_MINUTE)));
+        let (slots, host_throttle) =
+            (Arc::new(Semaphore::new(MAX_CONNECTIONS)), Mutex::new(RateLimiter::new(MAX_REQUESTS_PER_MINUTE)));
         Self { client, allowed, resolver, slots, host_throttle, started: Instant::now() }
     }
 
@@ -167,7 +168,9 @@ impl OutboundClient {
     pub async fn check_address(&self, address: &Address) -> Result<(), OutboundError> {
         self.check_ip_literal(address)?;
         if let (Host::Domain(name), _) = address.host_and_port() {
-            timeout(CONNECT_TIMEOUT, self.resolver.resolve_checked(name)).await.map_err(|_| OutboundError::Timeout("no DNS response"))??;
+            timeout(CONNECT_TIMEOUT, self.resolver.resolve_checked(name))
+                .await
+                .map_err(|_| OutboundError::Timeout("no DNS response"))??;
         }
         Ok(())
     }
@@ -177,7 +180,10 @@ impl OutboundClient {
     ///
     /// # Errors
     /// Those of [`Self::check`]; `Fault::Busy`, `Fault::TooOften`.
-    pub async fn resolve_and_reserve(&self, address: &Address) -> Result<(SocketAddr, OwnedSemaphorePermit), OutboundError> {
+    pub async fn resolve_and_reserve(
+        &self,
+        address: &Address,
+    ) -> Result<(SocketAddr, OwnedSemaphorePermit), OutboundError> {
         let slot = timeout(SLOT_WAIT, self.slots.clone().acquire_owned()).await;
         let slot = slot.ok().and_then(Result::ok).ok_or(OutboundError::Busy)?;
         self.check_ip_literal(address)?;
@@ -213,10 +219,24 @@ impl OutboundClient {
             return Err(OutboundError::TooLarge(request.max_bytes));
         }
         let (remaining_bytes, max_bytes, idle_timeout) = (request.max_bytes, request.max_bytes, request.idle_timeout);
-        Ok(OutboundResponse { status, address, headers, response, remaining_bytes, max_bytes, deadline, idle_timeout, _slot: slot })
+        Ok(OutboundResponse {
+            status,
+            address,
+            headers,
+            response,
+            remaining_bytes,
+            max_bytes,
+            deadline,
+            idle_timeout,
+            _slot: slot,
+        })
     }
 
-    async fn send_following_redirects(&self, first: &Address, options: &OutboundRequest) -> Result<(Address, reqwest::Response), OutboundError> {
+    async fn send_following_redirects(
+        &self,
+        first: &Address,
+        options: &OutboundRequest,
+    ) -> Result<(Address, reqwest::Response), OutboundError> {
         let mut address = first.clone();
         for _ in 0..=MAX_REDIRECTS {
             self.check_ip_literal(&address)?;
@@ -228,7 +248,8 @@ impl OutboundClient {
             if let Some(range) = &options.range {
                 request = request.header(RANGE, range);
             }
-            let response = request.header(ACCEPT, options.accept.unwrap_or("*/*")).send().await.map_err(connection_error)?;
+            let response =
+                request.header(ACCEPT, options.accept.unwrap_or("*/*")).send().await.map_err(connection_error)?;
             // The peer is the address that was checked. If that ever fails, nothing is read.
             if let Some(peer) = response.remote_addr()
                 && let Some(reason) = self.refusal_reason(&address, peer.ip())
@@ -237,8 +258,11 @@ impl OutboundClient {
             }
             let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
             let Some(location) = location else { return Ok((address, response)) };
-            let location = location.to_str().map_err(|_| OutboundError::InvalidAddress("the redirect is not a valid address"))?;
-            address = address.resolve(location).map_err(|_| OutboundError::InvalidAddress("the redirect is not an http address"))?;
+            let location =
+                location.to_str().map_err(|_| OutboundError::InvalidAddress("the redirect is not a valid address"))?;
+            address = address
+                .resolve(location)
+                .map_err(|_| OutboundError::InvalidAddress("the redirect is not an http address"))?;
         }
         Err(OutboundError::TooManyRedirects)
     }
@@ -286,7 +310,8 @@ impl OutboundResponse {
             _ => OutboundError::Timeout("no data received"),
         })?;
         let Some(chunk) = chunk.map_err(connection_error)? else { return Ok(None) };
-        self.remaining_bytes = self.remaining_bytes.checked_sub(chunk.len() as u64).ok_or(OutboundError::TooLarge(self.max_bytes))?;
+        self.remaining_bytes =
+            self.remaining_bytes.checked_sub(chunk.len() as u64).ok_or(OutboundError::TooLarge(self.max_bytes))?;
         Ok(Some(chunk))
     }
 

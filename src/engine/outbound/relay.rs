@@ -55,10 +55,15 @@ pub async fn open_relay(
 ) -> std::result::Result<(u16, Arc<UnparsedBytes>), OutboundError> {
     let failed = |cause: std::io::Error| OutboundError::ConnectionFailed(cause.to_string());
     let server = timeout(CONNECT_TIMEOUT, TcpStream::connect(server_address)).await;
-    let server = server.map_err(|_| OutboundError::Timeout("the server does not accept the connection"))?.map_err(failed)?;
+    let server =
+        server.map_err(|_| OutboundError::Timeout("the server does not accept the connection"))?.map_err(failed)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
-    let unparsed = Arc::new(UnparsedBytes { count: AtomicU64::new(0), limit: AtomicU64::new(limit), is_exceeded: AtomicBool::new(false) });
+    let unparsed = Arc::new(UnparsedBytes {
+        count: AtomicU64::new(0),
+        limit: AtomicU64::new(limit),
+        is_exceeded: AtomicBool::new(false),
+    });
     let task_unparsed = unparsed.clone();
     tokio::spawn(async move {
         // When either side ends, both are closed.

@@ -25,7 +25,7 @@ use super::relay::{self, UnparsedBytes};
 use super::{OutboundError, USER_AGENT};
 use crate::domain::address::Address;
 use crate::domain::g711::{self, CompandingLaw, G711Decoder};
-use crate::domain::mpegts::live_muxer::{StreamCodec, Frame, LiveMuxer};
+use crate::domain::mpegts::live_muxer::{Frame, LiveMuxer, StreamCodec};
 use crate::domain::mpegts::psi::TrackKind;
 
 /// Maximum bytes received until playback starts, and then per frame together with what is interleaved with it.
@@ -45,7 +45,11 @@ pub struct RtspTimeouts {
 
 impl Default for RtspTimeouts {
     fn default() -> Self {
-        Self { until_playing: Duration::from_secs(15), idle: Duration::from_secs(10), first_output: Duration::from_secs(30) }
+        Self {
+            until_playing: Duration::from_secs(15),
+            idle: Duration::from_secs(10),
+            first_output: Duration::from_secs(30),
+        }
     }
 }
 
@@ -162,7 +166,10 @@ impl RtspClient {
         Ok((unparsed, streams, demuxed))
     }
 
-    async fn describe(&self, teardown: TeardownPolicy) -> Result<(Arc<UnparsedBytes>, Session<Described>), OutboundError> {
+    async fn describe(
+        &self,
+        teardown: TeardownPolicy,
+    ) -> Result<(Arc<UnparsedBytes>, Session<Described>), OutboundError> {
         let (port, unparsed) = relay::open_relay(self.server, MAX_SETUP_BYTES, self.slot.clone()).await?;
         let mut url = self.address.full_url().clone();
         let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -219,7 +226,8 @@ impl SelectedStreams {
         let find_first = |codec_of: &dyn Fn(&Stream) -> Option<StreamCodec>| {
             streams.iter().enumerate().find_map(|(index, stream)| Some((index, codec_of(stream)?))).unzip()
         };
-        let ((video, selected_video_codec), (audio, selected_audio_codec)) = (find_first(&video_codec), find_first(&audio_codec));
+        let ((video, selected_video_codec), (audio, selected_audio_codec)) =
+            (find_first(&video_codec), find_first(&audio_codec));
         let g711_decoder = audio.and_then(|index| decoder_for(&streams[index]));
         Self { video, audio, g711_decoder, muxer: LiveMuxer::new(selected_video_codec, selected_audio_codec) }
     }
@@ -248,7 +256,10 @@ impl SelectedStreams {
                     Some(decoder) => {
                         let rate = i64::from(frame.timestamp().clock_rate().get());
                         for (n, samples) in frame.data().chunks(g711::MAX_SAMPLES).enumerate() {
-                            push(timestamp + (n * g711::MAX_SAMPLES) as i64 * 90_000 / rate, decoder.decode_packet(samples))?;
+                            push(
+                                timestamp + (n * g711::MAX_SAMPLES) as i64 * 90_000 / rate,
+                                decoder.decode_packet(samples),
+                            )?;
                         }
                     }
                 }

@@ -41,7 +41,11 @@ pub struct SrtReceiver {
 ///
 /// # Errors
 /// `Fault::Broken` if GStreamer has no `srtsrc`, or if the connection fails at once.
-pub async fn connect(address: &Address, server: SocketAddr, slot: OwnedSemaphorePermit) -> Result<SrtReceiver, OutboundError> {
+pub async fn connect(
+    address: &Address,
+    server: SocketAddr,
+    slot: OwnedSemaphorePermit,
+) -> Result<SrtReceiver, OutboundError> {
     let address = address.clone();
     // Opening blocks until the server responds.
     let started = tokio::task::spawn_blocking(move || start_pipeline(&address, server));
@@ -55,7 +59,8 @@ type PacketReceiver = mpsc::Receiver<Result<Bytes, String>>;
 fn start_pipeline(address: &Address, server: SocketAddr) -> Result<(gst::Pipeline, PacketReceiver), OutboundError> {
     let failed = |cause: &dyn std::fmt::Display| OutboundError::ConnectionFailed(cause.to_string());
     gst::init().map_err(|cause| failed(&cause))?;
-    let missing = |_| OutboundError::ConnectionFailed("GStreamer has no srtsrc (install gstreamer1.0-plugins-bad)".into());
+    let missing =
+        |_| OutboundError::ConnectionFailed("GStreamer has no srtsrc (install gstreamer1.0-plugins-bad)".into());
     let source = gst::ElementFactory::make("srtsrc").build().map_err(missing)?;
     source.set_property("uri", format!("srt://{server}?mode=caller"));
     for (name, value) in address.full_url().query_pairs() {
@@ -116,8 +121,11 @@ impl SrtReceiver {
         if let Some(reason) = self.end_reason.take() {
             return Err(OutboundError::ConnectionFailed(reason));
         }
-        let first = timeout(IDLE_TIMEOUT, self.packets.recv()).await.map_err(|_| OutboundError::Timeout("no data received"))?;
-        let first = first.ok_or_else(|| OutboundError::ConnectionFailed("the stream ended".into()))?.map_err(OutboundError::ConnectionFailed)?;
+        let first =
+            timeout(IDLE_TIMEOUT, self.packets.recv()).await.map_err(|_| OutboundError::Timeout("no data received"))?;
+        let first = first
+            .ok_or_else(|| OutboundError::ConnectionFailed("the stream ended".into()))?
+            .map_err(OutboundError::ConnectionFailed)?;
         let mut bytes = Vec::from(first);
         while bytes.len() < MAX_READ_BYTES {
             match self.packets.try_recv() {

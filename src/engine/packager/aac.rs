@@ -70,7 +70,10 @@ impl BitReader<'_> {
     fn take(&mut self, count: usize) -> Result<u32, TableError> {
         let mut value = 0;
         for _ in 0..count {
-            let byte = self.bytes.get(self.position / 8).ok_or(TableError::Unsupported("the AudioSpecificConfig is truncated"))?;
+            let byte = self
+                .bytes
+                .get(self.position / 8)
+                .ok_or(TableError::Unsupported("the AudioSpecificConfig is truncated"))?;
             value = value << 1 | u32::from(byte >> (7 - self.position % 8) & 1);
             self.position += 1;
         }
@@ -105,7 +108,10 @@ mod tests {
         assert_eq!(stereo.frame_header(8184), Some([0xff, 0xf1, 0x4c, 0x83, 0xff, 0xff, 0xfc]));
         assert_eq!(stereo.frame_header(8185), None, "13 bits of length");
         // HE-AAC, 22.05 kHz core under 44.1 kHz: object 5, frequency 7, mono, extension 4, object 2.
-        assert_eq!(AdtsConfig::parse(&[0x2b, 0x8a, 0x08, 0x00]).unwrap(), AdtsConfig { profile: 1, frequency_index: 7, channel_config: 1 });
+        assert_eq!(
+            AdtsConfig::parse(&[0x2b, 0x8a, 0x08, 0x00]).unwrap(),
+            AdtsConfig { profile: 1, frequency_index: 7, channel_config: 1 }
+        );
     }
 
     #[test]

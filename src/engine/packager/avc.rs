@@ -81,12 +81,14 @@ impl AvcConfig {
     ) -> Result<bool, Truncated> {
         out.clear();
         let end = offset.checked_add(u64::from(size)).ok_or(Truncated)?;
-        let (mut position, mut window) = (offset, SampleWindow { file, end, start: 0, bytes: [0; WINDOW_BYTES], filled: 0 });
+        let (mut position, mut window) =
+            (offset, SampleWindow { file, end, start: 0, bytes: [0; WINDOW_BYTES], filled: 0 });
         while position < end {
             if end - position < self.length_size as u64 {
                 return Ok(false);
             }
-            let length = window.bytes_at(position, self.length_size)?.iter().fold(0u32, |sum, &byte| sum << 8 | u32::from(byte));
+            let length =
+                window.bytes_at(position, self.length_size)?.iter().fold(0u32, |sum, &byte| sum << 8 | u32::from(byte));
             position += self.length_size as u64;
             if u64::from(length) > end - position || out.len() >= MAX_UNITS {
                 return Ok(false);
@@ -215,7 +217,8 @@ mod tests {
 
     fn is_convertible(avc: &AvcConfig, sample: &[u8]) -> bool {
         let mut found_units = Vec::new();
-        avc.find_units(sample, (0, sample.len() as u32), &mut found_units).unwrap() && avc.append_parts(&found_units, &mut Vec::new())
+        avc.find_units(sample, (0, sample.len() as u32), &mut found_units).unwrap()
+            && avc.append_parts(&found_units, &mut Vec::new())
     }
 
     #[test]

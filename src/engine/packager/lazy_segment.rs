@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::gather::GatheredBytes;
 use super::pooled_buffer::PooledBuffer;
-use crate::domain::mpegts::layout::{SegmentLayout, PayloadPart, LayoutCursor};
+use crate::domain::mpegts::layout::{LayoutCursor, PayloadPart, SegmentLayout};
 use crate::engine::RunError;
 use crate::engine::source::SourceFile;
 use crate::engine::tables::bytes::Truncated;
@@ -80,7 +80,10 @@ impl LazySegment {
         verify_unchanged(source.has_same_content(), read)
     }
 
-    pub(super) fn read_with(&self, mut read_at: impl FnMut(&mut [u8], u64) -> Option<usize>) -> Result<Vec<u8>, Truncated> {
+    pub(super) fn read_with(
+        &self,
+        mut read_at: impl FnMut(&mut [u8], u64) -> Option<usize>,
+    ) -> Result<Vec<u8>, Truncated> {
         let (mut cursor, mut out) = (self.layout.cursor(), Vec::with_capacity(self.layout.size_bytes()));
         while !self.layout.is_written(&cursor) {
             if !self.append_chunk(&mut cursor, &mut read_at, &mut out)? {
@@ -132,7 +135,10 @@ impl LazySegmentReader {
         if self.remaining_bytes > 0 && !source.is_local {
             return Ok(None);
         }
-        self.next_chunk(|buffer, offset| source.read_cached(buffer, offset).unwrap_or(Some(0)), SourceFile::holds_the_same_at_once)
+        self.next_chunk(
+            |buffer, offset| source.read_cached(buffer, offset).unwrap_or(Some(0)),
+            SourceFile::holds_the_same_at_once,
+        )
     }
 
     /// The next chunk, blocking on the disk; empty after the last.

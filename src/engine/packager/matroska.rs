@@ -8,8 +8,8 @@ use super::aac::AdtsConfig;
 use super::avc::AvcConfig;
 use super::package::SegmentSample;
 use crate::domain::grid::Grid;
-use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::domain::mpegts::psi::TrackKind as Lane;
+use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::RunError;
 use crate::engine::index::{self, KeyframeIndex};
@@ -80,8 +80,10 @@ impl MatroskaTracks {
             return Err(TableError::Unsupported("the video has a codec delay"));
         }
         let avc = AvcConfig::parse(&track.codec_private)?;
-        let reorder_depth = avc.reorder_depth().ok_or(TableError::Unsupported("the video does not state its reordering depth"))?;
-        let frame_nanos = track.frame_nanos.ok_or(TableError::Unsupported("the video does not state its frame duration"))?;
+        let reorder_depth =
+            avc.reorder_depth().ok_or(TableError::Unsupported("the video does not state its reordering depth"))?;
+        let frame_nanos =
+            track.frame_nanos.ok_or(TableError::Unsupported("the video does not state its frame duration"))?;
         let cues = header.read_cues(track.number)?;
         let (index, cue_numbers) = index::index_matroska_track(file, start_ticks, layout, &track, &cues)?;
         if !cue_numbers.is_sorted() {
@@ -96,7 +98,14 @@ impl MatroskaTracks {
                 (Some(audio_track), Some(adts))
             }
         };
-        let tracks = Self { layout, video_number: track.number, keyframe_clusters: clusters, reorder_depth, frame_nanos: frame_nanos, audio };
+        let tracks = Self {
+            layout,
+            video_number: track.number,
+            keyframe_clusters: clusters,
+            reorder_depth,
+            frame_nanos: frame_nanos,
+            audio,
+        };
         Ok((tracks, avc, adts, index))
     }
 
@@ -109,20 +118,28 @@ impl MatroskaTracks {
         number: usize,
         start_ticks: i64,
     ) -> Result<Vec<SegmentSample>, RunError> {
-        let keyframe = if number == 0 { Some(0) } else { index.keyframes.binary_search(&grid.segment_start(number)).ok() };
-        let keyframe = keyframe.ok_or_else(|| RunError::Internal(format!("segment {number} does not begin with a keyframe")))?;
+        let keyframe =
+            if number == 0 { Some(0) } else { index.keyframes.binary_search(&grid.segment_start(number)).ok() };
+        let keyframe =
+            keyframe.ok_or_else(|| RunError::Internal(format!("segment {number} does not begin with a keyframe")))?;
         let start_time = if number == 0 { i64::MIN } else { grid.segment_start(number) + start_ticks };
         let is_last = number + 1 >= grid.len();
         let end_time = if is_last { i64::MAX } else { grid.segment_start(number + 1) + start_ticks };
         let audio_start = if number == 0 { start_ticks - MAX_PRIMING + 1 } else { start_time };
-        let span = SegmentSpan { start: start_time, end: end_time, audio_start, audio_end: grid.segment_start(number + 1) + start_ticks };
+        let span = SegmentSpan {
+            start: start_time,
+            end: end_time,
+            audio_start,
+            audio_end: grid.segment_start(number + 1) + start_ticks,
+        };
         // Start one group of pictures earlier, for its times and late audio; further back only if groups are very short.
         let mut start_keyframe = keyframe.saturating_sub(1);
         let scan = loop {
-            let cluster = if start_keyframe == 0 { self.layout.first_cluster } else { self.keyframe_clusters[start_keyframe] };
-            let scan = self
-                .scan_clusters(file, cluster, &span)
-                .map_err(|Truncated| RunError::SourceRead(format!("the clusters of segment {number} cannot be read")))?;
+            let cluster =
+                if start_keyframe == 0 { self.layout.first_cluster } else { self.keyframe_clusters[start_keyframe] };
+            let scan = self.scan_clusters(file, cluster, &span).map_err(|Truncated| {
+                RunError::SourceRead(format!("the clusters of segment {number} cannot be read"))
+            })?;
             if start_keyframe == 0 || scan.earlier_times.len() >= self.reorder_depth {
                 break scan;
             }
@@ -132,7 +149,12 @@ impl MatroskaTracks {
     }
 
     /// Reads blocks from a cluster on until the segment is complete.
-    fn scan_clusters(&self, file: &(impl ReadAt + ?Sized), cluster: u64, span: &SegmentSpan) -> Result<ClusterScan, Truncated> {
+    fn scan_clusters(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        cluster: u64,
+        span: &SegmentSpan,
+    ) -> Result<ClusterScan, Truncated> {
         let mut scan = ClusterScan::default();
         let (mut has_all_video, mut has_all_audio) = (false, self.audio.is_none());
         let mut is_broken = false;
@@ -152,13 +174,15 @@ impl MatroskaTracks {
                 match audio.block_frames(file, self.layout, &block) {
                     Ok(frames) => {
                         has_all_audio |= frames.first().is_some_and(|frame| frame.timestamp >= span.end);
-                        let is_in_segment = |frame: &AacFrame| (span.audio_start..span.audio_end).contains(&frame.timestamp);
+                        let is_in_segment =
+                            |frame: &AacFrame| (span.audio_start..span.audio_end).contains(&frame.timestamp);
                         scan.audio_frames.extend(frames.into_iter().filter(is_in_segment));
                     }
                     Err(Truncated) => is_broken = true,
                 }
             }
-            let is_too_late = block.track == self.video_number && timestamp.saturating_sub(MAX_INTERLEAVE_TICKS) >= span.end;
+            let is_too_late =
+                block.track == self.video_number && timestamp.saturating_sub(MAX_INTERLEAVE_TICKS) >= span.end;
             !(is_broken || is_too_late || has_all_video && has_all_audio)
         })?;
         if is_finished && !is_broken { Ok(scan) } else { Err(Truncated) }
@@ -178,7 +202,8 @@ impl MatroskaTracks {
             first - (nanoseconds * i128::from(TICKS_PER_SECOND) / 1_000_000_000) as i64
         });
         let skipped = earlier_times.len().saturating_sub(self.reorder_depth);
-        let decode_times: Vec<i64> = extrapolated.chain(earlier_times[skipped..].iter().copied()).chain(frame_times).collect();
+        let decode_times: Vec<i64> =
+            extrapolated.chain(earlier_times[skipped..].iter().copied()).chain(frame_times).collect();
         let frames = scan.frames.iter().zip(decode_times).map(|(&(timestamp, offset, size), dts)| SegmentSample {
             track: Lane::Video,
             offset,
@@ -216,7 +241,11 @@ struct ClusterScan {
 }
 
 impl MatroskaAudio {
-    fn read(file: &(impl ReadAt + ?Sized), layout: ClusterLayout, track: &matroska::TrackEntry) -> Result<(Self, AdtsConfig), TableError> {
+    fn read(
+        file: &(impl ReadAt + ?Sized),
+        layout: ClusterLayout,
+        track: &matroska::TrackEntry,
+    ) -> Result<(Self, AdtsConfig), TableError> {
         if track.codec != b"A_AAC" {
             return Err(TableError::Unsupported("the audio is not A_AAC"));
         }
@@ -232,7 +261,8 @@ impl MatroskaAudio {
             first_time.is_none()
         })?;
         let mut audio = Self { number: track.number, delay_units, sample_rate, first_sample: 0 };
-        audio.first_sample = audio.to_samples(layout, first_time.ok_or(TableError::Unsupported("the audio begins too late"))?);
+        audio.first_sample =
+            audio.to_samples(layout, first_time.ok_or(TableError::Unsupported("the audio begins too late"))?);
         Ok((audio, adts))
     }
 
@@ -240,14 +270,22 @@ impl MatroskaAudio {
     fn to_samples(&self, layout: ClusterLayout, time: i64) -> i64 {
         let nanoseconds = i128::from(time.saturating_sub(self.delay_units)) * i128::from(layout.timestamp_scale);
         let limit = i128::from(i64::MAX / 4);
-        ((nanoseconds * i128::from(self.sample_rate) * 2 + 1_000_000_000).div_euclid(2_000_000_000)).clamp(-limit, limit) as i64
+        ((nanoseconds * i128::from(self.sample_rate) * 2 + 1_000_000_000).div_euclid(2_000_000_000))
+            .clamp(-limit, limit) as i64
     }
 
     /// The frames of a block. Their times are on the frame grid that starts at the first frame. A block that is off the
     /// grid by more than the clock's rounding keeps its own time.
-    fn block_frames(&self, file: &(impl ReadAt + ?Sized), layout: ClusterLayout, block: &Block) -> Result<Vec<AacFrame>, Truncated> {
+    fn block_frames(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        layout: ClusterLayout,
+        block: &Block,
+    ) -> Result<Vec<AacFrame>, Truncated> {
         let approximate = self.to_samples(layout, block.time);
-        let on_grid = self.first_sample + (approximate - self.first_sample + SAMPLES_PER_FRAME / 2).div_euclid(SAMPLES_PER_FRAME) * SAMPLES_PER_FRAME;
+        let on_grid = self.first_sample
+            + (approximate - self.first_sample + SAMPLES_PER_FRAME / 2).div_euclid(SAMPLES_PER_FRAME)
+                * SAMPLES_PER_FRAME;
         let rounding = (i128::from(layout.timestamp_scale) * i128::from(self.sample_rate) / 1_000_000_000) as i64 + 1;
         let first = if (on_grid - approximate).abs() <= rounding { on_grid } else { approximate };
         let ticks = |samples: i64| {
@@ -255,6 +293,12 @@ impl MatroskaAudio {
                 .div_euclid(i128::from(self.sample_rate) * 2) as i64
         };
         let frames = split_lacing(file, block)?.into_iter().enumerate();
-        Ok(frames.map(|(n, (offset, size))| AacFrame { timestamp: ticks(first + n as i64 * SAMPLES_PER_FRAME), offset, size }).collect())
+        Ok(frames
+            .map(|(n, (offset, size))| AacFrame {
+                timestamp: ticks(first + n as i64 * SAMPLES_PER_FRAME),
+                offset,
+                size,
+            })
+            .collect())
     }
 }

@@ -13,24 +13,24 @@ use tokio::sync::{mpsc, watch};
 
 use super::source::SourceFile;
 use super::tables::bytes::FileBytes;
-use super::{SegmentContent, Job, Run, RunError, Segment, Backend};
+use super::{Backend, Job, Run, RunError, Segment, SegmentContent};
 use crate::domain::media::{Container, Media};
 
 mod aac;
 mod avc;
+mod gather;
+mod lazy_segment;
 mod matroska;
 mod mp4;
 mod package;
-mod lazy_segment;
-mod gather;
-mod pooled_buffer;
 mod package_cache;
+mod pooled_buffer;
 mod sps;
 #[cfg(test)]
 mod tests;
 
+pub use lazy_segment::{LazySegment, LazySegmentReader};
 pub use package::Package;
-pub use lazy_segment::{LazySegmentReader, LazySegment};
 pub use package_cache::PackageCache;
 
 /// Timeout for reading the tables.
@@ -57,16 +57,21 @@ pub async fn open_package(
         }
     }
     // The SPS may lack the aspect, and only ffmpeg inserts it.
-    if media.video_streams().any(|(stream, details)| Some(stream.index) == video && details.sample_aspect.0 != details.sample_aspect.1)
+    if media
+        .video_streams()
+        .any(|(stream, details)| Some(stream.index) == video && details.sample_aspect.0 != details.sample_aspect.1)
     {
         return Err("the sample aspect ratio may be stated only in the container".into());
     }
     let (source_handle, start, container) = (source.clone(), media.start_seconds, media.container);
     let task = tokio::task::spawn_blocking(move || match (container, video) {
-        (Container::Matroska, Some(video)) => Package::open_matroska(&FileBytes::new(&source_handle.file), video, audio, start),
+        (Container::Matroska, Some(video)) => {
+            Package::open_matroska(&FileBytes::new(&source_handle.file), video, audio, start)
+        }
         _ => Package::open_mp4(&FileBytes::new(&source_handle.file), video, audio, start),
     });
-    let result = tokio::time::timeout(OPEN_TIMEOUT, task).await.map_err(|_| "reading the tables took longer than 5 s")?;
+    let result =
+        tokio::time::timeout(OPEN_TIMEOUT, task).await.map_err(|_| "reading the tables took longer than 5 s")?;
     result.map_err(|cause| cause.to_string())?.map_err(|refusal| refusal.reason().to_owned())
 }
 
@@ -117,7 +122,8 @@ async fn run_package(
         });
         let result = task.await.unwrap_or_else(|cause| Err(RunError::Internal(cause.to_string())));
         let failed = result.is_err();
-        let segment = result.map(|lazy_segment| Segment { index, content: SegmentContent::Lazy(Arc::new(lazy_segment)) });
+        let segment =
+            result.map(|lazy_segment| Segment { index, content: SegmentContent::Lazy(Arc::new(lazy_segment)) });
         if segments.send(segment).await.is_err() || failed {
             return;
         }

@@ -4,13 +4,13 @@ use super::aac::AdtsConfig;
 use super::avc::AvcConfig;
 use super::package::SegmentSample;
 use crate::domain::grid::Grid;
-use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::domain::mpegts::psi::TrackKind as Lane;
+use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::engine::RunError;
 use crate::engine::index::{self, KeyframeIndex};
 use crate::engine::tables::TableError;
 use crate::engine::tables::bytes::ReadAt;
-use crate::engine::tables::mp4::{SampleDescription, Sample, Mp4Track};
+use crate::engine::tables::mp4::{Mp4Track, Sample, SampleDescription};
 
 /// The video track and its keyframes.
 #[derive(Debug)]
@@ -27,7 +27,11 @@ pub(super) struct Mp4Audio {
 }
 
 impl Mp4Video {
-    pub(super) fn read(file: &(impl ReadAt + ?Sized), track: Mp4Track, start_ticks: i64) -> Result<(Self, AvcConfig, KeyframeIndex), TableError> {
+    pub(super) fn read(
+        file: &(impl ReadAt + ?Sized),
+        track: Mp4Track,
+        start_ticks: i64,
+    ) -> Result<(Self, AvcConfig, KeyframeIndex), TableError> {
         let SampleDescription::Avc(record) = &track.description else {
             return Err(TableError::Unsupported("the video is not H.264"));
         };
@@ -107,7 +111,12 @@ impl Mp4Audio {
 
     /// The frames that begin in a segment; encoder priming belongs to the first segment. Frames after the edit are
     /// padding, which ffmpeg drops.
-    pub(super) fn segment_samples(&self, grid: &Grid, number: usize, start_ticks: i64) -> impl Iterator<Item = SegmentSample> {
+    pub(super) fn segment_samples(
+        &self,
+        grid: &Grid,
+        number: usize,
+        start_ticks: i64,
+    ) -> impl Iterator<Item = SegmentSample> {
         let timing = self.track.timing;
         let first_time = if number == 0 { 1 - MAX_PRIMING } else { grid.segment_start(number) };
         let end_time = timing.edit_end().map_or(i64::MAX, |end| end - start_ticks).min(grid.segment_start(number + 1));

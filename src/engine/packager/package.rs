@@ -2,9 +2,9 @@
 
 use super::aac::AdtsConfig;
 use super::avc::AvcConfig;
+use super::lazy_segment::{Extent, LazySegment};
 use super::matroska::MatroskaTracks;
-use super::mp4::{Mp4Video, Mp4Audio};
-use super::lazy_segment::{LazySegment, Extent};
+use super::mp4::{Mp4Audio, Mp4Video};
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::{PmtEntry, TrackKind as Lane};
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
@@ -81,7 +81,13 @@ impl Package {
     ) -> Result<Self, TableError> {
         let start_ticks = to_ticks(start_seconds);
         let (matroska_tracks, avc, adts, index) = MatroskaTracks::read(file, video, audio, start_ticks)?;
-        Ok(Self { tracks: PackageTracks::Matroska(matroska_tracks), avc: Some(avc), adts, index: Some(index), start_ticks })
+        Ok(Self {
+            tracks: PackageTracks::Matroska(matroska_tracks),
+            avc: Some(avc),
+            adts,
+            index: Some(index),
+            start_ticks,
+        })
     }
 
     /// Where the video may be cut; None without video.
@@ -93,7 +99,8 @@ impl Package {
     pub(super) fn memory_bytes(&self) -> usize {
         let tracks = match &self.tracks {
             PackageTracks::Mp4 { video, audio } => {
-                video.as_ref().map_or(0, |video| video.memory_bytes()) + audio.as_ref().map_or(0, |audio| audio.memory_bytes())
+                video.as_ref().map_or(0, |video| video.memory_bytes())
+                    + audio.as_ref().map_or(0, |audio| audio.memory_bytes())
             }
             PackageTracks::Matroska(matroska) => matroska.memory_bytes(),
         };
@@ -124,7 +131,12 @@ impl Package {
         self.lay_out_samples(file, &samples, number)
     }
 
-    fn segment_samples(&self, file: &(impl ReadAt + ?Sized), grid: &Grid, number: usize) -> Result<Vec<SegmentSample>, RunError> {
+    fn segment_samples(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        grid: &Grid,
+        number: usize,
+    ) -> Result<Vec<SegmentSample>, RunError> {
         let mut samples = Vec::new();
         match &self.tracks {
             PackageTracks::Mp4 { video, audio } => {
@@ -144,7 +156,12 @@ impl Package {
         Ok(samples)
     }
 
-    fn lay_out_samples(&self, file: &(impl ReadAt + ?Sized), samples: &[SegmentSample], number: usize) -> Result<LazySegment, RunError> {
+    fn lay_out_samples(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        samples: &[SegmentSample],
+        number: usize,
+    ) -> Result<LazySegment, RunError> {
         let pcr_track = if self.avc.is_some() { Lane::Video } else { Lane::Audio };
         let base_ticks = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND;
         let mut generated_bytes = self.avc.as_ref().map(AvcConfig::generated_bytes).unwrap_or_default();

@@ -77,7 +77,9 @@ impl PackageCache {
         let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
         packages.retain(|(cached_key, _)| *cached_key != key);
         packages.push_back((key, package));
-        let total_bytes = |packages: &VecDeque<(PackageKey, Arc<Package>)>| packages.iter().map(|(_, package)| package.memory_bytes()).sum::<usize>();
+        let total_bytes = |packages: &VecDeque<(PackageKey, Arc<Package>)>| {
+            packages.iter().map(|(_, package)| package.memory_bytes()).sum::<usize>()
+        };
         while total_bytes(&packages) > self.max_bytes {
             packages.pop_front();
         }
@@ -115,7 +117,10 @@ mod tests {
         assert!(cache.get(&key(1)).is_some() && cache.get(&key(3)).is_some());
         let later = SystemTime::UNIX_EPOCH + Duration::from_nanos(1);
         assert!(cache.get(&PackageKey { modified: later, ..key(1) }).is_none());
-        assert!(cache.get(&PackageKey { changed_at: (0, 1), ..key(1) }).is_none(), "the modification time was restored");
+        assert!(
+            cache.get(&PackageKey { changed_at: (0, 1), ..key(1) }).is_none(),
+            "the modification time was restored"
+        );
         assert!(cache.get(&PackageKey { audio: None, ..key(1) }).is_none());
         let small_cache = PackageCache { max_bytes: package_bytes - 1, ..PackageCache::default() };
         small_cache.insert(key(1), package());

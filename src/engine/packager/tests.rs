@@ -24,15 +24,21 @@ fn sample_files() -> Vec<Vec<u8>> {
 /// The number of segments made, or why there are none.
 fn count_segments(bytes: &[u8]) -> Result<usize, String> {
     let matroska = bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
-    let package =
-        if matroska { Package::open_matroska(bytes, 0, Some(1), 0.0) } else { Package::open_mp4(bytes, Some(0), Some(1), 0.0) };
+    let package = if matroska {
+        Package::open_matroska(bytes, 0, Some(1), 0.0)
+    } else {
+        Package::open_mp4(bytes, Some(0), Some(1), 0.0)
+    };
     let package = package.map_err(|refusal| refusal.reason().to_owned())?;
     let index = package.index().unwrap();
-    let grid = Grid::from_keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end_ticks as f64 / 90_000.0);
+    let grid =
+        Grid::from_keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end_ticks as f64 / 90_000.0);
     let count = grid.len().min(20);
     let check_segment = |segment| {
         let lazy_segment = package.lay_out_segment(bytes, &grid, segment).map_err(|error| error.to_string())?;
-        let bytes_packed = lazy_segment.read_with(|buffer, offset| Some(bytes.read_at(buffer, offset))).map_err(|_| "the file ends")?;
+        let bytes_packed = lazy_segment
+            .read_with(|buffer, offset| Some(bytes.read_at(buffer, offset)))
+            .map_err(|_| "the file ends")?;
         assert_eq!(bytes_packed.len() as u64, lazy_segment.size_bytes());
         Ok::<_, String>(())
     };

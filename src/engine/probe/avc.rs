@@ -56,7 +56,10 @@ mod tests {
         // x264, 320 x 180: 20 x 12 macroblocks.
         let set = "6764000cacd941419f9f011000000300100000030320f1429960";
         assert_eq!(parse_sps_info(&record(&[set])).unwrap().luma_samples, 320 * 192);
-        assert_eq!(parse_sps_info(&record(&[set, set])).unwrap().full_range, parse_sps_info(&record(&[set])).unwrap().full_range);
+        assert_eq!(
+            parse_sps_info(&record(&[set, set])).unwrap().full_range,
+            parse_sps_info(&record(&[set])).unwrap().full_range
+        );
         assert_eq!(parse_sps_info(&record(&[])), None);
         assert_eq!(parse_sps_info(&record(&[set, "67640000"])), None, "one of two cannot be parsed");
         assert_eq!(parse_sps_info(&[1, 2, 3]), None);

@@ -11,7 +11,11 @@ use crate::engine::clock::{self, RepairedFeed};
 use crate::engine::source::SourceFile;
 
 /// None for a file without clock jumps, and for other containers.
-pub(super) async fn describe(tools: &ProbeTools, source: &Arc<SourceFile>, head: &[u8]) -> Result<Option<Media>, ProbeError> {
+pub(super) async fn describe(
+    tools: &ProbeTools,
+    source: &Arc<SourceFile>,
+    head: &[u8],
+) -> Result<Option<Media>, ProbeError> {
     if source.format.is_none_or(|sniffed| sniffed.container != Container::MpegTs) {
         return Ok(None);
     }

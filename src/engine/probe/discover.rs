@@ -13,8 +13,8 @@ use gstreamer_pbutils::prelude::*;
 use tokio::sync::oneshot;
 
 use super::InProcessGuard;
-use super::outline::NeedsFfprobe;
 use super::decoder_info::DecoderInfo;
+use super::outline::NeedsFfprobe;
 use crate::domain::media::Color;
 use crate::engine::source::SourceFile;
 
@@ -30,7 +30,10 @@ struct DiscoverRequest {
 }
 
 /// Runs the discoverer. `held` is dropped when this process has closed the file.
-pub(super) async fn discover(source: &Arc<SourceFile>, guard: InProcessGuard) -> Result<Vec<DecoderInfo>, NeedsFfprobe> {
+pub(super) async fn discover(
+    source: &Arc<SourceFile>,
+    guard: InProcessGuard,
+) -> Result<Vec<DecoderInfo>, NeedsFfprobe> {
     let queue = request_queue().ok_or(NeedsFfprobe("GStreamer could not be initialized"))?;
     let (reply, result) = oneshot::channel();
     queue.try_send(DiscoverRequest { source: source.clone(), guard, reply }).map_err(|refused| match refused {
@@ -94,14 +97,21 @@ fn discover_streams(discoverer: &pbutils::Discoverer, source: &SourceFile) -> Re
     if info.result() != pbutils::DiscovererResult::Ok {
         return Err(NeedsFfprobe("the discoverer's result is incomplete"));
     }
-    info.stream_list().iter().filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>()).map(parse_stream_info).collect()
+    info.stream_list()
+        .iter()
+        .filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>())
+        .map(parse_stream_info)
+        .collect()
 }
 
 fn parse_stream_info(stream: &pbutils::DiscovererStreamInfo) -> Result<DecoderInfo, NeedsFfprobe> {
     let id = stream.stream_id().ok_or(NeedsFfprobe("a stream without an id"))?;
     // `<hash>/<track>` in mp4, `<hash>/<track>:<uid>` in Matroska.
     let container_id = id.rsplit('/').next().and_then(|tail| tail.split(':').next()?.parse().ok());
-    let mut info = DecoderInfo { container_id: container_id.ok_or(NeedsFfprobe("a stream id of another form"))?, ..DecoderInfo::default() };
+    let mut info = DecoderInfo {
+        container_id: container_id.ok_or(NeedsFfprobe("a stream id of another form"))?,
+        ..DecoderInfo::default()
+    };
     let caps = stream.caps().ok_or(NeedsFfprobe("a stream without caps"))?;
     let fields = caps.structure(0).ok_or(NeedsFfprobe("a stream without caps"))?;
     let text = |name: &str| fields.get::<String>(name).ok();

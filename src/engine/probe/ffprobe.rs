@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 
 use super::{ProbeError, ProbeTools};
 use crate::engine::clock::RepairedFeed;
-use crate::engine::ffmpeg::spawn::{ChildExit, InheritedFile, ChildLimits, spawn};
+use crate::engine::ffmpeg::spawn::{ChildExit, ChildLimits, InheritedFile, spawn};
 use crate::engine::source::SourceFile;
 
 /// Demuxers that open no file besides the given one. Playlists, scripts, devices and image patterns are excluded.
@@ -113,17 +113,25 @@ pub(super) struct ProgramStream {
 /// Runs ffprobe on an open file. Dropping the future kills it.
 pub(super) async fn run_ffprobe(tools: &ProbeTools, source: &Arc<SourceFile>) -> Result<FfprobeReport, ProbeError> {
     let (report, exit) = match run_and_read(tools, build_arguments(source, &FULL_REPORT), vec![source.clone()]).await {
-        Err(ProbeError::ReportTooLarge) => run_and_read(tools, build_arguments(source, &REDUCED_REPORT), vec![source.clone()]).await?,
+        Err(ProbeError::ReportTooLarge) => {
+            run_and_read(tools, build_arguments(source, &REDUCED_REPORT), vec![source.clone()]).await?
+        }
         other => other?,
     };
     let mut report: FfprobeReport = serde_json::from_slice(&report).unwrap_or_default();
     if report.streams.is_empty() {
         let input = input_url(source);
-        let message =
-            exit.error_lines.last().map_or("no streams", |line| line.trim_start_matches(&input).trim_start_matches(": "));
+        let message = exit
+            .error_lines
+            .last()
+            .map_or("no streams", |line| line.trim_start_matches(&input).trim_start_matches(": "));
         return Err(ProbeError::Unreadable(message.to_owned()));
     }
-    if report.streams.iter().any(|stream| stream.codec_name.as_deref().is_some_and(|name| CODECS_WITH_RECORDS.contains(&name))) {
+    if report
+        .streams
+        .iter()
+        .any(|stream| stream.codec_name.as_deref().is_some_and(|name| CODECS_WITH_RECORDS.contains(&name)))
+    {
         add_codec_records(tools, source, &mut report).await;
     }
     Ok(report)
@@ -143,7 +151,9 @@ pub(super) async fn run_on_feed(tools: &ProbeTools, feed: RepairedFeed) -> Resul
     let (report, exit) = run_and_read(tools, args, vec![inherited]).await?;
     let report: FfprobeReport = serde_json::from_slice(&report).unwrap_or_default();
     if report.streams.is_empty() {
-        return Err(ProbeError::Unreadable(exit.error_lines.last().cloned().unwrap_or_else(|| "no streams".to_owned())));
+        return Err(ProbeError::Unreadable(
+            exit.error_lines.last().cloned().unwrap_or_else(|| "no streams".to_owned()),
+        ));
     }
     Ok(report)
 }
@@ -153,7 +163,9 @@ pub(super) async fn run_on_feed(tools: &ProbeTools, feed: RepairedFeed) -> Resul
 /// are less exact, so an error here is ignored.
 async fn add_codec_records(tools: &ProbeTools, source: &Arc<SourceFile>, report: &mut FfprobeReport) {
     let selection = ["-select_streams", "V", "-show_data", "-show_entries", "stream=index,extradata"];
-    let Ok((records, _)) = run_and_read(tools, build_arguments(source, &selection), vec![source.clone()]).await else { return };
+    let Ok((records, _)) = run_and_read(tools, build_arguments(source, &selection), vec![source.clone()]).await else {
+        return;
+    };
     let records: FfprobeReport = serde_json::from_slice(&records).unwrap_or_default();
     for record in records.streams {
         if let Some(stream) = report.streams.iter_mut().find(|stream| stream.index == record.index) {
@@ -178,7 +190,11 @@ fn build_arguments(source: &SourceFile, show: &[&str]) -> Vec<String> {
 }
 
 /// Standard output and exit of one call.
-async fn run_and_read(tools: &ProbeTools, args: Vec<String>, inherit: Vec<InheritedFile>) -> Result<(Vec<u8>, ChildExit), ProbeError> {
+async fn run_and_read(
+    tools: &ProbeTools,
+    args: Vec<String>,
+    inherit: Vec<InheritedFile>,
+) -> Result<(Vec<u8>, ChildExit), ProbeError> {
     let unavailable = |cause: std::io::Error| ProbeError::Unavailable(format!("ffprobe: {cause}"));
     let mut child = spawn(&tools.ffprobe, args, inherit, ChildLimits::PROBE).await.map_err(unavailable)?;
     let mut stdout = Vec::new();
@@ -195,7 +211,8 @@ pub(super) async fn decodable_codecs(tools: &ProbeTools) -> Result<&'static Hash
     static CODECS: OnceCell<HashSet<String>> = OnceCell::const_new();
     CODECS
         .get_or_try_init(|| async {
-            let (listing, _) = run_and_read(tools, ["-v", "quiet", "-codecs"].map(str::to_owned).into(), vec![]).await?;
+            let (listing, _) =
+                run_and_read(tools, ["-v", "quiet", "-codecs"].map(str::to_owned).into(), vec![]).await?;
             let codecs: HashSet<String> = String::from_utf8_lossy(&listing)
                 .lines()
                 .filter_map(|line| {

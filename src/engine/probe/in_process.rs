@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use super::avc;
 use super::coded;
-use super::discover::discover;
-use super::outline::{OutlineTrackKind, ContainerOutline, OutlineTrack, NeedsFfprobe};
 use super::decoder_info::DecoderInfo;
+use super::discover::discover;
+use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind};
 use super::{InProcessGuard, container, matroska, mp4, mpegts};
 use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Media, Stream, StreamKind, Subtitle, Video};
@@ -32,7 +32,8 @@ pub(super) async fn describe(
     decodable: &HashSet<String>,
     guard: InProcessGuard,
 ) -> Result<Media, NeedsFfprobe> {
-    let (outline, decoder_infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
+    let (outline, decoder_infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs)
+    {
         let source = source.clone();
         let read_in_thread = move || {
             let _guard = guard;
@@ -59,8 +60,9 @@ async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<Container
     }
     let webm = container::doc_type(head) == Some(b"webm");
     let source = source.clone();
-    let task =
-        tokio::task::spawn_blocking(move || if mp4 { mp4::read_outline(&source) } else { matroska::read_outline(&source, webm) });
+    let task = tokio::task::spawn_blocking(move || {
+        if mp4 { mp4::read_outline(&source) } else { matroska::read_outline(&source, webm) }
+    });
     task.await.map_err(|_| NeedsFfprobe("the reader failed"))?
 }
 
@@ -74,8 +76,18 @@ fn check_size(track: &OutlineTrack) -> Result<(), NeedsFfprobe> {
     Ok(())
 }
 
-fn merge(outline: ContainerOutline, decoder_infos: &[DecoderInfo], head: &[u8], len: u64, decodable: &HashSet<String>) -> Result<Media, NeedsFfprobe> {
-    let streams = outline.tracks.iter().map(|track| merge_stream(track, decoder_infos, decodable)).collect::<Result<Vec<_>, _>>()?;
+fn merge(
+    outline: ContainerOutline,
+    decoder_infos: &[DecoderInfo],
+    head: &[u8],
+    len: u64,
+    decodable: &HashSet<String>,
+) -> Result<Media, NeedsFfprobe> {
+    let streams = outline
+        .tracks
+        .iter()
+        .map(|track| merge_stream(track, decoder_infos, decodable))
+        .collect::<Result<Vec<_>, _>>()?;
     let has_video = streams.iter().any(|stream| matches!(stream.kind, StreamKind::Video(_)));
     Ok(Media {
         container: outline.container,
@@ -94,7 +106,11 @@ fn merge(outline: ContainerOutline, decoder_infos: &[DecoderInfo], head: &[u8], 
     })
 }
 
-fn merge_stream(track: &OutlineTrack, decoder_infos: &[DecoderInfo], decodable: &HashSet<String>) -> Result<Stream, NeedsFfprobe> {
+fn merge_stream(
+    track: &OutlineTrack,
+    decoder_infos: &[DecoderInfo],
+    decodable: &HashSet<String>,
+) -> Result<Stream, NeedsFfprobe> {
     let info_of_track = decoder_infos.iter().find(|info| info.container_id == track.container_id);
     let required_info = || {
         let info = info_of_track.ok_or(NeedsFfprobe("the discoverer misses a stream"))?;
@@ -118,7 +134,9 @@ fn merge_stream(track: &OutlineTrack, decoder_infos: &[DecoderInfo], decodable: 
             profile = info.profile.clone().filter(|_| track.codec == "aac");
             StreamKind::Audio(merge_audio(track, info)?)
         }
-        OutlineTrackKind::TextSubtitle => StreamKind::Subtitle(Subtitle { is_text: true, is_hearing_impaired: track.is_hearing_impaired }),
+        OutlineTrackKind::TextSubtitle => {
+            StreamKind::Subtitle(Subtitle { is_text: true, is_hearing_impaired: track.is_hearing_impaired })
+        }
         OutlineTrackKind::BitmapSubtitle => {
             StreamKind::Subtitle(Subtitle { is_text: false, is_hearing_impaired: track.is_hearing_impaired })
         }
@@ -206,7 +224,8 @@ fn merge_audio(track: &OutlineTrack, info: &DecoderInfo) -> Result<Audio, NeedsF
         8 => Some("7.1"),
         _ => return Err(NeedsFfprobe("an unusual number of channels")),
     };
-    let has_commentary_title = track.title.as_deref().is_some_and(|title| title.to_ascii_lowercase().contains("commentary"));
+    let has_commentary_title =
+        track.title.as_deref().is_some_and(|title| title.to_ascii_lowercase().contains("commentary"));
     Ok(Audio {
         channels: info.channels,
         channel_layout: layout.map(str::to_owned),

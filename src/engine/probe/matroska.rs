@@ -3,7 +3,7 @@
 //! Elements are visited in place: only the needed ones are read, each below a megabyte, and of the clusters only the first
 //! blocks.
 
-use super::outline::{OutlineTrackKind, ContainerOutline, NeedsFfprobe};
+use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrackKind};
 use crate::domain::media::{Attachment, Chapter, Container, Tags};
 use crate::engine::source::SourceFile;
 
@@ -12,7 +12,9 @@ mod ebml;
 mod track;
 
 pub(super) use blocks::{last_cluster, last_timestamp};
-use ebml::{Element, ChildElements, read_element, parse_float, read_truncated_element, parse_text, parse_unsigned, read_content};
+use ebml::{
+    ChildElements, Element, parse_float, parse_text, parse_unsigned, read_content, read_element, read_truncated_element,
+};
 use track::TimedMatroskaTrack;
 
 /// Maximum number of elements visited at one level.

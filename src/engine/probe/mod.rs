@@ -12,21 +12,21 @@ use crate::domain::media::{Container, Media};
 use crate::engine::source::SourceFile;
 
 mod avc;
-mod raw_audio;
 mod coded;
 mod container;
-mod truncation;
+mod decoder_info;
+mod discontinuous;
 mod discover;
 mod ends;
 mod ffprobe;
-mod discontinuous;
+mod in_process;
 mod matroska;
 mod mp4;
 mod mpegts;
 mod outline;
-mod in_process;
+mod raw_audio;
 mod report;
-mod decoder_info;
+mod truncation;
 
 /// Why a file could not be described.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -67,7 +67,11 @@ pub type InProcessGuard = Box<dyn Any + Send>;
 ///
 /// # Errors
 /// The reason why ffprobe is needed.
-pub async fn probe_in_process(tools: &ProbeTools, source: &Arc<SourceFile>, guard: InProcessGuard) -> Result<Media, &'static str> {
+pub async fn probe_in_process(
+    tools: &ProbeTools,
+    source: &Arc<SourceFile>,
+    guard: InProcessGuard,
+) -> Result<Media, &'static str> {
     let head = read_head(source).await.map_err(|_| "unreadable")?;
     let decodable = ffprobe::decodable_codecs(tools).await.map_err(|_| "no list of decoders")?;
     let media = in_process::describe(source, &head, decodable, guard).await.map_err(|reason| reason.0)?;

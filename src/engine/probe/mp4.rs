@@ -3,7 +3,7 @@
 //! Every length is checked against its box, nothing is indexed unchecked, and the size of the movie box is limited. The
 //! samples themselves are never read.
 
-use super::outline::{OutlineTrackKind, ContainerOutline, OutlineTrack, NeedsFfprobe, parse_uint};
+use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, parse_uint};
 use crate::domain::media::{Container, Tags};
 use crate::engine::source::SourceFile;
 
@@ -38,13 +38,20 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, Need
     if tracks.is_empty() || tracks.iter().any(is_empty) {
         return Err(NeedsFfprobe("a track without samples"));
     }
-    let played_tracks = || tracks.iter().filter(|timed_track| matches!(timed_track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio));
+    let played_tracks = || {
+        tracks
+            .iter()
+            .filter(|timed_track| matches!(timed_track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio))
+    };
     let start = played_tracks().map(|traced| traced.start_seconds).fold(f64::INFINITY, f64::min);
     let end = played_tracks().map(|traced| traced.start_seconds.max(0.0) + traced.duration_seconds).fold(0.0, f64::max);
     if !start.is_finite() || end <= start {
         return Err(NeedsFfprobe("neither video nor audio"));
     }
-    let tracks = tracks.into_iter().enumerate().map(|(index, timed_track)| OutlineTrack { index: index as u32, ..timed_track.track });
+    let tracks = tracks
+        .into_iter()
+        .enumerate()
+        .map(|(index, timed_track)| OutlineTrack { index: index as u32, ..timed_track.track });
     Ok(ContainerOutline {
         container: Container::Mp4,
         duration_seconds: end - start,

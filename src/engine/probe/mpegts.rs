@@ -4,22 +4,22 @@
 //! computed as ffprobe does. Three windows in between check that timestamps are continuous. The size of every window is
 //! limited.
 
-use super::outline::{OutlineTrackKind, ContainerOutline, OutlineTrack, NeedsFfprobe};
 use super::decoder_info::DecoderInfo;
+use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind};
 use crate::domain::media::{Container, Tags};
 use crate::domain::mpegts::TIMESTAMP_WRAP;
 use crate::domain::mpegts::packet::PACKET_LEN;
 use crate::domain::time::{TICKS_PER_SECOND, to_seconds, to_ticks};
 use crate::engine::source::SourceFile;
 
-mod program_map;
-mod h264;
-mod frame_rate;
 mod audio;
+mod frame_rate;
+mod h264;
 mod packet_window;
+mod program_map;
 
-use program_map::{MappedStream, ProgramMap};
 use packet_window::PacketWindow;
+use program_map::{MappedStream, ProgramMap};
 
 /// Packets of the first and the last window. If a window is too small, it is doubled, up to 4 times.
 const HEAD_PACKETS: u64 = 5 * 1024;
@@ -94,7 +94,8 @@ fn read_beginning(source: &SourceFile, packets: u64) -> Result<(ProgramMap, Pack
             Err(NeedsFfprobe(program_map::NO_MAP)) if packet_count < packets => continue,
             map => map?,
         };
-        let min_frames = if packet_count == packets || attempt + 1 == MAX_ATTEMPTS { MIN_RATE_FRAMES } else { RATE_FRAMES };
+        let min_frames =
+            if packet_count == packets || attempt + 1 == MAX_ATTEMPTS { MIN_RATE_FRAMES } else { RATE_FRAMES };
         if program_map.has_enough(&window, min_frames) {
             return Ok((program_map, window));
         }
@@ -133,7 +134,11 @@ struct PlayedStream {
 
 impl PlayedStream {
     /// Reads the beginning of a stream, and completes its track.
-    fn from_beginning(first_window: &PacketWindow, mapped: &MappedStream, track: &mut OutlineTrack) -> Result<(Self, DecoderInfo), NeedsFfprobe> {
+    fn from_beginning(
+        first_window: &PacketWindow,
+        mapped: &MappedStream,
+        track: &mut OutlineTrack,
+    ) -> Result<(Self, DecoderInfo), NeedsFfprobe> {
         let pid = mapped.pid;
         let timestamps: Option<Vec<(i64, i64)>> = first_window.timestamps(pid).collect();
         let timestamps = timestamps.ok_or(NeedsFfprobe("packets without timestamps"))?;
@@ -145,7 +150,8 @@ impl PlayedStream {
             }
             let nal = h264::find_sps(first_window.payloads(pid))?;
             let (sps_info, stated_rate) = h264::parse_sps(&nal)?;
-            let (rate, frame_len) = frame_rate::estimate_frame_rate(timestamps.iter().map(|(_, dts)| *dts), stated_rate)?;
+            let (rate, frame_len) =
+                frame_rate::estimate_frame_rate(timestamps.iter().map(|(_, dts)| *dts), stated_rate)?;
             track.config = [&[0, 0, 1], &nal[..]].concat();
             track.frame_rate = Some(rate);
             (info, frame_ticks) = (sps_info, Some(frame_len));
@@ -168,7 +174,8 @@ impl PlayedStream {
             return Ok(Some(last + frame_ticks));
         }
         let payload = window.payloads(self.pid).last().unwrap_or_default();
-        let seconds = audio::duration_seconds(self.codec, &payload).ok_or(NeedsFfprobe("an unusual last audio packet"))?;
+        let seconds =
+            audio::duration_seconds(self.codec, &payload).ok_or(NeedsFfprobe("an unusual last audio packet"))?;
         Ok(Some(last + to_ticks(seconds)))
     }
 }

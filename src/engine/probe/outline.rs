@@ -64,7 +64,8 @@ pub(super) struct NeedsFfprobe(pub &'static str);
 
 /// A big-endian number of up to eight bytes.
 pub(super) fn parse_uint(bytes: &[u8], offset: usize, size: usize) -> Result<u64, NeedsFfprobe> {
-    let bytes = offset.checked_add(size).and_then(|end| bytes.get(offset..end)).ok_or(NeedsFfprobe("a field is truncated"))?;
+    let bytes =
+        offset.checked_add(size).and_then(|end| bytes.get(offset..end)).ok_or(NeedsFfprobe("a field is truncated"))?;
     Ok(bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 

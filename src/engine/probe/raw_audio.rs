@@ -43,7 +43,8 @@ pub(super) fn count_seconds(source: &SourceFile, container: Container) -> Option
         let bytes = &buffer[..filled];
         let mut offset = 0;
         // A frame that may continue after this chunk is left for the next one.
-        let usable = if position + filled as u64 >= source.len { filled } else { filled.saturating_sub(MAX_FRAME_BYTES) };
+        let usable =
+            if position + filled as u64 >= source.len { filled } else { filled.saturating_sub(MAX_FRAME_BYTES) };
         while offset < usable {
             match sniff::parse_audio_frame(container, &bytes[offset..]) {
                 Some(frame) if offset + frame.size_bytes <= filled => {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::ffprobe::{ReportedProgram, FfprobeReport, ReportedStream as Raw};
+use super::ffprobe::{FfprobeReport, ReportedProgram, ReportedStream as Raw};
 use super::{ProbeError, container};
 use crate::domain::media::{Attachment, Chapter, Container, Media, Stream, StreamKind, Tags};
 use crate::domain::time::FrameRate;
@@ -18,7 +18,12 @@ const MIN_PLAUSIBLE_BPS: f64 = 2_000.0;
 const MIN_PLAUSIBLE_AUDIO_BPS: f64 = 500.0;
 
 /// Converts a report. `head` is the beginning of the file, `len` its size in bytes.
-pub(super) fn to_media(report: &FfprobeReport, decodable: &HashSet<String>, head: &[u8], len: u64) -> Result<Media, ProbeError> {
+pub(super) fn to_media(
+    report: &FfprobeReport,
+    decodable: &HashSet<String>,
+    head: &[u8],
+    len: u64,
+) -> Result<Media, ProbeError> {
     let container = container::from_format_name(&report.format.format_name, head, &report.streams);
     let mut warnings: Vec<String> = Vec::new();
     let played = select_streams(report, &mut warnings);
@@ -96,7 +101,13 @@ fn is_empty_track(raw: &Raw) -> bool {
 }
 
 /// First timestamp and duration, seconds.
-fn start_and_duration(report: &FfprobeReport, raw: &[&Raw], has_video: bool, len: u64, warnings: &mut Vec<String>) -> (f64, Option<f64>) {
+fn start_and_duration(
+    report: &FfprobeReport,
+    raw: &[&Raw],
+    has_video: bool,
+    len: u64,
+    warnings: &mut Vec<String>,
+) -> (f64, Option<f64>) {
     let played: Vec<&&Raw> = raw
         .iter()
         .filter(|raw| matches!(raw.codec_type.as_deref(), Some("video" | "audio")) && !is_image(raw))
@@ -118,7 +129,8 @@ fn start_and_duration(report: &FfprobeReport, raw: &[&Raw], has_video: bool, len
     let stated = if is_subset { streams_duration } else { parse_number(&report.format.duration).or(streams_duration) };
     let min_bps = if has_video { MIN_PLAUSIBLE_BPS } else { MIN_PLAUSIBLE_AUDIO_BPS };
     let is_plausible = |seconds: f64| seconds > 0.0 && (seconds < 60.0 || len as f64 * 8.0 / seconds >= min_bps);
-    let duration = stated.filter(|seconds| is_plausible(*seconds)).or(streams_duration.filter(|seconds| is_plausible(*seconds)));
+    let duration =
+        stated.filter(|seconds| is_plausible(*seconds)).or(streams_duration.filter(|seconds| is_plausible(*seconds)));
     if duration.is_none() {
         warnings.push(super::truncation::UNKNOWN_DURATION.into());
     }

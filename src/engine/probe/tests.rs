@@ -3,7 +3,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{ProbeTools, coded, truncation, matroska, mp4, mpegts, in_process, probe_with_ffprobe};
+use super::{ProbeTools, coded, in_process, matroska, mp4, mpegts, probe_with_ffprobe, truncation};
 use crate::domain::library::Root;
 use crate::domain::media::{Container, Media, Stream};
 use crate::engine::source::{Roots, SourceFile};
@@ -60,9 +60,11 @@ fn damaged_headers_neither_panic_nor_delay_a_reader() {
             let started = Instant::now();
             let _ = (mp4::read_outline(&source).is_ok(), matroska::read_outline(&source, false).is_ok());
             let _ = mpegts::read_outline(&source).is_ok();
-            let _ =
-                (matroska::last_timestamp(&source, matroska::last_cluster(&source)), matroska::stated_end(&source));
-            let _ = (truncation::measure_present_share(&source, Container::Mp4), truncation::measure_present_share(&source, Container::Webm));
+            let _ = (matroska::last_timestamp(&source, matroska::last_cluster(&source)), matroska::stated_end(&source));
+            let _ = (
+                truncation::measure_present_share(&source, Container::Mp4),
+                truncation::measure_present_share(&source, Container::Webm),
+            );
             assert!(started.elapsed() < Duration::from_secs(2), "{name}: {:?}", started.elapsed());
         }
     }
@@ -138,7 +140,10 @@ async fn attached_fonts_do_not_fill_the_report() {
         &path("a.mkv"),
         &["-i", cues, "-c:s", "ass", "-pix_fmt", "yuv420p10le", "-attach", font, "-metadata:s:t", "mimetype=font/ttf"],
     );
-    let media = probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv"))).await.unwrap();
+    let media =
+        probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv")))
+            .await
+            .unwrap();
     let codecs: Vec<_> = media.streams.iter().map(|stream| stream.codec.as_str()).collect();
     assert_eq!(codecs, ["h264", "aac", "ass"]);
     assert!(media.streams[0].codec_string.as_deref().unwrap().starts_with("avc1.6E"), "{:?}", media.streams[0]);
@@ -154,7 +159,10 @@ async fn chapters_do_not_fill_the_report() {
     let chapter = |n: u32| format!("[CHAPTER]\nTIMEBASE=1/1000\nSTART={n}\nEND={}\ntitle={title}\n", n + 1);
     std::fs::write(path("a.txt"), format!(";FFMETADATA1\n{}", (0..1500).map(chapter).collect::<String>())).unwrap();
     make_film(&path("a.mkv"), &["-i", path("a.txt").to_str().unwrap()]);
-    let media = probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv"))).await.unwrap();
+    let media =
+        probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv")))
+            .await
+            .unwrap();
     let codecs: Vec<_> = media.streams.iter().map(|stream| stream.codec.as_str()).collect();
     assert_eq!(codecs, ["h264", "aac"]);
 }
@@ -209,7 +217,8 @@ fn the_frame_size_is_read_from_the_video_itself() {
     for (name, codec) in [("a.mp4", "libx264"), ("b.mp4", "libx265"), ("a.mkv", "libvpx"), ("b.mkv", "libvpx-vp9")] {
         make_film(&folder.path().join(name), &["-c:v", codec]);
         let source = open(folder.path(), name);
-        let read = if name.ends_with("mkv") { matroska::read_outline(&source, false) } else { mp4::read_outline(&source) };
+        let read =
+            if name.ends_with("mkv") { matroska::read_outline(&source, false) } else { mp4::read_outline(&source) };
         assert_eq!(coded::luma_samples(&read.unwrap().tracks[0]), Some(64 * 64), "{codec}");
     }
 }
@@ -264,7 +273,10 @@ async fn the_duration_of_half_a_file_is_that_of_its_last_packets() {
         let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), "half"))).await.unwrap();
         let present_seconds = packet_seconds(&folder.path().join("half"));
         let seconds = media.duration_seconds.unwrap();
-        assert!((seconds - present_seconds).abs() < 0.3 && present_seconds < 1.6, "{name}: {seconds} s reported, {present_seconds} s present");
+        assert!(
+            (seconds - present_seconds).abs() < 0.3 && present_seconds < 1.6,
+            "{name}: {seconds} s reported, {present_seconds} s present"
+        );
         assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{name}: {:?}", media.warnings);
         assert!(media.is_seekable);
     }
@@ -367,7 +379,9 @@ async fn a_wrong_matroska_header_is_detected_by_cues_and_clusters() {
         bytes[cues] = if has_cues { 0x1c } else { 0x1d };
         std::fs::write(folder.path().join("b.mkv"), &bytes).unwrap();
         let source = Arc::new(open(folder.path(), "b.mkv"));
-        for media in [probe_in_process(&tools, &source, Box::new(())).await.ok(), probe_with_ffprobe(&tools, &source).await.ok()] {
+        for media in
+            [probe_in_process(&tools, &source, Box::new(())).await.ok(), probe_with_ffprobe(&tools, &source).await.ok()]
+        {
             let Some(media) = media else { continue };
             let seconds = media.duration_seconds.unwrap();
             assert!((1.8..2.2).contains(&seconds), "{milliseconds} ms, cues {has_cues}: {seconds}");
@@ -388,8 +402,11 @@ async fn raw_audio_is_as_long_as_its_frames() {
         ("b.mp3", &["-c:a", "libmp3lame", "-q:a", "2"]),
     ] {
         let path = folder.path().join(name);
-        let made =
-            Command::new("ffmpeg").args(["-v", "error", "-f", "lavfi", "-i", audio_source]).args(more).arg(&path).status();
+        let made = Command::new("ffmpeg")
+            .args(["-v", "error", "-f", "lavfi", "-i", audio_source])
+            .args(more)
+            .arg(&path)
+            .status();
         assert!(made.expect("ffmpeg runs").success());
         let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
         let seconds = media.duration_seconds.unwrap();
@@ -411,7 +428,10 @@ async fn fragments_without_a_stated_duration_are_measured() {
         bytes[at + 20..at + 24].fill(0xff);
     }
     std::fs::write(folder.path().join("b.mp4"), &bytes).unwrap();
-    let media = probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "b.mp4"))).await.unwrap();
+    let media =
+        probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "b.mp4")))
+            .await
+            .unwrap();
     let seconds = media.duration_seconds.unwrap();
     assert!((1.9..2.2).contains(&seconds), "{seconds}: {:?}", media.warnings);
     assert!(media.is_seekable);

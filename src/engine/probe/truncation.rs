@@ -58,7 +58,8 @@ async fn chained(source: &Arc<SourceFile>, mut media: Media) -> Media {
             media.clock_pieces = links.pieces;
         }
         Some(PlayedLinks::First(end)) => {
-            let text = format!("the file is a chain of streams: only the first, {} s long, is played", round_to_ms(end));
+            let text =
+                format!("the file is a chain of streams: only the first, {} s long, is played", round_to_ms(end));
             media.warnings.push(text);
             set_duration(&mut media, source, Some(end));
         }
@@ -72,7 +73,9 @@ async fn with_truncated_duration(source: &Arc<SourceFile>, mut media: Media, pre
     let stated_seconds = media.duration_seconds;
     let measured = match media.container {
         Container::Mp4 => match media.video_streams().next().map(|(stream, _)| stream.index) {
-            Some(stream) => index::build_index(source, &media, stream).await.ok().map(|index| to_seconds(index.end_ticks)),
+            Some(stream) => {
+                index::build_index(source, &media, stream).await.ok().map(|index| to_seconds(index.end_ticks))
+            }
             None => None,
         },
         _ => {
@@ -141,7 +144,8 @@ pub(super) async fn with_duration_by_cues(source: &Arc<SourceFile>, media: Media
         (measured, media)
     });
     let (measured, mut media) = task.await.expect("readers of Matroska do not panic");
-    let (Some(present_seconds), Some(stated_seconds)) = (measured.filter(|left| *left > 0.0), media.duration_seconds) else {
+    let (Some(present_seconds), Some(stated_seconds)) = (measured.filter(|left| *left > 0.0), media.duration_seconds)
+    else {
         return media;
     };
     if present_seconds > stated_seconds + TOLERANCE_SECONDS || present_seconds < stated_seconds - MAX_SUBTITLE_SECONDS {

@@ -53,9 +53,15 @@ async fn reproducible_segments_are_dropped_and_validated_by_their_inputs() {
         let stored = cache.put_reproducible(&name, index, SegmentContent::InMemory(segment_bytes(0)), "a").await;
         assert_ne!(stored.etag, first.etag, "another segment");
     }
-    assert_eq!((cache.rendition_usage(&name), count_files(folder.path())), (RenditionUsage { segments: 2, bytes: 200 }, 0));
+    assert_eq!(
+        (cache.rendition_usage(&name), count_files(folder.path())),
+        (RenditionUsage { segments: 2, bytes: 200 }, 0)
+    );
     assert!(!cache.contains(&name, 0) && cache.contains(&name, 3));
-    assert_eq!(cache.put_reproducible(&name, 0, SegmentContent::InMemory(segment_bytes(0)), "a").await.etag, first.etag);
+    assert_eq!(
+        cache.put_reproducible(&name, 0, SegmentContent::InMemory(segment_bytes(0)), "a").await.etag,
+        first.etag
+    );
     let other = cache.put_reproducible(&name, 0, SegmentContent::InMemory(segment_bytes(0)), "b").await;
     assert_ne!(other.etag, first.etag, "another version of the file");
 }

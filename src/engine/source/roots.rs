@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::{OpenFile, SourceFile, links, read_full};
-use crate::domain::library::{LocatedPath, Root, outside_roots_error, locate};
+use crate::domain::library::{LocatedPath, Root, locate, outside_roots_error};
 use crate::domain::sniff;
 use crate::error::{Code, Error, Result};
 
@@ -77,7 +77,8 @@ impl Roots {
             return Err(not_found_error());
         }
         let read_error = |cause: io::Error| {
-            Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(format!("{request_path}: {cause}"))
+            Error::new(Code::SourceReadFailed, "the file could not be read")
+                .with_cause(format!("{request_path}: {cause}"))
         };
         let format = sniff::detect_format(&mut FileHeadReader(&file)).map_err(read_error)?;
         let file = OpenFile::new(file, metadata.dev());
@@ -133,7 +134,13 @@ impl Roots {
         let relative = if relative.as_os_str().is_empty() { ".".as_ref() } else { relative };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         #[allow(clippy::disallowed_methods, reason = "the one place where request data is opened")]
-        rustix::fs::openat2(self.root_fds[root_index].as_fd(), relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+        rustix::fs::openat2(
+            self.root_fds[root_index].as_fd(),
+            relative,
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        )
     }
 }
 

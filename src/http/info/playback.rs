@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::MediaLinks;
 use crate::domain::media::Media;
-use crate::domain::playback::{self, TrackAction, Decision, RequestDevice, RUNGS, PlaybackRequest};
+use crate::domain::playback::{self, Decision, PlaybackRequest, RUNGS, RequestDevice, TrackAction};
 use crate::http::device::DeviceBody;
 
 /// The decision a start request would come to.
@@ -35,7 +35,8 @@ impl Playback {
         let device_body = DeviceBody::new(device);
         let device = &device.profile;
         let (decision, reasons) = playback::decide(media, device, &PlaybackRequest::default());
-        let (forced_decision, _) = playback::decide(media, device, &PlaybackRequest { force_transcode: true, ..PlaybackRequest::default() });
+        let (forced_decision, _) =
+            playback::decide(media, device, &PlaybackRequest { force_transcode: true, ..PlaybackRequest::default() });
         let can_copy = |pick: fn(&playback::SessionTracks) -> Option<(u32, TrackAction)>| match &forced_decision {
             Decision::Session(tracks) => matches!(pick(tracks), Some((_, TrackAction::Copy))),
             _ => false,
@@ -58,7 +59,9 @@ impl Playback {
             can_copy_video: can_copy(|tracks| tracks.video),
             can_copy_audio: can_copy(|tracks| tracks.audio),
             seekable: media.is_seekable,
-            keyframe_interval_seconds: media.keyframe_interval_seconds.map(|seconds| (seconds * 1000.0).round() / 1000.0),
+            keyframe_interval_seconds: media
+                .keyframe_interval_seconds
+                .map(|seconds| (seconds * 1000.0).round() / 1000.0),
             transcoder_available,
             device: device_body,
         }

@@ -67,8 +67,11 @@ pub async fn audit(service: Arc<Service>, call: Call) -> Result<Response> {
         (None, Some(channel)) => Some(AuditSubject::Channel(parse_id("channel", channel)?)),
         (None, None) => None,
     };
-    let after =
-        call.query("after")?.unwrap_or("0").parse().map_err(|_| Error::invalid_field("after", "must be an entry id"))?;
+    let after = call
+        .query("after")?
+        .unwrap_or("0")
+        .parse()
+        .map_err(|_| Error::invalid_field("after", "must be an entry id"))?;
     let records = service.audit_log.entries(subject, after, MAX_ENTRIES)?;
     let next_after = if records.len() == MAX_ENTRIES { records.last().map(|(id, _)| *id) } else { None };
     let entries = records.into_iter().map(|(id, record)| AuditEntry::new(id, record)).collect();

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::request::{self, ItemRequest};
-use crate::domain::channel::{RequestedItem, RequestedFiller, RequestedBlocks};
-use crate::domain::schedule::blocks::{Block, DAY_MINUTES, BlockGrid, BlockLayer, BlockSlot};
+use crate::domain::channel::{RequestedBlocks, RequestedFiller, RequestedItem};
+use crate::domain::schedule::blocks::{Block, BlockGrid, BlockLayer, BlockSlot, DAY_MINUTES};
 use crate::error::{Error, Result};
 
 const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
@@ -108,7 +108,8 @@ pub struct FillerRequest {
 impl ScheduleRequest {
     pub fn into_plan(self) -> Result<RequestedBlocks> {
         let invalid = |field: &str, message: String| Error::invalid_field(&format!("schedule.{field}"), message);
-        let day_start = self.day_start.as_deref().map(|text| parse_time_of_day("schedule.dayStart", text)).transpose()?;
+        let day_start =
+            self.day_start.as_deref().map(|text| parse_time_of_day("schedule.dayStart", text)).transpose()?;
         let pad_minutes = self.pad_to_minutes.unwrap_or(0);
         if pad_minutes > 60 {
             return Err(invalid("padToMinutes", "must be an integer from 0 to 60".to_owned()));
@@ -133,7 +134,11 @@ impl ScheduleRequest {
             }
             sources.push((name, request::validate_items(&field, items)?));
         }
-        let mut grid = BlockGrid { day_start_minutes: day_start.unwrap_or(DEFAULT_DAY_START_MINUTES), pad_minutes, layers: Vec::new() };
+        let mut grid = BlockGrid {
+            day_start_minutes: day_start.unwrap_or(DEFAULT_DAY_START_MINUTES),
+            pad_minutes,
+            layers: Vec::new(),
+        };
         for (n, layer) in self.layers.into_iter().enumerate() {
             grid.layers.push(layer.into_layer(&format!("schedule.layers[{n}]"), grid.day_start_minutes, &sources)?);
         }
@@ -167,7 +172,11 @@ impl ScheduleRequest {
             day_start: Some(format_time_of_day(plan.grid.day_start_minutes)),
             pad_to_minutes: Some(plan.grid.pad_minutes),
             layers: plan.grid.layers.iter().map(layer).collect(),
-            sources: plan.sources.iter().map(|(name, requested_items)| (name.clone(), item_requests(requested_items))).collect(),
+            sources: plan
+                .sources
+                .iter()
+                .map(|(name, requested_items)| (name.clone(), item_requests(requested_items)))
+                .collect(),
         }
     }
 }
@@ -175,15 +184,19 @@ impl ScheduleRequest {
 impl LayerRequest {
     fn into_layer(self, field: &str, day_start: u16, sources: &[(String, Vec<RequestedItem>)]) -> Result<BlockLayer> {
         if self.blocks.is_empty() || self.blocks.len() > MAX_BLOCKS {
-            return Err(Error::invalid_field(&format!("{field}.blocks"), format!("must have 1 to {MAX_BLOCKS} entries")));
+            return Err(Error::invalid_field(
+                &format!("{field}.blocks"),
+                format!("must have 1 to {MAX_BLOCKS} entries"),
+            ));
         }
         let (mut season, mut weekdays) = (None, 0);
         if let Some(when) = self.when {
             season = match (&when.from, &when.to) {
                 (None, None) => None,
-                (Some(from), Some(to)) => {
-                    Some((parse_day_of_year(&format!("{field}.when.from"), from)?, parse_day_of_year(&format!("{field}.when.to"), to)?))
-                }
+                (Some(from), Some(to)) => Some((
+                    parse_day_of_year(&format!("{field}.when.from"), from)?,
+                    parse_day_of_year(&format!("{field}.when.to"), to)?,
+                )),
                 _ => {
                     return Err(Error::invalid_field(
                         &format!("{field}.when"),
@@ -193,8 +206,12 @@ impl LayerRequest {
             };
             for name in when.weekdays.iter().flatten() {
                 let day = WEEKDAYS.iter().position(|weekday| weekday == name);
-                let invalid =
-                    || Error::invalid_field(&format!("{field}.when.weekdays"), "must be mon, tue, wed, thu, fri, sat or sun");
+                let invalid = || {
+                    Error::invalid_field(
+                        &format!("{field}.when.weekdays"),
+                        "must be mon, tue, wed, thu, fri, sat or sun",
+                    )
+                };
                 weekdays |= 1 << day.ok_or_else(invalid)?;
             }
         }
@@ -227,11 +244,12 @@ impl BlockRequest {
         for (n, slot) in self.slots.into_iter().enumerate() {
             let field = format!("{field}.slots[{n}]");
             let source = sources.iter().position(|(name, _)| *name == slot.source);
-            let source =
-                source.ok_or_else(|| Error::invalid_field(&format!("{field}.source"), "must be a key of schedule.sources"))?;
+            let source = source
+                .ok_or_else(|| Error::invalid_field(&format!("{field}.source"), "must be a key of schedule.sources"))?;
             let order = slot.order.as_deref().unwrap_or("shuffle");
-            let order = request::parse_order(order)
-                .ok_or_else(|| Error::invalid_field(&format!("{field}.order"), "must be a scheduleMode other than blocks"))?;
+            let order = request::parse_order(order).ok_or_else(|| {
+                Error::invalid_field(&format!("{field}.order"), "must be a scheduleMode other than blocks")
+            })?;
             if slot.count.is_some_and(|count| !(1..=1000).contains(&count)) {
                 return Err(Error::invalid_field(&format!("{field}.count"), "must be an integer from 1 to 1000"));
             }

@@ -8,7 +8,7 @@ use super::block_schedule::{FillerRequest, ScheduleRequest};
 use super::guide::GuideEntry;
 use super::request;
 use super::rights::{AttestationView, FeedView, ProvenanceView, RightsView};
-use crate::domain::channel::{RequestedItem, Channel, RequestedFiller};
+use crate::domain::channel::{Channel, RequestedFiller, RequestedItem};
 use crate::domain::external::ExternalChannel;
 use crate::domain::live_window::CATCHUP_DAYS;
 use crate::domain::time::format_timestamp;
@@ -99,8 +99,10 @@ pub struct ItemView {
 impl<'a> ChannelView<'a> {
     pub fn new(channel: &'a Channel, now: Timestamp, addresses: ResourceUrls<'a>) -> Self {
         let now_ms = now.as_millisecond();
-        let mut guide =
-            channel.guide_entries(now_ms, i64::MAX, now_ms).map(|entry| GuideEntry::new(channel, &entry, now, addresses)).peekable();
+        let mut guide = channel
+            .guide_entries(now_ms, i64::MAX, now_ms)
+            .map(|entry| GuideEntry::new(channel, &entry, now, addresses))
+            .peekable();
         // Before the first programme, only `next` is set.
         let current = guide.next_if(GuideEntry::is_live);
         let next = guide.next();

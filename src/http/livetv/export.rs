@@ -21,8 +21,8 @@ use crate::domain::{m3u, xmltv};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::text_stream::{self, GzipChunks, CHUNK_BYTES};
 use crate::http::reply;
+use crate::http::text_stream::{self, CHUNK_BYTES, GzipChunks};
 use crate::service::Service;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -66,7 +66,8 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
     channels.iter().for_each(|channel| etag_hasher.add_channel(channel));
     let file_name = if content_type.starts_with("audio") { "channels.m3u" } else { "channels.m3u8" };
     let disposition_type = if parse_flag(&call, "download")? { "attachment" } else { "inline" };
-    let link_query = |channel: &Channel| credentials.query_for(&service, &call, &format!("livetv/watch/{}", channel.id));
+    let link_query =
+        |channel: &Channel| credentials.query_for(&service, &call, &format!("livetv/watch/{}", channel.id));
     let link_queries = channels.iter().map(|channel| link_query(channel)).collect::<Result<Vec<String>>>()?;
     let mut channels = channels.into_iter().zip(link_queries);
     let mut is_head_written = false;
@@ -83,13 +84,15 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
         }
         Some(Bytes::from(text)).filter(|text| !text.is_empty())
     });
-    let mut response = ExportResponse { etag_hasher, modified_ms: None, is_gzip_file: false, has_credentials: credentials.has_credentials() }.into_response(
-        &service,
-        &call.headers,
-        content_type,
-        chunks,
-    )?;
-    let disposition = HeaderValue::try_from(format!("{disposition_type}; filename=\"{file_name}\"")).map_err(Error::internal)?;
+    let mut response = ExportResponse {
+        etag_hasher,
+        modified_ms: None,
+        is_gzip_file: false,
+        has_credentials: credentials.has_credentials(),
+    }
+    .into_response(&service, &call.headers, content_type, chunks)?;
+    let disposition =
+        HeaderValue::try_from(format!("{disposition_type}; filename=\"{file_name}\"")).map_err(Error::internal)?;
     response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
     Ok(response)
 }
@@ -150,7 +153,12 @@ fn xmltv_response(service: &Service, call: &Call, is_gzip_file: bool) -> Result<
         Some("local") => true,
         Some(_) => return Err(Error::invalid_field("tz", "must be utc or local")),
     };
-    let style = xmltv::XmltvOptions { base_url: base_url(service, call)?, naming: parse_naming(call)?, local_times: use_local_time, include_lcn: parse_flag(call, "lcn")? };
+    let style = xmltv::XmltvOptions {
+        base_url: base_url(service, call)?,
+        naming: parse_naming(call)?,
+        local_times: use_local_time,
+        include_lcn: parse_flag(call, "lcn")?,
+    };
     let channels = exported_channels(service, call)?;
     let now = service.clock.now().as_millisecond();
     let midnight = now.div_euclid(DAY_MS) * DAY_MS;
@@ -167,12 +175,9 @@ fn xmltv_response(service: &Service, call: &Call, is_gzip_file: bool) -> Result<
     }
     let chunks = XmltvWriter { channels, style, from, to, now, state: XmltvWriterState::Head };
     let content_type = if is_gzip_file { "application/gzip" } else { "application/xml; charset=utf-8" };
-    let mut response = ExportResponse { etag_hasher, modified_ms: Some(modified), is_gzip_file, has_credentials: false }.into_response(
-        service,
-        &call.headers,
-        content_type,
-        chunks,
-    )?;
+    let mut response =
+        ExportResponse { etag_hasher, modified_ms: Some(modified), is_gzip_file, has_credentials: false }
+            .into_response(service, &call.headers, content_type, chunks)?;
     if is_gzip_file {
         let disposition = HeaderValue::from_static("inline; filename=\"xmltv.xml.gz\"");
         response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
@@ -224,7 +229,8 @@ impl ExportResponse {
     ) -> Result<Response> {
         let use_gzip = !self.is_gzip_file && text_stream::accepts_gzip(headers);
         let suffix = if use_gzip || self.is_gzip_file { "-gz" } else { "" };
-        let etag = format!("\"{}-{}{suffix}\"", self.etag_hasher.prefix, &self.etag_hasher.hasher.finalize().to_hex()[..24]);
+        let etag =
+            format!("\"{}-{}{suffix}\"", self.etag_hasher.prefix, &self.etag_hasher.hasher.finalize().to_hex()[..24]);
         // `Last-Modified` has a resolution of one second: a change in the same second would go unnoticed.
         let now_ms = service.clock.now().as_millisecond();
         let modified = self.modified_ms.filter(|modified| now_ms - modified > 2000);
@@ -240,8 +246,11 @@ impl ExportResponse {
                 return Err(Error::new(Code::PreconditionFailed, "If-Match does not name the current ETag"));
             }
             PreconditionResult::Proceed => {
-                let mut response =
-                    if use_gzip || self.is_gzip_file { text_stream::streamed_response(GzipChunks::new(chunks)) } else { text_stream::streamed_response(chunks) };
+                let mut response = if use_gzip || self.is_gzip_file {
+                    text_stream::streamed_response(GzipChunks::new(chunks))
+                } else {
+                    text_stream::streamed_response(chunks)
+                };
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
                 if use_gzip {
                     response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -312,7 +321,8 @@ impl Iterator for XmltvWriter {
                         }
                     }
                     (None, Some(channel)) => {
-                        let programmes = ProgrammeWriter::new(channel.clone(), self.from, self.to, self.now, &self.style);
+                        let programmes =
+                            ProgrammeWriter::new(channel.clone(), self.from, self.to, self.now, &self.style);
                         *current = Some(Box::new(programmes));
                     }
                     (None, None) => {
@@ -375,8 +385,7 @@ fn parse_flag(call: &Call, name: &str) -> Result<bool> {
 
 fn parse_count(call: &Call, name: &str, default: i64, range: std::ops::RangeInclusive<i64>) -> Result<i64> {
     let Some(text) = call.query(name)? else { return Ok(default) };
-    text.parse()
-        .ok()
-        .filter(|value| range.contains(value))
-        .ok_or_else(|| Error::invalid_field(name, format!("must be an integer from {} to {}", range.start(), range.end())))
+    text.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| {
+        Error::invalid_field(name, format!("must be an integer from {} to {}", range.start(), range.end()))
+    })
 }

@@ -15,13 +15,13 @@ use crate::domain::access::Role;
 use crate::domain::channel::Channel;
 use crate::domain::guide::ProgrammeEntries;
 use crate::domain::live_window::CATCHUP_MS;
-use crate::domain::time::{format_timestamp, format_ms, round_to_ms};
+use crate::domain::time::{format_ms, format_timestamp, round_to_ms};
 use crate::error::{Error, Result};
-use crate::http::urls::ResourceUrls;
 use crate::http::call::Call;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::text_stream::{self, CHUNK_BYTES};
 use crate::http::reply;
+use crate::http::text_stream::{self, CHUNK_BYTES};
+use crate::http::urls::ResourceUrls;
 use crate::service::Service;
 
 mod entry;
@@ -114,8 +114,15 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
             response
         }
         PreconditionResult::Proceed | PreconditionResult::Failed => {
-            let chunks =
-                GuideWriter { service, channels: channels.into_iter(), current: None, from, to, now, state: GuideWriterState::Head };
+            let chunks = GuideWriter {
+                service,
+                channels: channels.into_iter(),
+                current: None,
+                from,
+                to,
+                now,
+                state: GuideWriterState::Head,
+            };
             let mut response = text_stream::streamed_response(chunks);
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
@@ -204,7 +211,8 @@ fn parse_time_ms(field: &str, text: &str) -> Result<i64> {
     let midnight = (text.len() == "2026-01-01".len()).then(day).flatten();
     // An unencoded `+` of an offset is decoded to a space.
     let instant = midnight.or_else(|| text.replace(' ', "+").parse::<Timestamp>().ok());
-    let instant = instant.ok_or_else(|| Error::invalid_field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z"))?;
+    let instant =
+        instant.ok_or_else(|| Error::invalid_field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z"))?;
     let (first, last) = (-62_000_000_000_000, 250_000_000_000_000);
     Ok(instant.as_millisecond().clamp(first, last))
 }
@@ -214,17 +222,26 @@ fn build_etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, 
     let mut hasher = blake3::Hasher::new();
     hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
     for channel in channels {
-        let mut on_air_stamp = service.channels.current_programme(channel, now.as_millisecond()).map_or(u64::MAX, |programme| programme.ordinal);
+        let mut on_air_stamp = service
+            .channels
+            .current_programme(channel, now.as_millisecond())
+            .map_or(u64::MAX, |programme| programme.ordinal);
         if let Some(listings) = &channel.listings {
             on_air_stamp = listings.content_hash ^ listings.first_ending_after(now.as_millisecond()) as u64;
         }
-        hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on_air_stamp.to_le_bytes());
+        hasher
+            .update(channel.tvg_id.as_bytes())
+            .update(&channel.version.to_le_bytes())
+            .update(&on_air_stamp.to_le_bytes());
         if let Some(clock) = &channel.clock {
             hasher.update(&clock.guide_hash(now.as_millisecond()).to_le_bytes());
         }
         // `catchupUrl` disappears when a programme leaves the catch-up window.
         if from < now.as_millisecond() - CATCHUP_MS {
-            let oldest_kept = service.channels.oldest_programme(channel, now.as_millisecond()).map_or(0, |programme| programme.ordinal);
+            let oldest_kept = service
+                .channels
+                .oldest_programme(channel, now.as_millisecond())
+                .map_or(0, |programme| programme.ordinal);
             hasher.update(&oldest_kept.to_le_bytes());
         }
     }
@@ -269,8 +286,10 @@ impl Iterator for GuideWriter {
         let addresses = ResourceUrls::from_config(&service.config);
         let mut text = Vec::with_capacity(CHUNK_BYTES + 4096);
         if self.state == GuideWriterState::Head {
-            let (from, to, generated_at) = (format_instant(self.from), format_instant(self.to), format_timestamp(self.now));
-            let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{generated_at}\",\"entries\":[");
+            let (from, to, generated_at) =
+                (format_instant(self.from), format_instant(self.to), format_timestamp(self.now));
+            let head =
+                format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{generated_at}\",\"entries\":[");
             text.extend_from_slice(head.as_bytes());
             self.state = GuideWriterState::Entries { first: true };
         }
@@ -296,8 +315,11 @@ impl Iterator for GuideWriter {
                 text.push(b',');
             }
             self.state = GuideWriterState::Entries { first: false };
-            serde_json::to_writer(&mut text, &GuideEntry::new(channel, &channel.entry_of(programme), self.now, addresses))
-                .expect("a guide entry is plain data, and writing to memory cannot fail");
+            serde_json::to_writer(
+                &mut text,
+                &GuideEntry::new(channel, &channel.entry_of(programme), self.now, addresses),
+            )
+            .expect("a guide entry is plain data, and writing to memory cannot fail");
         }
         Some(Bytes::from(text)).filter(|text| !text.is_empty())
     }

@@ -3,7 +3,7 @@
 use http::header::HOST;
 
 use crate::domain::access::Principal;
-use crate::domain::signing::{SignedParameters, MAX_LIFE_SECONDS};
+use crate::domain::signing::{MAX_LIFE_SECONDS, SignedParameters};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::service::Service;

@@ -88,7 +88,12 @@ impl WatermarkRequest {
         if !(1..=50).contains(&width) {
             return Err(Error::invalid_field("watermark.widthPercent", "must be an integer from 1 to 50"));
         }
-        Ok(self.image_url.map(|path| WatermarkSettings { path, corner, opacity_percent: opacity, width_percent: width }))
+        Ok(self.image_url.map(|path| WatermarkSettings {
+            path,
+            corner,
+            opacity_percent: opacity,
+            width_percent: width,
+        }))
     }
 }
 
@@ -118,7 +123,8 @@ pub fn output_change(output: Option<OutputRequest>, languages: Option<LanguagesR
             return Err(Error::invalid_field("output.loudnessLufs", "must be an integer from -40 to -5"));
         }
         let parse_rate = |fps: f64| {
-            let invalid = || Error::invalid_field("output.frameRate", "must be 23.976, 24, 25, 29.97, 30, 50, 59.94 or 60");
+            let invalid =
+                || Error::invalid_field("output.frameRate", "must be 23.976, 24, 25, 29.97, 30, 50, 59.94 or 60");
             FrameRate::nearest_standard(fps).ok_or_else(invalid)
         };
         change.frame_rate = output.frame_rate.map(|fps| fps.map(parse_rate).transpose()).transpose()?;

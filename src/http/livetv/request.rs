@@ -140,7 +140,11 @@ impl ChannelRequest {
             return Err(Error::invalid_field("name", "is missing"));
         }
         let from_library = matches!(change.source_type, None | Some(SourceType::Virtual));
-        if from_library && change.requested_items.is_none() && change.requested_blocks.is_none() && change.mode != Some(ScheduleMode::Blocks) {
+        if from_library
+            && change.requested_items.is_none()
+            && change.requested_blocks.is_none()
+            && change.mode != Some(ScheduleMode::Blocks)
+        {
             return Err(Error::invalid_field("items", "is missing"));
         }
         Ok(ChannelChange { start_at: start_at.as_deref().map(parse_start).transpose()?, ..change })
@@ -155,7 +159,8 @@ impl ChannelRequest {
         }
         let guide = self.guide;
         let mut output = output::output_change(self.output, self.languages)?;
-        let to_settings = |requested: Option<WatermarkRequest>| requested.map_or(Ok(None), WatermarkRequest::into_settings);
+        let to_settings =
+            |requested: Option<WatermarkRequest>| requested.map_or(Ok(None), WatermarkRequest::into_settings);
         output.watermark = self.watermark.map(to_settings).transpose()?;
         let (message, image_path) = self.offline.map_or((None, None), |offline| (offline.message, offline.image_url));
         if self.items.as_ref().is_some_and(Vec::is_empty) {
@@ -237,7 +242,8 @@ impl ItemRequest {
     }
 
     fn into_requested_item(self, item_field: &str) -> Result<RequestedItem> {
-        let invalid = |field: &str, message: String| Err(Error::invalid_field(&format!("{item_field}.{field}"), message));
+        let invalid =
+            |field: &str, message: String| Err(Error::invalid_field(&format!("{item_field}.{field}"), message));
         let weight = self.weight.unwrap_or(1);
         if !(1..=100).contains(&weight) {
             return invalid("weight", "must be an integer from 1 to 100".to_owned());

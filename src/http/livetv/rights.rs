@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::domain::address::Address;
 use crate::domain::external::{ExternalStream, MAX_FAILOVER, MAX_USER_AGENT};
-use crate::domain::rights::{self, RightsClaim, Clearance, Provenance};
+use crate::domain::rights::{self, Clearance, Provenance, RightsClaim};
 use crate::domain::time::format_ms;
 use crate::error::{Error, Result};
 use crate::http::call::FIELD_SEPARATOR;
@@ -148,7 +148,8 @@ impl ClaimRequest {
 fn parse_imported_at(text: &str) -> Result<i64> {
     let parse_date = || Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp());
     let instant = text.parse::<Timestamp>().ok().or_else(parse_date);
-    let instant = instant.ok_or_else(|| Error::invalid_field("provenance.importedAt", "must be an instant or a date"))?;
+    let instant =
+        instant.ok_or_else(|| Error::invalid_field("provenance.importedAt", "must be an instant or a date"))?;
     Ok(instant.as_millisecond())
 }
 
@@ -173,7 +174,10 @@ impl FeedRequest {
     /// `VALIDATION_ERROR`.
     pub fn validate(&self) -> Result<()> {
         if self.failover_urls.as_ref().is_some_and(|urls| urls.len() > MAX_FAILOVER) {
-            return Err(Error::invalid_field("source.failoverUrls", format!("must have at most {MAX_FAILOVER} entries")));
+            return Err(Error::invalid_field(
+                "source.failoverUrls",
+                format!("must have at most {MAX_FAILOVER} entries"),
+            ));
         }
         let user_agent = self.user_agent.as_ref().and_then(Option::as_deref).unwrap_or("-");
         let is_printable = user_agent.bytes().all(|byte| (0x20..0x7f).contains(&byte));
@@ -190,7 +194,8 @@ impl FeedRequest {
     /// `VALIDATION_ERROR`.
     pub fn failover_addresses(&self) -> Result<Option<Vec<Address>>> {
         let Some(urls) = &self.failover_urls else { return Ok(None) };
-        let parse = |(index, url): (usize, &String)| parse_stream_address(&format!("source.failoverUrls[{index}]"), url);
+        let parse =
+            |(index, url): (usize, &String)| parse_stream_address(&format!("source.failoverUrls[{index}]"), url);
         urls.iter().enumerate().map(parse).collect::<Result<_>>().map(Some)
     }
 }
@@ -248,7 +253,8 @@ impl ProvenanceView {
 
     /// The provenance as users who are not admins see it.
     pub fn for_users(provenance: &Provenance) -> Self {
-        let source_url = Address::parse(&provenance.source_url).map_or_else(|_| String::new(), |url| url.server_address());
+        let source_url =
+            Address::parse(&provenance.source_url).map_or_else(|_| String::new(), |url| url.server_address());
         Self { source_url, ..Self::new(provenance) }
     }
 }

@@ -12,13 +12,13 @@ use super::rights::{AttestationView, ProvenanceView, RightsView};
 use crate::domain::access::Access;
 use crate::domain::address::Address;
 use crate::domain::m3u::parse::SkippedEntry;
-use crate::domain::source::{ReadCounts, ChannelFilter, ImportSource, ReadState};
+use crate::domain::source::{ChannelFilter, ImportSource, ReadCounts, ReadState};
 use crate::domain::time::format_ms;
 use crate::error::{Code, Error, Result};
-use crate::http::urls::ResourceUrls;
 use crate::http::call::Call;
 use crate::http::endpoint::{Endpoint, delete, get, patch, post};
 use crate::http::reply;
+use crate::http::urls::ResourceUrls;
 use crate::service::Service;
 use crate::service::sources::{Preview, PreviewChannel};
 
@@ -175,9 +175,10 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let change = body::read_change(&mut call).await?;
     let source = service.add_source(change).await?;
     let mut response = source_response(StatusCode::CREATED, &service, &source);
-    let location =
-        HeaderValue::try_from(ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/sources/{}", source.id)))
-            .map_err(Error::internal)?;
+    let location = HeaderValue::try_from(
+        ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/sources/{}", source.id)),
+    )
+    .map_err(Error::internal)?;
     response.headers_mut().insert(LOCATION, location);
     Ok(response)
 }

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::view_query::UnixSecondsText;
 use super::links::base_url;
+use super::view_query::UnixSecondsText;
 use crate::domain::account::StreamToken;
 use crate::domain::channel::Channel;
-use crate::domain::signing::{SignedParameters, MAX_LIFE_SECONDS};
+use crate::domain::signing::{MAX_LIFE_SECONDS, SignedParameters};
 use crate::domain::time::format_timestamp;
 use crate::error::{Error, Result};
 use crate::http::call::Call;
@@ -116,7 +116,8 @@ pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 409, description = "`CONFLICT`: the user has too many stream tokens")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: TokenRequest = call.json().await?;
-    let parse_instant = |text: &str| text.parse().map_err(|_| Error::invalid_field("expiresAt", "must be an ISO 8601 instant"));
+    let parse_instant =
+        |text: &str| text.parse().map_err(|_| Error::invalid_field("expiresAt", "must be an ISO 8601 instant"));
     let expires_at = request.expires_at.as_deref().map(parse_instant).transpose()?;
     let name = request.name.unwrap_or_default();
     let (by, accounts) = (call.user()?, &service.accounts);
@@ -169,7 +170,10 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
             // playlist would start over with the next programme.
             let channel = request.channel_id.map(|id| service.channels.get(id)).transpose()?;
             let start_ms = channel.and_then(|channel| current_programme_start_ms(&service, &channel));
-            start_ms.map_or_else(|| "&fromStart=1".to_owned(), |start_ms| format!("&fromStart=1&at={}", UnixSecondsText(start_ms)))
+            start_ms.map_or_else(
+                || "&fromStart=1".to_owned(),
+                |start_ms| format!("&fromStart=1&at={}", UnixSecondsText(start_ms)),
+            )
         }
         _ => String::new(),
     };

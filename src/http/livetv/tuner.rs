@@ -163,7 +163,8 @@ pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
         escape(&mut out, &text);
         String::from_utf8(out).map_err(Error::internal)
     };
-    let (base, name, id) = (escape_text(tuner_base_url(&service, &call)?)?, escape_text(friendly_name(&call)?)?, device_id(&call)?);
+    let (base, name, id) =
+        (escape_text(tuner_base_url(&service, &call)?)?, escape_text(friendly_name(&call)?)?, device_id(&call)?);
     let unique = unique_id(&call.user()?.login_id);
     let text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\

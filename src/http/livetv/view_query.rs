@@ -50,7 +50,12 @@ impl ViewQuery {
     ///
     /// # Errors
     /// `VALIDATION_ERROR`; `NOT_FOUND` for a start that is in the future or older than the catch-up window.
-    pub fn from_request(service: &Service, call: &Call, channel: &Channel, default_session: Option<&str>) -> Result<Self> {
+    pub fn from_request(
+        service: &Service,
+        call: &Call,
+        channel: &Channel,
+        default_session: Option<&str>,
+    ) -> Result<Self> {
         let is_start_over = !matches!(call.query("fromStart")?, None | Some("" | "0" | "false"));
         let session = parse_watch_session(call)?;
         let now_ms = service.clock.now().as_millisecond();
@@ -76,12 +81,14 @@ impl ViewQuery {
             None if !is_start_over => PlaylistView::Live,
             None => {
                 let stored_start = match &session {
-                    Some(session) => {
-                        service.live_channels.viewers().view_start_ms(channel.id, &Viewer::new(call.user()?, Some(session)))
-                    }
+                    Some(session) => service
+                        .live_channels
+                        .viewers()
+                        .view_start_ms(channel.id, &Viewer::new(call.user()?, Some(session))),
                     None => None,
                 };
-                let current_start = || channel.definition.programme_bounds(channel.channel_ms_at(now_ms)).map(|(start, _)| start);
+                let current_start =
+                    || channel.definition.programme_bounds(channel.channel_ms_at(now_ms)).map(|(start, _)| start);
                 stored_start.or_else(current_start).map_or(PlaylistView::Live, PlaylistView::From)
             }
         };
@@ -91,7 +98,13 @@ impl ViewQuery {
             PlaylistView::Between(from, _) => Some((at_ms.unwrap_or(from), end)),
         };
         let includes_present = !matches!(view, PlaylistView::Between(..)) || end.is_some_and(|end| end > now_ms);
-        Ok(Self { view, absolute_range_ms, watch_session: session, starts_over: is_start_over && at_ms.is_none(), includes_present })
+        Ok(Self {
+            view,
+            absolute_range_ms,
+            watch_session: session,
+            starts_over: is_start_over && at_ms.is_none(),
+            includes_present,
+        })
     }
 
     /// Starts the channel clock if the view includes the present.
@@ -156,7 +169,9 @@ fn parse_instant_ms(field: &str, text: &str) -> Result<i64> {
     let unix_seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..1e11).contains(seconds));
     let unix_ms = unix_seconds.map(|seconds| (seconds * 1000.0).round() as i64);
     let parse_iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
-    unix_ms.or_else(parse_iso).ok_or_else(|| Error::invalid_field(field, "must be an instant in ISO 8601 or unix seconds"))
+    unix_ms
+        .or_else(parse_iso)
+        .ok_or_else(|| Error::invalid_field(field, "must be an instant in ISO 8601 or unix seconds"))
 }
 
 /// Unix milliseconds, displayed as seconds.

@@ -11,14 +11,14 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 use warp::reply::Response;
 
-use super::view_query::{ViewQuery, UnixSecondsText, ViewParams, parse_watch_session};
+use super::view_query::{UnixSecondsText, ViewParams, ViewQuery, parse_watch_session};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::error::{Code, Error, Result};
-use crate::http::urls::ResourceUrls;
 use crate::http::call::Call;
 use crate::http::reply;
 use crate::http::transcode;
+use crate::http::urls::ResourceUrls;
 use crate::service::Service;
 use crate::service::accounts::random_bytes;
 use crate::service::live::{START_OVER, Viewer};
@@ -97,7 +97,8 @@ pub fn grant_resource(call: &Call) -> Option<String> {
 pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let query = ViewQuery::from_request(&service, &call, &channel, None)?;
-    let session = query.watch_session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random_bytes::<8>())));
+    let session =
+        query.watch_session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random_bytes::<8>())));
     let wait = parse_wait(&call)?.unwrap_or(Duration::ZERO).max(MIN_HOLD);
     let viewer = Viewer::new(call.user()?, Some(&session));
     query.record(&service, &channel, &viewer);
@@ -137,8 +138,9 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         }
         tokio::time::sleep(MAKING_POLL).await;
     }
-    let mut location =
-        ResourceUrls::from_config(&service.config).live_playlist(channel.id) + "?" + &child_query(&service, &call, &channel, Some(&session))?;
+    let mut location = ResourceUrls::from_config(&service.config).live_playlist(channel.id)
+        + "?"
+        + &child_query(&service, &call, &channel, Some(&session))?;
     if let Some((start_ms, end_ms)) = query.absolute_range_ms {
         location += &format!("&at={}", UnixSecondsText(start_ms));
         if let Some(end_ms) = end_ms {
@@ -225,11 +227,16 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     }
     live::start_maintenance(&service);
     let child_query = child_query(&service, &call, &channel, query.watch_session.as_deref())?;
-    let slots = if needs_no_discontinuity(&call) { slots.iter().map(|slot| LiveSegment { discontinuities: 0, ..*slot }).collect() } else { slots };
+    let slots = if needs_no_discontinuity(&call) {
+        slots.iter().map(|slot| LiveSegment { discontinuities: 0, ..*slot }).collect()
+    } else {
+        slots
+    };
     let (definition, clock) = (&channel.definition, channel.clock.as_deref());
     let is_paused = clock.is_some_and(|clock| clock.is_paused_at(service.clock.now().as_millisecond()));
     let is_ended = live_window::is_complete(definition, clock, query.view, &slots, now_ms, is_paused);
-    let text = live_window::render_playlist(&slots, clock, query.view, target_seconds, is_ended, &format!("?{child_query}"));
+    let text =
+        live_window::render_playlist(&slots, clock, query.view, target_seconds, is_ended, &format!("?{child_query}"));
     let mut response = transcode::playlist_response(Bytes::from(text));
     response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
     Ok(response)
@@ -266,7 +273,10 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     if session.is_some() {
         service.live_channels.viewers().record_request(channel.id, &viewer, None);
     }
-    if segment_id.0 < channel.channel_ms_at(service.clock.now().as_millisecond() - live_window::CATCHUP_MS) - live_window::MAX_PLAYLIST_MS {
+    if segment_id.0
+        < channel.channel_ms_at(service.clock.now().as_millisecond() - live_window::CATCHUP_MS)
+            - live_window::MAX_PLAYLIST_MS
+    {
         return Err(not_found());
     }
     let stored = live::produce_segment(&service, &channel, segment_id, &viewer.unique_name()).await?;

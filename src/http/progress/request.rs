@@ -71,7 +71,10 @@ impl SaveRequest {
             media_type: self.media_type.as_deref().map(validate_media_type).transpose()?.unwrap_or_default(),
             title: validate_title(self.title)?,
             position_seconds: Some(validate_seconds("positionSeconds", self.position_seconds)?),
-            duration_seconds: self.duration_seconds.map(|value| validate_seconds("durationSeconds", value)).transpose()?,
+            duration_seconds: self
+                .duration_seconds
+                .map(|value| validate_seconds("durationSeconds", value))
+                .transpose()?,
             completed: self.completed,
             player: validate_player(self.player)?,
             device_id: self.device_id.map(validate_device_id).transpose()?,
@@ -90,7 +93,10 @@ impl WatchedRequest {
         let update = ProgressUpdate {
             media_type: self.media_type.as_deref().map(validate_media_type).transpose()?.unwrap_or_default(),
             title: validate_title(self.title)?,
-            duration_seconds: self.duration_seconds.map(|value| validate_seconds("durationSeconds", value)).transpose()?,
+            duration_seconds: self
+                .duration_seconds
+                .map(|value| validate_seconds("durationSeconds", value))
+                .transpose()?,
             completed: Some(true),
             marks_watched: true,
             client_updated_at: self.client_updated_at.as_deref().map(parse_client_time).transpose()?,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::domain::recording::{RetentionLimit, MAX_PADDING_MS, Padding};
+use crate::domain::recording::{MAX_PADDING_MS, Padding, RetentionLimit};
 use crate::error::{Error, Result};
 use crate::service::recordings::{NewRecording, RecordingTarget};
 
@@ -69,11 +69,15 @@ impl RecordingRequest {
         let target = match (self.entry_id, self.start, self.end) {
             (Some(entry), None, None) => Some(RecordingTarget::Entry(entry)),
             (Some(_), ..) => return Err(Error::invalid_field("entryId", "must be absent when start or end is given")),
-            (None, Some(start), Some(end)) => Some(RecordingTarget::Span(parse_instant_ms("start", &start)?, parse_instant_ms("end", &end)?)),
+            (None, Some(start), Some(end)) => {
+                Some(RecordingTarget::Span(parse_instant_ms("start", &start)?, parse_instant_ms("end", &end)?))
+            }
             (None, Some(_), None) => return Err(Error::invalid_field("end", "is missing")),
             (None, None, Some(_)) => return Err(Error::invalid_field("start", "is missing")),
             (None, None, None) if series.is_some() => None,
-            (None, None, None) => return Err(Error::invalid_field("entryId", "is required, or start and end, or series")),
+            (None, None, None) => {
+                return Err(Error::invalid_field("entryId", "is required, or start and end, or series"));
+            }
         };
         let keep = self.keep.map_or_else(|| Ok(RetentionLimit::default()), |keep| keep.validate(series.is_some()))?;
         let padding = self.padding_seconds.map_or_else(|| Ok(Padding::default()), PaddingRequest::validate)?;
@@ -99,9 +103,10 @@ impl SeriesRequest {
     fn validate(self) -> Result<(String, bool)> {
         let title = self.title.unwrap_or_default().trim().to_owned();
         match title.is_empty() || title.len() > MAX_TITLE_BYTES || title.chars().any(char::is_control) {
-            true => {
-                Err(Error::invalid_field("series.title", format!("must be 1 to {MAX_TITLE_BYTES} bytes without control characters")))
-            }
+            true => Err(Error::invalid_field(
+                "series.title",
+                format!("must be 1 to {MAX_TITLE_BYTES} bytes without control characters"),
+            )),
             false => Ok((title, self.new_only.unwrap_or(false))),
         }
     }
@@ -113,7 +118,10 @@ impl KeepRequest {
             return Err(Error::invalid_field("keep.count", "is only valid with series"));
         }
         if self.count.is_some_and(|count| !(1..=MAX_KEPT_RECORDINGS).contains(&count)) {
-            return Err(Error::invalid_field("keep.count", format!("must be an integer from 1 to {MAX_KEPT_RECORDINGS}")));
+            return Err(Error::invalid_field(
+                "keep.count",
+                format!("must be an integer from 1 to {MAX_KEPT_RECORDINGS}"),
+            ));
         }
         if self.days.is_some_and(|days| !(1..=MAX_KEPT_DAYS).contains(&days)) {
             return Err(Error::invalid_field("keep.days", format!("must be an integer from 1 to {MAX_KEPT_DAYS}")));

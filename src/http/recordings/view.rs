@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::domain::recording::{RetentionLimit, Padding, Recording, SeriesRule};
+use crate::domain::recording::{Padding, Recording, RetentionLimit, SeriesRule};
 use crate::domain::time::{format_ms, round_to_ms, to_seconds};
 use crate::http::urls::ResourceUrls;
 use crate::service::Service;
@@ -101,7 +101,11 @@ impl RecordingView {
         Self {
             id: recording.id.clone(),
             channel_id: recording.channel_id,
-            channel_name: service.channels.get(recording.channel_id).ok().map(|channel| channel.settings.name.to_string()),
+            channel_name: service
+                .channels
+                .get(recording.channel_id)
+                .ok()
+                .map(|channel| channel.settings.name.to_string()),
             user_id: recording.user_id.clone(),
             title: recording.title.clone(),
             subtitle: recording.subtitle.clone(),
@@ -123,7 +127,9 @@ impl RecordingView {
             path: recording.path.clone(),
             direct_url: recording.path.as_ref().map(file_url),
             size_bytes: recording.written_range.bytes,
-            recorded_seconds: round_to_ms(to_seconds(recording.written_range.through_ticks - recording.written_range.from_ticks)),
+            recorded_seconds: round_to_ms(to_seconds(
+                recording.written_range.through_ticks - recording.written_range.from_ticks,
+            )),
             missing_seconds: round_to_ms(to_seconds(recording.written_range.missing_ticks)),
             created_at: format_ms(recording.created_ms),
             ended_at: recording.ended_ms.map(format_ms),

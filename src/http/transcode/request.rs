@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::domain::playback::{RequestDevice, DeviceProfile, RUNGS};
+use crate::domain::playback::{DeviceProfile, RUNGS, RequestDevice};
 use crate::domain::time::round_to_ms;
 use crate::error::{Error, Result};
 use crate::http::stream_index::StreamIndex;
@@ -73,7 +73,10 @@ impl StartBody {
             None => None,
             Some(label) => {
                 let invalid = || {
-                    Error::invalid_field("profile.resolution", format!("{:?} must be a label such as 1080p", shorten(label)))
+                    Error::invalid_field(
+                        "profile.resolution",
+                        format!("{:?} must be a label such as 1080p", shorten(label)),
+                    )
                 };
                 parse_max_height(label).ok_or_else(invalid)?
             }
@@ -204,7 +207,8 @@ mod tests {
         ] {
             assert_eq!(request(body.clone()), without_subtitles, "{body}");
         }
-        let embedded = StartRequest { subtitle_stream: Some(2), subtitle: SubtitleRequest::Embedded, ..without_subtitles };
+        let embedded =
+            StartRequest { subtitle_stream: Some(2), subtitle: SubtitleRequest::Embedded, ..without_subtitles };
         assert_eq!(request(serde_json::json!({"subtitleMode": "Embedded", "subtitleStreamIndex": 2})), embedded);
     }
 }

@@ -10,12 +10,12 @@ use utoipa::ToSchema;
 use super::{GRANT_SECONDS, grant_expiry, session_grant};
 use crate::domain::access::Principal;
 use crate::domain::plan::{AudioPlan, VideoPlan};
-use crate::domain::playback::{RequestDevice, TranscodeReason, SubtitleDelivery};
+use crate::domain::playback::{RequestDevice, SubtitleDelivery, TranscodeReason};
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::source::SourceFile;
 use crate::error::Result;
-use crate::http::urls::ResourceUrls;
 use crate::http::device::DeviceBody;
+use crate::http::urls::ResourceUrls;
 use crate::service::Service;
 use crate::service::sessions::Session;
 use crate::service::sidecars;
@@ -95,12 +95,18 @@ pub(super) async fn direct_subtitle(
 
 impl Started {
     /// The response for a file that is played directly.
-    pub(super) fn for_direct_play(service: &Service, principal: &Principal, direct_play: &DirectPlay, device: &RequestDevice) -> Self {
+    pub(super) fn for_direct_play(
+        service: &Service,
+        principal: &Principal,
+        direct_play: &DirectPlay,
+        device: &RequestDevice,
+    ) -> Self {
         let source = &direct_play.source;
         let subtitle = direct_play.subtitle.as_ref();
         let expires = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
         let url = ResourceUrls::from_config(&service.config).media_file(&source.path);
-        let grant = service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
+        let grant =
+            service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
         Self {
             session_id: None,
             playback_mode: "direct",

@@ -126,8 +126,11 @@ impl Accounts {
 
     /// The logins of a user that must be removed so that one more can be added.
     fn surplus_logins(&self, user_id: &str) -> Vec<String> {
-        let mut devices: Vec<(Timestamp, String)> =
-            self.read_directory().devices_of(user_id).map(|device| (device.last_seen(), device.login.id.clone())).collect();
+        let mut devices: Vec<(Timestamp, String)> = self
+            .read_directory()
+            .devices_of(user_id)
+            .map(|device| (device.last_seen(), device.login.id.clone()))
+            .collect();
         devices.sort_unstable();
         let surplus = (devices.len() + 1).saturating_sub(MAX_DEVICES);
         devices.into_iter().take(surplus).map(|(_, id)| id).collect()
@@ -158,7 +161,8 @@ impl Accounts {
     /// # Errors
     /// `NOT_FOUND` when it is not one of theirs; `STORAGE_FULL`.
     pub async fn revoke(&self, user_id: &str, login_id: &str) -> Result<()> {
-        let is_own = self.read_directory().device_by_login(login_id).is_some_and(|device| device.login.user_id == user_id);
+        let is_own =
+            self.read_directory().device_by_login(login_id).is_some_and(|device| device.login.user_id == user_id);
         if !is_own {
             return Err(Error::new(Code::NotFound, "no such session"));
         }
@@ -249,7 +253,12 @@ impl Accounts {
 
     async fn store_last_seen(&self, lag_seconds: i64) -> Result<()> {
         let _change = self.change_lock.lock().await;
-        let outdated: Vec<_> = self.read_directory().devices().filter(|device| device.unstored_seconds() >= lag_seconds).cloned().collect();
+        let outdated: Vec<_> = self
+            .read_directory()
+            .devices()
+            .filter(|device| device.unstored_seconds() >= lag_seconds)
+            .cloned()
+            .collect();
         for devices in outdated.chunks(SEEN_BATCH) {
             let logins: Vec<Login> = devices.iter().map(|device| device.current_login()).collect();
             let mut batch = Batch::default();

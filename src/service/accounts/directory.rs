@@ -60,7 +60,12 @@ impl Device {
             channels: None,
             expires_at: None,
         };
-        Arc::new(Self { login, principal: Arc::new(principal), last_seen: last_seen.into(), stored_seen: last_seen.into() })
+        Arc::new(Self {
+            login,
+            principal: Arc::new(principal),
+            last_seen: last_seen.into(),
+            stored_seen: last_seen.into(),
+        })
     }
 
     pub fn last_seen(&self) -> Timestamp {

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use crate::config::{Config, DeclaredAdmin};
 use crate::domain::access::Principal;
 use crate::domain::account::{Login, StreamToken, User};
-use crate::domain::signing::{self, SignedParameters, SignatureError};
+use crate::domain::signing::{self, SignatureError, SignedParameters};
 use crate::domain::throttle::RateLimiter;
 use crate::error::{Code, Error, Result};
-use crate::service::clock::{FutureTimeGuard, Clock};
+use crate::service::clock::{Clock, FutureTimeGuard};
 use crate::store::{Store, Tree, secret};
 
 mod devices;
@@ -179,7 +179,8 @@ impl Accounts {
     /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
     pub fn redeem_link(&self, resource: &str, token: &str, exp: &str, sig: &str) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
-        let (subject, exp) = signing::verify_link(&self.keys, resource, (token, exp, sig), now).map_err(signature_error)?;
+        let (subject, exp) =
+            signing::verify_link(&self.keys, resource, (token, exp, sig), now).map_err(signature_error)?;
         self.signed_principal(subject, exp)
     }
 

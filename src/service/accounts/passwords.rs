@@ -21,7 +21,8 @@ const MAX_CONCURRENT_HASHES: usize = 2;
 const MAX_WAITING: usize = 64;
 
 /// Replaces the hash of a user who does not exist, so that both cases take the same work. No password matches it.
-const PLACEHOLDER_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5IGhhcyB0aGlz$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+const PLACEHOLDER_HASH: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5IGhhcyB0aGlz$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// Hashes and checks passwords.
 #[derive(Debug)]
@@ -133,7 +134,10 @@ mod tests {
         assert!(passwords.verify(Some(&hash), "correct horse").await.unwrap());
         assert!(!passwords.verify(Some(&hash), "Correct horse").await.unwrap());
         assert!(!passwords.verify(None, "").await.unwrap());
-        assert!(PasswordHash::new(PLACEHOLDER_HASH).unwrap().hash.is_some(), "the placeholder takes as much work as a hash");
+        assert!(
+            PasswordHash::new(PLACEHOLDER_HASH).unwrap().hash.is_some(),
+            "the placeholder takes as much work as a hash"
+        );
         assert_eq!(check_external_hash(&hash), Ok(()));
         assert!(check_external_hash("$argon2id$v=19$m=8,t=1,p=1$bm9ib2R5IGhhcyB0aGlz$AAAAAAAAAAAAAAAAAAAAAA").is_err());
         assert!(check_external_hash("plain text").is_err());

@@ -16,19 +16,29 @@ impl Accounts {
     ///
     /// # Errors
     /// `INVALID_CREDENTIALS`, the same for unknown names; `RATE_LIMITED`; `SERVER_BUSY`.
-    pub async fn login(&self, username: &str, password: &str, device: Option<&str>, address: IpAddr) -> Result<IssuedLogin> {
+    pub async fn login(
+        &self,
+        username: &str,
+        password: &str,
+        device: Option<&str>,
+        address: IpAddr,
+    ) -> Result<IssuedLogin> {
         let user = self.read_directory().user_by_name(username).cloned();
         let attempt_keys = self.attempt_keys(address, username, user.as_deref());
         self.count_attempt(&attempt_keys)?;
         let hash = user.as_ref().and_then(|user| user.password_hash.clone());
-        let is_correct =
-            password.len() <= *account::PASSWORD_BYTES.end() && self.passwords.verify(hash.as_deref(), password).await?;
+        let is_correct = password.len() <= *account::PASSWORD_BYTES.end()
+            && self.passwords.verify(hash.as_deref(), password).await?;
         let wrong_credentials = || Error::new(Code::InvalidCredentials, "wrong user name or password");
         let Some(user) = user.filter(|_| is_correct) else { return Err(wrong_credentials()) };
 
         let _change = self.change_lock.lock().await;
         // The password may have changed while this one was verified.
-        let user = self.get_user(&user.id).ok().filter(|current| current.password_hash == hash).ok_or_else(wrong_credentials)?;
+        let user = self
+            .get_user(&user.id)
+            .ok()
+            .filter(|current| current.password_hash == hash)
+            .ok_or_else(wrong_credentials)?;
         self.refund_attempt(&attempt_keys);
         self.add_device(&user, device, Some(address)).await
     }
@@ -117,7 +127,9 @@ impl Accounts {
     fn attempt_keys(&self, address: IpAddr, username: &str, user: Option<&User>) -> Vec<String> {
         let is_known_address = user.is_some_and(|user| {
             let address_text = address.to_string();
-            self.read_directory().devices_of(&user.id).any(|device| device.login.address.as_ref() == Some(&address_text))
+            self.read_directory()
+                .devices_of(&user.id)
+                .any(|device| device.login.address.as_ref() == Some(&address_text))
         });
         let mut keys = vec![format!("address/{}", network_key(address))];
         if !is_known_address {

@@ -258,7 +258,8 @@ impl Accounts {
         // A token that is revoked meanwhile must not be written again.
         let _change = self.change_lock.lock().await;
         let late = |stream: &&Arc<ActiveStreamToken>| stream.unstored() >= lag_seconds;
-        let late: Vec<Arc<ActiveStreamToken>> = self.read_stream_tokens().by_id.values().filter(late).cloned().collect();
+        let late: Vec<Arc<ActiveStreamToken>> =
+            self.read_stream_tokens().by_id.values().filter(late).cloned().collect();
         for streams in late.chunks(USED_BATCH) {
             let tokens: Vec<StreamToken> = streams.iter().map(|stream| stream.current_record()).collect();
             let mut batch = Batch::default();

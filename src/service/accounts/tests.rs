@@ -109,7 +109,9 @@ async fn a_signature_ends_with_the_signature_or_token_that_admitted_its_principa
     for generation in 0..3 {
         assert_eq!(signed_principal.expires_at, Some(minute), "{generation}");
         assert_eq!(accounts.sign_link(&signed_principal, "livetv/m3u", far_future).exp, minute.to_string());
-        signed_principal = accounts.redeem("livetv/watch/1", &accounts.sign_grant(&signed_principal, "livetv/watch/1", far_future)).unwrap();
+        signed_principal = accounts
+            .redeem("livetv/watch/1", &accounts.sign_grant(&signed_principal, "livetv/watch/1", far_future))
+            .unwrap();
     }
 
     let end = Timestamp::from_second(minute).unwrap();
@@ -195,14 +197,21 @@ async fn guessing_is_rate_limited_and_the_owner_is_never_locked_out() {
     let refused = accounts.login("ada", "correct horse", None, AWAY).await.unwrap_err();
     assert_eq!((refused.code, refused.retry_after), (Code::RateLimited, Some(12)));
     let third_address = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
-    assert_eq!(error_code(accounts.login("ada", "guess", None, third_address).await), Code::RateLimited, "counted per account");
+    assert_eq!(
+        error_code(accounts.login("ada", "guess", None, third_address).await),
+        Code::RateLimited,
+        "counted per account"
+    );
     accounts.login("ada", "correct horse", None, HOME).await.expect("a known address is not limited");
     clock.advance(Duration::from_secs(12));
     accounts.login("ada", "correct horse", None, AWAY).await.expect("the right password works again");
 
     let (one, other) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 9, 9, 9, 9));
     for n in 0..5 {
-        assert_eq!(error_code(accounts.login(&format!("nobody{n}"), "x", None, one.into()).await), Code::InvalidCredentials);
+        assert_eq!(
+            error_code(accounts.login(&format!("nobody{n}"), "x", None, one.into()).await),
+            Code::InvalidCredentials
+        );
     }
     assert_eq!(
         error_code(accounts.login("nobody9", "x", None, other.into()).await),
@@ -252,7 +261,8 @@ async fn a_new_password_ends_stream_tokens_and_links_unless_tokens_are_kept() {
     let (_, stream) = accounts.add_stream_token(&ada.id, "Kodi", None, None).await.unwrap();
     let hour = clock.now().as_second() + 3600;
     let sign = |principal: &Principal| accounts.sign_link(principal, "livetv/m3u", hour);
-    let redeem = |link: &SignedParameters| accounts.redeem_link("livetv/m3u", &link.token, &link.exp, &link.sig).map(drop);
+    let redeem =
+        |link: &SignedParameters| accounts.redeem_link("livetv/m3u", &link.token, &link.exp, &link.sig).map(drop);
     let by_login = sign(&accounts.authenticate(&tv.token).unwrap());
     let by_stream = sign(&accounts.authenticate_stream(&stream).unwrap());
 
@@ -313,7 +323,10 @@ async fn the_setup_code_creates_one_admin_within_a_day() {
     assert_eq!(error_code(accounts.set_up(&setup_code, "ada", "correct horse", None, AWAY).await), Code::RateLimited);
     assert_eq!(error_code(accounts.set_up(&setup_code, "ada", "short", None, HOME).await), Code::ValidationError);
     clock.advance(DAY);
-    assert_eq!(error_code(accounts.set_up(&setup_code, "ada", "correct horse", None, HOME).await), Code::InvalidCredentials);
+    assert_eq!(
+        error_code(accounts.set_up(&setup_code, "ada", "correct horse", None, HOME).await),
+        Code::InvalidCredentials
+    );
 
     let setup_code = accounts.prepare().await.unwrap().unwrap();
     let typed = setup_code.to_uppercase().replace('-', " ");

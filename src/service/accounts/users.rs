@@ -75,7 +75,12 @@ impl Accounts {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid password; `NOT_FOUND`; `STORAGE_FULL`.
-    pub async fn set_password(&self, user_id: &str, password: &str, kept_access: KeptAccess<'_>) -> Result<EndedAccess> {
+    pub async fn set_password(
+        &self,
+        user_id: &str,
+        password: &str,
+        kept_access: KeptAccess<'_>,
+    ) -> Result<EndedAccess> {
         self.set_password_by(None, user_id, password, kept_access).await
     }
 

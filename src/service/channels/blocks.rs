@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::domain::channel::{RequestedItem, Channel, RequestedFiller, OutputSettings, RequestedBlocks};
-use crate::domain::schedule::blocks::{BlockSchedule, DayCache, FillerRanges, BlockSource};
+use crate::domain::channel::{Channel, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem};
+use crate::domain::schedule::blocks::{BlockSchedule, BlockSource, DayCache, FillerRanges};
 use crate::domain::schedule::segmentation::{VideoFormat, audio_segmentation};
 use crate::domain::schedule::{ScheduleItem, ScheduleItems, ScheduleMode, assign_ids};
 use crate::error::{Error, Result};
@@ -35,19 +35,34 @@ pub(super) fn resolve_schedule(
             (Some(_), _) => Err(Error::invalid_field("schedule", "requires scheduleMode blocks")),
             (None, filler) => {
                 // These modes have no gaps between programmes, so only mid-roll filler applies.
-                let mid_only = |requested: &RequestedFiller| RequestedFiller { mid: requested.mid.clone(), ..RequestedFiller::default() };
+                let mid_only = |requested: &RequestedFiller| RequestedFiller {
+                    mid: requested.mid.clone(),
+                    ..RequestedFiller::default()
+                };
                 let filler = match (filler, previous) {
                     (Some(filler), _) => {
                         let cooldown_ms = filler.cooldown_ms;
-                        if filler != RequestedFiller::default() && filler != (RequestedFiller { cooldown_ms, ..mid_only(&filler) }) {
-                            return Err(Error::invalid_field("filler", "may only contain mid unless scheduleMode is blocks"));
+                        if filler != RequestedFiller::default()
+                            && filler != (RequestedFiller { cooldown_ms, ..mid_only(&filler) })
+                        {
+                            return Err(Error::invalid_field(
+                                "filler",
+                                "may only contain mid unless scheduleMode is blocks",
+                            ));
                         }
                         mid_only(&filler)
                     }
                     (None, Some(previous)) => mid_only(&previous.requested_filler),
                     (None, None) => RequestedFiller::default(),
                 };
-                Ok((None, if filler == RequestedFiller::default() { RequestedFiller::shared_empty() } else { Arc::new(filler) }))
+                Ok((
+                    None,
+                    if filler == RequestedFiller::default() {
+                        RequestedFiller::shared_empty()
+                    } else {
+                        Arc::new(filler)
+                    },
+                ))
             }
         };
     }
@@ -145,7 +160,10 @@ impl Service {
             items.extend(self.channel_items(requested_items, output, skip_invalid, may_have_breaks).await?);
         }
         if items.len() > MAX_FILES {
-            return Err(Error::invalid_field("items", format!("contain more than {MAX_FILES} files including the filler")));
+            return Err(Error::invalid_field(
+                "items",
+                format!("contain more than {MAX_FILES} files including the filler"),
+            ));
         }
         Ok(start..items.len() as u32)
     }

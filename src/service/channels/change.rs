@@ -5,9 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{ExternalChange, MAX_CHANNELS, SourceType, blocks, external, clocks};
-use crate::domain::channel::{RequestedItem, Channel, ChannelSettings, RequestedFiller, DEFAULT_MIN_GUIDE_SECONDS, OutputSettings, RequestedBlocks, WatermarkSettings};
-use crate::domain::schedule::{ScheduleDefinition, MAX_CYCLE_PROGRAMMES, ScheduleMode, RevisionRequest, segmentation};
+use super::{ExternalChange, MAX_CHANNELS, SourceType, blocks, clocks, external};
+use crate::domain::channel::{
+    Channel, ChannelSettings, DEFAULT_MIN_GUIDE_SECONDS, OutputSettings, RequestedBlocks, RequestedFiller,
+    RequestedItem, WatermarkSettings,
+};
+use crate::domain::schedule::{MAX_CYCLE_PROGRAMMES, RevisionRequest, ScheduleDefinition, ScheduleMode, segmentation};
 use crate::domain::time::FrameRate;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -87,7 +90,8 @@ impl Service {
             return Err(Error::new(Code::Conflict, format!("the limit of {MAX_CHANNELS} channels is reached")));
         }
         let number = self.channels.free_number(change.number, None)?;
-        let instance = last_ids.instance.clone().unwrap_or_else(|| data_encoding::HEXLOWER.encode(&random_bytes::<4>()));
+        let instance =
+            last_ids.instance.clone().unwrap_or_else(|| data_encoding::HEXLOWER.encode(&random_bytes::<4>()));
         let id = last_ids.last_id + 1;
         let tvg_id = format!("ch-{id}.{instance}").into();
         let settings = ChannelSettings { number, ..draft.settings.clone() };
@@ -184,15 +188,18 @@ impl Service {
         let random_seed = || u64::from_le_bytes(random_bytes::<8>()) >> 11;
         let seed = change.seed.or(current.map(|current| current.seed)).unwrap_or_else(random_seed);
         let requested_items = change.requested_items.as_deref().map(Arc::from);
-        let requested_items: Arc<[RequestedItem]> = requested_items.or_else(|| current.map(|current| current.requested_items.clone())).unwrap_or_default();
+        let requested_items: Arc<[RequestedItem]> =
+            requested_items.or_else(|| current.map(|current| current.requested_items.clone())).unwrap_or_default();
         let mut output = current.map_or_else(OutputSettings::default, |current| (*current.output).clone());
         change.output.clone().apply(&mut output);
         let segmentation_inputs = |output: &OutputSettings| {
             let burned_in = (output.watermark.is_some(), output.subtitle_languages.clone());
             (output.max_height, output.copy_video, output.frame_rate, burned_in)
         };
-        let needs_resegmentation = current.is_some_and(|current| segmentation_inputs(&current.output) != segmentation_inputs(&output));
-        let (plan, filler) = blocks::resolve_schedule(current, change.requested_blocks.map(Box::new), change.requested_filler, mode)?;
+        let needs_resegmentation =
+            current.is_some_and(|current| segmentation_inputs(&current.output) != segmentation_inputs(&output));
+        let (plan, filler) =
+            blocks::resolve_schedule(current, change.requested_blocks.map(Box::new), change.requested_filler, mode)?;
         let is_blocks = mode == ScheduleMode::Blocks;
         let changes_schedule = needs_resegmentation
             || change.requested_items.is_some()
@@ -207,7 +214,10 @@ impl Service {
             // Items of a `blocks` channel cannot be reused.
             let reusable = current.filter(|current| {
                 let has_same_mid_rolls = current.requested_filler.mid == filler.mid;
-                has_same_mid_rolls && change.requested_items.is_none() && !needs_resegmentation && current.mode != ScheduleMode::Blocks
+                has_same_mid_rolls
+                    && change.requested_items.is_none()
+                    && !needs_resegmentation
+                    && current.mode != ScheduleMode::Blocks
             });
             let (items, mid, blocks) = match (&plan, reusable) {
                 (Some(plan), _) => {
@@ -217,17 +227,21 @@ impl Service {
                 }
                 (None, Some(same)) => {
                     let last_revision = same.definition.revisions.last();
-                    last_revision.map(|last_revision| (last_revision.items.clone(), last_revision.mid_roll_count, None)).unwrap_or_default()
+                    last_revision
+                        .map(|last_revision| (last_revision.items.clone(), last_revision.mid_roll_count, None))
+                        .unwrap_or_default()
                 }
                 (None, None) => {
-                    let (items, mid) = self.cycle_items(&requested_items, &filler, &output, change.skip_invalid).await?;
+                    let (items, mid) =
+                        self.cycle_items(&requested_items, &filler, &output, change.skip_invalid).await?;
                     (items, mid, None)
                 }
             };
             if current.is_none() {
                 // As short as the first items allow, because players begin three target durations before the end.
                 let default_target = self.config.segment_seconds.round() as u64;
-                let longest_segment = items.iter().map(|item| segmentation::longest_segment_seconds(&item.segmentation.grid())).max();
+                let longest_segment =
+                    items.iter().map(|item| segmentation::longest_segment_seconds(&item.segmentation.grid())).max();
                 output.target_seconds = longest_segment.unwrap_or(default_target).max(default_target);
             }
             let request = RevisionRequest { seed, mode, items, mid_roll_count: mid, blocks };
@@ -240,15 +254,21 @@ impl Service {
                 Some(_) if definition.has_content(&request) => definition,
                 Some(_) => {
                     // The future of a channel clock that may pause is the one guides show.
-                    let projected_clock = current.and_then(|current| current.clock.as_ref()).map(|pace| pace.projected(now));
-                    let channel_ms_at = |instant: i64| projected_clock.as_ref().map_or(instant, |clock| clock.channel_ms_at(instant));
+                    let projected_clock =
+                        current.and_then(|current| current.clock.as_ref()).map(|pace| pace.projected(now));
+                    let channel_ms_at =
+                        |instant: i64| projected_clock.as_ref().map_or(instant, |clock| clock.channel_ms_at(instant));
                     let current_ms = channel_ms_at(now);
                     let at_ms = match change.apply {
                         ChangeTime::Now => current_ms,
-                        ChangeTime::Boundary => definition.programme_bounds(current_ms).map_or(current_ms, |(_, end)| end),
+                        ChangeTime::Boundary => {
+                            definition.programme_bounds(current_ms).map_or(current_ms, |(_, end)| end)
+                        }
                         ChangeTime::At(at) => {
                             let at_ms = channel_ms_at(at.as_millisecond().max(now));
-                            definition.programme_bounds(at_ms).map_or(at_ms, |(start_ms, end)| if start_ms == at_ms { at_ms } else { end })
+                            definition
+                                .programme_bounds(at_ms)
+                                .map_or(at_ms, |(start_ms, end)| if start_ms == at_ms { at_ms } else { end })
                         }
                     };
                     definition.with_revision(at_ms, request).without_revisions_before(channel_ms_at(now - RETENTION_MS))
@@ -281,14 +301,23 @@ impl Service {
 }
 
 /// Checks whether `onDemand` fits the other settings. A channel that was ever `onDemand` keeps a clock of its own.
-fn check_on_demand(current: Option<&Channel>, is_on_demand: bool, settings: &ChannelSettings, mode: ScheduleMode) -> Result<()> {
+fn check_on_demand(
+    current: Option<&Channel>,
+    is_on_demand: bool,
+    settings: &ChannelSettings,
+    mode: ScheduleMode,
+) -> Result<()> {
     match (is_on_demand, mode) {
-        (true, ScheduleMode::Blocks) => Err(Error::invalid_field("onDemand", "cannot be combined with scheduleMode blocks")),
+        (true, ScheduleMode::Blocks) => {
+            Err(Error::invalid_field("onDemand", "cannot be combined with scheduleMode blocks"))
+        }
         (true, _) if settings.always_on => Err(Error::invalid_field("onDemand", "cannot be combined with alwaysOn")),
-        (false, ScheduleMode::Blocks) if current.is_some_and(|current| current.clock.is_some()) => Err(Error::invalid_field(
-            "scheduleMode",
-            "cannot be blocks, because this channel's clock was paused while it was onDemand",
-        )),
+        (false, ScheduleMode::Blocks) if current.is_some_and(|current| current.clock.is_some()) => {
+            Err(Error::invalid_field(
+                "scheduleMode",
+                "cannot be blocks, because this channel's clock was paused while it was onDemand",
+            ))
+        }
         _ => Ok(()),
     }
 }
@@ -316,7 +345,10 @@ fn check_cycle_length(request: &RevisionRequest) -> Result<()> {
         None => ScheduleDefinition::new(0, request.clone()).revisions[0].programmes_per_cycle(),
     };
     match programme_count as usize > MAX_CYCLE_PROGRAMMES {
-        true => Err(Error::invalid_field("items", format!("exceed {MAX_CYCLE_PROGRAMMES} programmes a cycle, with their weights"))),
+        true => Err(Error::invalid_field(
+            "items",
+            format!("exceed {MAX_CYCLE_PROGRAMMES} programmes a cycle, with their weights"),
+        )),
         false => Ok(()),
     }
 }

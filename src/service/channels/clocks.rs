@@ -9,8 +9,8 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::Channels;
 use crate::domain::channel::Channel;
-use crate::domain::live_window;
 use crate::domain::channel_clock::{ChannelClock, RunningInterval};
+use crate::domain::live_window;
 use crate::error::{Code, Error, Result};
 use crate::store::{Batch, Store, Tree};
 
@@ -60,11 +60,18 @@ pub(super) fn mode_changes(channel: &Channel) -> Vec<RunningInterval> {
 }
 
 /// The clock of a channel that is created or changed.
-pub(super) fn clock_after_change(previous: Option<&Channel>, changed: &Channel, is_on_demand: bool, now_ms: i64) -> Option<Arc<ChannelClock>> {
+pub(super) fn clock_after_change(
+    previous: Option<&Channel>,
+    changed: &Channel,
+    is_on_demand: bool,
+    now_ms: i64,
+) -> Option<Arc<ChannelClock>> {
     let start_ms = first_start_ms(changed, now_ms);
     match previous {
         // The first viewer starts at the first programme, with as many segments listed as on any channel.
-        None => is_on_demand.then(|| Arc::new(ChannelClock::from_wall_clock(start_ms, start_ms + 3000 * changed.output.target_seconds as i64))),
+        None => is_on_demand.then(|| {
+            Arc::new(ChannelClock::from_wall_clock(start_ms, start_ms + 3000 * changed.output.target_seconds as i64))
+        }),
         Some(previous) => with_mode(previous.clock.as_ref(), is_on_demand, start_ms, now_ms),
     }
 }
@@ -73,9 +80,16 @@ fn first_start_ms(channel: &Channel, now_ms: i64) -> i64 {
     channel.definition.revisions.first().map_or(now_ms, |first| first.start_ms)
 }
 
-fn with_mode(previous: Option<&Arc<ChannelClock>>, is_on_demand: bool, start_ms: i64, now_ms: i64) -> Option<Arc<ChannelClock>> {
+fn with_mode(
+    previous: Option<&Arc<ChannelClock>>,
+    is_on_demand: bool,
+    start_ms: i64,
+    now_ms: i64,
+) -> Option<Arc<ChannelClock>> {
     match previous {
-        Some(clock) if clock.is_on_demand() != is_on_demand => Some(Arc::new(clock.with_on_demand(now_ms, is_on_demand))),
+        Some(clock) if clock.is_on_demand() != is_on_demand => {
+            Some(Arc::new(clock.with_on_demand(now_ms, is_on_demand)))
+        }
         Some(clock) => Some(clock.clone()),
         None => is_on_demand.then(|| Arc::new(ChannelClock::from_wall_clock(start_ms, now_ms))),
     }
@@ -110,7 +124,12 @@ impl Channels {
         match self.store_clock(&channel, &next).await {
             Ok(()) => self.set_clock(channel.id, |_| Some(next)),
             // The clock runs until its stored end.
-            Err(_) if channel.clock.as_ref().is_some_and(|clock| !clock.is_paused_at(self.clock.now().as_millisecond())) => {
+            Err(_)
+                if channel
+                    .clock
+                    .as_ref()
+                    .is_some_and(|clock| !clock.is_paused_at(self.clock.now().as_millisecond())) =>
+            {
                 Ok(channel)
             }
             Err(full) => Err(full),

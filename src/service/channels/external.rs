@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::ChannelChange;
 use crate::domain::address::Address;
 use crate::domain::channel::{Channel, ChannelSettings, RequestedFiller};
-use crate::domain::external::{ExternalChannel, ExternalStream, GuideChannelId, ExternalOrigin};
-use crate::domain::rights::{self, ClearanceChange, RightsClaim, Clearance};
+use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream, GuideChannelId};
+use crate::domain::rights::{self, Clearance, ClearanceChange, RightsClaim};
 use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
 use crate::error::{Error, Result};
 use crate::service::Service;
@@ -67,7 +67,11 @@ impl SourceType {
 ///
 /// # Errors
 /// `RIGHTS_BASIS_REQUIRED` naming the missing fields; `VALIDATION_ERROR` for fields that do not belong to such a channel.
-pub(super) fn resolve_external(previous: Option<&Channel>, change: &ChannelChange, now_ms: i64) -> Result<Option<ExternalChannel>> {
+pub(super) fn resolve_external(
+    previous: Option<&Channel>,
+    change: &ChannelChange,
+    now_ms: i64,
+) -> Result<Option<ExternalChannel>> {
     let kind = match (previous.map(SourceType::of_channel), change.source_type) {
         (Some(current), Some(asked)) if current != asked => {
             return Err(Error::invalid_field("sourceType", "cannot be changed; create another channel"));
@@ -119,14 +123,21 @@ pub(super) fn resolve_external(previous: Option<&Channel>, change: &ChannelChang
     };
     let stream = ExternalStream {
         url,
-        failover: requested.failover.or_else(|| current.map(|current| current.stream.failover.clone())).unwrap_or_default(),
-        user_agent: requested.user_agent.unwrap_or_else(|| current.and_then(|current| current.stream.user_agent.clone())),
+        failover: requested
+            .failover
+            .or_else(|| current.map(|current| current.stream.failover.clone()))
+            .unwrap_or_default(),
+        user_agent: requested
+            .user_agent
+            .unwrap_or_else(|| current.and_then(|current| current.stream.user_agent.clone())),
     };
     let has_moved = current.is_some_and(|current| has_moved(&current.stream, &stream));
     match Clearance::from_claim(requested.claim, previous_clearance, has_moved, &requested.user_id, now_ms) {
-        Ok(clearance) => {
-            Ok(Some(ExternalChannel { stream, guide_channel: guide, origin: ExternalOrigin::Own { clearance, imported: kind == SourceType::Import } }))
-        }
+        Ok(clearance) => Ok(Some(ExternalChannel {
+            stream,
+            guide_channel: guide,
+            origin: ExternalOrigin::Own { clearance, imported: kind == SourceType::Import },
+        })),
         Err(missing) => missing_error(&missing),
     }
 }
@@ -138,8 +149,8 @@ fn has_moved(previous: &ExternalStream, after: &ExternalStream) -> bool {
 
 /// An external channel. It has no items, so no file is opened.
 pub(super) fn draft(previous: Option<&Channel>, face: ChannelSettings, external: ExternalChannel) -> Channel {
-    let (id, tvg_id, version) =
-        previous.map_or((0, Box::default(), 1), |previous| (previous.id, previous.tvg_id.clone(), previous.version + 1));
+    let (id, tvg_id, version) = previous
+        .map_or((0, Box::default(), 1), |previous| (previous.id, previous.tvg_id.clone(), previous.version + 1));
     Channel {
         id,
         tvg_id,
@@ -167,13 +178,22 @@ impl Service {
         changed: &Channel,
         change: &ChannelChange,
     ) -> Result<()> {
-        let own_clearance = |channel: &Channel| channel.external.as_deref().and_then(ExternalChannel::own_clearance).cloned();
-        let (previous_clearance, Some(clearance)) = (previous.and_then(own_clearance), own_clearance(changed)) else { return Ok(()) };
+        let own_clearance =
+            |channel: &Channel| channel.external.as_deref().and_then(ExternalChannel::own_clearance).cloned();
+        let (previous_clearance, Some(clearance)) = (previous.and_then(own_clearance), own_clearance(changed)) else {
+            return Ok(());
+        };
         let streams = previous.and_then(|previous| previous.external.as_deref()).zip(changed.external.as_deref());
         let has_moved = streams.is_some_and(|(previous, after)| has_moved(&previous.stream, &after.stream));
-        let Some((clearance_change, fields)) = Clearance::change_between(previous_clearance.as_ref(), &clearance, has_moved) else { return Ok(()) };
+        let Some((clearance_change, fields)) =
+            Clearance::change_between(previous_clearance.as_ref(), &clearance, has_moved)
+        else {
+            return Ok(());
+        };
         let user_id = change.external.as_ref().map_or("", |external| external.user_id.as_str());
-        self.audit_log.append(AuditSubject::Channel(id), &changed.settings.name, clearance_change, &fields, user_id, &clearance).await
+        self.audit_log
+            .append(AuditSubject::Channel(id), &changed.settings.name, clearance_change, &fields, user_id, &clearance)
+            .await
     }
 
     /// Removes a channel; its id is never used again. `by` is recorded if the channel had a clearance of its own.
@@ -183,7 +203,16 @@ impl Service {
     pub async fn remove_channel(&self, id: u32, user_id: &str) -> Result<()> {
         let channel = self.channels.get(id)?;
         if let Some(clearance) = channel.external.as_deref().and_then(ExternalChannel::own_clearance) {
-            self.audit_log.append(AuditSubject::Channel(id), &channel.settings.name, ClearanceChange::Removed, &[], user_id, clearance).await?;
+            self.audit_log
+                .append(
+                    AuditSubject::Channel(id),
+                    &channel.settings.name,
+                    ClearanceChange::Removed,
+                    &[],
+                    user_id,
+                    clearance,
+                )
+                .await?;
         }
         self.channels.remove(id).await?;
         self.rights_changes.notify();

@@ -8,9 +8,9 @@ use std::sync::{Arc, PoisonError};
 use futures_util::{StreamExt, stream};
 use jiff::tz::TimeZone;
 
-use super::{Channels, ChannelRecord, MAX_CHANNELS, channel_key, external};
+use super::{ChannelRecord, Channels, MAX_CHANNELS, channel_key, external};
 use crate::domain::channel::{Channel, ChannelSettings, DEFAULT_MIN_GUIDE_SECONDS, MAX_NUMBER};
-use crate::domain::external::{ExternalChannel, ExternalStream, ImportedEntry, ExternalOrigin};
+use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream, ImportedEntry};
 use crate::domain::listing::Listings;
 use crate::domain::m3u::entry_matching::{EntryKey, match_entries};
 use crate::domain::m3u::parse::{M3uEntry, SkippedEntries};
@@ -68,7 +68,11 @@ impl Channels {
         let matches = match_entries(&keys_before, &keys_after);
         let all_channels = self.all();
         let used_numbers = all_channels.iter().map(|channel| channel.settings.number).collect();
-        let mut numbers = ChannelNumbers { used: used_numbers, uses_list_numbers: number_from.is_none(), next_number: number_from.unwrap_or(1) };
+        let mut numbers = ChannelNumbers {
+            used: used_numbers,
+            uses_list_numbers: number_from.is_none(),
+            next_number: number_from.unwrap_or(1),
+        };
         let mut free_channels = MAX_CHANNELS.saturating_sub(all_channels.len());
         let zone: Arc<str> = TimeZone::system().iana_name().unwrap_or("UTC").into();
         let mut planned = Vec::with_capacity(entries.len());
@@ -107,7 +111,11 @@ impl Channels {
             planned.push(PlannedChannel { channel, is_changed: true, groups: entry.groups.clone() });
         }
         let matched_indices: HashSet<usize> = matches.into_iter().flatten().collect();
-        let removed = channels.iter().enumerate().filter(|(index, _)| !matched_indices.contains(index)).map(|(_, channel)| channel.clone());
+        let removed = channels
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !matched_indices.contains(index))
+            .map(|(_, channel)| channel.clone());
         (planned, removed.collect())
     }
 
@@ -125,7 +133,8 @@ impl Channels {
         let mut last_ids = self.edit_lock.lock().await;
         let (planned, removed) = self.plan_import(source, number_from, entries, skips);
         let count = planned.len();
-        let instance = last_ids.instance.get_or_insert_with(|| data_encoding::HEXLOWER.encode(&random_bytes::<4>())).clone();
+        let instance =
+            last_ids.instance.get_or_insert_with(|| data_encoding::HEXLOWER.encode(&random_bytes::<4>())).clone();
         let mut changed = Vec::new();
         for PlannedChannel { mut channel, .. } in planned.into_iter().filter(|planned| planned.is_changed) {
             if channel.id == 0 {
@@ -137,7 +146,8 @@ impl Channels {
         }
         for channel in removed {
             let mut channel = (*channel).clone();
-            if let Some(ExternalChannel { origin: ExternalOrigin::Source { entry, .. }, .. }) = channel.external.as_deref_mut()
+            if let Some(ExternalChannel { origin: ExternalOrigin::Source { entry, .. }, .. }) =
+                channel.external.as_deref_mut()
                 && channel.settings.enabled
             {
                 (entry.is_gone, channel.settings.enabled) = (true, false);

@@ -86,7 +86,8 @@ impl ItemStore {
     pub(super) async fn store_list(&self, store: &Store, items: &ScheduleItems) -> Result<(String, ScheduleItems)> {
         let store_item = |item: &Arc<ScheduleItem>| self.store_item(store, item.clone());
         let futures: Vec<_> = items.iter().map(store_item).collect();
-        let stored: Vec<(ContentName, Arc<ScheduleItem>)> = stream::iter(futures).buffered(MAX_CONCURRENT_WRITES).try_collect().await?;
+        let stored: Vec<(ContentName, Arc<ScheduleItem>)> =
+            stream::iter(futures).buffered(MAX_CONCURRENT_WRITES).try_collect().await?;
         let names: Vec<String> = stored.iter().map(|(name, _)| encode_name(name)).collect();
         let (name, json) = (content_name(&names)?, names);
         let cached = self.lock_cache().lists.get(&name).and_then(Weak::upgrade);
@@ -186,8 +187,8 @@ fn decode_name(tree: Tree, text: &str) -> Result<ContentName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::schedule::segmentation::{Segmentation, VideoFormat};
     use crate::domain::schedule::assign_ids;
+    use crate::domain::schedule::segmentation::{Segmentation, VideoFormat};
 
     fn sample_items(titles: &[&str]) -> ScheduleItems {
         let item = |title: &&str| ScheduleItem {
@@ -217,7 +218,10 @@ mod tests {
         let (bc, third) = item_store.store_list(&store, &sample_items(&["b", "c"])).await.unwrap();
         assert!(ab == again && ab != bc && Arc::ptr_eq(&first, &second));
         assert!(Arc::ptr_eq(&first[1], &third[0]));
-        assert_eq!([Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)), [2, 3, 1]);
+        assert_eq!(
+            [Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)),
+            [2, 3, 1]
+        );
 
         // The state after a restart.
         let reopened = ItemStore::default();
@@ -229,10 +233,16 @@ mod tests {
 
         drop((one, first, second));
         reopened.prune(&store).await.unwrap();
-        assert_eq!([Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)), [1, 2, 1]);
+        assert_eq!(
+            [Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)),
+            [1, 2, 1]
+        );
         drop(other);
         reopened.prune(&store).await.unwrap();
-        assert_eq!([Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)), [0, 0, 0]);
+        assert_eq!(
+            [Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)),
+            [0, 0, 0]
+        );
         assert!(reopened.load_list(&store, &ab).is_err());
     }
 }

@@ -3,10 +3,10 @@
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::domain::channel::{RequestedItem, OutputSettings};
-use crate::domain::library::{kind_from_name, compare_natural};
+use crate::domain::channel::{OutputSettings, RequestedItem};
+use crate::domain::library::{compare_natural, kind_from_name};
 use crate::domain::schedule::ScheduleItem;
-use crate::engine::folder::{Folder, EntryHint, EntryTarget};
+use crate::engine::folder::{EntryHint, EntryTarget, Folder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::planner::channel_item::{self, MeasuredItem};
@@ -49,7 +49,8 @@ impl Service {
                 return Err(Error::invalid_field("items", format!("contain more than {MAX_FILES} files")));
             }
         }
-        let probes: Vec<_> = files.into_iter().map(|(path, requested)| self.measure_item(path, requested, output).boxed()).collect();
+        let probes: Vec<_> =
+            files.into_iter().map(|(path, requested)| self.measure_item(path, requested, output).boxed()).collect();
         let outcomes: Vec<_> = stream::iter(probes).buffered(MAX_CONCURRENT_PROBES).collect().await;
         let (mut items, mut faults) = (Vec::new(), Vec::new());
         for outcome in outcomes {
@@ -76,7 +77,12 @@ impl Service {
         Ok(items)
     }
 
-    async fn measure_item(&self, path: String, requested: &RequestedItem, output: &OutputSettings) -> Result<ScheduleItem, Value> {
+    async fn measure_item(
+        &self,
+        path: String,
+        requested: &RequestedItem,
+        output: &OutputSettings,
+    ) -> Result<ScheduleItem, Value> {
         let item_fault = |code: &str, reason: &str| json!({"path": path.as_str(), "code": code, "reason": reason});
         let measurement = async {
             let source = self.library.open(&path).await?;
@@ -89,7 +95,16 @@ impl Service {
             return Err(item_fault(Code::UnplayableMedia.as_str(), "its duration is unknown or less than 0.5 s"));
         }
         let title = requested.title.as_deref().unwrap_or_else(|| file_stem(&path)).to_owned();
-        Ok(ScheduleItem { id: 0, title, duration_ms, weight: requested.weight, path, segmentation, video_format, breaks })
+        Ok(ScheduleItem {
+            id: 0,
+            title,
+            duration_ms,
+            weight: requested.weight,
+            path,
+            segmentation,
+            video_format,
+            breaks,
+        })
     }
 
     /// The files of a requested item: itself, or the files of a folder in natural order.

@@ -8,31 +8,33 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::domain::channel::{RequestedItem, Channel, ChannelSettings, RequestedFiller, MAX_NUMBER, OutputSettings, RequestedBlocks};
+use crate::domain::channel::{
+    Channel, ChannelSettings, MAX_NUMBER, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem,
+};
+use crate::domain::channel_clock::{ChannelClock, RunningInterval};
 use crate::domain::external::ExternalChannel;
 use crate::domain::live_window::CATCHUP_MS;
-use crate::domain::channel_clock::{ChannelClock, RunningInterval};
-use crate::domain::schedule::{ScheduleDefinition, ScheduleItems, ScheduleMode, Programme, ScheduleRevision};
+use crate::domain::schedule::{Programme, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
 use crate::error::{Code, Error, Result};
 use crate::service::clock::Clock;
 use crate::store::{Store, Tree};
 
 mod blocks;
 mod change;
-mod segment_bounds;
-mod external;
-mod import;
-mod items;
 mod checkpoints;
 mod clocks;
-mod programme_cache;
+mod external;
+mod import;
 mod item_store;
+mod items;
+mod programme_cache;
+mod segment_bounds;
 
 pub use change::{ChangeTime, ChannelChange, OutputChange};
 pub use external::{ExternalChange, SourceType};
 pub use import::PlannedChannel;
-use programme_cache::ProgrammeCache;
 use item_store::ItemStore;
+use programme_cache::ProgrammeCache;
 
 /// Channels at most.
 const MAX_CHANNELS: usize = 10_000;
@@ -141,7 +143,17 @@ impl Channels {
         // Collecting all at once leaves no node of the tree half empty.
         let (by_id, editing) = (RwLock::new(by_id.into_iter().collect()), tokio::sync::Mutex::new(last_ids));
         let (current_programmes, oldest_programmes, clock_locks) = Default::default();
-        Ok(Self { store, clock, by_id, changed_ms, item_store: shelf, current_programmes, oldest_programmes, clock_locks, edit_lock: editing })
+        Ok(Self {
+            store,
+            clock,
+            by_id,
+            changed_ms,
+            item_store: shelf,
+            current_programmes,
+            oldest_programmes,
+            clock_locks,
+            edit_lock: editing,
+        })
     }
 
     /// All channels, by number.
@@ -197,7 +209,8 @@ impl Channels {
 
     fn free_number(&self, requested: Option<u32>, own_id: Option<u32>) -> Result<u32> {
         let channels = self.all();
-        let used_by = |number: u32| channels.iter().find(|other| other.settings.number == number && Some(other.id) != own_id);
+        let used_by =
+            |number: u32| channels.iter().find(|other| other.settings.number == number && Some(other.id) != own_id);
         match requested {
             Some(number) => match used_by(number) {
                 None => Ok(number),
@@ -214,7 +227,8 @@ impl Channels {
 
     /// Stores a channel: new revisions first, so that the channel's record never names a missing one.
     async fn store_channel(&self, mut channel: Channel, previous: Option<&Channel>) -> Result<Arc<Channel>> {
-        let stored_numbers: Vec<u32> = previous.map_or_else(Vec::new, |previous| revision_numbers(&previous.definition));
+        let stored_numbers: Vec<u32> =
+            previous.map_or_else(Vec::new, |previous| revision_numbers(&previous.definition));
         for revision in &mut channel.definition.revisions {
             if !stored_numbers.contains(&revision.number) {
                 let (list, items) = self.item_store.store_list(&self.store, &revision.items).await?;
@@ -228,7 +242,9 @@ impl Channels {
         }
         channel.output = self.item_store.share_output(channel.output);
         self.item_store.share_time_zone(&mut channel.settings);
-        let equal_requests = |other: &Arc<Channel>| (other.requested_items == channel.requested_items).then(|| other.requested_items.clone());
+        let equal_requests = |other: &Arc<Channel>| {
+            (other.requested_items == channel.requested_items).then(|| other.requested_items.clone())
+        };
         let shared_items = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().find_map(equal_requests);
         channel.requested_items = shared_items.unwrap_or(channel.requested_items);
         // Viewers may change the clock meanwhile.
@@ -241,10 +257,33 @@ impl Channels {
             channel.clock = self.clock_after_edit(&channel)?;
         }
         let mode_changes = clocks::mode_changes(&channel);
-        let Channel { settings, requested_items, output, requested_blocks: plan, requested_filler: filler, external, seed, mode, version, .. } = channel.clone();
+        let Channel {
+            settings,
+            requested_items,
+            output,
+            requested_blocks: plan,
+            requested_filler: filler,
+            external,
+            seed,
+            mode,
+            version,
+            ..
+        } = channel.clone();
         let revisions = revision_numbers(&channel.definition);
         let dropped: Vec<u32> = stored_numbers.into_iter().filter(|number| !revisions.contains(number)).collect();
-        let stored = StoredChannel { settings, requested_items, output, requested_blocks: plan, requested_filler: filler, external, seed, mode, version, mode_changes, revisions };
+        let stored = StoredChannel {
+            settings,
+            requested_items,
+            output,
+            requested_blocks: plan,
+            requested_filler: filler,
+            external,
+            seed,
+            mode,
+            version,
+            mode_changes,
+            revisions,
+        };
         let record = ChannelRecord { tvg_id: channel.tvg_id.clone(), channel: Some(stored) };
         self.store.put(Tree::Channels, &channel_key(channel.id), &record).await?;
         let channel = Arc::new(channel);
@@ -283,7 +322,19 @@ fn load_channel(
     stored: StoredChannel,
     intervals: Option<Vec<RunningInterval>>,
 ) -> Result<Channel> {
-    let StoredChannel { settings: mut settings, requested_items, output, requested_blocks: plan, requested_filler: filler, external, seed, mode, version, mode_changes: turns, revisions } = stored;
+    let StoredChannel {
+        settings: mut settings,
+        requested_items,
+        output,
+        requested_blocks: plan,
+        requested_filler: filler,
+        external,
+        seed,
+        mode,
+        version,
+        mode_changes: turns,
+        revisions,
+    } = stored;
     shelf.share_time_zone(&mut settings);
     let revision = |number: &u32| {
         let key = revision_key(id, *number);
@@ -338,7 +389,10 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// A channel's clock, from the intervals in its own record and in others; None if it has none.
-fn channel_clock(mode_changes: Vec<RunningInterval>, others: Option<Vec<RunningInterval>>) -> Option<Arc<ChannelClock>> {
+fn channel_clock(
+    mode_changes: Vec<RunningInterval>,
+    others: Option<Vec<RunningInterval>>,
+) -> Option<Arc<ChannelClock>> {
     if mode_changes.is_empty() {
         return None;
     }

@@ -15,9 +15,9 @@ impl ProgrammeCache {
     /// A channel's programme at an instant, unix ms; None before its first programme.
     pub(super) fn programme_at(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let cached = cache
-            .get(&channel.id)
-            .filter(|(version, programme)| *version == channel.version && (programme.start_ms..programme.end_ms).contains(&now_ms));
+        let cached = cache.get(&channel.id).filter(|(version, programme)| {
+            *version == channel.version && (programme.start_ms..programme.end_ms).contains(&now_ms)
+        });
         if let Some((_, programme)) = cached {
             return Some(*programme);
         }

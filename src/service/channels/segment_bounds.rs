@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::domain::schedule::ScheduleItem;
-use crate::domain::schedule::segmentation::{Segmentation, KeyframeBounds};
+use crate::domain::schedule::segmentation::{KeyframeBounds, Segmentation};
 use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
 
@@ -32,7 +32,9 @@ impl SegmentBounds {
 
     /// Stores the boundaries of a new item, or shares those in memory.
     pub(super) async fn store_bounds(&self, store: &Store, item: &mut ScheduleItem) -> Result<()> {
-        let Segmentation::Keyframes(KeyframeBounds { name, bounds: Some(bounds), .. }) = &mut item.segmentation else { return Ok(()) };
+        let Segmentation::Keyframes(KeyframeBounds { name, bounds: Some(bounds), .. }) = &mut item.segmentation else {
+            return Ok(());
+        };
         if let Some(cached) = self.cached(name) {
             *bounds = cached;
             return Ok(());
@@ -48,7 +50,9 @@ impl SegmentBounds {
         let store_clone = store.clone();
         let names = tokio::task::spawn_blocking(move || {
             let mut names = Vec::new();
-            store_clone.for_each(Tree::Segmentations, |name, _: serde::de::IgnoredAny| names.push(name.to_owned())).map(|()| names)
+            store_clone
+                .for_each(Tree::Segmentations, |name, _: serde::de::IgnoredAny| names.push(name.to_owned()))
+                .map(|()| names)
         });
         for name in names.await.map_err(Error::internal)?? {
             if self.cached(&name).is_none() {
@@ -76,8 +80,10 @@ fn read_bounds(store: &Store, keyframes: &KeyframeBounds) -> Result<Option<Arc<[
         *position = position.saturating_add(step);
         Some(*position)
     };
-    let bounds = steps.map(|steps| std::iter::once(0).chain(steps.into_iter().scan(0, accumulate)).collect::<Arc<[i64]>>());
-    let is_complete =
-        |bounds: &Arc<[i64]>| bounds.len() == keyframes.segment_count as usize + 1 && bounds.last() == Some(&keyframes.end_ticks);
+    let bounds =
+        steps.map(|steps| std::iter::once(0).chain(steps.into_iter().scan(0, accumulate)).collect::<Arc<[i64]>>());
+    let is_complete = |bounds: &Arc<[i64]>| {
+        bounds.len() == keyframes.segment_count as usize + 1 && bounds.last() == Some(&keyframes.end_ticks)
+    };
     Ok(bounds.filter(is_complete))
 }

@@ -1,9 +1,9 @@
 use super::*;
 use crate::domain::address::Address;
-use crate::domain::external::{ExternalChannel, ExternalStream, ImportedEntry, ExternalOrigin};
+use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream, ImportedEntry};
 use crate::domain::listing::{Listing, Listings};
 use crate::domain::m3u::parse::{M3uEntry, SkippedEntries};
-use crate::domain::schedule::segmentation::{Segmentation, KeyframeBounds};
+use crate::domain::schedule::segmentation::{KeyframeBounds, Segmentation};
 
 /// A record as versions before 21 November 2026 wrote it, with the items inside the revision.
 const CHANNEL: &str = r#"{"tvg_id": "ch-7.home", "channel": {
@@ -126,7 +126,10 @@ async fn equal_requests_are_shared_between_channels() {
     // Later channels share as well, and a change affects one channel only.
     let requested_items: Arc<[RequestedItem]> = one.requested_items.to_vec().into();
     let changed = Channel { requested_items, version: 2, ..(*other).clone() };
-    assert!(Arc::ptr_eq(&channels.store_channel(changed, Some(&other)).await.unwrap().requested_items, &one.requested_items));
+    assert!(Arc::ptr_eq(
+        &channels.store_channel(changed, Some(&other)).await.unwrap().requested_items,
+        &one.requested_items
+    ));
     let changed = Channel { requested_items: other.requested_items.clone(), version: 2, ..(*two).clone() };
     channels.store_channel(changed, Some(&two)).await.unwrap();
     assert_eq!([7, 8, 9].map(|id| &*channels.get(id).unwrap().requested_items[0].path == "/lib"), [true, false, true]);

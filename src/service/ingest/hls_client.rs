@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::source_client::ConnectionEnd;
 use super::ingest_input::IngestInput;
+use super::source_client::ConnectionEnd;
 use crate::domain::address::Address;
 use crate::domain::external::ExternalStream;
-use crate::domain::ingest::hls_playlist::{MAX_PLAYLIST_BYTES, MediaPlaylist, HlsPlaylist, HlsSegment, choose_variant};
-use crate::engine::outbound::{OutboundResponse, OutboundRequest};
+use crate::domain::ingest::hls_playlist::{HlsPlaylist, HlsSegment, MAX_PLAYLIST_BYTES, MediaPlaylist, choose_variant};
+use crate::engine::outbound::{OutboundRequest, OutboundResponse};
 use crate::service::Service;
 
 /// Most lines of the chosen variant.
@@ -62,7 +62,8 @@ impl HlsClient {
                     let separate_audio = ConnectionEnd::Unsupported(
                         "all its variants have separate audio (EXT-X-MEDIA with URI), which is not supported",
                     );
-                    let next = address.resolve(&variant.ok_or(separate_audio)?.uri).map_err(ConnectionEnd::Unsupported)?;
+                    let next =
+                        address.resolve(&variant.ok_or(separate_audio)?.uri).map_err(ConnectionEnd::Unsupported)?;
                     (address, text) = this.fetch_playlist(service, &next).await?;
                 }
             }
@@ -71,7 +72,8 @@ impl HlsClient {
     }
 
     async fn fetch_playlist(&self, service: &Service, address: &Address) -> Result<(Address, String), ConnectionEnd> {
-        let request = OutboundRequest { user_agent: self.user_agent.clone(), ..OutboundRequest::for_file(MAX_PLAYLIST_BYTES) };
+        let request =
+            OutboundRequest { user_agent: self.user_agent.clone(), ..OutboundRequest::for_file(MAX_PLAYLIST_BYTES) };
         let answer = service.outbound.get(address, &request).await?;
         let final_address = answer.address.clone();
         Ok((final_address, String::from_utf8_lossy(&answer.read_all().await?).into_owned()))
@@ -89,7 +91,8 @@ impl HlsClient {
                 return Err(ConnectionEnd::Unsupported(why));
             }
             let end = media.media_sequence + media.segments.len() as u64;
-            let first = next_sequence.unwrap_or_else(|| end.saturating_sub(LIVE_EDGE_SEGMENTS as u64).max(media.media_sequence));
+            let first = next_sequence
+                .unwrap_or_else(|| end.saturating_sub(LIVE_EDGE_SEGMENTS as u64).max(media.media_sequence));
             // A restarted server numbers from the beginning.
             let is_restarted = first > end;
             if is_restarted {
@@ -98,11 +101,16 @@ impl HlsClient {
             let has_gap = first < media.media_sequence;
             let first = first.max(media.media_sequence);
             for (position, segment) in media.segments.iter().enumerate().skip((first - media.media_sequence) as usize) {
-                let is_discontinuous = next_sequence.is_some() && (segment.is_discontinuity || has_gap && position == 0) || segment.init_uri != map;
+                let is_discontinuous = next_sequence.is_some()
+                    && (segment.is_discontinuity || has_gap && position == 0)
+                    || segment.init_uri != map;
                 if is_discontinuous {
                     input.restart().await;
                 }
-                if segment.init_uri.is_some() && (is_discontinuous || next_sequence.is_none()) && self.feed_map(service, segment, input).await? {
+                if segment.init_uri.is_some()
+                    && (is_discontinuous || next_sequence.is_none())
+                    && self.feed_map(service, segment, input).await?
+                {
                     return Ok(());
                 }
                 map.clone_from(&segment.init_uri);
@@ -130,18 +138,32 @@ impl HlsClient {
         }
     }
 
-    async fn feed_map(&self, service: &Service, segment: &HlsSegment, input: &mut IngestInput<'_>) -> Result<bool, ConnectionEnd> {
+    async fn feed_map(
+        &self,
+        service: &Service,
+        segment: &HlsSegment,
+        input: &mut IngestInput<'_>,
+    ) -> Result<bool, ConnectionEnd> {
         let Some(uri) = &segment.init_uri else { return Ok(false) };
         let header = HlsSegment { uri: uri.clone(), ..HlsSegment::default() };
         self.feed_segment(service, &header, input).await
     }
 
-    async fn feed_segment(&self, service: &Service, segment: &HlsSegment, input: &mut IngestInput<'_>) -> Result<bool, ConnectionEnd> {
+    async fn feed_segment(
+        &self,
+        service: &Service,
+        segment: &HlsSegment,
+        input: &mut IngestInput<'_>,
+    ) -> Result<bool, ConnectionEnd> {
         let address = self.address.resolve(&segment.uri).map_err(ConnectionEnd::Unsupported)?;
         let range = segment
             .byte_range
             .map(|(first, count)| format!("bytes={first}-{}", first.saturating_add(count).saturating_sub(1)));
-        let request = OutboundRequest { user_agent: self.user_agent.clone(), range, ..OutboundRequest::for_file(MAX_SEGMENT_BYTES) };
+        let request = OutboundRequest {
+            user_agent: self.user_agent.clone(),
+            range,
+            ..OutboundRequest::for_file(MAX_SEGMENT_BYTES)
+        };
         let mut answer = service.outbound.get(&address, &request).await?;
         let mut segment_bytes = Vec::new();
         // Read completely before passing it on, so that back-pressure does not look like a slow server.

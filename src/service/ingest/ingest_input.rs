@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::source_client::{ConnectionEnd, FeedEvent};
-use crate::domain::ingest::live_segmenter::{SegmentLimits, LiveSegmenterError, LiveSegmenter};
+use crate::domain::ingest::live_segmenter::{LiveSegmenter, LiveSegmenterError, SegmentLimits};
 use crate::domain::ingest::stream_info::{self, StreamInfo, VideoCodec};
 use crate::engine::ffmpeg::ingest_input::{ChildInput, ChildOutput, VideoMode, start};
 use crate::service::Service;
@@ -95,7 +95,9 @@ impl<'a> IngestInput<'a> {
             self.unidentified.extend_from_slice(bytes);
             let Some(shape) = stream_info::detect_stream(&self.unidentified) else {
                 return match self.unidentified.len() > stream_info::MAX_PROBE_BYTES {
-                    true => Err(ConnectionEnd::Unsupported("it is neither an MPEG transport stream nor fragmented mp4")),
+                    true => {
+                        Err(ConnectionEnd::Unsupported("it is neither an MPEG transport stream nor fragmented mp4"))
+                    }
                     false => Ok(false),
                 };
             };
@@ -120,22 +122,29 @@ impl<'a> IngestInput<'a> {
 
     async fn start_normaliser(&self, shape: StreamInfo) -> Result<Normaliser, ConnectionEnd> {
         let config = &self.service.config;
-        let needs_encoding = shape.video == Some(VideoCodec::Other) || shape.video.is_some() && self.video_handling == VideoHandling::Encode;
+        let needs_encoding = shape.video == Some(VideoCodec::Other)
+            || shape.video.is_some() && self.video_handling == VideoHandling::Encode;
         let (mut video_mode, mut slot) = (VideoMode::Copy, None);
         if needs_encoding {
             let report = self.service.local_encoders.report().await;
             let software_encoder = report.working.iter().find(|encoder| encoder.name == "libx264");
             let encoder = software_encoder.or(report.working.first());
-            let encoder = encoder.ok_or(ConnectionEnd::Unsupported("no video encoder works on this machine"))?.name.to_owned();
+            let encoder =
+                encoder.ok_or(ConnectionEnd::Unsupported("no video encoder works on this machine"))?.name.to_owned();
             // A live encode cannot wait for a turn.
             let slots = self.service.sessions.encode_slots();
             slot = Some(slots.reserve_slot().ok_or(ConnectionEnd::Unsupported("all encode slots are in use"))?);
             video_mode = VideoMode::Encode { encoder, keyframe_seconds: config.segment_seconds, max_height: 720 };
         }
         let started = start(&config.ffmpeg, shape, &video_mode).await;
-        let (inlet, outlet) = started.map_err(|cause| ConnectionEnd::ProcessingFailed(format!("ffmpeg does not start: {cause}")))?;
+        let (inlet, outlet) =
+            started.map_err(|cause| ConnectionEnd::ProcessingFailed(format!("ffmpeg does not start: {cause}")))?;
         let min_ticks = (config.segment_seconds * 90_000.0) as i64 - 4500;
-        let bounds = SegmentLimits { min_duration: min_ticks.max(90_000), max_duration: MAX_SEGMENT_TICKS, max_bytes: MAX_PIECE_BYTES };
+        let bounds = SegmentLimits {
+            min_duration: min_ticks.max(90_000),
+            max_duration: MAX_SEGMENT_TICKS,
+            max_bytes: MAX_PIECE_BYTES,
+        };
         let cutter = LiveSegmenter::new(shape.video.is_some(), bounds);
         let output_task = tokio::spawn(cut_output(outlet, cutter, self.connection, self.pieces.clone()));
         Ok(Normaliser { inlet: Some(inlet), output_task, _slot: slot })
@@ -143,7 +152,12 @@ impl<'a> IngestInput<'a> {
 }
 
 /// Cuts the output of the child process into pieces.
-async fn cut_output(mut outlet: ChildOutput, mut cutter: LiveSegmenter, connection: u64, pieces: mpsc::Sender<FeedEvent>) -> ConnectionEnd {
+async fn cut_output(
+    mut outlet: ChildOutput,
+    mut cutter: LiveSegmenter,
+    connection: u64,
+    pieces: mpsc::Sender<FeedEvent>,
+) -> ConnectionEnd {
     loop {
         let bytes = match outlet.next().await {
             Ok(bytes) => bytes,

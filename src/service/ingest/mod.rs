@@ -16,16 +16,16 @@ use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
 use crate::domain::external::ExternalStream;
-use crate::domain::ingest::timeline::{ExternalTimeline, SegmentOrigin, SLATE_TICKS};
 use crate::domain::ingest::live_segmenter::IngestSegment;
+use crate::domain::ingest::timeline::{ExternalTimeline, SLATE_TICKS, SegmentOrigin};
 use crate::domain::live_window::LiveSegment;
 use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
-mod source_client;
 mod hls_client;
 mod ingest_input;
+mod source_client;
 
 use source_client::FeedEvent;
 
@@ -125,13 +125,28 @@ impl Ingest {
     }
 
     /// Puts an interval of a stream on the timeline. `from` and `to` are ticks after `base` on the stream's own clock.
-    fn place_interval(&self, origin_kind: SegmentOrigin, (from, to): (i64, i64), base: i64, now: i64) -> (LiveSegment, TimelineSpan) {
+    fn place_interval(
+        &self,
+        origin_kind: SegmentOrigin,
+        (from, to): (i64, i64),
+        base: i64,
+        now: i64,
+    ) -> (LiveSegment, TimelineSpan) {
         let mut state = self.lock();
         let slot = state.timeline.append(origin_kind, to - from, now);
         let sounded = state.last_ends.filter(|(end, _)| *end == slot.start_ticks).map(|(_, sounded)| sounded);
         let closes = origin_kind == SegmentOrigin::Slate;
         let (opens, origin) = (from == 0, slot.start_ticks - from);
-        let span = TimelineSpan { item_start: from, item_end: to, starts_item: opens, ends_item: closes, base_timestamp: base, item_offset: 0, channel_origin: origin, previous_audio_end: sounded };
+        let span = TimelineSpan {
+            item_start: from,
+            item_end: to,
+            starts_item: opens,
+            ends_item: closes,
+            base_timestamp: base,
+            item_offset: 0,
+            channel_origin: origin,
+            previous_audio_end: sounded,
+        };
         state.last_ends = Some((slot.end_ticks, span.audio_end()));
         (slot, span)
     }
@@ -194,7 +209,8 @@ impl Drop for Client {
 
 /// Whether a channel exceeds its share of the memory.
 fn exceeds_memory(channel_bytes: usize, total_bytes: usize, channel_count: usize) -> bool {
-    channel_bytes > MAX_CHANNEL_BYTES || total_bytes > MAX_TOTAL_BYTES && channel_bytes > MAX_TOTAL_BYTES / channel_count.max(1)
+    channel_bytes > MAX_CHANNEL_BYTES
+        || total_bytes > MAX_TOTAL_BYTES && channel_bytes > MAX_TOTAL_BYTES / channel_count.max(1)
 }
 
 /// Starts the ingest of a channel unless it runs. Must be called inside the runtime.
@@ -252,7 +268,11 @@ pub fn find_segment(service: &Service, channel: &Channel, start_ms: i64) -> Opti
 }
 
 /// The first segment whose slot `wanted` accepts, and whether it is a slate.
-pub fn next_segment(service: &Service, channel: &Channel, accepts: impl Fn(&LiveSegment) -> bool) -> Option<(LiveSegment, Bytes, bool)> {
+pub fn next_segment(
+    service: &Service,
+    channel: &Channel,
+    accepts: impl Fn(&LiveSegment) -> bool,
+) -> Option<(LiveSegment, Bytes, bool)> {
     service.ingests.get(channel.id)?.next(accepts)
 }
 
@@ -314,7 +334,14 @@ async fn run_timeline(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, inges
 }
 
 /// Puts a piece on the timeline, or a slate if no piece is given.
-async fn air_piece(service: &Service, channel: &Channel, ingest: &Ingest, from: SegmentOrigin, piece: Option<IngestSegment>, now: i64) {
+async fn air_piece(
+    service: &Service,
+    channel: &Channel,
+    ingest: &Ingest,
+    from: SegmentOrigin,
+    piece: Option<IngestSegment>,
+    now: i64,
+) {
     let still = match service.live_channels.still_image(service, channel).await {
         Ok(still) => still,
         Err(fault) if piece.is_none() => {
@@ -325,14 +352,20 @@ async fn air_piece(service: &Service, channel: &Channel, ingest: &Ingest, from: 
         Err(_) => Arc::default(),
     };
     let slate_times = (0, SLATE_TICKS, 0);
-    let (from_ticks, to_ticks, base_ticks) = piece.as_ref().map_or(slate_times, |piece| (piece.start, piece.end, piece.audio_frame_time));
+    let (from_ticks, to_ticks, base_ticks) =
+        piece.as_ref().map_or(slate_times, |piece| (piece.start, piece.end, piece.audio_frame_time));
     let (slot, span) = ingest.place_interval(from, (from_ticks - base_ticks, to_ticks - base_ticks), base_ticks, now);
     let segment_task = tokio::task::spawn_blocking(move || {
-        let bytes = piece.map_or_else(Vec::new, |piece| if piece.is_first { piece.drop_undecodable() } else { piece.bytes });
+        let bytes =
+            piece.map_or_else(Vec::new, |piece| if piece.is_first { piece.drop_undecodable() } else { piece.bytes });
         place_on_timeline(&bytes, span, &still)
     });
     let Ok(bytes) = segment_task.await else { return };
-    let segment = TimelineSegment { start_ms: slot.programme_start_ms, bytes: bytes.into(), is_slate: from == SegmentOrigin::Slate };
+    let segment = TimelineSegment {
+        start_ms: slot.programme_start_ms,
+        bytes: bytes.into(),
+        is_slate: from == SegmentOrigin::Slate,
+    };
     ingest.store_segment(segment, service.ingests.lock().len());
 }
 
@@ -357,7 +390,10 @@ mod tests {
         let from = SegmentOrigin::Source { connection: 1, format: 7 };
         let put = |n: i64| {
             let (slot, _) = ingest.place_interval(from, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
-            ingest.store_segment(TimelineSegment { start_ms: slot.programme_start_ms, bytes: bytes.clone(), is_slate: false }, 1);
+            ingest.store_segment(
+                TimelineSegment { start_ms: slot.programme_start_ms, bytes: bytes.clone(), is_slate: false },
+                1,
+            );
             slot
         };
         let slots: Vec<LiveSegment> = (1..=4).map(put).collect();

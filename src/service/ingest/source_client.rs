@@ -13,7 +13,7 @@ use super::ingest_input::{IngestInput, VideoHandling};
 use crate::domain::address::Address;
 use crate::domain::external::{ExternalChannel, ExternalStream};
 use crate::domain::ingest::live_segmenter::IngestSegment;
-use crate::engine::outbound::{OutboundResponse, OutboundRequest, OutboundError, rtsp, srt};
+use crate::engine::outbound::{OutboundError, OutboundRequest, OutboundResponse, rtsp, srt};
 use crate::service::Service;
 
 /// The first and the longest pause between two attempts at the whole list of addresses.
@@ -87,7 +87,11 @@ pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pie
         } else {
             address_turn += 1;
         }
-        let wait = if address_turn % addresses.len() == 0 || began.elapsed() >= STABLE_AFTER { pause } else { RECONNECT_PAUSES.0 };
+        let wait = if address_turn % addresses.len() == 0 || began.elapsed() >= STABLE_AFTER {
+            pause
+        } else {
+            RECONNECT_PAUSES.0
+        };
         if address_turn % addresses.len() == 0 {
             pause = (pause * 2).min(RECONNECT_PAUSES.1);
         }
@@ -103,7 +107,12 @@ fn find_feed(service: &Service, id: u32) -> Option<ExternalStream> {
 }
 
 /// One connection, from its first byte to its end. Ok only if the receiver is gone.
-async fn connect(service: &Arc<Service>, feed: &ExternalStream, address: &Address, input: &mut IngestInput<'_>) -> Result<(), ConnectionEnd> {
+async fn connect(
+    service: &Arc<Service>,
+    feed: &ExternalStream,
+    address: &Address,
+    input: &mut IngestInput<'_>,
+) -> Result<(), ConnectionEnd> {
     if address.is_srt() {
         let (socket_address, connection_slot) = service.outbound.resolve_and_reserve(address).await?;
         let mut stream = srt::connect(address, socket_address, connection_slot).await?;
@@ -133,7 +142,11 @@ async fn connect(service: &Arc<Service>, feed: &ExternalStream, address: &Addres
 }
 
 /// Requests an address and identifies the body.
-async fn open_body(service: &Arc<Service>, feed: &ExternalStream, address: &Address) -> Result<SourceBody, ConnectionEnd> {
+async fn open_body(
+    service: &Arc<Service>,
+    feed: &ExternalStream,
+    address: &Address,
+) -> Result<SourceBody, ConnectionEnd> {
     let request = OutboundRequest { user_agent: feed.user_agent.clone(), ..OutboundRequest::for_stream() };
     let mut answer = service.outbound.get(address, &request).await?;
     let mut head = Vec::new();
@@ -146,7 +159,9 @@ async fn open_body(service: &Arc<Service>, feed: &ExternalStream, address: &Addr
     let text = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&head).trim_ascii_start();
     match text.starts_with(b"#EXTM3U") {
         true => Ok(SourceBody::Playlist(Box::new(HlsClient::open(service, feed, answer, head).await?))),
-        false if text.starts_with(b"<") => Err(ConnectionEnd::Unsupported("the server sent a web page instead of a stream")),
+        false if text.starts_with(b"<") => {
+            Err(ConnectionEnd::Unsupported("the server sent a web page instead of a stream"))
+        }
         false => Ok(SourceBody::Stream(Box::new(answer), head)),
     }
 }

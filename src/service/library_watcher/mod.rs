@@ -74,7 +74,11 @@ async fn watch_root(service: Arc<Service>, root: usize) {
 }
 
 /// Waits for the next folders to read; true means a full sweep.
-async fn wait_for_changes(watcher: &mut Option<FolderWatcher>, sweep_at: Instant, top: &str) -> (BTreeSet<String>, bool) {
+async fn wait_for_changes(
+    watcher: &mut Option<FolderWatcher>,
+    sweep_at: Instant,
+    top: &str,
+) -> (BTreeSet<String>, bool) {
     let full_sweep = || (BTreeSet::from([top.to_owned()]), true);
     let Some(active) = watcher else {
         tokio::time::sleep_until(sweep_at).await;
@@ -117,9 +121,15 @@ async fn find_moved(service: &Arc<Service>, snapshot: &RootSnapshot, changes: &R
     let may_match = |size: u64| sizes.contains(&size) || size == 0 && !changes.new_folders.is_empty();
     let absent = positions.filter(|(_, path, size)| may_match(*size) && !snapshot.contains(path));
     let (in_this_root, in_other_roots): (Vec<_>, Vec<_>) = absent.partition(|(_, path, _)| is_within(path, top));
-    let is_available = service.check_available(in_other_roots.iter().map(|(_, path, _)| path.to_string()).collect()).await;
-    let in_other_roots = in_other_roots.into_iter().zip(is_available).filter(|(_, is_available)| !is_available).map(|(position, _)| position);
-    let missing_items: HashMap<Arc<str>, u64> = in_this_root.into_iter().chain(in_other_roots).map(|(id, _, size)| (id, size)).collect();
+    let is_available =
+        service.check_available(in_other_roots.iter().map(|(_, path, _)| path.to_string()).collect()).await;
+    let in_other_roots = in_other_roots
+        .into_iter()
+        .zip(is_available)
+        .filter(|(_, is_available)| !is_available)
+        .map(|(position, _)| position);
+    let missing_items: HashMap<Arc<str>, u64> =
+        in_this_root.into_iter().chain(in_other_roots).map(|(id, _, size)| (id, size)).collect();
     let missing_sizes: HashSet<u64> = missing_items.values().copied().collect();
 
     let files = changes.changed_files.iter().filter(|(_, size)| missing_sizes.contains(size));

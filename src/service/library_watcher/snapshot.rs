@@ -71,7 +71,8 @@ impl RootSnapshot {
             }
             drop(open);
             self.compare(&path, files, is_new, changes);
-            let removed: Vec<String> = self.subfolders(&path).filter(|existing| !subfolders.contains(existing)).collect();
+            let removed: Vec<String> =
+                self.subfolders(&path).filter(|existing| !subfolders.contains(existing)).collect();
             for folder in removed {
                 self.remove_folder(&folder, changes);
             }
@@ -87,7 +88,13 @@ impl RootSnapshot {
         }
     }
 
-    fn compare(&mut self, path: &str, files: HashMap<String, (u64, SystemTime)>, is_new: bool, changes: &mut RootChanges) {
+    fn compare(
+        &mut self,
+        path: &str,
+        files: HashMap<String, (u64, SystemTime)>,
+        is_new: bool,
+        changes: &mut RootChanges,
+    ) {
         let previous = self.folders.remove(path).unwrap_or_default();
         self.file_count -= previous.len();
         for (name, metadata) in &files {
@@ -147,7 +154,12 @@ mod tests {
     use super::*;
     use crate::domain::library::Root;
 
-    fn update_and_list(snapshot: &mut RootSnapshot, roots: &Roots, path: &str, deep: bool) -> (Vec<String>, Vec<String>, Vec<String>) {
+    fn update_and_list(
+        snapshot: &mut RootSnapshot,
+        roots: &Roots,
+        path: &str,
+        deep: bool,
+    ) -> (Vec<String>, Vec<String>, Vec<String>) {
         let (mut changes, mut found) = (RootChanges::default(), Vec::new());
         snapshot.update(roots, path, deep, &mut changes, &mut |path| found.push(path.to_owned()));
         let file_names = |list: Vec<String>| {

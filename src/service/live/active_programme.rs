@@ -8,10 +8,10 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::domain::channel::{Channel, OutputSettings};
-use crate::domain::schedule::{ScheduleItem, Programme};
+use crate::domain::schedule::{Programme, ScheduleItem};
 use crate::engine::segment_cache::StoredSegment;
 use crate::engine::source::SourceFile;
-use crate::engine::{RunError, Backend};
+use crate::engine::{Backend, RunError};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::encode_slots::AdmissionRequest;
@@ -152,7 +152,9 @@ impl ActiveProgramme {
         self.last_segment.store((first_segment + own_count).saturating_sub(1), Ordering::Relaxed);
         let index = first_segment + index;
         let is_on_air = programme.start_ms <= channel.channel_ms_at(service.clock.now().as_millisecond());
-        let Some((supply, source)) = self.find_supply(service, channel, item, index, is_on_air).await? else { return Ok(None) };
+        let Some((supply, source)) = self.find_supply(service, channel, item, index, is_on_air).await? else {
+            return Ok(None);
+        };
         let made_by = match &supply {
             SegmentSupply::Leased(lease) => Some(lease.clone()),
             SegmentSupply::Cached(_) => None,
@@ -172,7 +174,9 @@ impl ActiveProgramme {
             // The file is shorter than its header says; the segments before still play.
             Ok(Err(RunError::SourceEnded)) => Ok(None),
             // Another viewer needed its share of the encode slots.
-            Ok(Err(_)) if made_by.is_some_and(|lease| lease.was_withdrawn()) => Err(service.sessions.runs().busy_error()),
+            Ok(Err(_)) if made_by.is_some_and(|lease| lease.was_withdrawn()) => {
+                Err(service.sessions.runs().busy_error())
+            }
             Ok(Err(error)) => {
                 tracing::warn!(channel.id = channel.id, media.path = item.path, %error, "a slate is aired instead");
                 *self.state.lock().await = ProgrammeState::Broken { until: Instant::now() + RETRY_DELAY };
@@ -270,7 +274,12 @@ impl ActiveProgramme {
     }
 
     /// Takes the lease on behalf of the audience; None when the item cannot be shown.
-    fn take_lease(&self, state: &mut ProgrammeState, service: &Service, channel: &Channel) -> Result<Option<Arc<Lease>>> {
+    fn take_lease(
+        &self,
+        state: &mut ProgrammeState,
+        service: &Service,
+        channel: &Channel,
+    ) -> Result<Option<Arc<Lease>>> {
         let ProgrammeState::Ready { work, backend: transcoder, lease, .. } = state else { return Ok(None) };
         if lease.is_none() {
             let audience = (channel.id, self.reader.clone());
@@ -298,7 +307,10 @@ impl ActiveProgramme {
         if let Ok(mut state) = self.state.try_lock()
             && let ProgrammeState::Ready { lease, rendition_name: name, work, .. } = &mut *state
             && lease.is_some()
-            && service.sessions.runs().has_segment(name, self.last_segment.load(Ordering::Relaxed).min(work.grid.len() - 1))
+            && service
+                .sessions
+                .runs()
+                .has_segment(name, self.last_segment.load(Ordering::Relaxed).min(work.grid.len() - 1))
         {
             *lease = None;
         }
@@ -315,7 +327,13 @@ async fn open_programme(service: &Service, channel: &Channel, item: &ScheduleIte
     let work = channel_item::prepare(service, item, &channel.output).await?;
     let backend = service.sessions.choose_backend(&work).await?.backend;
     let rendition_name = runs::rendition_key(&*backend, &work);
-    Ok(ProgrammeState::Ready { work: Box::new(work), backend, rendition_name, lease: None, output: channel.output.clone() })
+    Ok(ProgrammeState::Ready {
+        work: Box::new(work),
+        backend,
+        rendition_name,
+        lease: None,
+        output: channel.output.clone(),
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

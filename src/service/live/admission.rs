@@ -109,8 +109,9 @@ fn make_room(service: &Service) -> bool {
     let mut has_freed = false;
     for (audience, programmes) in audiences {
         let is_watched = live_channels.viewers.has_present_viewer(audience.0);
-        let (idle, in_use): (Vec<_>, Vec<_>) =
-            programmes.into_iter().partition(|active| active.is_idle(if is_watched { ABANDONED_AFTER } else { Duration::ZERO }));
+        let (idle, in_use): (Vec<_>, Vec<_>) = programmes
+            .into_iter()
+            .partition(|active| active.is_idle(if is_watched { ABANDONED_AFTER } else { Duration::ZERO }));
         for active in &idle {
             has_freed |= active.withdraw_lease();
         }
@@ -135,7 +136,10 @@ pub fn free_warm_slots(service: &Service) -> usize {
     let slots = service.sessions.encode_slots();
     let channels = service.channels.all();
     let channel_by_id = |id: u32| channels.iter().find(|channel| channel.id == id);
-    let is_needed = |id: u32| live_channels.viewers.viewer_count(id) > 0 || channel_by_id(id).is_some_and(|channel| is_kept_ready(service, channel));
+    let is_needed = |id: u32| {
+        live_channels.viewers.viewer_count(id) > 0
+            || channel_by_id(id).is_some_and(|channel| is_kept_ready(service, channel))
+    };
     let admitted: Vec<Audience> = live_channels.admissions().keys().cloned().collect();
     let leaving = admitted.iter().filter(|(id, reader)| reader.is_empty() && !is_needed(*id)).count();
     let is_admitted = |channel: &Channel| admitted.iter().any(|(id, reader)| *id == channel.id && reader.is_empty());

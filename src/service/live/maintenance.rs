@@ -9,7 +9,10 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{ProgrammeKey, ActiveProgramme, first_requested_segment, is_kept_by, is_made, programme_key, listed_segments, programme_starting_at, produce_segment, shows_item, channel_state};
+use super::{
+    ActiveProgramme, ProgrammeKey, channel_state, first_requested_segment, is_kept_by, is_made, listed_segments,
+    produce_segment, programme_key, programme_starting_at, shows_item,
+};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::domain::schedule::Programme;
@@ -66,16 +69,23 @@ fn maintain(service: &Arc<Service>) -> bool {
     let warm = live_channels.viewers.warm_channels();
     let is_kept_ready = |channel: &Channel| is_kept_by(&warm, channel);
     let channels = service.channels.all();
-    let is_cooling_down = live_channels.last_preemption().is_some_and(|since: Instant| since.elapsed() < PREEMPTION_COOLDOWN);
+    let is_cooling_down =
+        live_channels.last_preemption().is_some_and(|since: Instant| since.elapsed() < PREEMPTION_COOLDOWN);
     let published = live_channels.state_publisher.published_channels();
     let mut has_work = !published.is_empty();
     for channel in published.iter().filter(|id| !channels.iter().any(|channel| channel.id == **id)) {
         live_channels.state_publisher.remove(*channel);
     }
-    for channel in
-        channels.iter().filter(|channel| published.contains(&channel.id) && !watched.contains(&channel.id) && !is_kept_ready(channel))
+    for channel in channels
+        .iter()
+        .filter(|channel| published.contains(&channel.id) && !watched.contains(&channel.id) && !is_kept_ready(channel))
     {
-        live_channels.state_publisher.publish(service, channel, channel_state(service, channel), live_channels.viewers.viewer_count(channel.id));
+        live_channels.state_publisher.publish(
+            service,
+            channel,
+            channel_state(service, channel),
+            live_channels.viewers.viewer_count(channel.id),
+        );
     }
     for channel in channels.iter().filter(|channel| is_kept_ready(channel) || watched.contains(&channel.id)) {
         has_work = true;
@@ -91,8 +101,12 @@ fn maintain(service: &Arc<Service>) -> bool {
         let now_ms = channel.channel_ms_at(now_ms);
         let current = channel.definition.programme_at(now_ms);
         // The part after a break waits until its run has made the part before.
-        let continues_current =
-            |next: &Programme| next.continues_programme && current.is_some_and(|current| (current.revision_index, current.item_index) == (next.revision_index, next.item_index));
+        let continues_current = |next: &Programme| {
+            next.continues_programme
+                && current.is_some_and(|current| {
+                    (current.revision_index, current.item_index) == (next.revision_index, next.item_index)
+                })
+        };
         let upcoming = channel.definition.programmes_between(now_ms, now_ms + PREPARE_AHEAD_MS);
         let upcoming = upcoming.filter(|next| next.start_ms > now_ms && !continues_current(next));
         let upcoming = upcoming.take(MAX_PREPARED).filter(|_| may_take_slots && has_first_segment(service, channel));
@@ -101,7 +115,12 @@ fn maintain(service: &Arc<Service>) -> bool {
                 make_ahead(service, channel, segment);
             }
         }
-        live_channels.state_publisher.publish(service, channel, channel_state(service, channel), live_channels.viewers.viewer_count(channel.id));
+        live_channels.state_publisher.publish(
+            service,
+            channel,
+            channel_state(service, channel),
+            live_channels.viewers.viewer_count(channel.id),
+        );
     }
     live_channels.drop_outdated(service);
     let mut active_programmes = live_channels.active_programmes();
@@ -129,7 +148,8 @@ fn join_segments(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
     let (window, now_ms) = listed_segments(service, channel, PlaylistView::Live);
     let (definition, clock) = (&channel.definition, channel.clock.as_deref());
     // Before anything is listed: the segment that will be first.
-    let first_segment = first_requested_segment(&window, channel.output.target_seconds).or_else(|| live_window::segments_from(definition, clock, now_ms).next());
+    let first_segment = first_requested_segment(&window, channel.output.target_seconds)
+        .or_else(|| live_window::segments_from(definition, clock, now_ms).next());
     let Some(first_segment) = first_segment else { return Vec::new() };
     let segments = live_window::segments_from(definition, clock, first_segment.start_ticks.div_euclid(90));
     let segments = segments.skip_while(|segment| segment.media_sequence < first_segment.media_sequence);
@@ -140,7 +160,12 @@ fn join_segments(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
 /// the one encode slot that this segment needs.
 fn has_first_segment(service: &Service, channel: &Channel) -> bool {
     let segments = listed_segments(service, channel, PlaylistView::Live).0;
-    let is_broken = |segment: &LiveSegment| service.live_channels.shared_programme(channel, segment.programme_start_ms).is_some_and(|active| active.is_broken());
+    let is_broken = |segment: &LiveSegment| {
+        service
+            .live_channels
+            .shared_programme(channel, segment.programme_start_ms)
+            .is_some_and(|active| active.is_broken())
+    };
     let first = first_requested_segment(&segments, channel.output.target_seconds);
     first.is_none_or(|segment| is_made(service, channel, &segment) || is_broken(&segment))
 }
@@ -158,7 +183,9 @@ fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: 
     for programme_segments in segments.chunk_by(|one, next| one.programme_start_ms == next.programme_start_ms) {
         let active = service.live_channels.shared_programme(channel, programme_segments[0].programme_start_ms);
         let missing = programme_segments.iter().find(|segment| !is_made(service, channel, segment));
-        let last_reached = programme_segments.iter().rfind(|segment| segment.start_ticks <= first_segment.start_ticks + READY_AHEAD_MS * 90);
+        let last_reached = programme_segments
+            .iter()
+            .rfind(|segment| segment.start_ticks <= first_segment.start_ticks + READY_AHEAD_MS * 90);
         match (missing, last_reached, active) {
             (Some(missing), _, reel) if may_take_slots || reel.as_ref().is_some_and(|active| active.is_leased()) => {
                 make_ahead(service, channel, *missing);
@@ -202,7 +229,8 @@ pub fn make_for(
 ) -> Result<Option<JoinHandle<Result<()>>>> {
     let (programme, _) = programme_starting_at(channel, slot.programme_start_ms)?;
     let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
-    let active = service.live_channels.active_programme(programme_key(channel, &programme, slot.index, now_ms, reader))?;
+    let active =
+        service.live_channels.active_programme(programme_key(channel, &programme, slot.index, now_ms, reader))?;
     active.touch();
     if !active.start_making_ahead() {
         return Ok(None);
@@ -230,7 +258,10 @@ pub fn make_ahead(service: &Arc<Service>, channel: &Arc<Channel>, segment: LiveS
         return;
     }
     let Ok((programme, _)) = programme_starting_at(channel, segment.programme_start_ms) else { return };
-    let Ok(active) = service.live_channels.active_programme(ProgrammeKey::new(channel, &programme, String::new())) else { return };
+    let Ok(active) = service.live_channels.active_programme(ProgrammeKey::new(channel, &programme, String::new()))
+    else {
+        return;
+    };
     active.touch();
     if active.is_made(service, segment.item_index) || !active.start_making_ahead() {
         return;

@@ -14,34 +14,34 @@ use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
-use crate::domain::mpegts::channel_timeline::{TimelineSpan, StillImage, place_on_timeline};
+use crate::domain::mpegts::channel_timeline::{StillImage, TimelineSpan, place_on_timeline};
 use crate::domain::schedule::segmentation::{Segmentation, VideoFormat};
-use crate::domain::schedule::{ScheduleItem, Programme};
+use crate::domain::schedule::{Programme, ScheduleItem};
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::TIMELINE_BASE_SECONDS;
 use crate::error::{Code, Error, Result};
 use crate::service::encode_slots::Admission;
 use crate::service::{Service, ingest};
 
-mod admission;
-mod state_publisher;
-mod maintenance;
 mod active_programme;
+mod admission;
+mod maintenance;
 mod slates;
+mod state_publisher;
 mod tuner;
 mod viewers;
 
+use active_programme::ActiveProgramme;
 use admission::retry_when_busy;
-pub use admission::{admit, is_kept_ready, is_kept_by, needs_slot_to_warm, free_warm_slots, start_session};
+pub use admission::{admit, free_warm_slots, is_kept_by, is_kept_ready, needs_slot_to_warm, start_session};
+pub use maintenance::{make_ahead, make_current, make_first, make_for, start_maintenance};
+use slates::{SlateContent, Slates};
 use state_publisher::StatePublisher;
 pub use state_publisher::publish_programmes;
-pub use maintenance::{make_current, make_ahead, make_for, make_first, start_maintenance};
-use active_programme::ActiveProgramme;
-use slates::{SlateContent, Slates};
-pub use tuner::TunerStream;
 use tuner::StreamCounts;
+pub use tuner::TunerStream;
 use viewers::Viewers;
-pub use viewers::{START_OVER, ChannelState, Viewer};
+pub use viewers::{ChannelState, START_OVER, Viewer};
 
 /// How far before the live window a request still belongs to the live viewers, ms.
 const MAX_LIVE_LAG_MS: i64 = 60_000;
@@ -152,7 +152,8 @@ impl LiveChannels {
 
     /// Drops programmes that an edit took off their channel, with their encode slots.
     fn drop_outdated(&self, service: &Service) {
-        let open_programmes: Vec<(ProgrammeKey, Arc<ActiveProgramme>)> = self.active_programmes().iter().map(|(key, active)| (key.clone(), active.clone())).collect();
+        let open_programmes: Vec<(ProgrammeKey, Arc<ActiveProgramme>)> =
+            self.active_programmes().iter().map(|(key, active)| (key.clone(), active.clone())).collect();
         let now_ms = service.clock.now().as_millisecond();
         for (key, active) in open_programmes {
             let is_current = service.channels.get(key.channel).is_ok_and(|channel| {
@@ -178,10 +179,14 @@ impl LiveChannels {
             return Ok(active.clone());
         }
         // Clients choose the names of views, so a new name displaces only programmes of the same login.
-        let own_programmes = active_programmes.iter().filter(|(other, _)| !key.reader.is_empty() && other.reader_login() == key.reader_login());
-        let own_programmes: Vec<(Instant, &ProgrammeKey)> = own_programmes.map(|(other, active)| (active.last_use(), other)).collect();
+        let own_programmes = active_programmes
+            .iter()
+            .filter(|(other, _)| !key.reader.is_empty() && other.reader_login() == key.reader_login());
+        let own_programmes: Vec<(Instant, &ProgrammeKey)> =
+            own_programmes.map(|(other, active)| (active.last_use(), other)).collect();
         if own_programmes.len() >= MAX_PROGRAMMES_PER_LOGIN
-            && let Some(oldest) = own_programmes.iter().min_by_key(|(used, _)| *used).map(|(_, oldest)| (*oldest).clone())
+            && let Some(oldest) =
+                own_programmes.iter().min_by_key(|(used, _)| *used).map(|(_, oldest)| (*oldest).clone())
         {
             active_programmes.remove(&oldest);
         }
@@ -209,7 +214,8 @@ pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView)
     }
     let now_ms = channel.channel_ms_at(now_ms);
     let clock = channel.clock.as_deref();
-    let compute_window = || live_window::listed_segments(&channel.definition, clock, view, channel.output.target_seconds, now_ms).into();
+    let compute_window =
+        || live_window::listed_segments(&channel.definition, clock, view, channel.output.target_seconds, now_ms).into();
     if view != PlaylistView::Live {
         return (compute_window(), now_ms);
     }
@@ -222,7 +228,8 @@ pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView)
         return (window.segments.clone(), now_ms);
     }
     let segments: Arc<[LiveSegment]> = compute_window();
-    let until_ticks = live_window::segments_from(&channel.definition, clock, now_ms).next().map_or(0, |next| next.end_ticks);
+    let until_ticks =
+        live_window::segments_from(&channel.definition, clock, now_ms).next().map_or(0, |next| next.end_ticks);
     if windows.len() >= MAX_WINDOWS {
         windows.clear();
     }
@@ -238,7 +245,10 @@ fn slate_content(channel: &Channel) -> SlateContent {
 
 /// The programme that starts at an instant, and its item.
 fn programme_starting_at(channel: &Channel, programme_start_ms: i64) -> Result<(Programme, &ScheduleItem)> {
-    let programme = channel.definition.programme_at(programme_start_ms).filter(|candidate| candidate.start_ms == programme_start_ms);
+    let programme = channel
+        .definition
+        .programme_at(programme_start_ms)
+        .filter(|candidate| candidate.start_ms == programme_start_ms);
     let found =
         programme.ok_or_else(|| Error::new(Code::AssetNotFound, "no programme of this channel starts at that time"))?;
     Ok((found, channel.definition.item_of(&found)))
@@ -259,8 +269,13 @@ pub async fn produce_segment(
     service.check_showing_rights(channel)?;
     if channel.external.is_some() {
         let not_found = || Error::new(Code::AssetNotFound, "this segment is not on air");
-        let bytes = ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0).ok_or_else(not_found)?;
-        return Ok(AiredSegment { etag: format!("\"e-{programme_start_ms}-{}\"", bytes.len()), bytes, is_slate: false });
+        let bytes =
+            ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0).ok_or_else(not_found)?;
+        return Ok(AiredSegment {
+            etag: format!("\"e-{programme_start_ms}-{}\"", bytes.len()),
+            bytes,
+            is_slate: false,
+        });
     }
     let not_on_air = || Error::new(Code::AssetNotFound, "this segment is not on air");
     let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
@@ -276,7 +291,8 @@ pub async fn produce_segment(
     }
     let needs_item = ranges.shows_item(index) && !channel.definition.is_slate(&programme);
     let item_segment = if needs_item {
-        let active = service.live_channels.active_programme(programme_key(channel, &programme, index, now_ms, reader))?;
+        let active =
+            service.live_channels.active_programme(programme_key(channel, &programme, index, now_ms, reader))?;
         start_maintenance(service);
         retry_when_busy(service, || active.make_segment(service, channel, &programme, index)).await?
     } else {
@@ -290,7 +306,9 @@ pub async fn produce_segment(
         base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
         item_offset: item.segmentation.first_frame_ticks(),
         // Skipped time does not advance the timestamps.
-        channel_origin: origin_ticks - ranges.start_in_item() - channel.clock.as_ref().map_or(0, |clock| clock.interval_of(programme_start_ms).skipped_ticks),
+        channel_origin: origin_ticks
+            - ranges.start_in_item()
+            - channel.clock.as_ref().map_or(0, |clock| clock.interval_of(programme_start_ms).skipped_ticks),
         previous_audio_end: None,
     };
     let is_slate = needs_item && item_segment.is_none();
@@ -300,8 +318,13 @@ pub async fn produce_segment(
     };
     let content = if source.is_empty() { slate_content(channel) } else { SlateContent::default() };
     let needs_still = source.is_empty() || matches!(item.segmentation, Segmentation::Steps { .. });
-    let still = if needs_still { service.live_channels.slates.get_or_make(service, &item.video_format, &content).await? } else { Arc::default() };
-    let bytes = tokio::task::spawn_blocking(move || place_on_timeline(&source, span, &still)).await.map_err(Error::internal)?;
+    let still = if needs_still {
+        service.live_channels.slates.get_or_make(service, &item.video_format, &content).await?
+    } else {
+        Arc::default()
+    };
+    let bytes =
+        tokio::task::spawn_blocking(move || place_on_timeline(&source, span, &still)).await.map_err(Error::internal)?;
     let content_hash = match content == SlateContent::default() {
         true => 0,
         false => {
@@ -360,7 +383,9 @@ fn has_open_programme(service: &Service, channel: &Channel) -> bool {
 /// Whether a slate replaces the current programme because it cannot be shown.
 fn is_current_broken(service: &Service, channel: &Channel) -> bool {
     let current = service.channels.current_programme(channel, service.clock.now().as_millisecond());
-    current.is_some_and(|current| service.live_channels.shared_programme(channel, current.start_ms).is_some_and(|active| active.is_broken()))
+    current.is_some_and(|current| {
+        service.live_channels.shared_programme(channel, current.start_ms).is_some_and(|active| active.is_broken())
+    })
 }
 
 /// Whether a viewer who joins now can start playback at once, whether the channel is watched or not.
@@ -379,9 +404,11 @@ pub fn channel_state(service: &Service, channel: &Channel) -> ChannelState {
             return true;
         }
         let segments = listed_segments(service, channel, PlaylistView::Live).0;
-        first_requested_segment(&segments, channel.output.target_seconds).is_some_and(|slot| is_made(service, channel, &slot))
+        first_requested_segment(&segments, channel.output.target_seconds)
+            .is_some_and(|slot| is_made(service, channel, &slot))
     };
-    let is_kept_warm = || viewers.warm_channels().contains(&channel.id) || (channel.settings.always_on && channel.settings.enabled);
+    let is_kept_warm =
+        || viewers.warm_channels().contains(&channel.id) || (channel.settings.always_on && channel.settings.enabled);
     let is_watched = viewers.viewer_count(channel.id) > 0;
     if (is_watched || is_kept_warm()) && is_current_broken(service, channel) {
         return ChannelState::Error;

@@ -35,7 +35,12 @@ type SlateCell = Arc<OnceCell<Arc<StillImage>>>;
 impl Slates {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE` when no video encoder works.
-    pub(super) async fn get_or_make(&self, service: &Service, format: &VideoFormat, content: &SlateContent) -> Result<Arc<StillImage>> {
+    pub(super) async fn get_or_make(
+        &self,
+        service: &Service,
+        format: &VideoFormat,
+        content: &SlateContent,
+    ) -> Result<Arc<StillImage>> {
         let even_side = |side: u32, default: u32| if side < 16 { default } else { side.min(4096) & !1 };
         let size = (even_side(format.width, 1280), even_side(format.height, 720));
         let key = (size, content.clone());

@@ -85,7 +85,15 @@ impl TunerStream {
         })?;
         let session = format!("tuner_{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let service = service.clone();
-        Ok(Self { service, channel, secret: secret.to_owned(), session, sent_until_ticks: None, failure_count: 0, _slot: slot })
+        Ok(Self {
+            service,
+            channel,
+            secret: secret.to_owned(),
+            session,
+            sent_until_ticks: None,
+            failure_count: 0,
+            _slot: slot,
+        })
     }
 
     /// Returns the next segment when it is due.
@@ -103,14 +111,18 @@ impl TunerStream {
             ingest::start_ingest(&self.service, &channel)?;
             let now_ms = channel.channel_ms_at(self.service.clock.now().as_millisecond());
             // Segments of external channels are not known before they exist.
-            let due_in_ms = |segment: &LiveSegment| if channel.external.is_some() { 0 } else { segment.end_ticks.div_euclid(90) + 1 - now_ms };
+            let due_in_ms = |segment: &LiveSegment| {
+                if channel.external.is_some() { 0 } else { segment.end_ticks.div_euclid(90) + 1 - now_ms }
+            };
             let segment = self.next_segment_info(&channel, now_ms);
             let Some(segment) = segment.filter(|slot| due_in_ms(slot) <= 0) else {
                 let wait_ms = segment.map_or(i64::MAX, |segment| due_in_ms(&segment)).unsigned_abs();
                 tokio::time::sleep(CHECK_INTERVAL.min(Duration::from_millis(wait_ms))).await;
                 continue;
             };
-            match produce_segment(&self.service, &channel, (segment.programme_start_ms, segment.index), &self.session).await {
+            match produce_segment(&self.service, &channel, (segment.programme_start_ms, segment.index), &self.session)
+                .await
+            {
                 Ok(sent) => {
                     (self.sent_until_ticks, self.failure_count) = (Some(segment.end_ticks), 0);
                     return Ok(sent.bytes);
@@ -143,16 +155,23 @@ impl TunerStream {
     /// The segment after the last one sent. A player that reads too slowly loses the segments that are too old, as with a
     /// real tuner.
     fn next_segment_info(&self, channel: &Channel, now_ms: i64) -> Option<LiveSegment> {
-        let sent_until = self.sent_until_ticks.filter(|until| *until >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0) * 90);
+        let sent_until = self.sent_until_ticks.filter(|until| {
+            *until >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0) * 90
+        });
         if let (Some(sent_until), true) = (sent_until, channel.external.is_some()) {
-            return ingest::next_segment(&self.service, channel, |segment| segment.start_ticks >= sent_until).map(|(slot, ..)| slot);
+            return ingest::next_segment(&self.service, channel, |segment| segment.start_ticks >= sent_until)
+                .map(|(slot, ..)| slot);
         }
         match sent_until {
             Some(until) => {
                 let clock = channel.clock.as_deref();
-                live_window::segments_from(&channel.definition, clock, until.div_euclid(90)).find(|segment| segment.start_ticks >= until)
+                live_window::segments_from(&channel.definition, clock, until.div_euclid(90))
+                    .find(|segment| segment.start_ticks >= until)
             }
-            None => first_requested_segment(&listed_segments(&self.service, channel, PlaylistView::Live).0, channel.output.target_seconds),
+            None => first_requested_segment(
+                &listed_segments(&self.service, channel, PlaylistView::Live).0,
+                channel.output.target_seconds,
+            ),
         }
     }
 }

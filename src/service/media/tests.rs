@@ -72,7 +72,11 @@ async fn a_stored_result_is_valid_for_its_version_only() {
     let path = folder.path().join("a.avi");
     write_sample_video(&path, 30);
     let original_bytes = std::fs::read(&path).unwrap();
-    assert!(original_bytes.len() > 800_000, "the fingerprint samples must leave room for a hole: {}", original_bytes.len());
+    assert!(
+        original_bytes.len() > 800_000,
+        "the fingerprint samples must leave room for a hole: {}",
+        original_bytes.len()
+    );
     // A download with its head, middle and tail, and a hole in between.
     let mut holed = original_bytes.clone();
     holed[original_bytes.len() / 10..original_bytes.len() * 4 / 10].fill(0);

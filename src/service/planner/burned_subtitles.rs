@@ -8,7 +8,7 @@ use crate::domain::plan::BurnedSubtitle;
 use crate::domain::playback::SubtitleDelivery;
 use crate::engine::source::SourceFile;
 use crate::service::Service;
-use crate::service::sidecars::{self, SidecarFormat, Sidecar};
+use crate::service::sidecars::{self, Sidecar, SidecarFormat};
 
 /// The subtitles in the first of these languages that exists, and the open file of a sidecar.
 pub(super) async fn choose_subtitles(
@@ -41,15 +41,19 @@ pub(super) async fn choose_subtitles(
 /// embedded ones before sidecars.
 fn best_subtitle(media: &Media, sidecar_files: &[Sidecar], languages: &[String]) -> Option<BurnedSubtitle> {
     languages.iter().find_map(|language| {
-        let embedded =
-            media.subtitle_streams().filter(|(stream, _)| stream.is_decodable && is_language(stream.language.as_deref(), language));
+        let embedded = media
+            .subtitle_streams()
+            .filter(|(stream, _)| stream.is_decodable && is_language(stream.language.as_deref(), language));
         let embedded = embedded.map(|(stream, kind)| {
-            ((stream.is_forced, false, false, false), BurnedSubtitle::Embedded { stream: stream.index, bitmap: !kind.is_text })
+            (
+                (stream.is_forced, false, false, false),
+                BurnedSubtitle::Embedded { stream: stream.index, bitmap: !kind.is_text },
+            )
         });
         // VobSub sidecars consist of two files and cannot be burned in.
-        let external = sidecar_files
-            .iter()
-            .filter(|sidecar| sidecar.format != SidecarFormat::VobSub && is_language(sidecar.language.as_deref(), language));
+        let external = sidecar_files.iter().filter(|sidecar| {
+            sidecar.format != SidecarFormat::VobSub && is_language(sidecar.language.as_deref(), language)
+        });
         let external = external.map(|sidecar| {
             let rank = (sidecar.forced, sidecar.hearing_impaired, true, !sidecar.default);
             (rank, BurnedSubtitle::Sidecar { path: sidecar.path.clone(), bitmap: !sidecar.format.is_text() })
@@ -61,7 +65,8 @@ fn best_subtitle(media: &Media, sidecar_files: &[Sidecar], languages: &[String])
 /// Whether a language is the requested one, whichever code either uses.
 pub(super) fn is_language(own: Option<&str>, language: &str) -> bool {
     let is_same = |own: &str| {
-        own.eq_ignore_ascii_case(language) || (language_tag(own).is_some() && language_tag(own) == language_tag(language))
+        own.eq_ignore_ascii_case(language)
+            || (language_tag(own).is_some() && language_tag(own) == language_tag(language))
     };
     own.is_some_and(is_same)
 }
@@ -72,7 +77,8 @@ mod tests {
     use crate::domain::media::Container;
 
     fn sample_sidecars(names: &[&str]) -> Vec<Sidecar> {
-        let path = |file: &str| Sidecar { path: format!("/lib/{file}"), ..sidecars::parse_name("a.mkv", file).unwrap() };
+        let path =
+            |file: &str| Sidecar { path: format!("/lib/{file}"), ..sidecars::parse_name("a.mkv", file).unwrap() };
         names.iter().map(|file| path(file)).collect()
     }
 

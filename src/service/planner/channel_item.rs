@@ -6,19 +6,19 @@
 use std::sync::Arc;
 
 use super::burned_subtitles::{self, is_language};
-use super::{STEREO_KBPS, StartRequest, copied_video, plan_encode, best_encoder};
+use super::{STEREO_KBPS, StartRequest, best_encoder, copied_video, plan_encode};
 use crate::domain::channel::{OutputSettings, WatermarkSettings};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media, Stream, Video};
 use crate::domain::mpegts::channel_timeline::LATE_START;
-use crate::domain::plan::{AudioPlan, WatermarkOverlay, Rendition, VideoPlan};
-use crate::domain::playback::{self, TrackAction, Decision, SubtitleDelivery, SessionTracks, PlaybackRequest};
+use crate::domain::plan::{AudioPlan, Rendition, VideoPlan, WatermarkOverlay};
+use crate::domain::playback::{self, Decision, PlaybackRequest, SessionTracks, SubtitleDelivery, TrackAction};
 use crate::domain::schedule::ScheduleItem;
 use crate::domain::schedule::breaks::{self, BreakPosition};
 use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
 use crate::domain::time::{FrameRate, to_ticks};
-use crate::engine::index;
 use crate::engine::image::Image;
+use crate::engine::index;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -70,7 +70,8 @@ pub async fn measure(service: &Service, path: &str, output: &OutputSettings) -> 
         is_for_airing: false,
     };
     let source = service.library.open(path).await?;
-    let PlannedItem { work, video_format, first_frame_ticks, end_ticks } = plan_item(service, source, &settings, output).await?;
+    let PlannedItem { work, video_format, first_frame_ticks, end_ticks } =
+        plan_item(service, source, &settings, output).await?;
     let segmentation = match &*work.grid {
         Grid::Keyframes { bounds } => Segmentation::from_keyframes(bounds, first_frame_ticks),
         grid => Segmentation::from_grid(grid),
@@ -91,7 +92,14 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
         Segmentation::Frames(stored) => Some(stored.rate),
         _ => None,
     };
-    let settings = ItemSettings { copy_video: copy, target_seconds: u64::MAX, max_height: Some(item.video_format.height), frame_rate, allows_burn_in: !copy, is_for_airing: true };
+    let settings = ItemSettings {
+        copy_video: copy,
+        target_seconds: u64::MAX,
+        max_height: Some(item.video_format.height),
+        frame_rate,
+        allows_burn_in: !copy,
+        is_for_airing: true,
+    };
     let source = service.library.open(&item.path).await?;
     let mut work = plan_item(service, source, &settings, output).await?.work;
     let is_unchanged = match (&item.segmentation, &*work.grid) {
@@ -112,7 +120,12 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
     Ok(work)
 }
 
-async fn plan_item(service: &Service, source: Arc<SourceFile>, settings: &ItemSettings, output: &OutputSettings) -> Result<PlannedItem> {
+async fn plan_item(
+    service: &Service,
+    source: Arc<SourceFile>,
+    settings: &ItemSettings,
+    output: &OutputSettings,
+) -> Result<PlannedItem> {
     let media = service.media.probe(&source).await?;
     let request = StartRequest {
         media_path: source.path.clone(),
@@ -134,10 +147,13 @@ async fn plan_item(service: &Service, source: Arc<SourceFile>, settings: &ItemSe
     };
     let (decision, reasons) = playback::decide(&media, &request.device.profile, &playback_request);
     let Decision::Session(mut tracks) = decision else { return Err(super::unplayable_error(&reasons)) };
-    let may_copy = settings.copy_video && matches!(media.container, Container::Mp4 | Container::Matroska | Container::Webm);
+    let may_copy =
+        settings.copy_video && matches!(media.container, Container::Mp4 | Container::Matroska | Container::Webm);
     let watermark = output.watermark.as_ref().filter(|_| settings.allows_burn_in);
     if let Some((stream, action)) = &mut tracks.video
-        && !(may_copy && watermark.is_none() && settings.frame_rate.is_none_or(|rate| has_frame_rate(&media, *stream, rate)))
+        && !(may_copy
+            && watermark.is_none()
+            && settings.frame_rate.is_none_or(|rate| has_frame_rate(&media, *stream, rate)))
     {
         *action = TrackAction::Encode;
     }
@@ -164,12 +180,13 @@ async fn plan_item(service: &Service, source: Arc<SourceFile>, settings: &ItemSe
         (Some((stream, _)), None) => {
             let mut plan = plan_encode(&media, stream, &request, &playback_request, best_encoder(service).await?)?;
             plan.frame_rate = settings.frame_rate.unwrap_or(plan.frame_rate);
-            plan.watermark = watermark.zip(watermark_image.as_ref()).map(|(watermark, watermark_image)| WatermarkOverlay {
-                digest: watermark_image.digest.clone(),
-                corner: watermark.corner,
-                opacity_percent: watermark.opacity_percent,
-                width_percent: watermark.width_percent,
-            });
+            plan.watermark =
+                watermark.zip(watermark_image.as_ref()).map(|(watermark, watermark_image)| WatermarkOverlay {
+                    digest: watermark_image.digest.clone(),
+                    corner: watermark.corner,
+                    opacity_percent: watermark.opacity_percent,
+                    width_percent: watermark.width_percent,
+                });
             let grid = Grid::from_frame_rate(plan.frame_rate, step, duration.ok_or_else(unknown_duration)?);
             (Some(VideoPlan::Encode(plan)), grid)
         }
@@ -195,7 +212,21 @@ async fn plan_item(service: &Service, source: Arc<SourceFile>, settings: &ItemSe
     let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
     let end_ticks = end_ticks.unwrap_or(grid.end_ticks());
     let (rendition, grid) = (Arc::new(rendition), Arc::new(grid));
-    Ok(PlannedItem { work: RenditionSpec { source, fingerprint, media, rendition, grid, sidecar, watermark: watermark_image, package }, video_format: format, first_frame_ticks, end_ticks })
+    Ok(PlannedItem {
+        work: RenditionSpec {
+            source,
+            fingerprint,
+            media,
+            rendition,
+            grid,
+            sidecar,
+            watermark: watermark_image,
+            package,
+        },
+        video_format: format,
+        first_frame_ticks,
+        end_ticks,
+    })
 }
 
 /// The grid of copied video, and the start of its first and the end of its last frame (ticks); None if it is to be encoded.
@@ -263,16 +294,18 @@ async fn load_watermark(service: &Service, watermark: &WatermarkSettings) -> Opt
 /// The first audio stream in the first of these languages that exists; None leaves the choice to the file.
 fn choose_audio(media: &Media, languages: &[String]) -> Option<u32> {
     languages.iter().find_map(|language| {
-        let found = media
-            .audio_streams()
-            .find(|(stream, audio)| stream.is_decodable && !audio.is_commentary && is_language(stream.language.as_deref(), language));
+        let found = media.audio_streams().find(|(stream, audio)| {
+            stream.is_decodable && !audio.is_commentary && is_language(stream.language.as_deref(), language)
+        });
         found.map(|(stream, _)| stream.index)
     })
 }
 
 fn video_format(media: &Media, rendition: &Rendition, max_height: Option<u32>) -> VideoFormat {
     match &rendition.video {
-        Some(VideoPlan::Encode(plan)) => VideoFormat { width: plan.width, height: plan.height, profile_and_aspect: String::new() },
+        Some(VideoPlan::Encode(plan)) => {
+            VideoFormat { width: plan.width, height: plan.height, profile_and_aspect: String::new() }
+        }
         Some(VideoPlan::Copy { stream }) => {
             let found = media.video_streams().find(|(found, _)| found.index == *stream);
             found.map_or_else(VideoFormat::default, |(stream, video)| VideoFormat {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
-use crate::domain::playback::{TrackAction, SessionTracks};
+use crate::domain::playback::{SessionTracks, TrackAction};
 use crate::domain::time::to_seconds;
 use crate::engine::index::{self, KeyframeIndex};
 use crate::engine::packager::Package;
@@ -69,7 +69,11 @@ pub(super) async fn copied_grid(
     let grid = Grid::from_keyframes(index.keyframes.get(1..)?, service.config.segment_seconds, end);
     let longest_seconds = (0..grid.len()).map(|segment| to_seconds(grid.segment_length(segment))).fold(0.0, f64::max);
     if longest_seconds > MAX_COPIED_SECONDS {
-        tracing::info!(media.path = source.path, longest_seconds, "video is encoded, because its keyframes are too far apart");
+        tracing::info!(
+            media.path = source.path,
+            longest_seconds,
+            "video is encoded, because its keyframes are too far apart"
+        );
         return None;
     }
     Some((grid, end))

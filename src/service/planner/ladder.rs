@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{SessionPlan, STEREO_KBPS, StartRequest, display_size, plan_encode, best_encoder};
+use super::{STEREO_KBPS, SessionPlan, StartRequest, best_encoder, display_size, plan_encode};
 use crate::domain::codec::avc_level;
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
-use crate::domain::playback::{RUNGS, PlaybackRequest};
+use crate::domain::playback::{PlaybackRequest, RUNGS};
 use crate::domain::playlist::{PlaylistTrack, Variant};
 use crate::domain::time::{FrameRate, to_seconds};
 use crate::engine::source::SourceFile;
@@ -69,7 +69,9 @@ impl SessionPlan {
     /// segment was made. Encoded rungs below it get its profile and a sufficient level, so that none of them has to be made
     /// for the list.
     pub fn variants(&self, video_codec: Option<&str>) -> Vec<Variant> {
-        let Some(video) = &self.work().rendition.video else { return vec![self.top().variant(PlaylistTrack::Audio, None)] };
+        let Some(video) = &self.work().rendition.video else {
+            return vec![self.top().variant(PlaylistTrack::Audio, None)];
+        };
         let is_encoded = matches!(video, VideoPlan::Encode(_));
         let profile = video_codec.filter(|_| is_encoded).and_then(|codec| codec.get(..9)).unwrap_or("avc1.6400");
         let to_variant = |(number, rung): (usize, &Rung)| {
@@ -100,7 +102,12 @@ pub(super) fn encoded_grid(copied_grid: &Grid, media: &Media, stream: u32) -> st
 }
 
 /// The rungs below the best one of `plan`, all on `grid`.
-pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, playback_request: &PlaybackRequest, grid: &Arc<Grid>) -> Result<Vec<Rung>> {
+pub(super) async fn lower_rungs(
+    service: &Service,
+    plan: &SessionPlan,
+    playback_request: &PlaybackRequest,
+    grid: &Arc<Grid>,
+) -> Result<Vec<Rung>> {
     let top = plan.top();
     let (Some(video), Some((_, height))) = (&top.work.rendition.video, top.size) else { return Ok(Vec::new()) };
     let (stream, is_copied) = match video {
@@ -109,14 +116,16 @@ pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, playback_
     };
     let encoder = best_encoder(service).await?;
     let is_costly = |kbps: u32| top.average_bandwidth as f64 > f64::from(kbps) * 1000.0 * MIN_COPY_RATIO;
-    let own_height = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).filter(|(.., kbps)| is_copied && is_costly(*kbps));
+    let own_height =
+        RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).filter(|(.., kbps)| is_copied && is_costly(*kbps));
     let lower_heights = RUNGS.iter().filter(|(_, lines, _)| lines * 10 <= height * 9);
     let mut rungs: Vec<Rung> = Vec::new();
     for rung_height in own_height.map(|_| height).into_iter().chain(lower_heights.map(|(_, lines, _)| *lines)) {
         let request = StartRequest { max_height: Some(rung_height), ..plan.request.clone() };
         let video = plan_encode(&top.work.media, stream, &request, playback_request, encoder.clone())?;
         let rendition = Rendition { video: Some(VideoPlan::Encode(video)), audio: top.work.rendition.audio.clone() };
-        let work = RenditionSpec { rendition: Arc::new(rendition), grid: grid.clone(), package: None, ..top.work.clone() };
+        let work =
+            RenditionSpec { rendition: Arc::new(rendition), grid: grid.clone(), package: None, ..top.work.clone() };
         let rung = Rung::new(work, plan.duration_seconds);
         // Players choose by bit rate, so a rung that needs more and shows less is never useful.
         let best = rungs.last().unwrap_or(top);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{StartRequest, SubtitleRequest};
 use crate::domain::media::Media;
 use crate::domain::plan::BurnedSubtitle;
-use crate::domain::playback::{SubtitleDelivery, PlaybackRequest};
+use crate::domain::playback::{PlaybackRequest, SubtitleDelivery};
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -63,12 +63,19 @@ pub(super) async fn resolve_request(
             // Default and full subtitles first, then those for some viewers.
             let rank = |sidecar: &Sidecar| (!sidecar.default, sidecar.forced, sidecar.hearing_impaired);
             let best_text = sidecar_files.into_iter().filter(|sidecar| sidecar.format.is_text()).min_by_key(rank);
-            let none =
-                || Error::invalid_field("subtitlePath", "is required, because this file has no text subtitle file beside it");
+            let none = || {
+                Error::invalid_field(
+                    "subtitlePath",
+                    "is required, because this file has no text subtitle file beside it",
+                )
+            };
             SubtitleDelivery::TextSidecar { path: best_text.ok_or_else(none)?.path }
         }
         (SubtitleRequest::Burn, None, None) => {
-            return Err(Error::invalid_field("subtitleStreamIndex", "or subtitlePath is required for subtitleMode burn"));
+            return Err(Error::invalid_field(
+                "subtitleStreamIndex",
+                "or subtitlePath is required for subtitleMode burn",
+            ));
         }
     };
     let needs_subtitle_rendition = match &subtitle {

@@ -3,7 +3,7 @@
 use super::{STEREO_KBPS, StartRequest};
 use crate::domain::media::{Media, Video};
 use crate::domain::plan::EncodeVideo;
-use crate::domain::playback::{RUNGS, SubtitleDelivery, PlaybackRequest};
+use crate::domain::playback::{PlaybackRequest, RUNGS, SubtitleDelivery};
 use crate::domain::time::{FrameRate, STANDARD_RATES};
 use crate::error::{Error, Result};
 
@@ -121,7 +121,11 @@ mod tests {
     fn frame_rates_are_the_sources_own_or_a_sensible_constant() {
         let rate = |num, den, variable_frame_rate| {
             let frame_rate = FrameRate::new(num, den);
-            let rate = target_rate(&Video { frame_rate, has_variable_frame_rate: variable_frame_rate, ..sample_video(640, 360) });
+            let rate = target_rate(&Video {
+                frame_rate,
+                has_variable_frame_rate: variable_frame_rate,
+                ..sample_video(640, 360)
+            });
             (rate.num, rate.den)
         };
         assert_eq!(rate(24_000, 1001, false), (24_000, 1001));

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::ProgressStore;
 use crate::domain::library::LocatedPath;
-use crate::domain::progress::{MediaType, BookPosition, ProgressRecord, ProgressSave, SaveResult};
+use crate::domain::progress::{BookPosition, MediaType, ProgressRecord, ProgressSave, SaveResult};
 use crate::engine::folder::EntryTarget;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Result};
@@ -48,7 +48,8 @@ pub struct ProgressUpdate {
 impl ProgressUpdate {
     pub(in crate::service) fn into_save(self, item: &ProgressItem, stored: Option<&ProgressRecord>) -> ProgressSave {
         let stored_duration = stored.map(|record| record.duration_seconds).filter(|duration| *duration > 0.0);
-        let duration = self.duration_seconds.filter(|duration| *duration > 0.0).or(stored_duration).or(item.duration_seconds);
+        let duration =
+            self.duration_seconds.filter(|duration| *duration > 0.0).or(stored_duration).or(item.duration_seconds);
         let duration = duration.unwrap_or(0.0);
         let position = self.position_seconds.unwrap_or(duration);
         ProgressSave {
@@ -87,7 +88,8 @@ impl Service {
         let source = self.library.open(path).await?;
         let mut item = self.progress_item(&source).await?;
         if update.duration_seconds.is_none_or(|duration| duration == 0.0) {
-            let has_duration = self.progress.record(user_id, &item.media_id)?.is_some_and(|record| record.duration_seconds > 0.0);
+            let has_duration =
+                self.progress.record(user_id, &item.media_id)?.is_some_and(|record| record.duration_seconds > 0.0);
             if !has_duration {
                 // Progress in a file that cannot be probed is saved all the same.
                 item.duration_seconds = self.media.probe(&source).await.ok().and_then(|media| media.duration_seconds);
@@ -103,9 +105,10 @@ impl Service {
     pub async fn progress_at_path(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
         match self.library.open(path).await {
             Ok(source) => self.progress_of_source(user_id, &source).await,
-            Err(fault) if fault.code == Code::NotFound => {
-                self.progress.record_at_path(user_id, &self.locate_path(path)?.path)?.map_or(Err(fault), |record| Ok(Some(record)))
-            }
+            Err(fault) if fault.code == Code::NotFound => self
+                .progress
+                .record_at_path(user_id, &self.locate_path(path)?.path)?
+                .map_or(Err(fault), |record| Ok(Some(record))),
             Err(fault) => Err(fault),
         }
     }
@@ -151,7 +154,9 @@ impl Service {
         let checks = by_root.into_iter().enumerate().filter(|(_, paths)| !paths.is_empty()).map(|(root, paths)| {
             let roots = self.roots.clone();
             let check_paths = move || {
-                let exists = |path: &str| matches!(roots.resolve_target(path), Some(EntryTarget::File { .. } | EntryTarget::Folder));
+                let exists = |path: &str| {
+                    matches!(roots.resolve_target(path), Some(EntryTarget::File { .. } | EntryTarget::Folder))
+                };
                 Ok(paths.into_iter().filter(|(_, path)| exists(path)).map(|(index, _)| index).collect::<Vec<_>>())
             };
             self.library.run_with_deadline(root, check_paths)

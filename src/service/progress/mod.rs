@@ -8,19 +8,19 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::progress::{self, ProgressRecord, ProgressSave, SaveResult};
 use crate::error::{Error, Result};
-use crate::service::clock::{FutureTimeGuard, Clock};
-use crate::service::events::{Events, EventContent};
+use crate::service::clock::{Clock, FutureTimeGuard};
+use crate::service::events::{EventContent, Events};
 use crate::store::{Batch, Store, Tree};
 
+mod by_path;
 mod index;
 mod next_up;
 #[cfg(test)]
 mod tests;
-mod by_path;
 
+pub use by_path::{ProgressItem, ProgressUpdate, file_stem};
 pub use index::HistoryFilter;
 pub use next_up::{NextUp, is_next_part};
-pub use by_path::{ProgressItem, ProgressUpdate, file_stem};
 
 use index::HistoryIndex;
 
@@ -68,7 +68,15 @@ impl ProgressStore {
             }
         })?;
         let item_locks = (0..LOCK_COUNT).map(|_| tokio::sync::Mutex::default()).collect();
-        Ok(Self { store, clock, tree, events, index_by_user: RwLock::new(users), item_locks, ahead_times: FutureTimeGuard::default() })
+        Ok(Self {
+            store,
+            clock,
+            tree,
+            events,
+            index_by_user: RwLock::new(users),
+            item_locks,
+            ahead_times: FutureTimeGuard::default(),
+        })
     }
 
     /// A user's record of an item; None if it was never started or was reset.
@@ -123,7 +131,13 @@ impl ProgressStore {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid cursor; `INTERNAL` for a record that cannot be read.
-    pub fn history(&self, user_id: &str, filter: HistoryFilter, cursor: Option<&str>, limit: usize) -> Result<HistoryPage> {
+    pub fn history(
+        &self,
+        user_id: &str,
+        filter: HistoryFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<HistoryPage> {
         let index_page = match self.read_index().get(user_id) {
             Some(index) => index.page(filter, cursor, limit)?,
             None => HistoryIndex::default().page(filter, cursor, limit)?,
@@ -225,7 +239,9 @@ impl ProgressStore {
             for key in found.ahead_of_clock {
                 let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
                 let _item_lock = self.item_lock(user_id, media_id).lock().await;
-                if let Some(record) = self.stored_record(user_id, media_id)?.filter(|record| record.has_future_time(now)) {
+                if let Some(record) =
+                    self.stored_record(user_id, media_id)?.filter(|record| record.has_future_time(now))
+                {
                     self.persist(user_id, &record.without_future_times(now)).await?;
                 }
             }

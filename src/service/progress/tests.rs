@@ -14,7 +14,13 @@ fn open(folder: &std::path::Path, clock: &Clock) -> Arc<ProgressStore> {
 }
 
 /// Saves `position`, sent by a device at time `at`, or by one that sends no time.
-async fn save(progress: &ProgressStore, user: &str, item: &str, position: f64, client_time: Option<Timestamp>) -> SaveResult {
+async fn save(
+    progress: &ProgressStore,
+    user: &str,
+    item: &str,
+    position: f64,
+    client_time: Option<Timestamp>,
+) -> SaveResult {
     let make = |_: Option<&ProgressRecord>| ProgressSave {
         media_id: item.to_owned(),
         path: format!("/films/{item}.mkv"),
@@ -55,7 +61,10 @@ async fn a_clock_that_was_once_ahead_does_not_freeze_progress_or_history() {
     let device_time = clock.now() - SignedDuration::from_secs(5);
     assert!(matches!(save(&progress, "u_1", "first", 200.0, Some(device_time)).await, SaveResult::Applied(_)));
     let earlier = device_time - SignedDuration::from_secs(60);
-    assert!(matches!(save(&progress, "u_1", "first", 150.0, Some(earlier)).await, SaveResult::Stale(_)), "in order again");
+    assert!(
+        matches!(save(&progress, "u_1", "first", 150.0, Some(earlier)).await, SaveResult::Stale(_)),
+        "in order again"
+    );
 
     progress.clean_up(|_| true).await.unwrap();
     clock.advance(DAY);

@@ -3,7 +3,7 @@
 
 use super::airings;
 use crate::domain::channel::Channel;
-use crate::domain::recording::{GuideAiring, RecordingEvent, Recording, RecordingState};
+use crate::domain::recording::{GuideAiring, Recording, RecordingEvent, RecordingState};
 use crate::error::{Code, Error};
 use crate::service::Service;
 
@@ -24,7 +24,8 @@ impl Service {
         // Rules replace what they scheduled themselves.
         let is_followed = |recording: &Recording| {
             recording.guide_entry_id.is_some()
-                && (recording.state == RecordingState::Recording || recording.state == RecordingState::Scheduled && recording.rule_id.is_none())
+                && (recording.state == RecordingState::Recording
+                    || recording.state == RecordingState::Scheduled && recording.rule_id.is_none())
         };
         for recording in recordings.all().into_iter().filter(is_followed) {
             let Ok(channel) = self.channels.get(recording.channel_id) else { continue };
@@ -69,13 +70,15 @@ fn guide_change(recording: &Recording, channel: &Channel, now_ms: i64) -> GuideC
     }
     if has_begun {
         // An external guide may correct the start as well, and with it the id.
-        let airing = airings::airing_on_air(channel, &recording.content_key, now_ms, recording.end_ms).filter(|_| channel.external.is_some());
+        let airing = airings::airing_on_air(channel, &recording.content_key, now_ms, recording.end_ms)
+            .filter(|_| channel.external.is_some());
         return airing.filter(changes).map_or(GuideChange::Keep, GuideChange::Follow);
     }
     if channel.external.is_some() || recording.start_ms < now_ms {
         return GuideChange::Keep;
     }
-    airings::nearest_airing(channel, &recording.content_key, recording.start_ms, now_ms).map_or(GuideChange::Fail, GuideChange::Follow)
+    airings::nearest_airing(channel, &recording.content_key, recording.start_ms, now_ms)
+        .map_or(GuideChange::Fail, GuideChange::Follow)
 }
 
 #[cfg(test)]
@@ -85,7 +88,7 @@ mod tests {
     use super::*;
     use crate::domain::address::Address;
     use crate::domain::channel::tests::channel;
-    use crate::domain::external::{ExternalChannel, ExternalStream, ImportedEntry, ExternalOrigin};
+    use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream, ImportedEntry};
     use crate::domain::listing::{Listing, Listings};
     use crate::domain::recording::tests::recording;
     use crate::domain::schedule::ScheduleDefinition;

@@ -36,7 +36,9 @@ pub fn start_maintenance(service: &Arc<Service>) {
                 return;
             }
             let changed_ms = service.channels.changed_ms();
-            if last_planned.is_none_or(|(planned_at, planned_changed_ms)| planned_changed_ms != changed_ms || planned_at.elapsed() >= PLANNING_INTERVAL) {
+            if last_planned.is_none_or(|(planned_at, planned_changed_ms)| {
+                planned_changed_ms != changed_ms || planned_at.elapsed() >= PLANNING_INTERVAL
+            }) {
                 apply_rules(&service).await;
                 last_planned = Some((Instant::now(), changed_ms));
             }
@@ -74,8 +76,10 @@ async fn start_due(service: &Arc<Service>) -> Duration {
     let recordings = &service.recordings;
     let now_ms = service.clock.now().as_millisecond();
     lock(&recordings.running_tasks).retain(|_, running| !running.task.is_finished());
-    let mut open_recordings: Vec<_> = recordings.all().into_iter().filter(|recording| recording.state.is_open()).collect();
-    open_recordings.sort_by_key(|recording| (recording.state == RecordingState::Scheduled, recording.padded_range_ms().0));
+    let mut open_recordings: Vec<_> =
+        recordings.all().into_iter().filter(|recording| recording.state.is_open()).collect();
+    open_recordings
+        .sort_by_key(|recording| (recording.state == RecordingState::Scheduled, recording.padded_range_ms().0));
     let mut pause = MAX_SLEEP;
     for recording in open_recordings {
         let due_in_ms = recording.padded_range_ms().0 - now_ms;
@@ -91,7 +95,8 @@ async fn start_due(service: &Arc<Service>) -> Duration {
             break;
         }
         if recording.state == RecordingState::Scheduled
-            && let Err(fault) = recordings.edit(&recording.id, |stored| stored.apply(RecordingEvent::Begin, now_ms)).await
+            && let Err(fault) =
+                recordings.edit(&recording.id, |stored| stored.apply(RecordingEvent::Begin, now_ms)).await
         {
             tracing::warn!(recording.id = recording.id, %fault, "a recording could not be started");
             pause = pause.min(Duration::from_secs(5));

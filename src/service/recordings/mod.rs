@@ -12,22 +12,22 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
-use crate::domain::recording::{self, RecordingEvent, RecordingFailure, Recording, SeriesRule, RecordingState};
+use crate::domain::recording::{self, Recording, RecordingEvent, RecordingFailure, RecordingState, SeriesRule};
 use crate::engine::recording_file::RecordingsFolder;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::events::{Events, EventContent};
+use crate::service::events::{EventContent, Events};
 use crate::store::{Batch, Store, Tree};
 
 mod airings;
-mod scheduling;
 mod follow_guide;
 mod maintenance;
-mod recorder;
 mod recorded_segments;
+mod recorder;
+mod scheduling;
 
-pub use scheduling::{NewRecording, ScheduledRecording, RecordingTarget};
 pub use maintenance::start_maintenance;
+pub use scheduling::{NewRecording, RecordingTarget, ScheduledRecording};
 
 /// Most recordings on record, in any state.
 const MAX_RECORDINGS: usize = 10_000;
@@ -193,7 +193,9 @@ impl Recordings {
         self.rule(id)?;
         let mut scheduled = self.all();
         scheduled.retain_mut(|recording| {
-            recording.rule_id.as_deref() == Some(id) && recording.state == RecordingState::Scheduled && recording.apply(RecordingEvent::Cancel, now_ms)
+            recording.rule_id.as_deref() == Some(id)
+                && recording.state == RecordingState::Scheduled
+                && recording.apply(RecordingEvent::Cancel, now_ms)
         });
         let mut batch = Batch::default();
         batch.delete(Tree::RecordingRules, id)?;
@@ -250,7 +252,12 @@ impl Recordings {
     }
 
     /// Stores a rule and its recordings and removes others, in one transaction. The caller holds `editing`.
-    async fn store_together(&self, rule: Option<SeriesRule>, recordings: Vec<Recording>, removed: &[Recording]) -> Result<()> {
+    async fn store_together(
+        &self,
+        rule: Option<SeriesRule>,
+        recordings: Vec<Recording>,
+        removed: &[Recording],
+    ) -> Result<()> {
         let mut batch = Batch::default();
         removed.iter().try_for_each(|recording| batch.delete(Tree::Recordings, &recording.id))?;
         recordings.iter().try_for_each(|recording| batch.put(Tree::Recordings, &recording.id, recording))?;
@@ -274,7 +281,11 @@ impl Recordings {
         if previous_state != Some(recording.state) {
             self.events.publish(
                 Some(&recording.user_id),
-                EventContent::Recording { id: recording.id.clone(), title: recording.title.clone(), state: recording.state },
+                EventContent::Recording {
+                    id: recording.id.clone(),
+                    title: recording.title.clone(),
+                    state: recording.state,
+                },
             );
         }
         lock(&self.unsaved).remove(&recording.id);
@@ -326,7 +337,8 @@ impl Service {
             let Ok(channel) = self.channels.get(id) else { return false };
             airings::needs_encoding(&channel, from_ms, to_ms)
         };
-        let conflicting = recording::conflicting_ids(candidate, all.values(), self.config.limits.concurrent_jobs, needs_encoding);
+        let conflicting =
+            recording::conflicting_ids(candidate, all.values(), self.config.limits.concurrent_jobs, needs_encoding);
         conflicting.into_iter().map(str::to_owned).collect()
     }
 }

@@ -54,8 +54,11 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
     let has_begun = written.bytes > 0;
     let from_ticks = if has_begun { written.through_ticks } else { from_ms * 90 };
     // Half a millisecond of tolerance for rounding. A programme that was shortened meanwhile ends at its new end.
-    let is_after = |slot: &live_window::LiveSegment| if has_begun { slot.start_ticks >= from_ticks - 45 } else { slot.end_ticks > from_ticks };
-    let Some(slot) = live_window::segments_from(&channel.definition, None, from_ticks.div_euclid(90)).find(is_after) else {
+    let is_after = |slot: &live_window::LiveSegment| {
+        if has_begun { slot.start_ticks >= from_ticks - 45 } else { slot.end_ticks > from_ticks }
+    };
+    let Some(slot) = live_window::segments_from(&channel.definition, None, from_ticks.div_euclid(90)).find(is_after)
+    else {
         return Ok(RecordingStep::Ended);
     };
     if slot.start_ticks >= to_ms * 90 {
@@ -67,11 +70,17 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
     }
     // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
     service.live_channels.viewers().record_request(channel.id, &Viewer::internal(&recording.id), None);
-    let aired_segment = live::produce_segment(service, &channel, (slot.programme_start_ms, slot.index), &recording.id).await?;
+    let aired_segment =
+        live::produce_segment(service, &channel, (slot.programme_start_ms, slot.index), &recording.id).await?;
     let mut bytes = Vec::from(aired_segment.bytes);
     shift_segment(&mut bytes, written.timestamp_shift(slot.start_ticks));
     let is_slate = aired_segment.is_slate;
-    Ok(RecordingStep::Segment(RecordedSegment { bytes: bytes.into(), start_ticks: slot.start_ticks, end_ticks: slot.end_ticks, is_slate }))
+    Ok(RecordingStep::Segment(RecordedSegment {
+        bytes: bytes.into(),
+        start_ticks: slot.start_ticks,
+        end_ticks: slot.end_ticks,
+        is_slate,
+    }))
 }
 
 /// The next segment of an external channel, from its present timeline. Missed segments cannot be made later.
@@ -86,13 +95,20 @@ fn next_external_step(service: &Arc<Service>, channel: &Channel, recording: &Rec
         live::start_maintenance(service);
     }
     let from_ticks = if has_begun { written.through_ticks } else { from_ms * 90 };
-    let is_after = |slot: &live_window::LiveSegment| if has_begun { slot.start_ticks >= from_ticks - 45 } else { slot.end_ticks > from_ticks };
+    let is_after = |slot: &live_window::LiveSegment| {
+        if has_begun { slot.start_ticks >= from_ticks - 45 } else { slot.end_ticks > from_ticks }
+    };
     match ingest::next_segment(service, channel, is_after) {
         Some((slot, ..)) if slot.start_ticks >= to_ms * 90 => Ok(RecordingStep::Ended),
         Some((slot, bytes, is_slate)) => {
             let mut bytes = Vec::from(bytes);
             shift_segment(&mut bytes, written.timestamp_shift(slot.start_ticks));
-            Ok(RecordingStep::Segment(RecordedSegment { bytes: bytes.into(), start_ticks: slot.start_ticks, end_ticks: slot.end_ticks, is_slate }))
+            Ok(RecordingStep::Segment(RecordedSegment {
+                bytes: bytes.into(),
+                start_ticks: slot.start_ticks,
+                end_ticks: slot.end_ticks,
+                is_slate,
+            }))
         }
         None if now_ms > to_ms + EXTERNAL_GRACE_MS => Ok(RecordingStep::Ended),
         None => Ok(RecordingStep::Wait(EXTERNAL_POLL_INTERVAL)),

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::recorded_segments::{self, RecordingStep, RecordedSegment};
-use crate::domain::recording::{self, RecordingEvent, Recording, WrittenRange};
-use crate::engine::recording_file::{RecordingsFolder, RecordingFile};
+use super::recorded_segments::{self, RecordedSegment, RecordingStep};
+use crate::domain::recording::{self, Recording, RecordingEvent, WrittenRange};
+use crate::engine::recording_file::{RecordingFile, RecordingsFolder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::live::Viewer;
@@ -49,14 +49,23 @@ async fn record_with_retries(service: &Arc<Service>, id: &str, mut stop: watch::
         let now_ms = service.clock.now().as_millisecond();
         match outcome {
             Ok(RecordingEnd::Stopped) => return truncate_to_stored(service, id).await,
-            Ok(RecordingEnd::Complete) => return service.recordings.finish(id, RecordingEvent::End, None, now_ms).await,
+            Ok(RecordingEnd::Complete) => {
+                return service.recordings.finish(id, RecordingEvent::End, None, now_ms).await;
+            }
             Err(fault) => {
                 let Ok(recording) = service.recordings.get(id) else { return };
-                if is_final(&fault) || now_ms > recording.padded_range_ms().1 + MAX_STALL_MS && recording.written_range == previously_written {
+                if is_final(&fault)
+                    || now_ms > recording.padded_range_ms().1 + MAX_STALL_MS
+                        && recording.written_range == previously_written
+                {
                     truncate_to_stored(service, id).await;
                     return service.recordings.finish(id, RecordingEvent::Fail, Some(&fault), now_ms).await;
                 }
-                pause = if recording.written_range == previously_written { (pause * 2).min(RETRY_PAUSES.1) } else { RETRY_PAUSES.0 };
+                pause = if recording.written_range == previously_written {
+                    (pause * 2).min(RETRY_PAUSES.1)
+                } else {
+                    RETRY_PAUSES.0
+                };
                 tracing::info!(recording.id = id, %fault, "recording paused; will retry");
             }
         }
@@ -139,7 +148,9 @@ async fn append_segments(service: &Arc<Service>, id: &str, stop: &mut watch::Rec
                 sync_and_store(service, &mut open_recording, &recording).await?;
                 return Err(Error::new(Code::ChannelUnavailable, "nothing was on air during the recording"));
             }
-            Ok(RecordingStep::Ended) => return sync_and_store(service, &mut open_recording, &recording).await.map(|()| RecordingEnd::Complete),
+            Ok(RecordingStep::Ended) => {
+                return sync_and_store(service, &mut open_recording, &recording).await.map(|()| RecordingEnd::Complete);
+            }
             Err(fault) => {
                 sync_and_store(service, &mut open_recording, &recording).await?;
                 return Err(fault);
@@ -164,7 +175,8 @@ impl OpenRecording {
             let outcome = work(&mut file);
             (file, outcome)
         });
-        let (file, outcome) = timeout(STORAGE_DEADLINE, blocking_task).await.map_err(|_| timeout_error())?.map_err(Error::internal)?;
+        let (file, outcome) =
+            timeout(STORAGE_DEADLINE, blocking_task).await.map_err(|_| timeout_error())?.map_err(Error::internal)?;
         self.file = Some(file);
         outcome.map_err(|cause| storage_error(&cause))
     }
@@ -172,7 +184,11 @@ impl OpenRecording {
 
 /// Opens the file of a recording at its stored length. The path of a new file is stored before the file is created, so a
 /// crash leaves no unknown file.
-async fn open_file(service: &Service, folder_handle: &Arc<RecordingsFolder>, recording: &mut Recording) -> Result<RecordingFile> {
+async fn open_file(
+    service: &Service,
+    folder_handle: &Arc<RecordingsFolder>,
+    recording: &mut Recording,
+) -> Result<RecordingFile> {
     if let Some(path) = recording.path.clone() {
         let (folder, len) = (folder_handle.clone(), recording.written_range.bytes);
         let resumed = run_blocking(move || match folder.resume(Path::new(&path), len) {
@@ -185,7 +201,8 @@ async fn open_file(service: &Service, folder_handle: &Arc<RecordingsFolder>, rec
     let zone = service.channels.get(recording.channel_id).map(|channel| channel.settings.timezone.clone());
     let (folder, name) = recording::folder_and_file(recording, zone.as_deref().unwrap_or("UTC"));
     let _naming = service.recordings.naming_lock.lock().await;
-    let taken_paths: HashSet<String> = service.recordings.all().into_iter().filter_map(|recording| recording.path).collect();
+    let taken_paths: HashSet<String> =
+        service.recordings.all().into_iter().filter_map(|recording| recording.path).collect();
     let naming_folder = folder_handle.clone();
     let is_taken = move |path: &Path| path.to_str().is_none_or(|path| taken_paths.contains(path));
     let path = run_blocking(move || naming_folder.free_path(&folder, &name, is_taken)).await?;
@@ -212,7 +229,12 @@ async fn open_file(service: &Service, folder_handle: &Arc<RecordingsFolder>, rec
     }
 }
 
-async fn append_segment(open_recording: &mut OpenRecording, folder: &Arc<RecordingsFolder>, recording: &mut Recording, piece: RecordedSegment) -> Result<()> {
+async fn append_segment(
+    open_recording: &mut OpenRecording,
+    folder: &Arc<RecordingsFolder>,
+    recording: &mut Recording,
+    piece: RecordedSegment,
+) -> Result<()> {
     let RecordedSegment { bytes, start_ticks: from, end_ticks: through, is_slate } = piece;
     let len = bytes.len() as u64;
     let folder = folder.clone();
@@ -278,7 +300,9 @@ fn disk_full_error() -> Error {
 
 fn storage_error(cause: &std::io::Error) -> Error {
     match cause.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => disk_full_error().with_cause(cause),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            disk_full_error().with_cause(cause)
+        }
         ErrorKind::NotFound | ErrorKind::UnexpectedEof => {
             Error::new(Code::SourceChanged, "the file was removed or truncated during the recording").with_cause(cause)
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::{MAX_RECORDINGS, MAX_RULES, Recordings, airings, start_maintenance};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::CATCHUP_MS;
-use crate::domain::recording::{GuideAiring, RetentionLimit, MAX_LENGTH_MS, Padding, Recording, SeriesRule, RecordingState, WrittenRange};
+use crate::domain::recording::{
+    GuideAiring, MAX_LENGTH_MS, Padding, Recording, RecordingState, RetentionLimit, SeriesRule, WrittenRange,
+};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random_bytes;
@@ -95,8 +97,12 @@ impl Service {
         };
         let mut recording = None;
         if let Some(airing) = &airing {
-            let matching_rule = rule.as_ref().filter(|rule| rule.matches(&GuideAiring { is_new: true, ..airing.clone() }));
-            let keep = RetentionLimit { max_count: request.keep.max_count.filter(|_| matching_rule.is_some()), ..request.keep };
+            let matching_rule =
+                rule.as_ref().filter(|rule| rule.matches(&GuideAiring { is_new: true, ..airing.clone() }));
+            let keep = RetentionLimit {
+                max_count: request.keep.max_count.filter(|_| matching_rule.is_some()),
+                ..request.keep
+            };
             let scheduled = Recording {
                 rule_id: matching_rule.map(|rule| rule.id.clone()),
                 retention: keep,
@@ -118,7 +124,8 @@ impl Service {
             if let Err(fault) = self.plan_rule(&rule.id).await {
                 tracing::warn!(rule.id, %fault, "a new series rule could not be planned; will retry");
             }
-            let first_of_rule = || recordings.all().into_iter().rev().find(|recording| recording.rule_id.as_deref() == Some(&rule.id));
+            let first_of_rule =
+                || recordings.all().into_iter().rev().find(|recording| recording.rule_id.as_deref() == Some(&rule.id));
             recording = recording.or_else(first_of_rule);
         }
         start_maintenance(self);
@@ -137,11 +144,23 @@ impl Service {
                 }
                 let main_airing = airings::main_airing(channel, start_ms, end_ms);
                 let overlapping = main_airing.filter(|airing| airing.start_ms < end_ms && airing.end_ms > start_ms);
-                let title = overlapping.as_ref().map_or_else(|| channel.settings.name.to_string(), |airing| airing.title.clone());
+                let title = overlapping
+                    .as_ref()
+                    .map_or_else(|| channel.settings.name.to_string(), |airing| airing.title.clone());
                 let (subtitle, season, episode) =
                     overlapping.map_or((None, None, None), |airing| (airing.subtitle, airing.season, airing.episode));
                 let item = format!("{start_ms}");
-                Ok(GuideAiring { guide_entry_id: None, title, subtitle, season, episode, start_ms, end_ms, content_key: item, is_new: false })
+                Ok(GuideAiring {
+                    guide_entry_id: None,
+                    title,
+                    subtitle,
+                    season,
+                    episode,
+                    start_ms,
+                    end_ms,
+                    content_key: item,
+                    is_new: false,
+                })
             }
         }
     }
@@ -149,7 +168,10 @@ impl Service {
     /// Whether a span can still be recorded.
     fn check_recordable(&self, airing: &GuideAiring, padding: &Padding, now_ms: i64) -> Result<()> {
         if airing.end_ms - airing.start_ms > MAX_LENGTH_MS {
-            return Err(Error::invalid_field("end", format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000)));
+            return Err(Error::invalid_field(
+                "end",
+                format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000),
+            ));
         }
         // The past is recorded from catch-up segments, as far back as those can be produced.
         if airing.start_ms - padding.before_ms < now_ms - CATCHUP_MS {
@@ -180,7 +202,11 @@ impl Service {
             if rule.matches(airing) {
                 rule.mark_handled(airing);
                 let recording = new_recording(airing, channel.id, &rule.user_id, rule.padding, now_ms);
-                new_recordings.push(Recording { rule_id: Some(rule.id.clone()), retention: rule.retention, ..recording });
+                new_recordings.push(Recording {
+                    rule_id: Some(rule.id.clone()),
+                    retention: rule.retention,
+                    ..recording
+                });
             }
         }
         // In one transaction: a recording that the rule does not remember would be scheduled again.
@@ -192,14 +218,18 @@ impl Recordings {
     /// Scheduled recordings of a rule whose airing is no longer in the guide as it was.
     fn stale_recordings(&self, rule: &SeriesRule, upcoming: &[GuideAiring]) -> Vec<Recording> {
         // Airings outside the examined range may still be in the guide.
-        let (from_ms, to_ms) = upcoming.first().zip(upcoming.last()).map_or((0, 0), |(first, last)| (first.start_ms, last.end_ms));
+        let (from_ms, to_ms) =
+            upcoming.first().zip(upcoming.last()).map_or((0, 0), |(first, last)| (first.start_ms, last.end_ms));
         let is_current = |recording: &Recording| {
             !(from_ms..to_ms).contains(&recording.start_ms)
                 || upcoming.iter().any(|airing| {
-                    (airing.start_ms, airing.end_ms, &airing.title) == (recording.start_ms, recording.end_ms, &recording.title)
+                    (airing.start_ms, airing.end_ms, &airing.title)
+                        == (recording.start_ms, recording.end_ms, &recording.title)
                 })
         };
-        let is_scheduled_by_rule = |recording: &Recording| recording.rule_id.as_deref() == Some(&*rule.id) && recording.state == RecordingState::Scheduled;
+        let is_scheduled_by_rule = |recording: &Recording| {
+            recording.rule_id.as_deref() == Some(&*rule.id) && recording.state == RecordingState::Scheduled
+        };
         self.all().into_iter().filter(|recording| is_scheduled_by_rule(recording) && !is_current(recording)).collect()
     }
 }

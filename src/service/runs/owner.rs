@@ -18,18 +18,18 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{RunActivity, RenditionProgress, ReaderIdentity, RunHealth, RenditionSpec};
+use super::{ReaderIdentity, RenditionProgress, RenditionSpec, RunActivity, RunHealth};
 use crate::domain::encode_slots::PlaybackClock;
 use crate::domain::plan::VideoPlan;
 use crate::domain::time::to_seconds;
 use crate::engine::content::SegmentContent;
 use crate::engine::segment_cache::{SegmentCache, StoredSegment};
 use crate::engine::source::SourceFile;
-use crate::engine::{Run, RunError, Segment, Backend};
+use crate::engine::{Backend, Run, RunError, Segment};
 use crate::service::encode_slots::EncodeJob;
 
-mod read_ahead;
 mod fault_handling;
+mod read_ahead;
 mod slot_turns;
 
 /// A request at most this many segments ahead of a run waits for that run; starting another one costs about as much.
@@ -148,7 +148,8 @@ impl Owner {
     pub(super) async fn run(mut self, mut requests: mpsc::Receiver<SegmentRequest>) {
         let mut turn_changes = self.job_and_turns.as_ref().map(|(_, allowed)| allowed.clone());
         while self.progress.borrow().failure.is_none() {
-            let stall_deadline = self.runs.iter().filter(|run| run.is_working()).map(|run| run.progressed_at + STALL_TIMEOUT).min();
+            let stall_deadline =
+                self.runs.iter().filter(|run| run.is_working()).map(|run| run.progressed_at + STALL_TIMEOUT).min();
             let retry_at = (!self.waiting_requests.is_empty()).then(|| Instant::now() + Duration::from_millis(500));
             let parked_deadline = self.parked_since.filter(|_| !self.runs.is_empty()).map(|parked| parked + MAX_PARKED);
             let wake_at = stall_deadline.into_iter().chain(retry_at).chain(parked_deadline).min();
@@ -186,7 +187,11 @@ impl Owner {
             }
             entry => {
                 let clock = PlaybackClock::starting_at(segment, start_ms, now_ms);
-                entry.insert_entry(ReaderPosition { reader: request.reader_identity.clone(), segment, playback_clock: clock });
+                entry.insert_entry(ReaderPosition {
+                    reader: request.reader_identity.clone(),
+                    segment,
+                    playback_clock: clock,
+                });
             }
         }
         let stored = self.segments.get(&self.rendition_key, request.index).await;
@@ -216,12 +221,16 @@ impl Owner {
                     }
                     content => {
                         let source_version = self.spec.source.version();
-                        self.segments.put_reproducible(&self.rendition_key, segment.index, content, &source_version).await
+                        self.segments
+                            .put_reproducible(&self.rendition_key, segment.index, content, &source_version)
+                            .await
                     }
                 };
                 let (start_ms, now_ms) = (self.start_ms(segment.index), self.now_ms());
                 for waiting in self.waiting_requests.extract_if(.., |waiting| waiting.request.index == segment.index) {
-                    if let Some(reader_position) = self.reader_positions.get_mut(&(waiting.request.reader_identity.as_ptr() as usize)) {
+                    if let Some(reader_position) =
+                        self.reader_positions.get_mut(&(waiting.request.reader_identity.as_ptr() as usize))
+                    {
                         reader_position.playback_clock.note_delivery(segment.index, start_ms, now_ms);
                     }
                     let _ = waiting.request.reply.send(Ok(stored.clone()));
@@ -245,7 +254,8 @@ impl Owner {
         let media_seconds = to_seconds(self.spec.grid.segment_length(index));
         if let Some((job, _)) = &self.job_and_turns {
             // The first segment of a run includes the start-up time; short segments cost more than their length.
-            let is_whole = self.spec.grid.segment_length(index) * 10 >= self.spec.grid.segment_length(self.spec.grid.len() / 2) * 9;
+            let is_whole = self.spec.grid.segment_length(index) * 10
+                >= self.spec.grid.segment_length(self.spec.grid.len() / 2) * 9;
             job.record_segment(media_seconds, (is_whole && !is_first).then_some(spent_seconds));
         }
         let speed = media_seconds / spent_seconds.max(0.001);
@@ -302,7 +312,10 @@ impl Owner {
 
     /// Gives a run to one of the uncovered requests. False if all of them must wait.
     fn assign_run(&mut self, uncovered: &[usize]) -> bool {
-        let oldest = *uncovered.iter().min_by_key(|&&request_index| self.waiting_requests[request_index].requested_at).expect("never called without any");
+        let oldest = *uncovered
+            .iter()
+            .min_by_key(|&&request_index| self.waiting_requests[request_index].requested_at)
+            .expect("never called without any");
         if self.runs.is_empty() {
             return self.start_run(self.waiting_requests[oldest].request.index);
         }
@@ -319,14 +332,18 @@ impl Owner {
         let idle_runs = (0..self.runs.len()).filter(|&run_index| is_idle(&self.runs[run_index]));
         let nearest = idle_runs
             .flat_map(|run_index| uncovered.iter().map(move |&request_index| (run_index, request_index)))
-            .min_by_key(|&(run_index, request_index)| self.waiting_requests[request_index].request.index.abs_diff(self.runs[run_index].next_segment));
+            .min_by_key(|&(run_index, request_index)| {
+                self.waiting_requests[request_index].request.index.abs_diff(self.runs[run_index].next_segment)
+            });
         if let Some((run_index, request_index)) = nearest {
             return self.replace_run(run_index, self.waiting_requests[request_index].request.index);
         }
         // All runs have requests: after `PATIENCE`, the oldest request takes a run that has delivered something.
         let replaceable = self.runs.iter().position(|run| run.delivered > 0);
         match replaceable {
-            Some(run_index) if self.waiting_requests[oldest].requested_at.elapsed() >= TAKEOVER_AFTER => self.replace_run(run_index, index),
+            Some(run_index) if self.waiting_requests[oldest].requested_at.elapsed() >= TAKEOVER_AFTER => {
+                self.replace_run(run_index, index)
+            }
             _ => false,
         }
     }
@@ -334,8 +351,13 @@ impl Owner {
     /// Whether every run has a reader other than the waiting one, which then is a second viewer and not a seek.
     fn has_other_readers(&self, request_index: usize) -> bool {
         let requester = &self.waiting_requests[request_index].request.reader_identity;
-        let other_positions = self.reader_positions.values().filter(|reader_position| !reader_position.reader.ptr_eq(requester));
-        self.runs.iter().all(|run| other_positions.clone().any(|reader_position| self.read_ahead_window(reader_position.segment).contains(&run.next_segment)))
+        let other_positions =
+            self.reader_positions.values().filter(|reader_position| !reader_position.reader.ptr_eq(requester));
+        self.runs.iter().all(|run| {
+            other_positions
+                .clone()
+                .any(|reader_position| self.read_ahead_window(reader_position.segment).contains(&run.next_segment))
+        })
     }
 
     fn replace_run(&mut self, run_index: usize, first_segment: usize) -> bool {
@@ -361,7 +383,13 @@ impl Owner {
                     progress.last_run_start = Some(first);
                 });
                 let since = Instant::now();
-                self.runs.push(ActiveRun { run, delivered: 0, next_segment: first, allowed_through: first, progressed_at: since });
+                self.runs.push(ActiveRun {
+                    run,
+                    delivered: 0,
+                    next_segment: first,
+                    allowed_through: first,
+                    progressed_at: since,
+                });
                 true
             }
             Err(error) => {

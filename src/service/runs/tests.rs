@@ -25,7 +25,11 @@ struct Bench {
 }
 
 fn bench_with_jobs(fake: FakeBackend, max_jobs: usize) -> Bench {
-    bench_with_cache(CacheLimits { memory_bytes: 64 << 20, rendition_memory_bytes: 64 << 20, disk_bytes: 0 }, fake, max_jobs)
+    bench_with_cache(
+        CacheLimits { memory_bytes: 64 << 20, rendition_memory_bytes: 64 << 20, disk_bytes: 0 },
+        fake,
+        max_jobs,
+    )
 }
 
 fn bench_with_cache(budget: CacheLimits, fake: FakeBackend, max_jobs: usize) -> Bench {
@@ -147,9 +151,20 @@ impl Backend for InstantBackend {
 #[tokio::test(start_paused = true)]
 async fn an_instant_backend_produces_segments_only_on_request() {
     // Memory for one segment: read-ahead for one reader would evict the segment of the other.
-    let segment_bytes = FakeBackend::segment_bytes(&bench_with_jobs(one_second_backend(), 1).rendition_spec(240).rendition, 0).len() as u64;
-    let bench = bench_with_cache(CacheLimits { memory_bytes: segment_bytes, rendition_memory_bytes: segment_bytes, disk_bytes: 1 << 20 }, one_second_backend(), 2);
-    let lease = || bench.runs.lease(Arc::new(InstantBackend(bench.fake.clone())), bench.rendition_spec(240), AdmissionRequest::Session).unwrap();
+    let segment_bytes =
+        FakeBackend::segment_bytes(&bench_with_jobs(one_second_backend(), 1).rendition_spec(240).rendition, 0).len()
+            as u64;
+    let bench = bench_with_cache(
+        CacheLimits { memory_bytes: segment_bytes, rendition_memory_bytes: segment_bytes, disk_bytes: 1 << 20 },
+        one_second_backend(),
+        2,
+    );
+    let lease = || {
+        bench
+            .runs
+            .lease(Arc::new(InstantBackend(bench.fake.clone())), bench.rendition_spec(240), AdmissionRequest::Session)
+            .unwrap()
+    };
     let (near, far) = (lease(), lease());
     let first_segment = near.segment(0).await.unwrap();
     far.segment(60).await.unwrap();
@@ -209,7 +224,11 @@ async fn a_seek_moves_the_run_and_stored_segments_are_not_produced_again() {
     for index in 45..66 {
         lease.segment(index).await.unwrap();
     }
-    assert_eq!(bench.fake.segments_made(), bench.runs.segments.rendition_usage(&lease.owner.rendition_key).segments, "nothing was made twice");
+    assert_eq!(
+        bench.fake.segments_made(),
+        bench.runs.segments.rendition_usage(&lease.owner.rendition_key).segments,
+        "nothing was made twice"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -390,7 +409,11 @@ async fn segments_are_kept_under_the_version_of_the_file_they_were_made_from() {
     let bench = bench_with_jobs(one_second_backend(), 1);
     let key_of = |spec: &RenditionSpec| super::rendition_key(&bench.fake, spec);
     let spec_before = bench.rendition_spec(240);
-    assert_eq!(key_of(&spec_before), key_of(&bench.rendition_spec(240)), "two openings of one file share their segments");
+    assert_eq!(
+        key_of(&spec_before),
+        key_of(&bench.rendition_spec(240)),
+        "two openings of one file share their segments"
+    );
     let path = bench.folder.path().join("film.mp4");
     // Rewritten in place with the same length, and its modification time restored.
     let modified_at = std::fs::metadata(&path).unwrap().modified().unwrap();

@@ -105,7 +105,9 @@ impl RungLeases {
         if let Some(leases) = &mut *lock(&self.leases) {
             for (rung, slot) in leases.iter_mut().enumerate() {
                 // A waiting request has a clone of the lease.
-                let is_unused = |rung_lease: &mut RungLease| Arc::strong_count(&rung_lease.lease) == 1 && rung_lease.requested_at.elapsed() >= unused_for;
+                let is_unused = |rung_lease: &mut RungLease| {
+                    Arc::strong_count(&rung_lease.lease) == 1 && rung_lease.requested_at.elapsed() >= unused_for
+                };
                 if rung != kept_rung {
                     released.extend(slot.take_if(is_unused));
                 }
@@ -125,7 +127,10 @@ impl RungLeases {
         let other_rungs = leases.as_ref()?.iter().enumerate().filter(|(rung, _)| *rung != current_rung);
         // A rung with a waiting request is checked again a little later.
         let earliest = Instant::now() + Duration::from_millis(500);
-        other_rungs.filter_map(|(_, rung_lease)| Some(rung_lease.as_ref()?.requested_at + RELEASE_AFTER)).min().map(|at| at.max(earliest))
+        other_rungs
+            .filter_map(|(_, rung_lease)| Some(rung_lease.as_ref()?.requested_at + RELEASE_AFTER))
+            .min()
+            .map(|at| at.max(earliest))
     }
 
     /// Releases every rung and the admission, for good.

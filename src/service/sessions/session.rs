@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::ended::session_ended_error;
 use super::failure::{SessionFailure, failure_error};
-use super::rungs::{CurrentRung, BackendChoice, RungLeases};
+use super::rungs::{BackendChoice, CurrentRung, RungLeases};
 use super::{RunFactory, lock};
 use crate::domain::playback::SubtitleDelivery;
 use crate::domain::playlist::{self, PlaylistTrack};
@@ -24,8 +24,8 @@ use crate::error::{Code, Error, Result};
 use crate::service::accounts::random_bytes;
 use crate::service::encode_slots::AdmissionRequest;
 use crate::service::planner::{SessionPlan, start_segment};
-use crate::service::runs::{RunActivity, Lease, RenditionProgress};
-use crate::service::subtitles::{Subtitles, SubtitleLocation};
+use crate::service::runs::{Lease, RenditionProgress, RunActivity};
+use crate::service::subtitles::{SubtitleLocation, Subtitles};
 
 /// How often admission to the encode slots is retried, and for how long before the viewer is refused.
 const ADMISSION_RETRY: Duration = Duration::from_millis(50);
@@ -111,8 +111,8 @@ impl Session {
         let first_segment = start_segment(&self.plan);
         let lease = self.rung_leases.request_lease(0);
         let source = self.source();
-        let mut first_head =
-            lease.map(|lease| Box::pin(async move { lease.segment(first_segment).await?.content.read_head(source).await }));
+        let mut first_head = lease
+            .map(|lease| Box::pin(async move { lease.segment(first_segment).await?.content.read_head(source).await }));
         let mut current_rung = self.rung_leases.watch_current();
         let mut progress = current_rung.borrow_and_update().progress.clone();
         // The current rung was released; another one becomes current as soon as it is requested.
@@ -355,7 +355,15 @@ impl Session {
         let CurrentRung { rung, backend: producer, progress } = self.rung_leases.watch_current().borrow().clone();
         let progress = progress.borrow().clone();
         let leased_rungs = self.rung_leases.leased_rungs();
-        SessionStatus { state: view.state, failure: view.failure, progress, rung, backend: producer, leased_rungs, last_access_at }
+        SessionStatus {
+            state: view.state,
+            failure: view.failure,
+            progress,
+            rung,
+            backend: producer,
+            leased_rungs,
+            last_access_at,
+        }
     }
 
     /// The rung of a playlist track; None for other tracks and unknown rungs.
@@ -384,9 +392,11 @@ impl Session {
         let (start_seconds, from_segment) = (self.plan.request.start_seconds, self.plan.list_start());
         let grid = &self.plan.work().grid;
         if let Some(rung) = self.rung_of_track(track) {
-            Ok(playlist::media_playlist(track, &self.plan.rungs[rung].work.grid, from_segment, start_seconds, grant).into())
+            Ok(playlist::media_playlist(track, &self.plan.rungs[rung].work.grid, from_segment, start_seconds, grant)
+                .into())
         } else if track == PlaylistTrack::Subtitles && self.plan.subtitles.is_some() {
-            Ok(playlist::media_playlist(track, &playlist::subtitle_grid(grid), from_segment, start_seconds, grant).into())
+            Ok(playlist::media_playlist(track, &playlist::subtitle_grid(grid), from_segment, start_seconds, grant)
+                .into())
         } else {
             Err(Error::new(Code::AssetNotFound, "the session has no such track"))
         }

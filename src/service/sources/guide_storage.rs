@@ -111,7 +111,9 @@ pub async fn write_guide<'a>(
     let own_prefix = generation_prefix(source, generation);
     match &outcome {
         // Removes other generations and the records of older versions.
-        Ok(()) => remove_records(store, tree, source, |key| key != head_key(source) && !key.starts_with(&own_prefix)).await,
+        Ok(()) => {
+            remove_records(store, tree, source, |key| key != head_key(source) && !key.starts_with(&own_prefix)).await
+        }
         // Pieces without a head are not read. If the outcome is unknown, the head may have been written.
         Err(error) if error.code == Code::StorageFull => {
             remove_records(store, tree, source, |key| key.starts_with(&own_prefix)).await;

@@ -7,7 +7,7 @@ use super::guide_storage;
 use crate::domain::channel::Channel;
 use crate::domain::external::ExternalChannel;
 use crate::domain::listing::{Listing, Listings};
-use crate::domain::source::{SourceKind, ImportSource};
+use crate::domain::source::{ImportSource, SourceKind};
 use crate::error::Result;
 use crate::service::Service;
 use crate::store::{Store, Tree};
@@ -94,7 +94,11 @@ fn build_guide(channels: BTreeMap<String, Vec<Listing>>) -> GuideListings {
 }
 
 fn is_same_guide(former: &GuideListings, current: &GuideListings) -> bool {
-    former.len() == current.len() && former.iter().zip(current).all(|((a, former_listings), (b, after))| a == b && former_listings.content_hash == after.content_hash)
+    former.len() == current.len()
+        && former
+            .iter()
+            .zip(current)
+            .all(|((a, former_listings), (b, after))| a == b && former_listings.content_hash == after.content_hash)
 }
 
 impl Service {
@@ -133,7 +137,10 @@ impl Service {
 }
 
 /// The external channels and their programmes.
-fn map(guides: &[(u32, Arc<GuideListings>)], channels: Vec<Arc<Channel>>) -> Vec<(Arc<Channel>, Option<Arc<Listings>>)> {
+fn map(
+    guides: &[(u32, Arc<GuideListings>)],
+    channels: Vec<Arc<Channel>>,
+) -> Vec<(Arc<Channel>, Option<Arc<Listings>>)> {
     let external = channels.into_iter().filter(|channel| channel.external.is_some());
     let mapped = external.map(|channel| {
         let listings = find_listings(guides, &channel);
@@ -162,7 +169,7 @@ fn find_listings(guides: &[(u32, Arc<GuideListings>)], channel: &Channel) -> Opt
 mod tests {
     use super::*;
     use crate::domain::rights::Provenance;
-    use crate::domain::source::{ReadCounts, SourceRights, ChannelFilter, ReadState};
+    use crate::domain::source::{ChannelFilter, ReadCounts, ReadState, SourceRights};
 
     fn uploaded_source() -> ImportSource {
         let provenance = Provenance { source_name: "Own".into(), source_url: String::new(), imported_at_ms: 0 };
@@ -204,8 +211,10 @@ mod tests {
         let guides = GuideCache::open(store.clone(), &known_sources()).unwrap();
         // Control characters would take six bytes each in JSON; a quote takes two.
         let long = "\"".repeat(2000);
-        let channels =
-            BTreeMap::from([("one".to_owned(), sample_listings(12_000, &long)), ("two".to_owned(), sample_listings(3, "short"))]);
+        let channels = BTreeMap::from([
+            ("one".to_owned(), sample_listings(12_000, &long)),
+            ("two".to_owned(), sample_listings(3, "short")),
+        ]);
         guides.put(&uploaded_source(), channels.clone()).await.unwrap();
         let stored = store.keys(Tree::UploadedProgrammes, "").unwrap();
         guides.put(&uploaded_source(), channels).await.unwrap();

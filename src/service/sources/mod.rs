@@ -8,15 +8,15 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::address::Address;
-use crate::domain::rights::{ClearanceChange, RightsClaim, Clearance, missing_rights_error};
-use crate::domain::source::{ReadCounts, SourceKind, SourceRights, ChannelFilter, ImportSource, ReadState};
+use crate::domain::rights::{Clearance, ClearanceChange, RightsClaim, missing_rights_error};
+use crate::domain::source::{ChannelFilter, ImportSource, ReadCounts, ReadState, SourceKind, SourceRights};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::rights::AuditSubject;
 use crate::store::{Batch, Store, Tree};
 
-mod guides;
 mod guide_storage;
+mod guides;
 mod source_import;
 
 pub use source_import::{Preview, PreviewChannel};
@@ -148,7 +148,8 @@ impl Service {
         let draft = self.draft_source(former.kind, Some(&former), &change)?;
         let is_content_replaced = draft.url != former.url || change.upload.is_some();
         let is_selection_changed = (&draft.filter, draft.number_from) != (&former.filter, former.number_from);
-        let needs_reading = draft.rights.is_usable() && (is_content_replaced || is_selection_changed && draft.url.is_some());
+        let needs_reading =
+            draft.rights.is_usable() && (is_content_replaced || is_selection_changed && draft.url.is_some());
         let parsed = match needs_reading {
             true => {
                 let bytes = self.fetch_source(&draft, change.upload.as_ref()).await?;
@@ -164,7 +165,8 @@ impl Service {
         }
         self.audit_source(Some(&former), &draft, is_content_replaced, &change.changed_by).await?;
         let ImportSource { state, last_read_ms: read_ms, counts, skipped, .. } = (*current).clone();
-        let source = self.sources.store_source(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..draft }).await?;
+        let source =
+            self.sources.store_source(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..draft }).await?;
         self.rights_changes.notify();
         match parsed {
             Some(read) => self.import_source(&source, read).await,
@@ -183,7 +185,9 @@ impl Service {
         let _editing = self.sources.edit_lock.lock().await;
         let source = self.sources.get(id)?;
         if let Some(clearance) = source.rights.clearance() {
-            self.audit_log.append(AuditSubject::Source(id), &source.name, ClearanceChange::Removed, &[], by, clearance).await?;
+            self.audit_log
+                .append(AuditSubject::Source(id), &source.name, ClearanceChange::Removed, &[], by, clearance)
+                .await?;
         }
         let mut batch = Batch::default();
         batch.put(Tree::Sources, &source_key(id), &SourceRecord { source: None })?;
@@ -239,7 +243,10 @@ impl Service {
                 tracing::warn!(source.id = current.id, %fault, "a source could not be read");
                 let failed = ReadState::Failed(fault.message);
                 let read_ms = Some(self.clock.now().as_millisecond());
-                self.sources.store_source(ImportSource { state: failed, last_read_ms: read_ms, ..(*current).clone() }).await.map(drop)
+                self.sources
+                    .store_source(ImportSource { state: failed, last_read_ms: read_ms, ..(*current).clone() })
+                    .await
+                    .map(drop)
             }
         };
         if let Err(fault) = outcome {
@@ -252,18 +259,27 @@ impl Service {
         let now_ms = self.clock.now().as_millisecond();
         for source in self.sources.all() {
             let interval_ms = source.refresh_hours.map(|hours| i64::from(hours) * 3_600_000);
-            let is_due = interval_ms.is_some_and(|interval_ms| source.last_read_ms.unwrap_or(0) + interval_ms <= now_ms);
+            let is_due =
+                interval_ms.is_some_and(|interval_ms| source.last_read_ms.unwrap_or(0) + interval_ms <= now_ms);
             if is_due && source.url.is_some() && source.rights.is_usable() {
                 let _ = self.refresh_source(source.id);
             }
         }
     }
 
-    fn draft_source(&self, kind: SourceKind, former: Option<&ImportSource>, change: &SourceChange) -> Result<ImportSource> {
+    fn draft_source(
+        &self,
+        kind: SourceKind,
+        former: Option<&ImportSource>,
+        change: &SourceChange,
+    ) -> Result<ImportSource> {
         let name = change.name.clone().or_else(|| former.map(|former| former.name.clone()));
         let name = name.ok_or_else(|| Error::invalid_field("name", "is missing"))?;
         if name.trim().is_empty() || name.chars().count() > 100 || name.chars().any(char::is_control) {
-            return Err(Error::invalid_field("name", "must have 1 to 100 characters, none of them a control character"));
+            return Err(Error::invalid_field(
+                "name",
+                "must have 1 to 100 characters, none of them a control character",
+            ));
         }
         if change.url.is_some() && change.upload.is_some() {
             return Err(Error::invalid_field("upload", "and url cannot both be given"));
@@ -276,7 +292,14 @@ impl Service {
         let is_content_replaced = former.is_some_and(|former| former.url != url) || change.upload.is_some();
         let former_right = former.map(|former| &former.rights);
         let now_ms = self.clock.now().as_millisecond();
-        let right = SourceRights::from_claim(kind, change.claim.clone(), former_right, is_content_replaced, &change.changed_by, now_ms);
+        let right = SourceRights::from_claim(
+            kind,
+            change.claim.clone(),
+            former_right,
+            is_content_replaced,
+            &change.changed_by,
+            now_ms,
+        );
         let right = right.map_err(|lacks| missing_rights_error(&lacks))?;
         if former.is_none() && url.is_none() && change.upload.is_none() {
             return Err(Error::invalid_field("url", "is missing, and so is upload"));
@@ -303,11 +326,19 @@ impl Service {
         })
     }
 
-    async fn audit_source(&self, former: Option<&ImportSource>, after: &ImportSource, is_content_replaced: bool, by: &str) -> Result<()> {
+    async fn audit_source(
+        &self,
+        former: Option<&ImportSource>,
+        after: &ImportSource,
+        is_content_replaced: bool,
+        by: &str,
+    ) -> Result<()> {
         let Some(clearance) = after.rights.clearance() else { return Ok(()) };
         let former_clearance = former.and_then(|former| former.rights.clearance());
         match Clearance::change_between(former_clearance, clearance, is_content_replaced) {
-            Some((act, parts)) => self.audit_log.append(AuditSubject::Source(after.id), &after.name, act, &parts, by, clearance).await,
+            Some((act, parts)) => {
+                self.audit_log.append(AuditSubject::Source(after.id), &after.name, act, &parts, by, clearance).await
+            }
             None => Ok(()),
         }
     }

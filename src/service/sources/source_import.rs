@@ -7,12 +7,12 @@ use bytes::Bytes;
 use super::SourceChange;
 use crate::domain::address::Address;
 use crate::domain::channel::Channel;
-use crate::domain::m3u::parse::{M3uList, MAX_REASONS, SkippedEntry, SkippedEntries};
-use crate::domain::source::{ReadCounts, SourceKind, ChannelFilter, ImportSource, ReadState};
+use crate::domain::m3u::parse::{M3uList, MAX_REASONS, SkippedEntries, SkippedEntry};
+use crate::domain::source::{ChannelFilter, ImportSource, ReadCounts, ReadState, SourceKind};
 use crate::domain::subtitles::charset;
 use crate::domain::xmltv::parse::XmltvGuide;
 use crate::domain::{m3u, xmltv};
-use crate::engine::outbound::{OutboundRequest, OutboundError};
+use crate::engine::outbound::{OutboundError, OutboundRequest};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::channels::PlannedChannel;
@@ -64,7 +64,8 @@ impl Service {
                 preview.counts.entries = list.entries.len() + list.skipped.count;
                 let (selected, mut skips) = select_entries(list, &change.select.unwrap_or_default());
                 // No source has id 0, so every entry counts as new.
-                let (planned_channels, _) = self.channels.plan_import(0, change.number_from.flatten(), &selected, &mut skips);
+                let (planned_channels, _) =
+                    self.channels.plan_import(0, change.number_from.flatten(), &selected, &mut skips);
                 let tvg_ids = planned_channels.iter().map(|planned| match &planned.channel.external {
                     Some(external) => external.imported_entry().map(|entry| entry.tvg_id.clone()).unwrap_or_default(),
                     None => String::new(),
@@ -99,7 +100,9 @@ impl Service {
         let body = async { self.outbound.get(url, &OutboundRequest::for_file(MAX_BYTES)).await?.read_all().await };
         body.await.map_err(|fault| match fault {
             OutboundError::Busy => Error::new(Code::ServerBusy, fault.to_string()).with_retry_after(5),
-            OutboundError::RateLimited(seconds) => Error::new(Code::RateLimited, fault.to_string()).with_retry_after(seconds),
+            OutboundError::RateLimited(seconds) => {
+                Error::new(Code::RateLimited, fault.to_string()).with_retry_after(seconds)
+            }
             fault => Error::invalid_field("url", fault),
         })
     }
@@ -107,7 +110,9 @@ impl Service {
     /// Parses bytes in a blocking thread.
     pub(super) async fn read_source(&self, kind: SourceKind, bytes: Bytes) -> Result<ParsedSource> {
         let parsed = tokio::task::spawn_blocking(move || match kind {
-            SourceKind::M3u => m3u::parse::parse_list(&charset::decode(&bytes)).map(ParsedSource::List).map_err(str::to_owned),
+            SourceKind::M3u => {
+                m3u::parse::parse_list(&charset::decode(&bytes)).map(ParsedSource::List).map_err(str::to_owned)
+            }
             SourceKind::Xmltv => xmltv::parse::parse_guide(&bytes).map(ParsedSource::Guide),
         });
         parsed.await.map_err(Error::internal)?.map_err(|why| Error::invalid_field("upload", why))
@@ -132,7 +137,9 @@ impl Service {
         let read_ms = Some(self.clock.now().as_millisecond());
         let (state, mut skipped) = (ReadState::Ready, skips.reasons);
         skipped.truncate(MAX_REASONS);
-        self.sources.store_source(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..source.clone() }).await
+        self.sources
+            .store_source(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..source.clone() })
+            .await
     }
 }
 

@@ -5,14 +5,19 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::syscalls::{Faults, FaultMode};
+use super::syscalls::{FaultMode, Faults};
 use super::*;
 
 const TREE: Tree = Tree::Progress;
 
 /// Kinds of faults, and the number of successive calls that fail.
-const FAULTS: [(FaultMode, usize); 5] =
-    [(FaultMode::Io, 1), (FaultMode::Io, 4), (FaultMode::ResourceShortage, 1), (FaultMode::ShortWrite, 2), (FaultMode::AfterRename, 1)];
+const FAULTS: [(FaultMode, usize); 5] = [
+    (FaultMode::Io, 1),
+    (FaultMode::Io, 4),
+    (FaultMode::ResourceShortage, 1),
+    (FaultMode::ShortWrite, 2),
+    (FaultMode::AfterRename, 1),
+];
 
 /// Far more than any operation makes.
 const MAX_CALLS: usize = 2000;

@@ -9,7 +9,7 @@
 
 use std::process::{Command, Stdio};
 
-use super::faults::{OUTCOME_COUNTS, ExpectedRecords, make_changes, check_records, memory_state, sizes};
+use super::faults::{ExpectedRecords, OUTCOME_COUNTS, check_records, make_changes, memory_state, sizes};
 use super::*;
 
 /// System calls of the store, std and sled on files and folders.
@@ -85,7 +85,10 @@ async fn every_system_call_fails_once() {
                 for file in TRACED_FILES {
                     strace.arg("-P").arg(case.path().join(file).components().as_path());
                 }
-                strace.arg(std::env::current_exe().unwrap()).env(STATE_VARIABLE, case.path()).env(RECORDS_VARIABLE, &records_json);
+                strace
+                    .arg(std::env::current_exe().unwrap())
+                    .env(STATE_VARIABLE, case.path())
+                    .env(RECORDS_VARIABLE, &records_json);
                 strace.args(["store::tests::traced::child", "--exact", "--ignored", "--nocapture"]);
                 let output = strace.stdin(Stdio::null()).output().expect("strace runs");
                 let text = String::from_utf8_lossy(&output.stdout).into_owned();

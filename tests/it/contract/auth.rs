@@ -24,10 +24,12 @@ fn token_of(answer: &Value) -> String {
 async fn from_set_up_to_several_users() {
     let server = kit::start_unclaimed(&[], |_| ()).await;
     let code = server.service.accounts.prepare().await.unwrap().expect("a set-up code");
-    let setup_status = async || expect_success(server.request(Method::GET, "/api/auth/status").send().await.unwrap(), 200).await;
+    let setup_status =
+        async || expect_success(server.request(Method::GET, "/api/auth/status").send().await.unwrap(), 200).await;
     assert_eq!(setup_status().await, json!({"setupRequired": true}));
     let set_up = |code: &str| json!({"code": code, "username": "Ada", "password": "correct horse"});
-    expect_error(post_anonymously(&server, "/api/auth/setup", set_up("aaaaa-bbbbb")).await, 401, "INVALID_CREDENTIALS").await;
+    expect_error(post_anonymously(&server, "/api/auth/setup", set_up("aaaaa-bbbbb")).await, 401, "INVALID_CREDENTIALS")
+        .await;
     let setup = expect_success(post_anonymously(&server, "/api/auth/setup", set_up(&code)).await, 200).await;
     assert_eq!(
         (&setup["tokenType"], &setup["user"]["username"], &setup["user"]["role"]),
@@ -43,7 +45,8 @@ async fn from_set_up_to_several_users() {
     };
     let bob = expect_success(add(&bob).await, 201).await;
     assert_eq!(bob["user"]["role"], "user");
-    let conflict = expect_error(add(&json!({"username": "BOB", "password": "battery staple"})).await, 409, "CONFLICT").await;
+    let conflict =
+        expect_error(add(&json!({"username": "BOB", "password": "battery staple"})).await, 409, "CONFLICT").await;
     assert_eq!(conflict["details"]["field"], "username");
     expect_error(add(&json!({"username": "eve", "password": "short"})).await, 400, "VALIDATION_ERROR").await;
     expect_error(
@@ -84,8 +87,9 @@ async fn devices_are_listed_and_revoked_one_by_one() {
         tokens.push(token_of(&expect_success(post_anonymously(&server, "/api/auth/login", login).await, 200).await));
     }
     let [tv, phone, laptop] = tokens.as_slice() else { panic!("three devices") };
-    let list =
-        async |token: &str| expect_success(send_with_token(&server, Method::GET, "/api/auth/sessions", token).await, 200).await;
+    let list = async |token: &str| {
+        expect_success(send_with_token(&server, Method::GET, "/api/auth/sessions", token).await, 200).await
+    };
     let listed = list(tv).await;
     let sessions = listed["sessions"].as_array().unwrap();
     assert_eq!(sessions.len(), 3);
@@ -110,8 +114,10 @@ async fn a_changed_password_signs_the_others_out() {
     let server = kit::start_server(&[]).await;
     server.service.accounts.add_user("ada", hearthcast::domain::access::Role::User, "correct horse").await.unwrap();
     let login = json!({"username": "ada", "password": "correct horse"});
-    let current_token = token_of(&expect_success(post_anonymously(&server, "/api/auth/login", login.clone()).await, 200).await);
-    let other_token = token_of(&expect_success(post_anonymously(&server, "/api/auth/login", login.clone()).await, 200).await);
+    let current_token =
+        token_of(&expect_success(post_anonymously(&server, "/api/auth/login", login.clone()).await, 200).await);
+    let other_token =
+        token_of(&expect_success(post_anonymously(&server, "/api/auth/login", login.clone()).await, 200).await);
     let change_password = async |current: &str, new: &str| {
         let body = json!({"currentPassword": current, "newPassword": new});
         server.request(Method::POST, "/api/auth/password").bearer_auth(&current_token).json(&body).send().await.unwrap()
@@ -127,7 +133,8 @@ async fn a_changed_password_signs_the_others_out() {
 
 #[tokio::test]
 async fn failed_sign_ins_are_rate_limited_and_old_tokens_expire() {
-    let server = kit::start_server_with(&[], |config| config.trusted_proxies = vec!["127.0.0.1".parse().unwrap()]).await;
+    let server =
+        kit::start_server_with(&[], |config| config.trusted_proxies = vec!["127.0.0.1".parse().unwrap()]).await;
     server.service.accounts.add_user("ada", hearthcast::domain::access::Role::User, "correct horse").await.unwrap();
     server.service.clock.advance(Duration::ZERO);
     let login = async |password: &str, address: &str| {
@@ -138,10 +145,13 @@ async fn failed_sign_ins_are_rate_limited_and_old_tokens_expire() {
     };
     let mut errors = Vec::new();
     for _ in 0..5 {
-        errors.push(expect_error(login("guess", "203.0.113.9").await, 401, "INVALID_CREDENTIALS").await["error"].clone());
+        errors
+            .push(expect_error(login("guess", "203.0.113.9").await, 401, "INVALID_CREDENTIALS").await["error"].clone());
     }
     let unknown_user = json!({"username": "nobody", "password": "guess"});
-    let error = expect_error(post_anonymously(&server, "/api/auth/login", unknown_user).await, 401, "INVALID_CREDENTIALS").await;
+    let error =
+        expect_error(post_anonymously(&server, "/api/auth/login", unknown_user).await, 401, "INVALID_CREDENTIALS")
+            .await;
     assert_eq!(error["error"], errors[0], "an unknown user name gets the same answer");
 
     let answer = login("correct horse", "203.0.113.9").await;
@@ -157,7 +167,8 @@ async fn failed_sign_ins_are_rate_limited_and_old_tokens_expire() {
     // A proxy appends its own header line; what the client sent before it is not trusted.
     let mut statuses = Vec::new();
     for number in 0..6 {
-        let request = server.request(Method::POST, "/api/auth/login").header("x-forwarded-for", format!("10.9.8.{number}"));
+        let request =
+            server.request(Method::POST, "/api/auth/login").header("x-forwarded-for", format!("10.9.8.{number}"));
         let body = json!({"username": format!("nobody{number}"), "password": "guess"});
         let answer = request.header("x-forwarded-for", "198.51.100.7").json(&body).send().await.unwrap();
         statuses.push(answer.status().as_u16());
@@ -181,7 +192,8 @@ async fn admins_list_and_revoke_stream_tokens_of_all_users() {
     let as_admin = async |method: Method, path: &str| send_with_token(&server, method, path, &server.admin).await;
     let token_counts = async || {
         let users = expect_success(as_admin(Method::GET, "/api/users").await, 200).await["users"].clone();
-        let user_named = |name: &str| users.as_array().unwrap().iter().find(|user| user["username"] == name).unwrap().clone();
+        let user_named =
+            |name: &str| users.as_array().unwrap().iter().find(|user| user["username"] == name).unwrap().clone();
         (user_named("viewer")["streamTokens"].clone(), user_named("keeper")["streamTokens"].clone())
     };
 
@@ -196,7 +208,10 @@ async fn admins_list_and_revoke_stream_tokens_of_all_users() {
     expect_error(as_admin(Method::GET, "/api/users/u_nobody/tokens").await, 404, "NOT_FOUND").await;
     expect_error(as_admin(Method::DELETE, &format!("/api/users/u_nobody/tokens/{id}")).await, 404, "NOT_FOUND").await;
     assert_eq!(m3u_status(&secret).await, 200);
-    assert_eq!(expect_success(as_admin(Method::DELETE, &token_path).await, 200).await, json!({"id": id, "deleted": true}));
+    assert_eq!(
+        expect_success(as_admin(Method::DELETE, &token_path).await, 200).await,
+        json!({"id": id, "deleted": true})
+    );
     assert_eq!(m3u_status(&secret).await, 401);
     expect_error(as_admin(Method::DELETE, &token_path).await, 404, "NOT_FOUND").await;
 

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
 use crate::kit;
-use crate::library::{mp4_bytes, file_url_of_text};
+use crate::library::{file_url_of_text, mp4_bytes};
 
 /// Sends bytes on a new connection and reads the response until the server closes it or the JSON body ends.
 async fn send_and_read(server: &kit::Server, request: &[u8]) -> String {

@@ -45,7 +45,8 @@ async fn missing_credentials_are_401_and_missing_rights_403() {
     assert_eq!(send_authorization(format!("bEaReR {}", server.token).as_bytes()).await.status(), 200);
     expect_error(server.get("/api/users").send().await.unwrap(), 403, "FORBIDDEN").await;
     // A public route ignores a stale token.
-    let answer = server.request(Method::GET, "/api/auth/status").header("authorization", "Bearer x").send().await.unwrap();
+    let answer =
+        server.request(Method::GET, "/api/auth/status").header("authorization", "Bearer x").send().await.unwrap();
     assert_eq!(answer.status(), 200);
 }
 
@@ -104,7 +105,8 @@ async fn large_bodies_are_refused_early_and_the_refusal_arrives() {
         let chunks = futures_util::stream::iter((0..160).map(|_| Ok::<_, std::io::Error>(vec![b' '; 64 << 10])));
         let chunked = request().body(reqwest::Body::wrap_stream(chunks)).send().await.unwrap();
         expect_error(chunked, 413, "PAYLOAD_TOO_LARGE").await;
-        let unsigned = server.request(Method::POST, "/api/auth/password").body(vec![b' '; 10 << 20]).send().await.unwrap();
+        let unsigned =
+            server.request(Method::POST, "/api/auth/password").body(vec![b' '; 10 << 20]).send().await.unwrap();
         expect_error(unsigned, 401, "UNAUTHORIZED").await;
     }
     let mut body = b"{\"username\":\"a\",\"password\":\"x\"}".to_vec();

@@ -109,7 +109,15 @@ async fn no_request_causes_a_server_error() {
     let methods = prop_oneof![
         5 => Just("GET"), 3 => Just("POST"), 1 => Just("DELETE"), 1 => Just("HEAD"), 1 => Just("OPTIONS"), 1 => Just("PATCH")
     ];
-    let strategy = (methods, proptest::sample::select(paths), arbitrary_value(), arbitrary_query(), arbitrary_header(), arbitrary_body(), 0..3_u8);
+    let strategy = (
+        methods,
+        proptest::sample::select(paths),
+        arbitrary_value(),
+        arbitrary_query(),
+        arbitrary_header(),
+        arbitrary_body(),
+        0..3_u8,
+    );
     // Deterministic, so that a failure can be reproduced.
     let mut runner = TestRunner::deterministic();
     for _ in 0..REQUESTS {
@@ -265,5 +273,8 @@ async fn no_start_request_causes_a_server_error() {
         accepted += u32::from(status == 200);
         player::stop(&server, &started).await;
     }
-    assert!(accepted > START_REQUESTS / 4, "only {accepted} of {START_REQUESTS} were accepted: code after validation was hardly tested");
+    assert!(
+        accepted > START_REQUESTS / 4,
+        "only {accepted} of {START_REQUESTS} were accepted: code after validation was hardly tested"
+    );
 }

@@ -1,11 +1,11 @@
 //! Rules that hold for every answer: error body, methods, headers, limits.
 
 mod auth;
+mod connections;
 mod errors;
 mod fuzz;
 mod headers;
 mod openapi;
 mod prefix;
 mod web;
-mod connections;
 mod workers;

@@ -127,20 +127,33 @@ async fn every_route_has_an_access_class_and_media_needs_one() {
                 let is_forged_signature = query.contains("st=")
                     && header != "authorization"
                     && matches!(endpoint.access, Access::Granted | Access::Live);
-                let (status, code) = if is_forged_signature { (403, "SIGNATURE_INVALID") } else { (401, "UNAUTHORIZED") };
+                let (status, code) =
+                    if is_forged_signature { (403, "SIGNATURE_INVALID") } else { (401, "UNAUTHORIZED") };
                 expect_error(answer, status, code).await;
             }
         }
         if endpoint.access == Access::Admin {
-            let answer =
-                server.request(endpoint.method, &path).bearer_auth(&server.token).json(&json!({})).send().await.unwrap();
+            let answer = server
+                .request(endpoint.method, &path)
+                .bearer_auth(&server.token)
+                .json(&json!({}))
+                .send()
+                .await
+                .unwrap();
             expect_error(answer, 403, "FORBIDDEN").await;
         }
     }
 }
 
 /// Sends a request and validates the response against the document.
-async fn assert_documented(server: &Server, token: &str, method: &str, path: &str, query: &str, body: Option<Value>) -> Value {
+async fn assert_documented(
+    server: &Server,
+    token: &str,
+    method: &str,
+    path: &str,
+    query: &str,
+    body: Option<Value>,
+) -> Value {
     assert_documented_at(server, token, method, path, &format!("{path}{query}"), body).await.1
 }
 
@@ -161,7 +174,8 @@ async fn assert_documented_at(
     let answer = request.send().await.unwrap();
     let status = answer.status().as_u16();
     let described = operation["responses"].get(status.to_string()).unwrap_or(&operation["responses"]["default"]);
-    let content_type = answer.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned()).unwrap_or_default();
+    let content_type =
+        answer.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap().to_owned();
     let text = answer.bytes().await.unwrap();
     let Some(content) = described["content"].get(&media_type) else {
@@ -209,20 +223,29 @@ async fn responses_of_sessions_and_subtitles_match_the_document() {
         ("/{asset}", "/v0-99999.ts", 404),
         ("/status", "/status", 200),
     ] {
-        let (status, body) = request("get", &format!("{session_template}{template}"), &format!("{session_url}{tail}"), None).await;
+        let (status, body) =
+            request("get", &format!("{session_template}{template}"), &format!("{session_url}{tail}"), None).await;
         assert_eq!(status, expected, "{tail}: {body}");
     }
     for expected in [true, false] {
-        let (status, body) = request("post", &format!("{session_template}/stop"), &format!("{session_url}/stop"), None).await;
+        let (status, body) =
+            request("post", &format!("{session_template}/stop"), &format!("{session_url}/stop"), None).await;
         assert_eq!((status, &body["stopped"]), (200, &json!(expected)));
     }
     assert_eq!(request("delete", session_template, &session_url, None).await.0, 200);
     assert_eq!(request("delete", session_template, "/api/stream/transcode/ts_0", None).await.0, 404);
-    assert_eq!(request("get", &format!("{session_template}/{{asset}}"), &format!("{session_url}/v0.m3u8"), None).await.0, 410);
-    assert_eq!(request("get", &format!("{session_template}/status"), &format!("{session_url}/status"), None).await.0, 200);
+    assert_eq!(
+        request("get", &format!("{session_template}/{{asset}}"), &format!("{session_url}/v0.m3u8"), None).await.0,
+        410
+    );
+    assert_eq!(
+        request("get", &format!("{session_template}/status"), &format!("{session_url}/status"), None).await.0,
+        200
+    );
 
     let device = json!({"containers": ["mkv"], "video": [{"codec": "h264"}], "audio": [{"codec": "ac3"}]});
-    let (status, direct) = request("post", start, start, Some(json!({"mediaPath": path, "deviceProfile": device}))).await;
+    let (status, direct) =
+        request("post", start, start, Some(json!({"mediaPath": path, "deviceProfile": device}))).await;
     assert_eq!((status, &direct["playbackMode"]), (200, &json!("direct")), "{direct}");
     let srt = folder.path().join("a.de.srt");
     for (body, expected) in [
@@ -253,8 +276,10 @@ async fn real_answers_fit_the_document() {
     let server = kit::start_server(&[folder.path()]).await;
     server.service.accounts.add_user("ada", hearthcast::domain::access::Role::Admin, "correct horse").await.unwrap();
     let login = json!({"username": "ada", "password": "correct horse"});
-    let ada =
-        assert_documented(&server, "", "post", "/api/auth/login", "", Some(login)).await["token"].as_str().unwrap().to_owned();
+    let ada = assert_documented(&server, "", "post", "/api/auth/login", "", Some(login)).await["token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let media = format!("?path={}", percent_encoded(path.to_str().unwrap()));
     let root = format!("?path={}", percent_encoded(folder.path().to_str().unwrap()));
     let requests = [

@@ -144,7 +144,9 @@ impl ProxyClient {
 /// Asserts that no address of this server lacks the prefix.
 fn assert_prefixed(body: &Value) {
     match body {
-        Value::String(text) => assert!(!["/api/", "/web/", "/hdhr/"].iter().any(|route| text.starts_with(route)), "{text}"),
+        Value::String(text) => {
+            assert!(!["/api/", "/web/", "/hdhr/"].iter().any(|route| text.starts_with(route)), "{text}")
+        }
         Value::Array(all) => all.iter().for_each(assert_prefixed),
         Value::Object(all) => all.values().for_each(assert_prefixed),
         _ => {}
@@ -172,7 +174,8 @@ async fn the_server_works_below_a_path_behind_a_proxy() {
         let mut proxy_client = ProxyClient { client, base, token: String::new(), admin: server.admin.clone() };
         check_page(&proxy_client).await;
         let login = json!({"username": "ada", "password": "correct horse"});
-        proxy_client.token = proxy_client.post("/api/auth/login", "", &login).await.0["token"].as_str().unwrap().to_owned();
+        proxy_client.token =
+            proxy_client.post("/api/auth/login", "", &login).await.0["token"].as_str().unwrap().to_owned();
         check_film(&proxy_client, media).await;
         check_channel(&proxy_client, media, number).await;
         assert_eq!(proxy_client.get_unchecked("/api/openapi.json").await["servers"][0]["url"], "/tv");
@@ -229,7 +232,11 @@ async fn check_film(client: &ProxyClient, media: &str) {
     assert!(client.fetch_text(&client.resolve(&client.root_url(), &subtitle)).await.starts_with("WEBVTT"));
     let options = json!({"mediaPath": media, "forceTranscode": true});
     let session = client.post("/api/stream/transcode/start", &client.token, &options).await.0;
-    client.play_to_first_segment(client.resolve(&client.root_url(), session["signedPlaylistUrl"].as_str().expect("a session"))).await;
+    client
+        .play_to_first_segment(
+            client.resolve(&client.root_url(), session["signedPlaylistUrl"].as_str().expect("a session")),
+        )
+        .await;
     // Some clients simply prepend the base URL to every address.
     let joined = client.url_text(session["playlistUrl"].as_str().unwrap());
     assert_eq!(client.client.get(joined).bearer_auth(&client.token).send().await.unwrap().status(), 200);

@@ -58,7 +58,10 @@ async fn only_the_subtitle_worker_may_compile_wasm() {
         answer.headers()["content-security-policy"].to_str().unwrap().to_owned()
     };
     let worker_policy = policy("/web/vendor/ass.worker.js").await;
-    assert!(worker_policy.contains("script-src 'self' 'wasm-unsafe-eval'") && !worker_policy.contains("'unsafe"), "{worker_policy}");
+    assert!(
+        worker_policy.contains("script-src 'self' 'wasm-unsafe-eval'") && !worker_policy.contains("'unsafe"),
+        "{worker_policy}"
+    );
     for name in ["/", "/web/app.js", "/web/ass.js", "/web/vendor/ass.js", "/web/vendor/hls.worker.js"] {
         assert!(!policy(name).await.contains("unsafe"), "{name}");
     }

@@ -16,7 +16,11 @@ const FILES_WITH_SUBTITLES: [(&str, Container, bool); 3] = [
 ];
 
 /// A film of flashes and beeps with these subtitles, on a canvas with another aspect ratio than the video.
-fn bench_with_subtitles((name, container, is_vobsub): (&str, Container, bool), seconds: u32, subtitles: &[BitmapSubtitle]) -> Bench {
+fn bench_with_subtitles(
+    (name, container, is_vobsub): (&str, Container, bool),
+    seconds: u32,
+    subtitles: &[BitmapSubtitle],
+) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     media::flash_and_beep(&file("bare.mkv"), seconds, ENCODER_ARGS);
@@ -56,7 +60,8 @@ pub(super) fn benches_to_cycle() -> impl Iterator<Item = Bench> {
         bench
     });
     let with_text_subtitles = [("text.mkv", Container::Matroska, "srt"), ("text.mp4", Container::Mp4, "mov_text")];
-    with_bitmap_subtitles.chain(with_text_subtitles.into_iter().map(|film| bench_with_text_subtitles(film).with_gstreamer()))
+    with_bitmap_subtitles
+        .chain(with_text_subtitles.into_iter().map(|film| bench_with_text_subtitles(film).with_gstreamer()))
 }
 
 /// A film of 12 s with text subtitles that are not burned in.
@@ -110,7 +115,11 @@ enum SubtitleSource {
 }
 
 /// A plain film of 20 s with these subtitles to burn in, and the sidecar file.
-fn bench_with_burn(from: SubtitleSource, subtitles: &[BitmapSubtitle], muxer_args: &str) -> (Bench, Option<Arc<SourceFile>>) {
+fn bench_with_burn(
+    from: SubtitleSource,
+    subtitles: &[BitmapSubtitle],
+    muxer_args: &str,
+) -> (Bench, Option<Arc<SourceFile>>) {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let subtitle_file = if from == SubtitleSource::VobSub { file("a.idx") } else { file("a.sup") };
@@ -118,8 +127,11 @@ fn bench_with_burn(from: SubtitleSource, subtitles: &[BitmapSubtitle], muxer_arg
         SubtitleSource::VobSub => bitmap_subtitles::write_vobsub(&subtitle_file, (640, 480), subtitles),
         _ => bitmap_subtitles::write_pgs(&subtitle_file, (640, 480), subtitles),
     }
-    let input =
-        format!("-copyts -i {} -map 0 {}", subtitle_file.display(), if from == SubtitleSource::Sidecar { "" } else { "-map 1" });
+    let input = format!(
+        "-copyts -i {} -map 0 {}",
+        subtitle_file.display(),
+        if from == SubtitleSource::Sidecar { "" } else { "-map 1" }
+    );
     let encoded = "-c:v libx264 -preset ultrafast -g 100 -c:s copy";
     let (name, container) = match from {
         SubtitleSource::Sidecar => ("a.mp4", Container::Mp4),
@@ -173,7 +185,9 @@ impl DecodedSegment {
 
     /// The bounding box of pixels with this property: left, top, right, bottom.
     fn bounding_box(&self, is_inside: impl Fn(usize) -> bool) -> Option<[usize; 4]> {
-        let points = (0..self.width * self.height).filter(|index| is_inside(*index)).map(|at| (at % self.width, at / self.width));
+        let points = (0..self.width * self.height)
+            .filter(|index| is_inside(*index))
+            .map(|at| (at % self.width, at / self.width));
         points.fold(None, |around: Option<[usize; 4]>, (x, y)| {
             let [left, top, right, bottom] = around.unwrap_or([x, y, x, y]);
             Some([left.min(x), top.min(y), right.max(x), bottom.max(y)])
@@ -208,7 +222,9 @@ async fn burned_subtitles_have_the_position_and_time_of_ffmpegs() {
         BitmapSubtitle { start_ms: 3000, end_ms: Some(7000), area: (401, 33, 201, 120) },
         BitmapSubtitle { start_ms: 7000, end_ms: Some(9015), area: (100, 400, 240, 70) },
     ];
-    for (from, size) in [(SubtitleSource::Pgs, (640, 360)), (SubtitleSource::VobSub, (320, 180)), (SubtitleSource::Sidecar, (160, 90))] {
+    for (from, size) in
+        [(SubtitleSource::Pgs, (640, 360)), (SubtitleSource::VobSub, (320, 180)), (SubtitleSource::Sidecar, (160, 90))]
+    {
         let (mut bench, sidecar) = bench_with_burn(from, &subtitles, "");
         if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
             (plan.width, plan.height) = size;
@@ -291,7 +307,11 @@ async fn burned_subtitles_of_real_files_have_the_position_of_ffmpegs() {
                 our_bare.frames.iter().zip(&their_bare.frames).map(|(a, b)| dark_in_both(a, b)).collect();
             let difference_boxes = |burned: &DecodedSegment, without_subtitles: &DecodedSegment| -> Vec<_> {
                 let frames = burned.frames.iter().zip(&without_subtitles.frames).zip(&dark_pixels);
-                frames.map(|((burned, without_subtitles), is_dark)| ours.difference_box(burned, without_subtitles, is_dark)).collect()
+                frames
+                    .map(|((burned, without_subtitles), is_dark)| {
+                        ours.difference_box(burned, without_subtitles, is_dark)
+                    })
+                    .collect()
             };
             let (our_boxes, their_boxes) = (difference_boxes(ours, our_bare), difference_boxes(theirs, their_bare));
             let (mut frames_with_subtitles, mut worst_psnr) = (0, f64::INFINITY);
@@ -299,14 +319,24 @@ async fn burned_subtitles_of_real_files_have_the_position_of_ffmpegs() {
                 let neighbours = number.saturating_sub(1)..(number + 2).min(their_boxes.len());
                 // When scaling down soft edges, ffmpeg mixes them with black, so that less of them is visible.
                 let is_found = neighbours.clone().any(|neighbour| are_boxes_equal(*around, their_boxes[neighbour], 3));
-                assert!(is_found, "{name} {stream}, frame {number} of {index}: {around:?} is not in {:?}", &their_boxes[neighbours]);
+                assert!(
+                    is_found,
+                    "{name} {stream}, frame {number} of {index}: {around:?} is not in {:?}",
+                    &their_boxes[neighbours]
+                );
                 if around.is_some() && are_boxes_equal(*around, their_boxes[number], 3) {
                     frames_with_subtitles += 1;
                     worst_psnr = worst_psnr.min(frame_psnr_decibels(&ours.frames[number], &theirs.frames[number]));
                 }
             }
-            eprintln!("{name} {stream}, segment {index}: shown in {frames_with_subtitles} of {} frames, {worst_psnr:.1} dB", our_boxes.len());
-            assert!(frames_with_subtitles > 0 && worst_psnr > 28.0, "{name} {stream}, segment {index}: {frames_with_subtitles} frames, {worst_psnr} dB");
+            eprintln!(
+                "{name} {stream}, segment {index}: shown in {frames_with_subtitles} of {} frames, {worst_psnr:.1} dB",
+                our_boxes.len()
+            );
+            assert!(
+                frames_with_subtitles > 0 && worst_psnr > 28.0,
+                "{name} {stream}, segment {index}: {frames_with_subtitles} frames, {worst_psnr} dB"
+            );
         }
     }
 }
@@ -315,14 +345,20 @@ async fn burned_subtitles_of_real_files_have_the_position_of_ffmpegs() {
 #[tokio::test]
 async fn a_subtitle_in_progress_is_burned_in_from_the_first_frame_of_a_run() {
     let in_progress = [BitmapSubtitle { start_ms: 1000, end_ms: None, area: (200, 380, 240, 60) }];
-    for (from, muxer_args) in [(SubtitleSource::Pgs, ""), (SubtitleSource::VobSub, ""), (SubtitleSource::Pgs, "-f matroska -live 1")] {
+    for (from, muxer_args) in
+        [(SubtitleSource::Pgs, ""), (SubtitleSource::VobSub, ""), (SubtitleSource::Pgs, "-f matroska -live 1")]
+    {
         let (bench, _) = bench_with_burn(from, &in_progress, muxer_args);
         let bench = bench.with_gstreamer();
         let index = bench.grid.segment_at(16 * 90_000);
         let boxes = DecodedSegment::decode(&bench, None, index).await.burned_boxes();
         assert_eq!(boxes.len(), 50, "{from:?}");
         assert!(boxes.iter().all(Option::is_some), "{from:?} {muxer_args}: {boxes:?}");
-        assert_eq!(DecodedSegment::decode(&bench, None, 0).await.burned_boxes(), [None; 25], "{from:?}: no subtitle before its start");
+        assert_eq!(
+            DecodedSegment::decode(&bench, None, 0).await.burned_boxes(),
+            [None; 25],
+            "{from:?}: no subtitle before its start"
+        );
     }
 }
 
@@ -334,7 +370,10 @@ async fn subtitles_are_burned_in_alike_in_every_run() {
     let all_segments = bench.all_segments().await;
     for index in [1, 4, 8] {
         let single = bench.single_segment(index).await;
-        let psnr_decibels = media::worst_psnr_decibels(&bench.write_joined("a.ts", [&all_segments[index]]), &bench.write_joined("b.ts", [&single]));
+        let psnr_decibels = media::worst_psnr_decibels(
+            &bench.write_joined("a.ts", [&all_segments[index]]),
+            &bench.write_joined("b.ts", [&single]),
+        );
         assert!(psnr_decibels > 40.0, "segment {index}: {psnr_decibels} dB");
     }
 }

@@ -11,14 +11,16 @@ fn bright_steps(path: &Path) -> Vec<usize> {
     command.args(["-nostdin", "-v", "error", "-i"]).arg(path);
     let output = command.args(["-vf", "fps=10,format=gray", "-f", "rawvideo", "-"]).output().unwrap();
     let frames = output.stdout.chunks_exact(320 * 180).enumerate();
-    frames
-        .filter(|(_, frame)| frame.iter().filter(|&&pixel| pixel > 120).count() > 15)
-        .map(|(step, _)| step)
-        .collect()
+    frames.filter(|(_, frame)| frame.iter().filter(|&&pixel| pixel > 120).count() > 15).map(|(step, _)| step).collect()
 }
 
 /// A black film of 4 s with this text as an embedded or sidecar subtitle; returns the sidecar, if it is one.
-fn bench_with_text(text: &str, extension: &str, is_embedded: bool, muxer_args: &str) -> (Bench, Option<Arc<SourceFile>>) {
+fn bench_with_text(
+    text: &str,
+    extension: &str,
+    is_embedded: bool,
+    muxer_args: &str,
+) -> (Bench, Option<Arc<SourceFile>>) {
     let folder = tempfile::tempdir().unwrap();
     let (path, subtitle_file) = (folder.path().join("a.mkv"), folder.path().join("a").with_extension(extension));
     std::fs::write(&subtitle_file, text).unwrap();
@@ -120,7 +122,11 @@ async fn attached_fonts_are_used() {
             bench = bench.with_gstreamer();
         }
         let output = burn_segment(&bench, None, 1, "made.ts").await;
-        let (psnr_to_expected, psnr_to_other_font) = (media::worst_psnr_decibels(&expected, &output), media::worst_psnr_decibels(&without_font, &output));
-        assert!(psnr_to_expected > 30.0 && psnr_to_other_font < 28.0, "in process {in_process}: {psnr_to_expected} dB to the font, {psnr_to_other_font} dB to another");
+        let (psnr_to_expected, psnr_to_other_font) =
+            (media::worst_psnr_decibels(&expected, &output), media::worst_psnr_decibels(&without_font, &output));
+        assert!(
+            psnr_to_expected > 30.0 && psnr_to_other_font < 28.0,
+            "in process {in_process}: {psnr_to_expected} dB to the font, {psnr_to_other_font} dB to another"
+        );
     }
 }

@@ -23,7 +23,8 @@ impl Bench {
         let video = bench.media.video_streams().next().unwrap().0.index;
         let audio = bench.media.audio_streams().next().unwrap().0.index;
         let keyframe_index = build_index(&bench.source, &bench.media, video).await.unwrap();
-        bench.grid = Arc::new(Grid::from_keyframes(&keyframe_index.keyframes, 1.0, keyframe_index.end_ticks as f64 / 90_000.0));
+        bench.grid =
+            Arc::new(Grid::from_keyframes(&keyframe_index.keyframes, 1.0, keyframe_index.end_ticks as f64 / 90_000.0));
         let audio = if copy_audio {
             AudioPlan::Copy { stream: audio }
         } else {
@@ -44,7 +45,8 @@ fn packet_shapes(packets: &[Packet], stream: u64, with_sizes: bool) -> Vec<(i64,
 async fn copied_segments_contain_every_packet_once_in_any_order() {
     for (name, container, encoder_args) in FILMS {
         // Audio is copied and encoded where times are exact, and encoded where they are rounded.
-        let audio_modes: &[bool] = if name.ends_with("mp4") || name.ends_with("mkv") { &[true, false] } else { &[false] };
+        let audio_modes: &[bool] =
+            if name.ends_with("mp4") || name.ends_with("mkv") { &[true, false] } else { &[false] };
         for &copy_audio in audio_modes {
             let bench = Bench::with_copied_video(name, container, encoder_args, copy_audio).await;
             let segments = bench.all_segments().await;
@@ -71,10 +73,15 @@ async fn copied_segments_contain_every_packet_once_in_any_order() {
                 assert!((flash - beep).abs() < 0.04, "{name}: flash at {flash}, beep at {beep}");
             }
             for index in [3] {
-                let (a, b) =
-                    (bench.write_joined("a.out", [&segments[index]]), bench.write_joined("b.out", [&bench.single_segment(index).await]));
+                let (a, b) = (
+                    bench.write_joined("a.out", [&segments[index]]),
+                    bench.write_joined("b.out", [&bench.single_segment(index).await]),
+                );
                 let (a, b) = (media::packets(&a), media::packets(&b));
-                assert!(a[0].is_keyframe && a[0].pts == 3600 * 90_000 + bench.grid.segment_start(index), "{name} {index}");
+                assert!(
+                    a[0].is_keyframe && a[0].pts == 3600 * 90_000 + bench.grid.segment_start(index),
+                    "{name} {index}"
+                );
                 assert_eq!(packet_shapes(&a, 0, true), packet_shapes(&b, 0, true), "{name} segment {index}");
                 // ffmpeg counts from the first packet it copies, so that whole-millisecond times move slightly.
                 let (a, b) = (packet_shapes(&a, 1, copy_audio), packet_shapes(&b, 1, copy_audio));

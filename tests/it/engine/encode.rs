@@ -85,7 +85,8 @@ pub(super) async fn check_any_order(bench: &Bench) {
     for index in [5, 1, 4] {
         let single = bench.single_segment(index).await;
         assert_eq!(single.index, index);
-        let (a, b) = (bench.write_joined("through.ts", [&all_segments[index]]), bench.write_joined("jumped.ts", [&single]));
+        let (a, b) =
+            (bench.write_joined("through.ts", [&all_segments[index]]), bench.write_joined("jumped.ts", [&single]));
         let times = |path: &Path| {
             let (video, audio) = split_video_audio(&media::packets(path));
             let mut video: Vec<i64> = video.iter().map(|packet| packet.pts).collect();

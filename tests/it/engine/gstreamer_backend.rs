@@ -28,7 +28,10 @@ async fn distant_keyframes_cause_no_deadlock() {
     // The last segment before a keyframe, and the first after it.
     for index in [bench.grid.segment_at(9 * 90_000), bench.grid.segment_at(10 * 90_000)] {
         let single = bench.single_segment(index).await;
-        let psnr_decibels = media::worst_psnr_decibels(&bench.write_joined("a.ts", [&all_segments[index]]), &bench.write_joined("b.ts", [&single]));
+        let psnr_decibels = media::worst_psnr_decibels(
+            &bench.write_joined("a.ts", [&all_segments[index]]),
+            &bench.write_joined("b.ts", [&single]),
+        );
         assert!(psnr_decibels > 40.0, "segment {index}: frames differ, {psnr_decibels} dB");
     }
 }
@@ -221,6 +224,9 @@ async fn video_is_rotated_as_its_file_says() {
     }
     let bench = bench.with_gstreamer();
     let output = bench.single_segment(1).await;
-    let psnr = media::worst_psnr_decibels(&bench.write_joined("ffmpeg.ts", [&expected]), &bench.write_joined("gstreamer.ts", [&output]));
+    let psnr = media::worst_psnr_decibels(
+        &bench.write_joined("ffmpeg.ts", [&expected]),
+        &bench.write_joined("gstreamer.ts", [&output]),
+    );
     assert!(psnr > 24.0, "frames differ, {psnr} dB");
 }

@@ -47,7 +47,11 @@ async fn the_index_equals_ffprobes_keyframes_for_every_container() {
         let is_near = |a: i64, b: i64| (a - b).abs() <= 3;
         assert_eq!(keys.len(), 5, "{name}");
         assert_eq!(index.keyframes.len(), keys.len(), "{name}: {:?} {keys:?}", index.keyframes);
-        assert!(index.keyframes.iter().zip(&keys).all(|(a, b)| is_near(*a, *b)), "{name}: {:?} {keys:?}", index.keyframes);
+        assert!(
+            index.keyframes.iter().zip(&keys).all(|(a, b)| is_near(*a, *b)),
+            "{name}: {:?} {keys:?}",
+            index.keyframes
+        );
         assert!((index.end_ticks - end).abs() <= 3_600, "{name}: ends at {} or {end}", index.end_ticks);
         assert!(index.longest_gap() >= 37 * 3_600 - 90, "{name}");
     }

@@ -16,7 +16,8 @@ const WARM_UP_CYCLES: u64 = 16;
 async fn cycles_of_the_leaks_tracer() {
     let Some(cycle_count) = environment_number("HEARTHCAST_LEAKS_CHILD") else { return };
     let plain = Bench::of_new_film("a.mkv", Container::Matroska, 12, "-c:v libx264 -preset ultrafast -g 60 -c:a aac");
-    let benches: Vec<Bench> = std::iter::once(plain.with_gstreamer()).chain(bitmap_subtitles::benches_to_cycle()).collect();
+    let benches: Vec<Bench> =
+        std::iter::once(plain.with_gstreamer()).chain(bitmap_subtitles::benches_to_cycle()).collect();
     let mut lines = std::io::stdin().lines();
     let mut from = 0;
     for to in [WARM_UP_CYCLES, WARM_UP_CYCLES + cycle_count] {

@@ -60,8 +60,10 @@ async fn a_dropped_run_leaves_no_process() {
         wait_until("no child process started", || !child_processes(&bench).is_empty()).await;
         let pids = child_processes(&bench);
         drop(run);
-        wait_until("the child process still exists", || pids.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()))
-            .await;
+        wait_until("the child process still exists", || {
+            pids.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        })
+        .await;
     }
 }
 
@@ -117,8 +119,9 @@ async fn audio_that_ends_before_the_video_becomes_silence_in_every_run() {
         let single = bench.single_segment(index).await;
         let times = |name: &str, segment: &SegmentBytes| {
             let packets = media::packets(&bench.write_joined(name, [segment]));
-            let times_of =
-                |stream| packets.iter().filter(move |seen| seen.stream == stream).map(|seen| seen.pts).collect::<Vec<_>>();
+            let times_of = |stream| {
+                packets.iter().filter(move |seen| seen.stream == stream).map(|seen| seen.pts).collect::<Vec<_>>()
+            };
             (times_of(0).len(), times_of(1))
         };
         let (a, b) = (times("through.ts", &all_segments[index]), times("jumped.ts", &single));

@@ -1,11 +1,11 @@
 mod bitmap_subtitles;
-mod copy;
 mod burn_in;
+mod copy;
 mod encode;
+mod gstreamer_backend;
 mod index;
 mod leaks;
 mod lifecycle;
-mod gstreamer_backend;
 mod package;
 mod seams;
 
@@ -22,7 +22,7 @@ use hearthcast::engine::ffmpeg::FfmpegBackend;
 use hearthcast::engine::gst::GstBackend;
 use hearthcast::engine::packager::Package;
 use hearthcast::engine::source::SourceFile;
-use hearthcast::engine::{Job, Run, RunError, Segment, Backend};
+use hearthcast::engine::{Backend, Job, Run, RunError, Segment};
 
 use crate::kit::media;
 
@@ -49,10 +49,20 @@ impl Bench {
         Self::of_file(folder, &path, container, FPS25, f64::from(seconds))
     }
 
-    fn of_file(folder: tempfile::TempDir, path: &Path, container: Container, frame_rate: FrameRate, seconds: f64) -> Self {
+    fn of_file(
+        folder: tempfile::TempDir,
+        path: &Path,
+        container: Container,
+        frame_rate: FrameRate,
+        seconds: f64,
+    ) -> Self {
         let media = media::probe_media(path, container);
         let stream = |video: bool| {
-            if video { media.video_streams().next().map(|s| s.0.index) } else { media.audio_streams().next().map(|s| s.0.index) }
+            if video {
+                media.video_streams().next().map(|s| s.0.index)
+            } else {
+                media.audio_streams().next().map(|s| s.0.index)
+            }
         };
         let video = stream(true).map(|stream| {
             VideoPlan::Encode(EncodeVideo {
@@ -68,8 +78,13 @@ impl Bench {
                 encoder: "libx264".into(),
             })
         });
-        let audio = stream(false).map(|stream| AudioPlan::Encode { stream, channels: 2, kbps: 128, gain_tenths_db: None });
-        let grid = if video.is_some() { Grid::from_frame_rate(frame_rate, 2.0, seconds) } else { Grid::from_step(2.0, seconds) };
+        let audio =
+            stream(false).map(|stream| AudioPlan::Encode { stream, channels: 2, kbps: 128, gain_tenths_db: None });
+        let grid = if video.is_some() {
+            Grid::from_frame_rate(frame_rate, 2.0, seconds)
+        } else {
+            Grid::from_step(2.0, seconds)
+        };
         Self {
             source: media::open(path),
             folder,

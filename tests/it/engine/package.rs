@@ -62,7 +62,10 @@ fn describe_difference(ours: &[MuxedPacket], theirs: &[MuxedPacket], tolerance_t
         return Some(format!("{} packets instead of {}, first difference at {index:?}", ours.len(), theirs.len()));
     }
     let are_equal = |a: &MuxedPacket, b: &MuxedPacket| {
-        (a.pts - b.pts).abs() <= tolerance_ticks && (a.dts - b.dts).abs() <= tolerance_ticks && a.is_keyframe == b.is_keyframe && a.digest == b.digest
+        (a.pts - b.pts).abs() <= tolerance_ticks
+            && (a.dts - b.dts).abs() <= tolerance_ticks
+            && a.is_keyframe == b.is_keyframe
+            && a.digest == b.digest
     };
     let index = ours.iter().zip(theirs).position(|(a, b)| !are_equal(a, b))?;
     Some(format!("packet {index}: {:?} instead of {:?}", ours[index], theirs[index]))
@@ -118,7 +121,8 @@ impl Bench {
         // In a time scale of milliseconds, it begins with the first packet's time; we put all packets on one grid.
         let rounding_tolerance = if self.media.container == Container::Matroska { 135 } else { 0 };
         for (kind, slack) in [("video", 1 + offset_tolerance), ("audio", 2 + offset_tolerance + rounding_tolerance)] {
-            let packets_of = |packets: &BTreeMap<String, Vec<MuxedPacket>>| packets.get(kind).cloned().unwrap_or_default();
+            let packets_of =
+                |packets: &BTreeMap<String, Vec<MuxedPacket>>| packets.get(kind).cloned().unwrap_or_default();
             let (mut a, mut b) = (packets_of(&a), packets_of(&b));
             // Audio that begins after the item's end belongs to no segment; nor does half a packet at the end of a cut file.
             let total = b.len();
@@ -143,7 +147,8 @@ impl Bench {
 /// Lets every edit begin at time 0 of its track, like encoders that ignore reordering.
 fn begin_edits_at_zero(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
-    let edit_offsets: Vec<usize> = (0..bytes.len() - 4).filter(|&offset| &bytes[offset..offset + 4] == b"elst").collect();
+    let edit_offsets: Vec<usize> =
+        (0..bytes.len() - 4).filter(|&offset| &bytes[offset..offset + 4] == b"elst").collect();
     assert_eq!(edit_offsets.len(), 2);
     for offset in edit_offsets {
         bytes[offset + 16..offset + 20].fill(0);
@@ -184,7 +189,9 @@ async fn packets_are_those_of_ffmpegs_copy() {
             begin_edits_at_zero(&path);
         }
         let bench = Bench::of_packaged_file(folder, &path).await.unwrap_or_else(|reason| panic!("{name}: {reason}"));
-        failures.extend(bench.differences_from_ffmpeg(&path).await.into_iter().map(|difference| format!("{name}: {difference}")));
+        failures.extend(
+            bench.differences_from_ffmpeg(&path).await.into_iter().map(|difference| format!("{name}: {difference}")),
+        );
         let warnings = media::decoder_warnings(&bench.folder.path().join("ours.ts"));
         if !warnings.is_empty() {
             failures.push(format!("{name}: {warnings}"));
@@ -199,7 +206,8 @@ fn counter_breaks(stream: &[u8]) -> usize {
     let packets = stream.as_chunks::<188>().0.iter().filter_map(Packet::new);
     let with_payload = packets.filter(|packet| packet.payload_offset().is_some());
     let is_break = |packet: &Packet| {
-        next.insert(packet.pid(), (packet.continuity_counter() + 1) % 16).is_some_and(|expected| expected != packet.continuity_counter())
+        next.insert(packet.pid(), (packet.continuity_counter() + 1) % 16)
+            .is_some_and(|expected| expected != packet.continuity_counter())
     };
     with_payload.filter(is_break).count()
 }

@@ -14,7 +14,8 @@ const CLICK_OFFSET_SECONDS: f64 = 0.52;
 
 /// Makes a film with a tone on the left, clicks on the right and flashes; a keyframe every 2 s.
 fn make_film(path: &Path, seconds: u32) {
-    let test_source = format!("testsrc2=s=320x180:r=25:d={seconds},drawbox=c=white:t=fill:enable='eq(mod(n\\,25)\\,13)'");
+    let test_source =
+        format!("testsrc2=s=320x180:r=25:d={seconds},drawbox=c=white:t=fill:enable='eq(mod(n\\,25)\\,13)'");
     let expression = "0.4*sin(2*PI*1000*t)|0.7*between(mod(t\\,1)\\,0.52\\,0.521)";
     let audio_source = format!("aevalsrc='{expression}':s=48000:d={seconds}");
     let encoder_args = "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -g 50 -sc_threshold 0 -c:a aac -b:a 192k";
@@ -94,7 +95,8 @@ fn largest_offsets(path: &Path) -> (f64, f64) {
     let (flashes, _) = media::flash_and_beep_times(path, 25.0);
     assert!(!clicks.is_empty() && !flashes.is_empty());
     let offset = |time: f64| time - time.floor() - CLICK_OFFSET_SECONDS;
-    let largest = |times: &[f64]| times.iter().map(|&at| offset(at)).max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap();
+    let largest =
+        |times: &[f64]| times.iter().map(|&at| offset(at)).max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap();
     (largest(&clicks), largest(&flashes))
 }
 
@@ -112,11 +114,19 @@ async fn runs_join_seamlessly_and_begin_in_sync() {
         let joined_path = bench.write_joined("joined.ts", &joined);
         assert_eq!(media::decoder_warnings(&joined_path), "", "{name}");
         let (start, samples) = audio_samples(&joined_path);
-        let joins: Vec<f64> = (1..joined.len()).map(|index| bench.grid.segment_start(index) as f64 / 90_000.0).collect();
+        let joins: Vec<f64> =
+            (1..joined.len()).map(|index| bench.grid.segment_start(index) as f64 / 90_000.0).collect();
         let between_joins: Vec<f64> = joins.iter().map(|join| join + 0.25).collect();
-        let (residue_at_joins, residue_between) = (loudest_residue(start, &samples, &joins), loudest_residue(start, &samples, &between_joins));
-        eprintln!("{name}: {} joins, residual {residue_at_joins:.6} at joins, {residue_between:.6} inside", joins.len());
-        assert!(residue_at_joins < residue_between * 1.5 + 0.001, "{name}: residual {residue_at_joins} at joins, {residue_between} inside");
+        let (residue_at_joins, residue_between) =
+            (loudest_residue(start, &samples, &joins), loudest_residue(start, &samples, &between_joins));
+        eprintln!(
+            "{name}: {} joins, residual {residue_at_joins:.6} at joins, {residue_between:.6} inside",
+            joins.len()
+        );
+        assert!(
+            residue_at_joins < residue_between * 1.5 + 0.001,
+            "{name}: residual {residue_at_joins} at joins, {residue_between} inside"
+        );
         let (mut worst_click, mut worst_sync) = (0.0f64, 0.0f64);
         let mut random = 20_261_121u64;
         for _ in 0..random_starts.unwrap_or(2) {

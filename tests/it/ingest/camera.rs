@@ -142,7 +142,8 @@ impl CameraFilm {
 }
 
 fn nal_units(stream: &[u8]) -> Vec<&[u8]> {
-    let mut starts: Vec<usize> = (0..stream.len() - 3).filter(|&offset| stream[offset..offset + 3] == [0, 0, 1]).collect();
+    let mut starts: Vec<usize> =
+        (0..stream.len() - 3).filter(|&offset| stream[offset..offset + 3] == [0, 0, 1]).collect();
     starts.push(stream.len());
     let unit_between = |pair: &[usize]| {
         let unit = &stream[pair[0] + 3..pair[1]];
@@ -177,7 +178,16 @@ impl Camera {
         let address = listener.local_addr().unwrap();
         let zero = || AtomicUsize::new(0);
         let (off, cut, asked) = (AtomicBool::new(false), watch::channel(0).0, Mutex::default());
-        let state = Arc::new(CameraState { film, authentication, accepted_connections: zero(), open_connections: zero(), teardowns: zero(), is_off: off, disconnect: cut, request_heads: asked });
+        let state = Arc::new(CameraState {
+            film,
+            authentication,
+            accepted_connections: zero(),
+            open_connections: zero(),
+            teardowns: zero(),
+            is_off: off,
+            disconnect: cut,
+            request_heads: asked,
+        });
         let task_state = state.clone();
         let task = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
@@ -326,7 +336,9 @@ fn is_authorized(authentication: Authentication, request: &str) -> bool {
     let authorization = request_header(request, "Authorization").unwrap_or_default();
     match authentication {
         Authentication::None => true,
-        Authentication::Basic => authorization == format!("Basic {}", BASE64.encode(format!("{USER}:{PASSWORD}").as_bytes())),
+        Authentication::Basic => {
+            authorization == format!("Basic {}", BASE64.encode(format!("{USER}:{PASSWORD}").as_bytes()))
+        }
         Authentication::Digest => {
             let mut words = request.split(' ');
             let (method, uri) = (words.next().unwrap(), words.next().unwrap());
@@ -366,12 +378,16 @@ impl FilmPosition {
             }
         }
         self.frames_sent += 1;
-        let (rate, samples, payload_type) = if film.audio == CameraAudio::G711 { (8000, 160, 8) } else { (48_000, 1024, 97) };
+        let (rate, samples, payload_type) =
+            if film.audio == CameraAudio::G711 { (8000, 160, 8) } else { (48_000, 1024, 97) };
         while self.audio_frames_sent * samples * 25 < self.frames_sent * rate {
             let audio_frame = &film.audio_frames[self.audio_frames_sent % film.audio_frames.len()];
             let time = (self.audio_frames_sent * samples) as u32;
-            let mut payload =
-                if payload_type == 97 { vec![0, 16, (audio_frame.len() >> 5) as u8, (audio_frame.len() << 3) as u8] } else { vec![] };
+            let mut payload = if payload_type == 97 {
+                vec![0, 16, (audio_frame.len() >> 5) as u8, (audio_frame.len() << 3) as u8]
+            } else {
+                vec![]
+            };
             payload.extend_from_slice(audio_frame);
             if film.audio != CameraAudio::Muted {
                 self.push_packet(&mut out, 2, payload_type, true, time, &payload);
@@ -381,7 +397,15 @@ impl FilmPosition {
         out
     }
 
-    fn push_packet(&mut self, out: &mut Vec<u8>, channel: u8, payload_type: u8, is_last: bool, time: u32, payload: &[u8]) {
+    fn push_packet(
+        &mut self,
+        out: &mut Vec<u8>,
+        channel: u8,
+        payload_type: u8,
+        is_last: bool,
+        time: u32,
+        payload: &[u8],
+    ) {
         let number = &mut self.sequence_numbers[usize::from(channel / 2)];
         out.extend(interleaved_packet(channel, payload_type, is_last, 100u16.wrapping_add(*number), time, payload));
         *number = number.wrapping_add(1);
@@ -389,7 +413,14 @@ impl FilmPosition {
 }
 
 /// One RTP packet, interleaved for the RTSP connection (RFC 2326 section 10.12).
-pub fn interleaved_packet(channel: u8, payload_type: u8, is_last: bool, sequence_number: u16, timestamp: u32, payload: &[u8]) -> Vec<u8> {
+pub fn interleaved_packet(
+    channel: u8,
+    payload_type: u8,
+    is_last: bool,
+    sequence_number: u16,
+    timestamp: u32,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut out = vec![b'$', channel];
     out.extend_from_slice(&(12 + payload.len() as u16).to_be_bytes());
     out.extend_from_slice(&[0x80, if is_last { 0x80 } else { 0 } | payload_type]);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::kit::remote_server::{RemoteServer, ok};
 use crate::kit::media;
+use crate::kit::remote_server::{RemoteServer, ok};
 
 /// Length of a segment in seconds, and number of listed segments.
 const SEGMENT_SECONDS: usize = 2;
@@ -26,7 +26,8 @@ impl HlsSource {
         std::fs::create_dir(&segment_folder).unwrap();
         let (segment_type, extension) = if is_fragmented { ("fmp4", "m4s") } else { ("mpegts", "ts") };
         let codecs = "-c:v libx264 -preset ultrafast -g 50 -keyint_min 50 -sc_threshold 0 -bf 2 -c:a aac";
-        let hls = format!("{codecs} -f hls -hls_time {SEGMENT_SECONDS} -hls_list_size 0 -hls_segment_type {segment_type}");
+        let hls =
+            format!("{codecs} -f hls -hls_time {SEGMENT_SECONDS} -hls_list_size 0 -hls_segment_type {segment_type}");
         media::flash_and_beep(&segment_folder.join("whole.m3u8"), seconds, &hls);
         let mut files = HashMap::new();
         for file in std::fs::read_dir(&segment_folder).unwrap().flatten() {
@@ -86,7 +87,8 @@ const MULTIVARIANT_PLAYLIST: &str = "#EXTM3U\n\
 /// A playlist of the last segments before `end`.
 fn media_playlist(end_index: usize, extension: &str, map_tag: &str) -> String {
     let first = end_index.saturating_sub(LISTED_SEGMENTS);
-    let segments: String = (first..end_index).map(|n| format!("#EXTINF:{SEGMENT_SECONDS}.0,\nwhole{n}.{extension}\n")).collect();
+    let segments: String =
+        (first..end_index).map(|n| format!("#EXTINF:{SEGMENT_SECONDS}.0,\nwhole{n}.{extension}\n")).collect();
     format!(
         "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:{SEGMENT_SECONDS}\n#EXT-X-MEDIA-SEQUENCE:{first}\n{map_tag}{segments}"
     )

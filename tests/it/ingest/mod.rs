@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, Server, media, player, ts};
 
-pub mod transport_stream_source;
 mod camera;
-/// Streams in all supported forms.
-mod stream_forms;
 mod hls_source;
 /// Streams over RTSP.
 mod rtsp;
 /// Streams over SRT.
 mod srt;
+/// Streams in all supported forms.
+mod stream_forms;
+pub mod transport_stream_source;
 
 use transport_stream_source::TransportStreamSource;
 
@@ -76,10 +76,16 @@ async fn fetch_playlist(server: &Server, channel: &Value, session: &str) -> Pars
         match line {
             "#EXT-X-DISCONTINUITY" => is_discontinuity = true,
             line if line.starts_with('#') => {}
-            line => segments.push((format!("/api/livetv/watch/{channel}/{line}"), std::mem::take(&mut is_discontinuity))),
+            line => {
+                segments.push((format!("/api/livetv/watch/{channel}/{line}"), std::mem::take(&mut is_discontinuity)))
+            }
         }
     }
-    ParsedPlaylist { sequence: tag_value("#EXT-X-MEDIA-SEQUENCE:"), discontinuities: tag_value("#EXT-X-DISCONTINUITY-SEQUENCE:"), segments }
+    ParsedPlaylist {
+        sequence: tag_value("#EXT-X-MEDIA-SEQUENCE:"),
+        discontinuities: tag_value("#EXT-X-DISCONTINUITY-SEQUENCE:"),
+        segments,
+    }
 }
 
 async fn fetch_segment(server: &Server, address: &str) -> Vec<u8> {
@@ -110,8 +116,10 @@ async fn ten_viewers_share_one_connection_to_the_source() {
     let id = add_channel(&server, source, None).await;
     let sessions: Vec<String> = (0..10).map(|n| format!("viewer-{n}")).collect();
     wait_until("every viewer has six segments of the source", async || {
-        let lists = futures_util::future::join_all(sessions.iter().map(|session| fetch_playlist(&server, &id, session))).await;
-        let continuous_count = |list: &ParsedPlaylist| list.segments.iter().rev().take_while(|(_, breaks)| !breaks).count();
+        let lists =
+            futures_util::future::join_all(sessions.iter().map(|session| fetch_playlist(&server, &id, session))).await;
+        let continuous_count =
+            |list: &ParsedPlaylist| list.segments.iter().rev().take_while(|(_, breaks)| !breaks).count();
         lists.iter().all(|list| continuous_count(list) >= 6) && stream_source.accepted_connections() > 0
     })
     .await;
@@ -160,7 +168,8 @@ async fn check_interruptions(count: usize, pause: Duration) {
             let name = address.split('?').next().unwrap().to_owned();
             segments.insert((number, name));
         }
-        discontinuities = discontinuities.max(list.discontinuities + list.segments.iter().filter(|(_, breaks)| *breaks).count() as u64);
+        discontinuities = discontinuities
+            .max(list.discontinuities + list.segments.iter().filter(|(_, breaks)| *breaks).count() as u64);
         list.segments.iter().rev().take_while(|(_, breaks)| !breaks).count() >= 3
     };
     wait_until("the source is on air", async || reload().await && stream_source.open_connections() == 1).await;
@@ -181,7 +190,8 @@ async fn check_interruptions(count: usize, pause: Duration) {
         stream_source.switch_on();
         wait_until("the source is back", async || {
             reload().await;
-            discontinuity_count(&fetch_playlist(&server, &id, "viewer").await) > expected && stream_source.open_connections() == 1
+            discontinuity_count(&fetch_playlist(&server, &id, "viewer").await) > expected
+                && stream_source.open_connections() == 1
         })
         .await;
     }
@@ -200,7 +210,8 @@ async fn check_interruptions(count: usize, pause: Duration) {
     let slates = 2.0 * count as f64;
     assert!(recording_now["missingSeconds"].as_f64().unwrap() >= slates, "{recording_now}");
     ts::check_transport_stream(&std::fs::read(recording_now["path"].as_str().unwrap()).unwrap());
-    let (_, seconds) = player::check_decodes_through(Path::new(recording_now["path"].as_str().unwrap()), MAX_FRAME_GAP).await;
+    let (_, seconds) =
+        player::check_decodes_through(Path::new(recording_now["path"].as_str().unwrap()), MAX_FRAME_GAP).await;
     assert!((seconds - recording_now["recordedSeconds"].as_f64().unwrap()).abs() < 1.0, "{seconds} s: {recording_now}");
     // The recording covers everything except the start-up of the source.
     assert!(seconds > elapsed - 40.0, "{seconds} s of {elapsed} s");
@@ -214,7 +225,8 @@ fn discontinuity_count(list: &ParsedPlaylist) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_source_is_replaced_by_a_slate_and_resumes() {
     // The long version: `HEARTHCAST_CUTS=20 HEARTHCAST_CUT_REST=22`, ten minutes.
-    let environment_number = |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let environment_number =
+        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (times, rest) = (environment_number("HEARTHCAST_CUTS", 2), environment_number("HEARTHCAST_CUT_REST", 3));
     check_interruptions(times as usize, Duration::from_secs(rest)).await;
 }
@@ -225,18 +237,23 @@ async fn a_changed_address_replaces_a_stream_that_still_runs() {
     let path = folder.path().join("a.ts");
     // Longer than `until` waits.
     transport_stream_source::make_transport_stream(&path, 200);
-    let (former, next) = (TransportStreamSource::start(&path, 200).await, TransportStreamSource::start(&path, 200).await);
+    let (former, next) =
+        (TransportStreamSource::start(&path, 200).await, TransportStreamSource::start(&path, 200).await);
     let server = start_server(folder.path()).await;
     let id = add_channel(&server, json!({"url": former.url()}), None).await;
-    wait_until("the channel is on air", async || fetch_playlist(&server, &id, "v").await.segments.len() >= 2 && former.open_connections() == 1)
-        .await;
+    wait_until("the channel is on air", async || {
+        fetch_playlist(&server, &id, "v").await.segments.len() >= 2 && former.open_connections() == 1
+    })
+    .await;
     let before = fetch_playlist(&server, &id, "v").await;
     let changed = json!({"source": {"url": next.url()}, "attestation": {"authorized": true}});
     expect_success(send_as_admin(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &changed).await, 200).await;
     wait_until("the new address is on air after a discontinuity", async || {
         let list = fetch_playlist(&server, &id, "v").await;
         let report = server.service.ingests.health(id.as_u64().unwrap() as u32);
-        discontinuity_count(&list) > discontinuity_count(&before) && report.is_some_and(|report| report.shows_source) && next.open_connections() == 1
+        discontinuity_count(&list) > discontinuity_count(&before)
+            && report.is_some_and(|report| report.shows_source)
+            && next.open_connections() == 1
     })
     .await;
     wait_until("the former connection is closed", async || former.open_connections() == 0).await;
@@ -251,14 +268,18 @@ async fn withdrawing_rights_stops_a_channel_at_once() {
     let id = add_channel(&server, json!({"url": stream_source.url()}), None).await;
     let range = json!({"channelId": id, "start": Timestamp::now().to_string(),
         "end": (Timestamp::now() + Duration::from_secs(600)).to_string()});
-    let refusal = expect_error(send_as_admin(&server, Method::POST, RECORDINGS, &range).await, 422, "RIGHTS_BASIS_REQUIRED").await;
+    let refusal =
+        expect_error(send_as_admin(&server, Method::POST, RECORDINGS, &range).await, 422, "RIGHTS_BASIS_REQUIRED")
+            .await;
     assert_eq!(refusal["details"]["missing"], json!(["rights.recordingBasis"]));
     let target = format!("{CHANNELS}/{id}");
     let grant = json!({"rights": {"recordingBasis": "My own pictures."}, "attestation": {"authorized": true}});
     expect_success(send_as_admin(&server, Method::PATCH, &target, &grant).await, 200).await;
     let created = expect_success(send_as_admin(&server, Method::POST, RECORDINGS, &range).await, 201).await;
-    wait_until("the channel is on air", async || fetch_playlist(&server, &id, "v").await.segments.len() >= 2 && stream_source.open_connections() == 1)
-        .await;
+    wait_until("the channel is on air", async || {
+        fetch_playlist(&server, &id, "v").await.segments.len() >= 2 && stream_source.open_connections() == 1
+    })
+    .await;
     let address = fetch_playlist(&server, &id, "v").await.segments[0].0.clone();
     let playlist = format!("/api/livetv/watch/{id}/live.m3u8");
 

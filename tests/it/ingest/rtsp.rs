@@ -6,23 +6,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hearthcast::domain::address::Address;
 use hearthcast::domain::ssrf::AllowedSources;
 use hearthcast::engine::outbound::rtsp::{self, RtspTimeouts};
-use hearthcast::engine::outbound::{OutboundError, OutboundClient};
+use hearthcast::engine::outbound::{OutboundClient, OutboundError};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::camera::{Camera, CameraFilm, Authentication, VideoCodec, PASSWORD, CameraAudio, response, interleaved_packet, read_request};
-use super::stream_forms::{record_aired, check_plays};
+use super::camera::{
+    Authentication, Camera, CameraAudio, CameraFilm, PASSWORD, VideoCodec, interleaved_packet, read_request, response,
+};
+use super::stream_forms::{check_plays, record_aired};
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_camera_is_shown_torn_down_and_resumed_after_an_interruption() {
     let folder = tempfile::tempdir().unwrap();
-    let camera = Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Avc, CameraAudio::Aac), Authentication::Digest).await;
+    let camera =
+        Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Avc, CameraAudio::Aac), Authentication::Digest)
+            .await;
     let server = start_server(folder.path()).await;
     let id = add_channel(&server, json!({"url": camera.url()}), None).await;
     let path = record_aired(&server, &id, folder.path(), 6).await;
     check_plays(&path, 9.0).await;
-    assert_eq!((camera.accepted_connections(), server.service.sessions.active_jobs()), (1, 0), "one connection, and nothing encoded");
+    assert_eq!(
+        (camera.accepted_connections(), server.service.sessions.active_jobs()),
+        (1, 0),
+        "one connection, and nothing encoded"
+    );
     let target = format!("{CHANNELS}/{id}");
     let answer = server.request(Method::GET, &target).bearer_auth(&server.admin).send().await.unwrap();
     let channel = expect_success(answer, 200).await;
@@ -45,7 +53,10 @@ async fn a_camera_is_shown_torn_down_and_resumed_after_an_interruption() {
     let teardowns = camera.teardowns();
     let session = format!("/api/livetv/watch/{id}?watchSession=viewer");
     expect_success(send_as_admin(&server, Method::DELETE, &session, &json!({})).await, 200).await;
-    wait_until("TEARDOWN after the last viewer", async || camera.open_connections() == 0 && camera.teardowns() == teardowns + 1).await;
+    wait_until("TEARDOWN after the last viewer", async || {
+        camera.open_connections() == 0 && camera.teardowns() == teardowns + 1
+    })
+    .await;
 
     for text in [channel.to_string(), fault] {
         assert!(!text.contains(PASSWORD) && !text.contains("correct%40horse") && !text.contains("hunter2"), "{text}");
@@ -56,8 +67,12 @@ async fn a_camera_is_shown_torn_down_and_resumed_after_an_interruption() {
 #[tokio::test(flavor = "multi_thread")]
 async fn g711_audio_is_played_and_missing_audio_does_not_block() {
     let folder = tempfile::tempdir().unwrap();
-    let camera = Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Avc, CameraAudio::G711), Authentication::Basic).await;
-    let muted = Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Avc, CameraAudio::Muted), Authentication::None).await;
+    let camera =
+        Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Avc, CameraAudio::G711), Authentication::Basic)
+            .await;
+    let muted =
+        Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Avc, CameraAudio::Muted), Authentication::None)
+            .await;
     let server = start_server(folder.path()).await;
     let id = add_channel(&server, json!({"url": camera.url()}), None).await;
     check_plays(&record_aired(&server, &id, folder.path(), 5).await, 7.0).await;
@@ -69,7 +84,9 @@ async fn g711_audio_is_played_and_missing_audio_does_not_block() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hevc_video_is_encoded() {
     let folder = tempfile::tempdir().unwrap();
-    let camera = Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Hevc, CameraAudio::Aac), Authentication::None).await;
+    let camera =
+        Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Hevc, CameraAudio::Aac), Authentication::None)
+            .await;
     let server = start_server(folder.path()).await;
     let id = add_channel(&server, json!({"url": camera.url()}), None).await;
     check_plays(&record_aired(&server, &id, folder.path(), 4).await, 5.0).await;
@@ -124,9 +141,12 @@ async fn answer_until_play(socket: &mut TcpStream, base: &str) -> Option<()> {
                 let headers = format!("Content-Base: rtsp://{base}/\r\nContent-Type: application/sdp\r\n");
                 response(&request_head, "200 OK", &headers, SDP)
             }
-            "SETUP" => {
-                response(&request_head, "200 OK", "Transport: RTP/AVP/TCP;interleaved=0-1\r\nSession: 7;timeout=60\r\n", "")
-            }
+            "SETUP" => response(
+                &request_head,
+                "200 OK",
+                "Transport: RTP/AVP/TCP;interleaved=0-1\r\nSession: 7;timeout=60\r\n",
+                "",
+            ),
             _ => response(&request_head, "200 OK", "Session: 7\r\n", ""),
         };
         socket.write_all(&reply).await.ok()?;
@@ -150,7 +170,9 @@ async fn redirects_are_not_followed() {
                             let request_head = read_request(&mut socket).await?;
                             let reply = match request_head.split(' ').next()? {
                                 current if current == method => response(&request_head, status, &headers, ""),
-                                "DESCRIBE" => response(&request_head, "200 OK", "Content-Type: application/sdp\r\n", SDP),
+                                "DESCRIBE" => {
+                                    response(&request_head, "200 OK", "Content-Type: application/sdp\r\n", SDP)
+                                }
                                 _ => response(
                                     &request_head,
                                     "200 OK",
@@ -174,7 +196,8 @@ async fn redirects_are_not_followed() {
         let other_server = other_server.clone();
         async move {
             answer_until_play(&mut socket, other_server.split('/').next()?).await?;
-            let redirect = format!("REDIRECT rtsp://camera/ RTSP/1.0\r\nCSeq: 1\r\nLocation: rtsp://{other_server}\r\n\r\n");
+            let redirect =
+                format!("REDIRECT rtsp://camera/ RTSP/1.0\r\nCSeq: 1\r\nLocation: rtsp://{other_server}\r\n\r\n");
             socket.write_all(redirect.as_bytes()).await.ok()
         }
     })
@@ -200,7 +223,8 @@ async fn client_waits_and_buffers_are_bounded() {
     };
     const HEAD_TOO_LARGE: OutboundError = OutboundError::TooLarge(1 << 20);
     const FRAME_TOO_LARGE: OutboundError = OutboundError::TooLarge(16 << 20);
-    let (address, _) = endless_server(b"RTSP/1.0 200 OK\r\nCSeq: 1\r\n", b"X-More: and more of it\r\n".repeat(1000)).await;
+    let (address, _) =
+        endless_server(b"RTSP/1.0 200 OK\r\nCSeq: 1\r\n", b"X-More: and more of it\r\n".repeat(1000)).await;
     assert_eq!(client_error(&address).await, HEAD_TOO_LARGE, "headers");
     let (address, _) = endless_server(b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nX: ", vec![b'a'; 64 << 10]).await;
     assert_eq!(client_error(&address).await, HEAD_TOO_LARGE, "one header");
@@ -264,7 +288,10 @@ async fn client_waits_and_buffers_are_bounded() {
     assert!(client_error(&address).await.to_string().contains("neither H.264"));
     let (address, _) = start_hostile_server(async |mut socket| {
         let request_head = read_request(&mut socket).await?;
-        socket.write_all(&response(&request_head, "401 Unauthorized", "WWW-Authenticate: Basic realm=\"a\"\r\n", "")).await.ok()
+        socket
+            .write_all(&response(&request_head, "401 Unauthorized", "WWW-Authenticate: Basic realm=\"a\"\r\n", ""))
+            .await
+            .ok()
     })
     .await;
     assert_eq!(client_error(&address).await, OutboundError::Status(401));

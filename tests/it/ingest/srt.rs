@@ -6,10 +6,10 @@ use std::process::Stdio;
 
 use hearthcast::domain::address::Address;
 use hearthcast::domain::ssrf::AllowedSources;
-use hearthcast::engine::outbound::{OutboundError, OutboundClient};
+use hearthcast::engine::outbound::{OutboundClient, OutboundError};
 use tokio::process::{Child, Command};
 
-use super::stream_forms::{record_aired, check_plays};
+use super::stream_forms::{check_plays, record_aired};
 use super::*;
 
 const PASSPHRASE: &str = "correct-horse-battery";
@@ -93,8 +93,7 @@ async fn ssrf_private_addresses_are_refused_unless_allowed() {
         "inside.example",
         "%6cocalhost.inside",
     ] {
-        for url in [format!("srt://{host}:9000"), format!("rtsp://{host}/live"), format!("rtsp://a:b@{host}:554/")]
-        {
+        for url in [format!("srt://{host}:9000"), format!("rtsp://{host}/live"), format!("rtsp://a:b@{host}:554/")] {
             let Ok(address) = Address::parse_stream(&url) else { continue };
             let outcome = outbound.resolve_and_reserve(&address).await.map(|(to, _)| to);
             let is_refused = matches!(outcome, Err(OutboundError::BlockedAddress(_)));
@@ -108,6 +107,7 @@ async fn ssrf_private_addresses_are_refused_unless_allowed() {
         "provenance": {"sourceName": "A", "sourceUrl": "https://a.example/", "importedAt": "2026-01-01"},
         "rights": {"basis": "own-content", "statement": "Received with my own antenna, for my own household."},
         "attestation": {"authorized": true}});
-    let refusal = expect_error(send_as_admin(&server, Method::POST, CHANNELS, &body).await, 400, "VALIDATION_ERROR").await;
+    let refusal =
+        expect_error(send_as_admin(&server, Method::POST, CHANNELS, &body).await, 400, "VALIDATION_ERROR").await;
     assert!(refusal["error"].as_str().unwrap().contains("RTSP"), "{refusal}");
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::transport_stream_source::{self, TransportStreamSource};
 use super::hls_source::HlsSource;
+use super::transport_stream_source::{self, TransportStreamSource};
 use super::*;
 
 /// Watches until the playlist has `least` continuous segments from the source; stores them in one file.
@@ -37,7 +37,10 @@ pub async fn check_plays(path: &Path, min_seconds: f64) {
     let (_, seconds) = player::check_decodes_through(path, MAX_FRAME_GAP).await;
     assert!(seconds > min_seconds, "{seconds} s");
     let (flashes, beeps) = media::flash_and_beep_times(path, 25.0);
-    assert!(flashes.len() as f64 > min_seconds - 2.0 && beeps.len() as f64 > min_seconds - 2.0, "{flashes:?} {beeps:?}");
+    assert!(
+        flashes.len() as f64 > min_seconds - 2.0 && beeps.len() as f64 > min_seconds - 2.0,
+        "{flashes:?} {beeps:?}"
+    );
     for flash in &flashes {
         let offset = beeps.iter().map(|beep| (beep - flash).abs()).fold(f64::MAX, f64::min);
         assert!(offset < 0.15, "a flash at {flash} has no beep: {beeps:?}");
@@ -50,7 +53,8 @@ pub async fn check_plays(path: &Path, min_seconds: f64) {
 async fn a_remote_hls_playlist_is_followed() {
     for fragmented in [false, true] {
         let folder = tempfile::tempdir().unwrap();
-        let (headend, server) = (HlsSource::start(folder.path(), 180, fragmented).await, start_server(folder.path()).await);
+        let (headend, server) =
+            (HlsSource::start(folder.path(), 180, fragmented).await, start_server(folder.path()).await);
         let id = add_channel(&server, json!({"url": headend.url()}), None).await;
         let path = record_aired(&server, &id, folder.path(), 6).await;
         check_plays(&path, 9.0).await;
@@ -88,7 +92,8 @@ async fn a_video_format_change_within_a_connection_is_a_discontinuity() {
     })
     .await;
     let small: Vec<_> = heights.iter().skip_while(|(height, _)| *height != 180).collect();
-    let discontinuities: Vec<bool> = small.windows(2).filter(|pair| pair[0].0 != pair[1].0).map(|pair| pair[1].1).collect();
+    let discontinuities: Vec<bool> =
+        small.windows(2).filter(|pair| pair[0].0 != pair[1].0).map(|pair| pair[1].1).collect();
     assert_eq!((discontinuities, antenna.accepted_connections()), (vec![true], 1), "{heights:?}");
 }
 
@@ -163,7 +168,8 @@ async fn a_tuner_receives_an_external_channel_that_can_be_kept_warm() {
 
     let token_body = json!({"name": "Tuner", "channelIds": null});
     let token = expect_success(server.post("/api/livetv/tokens", &token_body).send().await.unwrap(), 201).await;
-    let listed = expect_success(server.get(&format!("{CHANNELS}/{id}")).send().await.unwrap(), 200).await["channel"].clone();
+    let listed =
+        expect_success(server.get(&format!("{CHANNELS}/{id}")).send().await.unwrap(), 200).await["channel"].clone();
     let target = format!("/hdhr/{}/auto/v{}", token["secret"].as_str().unwrap(), listed["number"]);
     let mut answer = server.request(Method::GET, &target).send().await.unwrap();
     assert_eq!((answer.status().as_u16(), &answer.headers()["content-type"]), (200, &"video/mp2t".parse().unwrap()));
@@ -193,7 +199,9 @@ async fn a_tuner_receives_an_external_channel_that_can_be_kept_warm() {
     let withdrawal = json!({"attestation": {"authorized": false}});
     expect_success(send_as_admin(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &withdrawal).await, 200).await;
     let drained = async { while let Ok(Some(_)) = answer.chunk().await {} };
-    tokio::time::timeout(Duration::from_secs(30), drained).await.expect("the stream ends when the rights are withdrawn");
+    tokio::time::timeout(Duration::from_secs(30), drained)
+        .await
+        .expect("the stream ends when the rights are withdrawn");
     expect_error(server.request(Method::GET, &target).send().await.unwrap(), 403, "RIGHTS_WITHDRAWN").await;
     let warmed = expect_success(server.post("/api/livetv/warm", &warm_body).send().await.unwrap(), 202).await;
     assert_eq!((&warmed["accepted"], &warmed["channels"][0]["reason"]), (&json!(0), &json!("disabled")), "{warmed}");

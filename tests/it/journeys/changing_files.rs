@@ -43,7 +43,12 @@ async fn media_info(server: &Server, path: &Path) -> Value {
 
 async fn start_and_open(server: &Server, path: &Path, options: Value, expected_action: &str) -> (Value, PlayerSession) {
     let (status, started) = player::start(server, path, options).await;
-    assert_eq!((status, &started["decision"]["video"]), (200, &json!(expected_action)), "{}: {started}", path.display());
+    assert_eq!(
+        (status, &started["decision"]["video"]),
+        (200, &json!(expected_action)),
+        "{}: {started}",
+        path.display()
+    );
     let player = PlayerSession::open(server, &started).await.unwrap();
     (started, player)
 }
@@ -91,7 +96,10 @@ async fn a_film_whose_clock_jumps_is_played_completely() {
             let numbers = media::frame_numbers(&output, 16);
             // The audio is a little longer: the last frame is repeated until it ends.
             assert_eq!(numbers[..300], (0..300).collect::<Vec<_>>(), "{seconds} {action}");
-            assert!(numbers.len() <= 303 && numbers[300..].iter().all(|number| *number == 299), "{seconds} {action}: {numbers:?}");
+            assert!(
+                numbers.len() <= 303 && numbers[300..].iter().all(|number| *number == 299),
+                "{seconds} {action}: {numbers:?}"
+            );
             assert_eq!(misplaced_beeps(&output), (vec![], 12), "{seconds} {action}");
             player::stop(&server, &started).await;
         }
@@ -145,8 +153,18 @@ async fn a_change_of_channel_layout_or_frame_size_loses_nothing() {
         (folder.path().join("first.bin"), folder.path().join("second.bin"), folder.path().join("joined.ts"));
     let output = folder.path().join("kept.bin");
     // Frame 325 begins second 13: later than a run waits for a stream to begin.
-    make_numbered_film(&first, (0, 325), 32, "-c:a ac3 -ac 2 -b:a 192k -muxdelay 0 -muxpreload 0 -output_ts_offset 10 -f mpegts");
-    make_numbered_film(&second, (325, 400), 16, "-c:a ac3 -ac 6 -b:a 192k -muxdelay 0 -muxpreload 0 -output_ts_offset 23 -f mpegts");
+    make_numbered_film(
+        &first,
+        (0, 325),
+        32,
+        "-c:a ac3 -ac 2 -b:a 192k -muxdelay 0 -muxpreload 0 -output_ts_offset 10 -f mpegts",
+    );
+    make_numbered_film(
+        &second,
+        (325, 400),
+        16,
+        "-c:a ac3 -ac 6 -b:a 192k -muxdelay 0 -muxpreload 0 -output_ts_offset 23 -f mpegts",
+    );
     std::fs::write(&joined, [std::fs::read(&first).unwrap(), std::fs::read(&second).unwrap()].concat()).unwrap();
     let (started, player) = start_and_open(&server, &joined, encode_options(), "encode").await;
     let bytes = player.fetch_all().await.unwrap();
@@ -195,7 +213,8 @@ async fn a_growing_file_plays_as_planned_and_a_song_ends_with_its_frames() {
 
     let song = folder.path().join("song.mp3");
     let ffmpeg_args = "-f lavfi -i sine=f=440:d=8 -c:a libmp3lame -q:a 4";
-    let status = Command::new("ffmpeg").args(["-nostdin", "-v", "error"]).args(ffmpeg_args.split(' ')).arg(&song).status();
+    let status =
+        Command::new("ffmpeg").args(["-nostdin", "-v", "error"]).args(ffmpeg_args.split(' ')).arg(&song).status();
     assert!(status.unwrap().success());
     let (status, started) = player::start(&server, &song, json!({"forceTranscode": true})).await;
     assert_eq!(status, 200, "{started}");
@@ -222,7 +241,10 @@ async fn half_of_a_wmv_file_plays_to_its_last_packet() {
     let seen = media::frame_numbers(&kept, 16);
     // The last packets may lack their reference frames.
     let reliable = seen.len() - 5;
-    assert!(reliable > 90 && seen[..reliable].iter().enumerate().all(|(n, number)| n.abs_diff(*number) <= 1), "{seen:?}");
+    assert!(
+        reliable > 90 && seen[..reliable].iter().enumerate().all(|(n, number)| n.abs_diff(*number) <= 1),
+        "{seen:?}"
+    );
     assert!(((seen.len() as f64) / FRAME_RATE as f64 - duration).abs() < 0.1, "{} of {duration}", seen.len());
     player::stop(&server, &started).await;
 }
@@ -251,7 +273,8 @@ async fn the_links_of_a_chained_ogg_play_as_one() {
         let stream = PlayerSession::open(&server, &started).await.unwrap();
         assert!((stream.duration() - 24.0).abs() < 0.05, "{codec}: {}", stream.duration());
         // Runs that start in the second link, just before its beginning, and at 0.
-        let at = |seconds: f64| (0..stream.segments.len()).find(|index| seconds < stream.segment_seconds(*index).1).unwrap();
+        let at =
+            |seconds: f64| (0..stream.segments.len()).find(|index| seconds < stream.segment_seconds(*index).1).unwrap();
         let order = [at(12.0), at(9.5)].into_iter().chain(0..stream.segments.len());
         std::fs::write(&kept, stream.fetch(order).await.unwrap()).unwrap();
         assert_eq!(misplaced_beeps(&kept), (vec![], 24), "{codec}");

@@ -14,7 +14,8 @@ async fn a_gstreamer_session_reports_its_pipeline() {
     media::flash_and_beep(&path, 5, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
     let server = kit::start_server_with(&[folder.path()], |config| config.backend = BackendSetting::Gstreamer).await;
     let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
-    let (warnings, seconds) = play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    let (warnings, seconds) =
+        play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
     let diagnostics = status(&server, &session).await["diagnostics"].clone();
     assert_eq!((warnings.as_str(), diagnostics["fallback"].clone()), ("", json!(false)), "{diagnostics}");
     assert!((4.9..5.2).contains(&seconds), "{seconds}");
@@ -89,7 +90,8 @@ async fn a_file_that_crashed_the_server_is_not_read_in_process_again() {
         config.backend = BackendSetting::Gstreamer;
         let marks_folder = quarantine::marks_folder(&config.state);
         for _ in 0..2 {
-            let mark = Quarantine::open(marks_folder.clone()).unwrap().mark_reading(&fingerprint, path.to_str().unwrap());
+            let mark =
+                Quarantine::open(marks_folder.clone()).unwrap().mark_reading(&fingerprint, path.to_str().unwrap());
             std::mem::forget(mark.expect("the file is not in quarantine yet"));
         }
     })

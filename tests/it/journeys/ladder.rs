@@ -16,7 +16,10 @@ fn make_film(encoder_args: &str, name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     let audio_args = ["-f lavfi -i", "sine=d=8:r=48000", "-ac 2"];
-    media::run_ffmpeg(&path, &["-f lavfi -i", "testsrc2=s=640x360:r=25:d=8", audio_args[0], audio_args[1], audio_args[2], encoder_args]);
+    media::run_ffmpeg(
+        &path,
+        &["-f lavfi -i", "testsrc2=s=640x360:r=25:d=8", audio_args[0], audio_args[1], audio_args[2], encoder_args],
+    );
     (folder, path)
 }
 
@@ -81,7 +84,11 @@ async fn all_rungs_have_the_same_segment_boundaries() {
     let lower = fetch_rung(&server, &session, 1, folder.path()).await;
     assert_eq!(best, lower);
     let diagnostics = status(&server, &session).await["diagnostics"].clone();
-    assert_eq!((&diagnostics["rungs"][1]["held"], &diagnostics["video"]["height"]), (&json!(true), &json!(240)), "{diagnostics}");
+    assert_eq!(
+        (&diagnostics["rungs"][1]["held"], &diagnostics["video"]["height"]),
+        (&json!(true), &json!(240)),
+        "{diagnostics}"
+    );
     for name in ["v2.m3u8", "v2-00000.ts", "v0-00099.ts", "a0.m3u8"] {
         let answer = server.get(&format!("{}/{name}", session_path(&session))).send().await.unwrap();
         expect_error(answer, 404, "ASSET_NOT_FOUND").await;
@@ -100,7 +107,11 @@ async fn a_copy_is_the_top_rung() {
     assert_eq!(heights(&master), [360, 360, 240]);
     let copied = fetch_rung(&server, &session, 0, folder.path()).await;
     let diagnostics = status(&server, &session).await["diagnostics"].clone();
-    assert_eq!((&diagnostics["pipeline"], &diagnostics["rungs"][0]["action"]), (&json!("packager"), &json!("copy")), "{diagnostics}");
+    assert_eq!(
+        (&diagnostics["pipeline"], &diagnostics["rungs"][0]["action"]),
+        (&json!("packager"), &json!("copy")),
+        "{diagnostics}"
+    );
     let encoded = fetch_rung(&server, &session, 2, folder.path()).await;
     assert_eq!(copied.1, [0, 2, 4, 6].map(|second| second * 90_000));
     assert_eq!(copied.1, encoded.1);
@@ -119,5 +130,8 @@ async fn a_copy_with_other_segment_boundaries_is_left_out_with_a_reason() {
     let master = fetch_master(&server, &session).await;
     assert_eq!(heights(&master), [360, 240]);
     let diagnostics = status(&server, &session).await["diagnostics"].clone();
-    assert_eq!(diagnostics["copyLeftOut"], "its keyframes do not match the even grid of the other rungs", "{diagnostics}");
+    assert_eq!(
+        diagnostics["copyLeftOut"], "its keyframes do not match the even grid of the other rungs",
+        "{diagnostics}"
+    );
 }

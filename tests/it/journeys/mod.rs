@@ -2,9 +2,9 @@
 
 mod burned_text;
 mod changing_files;
-mod plain_client;
-mod ladder;
 mod gstreamer_backend;
+mod ladder;
 mod packaged;
+mod plain_client;
 mod seeks;
 mod sessions;

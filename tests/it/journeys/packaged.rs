@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::sessions::{session_path, play_to_end, start, status};
+use super::sessions::{play_to_end, session_path, start, status};
 use crate::kit::{self, media};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,7 +56,11 @@ async fn a_packaged_segment_has_a_length_and_needs_the_unchanged_file() {
 
     let status = status(&server, &session).await;
     let buffered = status["diagnostics"]["bufferedBytes"].as_u64().unwrap();
-    assert!((1..bytes.len() as u64 / 2).contains(&buffered), "no copy of the segment is kept: {buffered} of {}", bytes.len());
+    assert!(
+        (1..bytes.len() as u64 / 2).contains(&buffered),
+        "no copy of the segment is kept: {buffered} of {}",
+        bytes.len()
+    );
 
     let file = std::fs::File::options().write(true).open(&film).unwrap();
     file.set_len(film.metadata().unwrap().len() / 2).unwrap();

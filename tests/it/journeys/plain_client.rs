@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::sessions::{session_path, play_to_end, start, status};
+use super::sessions::{play_to_end, session_path, start, status};
 use crate::kit::{self, Server, media};
 
 async fn get_text(server: &Server, path: &str) -> String {
@@ -114,7 +114,8 @@ async fn known_players_get_direct_play_and_a_playlist_from_the_start_position() 
     let list = get_text(&server, &format!("{}/v0.m3u8", session_path(&session))).await;
     let start = format!("#EXT-X-START:TIME-OFFSET={:.3}", 5.0 - timeline_start);
     assert!(list.contains(&start) && !list.contains("v0-00000.ts"), "{list}");
-    let (warnings, seconds) = play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    let (warnings, seconds) =
+        play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
     assert_eq!(warnings, "");
     assert!((seconds - 5.0).abs() < 0.1, "{seconds} s of 9 s");
 }

@@ -43,7 +43,8 @@ async fn each_of_ten_seeks_starts_one_run_and_shows_the_right_frames() {
             let answer = server.get(&format!("{folder_url}/status")).send().await.unwrap();
             answer.json::<Value>().await.unwrap()["diagnostics"].take()
         };
-        let (mut random_state, mut runs_started) = (2_463_534_242_u32, diagnostics().await["runsStarted"].as_u64().unwrap());
+        let (mut random_state, mut runs_started) =
+            (2_463_534_242_u32, diagnostics().await["runsStarted"].as_u64().unwrap());
         let mut visited = vec![0];
         for _ in 0..10 {
             // Pseudorandom, and the same in every run (xorshift). Avoids segments that an earlier run has made ahead.
@@ -60,16 +61,21 @@ async fn each_of_ten_seeks_starts_one_run_and_shows_the_right_frames() {
             let bytes = player.segment(index).await.unwrap();
             let diagnostics_now = diagnostics().await;
             assert_eq!(diagnostics_now["runsStarted"], runs_started + 1, "{name} {index}: {diagnostics_now}");
-            assert_eq!(diagnostics_now["runFromSegment"], index, "{name}: the run began with the requested segment: {diagnostics_now}");
+            assert_eq!(
+                diagnostics_now["runFromSegment"], index,
+                "{name}: the run began with the requested segment: {diagnostics_now}"
+            );
             runs_started += 1;
             let output = folder.path().join("segment.ts");
             std::fs::write(&output, bytes).unwrap();
             let (begin, end) = player.segment_seconds(index);
-            let (first, last) = ((begin * FRAME_RATE as f64).round() as usize, (end * FRAME_RATE as f64).round() as usize);
+            let (first, last) =
+                ((begin * FRAME_RATE as f64).round() as usize, (end * FRAME_RATE as f64).round() as usize);
             assert_eq!(media::frame_numbers(&output, 16), (first..last).collect::<Vec<_>>(), "{name} segment {index}");
             let mut times: Vec<i64> = media::packets(&output).iter().map(|packet| packet.pts).collect();
             times.sort_unstable();
-            let expected: Vec<i64> = (first..last).map(|n| 90_000 * (3600 * FRAME_RATE + n) as i64 / FRAME_RATE as i64).collect();
+            let expected: Vec<i64> =
+                (first..last).map(|n| 90_000 * (3600 * FRAME_RATE + n) as i64 / FRAME_RATE as i64).collect();
             assert_eq!(times, expected, "{name} segment {index}");
         }
         player::stop(&server, &started).await;

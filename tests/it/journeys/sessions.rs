@@ -112,7 +112,8 @@ async fn an_unsupported_film_is_encoded_and_plays_without_headers() {
     let revalidation = server.get(&format!("{}/v0-00001.ts", session_path(&session))).header("if-none-match", etag);
     assert_eq!(revalidation.send().await.unwrap().status(), 304);
 
-    let (warnings, seconds) = play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    let (warnings, seconds) =
+        play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
     assert_eq!(warnings, "");
     assert!((seconds - 7.0).abs() < 0.1, "{seconds}");
 
@@ -137,7 +138,11 @@ async fn a_file_repaired_in_place_is_encoded_again() {
     let complete = std::fs::read(&film).unwrap();
     let mut damaged = complete.clone();
     let (from, to) = (complete.len() / 1880 * 188, complete.len() / 1880 * 188 * 9 / 2);
-    assert!(from > 64 << 10 && to < complete.len() / 2 - (64 << 10), "the sampled parts are unchanged: {}", complete.len());
+    assert!(
+        from > 64 << 10 && to < complete.len() / 2 - (64 << 10),
+        "the sampled parts are unchanged: {}",
+        complete.len()
+    );
     // Null packets, as in an unfinished download.
     for packet in damaged[from..to].chunks_exact_mut(188) {
         packet.copy_from_slice(&[&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat());
@@ -189,7 +194,8 @@ async fn supported_video_is_copied_and_only_audio_encoded() {
     assert_eq!(server.service.sessions.active_jobs(), 0, "copies take no encode slot");
     let master = get_text(&server, session["playlistUrl"].as_str().unwrap()).await;
     assert!(master.contains("CODECS=\"avc1."), "{master}");
-    let (warnings, seconds) = play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    let (warnings, seconds) =
+        play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
     assert_eq!(warnings, "");
     assert!((seconds - 9.0).abs() < 0.1, "{seconds}");
     let status = status(&server, &session).await;
@@ -260,7 +266,8 @@ async fn a_session_ends_once_and_reports_it() {
         assert!(Instant::now() < deadline, "the film is still open");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let second_stop = server.client.delete(format!("{}{path}", server.base)).bearer_auth(&server.token).send().await.unwrap();
+    let second_stop =
+        server.client.delete(format!("{}{path}", server.base)).bearer_auth(&server.token).send().await.unwrap();
     assert_eq!(second_stop.json::<Value>().await.unwrap()["stopped"], false);
     for asset in ["index.m3u8", "v0.m3u8", "v0-00000.ts"] {
         let answer = server.get(&format!("{path}/{asset}")).send().await.unwrap();
@@ -281,7 +288,8 @@ async fn a_double_start_is_one_session_hidden_from_other_users() {
     let options = json!({"mediaPath": film_path(&folder), "profile": {"resolution": "240p"}});
     let (first, second) = tokio::join!(start(&server, &options), start(&server, &options));
     assert_eq!(first["sessionId"], second["sessionId"]);
-    let other_token = server.service.accounts.issue_token("neighbour", hearthcast::domain::access::Role::User).await.unwrap();
+    let other_token =
+        server.service.accounts.issue_token("neighbour", hearthcast::domain::access::Role::User).await.unwrap();
     let path = format!("{}{}/status", server.base, session_path(&first));
     assert_eq!(server.client.get(&path).bearer_auth(other_token).send().await.unwrap().status(), 404);
     assert_eq!(server.client.get(&path).bearer_auth(&server.admin).send().await.unwrap().status(), 200);
@@ -309,7 +317,10 @@ async fn an_admin_lists_sessions_of_all_users_and_stops_one() {
         (&session["sessionId"], &json!(film_path(&folder)), &json!(1.0))
     );
     let owner: Value = server.get("/api/auth/me").send().await.unwrap().json().await.unwrap();
-    assert_eq!((&listed_session["userId"], &listed_session["username"]), (&owner["user"]["id"], &owner["user"]["username"]));
+    assert_eq!(
+        (&listed_session["userId"], &listed_session["username"]),
+        (&owner["user"]["id"], &owner["user"]["username"])
+    );
     assert_eq!(listed_session["diagnostics"]["video"]["action"], "encode");
     let stop = server.request(Method::DELETE, &session_path(&session)).bearer_auth(&server.admin).send().await.unwrap();
     assert_eq!(stop.json::<Value>().await.unwrap()["stopped"], true);

@@ -64,7 +64,10 @@ fn sub_picture(subtitle: &BitmapSubtitle) -> Vec<u8> {
     let encode_line = |number: usize| {
         let mut digits = match number < BORDER_PIXELS || number >= height - BORDER_PIXELS {
             true => run_digits(width, 2),
-            false => [run_digits(BORDER_PIXELS, 2), run_digits(width - 2 * BORDER_PIXELS, 1), run_digits(BORDER_PIXELS, 2)].concat(),
+            false => {
+                [run_digits(BORDER_PIXELS, 2), run_digits(width - 2 * BORDER_PIXELS, 1), run_digits(BORDER_PIXELS, 2)]
+                    .concat()
+            }
         };
         digits.resize(digits.len().next_multiple_of(2), 0);
         digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect::<Vec<_>>()
@@ -76,8 +79,14 @@ fn sub_picture(subtitle: &BitmapSubtitle) -> Vec<u8> {
     let (right, bottom) = (usize::from(left) + width - 1, usize::from(top) + height - 1);
     let pair = |from: u16, to: usize| [(from >> 4) as u8, (from << 4) as u8 | (to >> 8) as u8, to as u8];
     // Colours and opacities from the last to the first; the box is half transparent.
-    let show_commands =
-        [&[1, 3, 0x02, 0x10, 4, 0x0f, 0x80, 5], &pair(left, right)[..], &pair(top, bottom), &[6], &field_offsets, &[0xff]];
+    let show_commands = [
+        &[1, 3, 0x02, 0x10, 4, 0x0f, 0x80, 5],
+        &pair(left, right)[..],
+        &pair(top, bottom),
+        &[6],
+        &field_offsets,
+        &[0xff],
+    ];
     let show_commands = show_commands.concat();
     let stop_offset = (control_offset + 4 + show_commands.len()) as u16;
     let mut commands = [&[0, 0][..], &stop_offset.to_be_bytes(), &show_commands].concat();
@@ -144,8 +153,15 @@ fn encoded_lines(width: usize, height: usize) -> Vec<u8> {
         _ => vec![0, 0xc0 | (count >> 8) as u8, count as u8, color],
     };
     let border_line = [encode_run(width, 2), vec![0, 0]].concat();
-    let inner_line = [encode_run(BORDER_PIXELS, 2), encode_run(width - 2 * BORDER_PIXELS, 1), encode_run(BORDER_PIXELS, 2), vec![0, 0]].concat();
-    let choose_line = |number| if number < BORDER_PIXELS || number >= height - BORDER_PIXELS { &border_line } else { &inner_line };
+    let inner_line = [
+        encode_run(BORDER_PIXELS, 2),
+        encode_run(width - 2 * BORDER_PIXELS, 1),
+        encode_run(BORDER_PIXELS, 2),
+        vec![0, 0],
+    ]
+    .concat();
+    let choose_line =
+        |number| if number < BORDER_PIXELS || number >= height - BORDER_PIXELS { &border_line } else { &inner_line };
     (0..height).flat_map(|number| choose_line(number).clone()).collect()
 }
 

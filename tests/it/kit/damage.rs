@@ -46,7 +46,8 @@ fn flip_bytes(path: &Path, seed: u64, count: u64) {
     for k in 0..count {
         if data_length > 0 {
             let step = seed * 7919 + k * 104_729;
-            let position = if k + 1 == count { data_length - 1 - step % data_length.min(2048) } else { step % data_length };
+            let position =
+                if k + 1 == count { data_length - 1 - step % data_length.min(2048) } else { step % data_length };
             bytes[position as usize] ^= 0x20;
         }
     }

@@ -64,7 +64,8 @@ impl FaultInjector {
     pub fn new(folder: &Path) -> Self {
         static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
         let control_path = folder.join("faults");
-        let control_file = File::options().create_new(true).read(true).write(true).open(&control_path).expect("a fresh file");
+        let control_file =
+            File::options().create_new(true).read(true).write(true).open(&control_path).expect("a fresh file");
         control_file.set_len((INJECTED_WORD + CALLS.len() as u64) * 8).expect("room for the control file");
         Self { library: LIBRARY.get_or_init(compile_library).clone(), control_path, control_file }
     }
@@ -84,7 +85,8 @@ impl FaultInjector {
     pub fn arm(&self, fault: Fault) {
         let Fault { call_names: calls, errno, first, burst, is_first_write_halved: half } = fault;
         let is_chosen = |name: &&str| calls.is_empty() || calls.contains(name);
-        let mask = CALLS.iter().enumerate().filter(|(_, name)| is_chosen(name)).fold(0, |mask, (bit, _)| mask | 1 << bit);
+        let mask =
+            CALLS.iter().enumerate().filter(|(_, name)| is_chosen(name)).fold(0, |mask, (bit, _)| mask | 1 << bit);
         self.disarm();
         for (word, value) in [(0, first), (2, mask), (3, errno as u64), (4, u64::from(half)), (5, 0)] {
             self.set(word, value);
@@ -129,7 +131,8 @@ impl FaultInjector {
 
 fn compile_library() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (library, unfinished) = (target.join("libfaults.so"), target.join(format!("libfaults-{}.so", std::process::id())));
+    let (library, unfinished) =
+        (target.join("libfaults.so"), target.join(format!("libfaults-{}.so", std::process::id())));
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-U_FORTIFY_SOURCE", "-o"]).arg(&unfinished);
     let status = compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/kit/faults.c")).status();

@@ -50,8 +50,10 @@ pub async fn kill_rounds(roots: &[&Path], films: &[PathBuf], rounds: u64) -> Kil
     let (mut stored_positions, mut report) = (HashMap::new(), KillReport::default());
     for round in 0..rounds {
         let pause = Duration::from_millis(40 + round * 7919 % 400);
-        let writer_logs =
-            write_until_killed(&mut program, films, &stored_positions, false, async |_| tokio::time::sleep(pause).await).await;
+        let writer_logs = write_until_killed(&mut program, films, &stored_positions, false, async |_| {
+            tokio::time::sleep(pause).await
+        })
+        .await;
         damage_files(&program.state_folder(), DAMAGES[(round % 6) as usize], round);
         let log = restart_killed(&mut program, &mut report).await;
         check_stored(&program, writer_logs, &mut stored_positions, &mut report, &format!("round {round}\n{log}")).await;
@@ -105,7 +107,8 @@ pub async fn kill_rounds_with_full_disk(
 /// next changes make the server compact it.
 pub async fn kill_rounds_with_faults(roots: &[&Path], films: &[PathBuf], rounds: u64) -> KillReport {
     let mut program = ServerProcess::start_with_faults(roots).await;
-    let (mut stored_positions, mut report, mut calls_at_start) = (HashMap::new(), KillReport::default(), [0; CALLS.len()]);
+    let (mut stored_positions, mut report, mut calls_at_start) =
+        (HashMap::new(), KillReport::default(), [0; CALLS.len()]);
     for round in 0..rounds {
         if round % 20 == 19 {
             eprintln!("round {}", round + 1);
@@ -150,19 +153,37 @@ fn fault_while_running(round: u64) -> Fault {
     let (calls, errno, first) =
         kind_of_fault(round, |opens| if opens { 1 + step % 6 } else { 1 + step * 4 + round % 4 });
     let burst = [1, 4, 40, u64::MAX][(round / 3 % 4) as usize];
-    Fault { call_names: calls, errno, first, burst, is_first_write_halved: errno == libc::ENOSPC && (round / 24).is_multiple_of(2) }
+    Fault {
+        call_names: calls,
+        errno,
+        first,
+        burst,
+        is_first_write_halved: errno == libc::ENOSPC && (round / 24).is_multiple_of(2),
+    }
 }
 
 /// Starts the killed server while a call fails: over `rounds` rounds, ever later ones of the `calls` of a start. Kills it
 /// if it starts nevertheless.
-async fn try_start_with_fault(program: &mut ServerProcess, report: &mut KillReport, round: u64, rounds: u64, calls: &CallCounts) -> Fault {
+async fn try_start_with_fault(
+    program: &mut ServerProcess,
+    report: &mut KillReport,
+    round: u64,
+    rounds: u64,
+    calls: &CallCounts,
+) -> Fault {
     let calls_named = |names: &[&str]| -> u64 {
         let counted = CALLS.iter().zip(calls).filter(|(name, _)| names.is_empty() || names.contains(name));
         counted.map(|(_, count)| *count).sum()
     };
     let (calls, errno, _) = kind_of_fault(round, |_| 1);
     let (first, burst) = (1 + round * calls_named(calls) / rounds, [1, 3][(round / 3 % 2) as usize]);
-    let fault = Fault { call_names: calls, errno, first, burst, is_first_write_halved: errno == libc::ENOSPC && (round / 6).is_multiple_of(2) };
+    let fault = Fault {
+        call_names: calls,
+        errno,
+        first,
+        burst,
+        is_first_write_halved: errno == libc::ENOSPC && (round / 6).is_multiple_of(2),
+    };
     program.faults().arm(fault);
     wait_until_unlocked(&program.state_folder()).await;
     let log_start = program.log().len();
@@ -266,8 +287,16 @@ async fn restart_killed(program: &mut ServerProcess, report: &mut KillReport) ->
 }
 
 /// Compares what is stored with what was acknowledged and sent.
-async fn check_stored(program: &ServerProcess, writer_logs: Vec<WriterLog>, stored_positions: &mut HashMap<PathBuf, f64>, report: &mut KillReport, context: &str) {
-    for WriterLog { film, acknowledged, refused, last_acknowledged: told, last_sent: sent, undecided: open, unknown } in writer_logs {
+async fn check_stored(
+    program: &ServerProcess,
+    writer_logs: Vec<WriterLog>,
+    stored_positions: &mut HashMap<PathBuf, f64>,
+    report: &mut KillReport,
+    context: &str,
+) {
+    for WriterLog { film, acknowledged, refused, last_acknowledged: told, last_sent: sent, undecided: open, unknown } in
+        writer_logs
+    {
         report.acknowledged += acknowledged;
         report.refused += refused;
         report.unknown += unknown;
@@ -312,7 +341,15 @@ async fn write_until_killed(
         let (url, token) = (format!("{}/api/stream/progress", program.base), program.token.clone());
         async move {
             let (acknowledged, refused, unknown, open) = (0, 0, 0, Vec::new());
-            let mut log = WriterLog { film, acknowledged, refused, last_acknowledged: first_position, last_sent: first_position, undecided: open, unknown };
+            let mut log = WriterLog {
+                film,
+                acknowledged,
+                refused,
+                last_acknowledged: first_position,
+                last_sent: first_position,
+                undecided: open,
+                unknown,
+            };
             loop {
                 log.last_sent += 1.0;
                 let body = json!({"mediaPath": log.film, "positionSeconds": log.last_sent, "durationSeconds": 1e9});

@@ -1,17 +1,17 @@
 //! Starts servers in this process, on a free port and with a temporary state folder.
 #![allow(dead_code, reason = "no test needs every helper")]
 
-pub mod response;
+pub mod audio;
 pub mod bitmap_subtitles;
 pub mod damage;
 pub mod disk;
-pub mod remote_server;
 pub mod faults;
-pub mod media;
-pub mod audio;
 pub mod kill;
+pub mod media;
 pub mod player;
 pub mod program;
+pub mod remote_server;
+pub mod response;
 pub mod schema;
 pub mod ts;
 pub mod xmltv;

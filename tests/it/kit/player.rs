@@ -197,7 +197,8 @@ fn media_segments(playlist_url: &Url, text: &str) -> Result<Vec<(Url, f64)>, Str
     if let Some(too_long) = lengths.iter().find(|&&s| s <= 0.0 || s.round() as u64 > list.target_duration) {
         return Err(format!("a segment of {too_long} s exceeds the target duration of {}", list.target_duration));
     }
-    let addresses = list.segments.iter().map(|segment| playlist_url.join(&segment.uri).map_err(|cause| cause.to_string()));
+    let addresses =
+        list.segments.iter().map(|segment| playlist_url.join(&segment.uri).map_err(|cause| cause.to_string()));
     addresses.zip(lengths).map(|(address, length)| Ok((address?, length))).collect()
 }
 
@@ -215,7 +216,9 @@ impl Decoded {
     pub fn total_seconds(&self) -> f64 {
         let nonempty = || [&self.video, &self.audio].into_iter().filter(|frames| !frames.is_empty());
         let first = nonempty().map(|frames| frames[0].start_seconds).fold(f64::INFINITY, f64::min);
-        let last = nonempty().map(|frames| frames[0].start_seconds + duration_seconds(frames)).fold(f64::NEG_INFINITY, f64::max);
+        let last = nonempty()
+            .map(|frames| frames[0].start_seconds + duration_seconds(frames))
+            .fold(f64::NEG_INFINITY, f64::max);
         (last - first).max(0.0)
     }
 
@@ -255,7 +258,8 @@ pub async fn decode(path: &Path) -> Decoded {
         .output()
         .await
         .expect("ffmpeg starts");
-    let mut decoded = Decoded { warnings: warning_kinds(&String::from_utf8_lossy(&output.stderr)), ..Decoded::default() };
+    let mut decoded =
+        Decoded { warnings: warning_kinds(&String::from_utf8_lossy(&output.stderr)), ..Decoded::default() };
     let (mut bases, mut kinds) = (Vec::new(), Vec::new());
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         if let Some(base) = line.strip_prefix("#tb ").and_then(|rest| rest.split_once(": ")) {

@@ -44,12 +44,14 @@ struct LaunchOptions {
 impl ServerProcess {
     /// Starts it over library roots; `settings` are `HEARTHCAST_…` variables.
     pub async fn start(roots: &[&Path], settings: &[(&str, &str)]) -> Self {
-        Self::start_with(roots, settings, tempfile::tempdir().expect("a temporary folder"), LaunchOptions::default()).await
+        Self::start_with(roots, settings, tempfile::tempdir().expect("a temporary folder"), LaunchOptions::default())
+            .await
     }
 
     /// Starts it with a limit on the size of every file it writes, bytes; a write beyond it fails.
     pub async fn start_limited(roots: &[&Path], settings: &[(&str, &str)], limit_bytes: u64) -> Self {
-        let launch = LaunchOptions { file_limit_bytes: Some(limit_bytes), survives_limits: true, ..LaunchOptions::default() };
+        let launch =
+            LaunchOptions { file_limit_bytes: Some(limit_bytes), survives_limits: true, ..LaunchOptions::default() };
         Self::start_with(roots, settings, tempfile::tempdir().expect("a temporary folder"), launch).await
     }
 
@@ -154,7 +156,8 @@ impl ServerProcess {
             }
             next += 1;
         }
-        let command_line = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).map(|l| l.replace('\0', " "));
+        let command_line =
+            |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).map(|l| l.replace('\0', " "));
         pids[1..].iter().filter_map(|pid| command_line(pid).ok()).collect()
     }
 

@@ -127,6 +127,9 @@ fn assert_valid(element: &Element) {
     }
     let (_, required, optional) = ATTRIBUTES.iter().find(|(name, ..)| *name == element.name).unwrap_or(&("", &[], &[]));
     assert!(required.iter().all(|name| element.attributes.contains_key(*name)), "{element:?}");
-    assert!(element.attributes.keys().all(|name| required.contains(&&**name) || optional.contains(&&**name)), "{element:?}");
+    assert!(
+        element.attributes.keys().all(|name| required.contains(&&**name) || optional.contains(&&**name)),
+        "{element:?}"
+    );
     assert!(element.children.is_empty() || element.text.trim().is_empty(), "{element:?}");
 }

@@ -53,7 +53,10 @@ async fn a_listing_has_folders_then_media_files() {
         ]})
     );
     let page = get_page(&server, &listing_url(&root, "")).await;
-    assert_eq!(entry_names(&page), ["a link", "season 2", "Season 10", "B 9.mp4", "b 10.mkv", "nl\nname.mp4", "song.MP3"]);
+    assert_eq!(
+        entry_names(&page),
+        ["a link", "season 2", "Season 10", "B 9.mp4", "b 10.mkv", "nl\nname.mp4", "song.MP3"]
+    );
     assert_eq!((&page["parent"], &page["nextCursor"]), (&Value::Null, &Value::Null));
     let song = &page["entries"][6];
     assert_eq!(
@@ -91,7 +94,10 @@ async fn pages_follow_one_another_without_gap_or_repeat() {
         }
     }
     assert_eq!(names_by_page, entry_names(&complete));
-    assert_eq!((&names_by_page[0][..], &names_by_page[1][..], &names_by_page[25][..]), ("z folder", "film 0.mp4", "film 24.mp4"));
+    assert_eq!(
+        (&names_by_page[0][..], &names_by_page[1][..], &names_by_page[25][..]),
+        ("z folder", "film 0.mp4", "film 24.mp4")
+    );
 }
 
 #[tokio::test]

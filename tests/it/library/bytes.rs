@@ -121,7 +121,8 @@ async fn preconditions_are_evaluated_before_ranges() {
     let it = serve_file(1000).await;
     let plain = it.get().send().await.unwrap();
     let (etag, modified) = (plain.headers()["etag"].clone(), plain.headers()["last-modified"].clone());
-    let request_with = |name: &'static str, value: &str| it.get().header("range", "bytes=0-9").header(name, value).send();
+    let request_with =
+        |name: &'static str, value: &str| it.get().header("range", "bytes=0-9").header(name, value).send();
     let etag = etag.to_str().unwrap();
     let modified = modified.to_str().unwrap();
     let old = "Sat, 29 Oct 1994 19:43:31 GMT";

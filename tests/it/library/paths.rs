@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{file_url, mp4_bytes, file_url_of_text};
+use super::{file_url, file_url_of_text, mp4_bytes};
 use crate::kit;
 
 const CANARY: &str = "TOP-SECRET-CANARY";

@@ -17,10 +17,10 @@ use jiff::Timestamp;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::play::{fetch_segments, fetch_playlist};
+use super::play::{fetch_playlist, fetch_segments};
 use super::{CHANNELS, add_channel, get, send_as_admin};
-use crate::kit::response::{expect_error, expect_success};
 use crate::kit::program::ServerProcess;
+use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, media, player, ts};
 
 fn make_film(folder: &Path, name: &str, audio_args: &str) {
@@ -230,10 +230,16 @@ async fn a_stream_token_opens_only_its_channels() {
     let other_channel = format!("/api/livetv/watch/{}/live.m3u8?token={secret}", other["id"]);
     expect_error(get_without_sign_in(other_channel).await, 404, "CHANNEL_NOT_FOUND").await;
     expect_error(get_without_sign_in(format!("{CHANNELS}?token={secret}")).await, 401, "UNAUTHORIZED").await;
-    expect_error(get_without_sign_in(format!("/api/livetv/watch/{}/live.m3u8?token=hcs_x", one["id"])).await, 401, "UNAUTHORIZED").await;
+    expect_error(
+        get_without_sign_in(format!("/api/livetv/watch/{}/live.m3u8?token=hcs_x", one["id"])).await,
+        401,
+        "UNAUTHORIZED",
+    )
+    .await;
 
     let id = created["token"]["id"].as_str().unwrap();
-    let answer = server.request(Method::DELETE, &format!("/api/livetv/tokens/{id}")).bearer_auth(&server.token).send().await;
+    let answer =
+        server.request(Method::DELETE, &format!("/api/livetv/tokens/{id}")).bearer_auth(&server.token).send().await;
     assert_eq!(expect_success(answer.unwrap(), 200).await, json!({"id": id, "deleted": true}));
     expect_error(get_without_sign_in(own).await, 401, "UNAUTHORIZED").await;
     let first = text.0.lines().find(|line| !line.starts_with('#')).unwrap();
@@ -285,7 +291,8 @@ async fn a_signed_url_opens_one_channel_until_it_expires() {
     let request = json!({"name": "Kitchen", "channelIds": null});
     let created = expect_success(server.post("/api/livetv/tokens", &request).send().await.unwrap(), 201).await;
     let live_target = format!("{one_watch}/live.m3u8?token={}", created["secret"].as_str().unwrap());
-    let first_from_start_by_token = async || numbered_segments(&fetch_playlist(&server, &format!("{live_target}&fromStart=1")).await.0)[0].clone();
+    let first_from_start_by_token =
+        async || numbered_segments(&fetch_playlist(&server, &format!("{live_target}&fromStart=1")).await.0)[0].clone();
     let first_live_by_token = async || numbered_segments(&fetch_playlist(&server, &live_target).await.0)[0].clone();
     let (token_before, live_before) = (first_from_start_by_token().await, first_live_by_token().await);
     assert_eq!(token_before, before);
@@ -307,7 +314,8 @@ async fn repeated_watch_requests_share_one_task_of_the_programme() {
     // No segment is made in time.
     server.service.sessions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let start = (Timestamp::now() - Duration::from_secs(30)).to_string();
-    let made = add_channel(&server, &json!({"name": "Slow", "startAt": start, "items": [{"path": folder.path()}]})).await;
+    let made =
+        add_channel(&server, &json!({"name": "Slow", "startAt": start, "items": [{"path": folder.path()}]})).await;
     for session in ["sofa", "kitchen"] {
         let target = format!("/api/livetv/watch/{}?watchSession={session}", made["id"]);
         let starting = expect_success(server.get(&target).send().await.unwrap(), 202).await;
@@ -374,7 +382,10 @@ async fn viewers_are_counted_and_an_unwatched_channel_costs_nothing() {
     let first = server.get(&format!("{watch}?wait=15&watchSession=sofa")).send().await.unwrap();
     assert_eq!(first.status(), 200);
     let channel_now = get(&server, &format!("{CHANNELS}/{}", made["id"])).await["channel"].clone();
-    assert_eq!((&channel_now["state"], &channel_now["viewers"], &channel_now["watchUrl"]), (&json!("live"), &json!(1), &json!(watch)));
+    assert_eq!(
+        (&channel_now["state"], &channel_now["viewers"], &channel_now["watchUrl"]),
+        (&json!("live"), &json!(1), &json!(watch))
+    );
     let renamed =
         send_as_admin(&server, Method::PATCH, &format!("{CHANNELS}/{}", made["id"]), &json!({"name": "Watched"})).await;
     let renamed = expect_success(renamed, 200).await["channel"].clone();
@@ -399,7 +410,8 @@ async fn viewers_are_counted_and_an_unwatched_channel_costs_nothing() {
         assert_eq!(expect_success(answer, 200).await, json!({"ended": ended}));
     }
 
-    let warm = send_as_admin(&server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [made["id"], 9999]})).await;
+    let warm =
+        send_as_admin(&server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [made["id"], 9999]})).await;
     let warm = expect_success(warm, 202).await;
     assert_eq!((&warm["accepted"], &warm["channels"][1]["reason"]), (&json!(1), &json!("unsupported")));
     assert_eq!(get(&server, "/api/livetv/warm").await["channels"][0]["channelId"], made["id"]);

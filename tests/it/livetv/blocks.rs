@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CHANNELS, add_channel, get, expect_refused_field, send_as_admin, make_audio_files, entry_times_ms};
+use super::{CHANNELS, add_channel, entry_times_ms, expect_refused_field, get, make_audio_files, send_as_admin};
 use crate::kit;
 use crate::kit::response::{expect_error, expect_success};
 
@@ -44,9 +44,13 @@ async fn a_block_channel_is_created_listed_changed_and_stored() {
     let spans: Vec<(i64, i64)> = weekend.iter().map(entry_times_ms).collect();
     assert!(spans.windows(2).all(|pair| pair[0].1 == pair[1].0), "no gap, no overlap");
     assert!(spans.iter().all(|(start, _)| start % 300_000 == 0), "starts are multiples of 5 minutes");
-    assert!(weekend.iter().all(|entry| ["0", "1", "2"].contains(&entry["title"].as_str().unwrap())), "filler is hidden");
+    assert!(
+        weekend.iter().all(|entry| ["0", "1", "2"].contains(&entry["title"].as_str().unwrap())),
+        "filler is hidden"
+    );
     // Filler is listed when the channel is set to show it.
-    expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"guide": {"showFiller": true}})).await, 200).await;
+    expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"guide": {"showFiller": true}})).await, 200)
+        .await;
     let all = guide_entries("2026-03-27", "2026-03-30").await;
     assert!(
         all.len() > weekend.len()
@@ -58,7 +62,8 @@ async fn a_block_channel_is_created_listed_changed_and_stored() {
     let guide_before = get(&server, &format!("/api/livetv/now?channelId={}", channel["id"])).await;
     let mut schedule = body["schedule"].clone();
     schedule["padToMinutes"] = json!(0);
-    let changed = expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"schedule": schedule})).await, 200).await;
+    let changed =
+        expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"schedule": schedule})).await, 200).await;
     assert_eq!(changed["channel"]["revision"], 2);
     let guide_after = get(&server, &format!("/api/livetv/now?channelId={}", channel["id"])).await;
     assert_eq!(guide_before["current"], guide_after["current"]);
@@ -84,7 +89,8 @@ async fn a_block_channel_is_created_listed_changed_and_stored() {
     assert_eq!(marks(), None);
     // Back to a sequential schedule.
     let simple = json!({"scheduleMode": "sequential", "items": [{"path": files[0]}]});
-    let sequential = expect_success(send_as_admin(&server, Method::PATCH, &target, &simple).await, 200).await["channel"].clone();
+    let sequential =
+        expect_success(send_as_admin(&server, Method::PATCH, &target, &simple).await, 200).await["channel"].clone();
     assert_eq!((&sequential["scheduleMode"], sequential.get("schedule")), (&json!("sequential"), None));
 }
 

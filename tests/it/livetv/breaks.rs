@@ -10,8 +10,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::play::fetch_segments;
-use super::seams::{make_numbered_film, frame_numbers, fetch_past_playlist};
-use super::{CHANNELS, add_channel, get, expect_refused_field, send_as_admin, entry_times_ms};
+use super::seams::{fetch_past_playlist, frame_numbers, make_numbered_film};
+use super::{CHANNELS, add_channel, entry_times_ms, expect_refused_field, get, send_as_admin};
 use crate::kit::response::expect_success;
 use crate::kit::{self, Server, player};
 
@@ -68,8 +68,13 @@ async fn play_past(server: &Server, id: &Value, (from_ms, to_ms): (i64, i64), fo
     let times = player::decode(&path).await;
     let frame_numbers = frame_numbers(&path).await;
     assert_eq!((frame_numbers.len(), list.video.len()), (times.video.len(), times.video.len()));
-    let ticks = |seconds: f64| unwrap_timestamp(((seconds * 90_000.0).round() as i64).rem_euclid(TIMESTAMP_WRAP), from_ms * 90);
-    frame_numbers.iter().zip(&times.video).map(|((film, frame), time)| (*film, *frame, ticks(time.start_seconds))).collect()
+    let ticks =
+        |seconds: f64| unwrap_timestamp(((seconds * 90_000.0).round() as i64).rem_euclid(TIMESTAMP_WRAP), from_ms * 90);
+    frame_numbers
+        .iter()
+        .zip(&times.video)
+        .map(|((film, frame), time)| (*film, *frame, ticks(time.start_seconds)))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +117,8 @@ async fn a_film_is_interrupted_at_its_chapter_and_continues_there() {
         (Some("Encoded"), (to, to + FILM_MS + 14_000 - filler_ms))
     );
     let target = format!("{CHANNELS}/{id}");
-    expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"guide": {"showFiller": true}})).await, 200).await;
+    expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"guide": {"showFiller": true}})).await, 200)
+        .await;
     let shown = guide_entries(id).await;
     let parts: Vec<_> = shown[..3].iter().map(|entry| (entry_times_ms(entry), entry["isFiller"] == true)).collect();
     let (break_start, break_end) = (from + BREAK_MS, from + BREAK_MS + filler_ms);
@@ -131,13 +137,18 @@ async fn a_film_is_interrupted_at_its_chapter_and_continues_there() {
     // A recording of a part or a break records the whole programme.
     for entry in [&shown[4], &shown[5]] {
         let body = json!({"channelId": id, "entryId": entry["id"]});
-        let created = expect_success(send_as_admin(&server, Method::POST, "/api/livetv/recordings", &body).await, 201).await;
+        let created =
+            expect_success(send_as_admin(&server, Method::POST, "/api/livetv/recordings", &body).await, 201).await;
         let recording = &created["recording"];
-        assert_eq!((&recording["title"], entry_times_ms(recording)), (&json!("Encoded"), (to, entry_times_ms(&shown[5]).1)));
+        assert_eq!(
+            (&recording["title"], entry_times_ms(recording)),
+            (&json!("Encoded"), (to, entry_times_ms(&shown[5]).1))
+        );
         let target = format!("/api/livetv/recordings/{}", recording["id"].as_str().unwrap());
         expect_success(send_as_admin(&server, Method::DELETE, &target, &json!({})).await, 200).await;
     }
-    expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"guide": {"showFiller": false}})).await, 200).await;
+    expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"guide": {"showFiller": false}})).await, 200)
+        .await;
 
     // Position in the file of the current part. A change waits for the end of the programme, not of its part.
     let advance_to = |target_ms: i64| {
@@ -179,11 +190,19 @@ async fn a_film_is_interrupted_at_its_chapter_and_continues_there() {
         let ad = if filler_ms == 6000 { 14 } else { 15 };
         let order: Vec<usize> = frames.chunk_by(|a, b| a.0 == b.0).map(|frames_of_film| frames_of_film[0].0).collect();
         assert_eq!(order, [film, ad, film]);
-        let own_frames: Vec<i64> = frames.iter().filter(|(film_number, ..)| *film_number == film).map(|(_, number, _)| *number).collect();
-        assert!(own_frames.windows(2).all(|pair| pair[1] == pair[0] + 1), "no frame is lost or repeated: {own_frames:?}");
+        let own_frames: Vec<i64> =
+            frames.iter().filter(|(film_number, ..)| *film_number == film).map(|(_, number, _)| *number).collect();
+        assert!(
+            own_frames.windows(2).all(|pair| pair[1] == pair[0] + 1),
+            "no frame is lost or repeated: {own_frames:?}"
+        );
         let frames_before_break = BREAK_MS * i64::from(FRAME_RATE) / 1000;
-        assert!(own_frames[0] <= frames_before_break - 9 && own_frames[own_frames.len() - 1] >= frames_before_break + 8, "{own_frames:?}");
-        let filler_frames: Vec<i64> = frames.iter().filter(|(film_number, ..)| *film_number == ad).map(|(_, number, _)| *number).collect();
+        assert!(
+            own_frames[0] <= frames_before_break - 9 && own_frames[own_frames.len() - 1] >= frames_before_break + 8,
+            "{own_frames:?}"
+        );
+        let filler_frames: Vec<i64> =
+            frames.iter().filter(|(film_number, ..)| *film_number == ad).map(|(_, number, _)| *number).collect();
         assert_eq!(filler_frames, (0..filler_ms / 40).collect::<Vec<_>>());
         for (film_number, number, ticks) in &frames {
             let (origin, step) = match (*film_number == film, *number < frames_before_break) {
@@ -208,9 +227,15 @@ async fn a_film_is_interrupted_at_its_chapter_and_continues_there() {
     let entry = guide_entries(&later_deleted["id"]).await.remove(0);
     let break_start = entry_times_ms(&entry).0 + BREAK_MS;
     let filler_ms = entry_times_ms(&entry).1 - entry_times_ms(&entry).0 - FILM_MS;
-    let frames = play_past(&server, &later_deleted["id"], (break_start - 3000, break_start + filler_ms + 3000), folder.path()).await;
-    let filler_frames = frames.iter().filter(|(film_number, ..)| *film_number == 14 || *film_number == 15).count() as i64;
-    assert!(filler_frames == filler_ms / 40 && frames.iter().all(|(film_number, ..)| *film_number != 2), "{filler_frames} {filler_ms}");
+    let frames =
+        play_past(&server, &later_deleted["id"], (break_start - 3000, break_start + filler_ms + 3000), folder.path())
+            .await;
+    let filler_frames =
+        frames.iter().filter(|(film_number, ..)| *film_number == 14 || *film_number == 15).count() as i64;
+    assert!(
+        filler_frames == filler_ms / 40 && frames.iter().all(|(film_number, ..)| *film_number != 2),
+        "{filler_frames} {filler_ms}"
+    );
 }
 
 #[tokio::test]
@@ -228,15 +253,25 @@ async fn filler_between_programmes_needs_a_block_schedule_and_filler_within_does
     let (from, to) = (Timestamp::now(), Timestamp::now() + Duration::from_secs(60));
     let guide = get(&server, &format!("/api/livetv/epg?channelId={}&from={from}&to={to}", channel["id"])).await;
     assert!(guide["entries"].as_array().unwrap().iter().all(|entry| entry["durationSeconds"] == 3.0));
-    let renamed = expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"name": "B"})).await, 200).await;
-    assert_eq!((&renamed["channel"]["filler"], &renamed["channel"]["revision"]), (&channel["filler"], &channel["revision"]));
-    let without_filler = expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"filler": {}})).await, 200).await;
+    let renamed =
+        expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"name": "B"})).await, 200).await;
+    assert_eq!(
+        (&renamed["channel"]["filler"], &renamed["channel"]["revision"]),
+        (&channel["filler"], &channel["revision"])
+    );
+    let without_filler =
+        expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"filler": {}})).await, 200).await;
     assert_eq!((without_filler["channel"].get("filler"), &without_filler["channel"]["itemCount"]), (None, &json!(1)));
     // The stored channel equals the one in memory.
-    let with_filler = expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"filler": {"mid": ad}})).await, 200).await;
+    let with_filler =
+        expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"filler": {"mid": ad}})).await, 200)
+            .await;
     assert_eq!(with_filler["channel"]["itemCount"], 2);
     let (store, clock) = (server.service.store.clone(), server.service.clock.clone());
     let stored = hearthcast::service::channels::Channels::open(store, clock).unwrap().all();
     let in_memory = server.service.channels.all();
-    assert_eq!((&in_memory[0].definition, &in_memory[0].requested_filler), (&stored[0].definition, &stored[0].requested_filler));
+    assert_eq!(
+        (&in_memory[0].definition, &in_memory[0].requested_filler),
+        (&stored[0].definition, &stored[0].requested_filler)
+    );
 }

@@ -4,7 +4,7 @@ use hearthcast::service::channels::Channels;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{CHANNELS, add_channel, get, expect_refused_field, send_as_admin, make_audio_files};
+use super::{CHANNELS, add_channel, expect_refused_field, get, make_audio_files, send_as_admin};
 use crate::kit;
 use crate::kit::response::{expect_error, expect_success};
 
@@ -45,7 +45,8 @@ async fn a_channel_is_created_listed_changed_and_deleted() {
 
     // Name and number do not affect the schedule: the revision stays, and so do the ids that players use.
     let change = json!({"name": "Renamed", "number": 99, "enabled": false, "logoUrl": "/art/1.png"});
-    let changed = expect_success(send_as_admin(&server, Method::PATCH, &location, &change).await, 200).await["channel"].clone();
+    let changed =
+        expect_success(send_as_admin(&server, Method::PATCH, &location, &change).await, 200).await["channel"].clone();
     assert_eq!(
         (&changed["name"], &changed["number"], &changed["revision"]),
         (&json!("Renamed"), &json!(99), &json!(1))
@@ -113,7 +114,8 @@ async fn invalid_channels_are_refused_with_their_field() {
         (folder.path().join("none").to_str().unwrap().to_owned(), 404, "NOT_FOUND"),
         (folder.path().join("note.txt").to_str().unwrap().to_owned(), 415, "UNSUPPORTED_MEDIA_TYPE"),
     ] {
-        let answer = send_as_admin(&server, Method::POST, CHANNELS, &with_field("items", json!([{"path": path}]))).await;
+        let answer =
+            send_as_admin(&server, Method::POST, CHANNELS, &with_field("items", json!([{"path": path}]))).await;
         let refusal = expect_error(answer, status, code).await;
         assert_eq!(refusal["details"]["items"][0]["path"], json!(path), "{refusal}");
     }
@@ -124,17 +126,24 @@ async fn invalid_channels_are_refused_with_their_field() {
     assert_eq!(conflict["details"]["field"], "number");
 
     let all = json!({"name": "All", "items": [{"path": folder.path()}]});
-    let refusal = expect_error(send_as_admin(&server, Method::POST, CHANNELS, &all).await, 422, "UNPLAYABLE_MEDIA").await;
+    let refusal =
+        expect_error(send_as_admin(&server, Method::POST, CHANNELS, &all).await, 422, "UNPLAYABLE_MEDIA").await;
     assert_eq!(refusal["details"]["items"][0]["path"], json!(folder.path().join("broken.mkv")), "{refusal}");
-    let created = expect_success(send_as_admin(&server, Method::POST, "/api/livetv/channels?skipInvalid=true", &all).await, 201).await;
+    let created =
+        expect_success(send_as_admin(&server, Method::POST, "/api/livetv/channels?skipInvalid=true", &all).await, 201)
+            .await;
     assert_eq!(created["channel"]["itemCount"], 1);
 
     let mut external = json!({"name": "Elsewhere", "sourceType": "external"});
-    let refusal = expect_error(send_as_admin(&server, Method::POST, CHANNELS, &external).await, 422, "RIGHTS_BASIS_REQUIRED").await;
+    let refusal =
+        expect_error(send_as_admin(&server, Method::POST, CHANNELS, &external).await, 422, "RIGHTS_BASIS_REQUIRED")
+            .await;
     assert_eq!(refusal["details"]["missing"].as_array().unwrap().len(), 7, "{refusal}");
     external["rights"] = json!({"basis": "licensed", "statement": "a contract of 2026 says so"});
     external["attestation"] = json!({"authorized": true});
-    let refusal = expect_error(send_as_admin(&server, Method::POST, CHANNELS, &external).await, 422, "RIGHTS_BASIS_REQUIRED").await;
+    let refusal =
+        expect_error(send_as_admin(&server, Method::POST, CHANNELS, &external).await, 422, "RIGHTS_BASIS_REQUIRED")
+            .await;
     assert_eq!(refusal["details"]["missing"].as_array().unwrap().len(), 4, "{refusal}");
     for id in ["0", "4000000000", "99999999999", "x"] {
         let answer = server.get(&format!("{CHANNELS}/{id}")).send().await.unwrap();
@@ -168,7 +177,8 @@ async fn stored_channels_equal_those_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let files = make_audio_files(folder.path(), &[30, 70, 110]);
     let server = kit::start_server(&[folder.path()]).await;
-    let kept_channel = add_channel(&server, &json!({"name": "A", "number": 5, "items": [{"path": folder.path()}]})).await;
+    let kept_channel =
+        add_channel(&server, &json!({"name": "A", "number": 5, "items": [{"path": folder.path()}]})).await;
     let deleted_channel = add_channel(&server, &json!({"name": "B", "items": [{"path": folder.path()}]})).await;
     let target = format!("{CHANNELS}/{}", kept_channel["id"]);
     // The second change replaces the first, which is never aired.
@@ -183,6 +193,9 @@ async fn stored_channels_equal_those_in_memory() {
     assert_eq!((in_memory.len(), stored.len()), (1, 1));
     let (in_memory, stored) = (&in_memory[0], &stored[0]);
     assert_eq!(in_memory.definition, stored.definition);
-    assert_eq!((&in_memory.tvg_id, &in_memory.settings, &in_memory.requested_items), (&stored.tvg_id, &stored.settings, &stored.requested_items));
+    assert_eq!(
+        (&in_memory.tvg_id, &in_memory.settings, &in_memory.requested_items),
+        (&stored.tvg_id, &stored.settings, &stored.requested_items)
+    );
     assert_eq!((in_memory.version, in_memory.definition.revisions.len()), (3, 2));
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::play::{fetch_segments, fetch_playlist};
-use super::{CHANNELS, add_channel, get, expect_refused_field, send_as_admin, make_audio_files, entry_times_ms};
+use super::play::{fetch_playlist, fetch_segments};
+use super::{CHANNELS, add_channel, entry_times_ms, expect_refused_field, get, make_audio_files, send_as_admin};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, Server, media, player};
 
@@ -107,7 +107,8 @@ impl ParsedPlaylist {
     /// Asserts that common segments have the same numbers in both playlists, and that this one is not older.
     fn assert_follows(&self, before: &Self) {
         for (number, name) in before.numbered_segments() {
-            let number_here = self.numbered_segments().iter().find(|(_, other)| *other == name).map(|(number, _)| *number);
+            let number_here =
+                self.numbered_segments().iter().find(|(_, other)| *other == name).map(|(number, _)| *number);
             assert!(number_here.is_none_or(|known| known == number), "{name}: {before:?} {self:?}");
         }
         assert!(self.sequence >= before.sequence && self.names.len() >= before.names.len().min(6));
@@ -174,19 +175,27 @@ async fn an_on_demand_channel_airs_only_while_watched() {
 
     // Past programmes stay in the guide: each once, including the time it was paused.
     let now = server.service.clock.now();
-    let (_, entries) = guide(&server, &format!("?from={}&to={}", now - from_seconds(30 * 3600), now + from_seconds(60))).await;
+    let (_, entries) =
+        guide(&server, &format!("?from={}&to={}", now - from_seconds(30 * 3600), now + from_seconds(60))).await;
     let titles: Vec<&str> = entries.iter().map(|entry| entry["title"].as_str().unwrap()).collect();
     assert_eq!(titles, ["0", "1"]);
     let first_entry = &entries[0];
     assert_eq!(first_entry["id"], format!("{id}-0"));
     assert_eq!(entry_times_ms(first_entry).1, now.as_millisecond() - (3600 + 23) * 1000, "{first_entry}");
-    let past = fetch_playlist(&server, &format!("{}&{}", playlist_target(&server, id), catchup_query(first_entry))).await.0;
+    let past =
+        fetch_playlist(&server, &format!("{}&{}", playlist_target(&server, id), catchup_query(first_entry))).await.0;
     assert!(past.contains("#EXT-X-ENDLIST") && past.matches("#EXTINF").count() > 80 / 6, "{past}");
-    assert_eq!(current_programme(&server, id).await, programme("1", 48.0, true), "catch-up does not move the channel clock");
-    let from_start = ParsedPlaylist::parse(fetch_playlist(&server, &format!("{}&fromStart=1", playlist_target(&server, id))).await);
+    assert_eq!(
+        current_programme(&server, id).await,
+        programme("1", 48.0, true),
+        "catch-up does not move the channel clock"
+    );
+    let from_start =
+        ParsedPlaylist::parse(fetch_playlist(&server, &format!("{}&fromStart=1", playlist_target(&server, id))).await);
     assert!(from_start.names[0].ends_with("-00000.ts") && from_start.text.0.contains("EXT-X-START"), "{from_start:?}");
     let paused_instant = server.service.clock.now() - from_seconds(3600 * 10);
-    let answer = server.get(&format!("/api/livetv/watch/{id}/live.m3u8?at={paused_instant}&duration=600")).send().await.unwrap();
+    let answer =
+        server.get(&format!("/api/livetv/watch/{id}/live.m3u8?at={paused_instant}&duration=600")).send().await.unwrap();
     expect_error(answer, 404, "NOT_FOUND").await;
 }
 
@@ -204,7 +213,11 @@ async fn skipping_leaves_no_gap_for_players() {
         path
     };
     let copyable = "-c:v libx264 -preset ultrafast -bf 2 -g 50 -c:a aac -s 320x180";
-    let films = [make_film("a.mp4", copyable), make_film("b.mp4", copyable), make_film("c.mkv", "-r 30 -s 160x90 -c:v mpeg4 -c:a ac3")];
+    let films = [
+        make_film("a.mp4", copyable),
+        make_film("b.mp4", copyable),
+        make_film("c.mkv", "-r 30 -s 160x90 -c:v mpeg4 -c:a ac3"),
+    ];
     let (server, channel) = start_on_demand(folder.path(), &films).await;
     let id = &channel["id"];
     start_watching(&server, id).await;
@@ -221,7 +234,10 @@ async fn skipping_leaves_no_gap_for_players() {
         titles.push(skipped.0);
         let after_skip = ParsedPlaylist::parse(fetch_playlist(&server, &playlist_target(&server, id)).await);
         // On a busy machine, more segments may have aired before the skip.
-        assert!(after_skip.names.contains(last_playlist.names.last().unwrap()), "listed segments stay: {last_playlist:?} {after_skip:?}");
+        assert!(
+            after_skip.names.contains(last_playlist.names.last().unwrap()),
+            "listed segments stay: {last_playlist:?} {after_skip:?}"
+        );
         after_skip.assert_follows(&last_playlist);
         for _ in 0..3 {
             let reloaded = watch_for(&server, id, 5).await;
@@ -248,18 +264,32 @@ async fn skipping_leaves_no_gap_for_players() {
     assert_eq!(warnings, Vec::<String>::new());
     let stream_kinds = media::stream_kinds(&path);
     let packets = media::packets(&path);
-    let packets_of = |kind: &str| packets.iter().filter(|packet| stream_kinds[&packet.stream] == kind).collect::<Vec<_>>();
+    let packets_of =
+        |kind: &str| packets.iter().filter(|packet| stream_kinds[&packet.stream] == kind).collect::<Vec<_>>();
     let (video_packets, audio_packets) = (packets_of("video"), packets_of("audio"));
-    assert!(video_packets.windows(2).all(|pair| (1..2 * 3600).contains(&(pair[1].dts - pair[0].dts))), "video has no gap");
-    assert!(audio_packets.windows(2).all(|pair| (0..=2 * 1920).contains(&(pair[1].pts - pair[0].pts))), "audio has no gap");
+    assert!(
+        video_packets.windows(2).all(|pair| (1..2 * 3600).contains(&(pair[1].dts - pair[0].dts))),
+        "video has no gap"
+    );
+    assert!(
+        audio_packets.windows(2).all(|pair| (0..=2 * 1920).contains(&(pair[1].pts - pair[0].pts))),
+        "audio has no gap"
+    );
 
     // Past guide entries end where the programmes were skipped.
     let (_, entries) = guide(&server, "").await;
     let past_entries: Vec<&Value> = entries.iter().take(4).collect();
-    let lengths: Vec<i64> = past_entries.iter().map(|entry| entry_times_ms(entry).1 - entry_times_ms(entry).0).collect();
+    let lengths: Vec<i64> =
+        past_entries.iter().map(|entry| entry_times_ms(entry).1 - entry_times_ms(entry).0).collect();
     assert!(lengths[1..3].iter().all(|ms| *ms < 30_000) && lengths[3] >= 40_000, "{lengths:?}");
-    let skipped_playlist = fetch_playlist(&server, &format!("{}&{}", playlist_target(&server, id), self::catchup_query(past_entries[1]))).await;
-    assert!(skipped_playlist.0.contains("#EXT-X-ENDLIST"), "the playlist of a skipped programme is complete: {}", skipped_playlist.0);
+    let skipped_playlist =
+        fetch_playlist(&server, &format!("{}&{}", playlist_target(&server, id), self::catchup_query(past_entries[1])))
+            .await;
+    assert!(
+        skipped_playlist.0.contains("#EXT-X-ENDLIST"),
+        "the playlist of a skipped programme is complete: {}",
+        skipped_playlist.0
+    );
 
     // Without viewers, a skip goes to the start of the next programme and pauses there, every time.
     stop_watching(&server, id).await;
@@ -307,14 +337,23 @@ async fn block_and_always_on_channels_cannot_be_on_demand() {
     let (id, channel) = (&added["id"], format!("{CHANNELS}/{}", added["id"]));
     let skip = format!("{channel}/skip");
     expect_error(send_as_admin(&server, Method::POST, &skip, &json!({})).await, 409, "CONFLICT").await;
-    expect_error(send_as_admin(&server, Method::POST, &format!("{CHANNELS}/9999/skip"), &json!({})).await, 404, "CHANNEL_NOT_FOUND")
-        .await;
+    expect_error(
+        send_as_admin(&server, Method::POST, &format!("{CHANNELS}/9999/skip"), &json!({})).await,
+        404,
+        "CHANNEL_NOT_FOUND",
+    )
+    .await;
     server.service.clock.advance(from_seconds(100));
     let before = current_programme(&server, id).await;
-    let changed = expect_success(send_as_admin(&server, Method::PATCH, &channel, &json!({"onDemand": true})).await, 200).await;
+    let changed =
+        expect_success(send_as_admin(&server, Method::PATCH, &channel, &json!({"onDemand": true})).await, 200).await;
     assert_eq!(changed["channel"]["onDemand"], true);
     server.service.clock.advance(from_seconds(3600));
-    assert_eq!(current_programme(&server, id).await, programme(&before.0, before.1, true), "the channel is paused where it was");
+    assert_eq!(
+        current_programme(&server, id).await,
+        programme(&before.0, before.1, true),
+        "the channel is paused where it was"
+    );
     expect_refused_field(&server, Method::PATCH, &channel, &json!({"alwaysOn": true}), "onDemand").await;
     let span = json!({"channelId": id, "start": server.service.clock.now().to_string(),
         "end": (server.service.clock.now() + from_seconds(60)).to_string()});
@@ -331,7 +370,8 @@ async fn block_and_always_on_channels_cannot_be_on_demand() {
 
     // Switching `onDemand` off resumes the channel; past programmes keep their times.
     let (_, entries) = guide(&server, "").await;
-    let resumed = expect_success(send_as_admin(&server, Method::PATCH, &channel, &json!({"onDemand": false})).await, 200).await;
+    let resumed =
+        expect_success(send_as_admin(&server, Method::PATCH, &channel, &json!({"onDemand": false})).await, 200).await;
     assert_eq!(
         (resumed["channel"]["onDemand"].as_bool(), resumed["channel"]["now"]["title"].as_str()),
         (Some(false), Some("other"))
@@ -372,7 +412,11 @@ async fn exports_follow_the_channel_clock() {
         assert_eq!(pair[0].attributes["stop"], pair[1].attributes["start"], "no gap, no overlap");
     }
     server.service.clock.advance(from_seconds(50));
-    assert_eq!(fetch_xmltv(Some(&first_etag)).await.0, 304, "the channel is paused, and the guide of this minute is unchanged");
+    assert_eq!(
+        fetch_xmltv(Some(&first_etag)).await.0,
+        304,
+        "the channel is paused, and the guide of this minute is unchanged"
+    );
     server.service.clock.advance(from_seconds(20));
     let (status, later_etag, _) = fetch_xmltv(Some(&first_etag)).await;
     assert!(status == 200 && later_etag != first_etag, "future programmes move to later times");

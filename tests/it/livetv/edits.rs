@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{CHANNELS, add_channel, get, send_as_admin, entry_times_ms};
+use super::{CHANNELS, add_channel, entry_times_ms, get, send_as_admin};
 use crate::kit::response::expect_success;
 use crate::kit::{self, media};
 

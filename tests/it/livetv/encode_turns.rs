@@ -141,6 +141,10 @@ async fn no_more_channels_are_warm_than_encode_slots_even_after_zapping() {
     let response = expect_success(warm, 202).await;
     let skipped: Vec<&Value> =
         response["channels"].as_array().unwrap().iter().filter(|channel| channel["state"] == "skipped").collect();
-    assert_eq!((&response["accepted"], skipped.len()), (&json!(1), 3), "only the watched channel is accepted: {response}");
+    assert_eq!(
+        (&response["accepted"], skipped.len()),
+        (&json!(1), 3),
+        "only the watched channel is accepted: {response}"
+    );
     assert!(skipped.iter().all(|channel| channel["reason"] == "limit"), "{response}");
 }

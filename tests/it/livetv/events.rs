@@ -72,7 +72,8 @@ async fn viewers_and_programme_starts_are_published() {
     assert_eq!(server.get(&format!("{watch}?wait=15&watchSession=sofa")).send().await.unwrap().status(), 200);
     let live = events.next_event("channel.state", |data| data["state"] == "live").await;
     assert_eq!(live, json!({"channelId": id, "state": "live", "viewers": 1}));
-    let leave = server.request(reqwest::Method::DELETE, &format!("{watch}?watchSession=sofa")).bearer_auth(&server.token);
+    let leave =
+        server.request(reqwest::Method::DELETE, &format!("{watch}?watchSession=sofa")).bearer_auth(&server.token);
     assert_eq!(leave.send().await.unwrap().status(), 200);
     events.next_event("channel.state", |data| data["state"] == "idle" && data["viewers"] == 0).await;
 }

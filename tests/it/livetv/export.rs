@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CHANNELS, add_channel, get, send_as_admin, make_audio_files};
+use super::{CHANNELS, add_channel, get, make_audio_files, send_as_admin};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::xmltv::{Element, parse_checked};
 use crate::kit::{self, Server};
@@ -72,7 +72,11 @@ async fn the_m3u_lists_every_enabled_channel() {
 
     // Players store favourites by these ids, which do not depend on the channel name.
     let target = format!("{CHANNELS}/{}", five["id"]);
-    expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"name": "Renamed", "number": 99})).await, 200).await;
+    expect_success(
+        send_as_admin(&server, Method::PATCH, &target, &json!({"name": "Renamed", "number": 99})).await,
+        200,
+    )
+    .await;
     let changed = server.get("/api/livetv/m3u").header("if-none-match", &etag).send().await.unwrap();
     assert_eq!(changed.status(), 200);
     let changed = changed.text().await.unwrap();
@@ -80,7 +84,10 @@ async fn the_m3u_lists_every_enabled_channel() {
 
     let filtered = get_text(&server, "/api/livetv/m3u?category=Kids%20%26%20Co&tvgId=number").await;
     assert_eq!((filtered.lines().count(), filtered.contains("tvg-id=\"20\"")), (3, true), "{filtered}");
-    assert!(filtered.contains("url-tvg=\"") && filtered.contains("xmltv?category=Kids%20%26%20Co&tvgId=number\""), "{filtered}");
+    assert!(
+        filtered.contains("url-tvg=\"") && filtered.contains("xmltv?category=Kids%20%26%20Co&tvgId=number\""),
+        "{filtered}"
+    );
     assert_eq!(get_text(&server, "/api/livetv/m3u?channelIds=77").await.lines().count(), 1);
     let file = server.get("/api/livetv/m3u?format=m3u8&download=1").send().await.unwrap();
     assert_eq!(file.headers()["content-type"], "application/vnd.apple.mpegurl");
@@ -88,7 +95,8 @@ async fn the_m3u_lists_every_enabled_channel() {
     for wrong in
         ["?channelIds=x", "?tvgId=name2", "?format=pls", "?download=yes", "?catchup=x", "?auth=x", "?auth=token"]
     {
-        expect_error(server.get(&format!("/api/livetv/m3u{wrong}")).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
+        expect_error(server.get(&format!("/api/livetv/m3u{wrong}")).send().await.unwrap(), 400, "VALIDATION_ERROR")
+            .await;
     }
 }
 
@@ -105,8 +113,11 @@ async fn xmltv_is_valid_and_equals_the_json_guide() {
     let etag = answer.headers()["etag"].clone();
     let complete = answer.text().await.unwrap();
     let tv = parse_checked(&complete);
-    let names: Vec<&str> =
-        tv.children_named("channel").flat_map(|channel| channel.children_named("display-name")).map(|name| &*name.text).collect();
+    let names: Vec<&str> = tv
+        .children_named("channel")
+        .flat_map(|channel| channel.children_named("display-name"))
+        .map(|name| &*name.text)
+        .collect();
     assert_eq!(names, ["Five", "5 Five", "5", "Two, \"2\" <&> 🎬", "20 Two, \"2\" <&> 🎬", "20"]);
     let ids: Vec<&str> = tv.children_named("channel").map(|channel| &*channel.attributes["id"]).collect();
     assert_eq!(ids, [channels[1]["tvgId"].as_str().unwrap(), channels[0]["tvgId"].as_str().unwrap()]);
@@ -138,7 +149,8 @@ async fn xmltv_is_valid_and_equals_the_json_guide() {
         assert_eq!(pair[0].attributes["stop"], pair[1].attributes["start"], "no gap, no overlap");
     }
 
-    let revalidated = server.get("/api/livetv/xmltv?days=2&prevDays=0").header("if-none-match", &etag).send().await.unwrap();
+    let revalidated =
+        server.get("/api/livetv/xmltv?days=2&prevDays=0").header("if-none-match", &etag).send().await.unwrap();
     assert_eq!((revalidated.status().as_u16(), revalidated.bytes().await.unwrap().len()), (304, 0));
     // Two ways to get it compressed.
     let compressed =
@@ -167,7 +179,11 @@ async fn xmltv_is_valid_and_equals_the_json_guide() {
     for wrong in ["?days=0", "?days=15", "?prevDays=8", "?prevDays=-1", "?tz=mars", "?lcn=x"] {
         expect_error(server.get(&format!("{target}{wrong}")).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
     }
-    expect_success(send_as_admin(&server, Method::DELETE, &format!("{CHANNELS}/{}", channels[1]["id"]), &json!({})).await, 200).await;
+    expect_success(
+        send_as_admin(&server, Method::DELETE, &format!("{CHANNELS}/{}", channels[1]["id"]), &json!({})).await,
+        200,
+    )
+    .await;
     let changed = server.get(target).header("if-modified-since", &modified).send().await.unwrap();
     assert_eq!(changed.status(), 200);
 }

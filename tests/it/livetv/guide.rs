@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CHANNELS, add_channel, get, send_as_admin, make_audio_files, entry_times_ms};
+use super::{CHANNELS, add_channel, entry_times_ms, get, make_audio_files, send_as_admin};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, Server};
 
@@ -42,8 +42,18 @@ async fn the_guide_has_no_gaps_and_a_change_affects_the_future_only() {
     expect_success(send_as_admin(&server, Method::PATCH, &target, &settings).await, 200).await;
     let fewer = guide_entries(&server, day).await;
     assert!(fewer.len() < complete.len() && fewer.iter().all(|entry| entry["title"] != "3"));
-    assert!(fewer.iter().map(entry_times_ms).zip(fewer.iter().skip(1).map(entry_times_ms)).all(|(entry, next)| entry.1 == next.0));
-    expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"guide": {"minProgrammeSeconds": 0}})).await, 200).await;
+    assert!(
+        fewer
+            .iter()
+            .map(entry_times_ms)
+            .zip(fewer.iter().skip(1).map(entry_times_ms))
+            .all(|(entry, next)| entry.1 == next.0)
+    );
+    expect_success(
+        send_as_admin(&server, Method::PATCH, &target, &json!({"guide": {"minProgrammeSeconds": 0}})).await,
+        200,
+    )
+    .await;
 
     // Replace the items while a programme is on.
     server.service.clock.advance(Duration::from_secs(1));
@@ -51,7 +61,8 @@ async fn the_guide_has_no_gaps_and_a_change_affects_the_future_only() {
     let before = guide_entries(&server, "").await;
     let current = before.iter().position(|entry| entry["isLive"] == true).expect("a programme is on");
     assert_eq!(before[current]["id"], now["current"]["entry"]["id"]);
-    let duration = now["current"]["offsetSeconds"].as_f64().unwrap() + now["current"]["remainingSeconds"].as_f64().unwrap();
+    let duration =
+        now["current"]["offsetSeconds"].as_f64().unwrap() + now["current"]["remainingSeconds"].as_f64().unwrap();
     assert_eq!(duration, before[current]["durationSeconds"].as_f64().unwrap());
     let bytes = server.get(now["current"]["directUrl"].as_str().unwrap()).send().await.unwrap();
     assert_eq!(bytes.status(), 200);
@@ -72,7 +83,10 @@ async fn the_guide_has_no_gaps_and_a_change_affects_the_future_only() {
     let change = json!({"items": [{"path": files[3]}]});
     expect_success(send_as_admin(&server, Method::PATCH, &format!("{target}?applyAt=now"), &change).await, 200).await;
     let now_playing = get(&server, &format!("/api/livetv/now?channelId={}", channel["id"])).await;
-    assert_eq!((&now_playing["current"]["entry"]["title"], &now_playing["current"]["offsetSeconds"]), (&json!("3"), &json!(0.0)));
+    assert_eq!(
+        (&now_playing["current"]["entry"]["title"], &now_playing["current"]["offsetSeconds"]),
+        (&json!("3"), &json!(0.0))
+    );
 }
 
 #[tokio::test]
@@ -84,7 +98,8 @@ async fn the_guide_can_be_filtered_by_channel_and_time() {
         json!({"name": number.to_string(), "number": number, "items": [{"path": files[0]}],
         "startAt": "2026-01-01T00:00:00Z"})
     };
-    let (high_id, low_id) = (add_channel(&server, &body(9)).await["id"].clone(), add_channel(&server, &body(2)).await["id"].clone());
+    let (high_id, low_id) =
+        (add_channel(&server, &body(9)).await["id"].clone(), add_channel(&server, &body(2)).await["id"].clone());
     let channel_ids = |entries: &[Value]| {
         let mut ids: Vec<Value> = entries.iter().map(|entry| entry["channelId"].clone()).collect();
         ids.dedup();
@@ -93,11 +108,24 @@ async fn the_guide_can_be_filtered_by_channel_and_time() {
     let all = guide_entries(&server, "").await;
     assert_eq!(channel_ids(&all), [low_id.clone(), high_id.clone()], "by number");
     assert!((96..=100).contains(&all.len()), "a day of half hours on each: {}", all.len());
-    assert_eq!(channel_ids(&guide_entries(&server, &format!("?channelId={high_id}")).await), std::slice::from_ref(&high_id));
-    assert_eq!(channel_ids(&guide_entries(&server, &format!("?channelId={high_id}&channelIds=77,{low_id}")).await), [low_id, high_id.clone()]);
+    assert_eq!(
+        channel_ids(&guide_entries(&server, &format!("?channelId={high_id}")).await),
+        std::slice::from_ref(&high_id)
+    );
+    assert_eq!(
+        channel_ids(&guide_entries(&server, &format!("?channelId={high_id}&channelIds=77,{low_id}")).await),
+        [low_id, high_id.clone()]
+    );
     assert_eq!(guide_entries(&server, "?channelIds=77").await, Vec::<Value>::new());
-    assert_eq!(guide_entries(&server, "?from=2025-12-01&to=2025-12-10").await, Vec::<Value>::new(), "before its first programme");
-    assert_eq!(guide_entries(&server, &format!("?channelId={high_id}&from=2026-02-01&to=2026-02-15")).await.len(), 14 * 48);
+    assert_eq!(
+        guide_entries(&server, "?from=2025-12-01&to=2025-12-10").await,
+        Vec::<Value>::new(),
+        "before its first programme"
+    );
+    assert_eq!(
+        guide_entries(&server, &format!("?channelId={high_id}&from=2026-02-01&to=2026-02-15")).await.len(),
+        14 * 48
+    );
     for wrong in [
         "?channelId=x",
         "?channelIds=1,b",
@@ -107,7 +135,8 @@ async fn the_guide_can_be_filtered_by_channel_and_time() {
         "?from=yesterday",
         "?from=2100-01-01&to=2100-01-02",
     ] {
-        expect_error(server.get(&format!("/api/livetv/epg{wrong}")).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
+        expect_error(server.get(&format!("/api/livetv/epg{wrong}")).send().await.unwrap(), 400, "VALIDATION_ERROR")
+            .await;
     }
 
     server.service.clock.advance(Duration::ZERO);
@@ -116,6 +145,10 @@ async fn the_guide_can_be_filtered_by_channel_and_time() {
     let etag = first.headers()["etag"].clone();
     let revalidated = server.get(target).header("if-none-match", &etag).send().await.unwrap();
     assert_eq!((revalidated.status().as_u16(), revalidated.bytes().await.unwrap().len()), (304, 0));
-    expect_success(send_as_admin(&server, Method::PATCH, &format!("{CHANNELS}/{high_id}"), &json!({"name": "B"})).await, 200).await;
+    expect_success(
+        send_as_admin(&server, Method::PATCH, &format!("{CHANNELS}/{high_id}"), &json!({"name": "B"})).await,
+        200,
+    )
+    .await;
     assert_eq!(server.get(target).header("if-none-match", &etag).send().await.unwrap().status(), 200);
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::play::{fetch_segments, fetch_playlist};
+use super::play::{fetch_playlist, fetch_segments};
 use super::{CHANNELS, add_channel, expect_refused_field, send_as_admin};
 use crate::kit::{self, Server, media, player};
 

@@ -62,10 +62,18 @@ async fn a_watermark_covers_its_corner_only() {
     record_aired(&server, &channel, (4, 8), &output).await;
     // A tenth of the width, half as high as wide, 3 % from the edges.
     for inside_point in [(0.95, 0.95), (0.88, 0.95), (0.95, 0.90)] {
-        assert!(is_near(colour_at(&output, inside_point), RED), "{inside_point:?}: {:?}", colour_at(&output, inside_point));
+        assert!(
+            is_near(colour_at(&output, inside_point), RED),
+            "{inside_point:?}: {:?}",
+            colour_at(&output, inside_point)
+        );
     }
     for outside_point in [(0.99, 0.99), (0.85, 0.95), (0.95, 0.85), (0.05, 0.05), (0.05, 0.95), (0.5, 0.5)] {
-        assert!(is_near(colour_at(&output, outside_point), BLUE), "{outside_point:?}: {:?}", colour_at(&output, outside_point));
+        assert!(
+            is_near(colour_at(&output, outside_point), BLUE),
+            "{outside_point:?}: {:?}",
+            colour_at(&output, outside_point)
+        );
     }
     // Half as opaque in another corner: this is another rendition, so it is encoded again.
     let target = format!("{CHANNELS}/{}", channel["id"]);
@@ -112,8 +120,12 @@ async fn subtitles_are_burned_in_in_the_requested_language() {
     body["languages"] = json!({"subtitles": ["ger"]});
     let channel = add_channel(&server, &body).await;
     record_aired(&server, &channel, (4, 8), &with_sidecar).await;
-    let (psnr_plain, psnr_burned_in) = (media::worst_psnr_decibels(&plain, &with_sidecar), media::worst_psnr_decibels(&burned_in, &with_sidecar));
-    assert!(psnr_plain < 30.0 && psnr_burned_in > 30.0, "{psnr_plain} dB compared with no subtitles, {psnr_burned_in} dB with embedded ones");
+    let (psnr_plain, psnr_burned_in) =
+        (media::worst_psnr_decibels(&plain, &with_sidecar), media::worst_psnr_decibels(&burned_in, &with_sidecar));
+    assert!(
+        psnr_plain < 30.0 && psnr_burned_in > 30.0,
+        "{psnr_plain} dB compared with no subtitles, {psnr_burned_in} dB with embedded ones"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,7 +144,10 @@ async fn a_slate_shows_the_configured_image() {
     assert!(is_near(colour_at(&output, (0.5, 0.5)), RED), "{:?}", colour_at(&output, (0.5, 0.5)));
     assert!(is_near(colour_at(&output, (0.05, 0.5)), [0, 0, 0]), "the image is scaled to fit");
     let target = format!("{CHANNELS}/{}", channel["id"]);
-    assert_eq!(send_as_admin(&server, Method::PATCH, &target, &json!({"offline": {"imageUrl": null}})).await.status(), 200);
+    assert_eq!(
+        send_as_admin(&server, Method::PATCH, &target, &json!({"offline": {"imageUrl": null}})).await.status(),
+        200
+    );
     record_aired(&server, &channel, (2, 6), &output).await;
     assert!(!is_near(colour_at(&output, (0.5, 0.5)), RED));
 }

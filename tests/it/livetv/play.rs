@@ -108,7 +108,8 @@ async fn different_files_play_without_a_gap() {
     let stream_kinds = media::stream_kinds(&path);
     assert_eq!(stream_kinds.values().map(String::as_str).collect::<Vec<_>>(), ["video", "audio"]);
     let packets = media::packets(&path);
-    let packets_of = |kind: &str| packets.iter().filter(|packet| stream_kinds[&packet.stream] == kind).collect::<Vec<_>>();
+    let packets_of =
+        |kind: &str| packets.iter().filter(|packet| stream_kinds[&packet.stream] == kind).collect::<Vec<_>>();
     let (video_packets, audio_packets) = (packets_of("video"), packets_of("audio"));
     assert!(video_packets.windows(2).all(|pair| pair[0].dts < pair[1].dts), "decoding times increase");
     let worst_gap = video_packets.windows(2).map(|pair| pair[1].dts - pair[0].dts).max().unwrap();

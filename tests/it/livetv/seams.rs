@@ -11,8 +11,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::play::{fetch_segments, fetch_playlist};
-use super::{add_channel, get, entry_times_ms};
+use super::play::{fetch_playlist, fetch_segments};
+use super::{add_channel, entry_times_ms, get};
 use crate::kit::{self, Server, media, player};
 
 fn is_long() -> bool {
@@ -20,7 +20,12 @@ fn is_long() -> bool {
 }
 
 /// The playlist of a past range: its text, base path and URL.
-pub(super) async fn fetch_past_playlist(server: &Server, id: &Value, from: Timestamp, to: Timestamp) -> (String, String, String) {
+pub(super) async fn fetch_past_playlist(
+    server: &Server,
+    id: &Value,
+    from: Timestamp,
+    to: Timestamp,
+) -> (String, String, String) {
     let target = format!("/api/livetv/watch/{id}?at={from}&end={to}&wait=15");
     let answer = server.get(&target).send().await.unwrap();
     assert_eq!(answer.status(), 200, "the redirect leads to a playlist");
@@ -105,19 +110,29 @@ async fn video_and_audio_are_continuous_over_every_boundary() {
     let played = player::decode(Path::new(&url)).await;
     let first = played.video[0].start_seconds;
     let wall_ms = |time: f64| from + ((time - first) * 1000.0).round() as i64;
-    let programme_at = |ms: i64| programmes.iter().find(|(start, end, _)| (*start..*end).contains(&ms)).expect("a programme is on");
+    let programme_at =
+        |ms: i64| programmes.iter().find(|(start, end, _)| (*start..*end).contains(&ms)).expect("a programme is on");
     let mut boundaries_found = 0;
     for pair in played.video.windows(2) {
-        let (before, after) = (programme_at(wall_ms(pair[0].start_seconds) + 1), programme_at(wall_ms(pair[1].start_seconds) + 1));
+        let (before, after) =
+            (programme_at(wall_ms(pair[0].start_seconds) + 1), programme_at(wall_ms(pair[1].start_seconds) + 1));
         boundaries_found += i32::from(before.0 != after.0);
         let (step, expected) = (pair[1].start_seconds - pair[0].start_seconds, 1.0 / rates[&before.2]);
         // Times in Matroska and programme lengths are whole milliseconds.
-        assert!((step - expected).abs() < 0.0021, "video steps by {step} in {before:?}, at {}", wall_ms(pair[0].start_seconds));
+        assert!(
+            (step - expected).abs() < 0.0021,
+            "video steps by {step} in {before:?}, at {}",
+            wall_ms(pair[0].start_seconds)
+        );
     }
     assert_eq!(boundaries_found, boundaries);
     for pair in played.audio.windows(2) {
         let step = pair[1].start_seconds - pair[0].start_seconds;
-        assert!((step - 1024.0 / 48_000.0).abs() < 0.0025, "audio steps by {step} at {}", wall_ms(pair[0].start_seconds));
+        assert!(
+            (step - 1024.0 / 48_000.0).abs() < 0.0025,
+            "audio steps by {step} at {}",
+            wall_ms(pair[0].start_seconds)
+        );
     }
 
     // Flashes and beeps, at the times of the decoded frames.
@@ -125,11 +140,13 @@ async fn video_and_audio_are_continuous_over_every_boundary() {
     std::fs::write(&path, fetch_segments(&server, &(text, base)).await).unwrap();
     let times = player::decode(&path).await;
     let frames =
-        decode_raw(&path, "-map 0:v:0 -fps_mode passthrough -vf scale=16:16:flags=area,format=gray -f rawvideo -").await;
+        decode_raw(&path, "-map 0:v:0 -fps_mode passthrough -vf scale=16:16:flags=area,format=gray -f rawvideo -")
+            .await;
     let is_bright = |frame: &[u8]| frame.iter().map(|&pixel| u32::from(pixel)).sum::<u32>() / 256 > 225;
     let is_bright_frame: Vec<bool> = frames.chunks_exact(256).map(is_bright).collect();
     assert_eq!(is_bright_frame.len(), times.video.len());
-    let flashes: Vec<f64> = (0..is_bright_frame.len()).filter(|&n| is_bright_frame[n]).map(|n| times.video[n].start_seconds).collect();
+    let flashes: Vec<f64> =
+        (0..is_bright_frame.len()).filter(|&n| is_bright_frame[n]).map(|n| times.video[n].start_seconds).collect();
     let samples = decode_raw(&path, "-map 0:a:0 -ac 1 -ar 48000 -f s16le -").await;
     let (mut beeps, mut quiet_samples) = (Vec::new(), 24_000);
     for (n, pair) in samples.as_chunks::<2>().0.iter().enumerate() {
@@ -149,7 +166,11 @@ async fn video_and_audio_are_continuous_over_every_boundary() {
         assert!(offset.abs() < 0.04, "a beep at {beep} is {offset} from its flash");
         worst_offset = worst_offset.max(offset.abs());
     }
-    println!("{boundaries_found} boundaries, {} frames, audio at most {:.1} ms off", is_bright_frame.len(), worst_offset * 1000.0);
+    println!(
+        "{boundaries_found} boundaries, {} frames, audio at most {:.1} ms off",
+        is_bright_frame.len(),
+        worst_offset * 1000.0
+    );
 }
 
 /// Makes a film whose frames encode the film's number and their own in sixteen black or white bits.
@@ -205,11 +226,20 @@ async fn after_a_day_every_frame_matches_the_guide() {
         std::fs::write(&path, fetch_segments(&server, &(text, base)).await).unwrap();
         let times = player::decode(&path).await;
         let numbers = frame_numbers(&path).await;
-        assert!(numbers.len() == times.video.len() && numbers.len() > 20 * 25, "{} {}", numbers.len(), times.video.len());
+        assert!(
+            numbers.len() == times.video.len() && numbers.len() > 20 * 25,
+            "{} {}",
+            numbers.len(),
+            times.video.len()
+        );
         let mut programme_starts = 0;
         for ((film, frame), time) in numbers.iter().zip(&times.video) {
-            let ticks = unwrap_timestamp(((time.start_seconds * 90_000.0).round() as i64).rem_euclid(TIMESTAMP_WRAP), now.as_millisecond() * 90);
-            let current = programmes.iter().rev().find(|(start, ..)| *start * 90 <= ticks + 90).expect("a programme is on");
+            let ticks = unwrap_timestamp(
+                ((time.start_seconds * 90_000.0).round() as i64).rem_euclid(TIMESTAMP_WRAP),
+                now.as_millisecond() * 90,
+            );
+            let current =
+                programmes.iter().rev().find(|(start, ..)| *start * 90 <= ticks + 90).expect("a programme is on");
             assert_eq!(&film.to_string(), &current.2, "at {} of {current:?}", ticks / 90);
             let offset_ms = (ticks - (current.0 * 90 + frame * 3600)).abs() / 90;
             assert!(offset_ms <= 40, "frame {frame} of {current:?} is {offset_ms} ms off");

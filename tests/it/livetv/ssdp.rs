@@ -45,17 +45,21 @@ async fn clients_find_the_announced_tuner() {
     let listen: SocketAddr = server.base.strip_prefix("http://").unwrap().parse().unwrap();
     let port = std::net::UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
     let start_announcer = |secret: &str| Announcer::start(&server.service, secret.to_owned(), listen, port);
-    let (listener, announcer, unknown_announcer) = match (listen_to_multicast(port), start_announcer(&secret), start_announcer("hcs_unknown")) {
-        (Ok(neighbour), Ok(announcer), Ok(stranger)) => (neighbour, announcer, stranger),
-        (neighbour, announcer, _) => {
-            eprintln!("SKIPPED: no multicast here: {:?}, {:?}", neighbour.err(), announcer.err());
-            return;
-        }
-    };
+    let (listener, announcer, unknown_announcer) =
+        match (listen_to_multicast(port), start_announcer(&secret), start_announcer("hcs_unknown")) {
+            (Ok(neighbour), Ok(announcer), Ok(stranger)) => (neighbour, announcer, stranger),
+            (neighbour, announcer, _) => {
+                eprintln!("SKIPPED: no multicast here: {:?}, {:?}", neighbour.err(), announcer.err());
+                return;
+            }
+        };
     let mut kinds = Vec::new();
     for _ in 0..3 {
         let message = receive_text(&listener).await;
-        assert!(message.starts_with("NOTIFY * HTTP/1.1\r\n") && header_of(&message, "NTS") == "ssdp:alive", "{message}");
+        assert!(
+            message.starts_with("NOTIFY * HTTP/1.1\r\n") && header_of(&message, "NTS") == "ssdp:alive",
+            "{message}"
+        );
         kinds.push(header_of(&message, "NT").to_owned());
     }
     assert_eq!(kinds[0], "upnp:rootdevice");

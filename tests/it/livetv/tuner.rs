@@ -22,7 +22,8 @@ async fn create_token(server: &Server, channels: Value) -> (String, String) {
 }
 
 async fn revoke_token(server: &Server, id: &str) {
-    let answer = server.request(Method::DELETE, &format!("/api/livetv/tokens/{id}")).bearer_auth(&server.token).send().await;
+    let answer =
+        server.request(Method::DELETE, &format!("/api/livetv/tokens/{id}")).bearer_auth(&server.token).send().await;
     assert_eq!(expect_success(answer.unwrap(), 200).await["deleted"], json!(true));
 }
 
@@ -59,13 +60,15 @@ async fn a_tuner_streams_across_programmes_until_its_token_is_revoked() {
     let other_channel = add_channel(&server, &json!({"name": "Other", "items": [{"path": folder.path()}]})).await;
     let (secret, id) = create_token(&server, json!([channel["id"]])).await;
     let tuner = format!("{}/hdhr/{secret}", server.base);
-    let get_from_tuner = async |path: &str| server.request(Method::GET, &format!("/hdhr/{secret}{path}")).send().await.unwrap();
+    let get_from_tuner =
+        async |path: &str| server.request(Method::GET, &format!("/hdhr/{secret}{path}")).send().await.unwrap();
 
     let discovery = expect_success(get_from_tuner("/discover.json").await, 200).await;
     assert_eq!((&discovery["BaseURL"], &discovery["TunerCount"]), (&json!(tuner), &json!(1)));
     assert_eq!(discovery["DeviceID"].as_str().unwrap().len(), 8);
     let address = format!("{tuner}/auto/v7");
-    let lineup = expect_success(server.client.get(discovery["LineupURL"].as_str().unwrap()).send().await.unwrap(), 200).await;
+    let lineup =
+        expect_success(server.client.get(discovery["LineupURL"].as_str().unwrap()).send().await.unwrap(), 200).await;
     let expected = json!([{"GuideNumber": "7", "GuideName": "One & Two", "URL": address, "VideoCodec": "H264", "AudioCodec": "AAC", "HD": 1}]);
     assert_eq!(lineup, expected);
     assert_eq!(expect_success(get_from_tuner("/lineup_status.json").await, 200).await["ScanInProgress"], json!(0));

@@ -10,7 +10,7 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::play::{fetch_segments, fetch_playlist};
+use super::play::{fetch_playlist, fetch_segments};
 use super::{add_channel, get, send_as_admin};
 use crate::kit::response::expect_success;
 use crate::kit::{self, Server, media, player};
@@ -19,7 +19,8 @@ use crate::kit::{self, Server, media, player};
 fn needed_slots(server: &Server, channel: &Channel) -> Vec<LiveSegment> {
     let (listed, now_ms) = live::listed_segments(&server.service, channel, PlaylistView::Live);
     let first = live::first_requested_segment(&listed, channel.output.target_seconds).unwrap();
-    let next = live_window::segments_from(&channel.definition, None, now_ms).take_while(|slot| slot.start_ticks < (now_ms + 2_000) * 90);
+    let next = live_window::segments_from(&channel.definition, None, now_ms)
+        .take_while(|slot| slot.start_ticks < (now_ms + 2_000) * 90);
     listed.iter().copied().filter(|slot| slot.media_sequence >= first.media_sequence).chain(next).collect()
 }
 
@@ -42,7 +43,10 @@ async fn a_warm_channel_has_the_next_segments_of_its_playlist() {
         json!({"name": "Ready", "startAt": start, "items": [{"path": folder.path()}], "scheduleMode": "sequential"});
     let id = add_channel(&server, &body).await["id"].clone();
     let channel = server.service.channels.get(id.as_u64().unwrap() as u32).unwrap();
-    assert_eq!(are_made(&server, &channel, &needed_slots(&server, &channel)).iter().filter(|is_made| **is_made).count(), 0);
+    assert_eq!(
+        are_made(&server, &channel, &needed_slots(&server, &channel)).iter().filter(|is_made| **is_made).count(),
+        0
+    );
     let warm = send_as_admin(&server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [id]})).await;
     assert_eq!(expect_success(warm, 202).await["channels"][0]["state"], "warming");
 
@@ -60,11 +64,13 @@ async fn a_warm_channel_has_the_next_segments_of_its_playlist() {
         assert_eq!(get(&server, "/api/livetv/warm").await["channels"][0]["state"], "warm");
         // No earlier than needed: at most 20 s before a programme begins, and in steps of 20 s.
         let now_ms = server.service.clock.now().as_millisecond();
-        let far_slots: Vec<LiveSegment> = live_window::segments_from(&channel.definition, None, now_ms + 46_000).take(3).collect();
+        let far_slots: Vec<LiveSegment> =
+            live_window::segments_from(&channel.definition, None, now_ms + 46_000).take(3).collect();
         assert_eq!(are_made(&server, &channel, &far_slots), [false; 3], "at {now_ms}");
         server.service.clock.advance(Duration::from_secs(2));
         let (listed, _) = live::listed_segments(&server.service, &channel, PlaylistView::Live);
-        let current_slots: Vec<LiveSegment> = listed.iter().copied().filter(|slot| slot.media_sequence >= slots[0].media_sequence).collect();
+        let current_slots: Vec<LiveSegment> =
+            listed.iter().copied().filter(|slot| slot.media_sequence >= slots[0].media_sequence).collect();
         assert!(
             current_slots.len() > 3 && are_made(&server, &channel, &current_slots).iter().all(|is_made| *is_made),
             "a listed segment is missing"

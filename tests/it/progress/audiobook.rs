@@ -92,7 +92,10 @@ async fn audiobook_progress_stores_rate_and_percentage() {
     let history = get(&server, "/api/stream/audiobook/history?status=completed").await;
     assert_eq!((&history["total"], &history["history"][0]["available"]), (&json!(1), &json!(true)));
     assert_eq!(get(&server, "/api/stream/history").await["total"], 0, "audiobooks are not in the history of films");
-    assert_eq!(delete(&server, &route_with_path(PROGRESS_ROUTE, &path)).await, json!({"audiobookPath": path, "deleted": true}));
+    assert_eq!(
+        delete(&server, &route_with_path(PROGRESS_ROUTE, &path)).await,
+        json!({"audiobookPath": path, "deleted": true})
+    );
     assert_eq!(delete(&server, &route_with_path(PROGRESS_ROUTE, &path)).await["deleted"], false);
 
     for (wrong, field) in [
@@ -105,7 +108,8 @@ async fn audiobook_progress_stores_rate_and_percentage() {
     ] {
         let mut body = wrong.clone();
         body["audiobookPath"] = json!(path);
-        let refusal = expect_error(server.post(PROGRESS_ROUTE, &body).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
+        let refusal =
+            expect_error(server.post(PROGRESS_ROUTE, &body).send().await.unwrap(), 400, "VALIDATION_ERROR").await;
         assert_eq!(refusal["details"]["fields"][0]["field"], field, "{wrong}");
     }
     for (path, status, code) in [("/etc", 403, "FORBIDDEN"), ("book", 400, "INVALID_PATH")] {

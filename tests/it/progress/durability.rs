@@ -67,7 +67,8 @@ async fn a_start_without_disk_space_changes_nothing() {
     let before = state_files();
     let state_inside = program.mount_point().join("state");
     let mut command = disk.command_inside();
-    let result = command.arg(env!("CARGO_BIN_EXE_hearthcast")).args(["user", "list", "--state"]).arg(state_inside).output();
+    let result =
+        command.arg(env!("CARGO_BIN_EXE_hearthcast")).args(["user", "list", "--state"]).arg(state_inside).output();
     let tried = result.unwrap();
     let stderr = String::from_utf8_lossy(&tried.stderr).into_owned();
     assert_eq!(tried.status.code(), Some(1), "{stderr}");
@@ -126,9 +127,21 @@ async fn a_full_disk_is_507_and_loses_nothing() {
         }
         versions
     };
-    assert!(versions(&program).await.iter().zip(&acknowledged).all(|(stored_version, acknowledged_version)| stored_version >= acknowledged_version));
+    assert!(
+        versions(&program)
+            .await
+            .iter()
+            .zip(&acknowledged)
+            .all(|(stored_version, acknowledged_version)| stored_version >= acknowledged_version)
+    );
     program.kill();
     program.restart().await;
     let stored = versions(&program).await;
-    assert!(stored.iter().zip(&acknowledged).all(|(stored_version, acknowledged_version)| stored_version >= acknowledged_version), "{stored:?} after {acknowledged:?} were acknowledged");
+    assert!(
+        stored
+            .iter()
+            .zip(&acknowledged)
+            .all(|(stored_version, acknowledged_version)| stored_version >= acknowledged_version),
+        "{stored:?} after {acknowledged:?} were acknowledged"
+    );
 }

@@ -8,11 +8,11 @@ use crate::kit::response::expect_success;
 use crate::kit::{Server, media};
 
 mod audiobook;
+mod durability;
 mod events;
 mod history;
-mod durability;
-mod saves;
 mod moved_files;
+mod saves;
 
 /// A small film. Its content depends on `seed`, below 336, which sets the position of a white box.
 fn small_film(folder: &Path, name: &str, seed: u32) -> PathBuf {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{delete, get, route_with_path, save, small_film, path_text};
+use super::{delete, get, path_text, route_with_path, save, small_film};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self};
 
@@ -174,7 +174,8 @@ async fn progress_belongs_to_the_content_and_to_one_user() {
     let found = get(&server, &route_with_path(ROUTE, &moved)).await["progress"].clone();
     assert_eq!((&found["positionSeconds"], &found["mediaPath"]), (&json!(700.0), &json!(moved)));
     assert_eq!(found["id"], saved["id"]);
-    let other = server.client.get(format!("{}{}", server.base, route_with_path(ROUTE, &moved))).bearer_auth(&server.admin);
+    let other =
+        server.client.get(format!("{}{}", server.base, route_with_path(ROUTE, &moved))).bearer_auth(&server.admin);
     assert_eq!(expect_success(other.send().await.unwrap(), 200).await, json!({"progress": null}));
 
     // Progress of a deleted file can still be read and deleted.
@@ -184,7 +185,10 @@ async fn progress_belongs_to_the_content_and_to_one_user() {
     assert_eq!(get(&server, &route_with_path(ROUTE, &film)).await["progress"]["positionSeconds"], 700.0);
     assert_eq!(delete(&server, &route_with_path(ROUTE, &film)).await["deleted"], true);
     let nothing = folder.path().join("never.mp4");
-    assert_eq!(delete(&server, &route_with_path(ROUTE, &nothing)).await, json!({"mediaPath": nothing, "deleted": false}));
+    assert_eq!(
+        delete(&server, &route_with_path(ROUTE, &nothing)).await,
+        json!({"mediaPath": nothing, "deleted": false})
+    );
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hearthcast::config::Config;
 use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
-use hearthcast::domain::recording::{RetentionLimit, Padding, Recording, RecordingState};
+use hearthcast::domain::recording::{Padding, Recording, RecordingState, RetentionLimit};
 use hearthcast::domain::schedule::ScheduleMode;
 use hearthcast::service::Service;
 use hearthcast::service::channels::ChannelChange;
@@ -18,13 +18,24 @@ use crate::kit::media;
 use crate::kit::program::ServerProcess;
 
 /// Adds a channel over a folder and a recording to the state of a stopped program.
-async fn prepare_recording(program: &ServerProcess, films: &Path, recordings_folder: &Path, from: i64, to: i64) -> String {
+async fn prepare_recording(
+    program: &ServerProcess,
+    films: &Path,
+    recordings_folder: &Path,
+    from: i64,
+    to: i64,
+) -> String {
     let service = open_service(program, films, recordings_folder);
     let change = ChannelChange {
         name: Some("One".into()),
         mode: Some(ScheduleMode::Sequential),
         start_at: Some(Timestamp::now() - Duration::from_secs(7200)),
-        requested_items: Some(vec![RequestedItem { path: films.to_str().unwrap().into(), recursive: false, title: None, weight: 1 }]),
+        requested_items: Some(vec![RequestedItem {
+            path: films.to_str().unwrap().into(),
+            recursive: false,
+            title: None,
+            weight: 1,
+        }]),
         ..ChannelChange::default()
     };
     let channel_id = service.add_channel(change).await.unwrap().id;
@@ -138,7 +149,8 @@ async fn a_recording_on_a_full_disk_fails_with_its_reason() {
             assert!(failure.message.contains("full"), "{}", failure.message);
             assert_eq!(recording.written_range.bytes, len, "the recorded size is the file size");
             let path = recording.path.unwrap();
-            let seconds = (recording.written_range.through_ticks - recording.written_range.from_ticks) as f64 / 90_000.0;
+            let seconds =
+                (recording.written_range.through_ticks - recording.written_range.from_ticks) as f64 / 90_000.0;
             assert!(seconds > 4.0 && len <= limit);
             check_plays(Path::new(&path), seconds).await;
             return;

@@ -64,7 +64,8 @@ async fn an_imported_guide_is_recorded_by_entry_and_by_series() {
     .await;
     let list = format!("#EXTM3U\n#EXTINF:-1 tvg-id=\"one\",One\n{}\n", source_server.url());
     let list = with_rights(json!({"kind": "m3u", "name": "L", "upload": list}));
-    let source = expect_success(send_as_admin(&server, Method::POST, SOURCES, &list).await, 201).await["source"].clone();
+    let source =
+        expect_success(send_as_admin(&server, Method::POST, SOURCES, &list).await, 201).await["source"].clone();
     let source = format!("{SOURCES}/{}", source["id"]);
     let repeat = "<previously-shown/>";
     let programmes = [
@@ -77,7 +78,8 @@ async fn an_imported_guide_is_recorded_by_entry_and_by_series() {
     ];
     let now = Timestamp::now();
     let body = with_rights(json!({"kind": "xmltv", "name": "G", "upload": xmltv_guide(now, &programmes)}));
-    let guide_source = expect_success(send_as_admin(&server, Method::POST, SOURCES, &body).await, 201).await["source"].clone();
+    let guide_source =
+        expect_success(send_as_admin(&server, Method::POST, SOURCES, &body).await, 201).await["source"].clone();
     let guides = format!("{SOURCES}/{}", guide_source["id"]);
     let entries = get_as_admin(&server, "/api/livetv/epg").await["entries"].clone();
     let channel = entries[0]["channelId"].clone();
@@ -87,7 +89,9 @@ async fn an_imported_guide_is_recorded_by_entry_and_by_series() {
     let by_entry = json!({"channelId": channel, "entryId": current["id"]});
     let by_series = json!({"channelId": channel, "series": {"title": "show", "newOnly": true}});
     for body in [&by_entry, &by_series] {
-        let refusal = expect_error(send_as_admin(&server, Method::POST, RECORDINGS, body).await, 422, "RIGHTS_BASIS_REQUIRED").await;
+        let refusal =
+            expect_error(send_as_admin(&server, Method::POST, RECORDINGS, body).await, 422, "RIGHTS_BASIS_REQUIRED")
+                .await;
         assert_eq!(refusal["details"]["missing"], json!(["rights.recordingBasis"]));
     }
     let grant = json!({"rights": {"recordingBasis": "My own pictures."}, "attestation": {"authorized": true}});
@@ -95,20 +99,36 @@ async fn an_imported_guide_is_recorded_by_entry_and_by_series() {
     let unknown = json!({"channelId": channel, "entryId": format!("{channel}-1")});
     expect_error(send_as_admin(&server, Method::POST, RECORDINGS, &unknown).await, 404, "NOT_FOUND").await;
 
-    let recording = expect_success(send_as_admin(&server, Method::POST, RECORDINGS, &by_entry).await, 201).await["recording"].clone();
-    assert_eq!((&recording["title"], &recording["subtitle"], &recording["entryId"]), (&json!("Now"), &json!("Part"), &current["id"]));
-    assert_eq!((&recording["season"], &recording["episode"], &recording["end"]), (&json!(1), &json!(2), &current["end"]));
+    let recording =
+        expect_success(send_as_admin(&server, Method::POST, RECORDINGS, &by_entry).await, 201).await["recording"]
+            .clone();
+    assert_eq!(
+        (&recording["title"], &recording["subtitle"], &recording["entryId"]),
+        (&json!("Now"), &json!("Part"), &current["id"])
+    );
+    assert_eq!(
+        (&recording["season"], &recording["episode"], &recording["end"]),
+        (&json!(1), &json!(2), &current["end"])
+    );
     // A series rule records new programmes only, and each episode once.
     expect_success(send_as_admin(&server, Method::POST, RECORDINGS, &by_series).await, 201).await;
     let scheduled_before = scheduled_recordings(&server).await;
-    assert_eq!(scheduled_before.iter().map(|(_, title)| title.as_str()).collect::<Vec<_>>(), ["Show", "SHOW"], "{scheduled_before:?}");
+    assert_eq!(
+        scheduled_before.iter().map(|(_, title)| title.as_str()).collect::<Vec<_>>(),
+        ["Show", "SHOW"],
+        "{scheduled_before:?}"
+    );
 
     // A programme moves in the guide, and its recording with it. The current programme gets another title and a later
     // end, and its running recording follows.
     let mut moved_programmes = programmes;
     (moved_programmes[3].2, moved_programmes[3].3) = (7.0, 8.0);
     (moved_programmes[0].0, moved_programmes[0].3) = ("Now with extra time", 0.75);
-    expect_success(send_as_admin(&server, Method::PATCH, &guides, &json!({"upload": xmltv_guide(now, &moved_programmes)})).await, 200).await;
+    expect_success(
+        send_as_admin(&server, Method::PATCH, &guides, &json!({"upload": xmltv_guide(now, &moved_programmes)})).await,
+        200,
+    )
+    .await;
     let other = json!({"channelId": channel, "series": {"title": "Other"}});
     expect_success(send_as_admin(&server, Method::POST, RECORDINGS, &other).await, 201).await;
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -131,7 +151,8 @@ async fn an_imported_guide_is_recorded_by_entry_and_by_series() {
     let path = loop {
         let recording = get_as_admin(&server, &target).await["recording"].clone();
         let path = recording["path"].as_str().map(std::path::PathBuf::from);
-        let has_followed = (&recording["title"], &recording["end"]) == (&json!("Now with extra time"), &extended_entry["end"]);
+        let has_followed =
+            (&recording["title"], &recording["end"]) == (&json!("Now with extra time"), &extended_entry["end"]);
         let is_long = |path: &std::path::PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() > 100_000);
         if let Some(path) = path.filter(is_long).filter(|_| has_followed) {
             break path;

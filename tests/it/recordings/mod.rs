@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, Server, media, player, ts};
 
+mod durability;
 /// Recordings of external channels.
 mod external;
-mod durability;
 
 const RECORDINGS: &str = "/api/livetv/recordings";
 
@@ -27,7 +27,11 @@ struct RecordingServer {
 impl RecordingServer {
     async fn start() -> Self {
         let (films, recorded) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        media::flash_and_beep(&films.path().join("Show S01E01.mp4"), 6, "-c:v libx264 -preset ultrafast -g 50 -c:a aac");
+        media::flash_and_beep(
+            &films.path().join("Show S01E01.mp4"),
+            6,
+            "-c:v libx264 -preset ultrafast -g 50 -c:a aac",
+        );
         media::flash_and_beep(&films.path().join("Show S01E02.mkv"), 8, "-c:v libx264 -preset ultrafast -g 50 -an");
         let folder = recorded.path().to_owned();
         let server = kit::start_server_with(&[films.path()], |config| config.recordings = Some(folder)).await;
@@ -46,7 +50,8 @@ impl RecordingServer {
             |seconds: i64| (now + Duration::from_secs(3600) - Duration::from_secs((3600 - seconds) as u64)).to_string();
         let mut body = json!({"channelId": self.channel["id"], "start": time(from), "end": time(to)});
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        expect_success(send_as_admin(&self.server, Method::POST, RECORDINGS, &body).await, 201).await["recording"].clone()
+        expect_success(send_as_admin(&self.server, Method::POST, RECORDINGS, &body).await, 201).await["recording"]
+            .clone()
     }
 
     async fn get(&self, id: &Value) -> Value {
@@ -178,8 +183,12 @@ async fn invalid_recordings_are_refused_with_their_field() {
     let body = json!({"channelId": 99, "entryId": "99-1"});
     expect_error(send_as_admin(server, Method::POST, RECORDINGS, &body).await, 404, "CHANNEL_NOT_FOUND").await;
     expect_error(server.post(RECORDINGS, &body).send().await.unwrap(), 403, "FORBIDDEN").await;
-    expect_error(send_as_admin(server, Method::GET, &format!("{RECORDINGS}?state=lost"), &json!({})).await, 400, "VALIDATION_ERROR")
-        .await;
+    expect_error(
+        send_as_admin(server, Method::GET, &format!("{RECORDINGS}?state=lost"), &json!({})).await,
+        400,
+        "VALIDATION_ERROR",
+    )
+    .await;
 
     // Recordings of an admin are hidden from other users.
     let created = studio.schedule(600, 700, json!({})).await;
@@ -191,7 +200,8 @@ async fn invalid_recordings_are_refused_with_their_field() {
     let films = tempfile::tempdir().unwrap();
     let without_recordings = kit::start_server(&[films.path()]).await;
     let body = json!({"channelId": 1, "entryId": "1-1"});
-    let refusal = expect_error(send_as_admin(&without_recordings, Method::POST, RECORDINGS, &body).await, 409, "CONFLICT").await;
+    let refusal =
+        expect_error(send_as_admin(&without_recordings, Method::POST, RECORDINGS, &body).await, 409, "CONFLICT").await;
     assert!(refusal["error"].as_str().unwrap().contains("recordings"), "{refusal}");
 }
 
@@ -217,8 +227,11 @@ async fn a_series_rule_schedules_its_programmes_once() {
     let target = format!("{RECORDINGS}/series/{}", created["series"]["id"].as_str().unwrap());
     expect_success(send_as_admin(server, Method::DELETE, &target, &json!({})).await, 200).await;
     expect_error(send_as_admin(server, Method::DELETE, &target, &json!({})).await, 404, "NOT_FOUND").await;
-    let remaining =
-        expect_success(send_as_admin(server, Method::GET, &format!("{RECORDINGS}?state=scheduled"), &json!({})).await, 200).await;
+    let remaining = expect_success(
+        send_as_admin(server, Method::GET, &format!("{RECORDINGS}?state=scheduled"), &json!({})).await,
+        200,
+    )
+    .await;
     assert_eq!((&remaining["recordings"], remaining["series"].as_array().unwrap().len()), (&json!([]), 1));
 }
 
@@ -235,7 +248,9 @@ async fn a_recording_by_entry_follows_its_programme() {
     let before = guide().await;
     let entry = before.iter().skip(1).find(|entry| entry["episode"] == 1).unwrap();
     let by_entry = json!({"channelId": id, "entryId": entry["id"]});
-    let created = expect_success(send_as_admin(server, Method::POST, RECORDINGS, &by_entry).await, 201).await["recording"].clone();
+    let created =
+        expect_success(send_as_admin(server, Method::POST, RECORDINGS, &by_entry).await, 201).await["recording"]
+            .clone();
     assert_eq!((&created["episode"], &created["start"]), (&json!(1), &entry["start"]));
 
     // Another film is inserted: the programme moves to another time and gets another id.
@@ -264,9 +279,13 @@ async fn a_recording_by_entry_follows_its_programme() {
     media::flash_and_beep(&long_film, 120, "-c:v libx264 -preset ultrafast -g 50 -c:a aac");
     let start = (Timestamp::now() - Duration::from_secs(5)).to_string();
     let body = json!({"name": "Two", "scheduleMode": "sequential", "startAt": start, "items": [{"path": long_film}]});
-    let second_channel = expect_success(send_as_admin(server, Method::POST, "/api/livetv/channels", &body).await, 201).await["channel"].clone();
+    let second_channel = expect_success(send_as_admin(server, Method::POST, "/api/livetv/channels", &body).await, 201)
+        .await["channel"]
+        .clone();
     let by_entry = json!({"channelId": second_channel["id"], "entryId": format!("{}-0", second_channel["id"])});
-    let created = expect_success(send_as_admin(server, Method::POST, RECORDINGS, &by_entry).await, 201).await["recording"].clone();
+    let created =
+        expect_success(send_as_admin(server, Method::POST, RECORDINGS, &by_entry).await, 201).await["recording"]
+            .clone();
     studio.wait_until(&created["id"], |one| one["state"] == "recording").await;
     let target = format!("/api/livetv/channels/{}?applyAt=now", second_channel["id"]);
     let items = json!({"items": [film_item("Other.mp4")]});
@@ -296,7 +315,8 @@ async fn concurrent_encoded_recordings_name_each_other_as_conflicts() {
     let mut ids = Vec::new();
     for name in ["One", "Two"] {
         let body = json!({"name": name, "items": [{"path": films.path()}]});
-        let channel = expect_success(send_as_admin(&server, Method::POST, "/api/livetv/channels", &body).await, 201).await;
+        let channel =
+            expect_success(send_as_admin(&server, Method::POST, "/api/livetv/channels", &body).await, 201).await;
         let body = json!({"channelId": channel["channel"]["id"], "start": time(600), "end": time(900)});
         let created = expect_success(send_as_admin(&server, Method::POST, RECORDINGS, &body).await, 201).await;
         ids.push(created["recording"]["id"].clone());

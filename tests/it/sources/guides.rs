@@ -13,10 +13,10 @@ use jiff::{Timestamp, ToSpan};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CHANNELS, SOURCES, get_as_admin, with_rights, send_as_admin, upload};
-use crate::kit::response::{expect_error, expect_success};
-use crate::kit::remote_server::{RemoteServer, ok};
+use super::{CHANNELS, SOURCES, get_as_admin, send_as_admin, upload, with_rights};
 use crate::kit::program::ServerProcess;
+use crate::kit::remote_server::{RemoteServer, ok};
+use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, xmltv};
 
 /// A guide of one channel with three programmes of an hour; the second is on now.
@@ -32,7 +32,9 @@ fn xmltv_guide(id: &str, title: &str) -> String {
         )
     };
     let programmes: String = (1..4).map(programme_element).collect();
-    format!("<?xml version=\"1.0\"?><tv><channel id=\"{id}\"><display-name>One</display-name></channel>{programmes}</tv>")
+    format!(
+        "<?xml version=\"1.0\"?><tv><channel id=\"{id}\"><display-name>One</display-name></channel>{programmes}</tv>"
+    )
 }
 
 fn with_provenance_only(body: &Value) -> Value {
@@ -48,7 +50,13 @@ async fn imported_programmes_are_shown_with_their_channels() {
     let server = kit::start_server(&[]).await;
     let list = "#EXTM3U\n#EXTINF:-1 tvg-id=\"one\",One\nhttp://tv.example/1\n#EXTINF:-1 tvg-id=\"other\",Two\nhttp://tv.example/2\n";
     expect_success(
-        send_as_admin(&server, Method::POST, SOURCES, &with_rights(json!({"kind": "m3u", "name": "L", "upload": list}))).await,
+        send_as_admin(
+            &server,
+            Method::POST,
+            SOURCES,
+            &with_rights(json!({"kind": "m3u", "name": "L", "upload": list})),
+        )
+        .await,
         201,
     )
     .await;
@@ -58,17 +66,32 @@ async fn imported_programmes_are_shown_with_their_channels() {
 
     // A guide needs provenance only.
     let body = json!({"kind": "xmltv", "name": "G", "upload": xmltv_guide("one", "Show")});
-    let refusal = expect_error(send_as_admin(&server, Method::POST, SOURCES, &body).await, 422, "RIGHTS_BASIS_REQUIRED").await;
+    let refusal =
+        expect_error(send_as_admin(&server, Method::POST, SOURCES, &body).await, 422, "RIGHTS_BASIS_REQUIRED").await;
     assert_eq!(refusal["details"]["missing"].as_array().unwrap().len(), 3);
-    let guide_source = expect_success(send_as_admin(&server, Method::POST, SOURCES, &with_provenance_only(&body)).await, 201).await["source"].clone();
+    let guide_source = expect_success(
+        send_as_admin(&server, Method::POST, SOURCES, &with_provenance_only(&body)).await,
+        201,
+    )
+    .await["source"]
+        .clone();
     assert_eq!(guide_source["counts"], json!({"entries": 1, "channels": 1, "programmes": 3, "skipped": 0}));
-    assert_eq!((&guide_source["rights"], &guide_source["provenance"]["sourceName"]), (&Value::Null, &json!("Own antenna")));
+    assert_eq!(
+        (&guide_source["rights"], &guide_source["provenance"]["sourceName"]),
+        (&Value::Null, &json!("Own antenna"))
+    );
 
     let entries = get_as_admin(&server, "/api/livetv/epg").await["entries"].clone();
     assert_eq!(entries.as_array().unwrap().len(), 3, "{entries:#}");
     let current = &entries[1];
-    assert_eq!((&current["title"], &current["subtitle"], &current["description"]), (&json!("Show 2"), &json!("A & B"), &json!("<b>")));
-    assert_eq!((&current["season"], &current["episode"], &current["categories"]), (&json!(2), &json!(2), &json!(["Film"])));
+    assert_eq!(
+        (&current["title"], &current["subtitle"], &current["description"]),
+        (&json!("Show 2"), &json!("A & B"), &json!("<b>"))
+    );
+    assert_eq!(
+        (&current["season"], &current["episode"], &current["categories"]),
+        (&json!(2), &json!(2), &json!(["Film"]))
+    );
     assert_eq!((&current["channelId"], &current["isLive"], &current["isFiller"]), (&one, &json!(true), &json!(false)));
     let listed = get_as_admin(&server, CHANNELS).await["channels"][0].clone();
     assert_eq!((&listed["now"]["title"], &listed["next"]["title"]), (&json!("Show 2"), &json!("Show 3")));
@@ -89,10 +112,12 @@ async fn imported_programmes_are_shown_with_their_channels() {
     // Mapped by hand: the other channel shows the same guide, whatever its `tvg-id`.
     let target = format!("{CHANNELS}/{two}");
     let mapped = json!({"guide": {"xmltvId": "one", "xmltvSourceId": guide_source["id"]}});
-    let mapped = expect_success(send_as_admin(&server, Method::PATCH, &target, &mapped).await, 200).await["channel"].clone();
+    let mapped =
+        expect_success(send_as_admin(&server, Method::PATCH, &target, &mapped).await, 200).await["channel"].clone();
     assert_eq!((&mapped["now"]["title"], &mapped["xmltvId"]), (&json!("Show 2"), &json!("one")));
     assert_eq!(get_as_admin(&server, "/api/livetv/epg").await["entries"].as_array().unwrap().len(), 6);
-    expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"guide": {"xmltvId": null}})).await, 200).await;
+    expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"guide": {"xmltvId": null}})).await, 200)
+        .await;
 
     // The guide is replaced, and cached exports become outdated.
     let target = format!("{SOURCES}/{}", guide_source["id"]);
@@ -137,7 +162,10 @@ async fn leniently_parsed_guides_are_exported_as_the_dtd_requires() {
     assert_eq!(programmes.len(), 3, "{text}");
     assert_eq!((programmes[0].text_of("title"), programmes[1].text_of("title")), ("A & B <i>", "Untitled"));
     assert_eq!(programmes[0].text_of("desc"), "Lines and tricks ]]>");
-    assert!(programmes[0].children_named("previously-shown").next().is_some() && programmes[1].children_named("previously-shown").next().is_none());
+    assert!(
+        programmes[0].children_named("previously-shown").next().is_some()
+            && programmes[1].children_named("previously-shown").next().is_none()
+    );
     assert_eq!(programmes[0].children_named("rating").next().unwrap().text_of("value"), "12 & up");
     assert_eq!(programmes[0].attributes["stop"], programmes[1].attributes["start"], "no programmes overlap");
     assert_eq!(programmes[2].text_of("title"), "Open");
@@ -177,8 +205,10 @@ async fn imported_programmes_survive_a_restart() {
         program.restart().await;
         let target = "/api/livetv/epg?from=2020-01-01T00:00:00Z&to=2020-01-01T01:00:00Z";
         assert_eq!(expect_success(program.get(target).send().await.unwrap(), 200).await["entries"], json!([]));
-        let entries = expect_success(program.get("/api/livetv/epg").send().await.unwrap(), 200).await["entries"].clone();
-        entries_by_run.push(entries.as_array().unwrap().iter().map(|one| (one["id"].clone(), one["title"].clone())).collect());
+        let entries =
+            expect_success(program.get("/api/livetv/epg").send().await.unwrap(), 200).await["entries"].clone();
+        entries_by_run
+            .push(entries.as_array().unwrap().iter().map(|one| (one["id"].clone(), one["title"].clone())).collect());
         let text = program.get("/api/livetv/xmltv").send().await.unwrap().text().await.unwrap();
         assert_eq!(xmltv::parse_checked(&text).children_named("programme").count(), 3, "{text}");
     }
@@ -210,20 +240,32 @@ async fn compressed_guides_are_fetched_and_invalid_ones_refused_with_their_field
     })
     .await;
     let server = kit::start_server_with(&[], |config| config.allowed_sources = vec!["127.0.0.1".into()]).await;
-    let body = with_provenance_only(&json!({"kind": "xmltv", "name": "G", "url": remote.url("/guide.xml.gz"), "refreshHours": 6}));
-    let source = expect_success(send_as_admin(&server, Method::POST, SOURCES, &body).await, 201).await["source"].clone();
+    let body = with_provenance_only(
+        &json!({"kind": "xmltv", "name": "G", "url": remote.url("/guide.xml.gz"), "refreshHours": 6}),
+    );
+    let source =
+        expect_success(send_as_admin(&server, Method::POST, SOURCES, &body).await, 201).await["source"].clone();
     assert_eq!((&source["counts"]["programmes"], &source["refreshHours"]), (&json!(3), &json!(6)));
-    let preview = expect_success(send_as_admin(&server, Method::POST, "/api/livetv/sources/preview", &body).await, 200).await;
+    let preview =
+        expect_success(send_as_admin(&server, Method::POST, "/api/livetv/sources/preview", &body).await, 200).await;
     assert_eq!(preview["counts"], source["counts"]);
     let body = with_provenance_only(&json!({"kind": "xmltv", "name": "G", "url": remote.url("/page")}));
-    let refusal = expect_error(send_as_admin(&server, Method::POST, SOURCES, &body).await, 400, "VALIDATION_ERROR").await;
+    let refusal =
+        expect_error(send_as_admin(&server, Method::POST, SOURCES, &body).await, 400, "VALIDATION_ERROR").await;
     assert!(refusal["error"].as_str().unwrap().contains("is not XMLTV"), "{refusal}");
     let wrong = json!({"guide": {"xmltvId": ""}});
     let channel = with_rights(json!({"name": "E", "sourceType": "external", "source": {"url": "http://tv.example/"}}));
-    let id = expect_success(send_as_admin(&server, Method::POST, CHANNELS, &channel).await, 201).await["channel"]["id"].clone();
-    expect_error(send_as_admin(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &wrong).await, 400, "VALIDATION_ERROR").await;
+    let id = expect_success(send_as_admin(&server, Method::POST, CHANNELS, &channel).await, 201).await["channel"]["id"]
+        .clone();
+    expect_error(
+        send_as_admin(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &wrong).await,
+        400,
+        "VALIDATION_ERROR",
+    )
+    .await;
     let mapped = json!({"guide": {"xmltvId": "one"}});
-    let mapped = expect_success(send_as_admin(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &mapped).await, 200).await;
+    let mapped =
+        expect_success(send_as_admin(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &mapped).await, 200).await;
     assert_eq!(mapped["channel"]["now"]["title"], "Show 2");
 }
 

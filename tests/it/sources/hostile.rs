@@ -6,7 +6,7 @@ use std::io::Write;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CHANNELS, SOURCES, get_as_admin, with_rights, upload};
+use super::{CHANNELS, SOURCES, get_as_admin, upload, with_rights};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, Server};
 
@@ -18,7 +18,7 @@ enum Outcome {
     Imported(usize, usize, &'static str),
 }
 
-use Outcome::{Refused, Imported};
+use Outcome::{Imported, Refused};
 
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -47,10 +47,21 @@ async fn each_file_is_imported_or_refused_with_a_reason() {
     let complete = format!("<tv>{programmes}</tv>");
     let list_entry = |name: &str, n: usize| format!("#EXTINF:-1 tvg-id=\"c{n}\",{name}\nhttp://tv.example/{n}.ts\n");
     let latin1: Vec<u8> =
-        [b"#EXTM3U\n#EXTINF:-1,Caf\xe9 \xfcber\nhttp://tv.example/1.ts\n".as_slice(), list_entry("B", 2).as_bytes()].concat();
+        [b"#EXTM3U\n#EXTINF:-1,Caf\xe9 \xfcber\nhttp://tv.example/1.ts\n".as_slice(), list_entry("B", 2).as_bytes()]
+            .concat();
     let cases: Vec<(&str, &str, Vec<u8>, Outcome)> = vec![
-        ("entity bomb", "xmltv", format!("{entity_bomb}]><tv>{}</tv>", programme_element(0, "&e11;")).into_bytes(), Imported(1, 0, "")),
-        ("entities of files", "xmltv", format!("{external_entities}<tv>{}</tv>", programme_element(0, "&f;&h;")).into(), Imported(1, 0, "")),
+        (
+            "entity bomb",
+            "xmltv",
+            format!("{entity_bomb}]><tv>{}</tv>", programme_element(0, "&e11;")).into_bytes(),
+            Imported(1, 0, ""),
+        ),
+        (
+            "entities of files",
+            "xmltv",
+            format!("{external_entities}<tv>{}</tv>", programme_element(0, "&f;&h;")).into(),
+            Imported(1, 0, ""),
+        ),
         ("packed twice", "xmltv", gzip(&gzip(complete.as_bytes())), Refused("is not XMLTV")),
         (
             "packed comment of 4 MiB",
@@ -138,7 +149,10 @@ async fn each_file_is_imported_or_refused_with_a_reason() {
                 let count = &source["counts"][if kind == "m3u" { "channels" } else { "programmes" }];
                 assert_eq!(count, &json!(expected_count), "{name}: {}", source["counts"]);
                 let skipped = source["counts"]["skipped"].as_u64().unwrap() as usize;
-                assert!(skipped == expected_skipped || expected_skipped == usize::MAX && skipped > 0, "{name}: {skipped}");
+                assert!(
+                    skipped == expected_skipped || expected_skipped == usize::MAX && skipped > 0,
+                    "{name}: {skipped}"
+                );
                 let reasons = source["skipped"].as_array().unwrap();
                 let is_expected = |reason: &Value| reason["reason"].as_str().unwrap().contains(expected_reason);
                 assert!(expected_reason.is_empty() || reasons.iter().any(is_expected), "{name}: {reasons:?}");
@@ -168,7 +182,9 @@ async fn ids_by_url(server: &Server) -> BTreeMap<String, u32> {
     let all = server.service.channels.all();
     let enabled = all.iter().filter(|channel| channel.settings.enabled);
     let without_query = |url: &str| url.split('?').next().unwrap().to_owned();
-    enabled.map(|channel| (without_query(channel.external.as_ref().unwrap().stream.url.full_url().as_str()), channel.id)).collect()
+    enabled
+        .map(|channel| (without_query(channel.external.as_ref().unwrap().stream.url.full_url().as_str()), channel.id))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

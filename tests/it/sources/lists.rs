@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CHANNELS, SOURCES, get_as_admin, with_rights, send_as_admin, upload};
+use super::{CHANNELS, SOURCES, get_as_admin, send_as_admin, upload, with_rights};
+use crate::kit::remote_server::{RemoteServer, ok, redirect};
 use crate::kit::response::{expect_error, expect_success};
-use crate::kit::remote_server::{RemoteServer, redirect, ok};
 use crate::kit::{self, Server};
 
 const LIST: &str = "#EXTM3U url-tvg=\"https://epg.example/guide.xml.gz\"\n\
@@ -37,14 +37,20 @@ async fn a_list_becomes_channels_with_reasons_for_skipped_entries() {
     {
         let mut body = upload_body(LIST);
         body.as_object_mut().unwrap().remove(field);
-        let refusal = expect_error(send_as_admin(&server, Method::POST, SOURCES, &body).await, 422, "RIGHTS_BASIS_REQUIRED").await;
+        let refusal =
+            expect_error(send_as_admin(&server, Method::POST, SOURCES, &body).await, 422, "RIGHTS_BASIS_REQUIRED")
+                .await;
         assert_eq!(refusal["details"]["missing"][0], missing);
     }
     expect_error(server.post(SOURCES, &upload_body(LIST)).send().await.unwrap(), 403, "FORBIDDEN").await;
     let mut preview = json!({"kind": "m3u", "upload": LIST, "numberFrom": 50});
-    let preview_response = expect_success(send_as_admin(&server, Method::POST, "/api/livetv/sources/preview", &preview).await, 200).await;
+    let preview_response =
+        expect_success(send_as_admin(&server, Method::POST, "/api/livetv/sources/preview", &preview).await, 200).await;
     assert_eq!(preview_response["counts"], json!({"entries": 4, "channels": 3, "programmes": 0, "skipped": 1}));
-    assert_eq!((&preview_response["channels"][2]["name"], &preview_response["channels"][2]["number"]), (&json!("Four"), &json!(52)));
+    assert_eq!(
+        (&preview_response["channels"][2]["name"], &preview_response["channels"][2]["number"]),
+        (&json!("Four"), &json!(52))
+    );
     assert_eq!(
         (&preview_response["channels"][0]["tvgId"], &preview_response["channels"][0]["groups"]),
         (&json!("one"), &json!(["News", "World"]))
@@ -52,18 +58,26 @@ async fn a_list_becomes_channels_with_reasons_for_skipped_entries() {
     let reason = "its address begins with udp://: only http, https, srt and rtsp are fetched";
     assert_eq!(preview_response["skipped"], json!([{"line": 7, "name": "Three", "reason": reason}]));
     preview["select"] = json!({"groups": ["films"], "names": ["four"]});
-    let filtered = expect_success(send_as_admin(&server, Method::POST, "/api/livetv/sources/preview", &preview).await, 200).await;
-    assert_eq!((&filtered["counts"]["channels"], &filtered["skipped"][1]["reason"]), (&json!(2), &json!("is not selected")));
+    let filtered =
+        expect_success(send_as_admin(&server, Method::POST, "/api/livetv/sources/preview", &preview).await, 200).await;
+    assert_eq!(
+        (&filtered["counts"]["channels"], &filtered["skipped"][1]["reason"]),
+        (&json!(2), &json!("is not selected"))
+    );
     assert!(ids_by_name(&server).await.is_empty(), "a preview stores nothing");
 
     let answer = send_as_admin(&server, Method::POST, SOURCES, &upload_body(LIST)).await;
     let location = answer.headers()["location"].to_str().unwrap().to_owned();
     let source = expect_success(answer, 201).await["source"].clone();
-    assert_eq!((&source["state"], &source["counts"]["channels"], &source["url"]), (&json!("ready"), &json!(3), &Value::Null));
+    assert_eq!(
+        (&source["state"], &source["counts"]["channels"], &source["url"]),
+        (&json!("ready"), &json!(3), &Value::Null)
+    );
     assert_eq!((&source["kind"], &source["attestation"]["by"]), (&json!("m3u"), &json!("keeper")));
     assert_eq!(get_as_admin(&server, &location).await["source"]["skipped"][0]["name"], "Three");
     let all = get_as_admin(&server, CHANNELS).await["channels"].clone();
-    let listed: Vec<_> = all.as_array().unwrap().iter().map(|one| (one["number"].clone(), one["name"].clone())).collect();
+    let listed: Vec<_> =
+        all.as_array().unwrap().iter().map(|one| (one["number"].clone(), one["name"].clone())).collect();
     // The entry "Two" has the same number.
     assert_eq!(listed, [(json!(1), json!("Two")), (json!(2), json!("Four")), (json!(7), json!("One"))]);
     assert_eq!((&all[2]["sourceType"], &all[2]["category"]), (&json!("m3u-import"), &json!("News")));
@@ -97,9 +111,11 @@ async fn invalid_lists_are_refused_with_their_field() {
     {
         let mut body = with_rights(json!({"kind": "m3u", "name": "A", "url": remote.url(path)}));
         for target in [SOURCES, "/api/livetv/sources/preview"] {
-            let refusal = expect_error(send_as_admin(&server, Method::POST, target, &body).await, 400, "VALIDATION_ERROR").await;
+            let refusal =
+                expect_error(send_as_admin(&server, Method::POST, target, &body).await, 400, "VALIDATION_ERROR").await;
             assert!(
-                refusal["error"].as_str().unwrap().contains(expected_reason) && !refusal.to_string().contains("hunter2"),
+                refusal["error"].as_str().unwrap().contains(expected_reason)
+                    && !refusal.to_string().contains("hunter2"),
                 "{refusal}"
             );
         }
@@ -118,7 +134,8 @@ async fn invalid_lists_are_refused_with_their_field() {
         (with_rights(json!({"kind": "m3u", "name": "A", "url": "file:///etc/passwd"})), "url"),
         (with_rights(json!({"kind": "m3u", "name": "A", "upload": ""})), "upload"),
     ] {
-        let refusal = expect_error(send_as_admin(&server, Method::POST, SOURCES, &body).await, 400, "VALIDATION_ERROR").await;
+        let refusal =
+            expect_error(send_as_admin(&server, Method::POST, SOURCES, &body).await, 400, "VALIDATION_ERROR").await;
         assert_eq!(refusal["details"]["fields"][0]["field"], json!(field), "{refusal}");
     }
     assert_eq!(get_as_admin(&server, SOURCES).await, json!({"sources": []}));
@@ -150,12 +167,14 @@ async fn channels_keep_their_ids_through_every_refresh() {
     let server = kit::start_server_with(&[], |config| config.allowed_sources = vec!["127.0.0.1".into()]).await;
     let url = remote.url("/get.php?password=hunter2");
     let body = with_rights(json!({"kind": "m3u", "name": "A", "url": url, "refreshHours": 12, "numberFrom": 100}));
-    let source = expect_success(send_as_admin(&server, Method::POST, SOURCES, &body).await, 201).await["source"].clone();
+    let source =
+        expect_success(send_as_admin(&server, Method::POST, SOURCES, &body).await, 201).await["source"].clone();
     assert_eq!(source["url"], format!("http://{}/…", remote.address));
     let target = format!("{SOURCES}/{}", source["id"]);
     let first = ids_by_name(&server).await;
     let four = format!("{CHANNELS}/{}", first["Four"]);
-    expect_success(send_as_admin(&server, Method::PATCH, &four, &json!({"name": "My four", "number": 4})).await, 200).await;
+    expect_success(send_as_admin(&server, Method::PATCH, &four, &json!({"name": "My four", "number": 4})).await, 200)
+        .await;
 
     // Reordered, renamed, with new tokens, and one new channel.
     *current_list.lock().unwrap() =
@@ -169,7 +188,8 @@ async fn channels_keep_their_ids_through_every_refresh() {
     assert_eq!(get_as_admin(&server, &four).await["channel"]["number"], 4, "manual changes stay");
 
     // A channel missing from the list is disabled until it comes back.
-    *current_list.lock().unwrap() = "#EXTM3U\n#EXTINF:-1 tvg-id=\"one\",One\nhttp://elsewhere.example/1.m3u8\n".to_owned();
+    *current_list.lock().unwrap() =
+        "#EXTM3U\n#EXTINF:-1 tvg-id=\"one\",One\nhttp://elsewhere.example/1.m3u8\n".to_owned();
     refresh(&server, &target).await;
     assert_eq!(get_as_admin(&server, &four).await["channel"]["enabled"], false);
     *current_list.lock().unwrap() = LIST.to_owned();
@@ -191,14 +211,20 @@ async fn channels_keep_their_ids_through_every_refresh() {
     let withdrawn = expect_success(send_as_admin(&server, Method::PATCH, &target, &body).await, 200).await;
     assert_eq!(withdrawn["source"]["state"], "withdrawn");
     expect_error(server.get(&watch).send().await.unwrap(), 403, "RIGHTS_WITHDRAWN").await;
-    expect_error(send_as_admin(&server, Method::POST, &format!("{target}/refresh"), &json!({})).await, 403, "RIGHTS_WITHDRAWN").await;
+    expect_error(
+        send_as_admin(&server, Method::POST, &format!("{target}/refresh"), &json!({})).await,
+        403,
+        "RIGHTS_WITHDRAWN",
+    )
+    .await;
     let count = remote.request_heads().len();
     let body = json!({"url": remote.url("/other"), "select": {"names": ["One"]}});
     expect_success(send_as_admin(&server, Method::PATCH, &target, &body).await, 200).await;
     assert_eq!(remote.request_heads().len(), count);
     *current_list.lock().unwrap() = LIST.to_owned();
     expect_success(
-        send_as_admin(&server, Method::PATCH, &target, &json!({"attestation": {"authorized": true}, "select": null})).await,
+        send_as_admin(&server, Method::PATCH, &target, &json!({"attestation": {"authorized": true}, "select": null}))
+            .await,
         200,
     )
     .await;
@@ -234,7 +260,11 @@ async fn a_list_with_thousands_of_channels_can_be_uploaded_as_a_form() {
     let source = expect_success(answer, 201).await["source"].clone();
     assert_eq!(source["counts"], json!({"entries": 6000, "channels": 6000, "programmes": 0, "skipped": 0}));
     assert_eq!(server.service.channels.all().len(), 6000);
-    expect_success(send_as_admin(&server, Method::DELETE, &format!("{SOURCES}/{}", source["id"]), &json!({})).await, 200).await;
+    expect_success(
+        send_as_admin(&server, Method::DELETE, &format!("{SOURCES}/{}", source["id"]), &json!({})).await,
+        200,
+    )
+    .await;
     assert!(server.service.channels.all().is_empty());
     for (kind, body) in [("multipart/form-data", "x"), ("multipart/form-data; boundary=x", "--x\r\nbroken")] {
         let request = server.request(Method::POST, SOURCES).bearer_auth(&server.admin).header("content-type", kind);

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use crate::kit::Server;
 use crate::kit::response::expect_success;
 
-/// Attempts to bypass the rights check.
-mod rights_bypass;
-mod rights_check;
 mod guides;
 /// Hostile lists and guides.
 mod hostile;
-mod ssrf;
 mod lists;
+/// Attempts to bypass the rights check.
+mod rights_bypass;
+mod rights_check;
+mod ssrf;
 
 const CHANNELS: &str = "/api/livetv/channels";
 const SOURCES: &str = "/api/livetv/sources";

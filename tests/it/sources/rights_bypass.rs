@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use super::{CHANNELS, SOURCES, get_as_admin, with_rights, send_as_admin};
+use super::{CHANNELS, SOURCES, get_as_admin, send_as_admin, with_rights};
 use crate::ingest::transport_stream_source::{self, TransportStreamSource};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, Server};
@@ -52,7 +52,8 @@ async fn odd_values_do_not_pass_the_rights_check() {
         ),
         ("provenance", "importedAt", vec![json!("never"), json!(""), json!(0), json!("2026-13-01"), Value::Null]),
     ];
-    let external = with_rights(json!({"name": "E", "sourceType": "external", "source": {"url": "http://tv.example/1.ts"}}));
+    let external =
+        with_rights(json!({"name": "E", "sourceType": "external", "source": {"url": "http://tv.example/1.ts"}}));
     let list = with_rights(json!({"kind": "m3u", "name": "L", "upload": LIST}));
     for (target, valid) in [(CHANNELS, &external), (SOURCES, &list)] {
         for (part, field, values) in &odd_values {
@@ -82,15 +83,21 @@ async fn odd_values_do_not_pass_the_rights_check() {
         {
             let text = valid.to_string();
             let body = format!("{},{duplicate}}}", &text[..text.len() - 1]);
-            let request =
-                server.request(Method::POST, target).bearer_auth(&server.admin).header("content-type", "application/json");
+            let request = server
+                .request(Method::POST, target)
+                .bearer_auth(&server.admin)
+                .header("content-type", "application/json");
             let answer = request.body(body).send().await.unwrap();
             let status = answer.status().as_u16();
             let is_unused_key = target == SOURCES && duplicate.contains("sourceType");
             assert!([400, 422].contains(&status) || is_unused_key && status == 201, "{duplicate}: {status}");
             if is_unused_key {
                 let id = answer.json::<Value>().await.unwrap()["source"]["id"].clone();
-                expect_success(send_as_admin(&server, Method::DELETE, &format!("{SOURCES}/{id}"), &json!({})).await, 200).await;
+                expect_success(
+                    send_as_admin(&server, Method::DELETE, &format!("{SOURCES}/{id}"), &json!({})).await,
+                    200,
+                )
+                .await;
             }
         }
     }
@@ -124,7 +131,8 @@ async fn start_server(recordings_folder: &Path) -> Server {
 
 /// A stream token.
 async fn create_token(server: &Server) -> String {
-    let answer = send_as_admin(server, Method::POST, "/api/livetv/tokens", &json!({"name": "Tuner", "channelIds": null})).await;
+    let answer =
+        send_as_admin(server, Method::POST, "/api/livetv/tokens", &json!({"name": "Tuner", "channelIds": null})).await;
     expect_success(answer, 201).await["secret"].as_str().unwrap().to_owned()
 }
 
@@ -133,7 +141,8 @@ async fn assert_closed(server: &Server, secret: &str, id: &Value, code: &str) {
     let watch = format!("/api/livetv/watch/{id}");
     for target in [watch.clone(), format!("{watch}/live.m3u8"), format!("{watch}/1767225600000-00000.ts")] {
         expect_error(server.get(&target).send().await.unwrap(), 403, code).await;
-        expect_error(server.request(Method::GET, &target).bearer_auth(&server.admin).send().await.unwrap(), 403, code).await;
+        expect_error(server.request(Method::GET, &target).bearer_auth(&server.admin).send().await.unwrap(), 403, code)
+            .await;
         let head = server.request(Method::HEAD, &target).bearer_auth(&server.admin).send().await.unwrap().status();
         assert!([403, 405].contains(&head.as_u16()), "{target}: {head}");
     }
@@ -141,14 +150,16 @@ async fn assert_closed(server: &Server, secret: &str, id: &Value, code: &str) {
     let tuner = format!("/hdhr/{secret}/auto/v{number}");
     expect_error(server.request(Method::GET, &tuner).send().await.unwrap(), 403, code).await;
     // It is not offered to players either.
-    let fetch_text = async |target: String| server.request(Method::GET, &target).send().await.unwrap().text().await.unwrap();
+    let fetch_text =
+        async |target: String| server.request(Method::GET, &target).send().await.unwrap().text().await.unwrap();
     let list = fetch_text(format!("/api/livetv/m3u?token={secret}")).await;
     assert!(list.starts_with("#EXTM3U") && !list.contains(&format!("/watch/{id}/")), "{list}");
     let lineup = fetch_text(format!("/hdhr/{secret}/lineup.json")).await;
     assert!(lineup.starts_with('[') && !lineup.contains(&format!("/auto/v{number}\"")), "{lineup}");
     let guide = fetch_text(format!("/api/livetv/xmltv?token={secret}")).await;
     assert!(guide.contains("</tv>") && !guide.contains(&format!("\"ch-{id}.")), "{guide}");
-    let warm = send_as_admin(server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [id], "ttlSeconds": 60})).await;
+    let warm =
+        send_as_admin(server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [id], "ttlSeconds": 60})).await;
     assert_eq!(expect_success(warm, 202).await["accepted"], 0);
     let (now, later) = (Timestamp::now().to_string(), (Timestamp::now() + 1.hours()).to_string());
     for body in [json!({"start": now, "end": later}), json!({"series": {"title": "Show"}})] {
@@ -164,10 +175,13 @@ async fn no_change_reopens_a_channel_of_a_withdrawn_list() {
     let folder = tempfile::tempdir().unwrap();
     let server = start_server(folder.path()).await;
     let secret = create_token(&server).await;
-    let list_server =
-        crate::kit::remote_server::RemoteServer::serve("127.0.0.1", |_| crate::kit::remote_server::ok("text/plain", LIST)).await;
+    let list_server = crate::kit::remote_server::RemoteServer::serve("127.0.0.1", |_| {
+        crate::kit::remote_server::ok("text/plain", LIST)
+    })
+    .await;
     let body = with_rights(json!({"kind": "m3u", "name": "L", "url": list_server.url("/l.m3u"), "refreshHours": 1}));
-    let source = expect_success(send_as_admin(&server, Method::POST, SOURCES, &body).await, 201).await["source"].clone();
+    let source =
+        expect_success(send_as_admin(&server, Method::POST, SOURCES, &body).await, 201).await["source"].clone();
     let target = format!("{SOURCES}/{}", source["id"]);
     let id = get_as_admin(&server, CHANNELS).await["channels"][0]["id"].clone();
     let channel = format!("{CHANNELS}/{id}");
@@ -181,13 +195,18 @@ async fn no_change_reopens_a_channel_of_a_withdrawn_list() {
         json!({"attestation": {"authorized": true}}),
         own_rights.clone(),
     ] {
-        let refusal = expect_error(send_as_admin(&server, Method::PATCH, &channel, &body).await, 400, "VALIDATION_ERROR").await;
+        let refusal =
+            expect_error(send_as_admin(&server, Method::PATCH, &channel, &body).await, 400, "VALIDATION_ERROR").await;
         assert_eq!(refusal["details"]["fields"][0]["field"], "source", "{body}");
     }
     let refusal = send_as_admin(&server, Method::PATCH, &channel, &json!({"sourceType": "external"})).await;
     expect_error(refusal, 400, "VALIDATION_ERROR").await;
 
-    expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"attestation": {"authorized": false}})).await, 200).await;
+    expect_success(
+        send_as_admin(&server, Method::PATCH, &target, &json!({"attestation": {"authorized": false}})).await,
+        200,
+    )
+    .await;
     assert_closed(&server, &secret, &id, "RIGHTS_WITHDRAWN").await;
     let fetch_count = list_server.request_heads().len();
     let attempts = [
@@ -225,7 +244,8 @@ async fn a_withdrawal_wins_every_race() {
     let secret = create_token(&server).await;
     let mut body = with_rights(json!({"name": "E", "sourceType": "external", "source": {"url": stream_source.url()}}));
     body["rights"]["recordingBasis"] = json!("My own pictures.");
-    let id = expect_success(send_as_admin(&server, Method::POST, CHANNELS, &body).await, 201).await["channel"]["id"].clone();
+    let id =
+        expect_success(send_as_admin(&server, Method::POST, CHANNELS, &body).await, 201).await["channel"]["id"].clone();
     let target = format!("{CHANNELS}/{id}");
     let (yes, no) = (json!({"attestation": {"authorized": true}}), json!({"attestation": {"authorized": false}}));
     for round in 0..6u64 {
@@ -307,7 +327,8 @@ async fn a_list_read_during_a_withdrawal_is_discarded() {
     let (url, requests, permits) = start_slow_server().await;
     let body =
         with_rights(json!({"kind": "m3u", "name": "L", "upload": "#EXTM3U\n#EXTINF:-1,Old\nhttp://tv.example/0.ts\n"}));
-    let source = expect_success(send_as_admin(&server, Method::POST, SOURCES, &body).await, 201).await["source"].clone();
+    let source =
+        expect_success(send_as_admin(&server, Method::POST, SOURCES, &body).await, 201).await["source"].clone();
     let target = format!("{SOURCES}/{}", source["id"]);
     let old = get_as_admin(&server, CHANNELS).await["channels"][0]["id"].clone();
     let withdrawal = json!({"attestation": {"authorized": false}});

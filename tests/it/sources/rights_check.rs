@@ -5,7 +5,7 @@ use hearthcast::service::rights::AuditLog;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CHANNELS, get_as_admin, with_rights, send_as_admin};
+use super::{CHANNELS, get_as_admin, send_as_admin, with_rights};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, Server};
 
@@ -13,7 +13,8 @@ const SECRET_URL: &str = "http://ada:hunter2@tv.example:8080/live/ada/hunter2/12
 
 async fn add_external_channel(server: &Server) -> (String, Value) {
     let body = with_rights(json!({"name": "Elsewhere", "sourceType": "external", "source": {"url": SECRET_URL}}));
-    let channel = expect_success(send_as_admin(server, Method::POST, CHANNELS, &body).await, 201).await["channel"].clone();
+    let channel =
+        expect_success(send_as_admin(server, Method::POST, CHANNELS, &body).await, 201).await["channel"].clone();
     (format!("{CHANNELS}/{}", channel["id"]), channel)
 }
 
@@ -26,13 +27,22 @@ async fn an_external_channel_shows_its_rights_and_never_its_password() {
         (&json!("external"), &Value::Null, &Value::Null)
     );
     assert_eq!(channel["provenance"]["importedAt"], "2026-01-01T00:00:00.000Z");
-    assert_eq!((&channel["rights"]["basis"], &channel["rights"]["recordingBasis"]), (&json!("own-content"), &Value::Null));
-    assert_eq!((&channel["attestation"]["authorized"], &channel["attestation"]["by"]), (&json!(true), &json!("keeper")));
+    assert_eq!(
+        (&channel["rights"]["basis"], &channel["rights"]["recordingBasis"]),
+        (&json!("own-content"), &Value::Null)
+    );
+    assert_eq!(
+        (&channel["attestation"]["authorized"], &channel["attestation"]["by"]),
+        (&json!(true), &json!("keeper"))
+    );
     assert!(channel["attestation"]["text"].as_str().unwrap().contains("authorised"));
     assert_eq!(channel["source"], json!({"url": "http://tv.example:8080/…", "failoverUrls": [], "userAgent": null}));
 
     let user_view = expect_success(server.get(&target).send().await.unwrap(), 200).await["channel"].clone();
-    assert_eq!((&user_view["source"], &user_view["rights"], &user_view["attestation"]), (&Value::Null, &Value::Null, &Value::Null));
+    assert_eq!(
+        (&user_view["source"], &user_view["rights"], &user_view["attestation"]),
+        (&Value::Null, &Value::Null, &Value::Null)
+    );
     assert_eq!(user_view["provenance"]["sourceName"], "Own antenna");
     let m3u = server.get("/api/livetv/m3u").send().await.unwrap().text().await.unwrap();
     assert!(m3u.contains("Elsewhere"), "{m3u}");
@@ -91,8 +101,12 @@ async fn incomplete_rights_are_refused_everywhere() {
             let mut body = body.clone();
             body["sourceType"] = json!(kind);
             for target in [CHANNELS, "/api/livetv/channels/preview"] {
-                let refusal =
-                    expect_error(send_as_admin(&server, Method::POST, target, &body).await, 422, "RIGHTS_BASIS_REQUIRED").await;
+                let refusal = expect_error(
+                    send_as_admin(&server, Method::POST, target, &body).await,
+                    422,
+                    "RIGHTS_BASIS_REQUIRED",
+                )
+                .await;
                 assert_eq!(refusal["details"]["missing"], json!(missing), "{body}");
             }
         }
@@ -101,7 +115,8 @@ async fn incomplete_rights_are_refused_everywhere() {
 
     // A library channel cannot become external, nor the other way round.
     let body = json!({"name": "Own", "items": [{"path": film}]});
-    let created = expect_success(send_as_admin(&server, Method::POST, CHANNELS, &body).await, 201).await["channel"]["id"].clone();
+    let created =
+        expect_success(send_as_admin(&server, Method::POST, CHANNELS, &body).await, 201).await["channel"]["id"].clone();
     let library_channel = format!("{CHANNELS}/{created}");
     let (target, _) = add_external_channel(&server).await;
     let invalid = [
@@ -117,7 +132,8 @@ async fn incomplete_rights_are_refused_everywhere() {
         (&target, json!({"source": {"userAgent": "a\r\nHost: b"}}), "source.userAgent"),
     ];
     for (target, body, field) in invalid {
-        let refusal = expect_error(send_as_admin(&server, Method::PATCH, target, &body).await, 400, "VALIDATION_ERROR").await;
+        let refusal =
+            expect_error(send_as_admin(&server, Method::PATCH, target, &body).await, 400, "VALIDATION_ERROR").await;
         assert_eq!(refusal["details"]["fields"][0]["field"], json!(field), "{body}: {refusal}");
         assert!(!refusal.to_string().contains("hunter2"), "{refusal}");
     }
@@ -136,13 +152,18 @@ async fn incomplete_rights_are_refused_everywhere() {
     ] {
         for target in [target.clone(), format!("{target}/preview")] {
             let method = if target.ends_with("preview") { Method::POST } else { Method::PATCH };
-            let refusal = expect_error(send_as_admin(&server, method, &target, &body).await, 422, "RIGHTS_BASIS_REQUIRED").await;
+            let refusal =
+                expect_error(send_as_admin(&server, method, &target, &body).await, 422, "RIGHTS_BASIS_REQUIRED").await;
             assert_eq!(refusal["details"]["missing"][0], missing, "{body}: {refusal}");
         }
     }
     let unchanged = server.service.channels.all().into_iter().find(|channel| channel.external.is_some()).unwrap();
-    assert_eq!((unchanged.version, unchanged.external.as_deref().unwrap().stream.url.full_url().as_str()), (1, SECRET_URL));
-    let renamed = expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"name": "Renamed"})).await, 200).await;
+    assert_eq!(
+        (unchanged.version, unchanged.external.as_deref().unwrap().stream.url.full_url().as_str()),
+        (1, SECRET_URL)
+    );
+    let renamed =
+        expect_success(send_as_admin(&server, Method::PATCH, &target, &json!({"name": "Renamed"})).await, 200).await;
     assert_eq!(renamed["channel"]["attestation"]["authorized"], true, "a new name needs no attestation");
 }
 
@@ -188,7 +209,14 @@ async fn a_withdrawal_stops_a_channel_at_once_and_is_audited() {
     let admin = "keeper";
     assert_eq!(
         actions,
-        [("attested", admin), ("attested", admin), ("withdrawn", admin), ("changed", admin), ("attested", admin), ("removed", admin)]
+        [
+            ("attested", admin),
+            ("attested", admin),
+            ("withdrawn", admin),
+            ("changed", admin),
+            ("attested", admin),
+            ("removed", admin)
+        ]
     );
     assert_eq!(log["entries"][1]["changed"], json!(["rights", "attestation"]));
     assert_eq!(log["entries"][3]["rights"]["statement"], "Now I have got a contract with them.");
@@ -196,7 +224,8 @@ async fn a_withdrawal_stops_a_channel_at_once_and_is_audited() {
     let after = get_as_admin(&server, &format!("/api/livetv/audit?after={}", log["entries"][4]["id"])).await;
     assert_eq!(after["entries"].as_array().unwrap().len(), 1);
     for method in [Method::DELETE, Method::POST, Method::PATCH, Method::PUT] {
-        expect_error(send_as_admin(&server, method, "/api/livetv/audit", &json!({})).await, 405, "METHOD_NOT_ALLOWED").await;
+        expect_error(send_as_admin(&server, method, "/api/livetv/audit", &json!({})).await, 405, "METHOD_NOT_ALLOWED")
+            .await;
     }
 }
 
@@ -207,11 +236,13 @@ async fn recorders_are_offered_an_external_channel_only_with_a_recording_basis()
     let (target, channel) = add_external_channel(&server).await;
     let token = send_as_admin(&server, Method::POST, "/api/livetv/tokens", &json!({"name": "Recorder"})).await;
     let secret = expect_success(token, 201).await["secret"].as_str().unwrap().to_owned();
-    let (lineup, stream) = (format!("/hdhr/{secret}/lineup.json"), format!("/hdhr/{secret}/auto/v{}", channel["number"]));
+    let (lineup, stream) =
+        (format!("/hdhr/{secret}/lineup.json"), format!("/hdhr/{secret}/auto/v{}", channel["number"]));
     let text = async |target: &str| server.request(Method::GET, target).send().await.unwrap().text().await.unwrap();
 
     assert_eq!(text(&lineup).await, "[]");
-    let refusal = expect_error(server.request(Method::GET, &stream).send().await.unwrap(), 422, "RIGHTS_BASIS_REQUIRED").await;
+    let refusal =
+        expect_error(server.request(Method::GET, &stream).send().await.unwrap(), 422, "RIGHTS_BASIS_REQUIRED").await;
     assert_eq!(refusal["details"], json!({"missing": ["rights.recordingBasis"]}));
     assert_eq!(server.request(Method::HEAD, &stream).send().await.unwrap().status(), 422);
     assert!(text(&format!("/api/livetv/m3u?token={secret}")).await.contains("Elsewhere"));
@@ -237,17 +268,25 @@ async fn users_see_no_credentials_in_urls() {
         "http://ada:hunter2@tv.example/1.png",
         "http://tv.example/logo.php?username=ada&password=hunter2",
     );
-    let mut external = with_rights(json!({"name": "Elsewhere", "sourceType": "external", "source": {"url": SECRET_URL}}));
+    let mut external =
+        with_rights(json!({"name": "Elsewhere", "sourceType": "external", "source": {"url": SECRET_URL}}));
     (external["provenance"]["sourceUrl"], external["logoUrl"]) = (json!(url_with_query), json!(logo_with_query));
-    let library_channel =
-        json!({"name": "Own", "items": [{"path": film}], "startAt": "2026-01-01T00:00:00Z", "logoUrl": url_with_user_info});
+    let library_channel = json!({"name": "Own", "items": [{"path": film}], "startAt": "2026-01-01T00:00:00Z", "logoUrl": url_with_user_info});
     let mut channels = Vec::new();
     for body in [external, library_channel] {
-        channels.push(expect_success(send_as_admin(&server, Method::POST, CHANNELS, &body).await, 201).await["channel"].clone());
+        channels.push(
+            expect_success(send_as_admin(&server, Method::POST, CHANNELS, &body).await, 201).await["channel"].clone(),
+        );
     }
-    assert_eq!((&channels[0]["provenance"]["sourceUrl"], &channels[0]["logoUrl"]), (&json!(url_with_query), &json!(logo_with_query)));
+    assert_eq!(
+        (&channels[0]["provenance"]["sourceUrl"], &channels[0]["logoUrl"]),
+        (&json!(url_with_query), &json!(logo_with_query))
+    );
     let listed = get_as_admin(&server, CHANNELS).await["channels"].clone();
-    assert_eq!((&listed[0]["provenance"]["sourceUrl"], &listed[1]["logoUrl"]), (&json!(url_with_query), &json!(url_with_user_info)));
+    assert_eq!(
+        (&listed[0]["provenance"]["sourceUrl"], &listed[1]["logoUrl"]),
+        (&json!(url_with_query), &json!(url_with_user_info))
+    );
 
     let channel_target = |index: usize| format!("{CHANNELS}/{}", channels[index]["id"]);
     let user_view = expect_success(server.get(CHANNELS).send().await.unwrap(), 200).await["channels"].clone();

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use hearthcast::domain::address::Address;
 use hearthcast::domain::ssrf::AllowedSources;
-use hearthcast::engine::outbound::{OutboundRequest, OutboundError, OutboundClient};
+use hearthcast::engine::outbound::{OutboundClient, OutboundError, OutboundRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::kit::remote_server::{RemoteServer, redirect, ok};
+use crate::kit::remote_server::{RemoteServer, ok, redirect};
 
 /// An HTTP client with these allowed hosts and DNS records.
 fn client_with(allowed: &[&str], names: &[(&str, &[&str])]) -> OutboundClient {
@@ -127,7 +127,13 @@ async fn ssrf_non_global_addresses_are_refused_in_every_notation() {
     for host in hosts {
         let url = if host.ends_with(":0") { format!("http://{host}/") } else { format!("http://{host}:{port}/") };
         let answer = get_text(&outbound, &url).await;
-        assert!(matches!(answer, Err(OutboundError::BlockedAddress(_) | OutboundError::InvalidAddress(_) | OutboundError::UnknownHost)), "{url}: {answer:?}");
+        assert!(
+            matches!(
+                answer,
+                Err(OutboundError::BlockedAddress(_) | OutboundError::InvalidAddress(_) | OutboundError::UnknownHost)
+            ),
+            "{url}: {answer:?}"
+        );
         if let Ok(address) = Address::parse(&url) {
             assert!(outbound.check_address(&address).await.is_err(), "{url}");
         }
@@ -150,7 +156,13 @@ async fn ssrf_non_global_addresses_are_refused_in_every_notation() {
     ];
     for url in urls {
         let answer = get_text(&outbound, &url).await;
-        assert!(matches!(answer, Err(OutboundError::BlockedAddress(_) | OutboundError::InvalidAddress(_) | OutboundError::UnknownHost)), "{url}: {answer:?}");
+        assert!(
+            matches!(
+                answer,
+                Err(OutboundError::BlockedAddress(_) | OutboundError::InvalidAddress(_) | OutboundError::UnknownHost)
+            ),
+            "{url}: {answer:?}"
+        );
     }
     assert_eq!(private_server.request_heads(), Vec::<String>::new(), "no request reached the private server");
 }
@@ -258,5 +270,8 @@ async fn responses_are_bounded_in_size_and_time() {
     // A port without a listener.
     let closed_address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let answer = get_text(&outbound, &format!("http://{closed_address}/hunter2")).await.unwrap_err();
-    assert!(matches!(answer, OutboundError::ConnectionFailed(_)) && !answer.to_string().contains("hunter2"), "{answer}");
+    assert!(
+        matches!(answer, OutboundError::ConnectionFailed(_)) && !answer.to_string().contains("hunter2"),
+        "{answer}"
+    );
 }

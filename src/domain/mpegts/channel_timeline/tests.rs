@@ -34,7 +34,8 @@ fn segment(video_times: &[i64], audio_times: &[i64]) -> Vec<u8> {
 /// What a player receives: (PTS, DTS) of video frames and PTS of audio frames.
 fn received_times(bytes: &[u8], near: i64) -> (Vec<(i64, i64)>, Vec<i64>) {
     let (mut video_times, mut audio_times) = (Vec::new(), Vec::new());
-    for packet in bytes.as_chunks::<PACKET_LEN>().0.iter().filter_map(Packet::new).filter(|packet| packet.starts_unit()) {
+    for packet in bytes.as_chunks::<PACKET_LEN>().0.iter().filter_map(Packet::new).filter(|packet| packet.starts_unit())
+    {
         let Some(track) = TrackKind::from_pid(packet.pid()) else { continue };
         let header = pes::parse(packet.payload()).unwrap();
         let at = |time: Option<i64>| unwrap_timestamp(time.unwrap(), near);
@@ -152,8 +153,16 @@ proptest! {
 fn a_segment_of_one_silent_frame_leaves_no_gap_in_the_counters() {
     let one = |n: i64| {
         let origin = n * AAC_FRAME_TICKS;
-        let span =
-            TimelineSpan { item_start: 0, item_end: AAC_FRAME_TICKS, starts_item: true, ends_item: true, base_timestamp: BASE, item_offset: 0, channel_origin: origin, previous_audio_end: None };
+        let span = TimelineSpan {
+            item_start: 0,
+            item_end: AAC_FRAME_TICKS,
+            starts_item: true,
+            ends_item: true,
+            base_timestamp: BASE,
+            item_offset: 0,
+            channel_origin: origin,
+            previous_audio_end: None,
+        };
         place_on_timeline(&[], span, &still())
     };
     assert_eq!(received_times(&one(0), 0).1.len(), 1);
@@ -173,9 +182,18 @@ fn frame_intervals_are_constant_across_items() {
             let sounds: Vec<i64> =
                 sounds.into_iter().filter(|at| n != 2 && (from == 0 || *at >= lead + from)).collect();
             let pictures = if pictures.is_empty() { vec![lead + from] } else { pictures };
-            let span =
-                TimelineSpan { item_start: from, item_end: to, starts_item: from == 0, ends_item: to == length, base_timestamp: BASE, item_offset: lead, channel_origin: origin, previous_audio_end: None };
-            let (pictures, sounds) = received_times(&place_on_timeline(&segment(&pictures, &sounds), span, &still()), origin + from);
+            let span = TimelineSpan {
+                item_start: from,
+                item_end: to,
+                starts_item: from == 0,
+                ends_item: to == length,
+                base_timestamp: BASE,
+                item_offset: lead,
+                channel_origin: origin,
+                previous_audio_end: None,
+            };
+            let (pictures, sounds) =
+                received_times(&place_on_timeline(&segment(&pictures, &sounds), span, &still()), origin + from);
             video_times.extend(pictures);
             audio_times.extend(sounds);
         }
@@ -205,7 +223,9 @@ fn a_still_covers_the_span_and_continues_across_segments() {
         audio_times.extend(sounds);
     }
     assert_eq!(video_times.len(), 50 + 6);
-    assert!(video_times.windows(2).all(|pair| pair[1].0 - pair[0].0 == STILL_STEP && pair[1].1 - pair[0].1 == STILL_STEP));
+    assert!(
+        video_times.windows(2).all(|pair| pair[1].0 - pair[0].0 == STILL_STEP && pair[1].1 - pair[0].1 == STILL_STEP)
+    );
     assert!(audio_times.windows(2).all(|pair| pair[1] - pair[0] == AAC_FRAME_TICKS));
 }
 

@@ -63,7 +63,13 @@ fn video_and_audio(from: i64, to: i64, with_length: bool) -> Vec<u8> {
     for frame in from / 3600..to / 3600 {
         events.push((
             frame * 3600,
-            pes_packets(TrackKind::Video, frame * 3600, frame % 50 == 0, 300 + (frame as usize * 37) % 900, with_length),
+            pes_packets(
+                TrackKind::Video,
+                frame * 3600,
+                frame % 50 == 0,
+                300 + (frame as usize * 37) % 900,
+                with_length,
+            ),
         ));
     }
     for frame in from / AAC_FRAME_TICKS..to / AAC_FRAME_TICKS {
@@ -82,7 +88,14 @@ fn grid(seconds: f64) -> Arc<Grid> {
 }
 
 fn encode_settings(grid: Arc<Grid>, first: usize) -> SegmenterSettings {
-    SegmenterSettings { grid, first_segment: first, base_timestamp: BASE, has_video: true, audio: Some(AudioMode::Encoded), budget_bytes: 1 << 20 }
+    SegmenterSettings {
+        grid,
+        first_segment: first,
+        base_timestamp: BASE,
+        has_video: true,
+        audio: Some(AudioMode::Encoded),
+        budget_bytes: 1 << 20,
+    }
 }
 
 /// All segments the cutter returns for a stream fed in chunks of these sizes.
@@ -185,7 +198,14 @@ fn a_missing_track_does_not_block_segments() {
 #[test]
 fn copied_video_is_cut_at_planned_keyframes_only() {
     let grid = Arc::new(Grid::Keyframes { bounds: [0, 180_000, 450_000, 630_000].into() });
-    let settings = |first| SegmenterSettings { grid: grid.clone(), first_segment: first, base_timestamp: BASE, has_video: true, audio: None, budget_bytes: 1 << 20 };
+    let settings = |first| SegmenterSettings {
+        grid: grid.clone(),
+        first_segment: first,
+        base_timestamp: BASE,
+        has_video: true,
+        audio: None,
+        budget_bytes: 1 << 20,
+    };
     let mut stream = write_tables(&[TrackKind::Video]);
     for frame in 0..175 {
         // A keyframe every second, with jitter like Matroska's rounding to milliseconds.
@@ -225,7 +245,14 @@ fn audio_that_overlaps_earlier_audio_is_dropped() {
 #[test]
 fn data_added_after_planning_is_not_in_the_last_segment() {
     let grid = Arc::new(Grid::Keyframes { bounds: [0, 180_000, 450_000].into() });
-    let settings = SegmenterSettings { grid, first_segment: 0, base_timestamp: BASE, has_video: true, audio: None, budget_bytes: 1 << 20 };
+    let settings = SegmenterSettings {
+        grid,
+        first_segment: 0,
+        base_timestamp: BASE,
+        has_video: true,
+        audio: None,
+        budget_bytes: 1 << 20,
+    };
     let mut stream = write_tables(&[TrackKind::Video]);
     for frame in 0..1000 {
         stream.extend(pes_packets(TrackKind::Video, frame * 3600, frame % 50 == 0, 200, true));

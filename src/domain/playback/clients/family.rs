@@ -75,11 +75,16 @@ impl ClientFamily {
             ),
             Self::Chromecast => (
                 &["mp4", "webm", "mp3", "wav"],
-                vec![limited_to(FULL_HD, video_support("h264", &H264, 4.1)), limited_to(FULL_HD, video_support("vp8", &[], 9.9))],
+                vec![
+                    limited_to(FULL_HD, video_support("h264", &H264, 4.1)),
+                    limited_to(FULL_HD, video_support("vp8", &[], 9.9)),
+                ],
                 &["aac", "mp3", "opus", "vorbis", "pcm_s16le"],
                 6,
             ),
-            Self::Console => (&["mp4", "mp3"], vec![limited_to(FULL_HD, video_support("h264", &H264, 4.2))], &["aac", "mp3"], 2),
+            Self::Console => {
+                (&["mp4", "mp3"], vec![limited_to(FULL_HD, video_support("h264", &H264, 4.2))], &["aac", "mp3"], 2)
+            }
         };
         DeviceProfile {
             containers: owned_names(containers),

@@ -81,7 +81,11 @@ fn user_agents_name_their_players() {
         };
         assert_eq!((device.name, device.source), (Some(found), source), "{agent}");
     }
-    assert_eq!(RequestDevice::resolve(None, None, Some(&"é".repeat(4000))), RequestDevice::default(), "a long name is truncated");
+    assert_eq!(
+        RequestDevice::resolve(None, None, Some(&"é".repeat(4000))),
+        RequestDevice::default(),
+        "a long name is truncated"
+    );
 }
 
 #[test]
@@ -115,8 +119,12 @@ fn an_entry_says_what_is_played_directly() {
     let phone = file(Container::Matroska, "h264", "aac");
     let direct_play = |player: &str| {
         let device = RequestDevice::resolve(None, Some(player), None);
-        let is_direct = |media: &&Media| decide(media, &device.profile, &PlaybackRequest::default()).0 == Decision::Direct;
-        [&mkv, &webm, &ts, &phone, &mp4].iter().map(|media| if is_direct(media) { 'y' } else { 'n' }).collect::<String>()
+        let is_direct =
+            |media: &&Media| decide(media, &device.profile, &PlaybackRequest::default()).0 == Decision::Direct;
+        [&mkv, &webm, &ts, &phone, &mp4]
+            .iter()
+            .map(|media| if is_direct(media) { 'y' } else { 'n' })
+            .collect::<String>()
     };
     for (player, played) in [
         ("kodi", "yyyyy"),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Block, BlockSchedule, wall_clock};
 use crate::domain::schedule::order::{CyclePool, mix_to_u64};
-use crate::domain::schedule::{ScheduleMode, Programme, ScheduleRevision};
+use crate::domain::schedule::{Programme, ScheduleMode, ScheduleRevision};
 
 /// Maximum number of programmes in a day; the rest is slate.
 const MAX_PROGRAMMES: usize = 20_000;
@@ -141,7 +141,8 @@ impl<'a> DayPlanner<'a> {
                 end_ms,
                 media_sequence: after.sequence,
                 discontinuities: self.revision.first_discontinuity + changes,
-                begins_guide_entry: !within && (item < programme_count || (programmes.is_empty() && !before.had_programme)),
+                begins_guide_entry: !within
+                    && (item < programme_count || (programmes.is_empty() && !before.had_programme)),
                 part_index: part,
                 continues_programme: within,
             });
@@ -181,8 +182,12 @@ impl DayDraft<'_, '_> {
         let Some((index, layer)) = layers.find(|(_, layer)| layer.applies_on(month, day, weekday)) else {
             return self.fill_gap(from_ms, to_ms);
         };
-        let mut starts: Vec<(i64, usize)> =
-            layer.blocks.iter().enumerate().map(|(index, block)| (self.instant_of(block.start_minutes, false), index)).collect();
+        let mut starts: Vec<(i64, usize)> = layer
+            .blocks
+            .iter()
+            .enumerate()
+            .map(|(index, block)| (self.instant_of(block.start_minutes, false), index))
+            .collect();
         starts.sort_unstable();
         let mut at = from_ms;
         for (turn, (start, index)) in starts.iter().copied().enumerate() {
@@ -209,14 +214,18 @@ impl DayDraft<'_, '_> {
 
     /// The instant of a time of the broadcast day. With `again`, a time equal to the day's start means the day's end.
     fn instant_of(&self, minutes: u16, is_day_end: bool) -> i64 {
-        let is_next_day =
-            minutes < self.planner.blocks.grid.day_start_minutes || is_day_end && minutes == self.planner.blocks.grid.day_start_minutes;
+        let is_next_day = minutes < self.planner.blocks.grid.day_start_minutes
+            || is_day_end && minutes == self.planner.blocks.grid.day_start_minutes;
         let date = if is_next_day { wall_clock::date_of_day(self.number + 1) } else { self.date };
         wall_clock::instant_of(&self.planner.zone, date, minutes)
     }
 
     fn day_end(&self) -> i64 {
-        wall_clock::instant_of(&self.planner.zone, wall_clock::date_of_day(self.number + 1), self.planner.blocks.grid.day_start_minutes)
+        wall_clock::instant_of(
+            &self.planner.zone,
+            wall_clock::date_of_day(self.number + 1),
+            self.planner.blocks.grid.day_start_minutes,
+        )
     }
 
     /// Airs a block's slots from their last position as far as they fit, and returns the end of the last one. `whole` is the
@@ -230,7 +239,8 @@ impl DayDraft<'_, '_> {
             while slot.count.is_none_or(|max_count| count < max_count) {
                 let item = self.planner.item_at(stream, self.positions[stream]);
                 // An item that fits its block only without breaks is aired without them.
-                let breaks = Some(self.break_fillers(item)).filter(|breaks| self.length_with_breaks(item, breaks) <= full_length_ms);
+                let breaks = Some(self.break_fillers(item))
+                    .filter(|breaks| self.length_with_breaks(item, breaks) <= full_length_ms);
                 let breaks = breaks.unwrap_or_default();
                 let length = self.length_with_breaks(item, &breaks);
                 let fits = at + length <= end;
@@ -250,7 +260,8 @@ impl DayDraft<'_, '_> {
                 if let Some(post) = post.filter(|post| at + self.item_ms(*post) <= end) {
                     at = self.air(post, None, at, end);
                 }
-                let next = wall_clock::next_multiple(&self.planner.zone, at, self.planner.blocks.grid.pad_minutes).min(end);
+                let next =
+                    wall_clock::next_multiple(&self.planner.zone, at, self.planner.blocks.grid.pad_minutes).min(end);
                 self.fill_gap(at, next);
                 at = next;
             }
@@ -324,7 +335,8 @@ impl DayDraft<'_, '_> {
         let salt = mix_to_u64(self.planner.revision.seed, self.number as u64, self.airings.len() as u64);
         tail.sort_by_cached_key(|item| mix_to_u64(salt, 3, self.planner.revision.items[*item as usize].id));
         while self.airings.len() < MAX_PROGRAMMES {
-            let is_rested = |item: &u32| self.last_aired.get(item).is_none_or(|last| at - last >= blocks.filler.cooldown_ms);
+            let is_rested =
+                |item: &u32| self.last_aired.get(item).is_none_or(|last| at - last >= blocks.filler.cooldown_ms);
             let fitting = tail.iter().copied().filter(|item| at + self.item_ms(*item) <= to_ms).find(is_rested);
             let Some(item) = fitting else { break };
             at = self.air(item, None, at, to_ms);
@@ -344,7 +356,13 @@ impl DayDraft<'_, '_> {
             // Such a short slate would only flicker, so the programme before is extended.
             Some(last) if to_ms - at < SHORTEST_GAP_MS && last.end_ms == at => last.end_ms = to_ms,
             _ => {
-                self.airings.push(DayAiring { item: blocks.slate_item, start_ms: at, end_ms: to_ms, part: None, continues_programme: false });
+                self.airings.push(DayAiring {
+                    item: blocks.slate_item,
+                    start_ms: at,
+                    end_ms: to_ms,
+                    part: None,
+                    continues_programme: false,
+                });
                 self.streams.push(None);
             }
         }

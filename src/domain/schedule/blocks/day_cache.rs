@@ -55,7 +55,11 @@ impl ScheduleRevision {
         self.compute_day(blocks, planner, number)
     }
 
-    pub(in crate::domain::schedule) fn day_after(&self, blocks: &BlockSchedule, day: &BroadcastDay) -> Arc<BroadcastDay> {
+    pub(in crate::domain::schedule) fn day_after(
+        &self,
+        blocks: &BlockSchedule,
+        day: &BroadcastDay,
+    ) -> Arc<BroadcastDay> {
         self.compute_day(blocks, DayPlanner::new(self, blocks), day.day_number + 1)
     }
 
@@ -130,7 +134,8 @@ impl ScheduleRevision {
                 // Other eras than the first and this one are rarely requested.
                 cached.states.retain(|day, _| {
                     let is_in_era = [first, begin].iter().any(|start| (*start..start + ERA_DAYS).contains(day));
-                    is_in_era && (day - begin) % (FAR_STRIDE * STATE_STRIDE_DAYS) == 0 || (day - number).abs() <= NEAR_STATES * STATE_STRIDE_DAYS
+                    is_in_era && (day - begin) % (FAR_STRIDE * STATE_STRIDE_DAYS) == 0
+                        || (day - number).abs() <= NEAR_STATES * STATE_STRIDE_DAYS
                 });
                 cached.last_day = Some(day.clone());
                 return day;
@@ -159,7 +164,8 @@ impl BlockSchedule {
     /// Continues from checkpoints of the same revision.
     pub fn resume_from(&self, checkpoints: Vec<Checkpoint>) {
         let mut cached = self.day_cache.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cached.newest_checkpoint = cached.newest_checkpoint.max(checkpoints.iter().map(|checkpoint| checkpoint.day).max());
+        cached.newest_checkpoint =
+            cached.newest_checkpoint.max(checkpoints.iter().map(|checkpoint| checkpoint.day).max());
         cached.states.extend(checkpoints.into_iter().map(|checkpoint| (checkpoint.day, checkpoint.state)));
     }
 

@@ -13,7 +13,7 @@ mod day_cache;
 mod wall_clock;
 
 pub use day::BroadcastDay;
-pub use day_cache::{DayCache, Checkpoint};
+pub use day_cache::{Checkpoint, DayCache};
 
 /// Minutes of a day.
 pub const DAY_MINUTES: u16 = 24 * 60;

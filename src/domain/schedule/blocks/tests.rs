@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::schedule::segmentation::{VideoFormat, audio_segmentation};
-use crate::domain::schedule::{ScheduleDefinition, ScheduleItem, Programme, ProgrammeIter, RevisionRequest, assign_ids};
+use crate::domain::schedule::{
+    Programme, ProgrammeIter, RevisionRequest, ScheduleDefinition, ScheduleItem, assign_ids,
+};
 
 const HOUR: i64 = 3_600_000;
 
@@ -23,7 +25,8 @@ fn request(zone: &str, seed: u64, grid: BlockGrid, (a, b): (u32, u32), fillers: 
         video_format: VideoFormat::default(),
         breaks: Box::default(),
     };
-    let mut items: Vec<ScheduleItem> = (0..a).map(|n| item(format!("/a/{n}"), 1_200_000 + i64::from(n) * 61_000)).collect();
+    let mut items: Vec<ScheduleItem> =
+        (0..a).map(|n| item(format!("/a/{n}"), 1_200_000 + i64::from(n) * 61_000)).collect();
     items.extend((0..b).map(|n| item(format!("/b/{n}"), 4_000_000 + (i64::from(n) * 977_003) % 5_000_000)));
     let content = a + b;
     let mut filler = FillerRanges { cooldown_ms: HOUR / 2, ..FillerRanges::default() };
@@ -38,8 +41,18 @@ fn request(zone: &str, seed: u64, grid: BlockGrid, (a, b): (u32, u32), fillers: 
     items.push(item(String::new(), 48 * HOUR));
     let items = assign_ids(items);
     let begin = vec![0; grid.streams().len()];
-    let sources = vec![BlockSource { name: "a".into(), items: 0..a }, BlockSource { name: "b".into(), items: a..content }];
-    let blocks = BlockSchedule { zone: zone.to_owned(), grid, sources, filler, programme_count: content, slate_item: slate, start_positions: begin, day_cache: DayCache::default() };
+    let sources =
+        vec![BlockSource { name: "a".into(), items: 0..a }, BlockSource { name: "b".into(), items: a..content }];
+    let blocks = BlockSchedule {
+        zone: zone.to_owned(),
+        grid,
+        sources,
+        filler,
+        programme_count: content,
+        slate_item: slate,
+        start_positions: begin,
+        day_cache: DayCache::default(),
+    };
     RevisionRequest { seed, mode: ScheduleMode::Blocks, items, mid_roll_count: 0, blocks: Some(Arc::new(blocks)) }
 }
 
@@ -78,7 +91,10 @@ fn week() -> BlockGrid {
                 blocks: vec![block(300, vec![slot(1, ScheduleMode::Shuffle, None)])],
                 ..BlockLayer::default()
             },
-            BlockLayer { blocks: vec![block(300, vec![slot(0, ScheduleMode::Sequential, None)])], ..BlockLayer::default() },
+            BlockLayer {
+                blocks: vec![block(300, vec![slot(0, ScheduleMode::Sequential, None)])],
+                ..BlockLayer::default()
+            },
         ],
     }
 }
@@ -250,17 +266,24 @@ fn items_that_do_not_fit_wait_and_oversized_ones_are_cut() {
     let grid = |slots: Vec<BlockSlot>, until| BlockGrid {
         day_start_minutes: 300,
         pad_minutes: 0,
-        layers: vec![BlockLayer { blocks: vec![Block { start_minutes: 300, end_minutes, slots }], ..BlockLayer::default() }],
+        layers: vec![BlockLayer {
+            blocks: vec![Block { start_minutes: 300, end_minutes, slots }],
+            ..BlockLayer::default()
+        }],
     };
     // Films of 66 minutes and more in an hour; the rest of the day is slate.
-    let short =
-        ScheduleDefinition::new(start, request(zone, 3, grid(vec![slot(1, ScheduleMode::Sequential, None)], Some(360)), (1, 3), false));
+    let short = ScheduleDefinition::new(
+        start,
+        request(zone, 3, grid(vec![slot(1, ScheduleMode::Sequential, None)], Some(360)), (1, 3), false),
+    );
     let aired: Vec<_> = short.programmes_between(start, start + 3 * 24 * HOUR).collect();
     assert_eq!(aired.iter().map(|p| title(&short, p)).collect::<Vec<_>>(), ["/b/0", "", "/b/1", "", "/b/2", ""]);
     assert!(aired.iter().step_by(2).all(|p| p.end_ms - p.start_ms == HOUR));
     // Two of them in four hours: the third waits for tomorrow.
-    let long =
-        ScheduleDefinition::new(start, request(zone, 3, grid(vec![slot(1, ScheduleMode::Sequential, None)], Some(540)), (1, 3), true));
+    let long = ScheduleDefinition::new(
+        start,
+        request(zone, 3, grid(vec![slot(1, ScheduleMode::Sequential, None)], Some(540)), (1, 3), true),
+    );
     let day = |n: i64| -> Vec<_> {
         let day = start + n * 24 * HOUR;
         let on = long.programmes_between(day, day + 24 * HOUR).filter(|p| !long.is_filler(p));
@@ -307,22 +330,28 @@ fn a_guide_that_hides_filler_tiles_time_and_names_the_programme_of_every_instant
 }
 
 fn any_grid() -> impl Strategy<Value = BlockGrid> {
-    let order = prop::sample::select(vec![ScheduleMode::Sequential, ScheduleMode::Shuffle, ScheduleMode::ShuffleInOrder, ScheduleMode::Random]);
+    let order = prop::sample::select(vec![
+        ScheduleMode::Sequential,
+        ScheduleMode::Shuffle,
+        ScheduleMode::ShuffleInOrder,
+        ScheduleMode::Random,
+    ]);
     let slot =
         (0u32..2, order, prop::option::of(1u32..4)).prop_map(|(source, order, count)| slot(source, order, count));
     let block = (0u16..96, prop::collection::vec(slot, 1..3)).prop_map(|(at, slots)| block(at * 15, slots));
     let season = prop::option::of(((1u8..13, 1u8..29), (1u8..13, 1u8..29)));
-    let layer = (season, 0u8..128, prop::collection::vec(block, 1..5)).prop_map(|(season, weekdays, blocks)| BlockLayer {
-        season,
-        weekdays,
-        blocks,
-    });
+    let layer = (season, 0u8..128, prop::collection::vec(block, 1..5))
+        .prop_map(|(season, weekdays, blocks)| BlockLayer { season, weekdays, blocks });
     (
         prop::sample::select(vec![0u16, 300, 345]),
         prop::sample::select(vec![0u16, 5, 30]),
         prop::collection::vec(layer, 1..4),
     )
-        .prop_map(|(day_start, pad_minutes, layers)| BlockGrid { day_start_minutes: day_start, pad_minutes, layers })
+        .prop_map(|(day_start, pad_minutes, layers)| BlockGrid {
+            day_start_minutes: day_start,
+            pad_minutes,
+            layers,
+        })
 }
 
 proptest! {

@@ -5,12 +5,20 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::channel::Channel;
 use crate::domain::live_window;
-use crate::domain::schedule::blocks::{self, Block, BlockSchedule, FillerRanges, BlockLayer, BlockSlot, BlockSource};
-use crate::domain::schedule::segmentation::{Segmentation, VideoFormat, item_duration_ms, audio_segmentation};
-use crate::domain::schedule::{ProgrammeCursor, ScheduleDefinition, ScheduleItems, Programme, ProgrammeIter, RevisionRequest, assign_ids};
+use crate::domain::schedule::blocks::{self, Block, BlockLayer, BlockSchedule, BlockSlot, BlockSource, FillerRanges};
+use crate::domain::schedule::segmentation::{Segmentation, VideoFormat, audio_segmentation, item_duration_ms};
+use crate::domain::schedule::{
+    Programme, ProgrammeCursor, ProgrammeIter, RevisionRequest, ScheduleDefinition, ScheduleItems, assign_ids,
+};
 use crate::domain::time::{FrameRate, to_ticks};
 
-const MODES: [ScheduleMode; 5] = [ScheduleMode::Sequential, ScheduleMode::Shuffle, ScheduleMode::ShuffleInOrder, ScheduleMode::Random, ScheduleMode::Weighted];
+const MODES: [ScheduleMode; 5] = [
+    ScheduleMode::Sequential,
+    ScheduleMode::Shuffle,
+    ScheduleMode::ShuffleInOrder,
+    ScheduleMode::Random,
+    ScheduleMode::Weighted,
+];
 const START: i64 = 1_767_225_600_000;
 const YEAR: i64 = 31_557_600_000;
 
@@ -39,14 +47,22 @@ fn films(count: usize, salt: u64) -> Vec<ScheduleItem> {
         };
         let chapters: Vec<i64> = (1..40).map(|k| to_ticks(k as f64 * (100.3 + salt as f64 % 97.0))).collect();
         let film = item(format!("/films {}/{n}.mkv", n % 3), &grid, &chapters);
-        ScheduleItem { weight: 1 + n as u32 % 4, video_format: VideoFormat { height: 360 + n as u32 % 2, ..VideoFormat::default() }, ..film }
+        ScheduleItem {
+            weight: 1 + n as u32 % 4,
+            video_format: VideoFormat { height: 360 + n as u32 % 2, ..VideoFormat::default() },
+            ..film
+        }
     };
     (0..count).map(film).collect()
 }
 
 fn fillers(count: usize) -> Vec<ScheduleItem> {
     let filler = |n: usize| {
-        item(format!("/ads/{n}.mkv"), &Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 9.96 + n as f64 * 17.3), &[])
+        item(
+            format!("/ads/{n}.mkv"),
+            &Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 9.96 + n as f64 * 17.3),
+            &[],
+        )
     };
     (0..count).map(filler).collect()
 }
@@ -74,7 +90,10 @@ fn channel(definition: ScheduleDefinition, show_filler: bool) -> Channel {
 fn check_sequence(definition: &ScheduleDefinition, before: &Programme, next: &Programme) -> Result<(), TestCaseError> {
     prop_assert_eq!(next.start_ms, before.end_ms);
     // A new revision skips ordinals that guides may have used.
-    prop_assert!(next.ordinal == before.ordinal + 1 || next.revision_index != before.revision_index && next.ordinal > before.ordinal);
+    prop_assert!(
+        next.ordinal == before.ordinal + 1
+            || next.revision_index != before.revision_index && next.ordinal > before.ordinal
+    );
     let segments = definition.item_of(before).segment_count(before.part_index, before.end_ms - before.start_ms);
     prop_assert_eq!(next.media_sequence, before.media_sequence + segments, "{:?}", before);
     prop_assert_eq!(segments, definition.segment_ranges(before).len() as u64);
@@ -87,7 +106,10 @@ fn programmes_are_broken_at_chapters_that_lie_apart() {
     let grid = Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 3600.0);
     let minutes = |chapters: &[f64], grid: &Grid| -> Vec<f64> {
         let positions_ticks = chapters.iter().map(|minute| to_ticks(minute * 60.0));
-        break_positions(positions_ticks, grid, item_duration_ms(grid)).iter().map(|place| f64::from(place.position_ms) / 60_000.0).collect()
+        break_positions(positions_ticks, grid, item_duration_ms(grid))
+            .iter()
+            .map(|place| f64::from(place.position_ms) / 60_000.0)
+            .collect()
     };
     let none: [f64; 0] = [];
     assert_eq!(minutes(&[], &grid), none);
@@ -114,8 +136,12 @@ fn positions_and_records_are_small() {
     // If its bounds are lost, everything after it stays in place.
     for part in 0..=film.breaks.len() as u16 {
         let of = film.part(Some(part));
-        let (intact, lost) = (film.segment_ranges(Some(part), of.duration_ms()), read.segment_ranges(Some(part), of.duration_ms()));
-        assert_eq!((intact.len(), intact.segment_end(intact.len() - 1)), (lost.len(), lost.segment_end(lost.len() - 1)));
+        let (intact, lost) =
+            (film.segment_ranges(Some(part), of.duration_ms()), read.segment_ranges(Some(part), of.duration_ms()));
+        assert_eq!(
+            (intact.len(), intact.segment_end(intact.len() - 1)),
+            (lost.len(), lost.segment_end(lost.len() - 1))
+        );
     }
     let whole = ScheduleItem { breaks: Box::default(), ..film };
     assert!(!serde_json::to_string(&whole).unwrap().contains("breaks"));
@@ -341,7 +367,13 @@ fn block_definition(seed: u64, films: Vec<ScheduleItem>, mid: u32, pad_minutes: 
     };
     ScheduleDefinition::new(
         START,
-        RevisionRequest { seed, mode: ScheduleMode::Blocks, items: assign_ids(items), mid_roll_count: 0, blocks: Some(Arc::new(blocks)) },
+        RevisionRequest {
+            seed,
+            mode: ScheduleMode::Blocks,
+            items: assign_ids(items),
+            mid_roll_count: 0,
+            blocks: Some(Arc::new(blocks)),
+        },
     )
 }
 
@@ -405,7 +437,10 @@ fn an_item_that_fits_only_without_breaks_has_none() {
         // 8:00 in Berlin.
         let (start, end) = definition.programme_bounds(day + 7 * 3_600_000).unwrap();
         let on = definition.programme_at(start).unwrap();
-        let within = definition.programmes_between(start, end).filter(|on| on.continues_programme && definition.is_filler(on)).count();
+        let within = definition
+            .programmes_between(start, end)
+            .filter(|on| on.continues_programme && definition.is_filler(on))
+            .count();
         (within, end - start - definition.item_of(&on).duration_ms)
     };
     let (breaks, more) = aired(230.0);

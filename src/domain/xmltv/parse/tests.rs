@@ -86,9 +86,15 @@ fn every_encoding_is_read() {
     let mislabelled: Vec<u8> = encoding_rs::WINDOWS_1252.encode(&text("UTF-8")).0.into_owned();
     let utf16: Vec<u8> = [0xfeff].into_iter().chain(text("UTF-16").encode_utf16()).flat_map(u16::to_le_bytes).collect();
     let with_bom = [b"\xef\xbb\xbf", text("utf-8").as_bytes()].concat();
-    for bytes in
-        [text("UTF-8").into_bytes(), latin.clone(), mislabelled, utf16, with_bom, gzip(&latin), text("nonsense").into_bytes()]
-    {
+    for bytes in [
+        text("UTF-8").into_bytes(),
+        latin.clone(),
+        mislabelled,
+        utf16,
+        with_bom,
+        gzip(&latin),
+        text("nonsense").into_bytes(),
+    ] {
         let read = parse_guide(&bytes).unwrap();
         let (id, programmes) = read.listings.first_key_value().unwrap();
         assert_eq!((id.as_str(), programmes[0].title.as_str()), ("\u{e9}t\u{e9}", "Caf\u{e9} \u{2013}"));

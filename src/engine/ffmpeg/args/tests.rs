@@ -4,7 +4,7 @@ use super::super::amr_extraction;
 use super::*;
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
 use crate::domain::mpegts::clock_jumps::ClockSection;
-use crate::domain::plan::{Corner, WatermarkOverlay, EncodeVideo};
+use crate::domain::plan::{Corner, EncodeVideo, WatermarkOverlay};
 use crate::domain::time::FrameRate;
 
 fn media(container: Container, start_seconds: f64, color: Color) -> Media {
@@ -35,11 +35,18 @@ fn has_watermark(rendition: &Rendition) -> bool {
 }
 
 /// The arguments, one option with its values per line.
-fn golden_lines(media: &Media, video: Option<VideoPlan>, audio: Option<AudioPlan>, grid: &Grid, first: usize) -> String {
+fn golden_lines(
+    media: &Media,
+    video: Option<VideoPlan>,
+    audio: Option<AudioPlan>,
+    grid: &Grid,
+    first: usize,
+) -> String {
     let rendition = Rendition { video, audio };
     let abilities = Features { has_tone_map: true, has_ass: true, has_zscale: true };
     let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
-    let pipe_input = (!media.clock_pieces.is_empty()).then(|| PipeInput { address: "pipe:5".into(), offset_seconds: -991 });
+    let pipe_input =
+        (!media.clock_pieces.is_empty()).then(|| PipeInput { address: "pipe:5".into(), offset_seconds: -991 });
     // Audio that has to be extracted from the item first, into memory.
     let amr_path = amr_extraction::amr_stream(media, &rendition).map(|_| "/proc/self/fd/7");
     let watermark = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| has_watermark(&rendition));
@@ -86,10 +93,16 @@ fn every_kind_of_run_has_its_golden_arguments() {
         golden_lines(&ts, encode(|plan| plan.deinterlace = true), AAC, &frames(), 9)
     );
     let mut jumping = ts;
-    jumping.clock_pieces = vec![ClockSection { start_byte: 0, shift_ticks: -126_000 }, ClockSection { start_byte: 188_000, shift_ticks: 90_000 }];
+    jumping.clock_pieces = vec![
+        ClockSection { start_byte: 0, shift_ticks: -126_000 },
+        ClockSection { start_byte: 188_000, shift_ticks: 90_000 },
+    ];
     insta::assert_snapshot!("encode_ts_whose_clock_jumps", golden_lines(&jumping, encode(|_| ()), AAC, &frames(), 9));
     insta::assert_snapshot!("copy_both", golden_lines(&mp4, copy.clone(), copied.clone(), &keyframes, 2));
-    insta::assert_snapshot!("copy_video_encode_audio", golden_lines(&plain(Container::Matroska), copy, AAC, &keyframes, 2));
+    insta::assert_snapshot!(
+        "copy_video_encode_audio",
+        golden_lines(&plain(Container::Matroska), copy, AAC, &keyframes, 2)
+    );
     let steps = Grid::from_step(4.0, 60.0);
     insta::assert_snapshot!("audio_copied", golden_lines(&plain(Container::Mp3), None, copied, &steps, 3));
     insta::assert_snapshot!(
@@ -127,12 +140,16 @@ fn every_kind_of_run_has_its_golden_arguments() {
 #[test]
 fn the_watermark_is_overlaid_before_the_encoder_with_any_subtitle() {
     let mp4 = media(Container::Mp4, 0.0, Color::default());
-    let watermark = || Some(WatermarkOverlay { digest: "d".into(), corner: Corner::TopRight, opacity_percent: 70, width_percent: 8 });
+    let watermark = || {
+        Some(WatermarkOverlay { digest: "d".into(), corner: Corner::TopRight, opacity_percent: 70, width_percent: 8 })
+    };
     let overlay_graph = "[under];[1:v]scale=w=102:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa=0.70[emblem];\
                 [under][emblem]overlay=x=W-w-W*0.03:y=H*0.03:eof_action=repeat,setsar=1,format=yuv420p[v]";
-    for burn in
-        [None, Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false }), Some(BurnedSubtitle::Embedded { stream: 2, bitmap: true })]
-    {
+    for burn in [
+        None,
+        Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false }),
+        Some(BurnedSubtitle::Embedded { stream: 2, bitmap: true }),
+    ] {
         let video = encode(|plan| (plan.watermark, plan.burn) = (watermark(), burn));
         let text = golden_lines(&mp4, video, AAC, &frames(), 9);
         assert!(text.contains("-f png_pipe\n-i file:/proc/self/fd/6"), "{text}");

@@ -4,7 +4,7 @@
 use super::{ArgumentList, ArgumentOptions, CHANGE_WINDOW_SECONDS, may_change_format};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Hdr, Media, StreamKind};
-use crate::domain::plan::{BurnedSubtitle, Corner, WatermarkOverlay, EncodeVideo, VideoPlan};
+use crate::domain::plan::{BurnedSubtitle, Corner, EncodeVideo, VideoPlan, WatermarkOverlay};
 use crate::domain::time::to_seconds;
 use crate::engine::RunError;
 
@@ -35,18 +35,24 @@ pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> R
     match &plan.burn {
         Some(BurnedSubtitle::Embedded { stream, bitmap: true }) => {
             let (base, last) = (join(&filters_before), join(&filters_after));
-            args.pair("-filter_complex", bitmap_overlay_graph(plan, &format!("0:{stream}"), &base, &last)).add("-map [v]");
+            args.pair("-filter_complex", bitmap_overlay_graph(plan, &format!("0:{stream}"), &base, &last))
+                .add("-map [v]");
         }
         Some(BurnedSubtitle::Sidecar { bitmap: true, .. }) => {
             let (base, last) = (join(&filters_before), join(&filters_after));
             args.pair("-filter_complex", bitmap_overlay_graph(plan, "1:s:0", &base, &last)).add("-map [v]");
         }
         Some(_) => {
-            let path = options.subtitle_path.ok_or_else(|| RunError::Internal("the subtitle to burn in is missing".into()))?;
+            let path =
+                options.subtitle_path.ok_or_else(|| RunError::Internal("the subtitle to burn in is missing".into()))?;
             if !options.features.has_ass {
                 return Err(RunError::Encoder("this ffmpeg cannot burn in text (no libass)".into()));
             }
-            add_single_chain(args, plan, &join(&[filters_before, vec![format!("ass=filename={path}")], filters_after].concat()));
+            add_single_chain(
+                args,
+                plan,
+                &join(&[filters_before, vec![format!("ass=filename={path}")], filters_after].concat()),
+            );
         }
         None => {
             add_single_chain(args, plan, &join(&[filters_before, filters_after].concat()));
@@ -55,7 +61,9 @@ pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> R
     args.pair("-r", format!("{}/{}", frames.rate.num, frames.rate.den));
     add_encoder(args, plan, frames.frames_per_segment)?;
     // 1 ms early because the encoder compares rounded times: it forces the first frame at or after the given time.
-    let keyframe_times = frames.forced_keyframe_segments(options.first).map(|segment| format!("{:.6}", to_seconds(options.grid.segment_start(segment)) - 0.001));
+    let keyframe_times = frames
+        .forced_keyframe_segments(options.first)
+        .map(|segment| format!("{:.6}", to_seconds(options.grid.segment_start(segment)) - 0.001));
     let forced_keyframes: Vec<String> = keyframe_times.collect();
     if !forced_keyframes.is_empty() {
         args.pair("-force_key_frames", forced_keyframes.join(","));
@@ -89,11 +97,17 @@ fn video_filters(options: &ArgumentOptions, plan: &EncodeVideo) -> Result<(Vec<S
     if may_change_format(options.media.container) {
         // A quarter of a frame early: `trim` rounds to frames.
         let early_seconds = 0.25 / plan.frame_rate.as_f64();
-        let (begin_seconds, end_seconds) = (start_seconds - early_seconds, to_seconds(options.grid.end_ticks()) - early_seconds);
+        let (begin_seconds, end_seconds) =
+            (start_seconds - early_seconds, to_seconds(options.grid.end_ticks()) - early_seconds);
         let window_end_seconds = start_seconds + CHANGE_WINDOW_SECONDS as f64;
-        filters.push(format!("setpts='if(N,PTS,if(between(T,{start_seconds:.6},{window_end_seconds:.6}),{start_seconds:.6}/TB,PTS))'"));
+        filters.push(format!(
+            "setpts='if(N,PTS,if(between(T,{start_seconds:.6},{window_end_seconds:.6}),{start_seconds:.6}/TB,PTS))'"
+        ));
         filters.push(format!("fps=fps={rate}"));
-        filters.push(format!("tpad=stop=-1:stop_mode=clone,trim=start={begin_seconds:.6}:end={:.6}", end_seconds.max(start_seconds)));
+        filters.push(format!(
+            "tpad=stop=-1:stop_mode=clone,trim=start={begin_seconds:.6}:end={:.6}",
+            end_seconds.max(start_seconds)
+        ));
     } else {
         filters.push(format!("fps=fps={rate}:start_time={start_seconds:.6}"));
         filters.push(format!("tpad=stop=-1:stop_mode=clone,trim=end_frame={}", frames.max(1)));
@@ -108,7 +122,8 @@ fn video_filters(options: &ArgumentOptions, plan: &EncodeVideo) -> Result<(Vec<S
             return Err(RunError::Encoder("this ffmpeg cannot map HDR to SDR (no zscale)".into()));
         }
         // As the container says, because the frames themselves may carry no description.
-        let is_pq = color.and_then(|color| color.transfer.as_deref()).map_or(hdr != Hdr::Hlg, |name| name == "smpte2084");
+        let is_pq =
+            color.and_then(|color| color.transfer.as_deref()).map_or(hdr != Hdr::Hlg, |name| name == "smpte2084");
         let transfer = if is_pq { "smpte2084" } else { "arib-std-b67" };
         let range = if color.and_then(|color| color.range.as_deref()) == Some("full") { "full" } else { "limited" };
         filters.push(format!(
@@ -194,15 +209,21 @@ fn add_encoder(args: &mut ArgumentList, plan: &EncodeVideo, per_segment: u32) ->
             .add("-c:v libx264 -preset veryfast -crf 23 -profile:v high -sc_threshold 0")
             .add(&gop_args)
             .add("-x264-params rc-lookahead=5:subme=0:open-gop=0:partitions=i4x4,i8x8"),
-        "libopenh264" => args.add("-c:v libopenh264 -rc_mode bitrate").add(&gop_args).pair("-b:v", format!("{max_kbps}k")),
+        "libopenh264" => {
+            args.add("-c:v libopenh264 -rc_mode bitrate").add(&gop_args).pair("-b:v", format!("{max_kbps}k"))
+        }
         "h264_nvenc" => {
             args.add("-c:v h264_nvenc -preset p4 -rc vbr -cq 23 -no-scenecut 1 -forced-idr 1 -bf 0").add(&gop_args)
         }
-        "h264_qsv" => {
-            args.add("-c:v h264_qsv -preset veryfast -global_quality 23 -idr_interval 0 -forced_idr 1 -bf 0").add(&gop_args)
+        "h264_qsv" => args
+            .add("-c:v h264_qsv -preset veryfast -global_quality 23 -idr_interval 0 -forced_idr 1 -bf 0")
+            .add(&gop_args),
+        "h264_vaapi" => {
+            args.add("-c:v h264_vaapi -rc_mode VBR -bf 0").add(&gop_args).pair("-b:v", format!("{max_kbps}k"))
         }
-        "h264_vaapi" => args.add("-c:v h264_vaapi -rc_mode VBR -bf 0").add(&gop_args).pair("-b:v", format!("{max_kbps}k")),
-        "h264_amf" => args.add("-c:v h264_amf -quality speed -bf 0").add(&gop_args).pair("-b:v", format!("{max_kbps}k")),
+        "h264_amf" => {
+            args.add("-c:v h264_amf -quality speed -bf 0").add(&gop_args).pair("-b:v", format!("{max_kbps}k"))
+        }
         other => return Err(RunError::Encoder(format!("no settings for encoder {other}"))),
     };
     args.pair("-maxrate", format!("{max_kbps}k")).pair("-bufsize", format!("{}k", max_kbps * 2));

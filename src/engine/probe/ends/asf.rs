@@ -15,7 +15,8 @@ const LAST_PACKETS: u64 = 32;
 /// stream does not state its number of packets.
 pub(super) fn measure_end(source: &SourceFile) -> Option<(f64, bool)> {
     let head = read_at(source, 0, 30)?;
-    let header_len = parse_le::<8>(&head, 16).filter(|len| head.starts_with(&HEADER_OBJECT) && *len <= MAX_HEADER_BYTES)?;
+    let header_len =
+        parse_le::<8>(&head, 16).filter(|len| head.starts_with(&HEADER_OBJECT) && *len <= MAX_HEADER_BYTES)?;
     let header = read_at(source, 0, header_len as usize)?;
     let mut position = 30;
     let (stated_packets, packet_len) = loop {
@@ -38,7 +39,8 @@ pub(super) fn measure_end(source: &SourceFile) -> Option<(f64, bool)> {
         return None;
     }
     let first_checked = packet_count.saturating_sub(LAST_PACKETS);
-    let ends = (first_checked..packet_count).filter_map(|packet| parse_send_end(&read_at(source, first_packet + packet * packet_len, 32)?));
+    let ends = (first_checked..packet_count)
+        .filter_map(|packet| parse_send_end(&read_at(source, first_packet + packet * packet_len, 32)?));
     ends.max().map(|milliseconds| (milliseconds as f64 / 1000.0, stated_packets > 0))
 }
 

@@ -23,7 +23,8 @@ pub(super) fn end_seconds(source: &SourceFile) -> Option<f64> {
     }
     let started = Instant::now();
     let mut reader = BufferedReader { source, start: 0, bytes: Vec::new() };
-    let (mut position, mut stream_count, mut video_stream, mut frame_count, mut movi_start) = (12, 0, None::<VideoStream>, 0u64, None);
+    let (mut position, mut stream_count, mut video_stream, mut frame_count, mut movi_start) =
+        (12, 0, None::<VideoStream>, 0u64, None);
     for _ in 0..MAX_CHUNKS {
         if position + 8 > source.len || started.elapsed() > TIME_LIMIT {
             break;
@@ -50,7 +51,9 @@ pub(super) fn end_seconds(source: &SourceFile) -> Option<f64> {
             }
             [tens @ b'0'..=b'9', units @ b'0'..=b'9', b'd', b'c' | b'b'] => {
                 let stream = usize::from(tens - b'0') * 10 + usize::from(units - b'0');
-                if video_stream.is_some_and(|(video_number, _)| video_number == stream) && position + 8 + len <= source.len {
+                if video_stream.is_some_and(|(video_number, _)| video_number == stream)
+                    && position + 8 + len <= source.len
+                {
                     frame_count += 1;
                 }
             }

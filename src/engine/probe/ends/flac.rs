@@ -17,7 +17,9 @@ pub(super) fn end_seconds(head: &[u8], bytes: &[u8]) -> Option<f64> {
     if sample_rate == 0 {
         return None;
     }
-    let frames = (0..bytes.len()).filter(|at| bytes[*at] == 0xff).filter_map(|at| parse_frame_header(&bytes[at..], fixed_block_size));
+    let frames = (0..bytes.len())
+        .filter(|at| bytes[*at] == 0xff)
+        .filter_map(|at| parse_frame_header(&bytes[at..], fixed_block_size));
     let frames: Vec<FlacFrame> = frames.filter(|frame| total_samples == 0 || frame.start < total_samples).collect();
     // A single match may be a coincidence; two consecutive frames are not.
     let ends: HashSet<u64> = frames.iter().map(|frame| frame.start + frame.samples).collect();
@@ -80,8 +82,9 @@ fn parse_coded_number(bytes: &[u8]) -> Option<(u64, usize)> {
     };
     let first_bits = u64::from(first) & ((1 << (7 - len)) - 1);
     let rest = bytes.get(1..len)?;
-    let number =
-        rest.iter().try_fold(first_bits, |number, byte| (byte >> 6 == 2).then_some(number << 6 | u64::from(byte & 0x3f)))?;
+    let number = rest
+        .iter()
+        .try_fold(first_bits, |number, byte| (byte >> 6 == 2).then_some(number << 6 | u64::from(byte & 0x3f)))?;
     Some((number, len))
 }
 

@@ -3,8 +3,10 @@
 use std::os::unix::fs::FileExt;
 
 use super::super::coded::FRAME_HEAD;
-use super::super::outline::{OutlineTrackKind, NeedsFfprobe, parse_uint};
-use super::ebml::{Element, ChildElements, read_element, read_truncated_element, parse_unsigned, parse_vint, read_content};
+use super::super::outline::{NeedsFfprobe, OutlineTrackKind, parse_uint};
+use super::ebml::{
+    ChildElements, Element, parse_unsigned, parse_vint, read_content, read_element, read_truncated_element,
+};
 use super::track::TimedMatroskaTrack;
 use crate::engine::source::SourceFile;
 
@@ -14,7 +16,11 @@ const MAX_ELEMENTS: usize = 200_000;
 const MAX_FIRST_BLOCKS: usize = 64;
 
 /// The earliest timestamp of audio and video among the first blocks, seconds. Keeps the beginning of each first frame.
-pub(super) fn first_timestamp(source: &SourceFile, cluster: Element, tracks: &mut [TimedMatroskaTrack]) -> Result<f64, NeedsFfprobe> {
+pub(super) fn first_timestamp(
+    source: &SourceFile,
+    cluster: Element,
+    tracks: &mut [TimedMatroskaTrack],
+) -> Result<f64, NeedsFfprobe> {
     let mut cluster_ms = 0.0;
     let mut earliest = f64::INFINITY;
     let mut position = cluster.content_start;
@@ -29,7 +35,11 @@ pub(super) fn first_timestamp(source: &SourceFile, cluster: Element, tracks: &mu
             0xe7 => cluster_ms = parse_unsigned(&read_content(source, child)?)? as f64,
             0xa3 => block_start = Some(child.content_start),
             // A group begins with its block in every known file; another order is not supported.
-            0xa0 => block_start = Some(read_element(source, child.content_start)?).filter(|group_child| group_child.id == 0xa1).map(|inner| inner.content_start),
+            0xa0 => {
+                block_start = Some(read_element(source, child.content_start)?)
+                    .filter(|group_child| group_child.id == 0xa1)
+                    .map(|inner| inner.content_start)
+            }
             _ => {}
         }
         if let Some(block_start) = block_start {
@@ -38,12 +48,17 @@ pub(super) fn first_timestamp(source: &SourceFile, cluster: Element, tracks: &mu
             let filled = source.file.read_at(&mut block_header, block_start).map_err(|_| NeedsFfprobe("unreadable"))?;
             let (track_id, vint_len) = parse_vint(&block_header[..filled], false)?;
             let offset = parse_uint(&block_header[..filled], vint_len, 2)? as u16 as i16;
-            let is_played = |timed_track: &&mut TimedMatroskaTrack| matches!(timed_track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio);
-            if let Some(timed_track) = tracks.iter_mut().filter(is_played).find(|timed_track| timed_track.track.container_id == track_id) {
+            let is_played = |timed_track: &&mut TimedMatroskaTrack| {
+                matches!(timed_track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio)
+            };
+            if let Some(timed_track) =
+                tracks.iter_mut().filter(is_played).find(|timed_track| timed_track.track.container_id == track_id)
+            {
                 earliest = earliest.min(cluster_ms + f64::from(offset) - timed_track.delay_ms);
                 if timed_track.track.first_frame.is_empty() {
                     // The block's flags precede the frame.
-                    timed_track.track.first_frame = block_header[..filled].get(vint_len + 3..).unwrap_or_default().to_vec();
+                    timed_track.track.first_frame =
+                        block_header[..filled].get(vint_len + 3..).unwrap_or_default().to_vec();
                 }
             }
         }
@@ -64,7 +79,8 @@ pub(in crate::engine::probe) fn last_cluster(source: &SourceFile) -> Option<u64>
         let cluster = read_truncated_element(source, tail_start + offset as u64)?;
         // A checksum may precede the timestamp.
         let first = read_truncated_element(source, cluster.content_start).filter(|first| first.id != 0xbf);
-        let first = first.or_else(|| read_truncated_element(source, read_truncated_element(source, cluster.content_start)?.end()))?;
+        let first = first
+            .or_else(|| read_truncated_element(source, read_truncated_element(source, cluster.content_start)?.end()))?;
         (first.id == 0xe7 && first.content_len <= 8).then_some(tail_start + offset as u64)
     })
 }
@@ -92,11 +108,14 @@ pub(in crate::engine::probe) fn last_timestamp(source: &SourceFile, start_cluste
                 position = child.content_start;
                 continue;
             }
-            0xe7 if child.content_len <= 8 => cluster_units = parse_unsigned(&read_content(source, child).ok()?).ok()? as f64,
+            0xe7 if child.content_len <= 8 => {
+                cluster_units = parse_unsigned(&read_content(source, child).ok()?).ok()? as f64
+            }
             0xa3 | 0xa1 => {
                 let mut block_header = [0; 11];
                 let filled = source.file.read_at(&mut block_header, child.content_start).ok()?;
-                let offset = parse_vint(&block_header[..filled], false).and_then(|(_, used)| parse_uint(&block_header[..filled], used, 2));
+                let offset = parse_vint(&block_header[..filled], false)
+                    .and_then(|(_, used)| parse_uint(&block_header[..filled], used, 2));
                 last = offset.ok().map(|offset| cluster_units + f64::from(offset as u16 as i16)).or(last);
             }
             0xa0 => {

@@ -90,7 +90,9 @@ impl<'a> Iterator for ChildElements<'a> {
             let (len, size_len) = parse_vint(&self.0[id_len..], false)?;
             let content_start = id_len + size_len;
             let end = usize::try_from(len).ok().and_then(|len| content_start.checked_add(len));
-            let body = end.and_then(|end| self.0.get(content_start..end)).ok_or(NeedsFfprobe("an element runs past its parent"))?;
+            let body = end
+                .and_then(|end| self.0.get(content_start..end))
+                .ok_or(NeedsFfprobe("an element runs past its parent"))?;
             Ok((content_start + body.len(), (id, body)))
         };
         match parse_next() {

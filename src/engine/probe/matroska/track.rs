@@ -1,6 +1,6 @@
 //! One track entry (RFC 9559 section 5.1.4).
 
-use super::super::outline::{OutlineTrackKind, OutlineTrack, NeedsFfprobe, nearest_usual_rate};
+use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, nearest_usual_rate};
 use super::ebml::{ChildElements, parse_float, parse_text, parse_unsigned};
 use crate::domain::time::FrameRate;
 
@@ -67,7 +67,8 @@ pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack,
         }
         let measured_rate = 1e9 / frame_ns as f64;
         let exact_rate = FrameRate::new((measured_rate * 1000.0).round() as u32, 1000);
-        track.frame_rate = nearest_usual_rate(measured_rate).or(exact_rate).filter(|rate| (0.01..=500.0).contains(&rate.as_f64()));
+        track.frame_rate =
+            nearest_usual_rate(measured_rate).or(exact_rate).filter(|rate| (0.01..=500.0).contains(&rate.as_f64()));
     }
     Ok(TimedMatroskaTrack { track, delay_ms: delay_ns as f64 / 1e6 })
 }

@@ -1,6 +1,6 @@
 //! The sample tables of a track (`stbl`): durations, counts, sizes, offsets.
 
-use super::super::outline::{NeedsFfprobe, parse_uint, nearest_usual_rate};
+use super::super::outline::{NeedsFfprobe, nearest_usual_rate, parse_uint};
 use super::boxes::{find_child, require_child};
 use crate::domain::time::FrameRate;
 
@@ -22,7 +22,8 @@ pub(super) fn parse_stts(stts: &[u8]) -> Result<SampleDurations, NeedsFfprobe> {
     for entry in table.chunks_exact(8).take(count) {
         let (samples, units) = (parse_uint(entry, 0, 4)?, parse_uint(entry, 4, 4)?);
         durations.sample_count += samples;
-        durations.total_units = durations.total_units.checked_add(samples * units).ok_or(NeedsFfprobe("a duration that overflows"))?;
+        durations.total_units =
+            durations.total_units.checked_add(samples * units).ok_or(NeedsFfprobe("a duration that overflows"))?;
         durations.runs.push((samples, units));
     }
     Ok(durations)
@@ -35,7 +36,8 @@ impl SampleDurations {
             return Err(NeedsFfprobe("too few frames"));
         }
         let average = self.sample_count as f64 * timescale as f64 / self.total_units as f64;
-        let (_, common_units) = *self.runs.iter().max_by_key(|(samples, _)| *samples).ok_or(NeedsFfprobe("no frames"))?;
+        let (_, common_units) =
+            *self.runs.iter().max_by_key(|(samples, _)| *samples).ok_or(NeedsFfprobe("no frames"))?;
         let nominal = timescale as f64 / common_units.max(1) as f64;
         let mean = self.total_units as f64 / self.sample_count as f64;
         let is_off = |units: u64| (units as f64 - mean).abs() > (mean * 0.05).max(1.5);

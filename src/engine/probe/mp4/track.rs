@@ -1,6 +1,6 @@
 //! One track (`trak`): flags, language, rotation, codec, edits.
 
-use super::super::outline::{OutlineTrackKind, OutlineTrack, NeedsFfprobe, parse_uint};
+use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, parse_uint};
 use super::super::report::orientation;
 use super::boxes::{ChildBoxes, find_child, require_child};
 use super::sample_tables;
@@ -59,15 +59,20 @@ pub(super) fn parse_track(trak: &[u8], movie_timescale: u64, file_len: u64) -> R
     let lead_seconds = if is_video { lead_seconds } else { lead_seconds.max(0.0) };
     let delay_seconds = if movie_timescale > 0 { delay as f64 / movie_timescale as f64 } else { 0.0 };
     if is_video {
-        let matrix: [f64; 4] =
-            [0, 4, 12, 16].map(|at| parse_uint(tkhd, matrix_at + at, 4).map_or(0.0, |cell| f64::from(cell as u32 as i32)));
+        let matrix: [f64; 4] = [0, 4, 12, 16]
+            .map(|at| parse_uint(tkhd, matrix_at + at, 4).map_or(0.0, |cell| f64::from(cell as u32 as i32)));
         (track.rotation, track.is_mirrored) = orientation(&matrix).ok_or(NeedsFfprobe("a matrix without area"))?;
         (track.frame_rate, track.has_variable_frame_rate) = timing.frame_rate(timescale)?;
     }
     if measured_seconds > 0.0 {
         track.bitrate_kbps = Some((bytes as f64 * 8.0 / measured_seconds / 1000.0).round() as u32);
     }
-    Ok(TimedMp4Track { track, sample_count: samples, start_seconds: delay_seconds + lead_seconds, duration_seconds: edit_seconds })
+    Ok(TimedMp4Track {
+        track,
+        sample_count: samples,
+        start_seconds: delay_seconds + lead_seconds,
+        duration_seconds: edit_seconds,
+    })
 }
 
 /// Timescale, duration in its units, language.
@@ -96,7 +101,8 @@ fn parse_media_header(mdhd: &[u8]) -> Result<(u64, u64, Option<String>), NeedsFf
 
 fn parse_track_name(trak: &[u8]) -> Result<Option<String>, NeedsFfprobe> {
     let Some(udta) = find_child(trak, b"udta")? else { return Ok(None) };
-    let name = find_child(udta, b"name")?.map(|text| String::from_utf8_lossy(text).trim_matches('\0').trim().to_owned());
+    let name =
+        find_child(udta, b"name")?.map(|text| String::from_utf8_lossy(text).trim_matches('\0').trim().to_owned());
     Ok(name.filter(|name| !name.is_empty()).map(|name| name.chars().take(512).collect()))
 }
 
@@ -105,8 +111,10 @@ fn parse_sample_description(track: &mut OutlineTrack, handler: &[u8], stsd: &[u8
     if parse_uint(stsd, 4, 4)? != 1 {
         return Err(NeedsFfprobe("several sample descriptions"));
     }
-    let (fourcc, entry) = ChildBoxes(stsd.get(8..).unwrap_or_default()).next().ok_or(NeedsFfprobe("no sample description"))??;
-    let boxes_after = |entry_bytes: usize| entry.get(entry_bytes..).ok_or(NeedsFfprobe("a sample description is truncated"));
+    let (fourcc, entry) =
+        ChildBoxes(stsd.get(8..).unwrap_or_default()).next().ok_or(NeedsFfprobe("no sample description"))??;
+    let boxes_after =
+        |entry_bytes: usize| entry.get(entry_bytes..).ok_or(NeedsFfprobe("a sample description is truncated"));
     match handler {
         b"vide" => {
             let boxes = boxes_after(78)?;
@@ -120,7 +128,8 @@ fn parse_sample_description(track: &mut OutlineTrack, handler: &[u8], stsd: &[u8
                 b"vp09" => ("vp9", b"vpcC"),
                 _ => return Err(NeedsFfprobe("an unusual video codec")),
             };
-            (track.kind, track.codec, track.config) = (OutlineTrackKind::Video, codec, require_child(boxes, record)?.to_vec());
+            (track.kind, track.codec, track.config) =
+                (OutlineTrackKind::Video, codec, require_child(boxes, record)?.to_vec());
             (track.width, track.height) = (parse_uint(entry, 24, 2)? as u32, parse_uint(entry, 26, 2)? as u32);
             track.full_range = match find_child(boxes, b"colr")? {
                 // ISO/IEC 14496-12 section 12.1.5.
@@ -146,7 +155,9 @@ fn parse_sample_description(track: &mut OutlineTrack, handler: &[u8], stsd: &[u8
                 _ => return Err(NeedsFfprobe("an unusual audio codec")),
             };
         }
-        b"text" | b"sbtl" if &fourcc == b"tx3g" => (track.kind, track.codec) = (OutlineTrackKind::TextSubtitle, "mov_text"),
+        b"text" | b"sbtl" if &fourcc == b"tx3g" => {
+            (track.kind, track.codec) = (OutlineTrackKind::TextSubtitle, "mov_text")
+        }
         _ => return Err(NeedsFfprobe("an unusual track")),
     }
     Ok(())

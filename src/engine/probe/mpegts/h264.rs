@@ -3,8 +3,8 @@
 use h264_reader::nal::sps::{ChromaFormat, FrameMbsFlags, SeqParameterSet, VideoSignalType};
 use h264_reader::nal::{Nal, RefNal};
 
-use super::super::outline::NeedsFfprobe;
 use super::super::decoder_info::DecoderInfo;
+use super::super::outline::NeedsFfprobe;
 use crate::domain::codec;
 use crate::domain::media::Color;
 

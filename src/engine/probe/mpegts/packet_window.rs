@@ -21,7 +21,8 @@ impl PacketWindow {
     /// `first` and `count` in packets.
     pub(super) fn read(source: &SourceFile, first: u64, count: u64) -> Result<Self, NeedsFfprobe> {
         let mut bytes = vec![0; count as usize * PACKET_LEN];
-        let filled = source.read_blocking(&mut bytes, first * PACKET_LEN as u64).map_err(|_| NeedsFfprobe("unreadable"))?;
+        let filled =
+            source.read_blocking(&mut bytes, first * PACKET_LEN as u64).map_err(|_| NeedsFfprobe("unreadable"))?;
         if filled < bytes.len() {
             return Err(NeedsFfprobe("the file has shrunk"));
         }

@@ -1,6 +1,6 @@
 //! The program map (ISO/IEC 13818-1 section 2.4.4), if it has nothing unusual.
 
-use super::super::outline::{OutlineTrackKind, OutlineTrack, NeedsFfprobe};
+use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind};
 use super::packet_window::PacketWindow;
 use crate::domain::mpegts::psi::{self, PmtEntry};
 
@@ -128,7 +128,8 @@ fn parse_entry(entry: &PmtEntry) -> Result<MappedStream, NeedsFfprobe> {
 fn parse_descriptors(mut bytes: &[u8]) -> Result<Vec<(u8, &[u8])>, NeedsFfprobe> {
     let mut list = Vec::new();
     while let [tag, length, rest @ ..] = bytes {
-        let body_and_rest = rest.split_at_checked(usize::from(*length)).ok_or(NeedsFfprobe("a descriptor is truncated"))?;
+        let body_and_rest =
+            rest.split_at_checked(usize::from(*length)).ok_or(NeedsFfprobe("a descriptor is truncated"))?;
         list.push((*tag, body_and_rest.0));
         bytes = body_and_rest.1;
     }
@@ -140,7 +141,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parse(stream_type: u8, descriptors: &[u8]) -> Result<(OutlineTrackKind, &'static str, Option<String>, bool), NeedsFfprobe> {
+    fn parse(
+        stream_type: u8,
+        descriptors: &[u8],
+    ) -> Result<(OutlineTrackKind, &'static str, Option<String>, bool), NeedsFfprobe> {
         let listed = parse_entry(&PmtEntry { pid: 256, stream_type, descriptors: descriptors.to_vec() })?;
         Ok((listed.kind, listed.codec, listed.language, listed.is_hearing_impaired))
     }
@@ -151,10 +155,16 @@ mod tests {
         let with_language = |kind, codec, code: &str| Ok((kind, codec, Some(code.to_owned()), false));
         assert_eq!(parse(0x1b, b"\x05\x04HDMV"), without_language(OutlineTrackKind::Video, "h264"));
         assert_eq!(parse(0x0f, b"\x0a\x04und\x00"), without_language(OutlineTrackKind::Audio, "aac"));
-        assert_eq!(parse(0x06, b"\x0a\x04fre\x00\x7a\x02\x80\xc2"), with_language(OutlineTrackKind::Audio, "eac3", "fre"));
+        assert_eq!(
+            parse(0x06, b"\x0a\x04fre\x00\x7a\x02\x80\xc2"),
+            with_language(OutlineTrackKind::Audio, "eac3", "fre")
+        );
         let teletext = b"\x56\x0aita\x09\x00eng\x11\x77";
         assert_eq!(parse(0x06, teletext), with_language(OutlineTrackKind::Data, "dvb_teletext", "ita,eng"));
-        assert_eq!(parse(0x15, b"\x26\x0d\xff\xffID3 \xffID3 \x00\x0f"), without_language(OutlineTrackKind::Data, "timed_id3"));
+        assert_eq!(
+            parse(0x15, b"\x26\x0d\xff\xffID3 \xffID3 \x00\x0f"),
+            without_language(OutlineTrackKind::Data, "timed_id3")
+        );
         let subtitle = Ok((OutlineTrackKind::BitmapSubtitle, "dvb_subtitle", Some("fra".into()), true));
         assert_eq!(parse(0x06, b"\x59\x08fra\x24\x00\x01\x00\x01"), subtitle);
     }

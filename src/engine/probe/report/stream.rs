@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Raw, parse_number, parse_pair, parse_frame_rate, find_tag};
+use super::{Raw, find_tag, parse_frame_rate, parse_number, parse_pair};
 use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Subtitle, TELETEXT, Video};
 
@@ -25,9 +25,10 @@ pub(super) fn to_stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
     let kind = match raw.codec_type.as_deref() {
         Some("video") if !is_image(raw) && raw.width > 0 => StreamKind::Video(to_video(raw, chroma, depth)),
         Some("audio") => StreamKind::Audio(to_audio(raw, has_disposition("comment"))),
-        Some("subtitle") => {
-            StreamKind::Subtitle(Subtitle { is_text: is_text(name), is_hearing_impaired: has_disposition("hearing_impaired") })
-        }
+        Some("subtitle") => StreamKind::Subtitle(Subtitle {
+            is_text: is_text(name),
+            is_hearing_impaired: has_disposition("hearing_impaired"),
+        }),
         _ => StreamKind::Data,
     };
     // ffmpeg opens a decoder and tries the first frames: if it reports neither a pixel format nor channels, decoding
@@ -61,9 +62,9 @@ fn to_video(raw: &Raw, chroma: &str, bit_depth: u8) -> Video {
     let interlaced = matches!(raw.field_order.as_deref(), Some("tt" | "bb" | "tb" | "bt"));
     let (average_rate, base_rate) = (parse_frame_rate(&raw.avg_frame_rate), parse_frame_rate(&raw.r_frame_rate));
     // The average often differs slightly from the nominal rate (a shorter last frame, a late first one).
-    let is_near =
-        |tolerance: f64| matches!((average_rate, base_rate), (Some(a), Some(b)) if (a.as_f64() / b.as_f64() - 1.0).abs() < tolerance);
-    let is_field_rate = interlaced && matches!((average_rate, base_rate), (Some(a), Some(b)) if b.as_f64() > 1.5 * a.as_f64());
+    let is_near = |tolerance: f64| matches!((average_rate, base_rate), (Some(a), Some(b)) if (a.as_f64() / b.as_f64() - 1.0).abs() < tolerance);
+    let is_field_rate =
+        interlaced && matches!((average_rate, base_rate), (Some(a), Some(b)) if b.as_f64() > 1.5 * a.as_f64());
     let (rotation, mirrored) = raw
         .side_data_list
         .iter()

@@ -1,7 +1,7 @@
 //! Attachments of a Matroska file, such as the fonts of its subtitles.
 
 use super::ebml::{Element, read_body, read_element};
-use super::{EBML, TopLevelElements, SEGMENT};
+use super::{EBML, SEGMENT, TopLevelElements};
 use crate::engine::tables::TableError;
 use crate::engine::tables::bytes::ReadAt;
 

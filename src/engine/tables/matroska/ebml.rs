@@ -59,7 +59,10 @@ pub(super) fn parse_header(cursor: &mut ByteCursor, position: u64) -> Result<Ele
 }
 
 pub(super) fn read_body(file: &(impl ReadAt + ?Sized), element: Element) -> Result<Vec<u8>, TableError> {
-    let size = element.size.filter(|&size| size <= MAX_ELEMENT_BYTES).ok_or(TableError::Unsupported("an element is too large"))?;
+    let size = element
+        .size
+        .filter(|&size| size <= MAX_ELEMENT_BYTES)
+        .ok_or(TableError::Unsupported("an element is too large"))?;
     Ok(file.read_exact(element.body, size as usize)?)
 }
 

@@ -12,7 +12,7 @@ use super::TableError;
 use super::bytes::ReadAt;
 pub use attachments::read_attachments;
 pub use blocks::{Block, ClusterLayout, WalkPosition};
-use ebml::{Element, read_body, children, read_element, parse_uint};
+use ebml::{Element, children, parse_uint, read_body, read_element};
 pub use lacing::split_lacing;
 pub use track::{Compression, TrackEntry};
 
@@ -56,7 +56,8 @@ impl<'a, F: ReadAt + ?Sized> MatroskaFile<'a, F> {
         let timestamp_scale = elements.info.map_or(Ok(1_000_000), |info| read_timestamp_scale(file, info))?;
         let tracks = read_body(file, elements.tracks.ok_or(TableError::Unsupported("there are no Tracks"))?)?;
         let first_cluster = elements.first_cluster.ok_or(TableError::Unsupported("there are no clusters"))?;
-        let layout = ClusterLayout { segment_body: segment.body, segment_end: segment.end(), timestamp_scale, first_cluster };
+        let layout =
+            ClusterLayout { segment_body: segment.body, segment_end: segment.end(), timestamp_scale, first_cluster };
         Ok(Self { file, tracks, cues: elements.cues, layout })
     }
 
@@ -87,7 +88,11 @@ fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue,
             .filter(|(id, _)| *id == 0xb7)
             .find(|(_, positions)| children(positions).any(|(id, bytes)| id == 0xf7 && parse_uint(bytes) == track))?;
         let cluster = children(track_positions.1).find(|(id, _)| *id == 0xf1).map(|(_, bytes)| parse_uint(bytes));
-        Some(cluster.map(|cluster| Cue { time, cluster }).ok_or(TableError::Unsupported("a cue has no cluster position")))
+        Some(
+            cluster
+                .map(|cluster| Cue { time, cluster })
+                .ok_or(TableError::Unsupported("a cue has no cluster position")),
+        )
     })
 }
 

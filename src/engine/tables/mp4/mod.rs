@@ -7,8 +7,8 @@
 mod boxes;
 pub mod description;
 mod fragments;
-mod samples;
 mod sample_tables;
+mod samples;
 mod timing;
 mod track;
 
@@ -35,7 +35,10 @@ pub struct Mp4File<'a, F: ?Sized> {
 impl<'a, F: ReadAt + ?Sized> Mp4File<'a, F> {
     pub fn read(file: &'a F) -> Result<Self, TableError> {
         let boxes = read_top_level(file);
-        let moov = boxes.iter().find(|top_level_box| &top_level_box.box_type == b"moov").ok_or(TableError::Unsupported("there is no moov"))?;
+        let moov = boxes
+            .iter()
+            .find(|top_level_box| &top_level_box.box_type == b"moov")
+            .ok_or(TableError::Unsupported("there is no moov"))?;
         let size = moov.end.min(file.len()).saturating_sub(moov.body);
         if size > MAX_MOOV_BYTES || moov.end > file.len() {
             return Err(TableError::Unsupported("moov is too large or truncated"));

@@ -4,7 +4,7 @@ use super::super::TableError;
 use super::super::bytes::{ByteCursor, Truncated};
 use super::MAX_SAMPLES;
 use super::boxes::{child, parse_full_box};
-use super::samples::{Chunk, SampleTable, SampleSizes};
+use super::samples::{Chunk, SampleSizes, SampleTable};
 
 /// Parses `stbl`. The samples are not checked against the file yet.
 pub(super) fn parse_stbl(stbl: &[u8]) -> Result<SampleTable, TableError> {
@@ -16,7 +16,8 @@ pub(super) fn parse_stbl(stbl: &[u8]) -> Result<SampleTable, TableError> {
         samples.composition_offsets = parse_entries(ctts, 8, |cursor| Ok((cursor.u32()?, cursor.u32()? as i32)))?;
     }
     if let Some(stss) = child(stbl, b"stss") {
-        samples.sync_samples = Some(parse_entries(stss, 4, |cursor| cursor.u32().map(|number| number.wrapping_sub(1)))?);
+        samples.sync_samples =
+            Some(parse_entries(stss, 4, |cursor| cursor.u32().map(|number| number.wrapping_sub(1)))?);
     }
     if let Some(stsz) = child(stbl, b"stsz") {
         let (_, _, mut cursor) = parse_full_box(stsz)?;
@@ -75,7 +76,11 @@ fn parse_chunks(stbl: &[u8], samples: &mut SampleTable) -> Result<(), TableError
 }
 
 /// A table: version and flags, a count, and entries of `each` bytes.
-fn parse_entries<T>(body: &[u8], entry_bytes: usize, parse_entry: impl Fn(&mut ByteCursor) -> Result<T, Truncated>) -> Result<Vec<T>, Truncated> {
+fn parse_entries<T>(
+    body: &[u8],
+    entry_bytes: usize,
+    parse_entry: impl Fn(&mut ByteCursor) -> Result<T, Truncated>,
+) -> Result<Vec<T>, Truncated> {
     let (_, _, mut cursor) = parse_full_box(body)?;
     let count = cursor.u32()? as usize;
     let mut bytes = ByteCursor(cursor.take(count.checked_mul(entry_bytes).ok_or(Truncated)?)?);

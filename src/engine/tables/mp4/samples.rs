@@ -113,7 +113,11 @@ impl SampleTable {
         };
         let sync_bytes = self.sync_samples.as_ref().map_or(0, |numbers| numbers.len() * size_of::<u32>());
         let run_bytes = (self.durations.len() + self.composition_offsets.len()) * size_of::<(u32, u32)>();
-        sizes + sync_bytes + run_bytes + self.chunks.len() * size_of::<Chunk>() + self.checkpoints.len() * size_of::<WalkPosition>()
+        sizes
+            + sync_bytes
+            + run_bytes
+            + self.chunks.len() * size_of::<Chunk>()
+            + self.checkpoints.len() * size_of::<WalkPosition>()
     }
 
     /// The samples from `number`.
@@ -138,9 +142,13 @@ impl SampleTable {
 
     /// Keeps the samples before the first for which `each` returns false, and sets the checkpoints. Called once, when all
     /// samples are known.
-    pub(super) fn truncate_and_index(&mut self, mut keep: impl FnMut(&Sample) -> Result<bool, TableError>) -> Result<(), TableError> {
+    pub(super) fn truncate_and_index(
+        &mut self,
+        mut keep: impl FnMut(&Sample) -> Result<bool, TableError>,
+    ) -> Result<(), TableError> {
         let mut checkpoints = Vec::with_capacity((self.count / CHECKPOINT_INTERVAL) as usize + 1);
-        let mut walk = SampleIter { samples: self, position: WalkPosition { dts: self.first_dts, ..WalkPosition::default() } };
+        let mut walk =
+            SampleIter { samples: self, position: WalkPosition { dts: self.first_dts, ..WalkPosition::default() } };
         let count = loop {
             if walk.position.number.is_multiple_of(CHECKPOINT_INTERVAL) {
                 checkpoints.push(walk.position);
@@ -188,7 +196,13 @@ impl SampleTable {
         self.chunks.push(Chunk { offset, first_sample: self.count });
     }
 
-    pub(super) fn push_sample(&mut self, size: u32, duration: u32, composition_offset: i32, is_sync: bool) -> Result<(), TableError> {
+    pub(super) fn push_sample(
+        &mut self,
+        size: u32,
+        duration: u32,
+        composition_offset: i32,
+        is_sync: bool,
+    ) -> Result<(), TableError> {
         if u64::from(self.count) >= MAX_SAMPLES {
             return Err(TableError::Uncuttable("the track has too many samples".into()));
         }

@@ -66,7 +66,8 @@ impl TrackTiming {
     /// End of the edit in ticks of the file's clock; None if it has no duration.
     pub fn edit_end(&self) -> Option<i64> {
         let edit = self.edit?;
-        edit.length.map(|length| self.to_file_ticks(edit.media_start.saturating_add(length).saturating_add(self.advance)))
+        edit.length
+            .map(|length| self.to_file_ticks(edit.media_start.saturating_add(length).saturating_add(self.advance)))
     }
 
     /// Applies ffmpeg's rules for video: `least_shift` is the minimum composition offset, `first` the earliest
@@ -80,7 +81,11 @@ impl TrackTiming {
 }
 
 /// Parses an edit list.
-pub(super) fn parse_edit_list(elst: &[u8], timescale: u32, movie_scale: u32) -> Result<Option<EditListEntry>, TableError> {
+pub(super) fn parse_edit_list(
+    elst: &[u8],
+    timescale: u32,
+    movie_scale: u32,
+) -> Result<Option<EditListEntry>, TableError> {
     let (version, _, mut cursor) = parse_full_box(elst)?;
     let count = cursor.u32()?;
     let to_units = |length: u64| {
@@ -107,7 +112,8 @@ pub(super) fn parse_edit_list(elst: &[u8], timescale: u32, movie_scale: u32) -> 
         } else if media_start > i64::MAX / 4 {
             return Err(Truncated.into());
         } else {
-            (edit.media_start, edit.length, has_edit) = (media_start, Some(to_units(length)).filter(|&length| length > 0), true);
+            (edit.media_start, edit.length, has_edit) =
+                (media_start, Some(to_units(length)).filter(|&length| length > 0), true);
         }
     }
     Ok((count > 0).then_some(edit))

@@ -35,7 +35,8 @@ pub struct SampleSpan {
 impl Mp4Track {
     pub(super) fn parse(trak: &[u8], moov: &[u8]) -> Result<Self, TableError> {
         let required = |body: Option<_>, reason: &'static str| body.ok_or(TableError::Unsupported(reason));
-        let movie_scale = required(child(moov, b"mvhd"), "there is no mvhd").and_then(|body| Ok(parse_timescale(body)?))?;
+        let movie_scale =
+            required(child(moov, b"mvhd"), "there is no mvhd").and_then(|body| Ok(parse_timescale(body)?))?;
         let (version, _, mut tkhd) = parse_full_box(required(child(trak, b"tkhd"), "there is no tkhd")?)?;
         tkhd.take(if version == 1 { 16 } else { 8 })?;
         let id = tkhd.u32()?;
@@ -55,12 +56,24 @@ impl Mp4Track {
             None => None,
         };
         let timing = TrackTiming::new(timescale, edit);
-        Ok(Self { id, description, samples: sample_tables::parse_stbl(stbl)?, timing, sample_span: SampleSpan::default() })
+        Ok(Self {
+            id,
+            description,
+            samples: sample_tables::parse_stbl(stbl)?,
+            timing,
+            sample_span: SampleSpan::default(),
+        })
     }
 
     /// Gathers [`Span`] from all samples, and drops those from the first that is not `inside` the file.
     pub(super) fn index_samples(&mut self, is_in_file: impl Fn(&Sample) -> bool) -> Result<(), TableError> {
-        let mut sample_span = SampleSpan { earliest: i64::MAX, latest: i64::MIN, end: i64::MIN, min_step: u32::MAX, ..SampleSpan::default() };
+        let mut sample_span = SampleSpan {
+            earliest: i64::MAX,
+            latest: i64::MIN,
+            end: i64::MIN,
+            min_step: u32::MAX,
+            ..SampleSpan::default()
+        };
         let mut last_duration = None;
         self.samples.truncate_and_index(|sample| {
             if sample.size > 0 && !is_in_file(sample) {

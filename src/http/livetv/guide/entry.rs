@@ -9,8 +9,8 @@ use crate::domain::channel::Channel;
 use crate::domain::guide::ProgrammeEntry;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::time::format_ms_bytes;
-use crate::http::urls::{ResourceUrls, LogoUrl};
 use crate::http::livetv::view_query::UnixSecondsText;
+use crate::http::urls::{LogoUrl, ResourceUrls};
 
 /// One programme of the guide.
 #[derive(Clone, Serialize, ToSchema)]

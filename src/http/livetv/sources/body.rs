@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::domain::source::{SourceKind, ChannelFilter};
+use crate::domain::source::{ChannelFilter, SourceKind};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::livetv::rights::{self, ClaimRequest, deserialize_nullable};
@@ -145,7 +145,10 @@ impl SourceRequest {
         if let Some(SelectRequest { groups, names, ids }) = &select
             && [groups, names, ids].iter().any(|list| list.len() > MAX_SELECTED_NAMES)
         {
-            return Err(Error::invalid_field("select", format!("each list must have at most {MAX_SELECTED_NAMES} entries")));
+            return Err(Error::invalid_field(
+                "select",
+                format!("each list must have at most {MAX_SELECTED_NAMES} entries"),
+            ));
         }
         let upload = file.or(self.upload.map(Bytes::from));
         if upload.as_ref().is_some_and(|upload| upload.len() > MAX_UPLOAD_BYTES) {

@@ -30,7 +30,10 @@ impl Owner {
         if self.backend.has_instant_start() {
             return Vec::new();
         }
-        self.reader_positions.values().filter_map(|reader_position| self.first_missing(reader_position.segment)).collect()
+        self.reader_positions
+            .values()
+            .filter_map(|reader_position| self.first_missing(reader_position.segment))
+            .collect()
     }
 
     /// Moves idle runs to the segments that readers will request next, and ends a run that no reader follows.
@@ -40,7 +43,9 @@ impl Owner {
                 continue;
             }
             let missing_segments = self.missing_segments();
-            let is_idle = |run: &ActiveRun| !self.is_requested(run) && !missing_segments.iter().any(|&index| self.covers(run, index));
+            let is_idle = |run: &ActiveRun| {
+                !self.is_requested(run) && !missing_segments.iter().any(|&index| self.covers(run, index))
+            };
             if let Some(run_index) = self.runs.iter().position(is_idle) {
                 self.replace_run(run_index, missing_index);
             } else if self.runs.is_empty() {
@@ -49,7 +54,10 @@ impl Owner {
         }
         if self.runs.len() > 1 {
             let is_needed = |run: &ActiveRun| {
-                self.is_requested(run) || self.reader_positions.values().any(|reader_position| self.read_ahead_window(reader_position.segment).contains(&run.next_segment))
+                self.is_requested(run)
+                    || self.reader_positions.values().any(|reader_position| {
+                        self.read_ahead_window(reader_position.segment).contains(&run.next_segment)
+                    })
             };
             if let Some(run_index) = self.runs.iter().position(|run| !is_needed(run)) {
                 self.runs.remove(run_index);
@@ -81,7 +89,9 @@ impl Owner {
             let requested_segments = self.waiting_requests.iter().map(|waiting| waiting.request.index);
             let last_requested = requested_segments.filter(|&index| self.covers(&self.runs[run_index], index)).max();
             let read_ahead_readers = self.reader_positions.values().filter(|_| !self.backend.has_instant_start());
-            let read_ahead_targets = read_ahead_readers.filter_map(|reader_position| self.read_ahead_target(next, self.read_ahead_window(reader_position.segment)));
+            let read_ahead_targets = read_ahead_readers.filter_map(|reader_position| {
+                self.read_ahead_target(next, self.read_ahead_window(reader_position.segment))
+            });
             let Some(target) = last_requested.into_iter().chain(read_ahead_targets).max() else { continue };
             let active = &mut self.runs[run_index];
             // One segment at a time, so that the encode slot can be handed over at the next boundary.

@@ -12,8 +12,8 @@ use hearthcast::service::Service;
 use hearthcast::service::channels::{ChannelChange, Channels};
 
 use super::{ParsedPlaylist, current_programme, from_seconds, start_on_demand};
-use crate::kit::response::expect_success;
 use crate::kit::program::ServerProcess;
+use crate::kit::response::expect_success;
 use crate::livetv::make_audio_files;
 
 /// Opens the service over the state of a stopped program.
@@ -54,7 +54,8 @@ async fn the_channel_clock_survives_a_kill() {
     drop(service);
     program.restart().await;
     let position = async |program: &ServerProcess| {
-        let now = expect_success(program.get(&format!("/api/livetv/now?channelId={id}")).send().await.unwrap(), 200).await;
+        let now =
+            expect_success(program.get(&format!("/api/livetv/now?channelId={id}")).send().await.unwrap(), 200).await;
         let server_time: jiff::Timestamp = now["serverTime"].as_str().unwrap().parse().unwrap();
         (server_time.as_millisecond(), (now["current"]["offsetSeconds"].as_f64().unwrap() * 1000.0).round() as i64)
     };
@@ -73,7 +74,10 @@ async fn the_channel_clock_survives_a_kill() {
     second.assert_follows(&first);
     let (time_after, position_after) = position(&program).await;
     // Unless the machine was so busy that the viewer timed out meanwhile.
-    assert!((position_after - position_before) == (time_after - time_before) || time_after - time_before > 20_000, "{position_before} at {time_before}, {position_after} at {time_after}");
+    assert!(
+        (position_after - position_before) == (time_after - time_before) || time_after - time_before > 20_000,
+        "{position_before} at {time_before}, {position_after} at {time_after}"
+    );
 
     // The state opened by another service has the same position.
     let stop_watching = program.client.delete(format!("{}/api/livetv/watch/{id}?watchSession=sofa", program.base));
@@ -82,7 +86,9 @@ async fn the_channel_clock_survives_a_kill() {
     program.kill();
     let service = open_service(&program, folder.path());
     let channel = service.channels.get(id).unwrap();
-    assert!(channel.is_on_demand() && channel.clock.as_ref().unwrap().is_paused_at(service.clock.now().as_millisecond()));
+    assert!(
+        channel.is_on_demand() && channel.clock.as_ref().unwrap().is_paused_at(service.clock.now().as_millisecond())
+    );
     drop((channel, service));
     program.restart().await;
     assert_eq!(position(&program).await.1, paused_position, "the channel is paused where it was");
@@ -98,7 +104,8 @@ async fn concurrent_skips_are_serialized() {
     let id = channel["id"].as_u64().unwrap() as u32;
     let channels = &server.service.channels;
     let skips = futures_util::future::join_all((0..5).map(|_| channels.skip_programme(id)));
-    let runs = futures_util::future::join_all((0..20).map(|_| async { channels.extend_clock(&channels.get(id)?).await }));
+    let runs =
+        futures_util::future::join_all((0..20).map(|_| async { channels.extend_clock(&channels.get(id)?).await }));
     let halts = futures_util::future::join_all((0..5).map(|_| channels.pause_clock(id, || false)));
     let (skips, runs, ()) = tokio::join!(skips, runs, async { drop(halts.await) });
     assert!(skips.iter().all(Result::is_ok) && runs.iter().all(Result::is_ok));

@@ -245,7 +245,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_frame_lies_in_the_segment_that_begins_before_it(per_segment in 1u32..200, total in 1u64..2000) {
-            let frames = FrameGrid { rate: FrameRate { num: 25, den: 1 }, frames_per_segment, total_frames, has_full_first_segments: false };
+            let frames = FrameGrid { rate: FrameRate { num: 25, den: 1 }, frames_per_segment: per_segment, total_frames: total, has_full_first_segments: false };
             prop_assert_eq!(frames.first_frame(frames.len()), total);
             for frame in 0..total {
                 let k = frames.segment_of(frame);

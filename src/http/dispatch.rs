@@ -124,7 +124,7 @@ impl Dispatcher {
             principal: None,
             query: Vec::new(),
             body,
-            body_limit: body_limit,
+            body_limit,
         };
         let admission = async {
             call.params = params?;

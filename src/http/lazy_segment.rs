@@ -85,7 +85,7 @@ impl LazySegmentStream {
                         self.state = StreamState::Waiting { pending: Box::pin(pending), remaining };
                     }
                 },
-                StreamState::Waiting { pending: mut packed, remaining } => match pending.as_mut().poll(context) {
+                StreamState::Waiting { mut pending, remaining } => match pending.as_mut().poll(context) {
                     Poll::Pending => {
                         self.state = StreamState::Waiting { pending, remaining };
                         return Poll::Pending;

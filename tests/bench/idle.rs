@@ -10,7 +10,7 @@ use hearthcast::service::Service;
 use hearthcast::service::channels::ChannelChange;
 use jiff::Timestamp;
 
-use crate::program::Program;
+use crate::program::ServerProcess;
 
 const CHANNELS: u32 = 1000;
 /// Films of each channel: a folder of twenty, the same for all channels.
@@ -35,7 +35,7 @@ async fn measure() {
     for film in &films[1..] {
         std::fs::copy(&films[0], film).expect("a copy");
     }
-    let mut program = Program::start(&[folder.path()], &[]).await;
+    let mut program = ServerProcess::start(&[folder.path()], &[]).await;
     program.kill();
     let mut single_channel_kib = 0;
     for count in [1, CHANNELS] {
@@ -58,8 +58,8 @@ async fn measure() {
 }
 
 /// Adds channels to the state of a stopped program.
-async fn add_channels(program: &Program, folder: PathBuf, count: u32) {
-    let mut config = Config::new(program.state(), folder.join("cache"));
+async fn add_channels(program: &ServerProcess, folder: PathBuf, count: u32) {
+    let mut config = Config::new(program.state_folder(), folder.join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: folder.clone() }];
     let service = Service::open(config).expect("the service opens");
     for n in 0..count {
@@ -74,13 +74,13 @@ async fn add_channels(program: &Program, folder: PathBuf, count: u32) {
     }
 }
 
-async fn wait_until_up(program: &Program) {
+async fn wait_until_up(program: &ServerProcess) {
     let answer = program.get("/api/health").send().await.expect("an answer");
     assert_eq!(answer.status(), 200);
 }
 
 /// Anonymous memory once it is constant, KiB; pages of files are not counted, because the kernel can reclaim them.
-async fn settled_kib(program: &Program) -> u64 {
+async fn settled_kib(program: &ServerProcess) -> u64 {
     let mut last = 0;
     loop {
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -95,7 +95,7 @@ async fn settled_kib(program: &Program) -> u64 {
 }
 
 /// Processor time so far, hundredths of a second.
-fn processor_ticks(program: &Program) -> u64 {
+fn processor_ticks(program: &ServerProcess) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.pid())).expect("it runs");
     let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
     fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number")

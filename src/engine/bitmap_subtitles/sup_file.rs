@@ -55,7 +55,7 @@ impl SupFile {
                 let time_ms = i64::from(u32::from_be_bytes([a, b, c, d])) / 90;
                 display_sets.push(DisplaySet {
                     time_ms,
-                    offset: offset,
+                    offset,
                     len: 0,
                     is_self_contained: PgsDecoder::is_self_contained(&header[HEADER_BYTES as usize..read]),
                 });

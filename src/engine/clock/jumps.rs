@@ -138,16 +138,16 @@ pub fn find_clock_repair(source: &Arc<SourceFile>) -> Result<Option<ClockRepair>
 fn continues_video(lane: &ClockStream, new: &PesMark, next: u64) -> Result<bool> {
     let Some(mut router) = lane.router_at(&[], new.offset)? else { return Ok(true) };
     let is_same = |router: &Router| router.first_pid(new.pid) == Some(lane.pid);
-    let mut found_jumps = is_same(&router);
-    if !found_jumps {
+    let mut is_continued = is_same(&router);
+    if !is_continued {
         lane.for_each_packet(new.offset, next.min(new.offset + TABLE_SEARCH_BYTES), |_, bytes| {
-            if !found_jumps {
+            if !is_continued {
                 router.route(&mut bytes.clone());
-                found_jumps = is_same(&router);
+                is_continued = is_same(&router);
             }
         })?;
     }
-    Ok(found_jumps)
+    Ok(is_continued)
 }
 
 /// The range between two neighbouring marks that has not been scanned.

@@ -31,9 +31,9 @@ pub struct EncoderElement {
     distance: Option<&'static str>,
 }
 
-macro_rules! slot {
+macro_rules! encoder_element {
     ($element:literal, $plan:literal, $hardware:literal, $format:literal, $rate:expr, $distance:expr) => {
-        Slot {
+        EncoderElement {
             element: $element,
             plan: $plan,
             hardware: $hardware,
@@ -47,13 +47,13 @@ macro_rules! slot {
 
 /// Best first: hardware before software, because it leaves the processor to other viewers.
 pub static ENCODER_ELEMENTS: [EncoderElement; 7] = [
-    slot!("nvh264enc", "h264_nvenc", true, "NV12", ("max-bitrate", 1), Some("gop-size")),
-    slot!("qsvh264enc", "h264_qsv", true, "NV12", ("bitrate", 1), Some("gop-size")),
-    slot!("vah264enc", "h264_vaapi", true, "NV12", ("bitrate", 1), Some("key-int-max")),
-    slot!("vaapih264enc", "h264_vaapi", true, "NV12", ("bitrate", 1), Some("keyframe-period")),
-    slot!("v4l2h264enc", "h264_v4l2m2m", true, "NV12", ("", 0), None),
-    slot!("x264enc", "libx264", false, "I420", ("bitrate", 1), Some("key-int-max")),
-    slot!("openh264enc", "libopenh264", false, "I420", ("bitrate", 1000), Some("gop-size")),
+    encoder_element!("nvh264enc", "h264_nvenc", true, "NV12", ("max-bitrate", 1), Some("gop-size")),
+    encoder_element!("qsvh264enc", "h264_qsv", true, "NV12", ("bitrate", 1), Some("gop-size")),
+    encoder_element!("vah264enc", "h264_vaapi", true, "NV12", ("bitrate", 1), Some("key-int-max")),
+    encoder_element!("vaapih264enc", "h264_vaapi", true, "NV12", ("bitrate", 1), Some("keyframe-period")),
+    encoder_element!("v4l2h264enc", "h264_v4l2m2m", true, "NV12", ("", 0), None),
+    encoder_element!("x264enc", "libx264", false, "I420", ("bitrate", 1), Some("key-int-max")),
+    encoder_element!("openh264enc", "libopenh264", false, "I420", ("bitrate", 1000), Some("gop-size")),
 ];
 
 /// Result of testing an encoder: success, or why it cannot be used.

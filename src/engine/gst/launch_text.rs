@@ -18,7 +18,11 @@ pub struct LaunchText {
 
 macro_rules! text {
     ($name:literal, $purpose:literal) => {
-        Text { name: $name, purpose: $purpose, launch: include_str!(concat!("../../../pipelines/", $name, ".launch")) }
+        LaunchText {
+            name: $name,
+            purpose: $purpose,
+            launch: include_str!(concat!("../../../pipelines/", $name, ".launch")),
+        }
     };
 }
 

@@ -98,14 +98,8 @@ impl MatroskaTracks {
                 (Some(audio_track), Some(adts))
             }
         };
-        let tracks = Self {
-            layout,
-            video_number: track.number,
-            keyframe_clusters: clusters,
-            reorder_depth,
-            frame_nanos: frame_nanos,
-            audio,
-        };
+        let tracks =
+            Self { layout, video_number: track.number, keyframe_clusters: clusters, reorder_depth, frame_nanos, audio };
         Ok((tracks, avc, adts, index))
     }
 
@@ -267,7 +261,7 @@ impl MatroskaAudio {
     }
 
     /// A block's time in samples, as precise as the file's clock.
-    fn to_samples(&self, layout: ClusterLayout, time: i64) -> i64 {
+    fn to_samples(self, layout: ClusterLayout, time: i64) -> i64 {
         let nanoseconds = i128::from(time.saturating_sub(self.delay_units)) * i128::from(layout.timestamp_scale);
         let limit = i128::from(i64::MAX / 4);
         ((nanoseconds * i128::from(self.sample_rate) * 2 + 1_000_000_000).div_euclid(2_000_000_000))

@@ -3,7 +3,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{ProbeTools, coded, in_process, matroska, mp4, mpegts, probe_with_ffprobe, truncation};
+use super::{ProbeTools, coded, matroska, mp4, mpegts, probe_in_process, probe_with_ffprobe, truncation};
 use crate::domain::library::Root;
 use crate::domain::media::{Container, Media, Stream};
 use crate::engine::source::{Roots, SourceFile};

@@ -60,7 +60,7 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
     let query = [credentials.query_for(&service, &call, "livetv/xmltv")?, guide_query(&call)?].join("&");
     let query = query.trim_matches('&');
     let guide_url = format!("{base}/api/livetv/xmltv{}{query}", if query.is_empty() { "" } else { "?" });
-    let style = m3u::M3uOptions { base_url, naming, guide_url, catchup };
+    let style = m3u::M3uOptions { base_url: base, naming, guide_url, catchup };
     let mut etag_hasher = EtagHasher::new("l");
     etag_hasher.add(format!("{style:?} {credentials:?} {}", call.user()?.login_id).as_bytes());
     channels.iter().for_each(|channel| etag_hasher.add_channel(channel));

@@ -78,7 +78,7 @@ struct StoredChannel {
     output: Arc<OutputSettings>,
     #[serde(rename = "plan", default, skip_serializing_if = "Option::is_none")]
     requested_blocks: Option<Box<RequestedBlocks>>,
-    #[serde(rename = "filler", default = "FillerAsk::none", skip_serializing_if = "is_default")]
+    #[serde(rename = "filler", default = "RequestedFiller::shared_empty", skip_serializing_if = "is_default")]
     requested_filler: Arc<RequestedFiller>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     external: Option<Box<ExternalChannel>>,
@@ -323,7 +323,7 @@ fn load_channel(
     intervals: Option<Vec<RunningInterval>>,
 ) -> Result<Channel> {
     let StoredChannel {
-        settings: mut settings,
+        mut settings,
         requested_items,
         output,
         requested_blocks: plan,

@@ -61,7 +61,7 @@ impl Service {
         let airing = request.target.as_ref().map(|target| self.resolve_target(&channel, target)).transpose()?;
         let now_ms = self.clock.now().as_millisecond();
         if let Some(airing) = &airing {
-            self.check_recordable(airing, &request.padding, now_ms)?;
+            self.check_airing(airing, &request.padding, now_ms)?;
             if channel.external.is_some() && airing.end_ms + request.padding.after_ms <= now_ms {
                 return Err(Error::invalid_field(
                     "end",
@@ -166,7 +166,7 @@ impl Service {
     }
 
     /// Whether a span can still be recorded.
-    fn check_recordable(&self, airing: &GuideAiring, padding: &Padding, now_ms: i64) -> Result<()> {
+    fn check_airing(&self, airing: &GuideAiring, padding: &Padding, now_ms: i64) -> Result<()> {
         if airing.end_ms - airing.start_ms > MAX_LENGTH_MS {
             return Err(Error::invalid_field(
                 "end",

@@ -27,7 +27,7 @@ fn make_films(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// A channel that started a while ago and airs the files of a folder in order.
-async fn add_channel(server: &Server, folder: &Path, ago: Duration) -> Value {
+async fn add_film_channel(server: &Server, folder: &Path, ago: Duration) -> Value {
     let start = (Timestamp::now() - ago).to_string();
     let body =
         json!({"name": "All Sorts", "scheduleMode": "sequential", "startAt": start, "items": [{"path": folder}]});
@@ -78,7 +78,7 @@ async fn different_files_play_without_a_gap() {
     let folder = tempfile::tempdir().unwrap();
     make_films(folder.path());
     let server = kit::start_server(&[folder.path()]).await;
-    let channel = add_channel(&server, folder.path(), Duration::from_secs(100)).await;
+    let channel = add_film_channel(&server, folder.path(), Duration::from_secs(100)).await;
     let epoch = channel["epoch"].as_str().unwrap().parse::<Timestamp>().unwrap();
     let end = epoch + Duration::from_secs(66);
     let watch = format!("/api/livetv/watch/{}?at={epoch}&end={end}&wait=15", channel["id"]);

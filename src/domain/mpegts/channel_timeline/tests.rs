@@ -92,7 +92,7 @@ proptest! {
             let audio_times = if has_audio { steps(0, AAC_FRAME_TICKS) } else { Vec::new() };
             let bytes = if video_times.is_empty() && audio_times.is_empty() { Vec::new() } else { segment(&video_times, &audio_times) };
             let (to, origin) = (from + length, at - from);
-            let span = TimelineSpan { item_start, item_end, starts_item: true, ends_item, base_timestamp: BASE, item_offset: 0, channel_origin, audio_end };
+            let span = TimelineSpan { item_start: from, item_end: to, starts_item: true, ends_item: closes, base_timestamp: BASE, item_offset: 0, channel_origin: origin, previous_audio_end: audio_end };
             let retimed = place_on_timeline(&bytes, span, &still());
             check_counters_and_pcr(&retimed)?;
             stream.extend(retimed);
@@ -110,7 +110,7 @@ proptest! {
         sounds in prop::collection::vec(0i64..40_000, 0..120), early in 0i64..6000, closes in any::<bool>(),
     ) {
         let opens = from == 0;
-        let span = TimelineSpan { item_start, item_end: from + length, starts_item, ends_item, base_timestamp: BASE, item_offset: 0, channel_origin, previous_audio_end: None };
+        let span = TimelineSpan { item_start: from, item_end: from + length, starts_item: opens, ends_item: closes, base_timestamp: BASE, item_offset: 0, channel_origin: origin, previous_audio_end: None };
         let mut video_times = vec![from];
         for step in &steps {
             video_times.push(video_times.last().unwrap() + step);
@@ -257,7 +257,7 @@ proptest! {
                 };
                 let (from, to) = (from - beat, to - beat);
                 let (opens, base, origin) = (from == 0, BASE + beat, at - from);
-                let span = TimelineSpan { item_start, item_end, starts_item, ends_item, base_timestamp, item_offset: 0, channel_origin, audio_end };
+                let span = TimelineSpan { item_start: from, item_end: to, starts_item: opens, ends_item: closes, base_timestamp: base, item_offset: 0, channel_origin: origin, previous_audio_end: audio_end };
                 audio_times.extend(received_times(&place_on_timeline(&bytes, span, &still()), at).1);
                 audio_end = Some(span.audio_end());
                 at += to - from;

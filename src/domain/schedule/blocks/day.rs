@@ -131,7 +131,7 @@ impl<'a> DayPlanner<'a> {
         let mut after = DayState { positions, had_programme, last_aired: last_on, ..*before };
         let (has_mixed_formats, programme_count) = (self.revision.has_mixed_formats(), self.blocks.programme_count);
         let mut programmes = Vec::with_capacity(aired.len());
-        for DayAiring { item, start_ms: start_ms, end_ms: end_ms, part, continues_programme: within } in aired {
+        for DayAiring { item, start_ms, end_ms, part, continues_programme: within } in aired {
             let changes = if has_mixed_formats { after.ordinal - self.revision.first_ordinal } else { 0 };
             programmes.push(Programme {
                 revision_index: 0,

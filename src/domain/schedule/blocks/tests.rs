@@ -267,7 +267,7 @@ fn items_that_do_not_fit_wait_and_oversized_ones_are_cut() {
         day_start_minutes: 300,
         pad_minutes: 0,
         layers: vec![BlockLayer {
-            blocks: vec![Block { start_minutes: 300, end_minutes, slots }],
+            blocks: vec![Block { start_minutes: 300, end_minutes: until, slots }],
             ..BlockLayer::default()
         }],
     };

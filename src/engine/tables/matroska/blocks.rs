@@ -53,7 +53,7 @@ impl ClusterLayout {
     }
 
     /// Converts units of the timestamp scale to ticks of the file's clock.
-    pub fn to_ticks(&self, time: i64) -> i64 {
+    pub fn to_ticks(self, time: i64) -> i64 {
         let numerator = i128::from(time) * i128::from(self.timestamp_scale) * i128::from(TICKS_PER_SECOND);
         let ticks = (numerator * 2 + 1_000_000_000).div_euclid(2_000_000_000);
         ticks.clamp(i128::from(i64::MIN / 4), i128::from(i64::MAX / 4)) as i64

@@ -48,7 +48,7 @@ impl TrackTiming {
         self.to_file_ticks(dts.saturating_sub(self.decode_lead))
     }
 
-    fn to_file_ticks(&self, time: i64) -> i64 {
+    fn to_file_ticks(self, time: i64) -> i64 {
         let edit = self.edit.unwrap_or_default();
         let time = i128::from(time) - i128::from(edit.media_start) + i128::from(edit.delay) - i128::from(self.advance);
         let (numerator, scale) = (time * i128::from(TICKS_PER_SECOND), i128::from(self.timescale.max(1)));

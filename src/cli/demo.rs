@@ -75,7 +75,7 @@ impl Demo {
     }
 }
 
-/// Changes the configuration for a demo: the sample media are the library and, unless `keep` is set, the state is empty.
+/// Changes the configuration for a demo: the sample media are the library and, unless `keeps_state` is set, the state is empty.
 /// Returns the media folder.
 fn prepare(config: &mut Config, keeps_state: bool, port: u16) -> Result<PathBuf, String> {
     let with_path = |path: &Path, cause: std::io::Error| format!("{}: {cause}", path.display());

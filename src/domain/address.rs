@@ -35,7 +35,7 @@ impl Address {
     /// everyone), or `rtsp://host` of a camera, with user name and password if needed.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// As [`Self::parse`].
     pub fn parse_stream(text: &str) -> Result<Self, &'static str> {
         let scheme = text.trim_start().split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
         match scheme.as_str() {
@@ -100,7 +100,7 @@ impl Address {
     /// Resolves a redirect or an entry of a playlist against this address.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// As [`Self::parse`].
     pub fn resolve(&self, text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_BYTES {
             return Err("must not be longer than 4096 bytes");

@@ -336,7 +336,7 @@ impl ChannelClock {
         before.with_interval(next, now_ms)
     }
 
-    /// Switches on-demand mode on (`waits`: pause without viewers) or off (continue from the current channel time).
+    /// Switches on-demand mode on (`is_on_demand`: pause without viewers) or off (continue from the current channel time).
     #[must_use]
     pub fn with_on_demand(&self, now_ms: i64, is_on_demand: bool) -> Self {
         let last = *self.last_interval();

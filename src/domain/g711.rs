@@ -30,7 +30,7 @@ impl G711Decoder {
         is_supported.then(|| Self { law, upsampling: (OUTPUT_HERTZ / rate) as i32, last_sample: 0 })
     }
 
-    /// Converts up to [`MOST`] bytes to one packet; further bytes are dropped.
+    /// Converts up to [`MAX_SAMPLES`] bytes to one packet; further bytes are dropped.
     pub fn decode_packet(&mut self, bytes: &[u8]) -> Vec<u8> {
         let bytes = &bytes[..bytes.len().min(MAX_SAMPLES)];
         let length = bytes.len() * self.upsampling as usize * 4;

@@ -140,7 +140,7 @@ pub fn programme_segments(definition: &ScheduleDefinition, programme: Programme)
     })
 }
 
-/// The segments of a playlist at an instant (ms). `target` is the channel's target duration, seconds.
+/// The segments of a playlist at an instant (ms). `target_seconds` is the channel's target duration, seconds.
 pub fn listed_segments(
     definition: &ScheduleDefinition,
     clock: Option<&ChannelClock>,
@@ -196,7 +196,7 @@ pub fn rewind_aired(clock: Option<&ChannelClock>, now_ms: i64, mut back_ms: i64,
     end.saturating_sub(back_ms)
 }
 
-/// Whether a playlist is complete. `stands` means that the channel's clock is paused; then the list does not wait for the
+/// Whether a playlist is complete. `is_paused` means that the channel's clock is paused; then the list does not wait for the
 /// segment in progress.
 pub fn is_complete(
     definition: &ScheduleDefinition,
@@ -219,7 +219,7 @@ pub fn is_complete(
     }
 }
 
-/// The text of a playlist; `ended` adds `EXT-X-ENDLIST`. `tail` is appended to every address: the viewer's grant.
+/// The text of a playlist; `is_complete` adds `EXT-X-ENDLIST`. `query` is appended to every address: the viewer's grant.
 pub fn render_playlist(
     segments: &[LiveSegment],
     clock: Option<&ChannelClock>,

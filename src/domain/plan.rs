@@ -1,6 +1,6 @@
 //! A rendition: everything that changes a segment's bytes, as plain data.
 //!
-//! Sessions that need the same rendition of the same item share its segments; [`Rendition::hash`] is the key.
+//! Sessions that need the same rendition of the same item share its segments; [`Rendition::content_hash`] is the key.
 
 use serde::{Deserialize, Serialize};
 

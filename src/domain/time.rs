@@ -78,17 +78,17 @@ pub fn format_timestamp(at: jiff::Timestamp) -> String {
     format!("{at:.3}")
 }
 
-/// Formats a file time like [`instant`]; a time beyond the range of the calendar becomes 1970-01-01.
+/// Formats a file time like [`format_timestamp`]; a time beyond the range of the calendar becomes 1970-01-01.
 pub fn file_instant(at: std::time::SystemTime) -> String {
     format_timestamp(jiff::Timestamp::try_from(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
 }
 
-/// Formats unix ms like [`instant`], without the cost of time zone handling: a guide has many times.
+/// Formats unix ms like [`format_timestamp`], without the cost of time zone handling: a guide has many times.
 pub fn format_ms(ms: i64) -> String {
     std::str::from_utf8(&format_ms_bytes(ms)).unwrap_or_default().to_owned()
 }
 
-/// Formats unix ms like [`instant`], as bytes and without allocation.
+/// Formats unix ms like [`format_timestamp`], as bytes and without allocation.
 pub fn format_ms_bytes(ms: i64) -> [u8; 24] {
     let (day, rest) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000) as u32);
     let (year, month, date) = civil_date(day);

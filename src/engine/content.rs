@@ -24,7 +24,7 @@ impl SegmentContent {
         }
     }
 
-    /// All bytes. A `Parcel` is packed from the file it was laid out for; the disk is read on a blocking thread.
+    /// All bytes. A `Lazy` is packed from the file it was laid out for; the disk is read on a blocking thread.
     ///
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
@@ -41,7 +41,7 @@ impl SegmentContent {
     /// The first bytes: enough to identify the streams.
     ///
     /// # Errors
-    /// Those of [`Self::whole`].
+    /// Those of [`Self::read_all`].
     pub async fn read_head(self, source: &Arc<SourceFile>) -> Result<Bytes, RunError> {
         match self {
             Self::InMemory(bytes) => Ok(bytes),

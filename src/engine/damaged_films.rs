@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// A small film made by ffmpeg, as bytes. `sound` are arguments of an audio input, `more` output options.
+/// A small film made by ffmpeg, as bytes. `audio_input` are arguments of an audio input, `output_options` output options.
 pub fn make_film(name: &str, audio_input: &str, output_options: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);

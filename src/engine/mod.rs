@@ -51,7 +51,7 @@ pub struct Job {
     pub source: Arc<SourceFile>,
     /// The open file of a `Burn::Sidecar` in the rendition; None otherwise.
     pub sidecar: Option<Arc<SourceFile>>,
-    /// The image of an `Emblem` in the rendition; None otherwise.
+    /// The image of an `WatermarkOverlay` in the rendition; None otherwise.
     pub watermark: Option<Arc<image::Image>>,
     pub media: Arc<Media>,
     pub rendition: Arc<Rendition>,
@@ -170,7 +170,7 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// Starts a run at `job.first` that may make segments up to and including `through`. Must be called inside a tokio
+    /// Starts a run at `job.first` that may make segments up to and including `last_allowed`. Must be called inside a tokio
     /// runtime.
     fn start(&self, job: Job, last_allowed: usize) -> Result<Run, RunError>;
 }

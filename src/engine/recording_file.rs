@@ -56,11 +56,11 @@ impl RecordingsFolder {
         stat.map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize)).saturating_sub(RESERVE_BYTES)
     }
 
-    /// A free path `folder/name`, with a number in the name if the plain one is in use. `taken` is true
+    /// A free path `folder/name`, with a number in the name if the plain one is in use. `is_reserved` is true
     /// for paths that are reserved but not created yet.
     ///
     /// # Errors
-    /// The file system's error, or that `MOST_NAMES` names are in use.
+    /// The file system's error, or that `MAX_NAMES` names are in use.
     pub fn free_path(&self, folder: &str, name: &str, is_reserved: impl Fn(&Path) -> bool) -> Result<PathBuf> {
         let (stem, extension) = name.rsplit_once('.').unwrap_or((name, "ts"));
         for n in 1..=MAX_NAMES {

@@ -87,7 +87,7 @@ const SAMPLES: [Sample; 4] = [
     },
 ];
 
-/// Makes every sample that `folder` lacks, the directly playable one first, and calls `told` as each becomes ready. A file
+/// Makes every sample that `folder` lacks, the directly playable one first, and calls `on_ready` as each becomes ready. A file
 /// appears under its name only when it is complete. Dropping the future ends the work and its children.
 ///
 /// # Errors

@@ -186,7 +186,7 @@ impl SegmentCache {
         self.insert(rendition, index, SegmentContent::InMemory(bytes), (etag, Some(digest))).await
     }
 
-    /// Stores a segment that can be made again with the same bytes, faster than a disk returns them. `made_of` names its
+    /// Stores a segment that can be made again with the same bytes, faster than a disk returns them. `inputs` names its
     /// inputs and gives the validator, so that its bytes are neither hashed nor ever written to disk.
     pub async fn put_reproducible(
         &self,

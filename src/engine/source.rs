@@ -105,7 +105,7 @@ impl SourceFile {
         })
     }
 
-    /// Like [`Self::holds_the_same`], without waiting for a disk or a network; None if that is not possible.
+    /// Like [`Self::has_same_content`], without waiting for a disk or a network; None if that is not possible.
     pub fn holds_the_same_at_once(&self) -> Option<bool> {
         if !self.is_local {
             return None;

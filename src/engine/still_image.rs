@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
-/// Encodes a slate of this size, with an optional line of text over `picture` or a built-in image. `encoder` must be
+/// Encodes a slate of this size, with an optional line of text over `image` or a built-in image. `encoder` must be
 /// known to work.
 ///
 /// # Errors

@@ -56,7 +56,7 @@ pub enum ResponseBody<B> {
 }
 
 impl<B> ResponseBody<B> {
-    /// Replaces the body by the [`FileBody`] or [`ParcelBody`] in the response's extensions, if there is one.
+    /// Replaces the body by the [`FileBody`] or [`LazySegmentBody`] in the response's extensions, if there is one.
     pub fn from_response(response: http::Response<B>, file_ranges: FileRangeQueue) -> http::Response<Self> {
         let (mut head, body) = response.into_parts();
         let body = if let Some(file) = head.extensions.remove::<FileBody>() {

@@ -33,7 +33,7 @@ pub const MAX_RANGE_BYTES: u64 = 2 << 20;
 /// How long a client may receive nothing before its connection is closed. A paused player reconnects.
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Bytes a client without credentials must receive per [`PACE_WINDOW`] in which the server waits for it. No real link is
+/// Bytes a client without credentials must receive per [`RATE_WINDOW`] in which the server waits for it. No real link is
 /// slower than 600 bytes/s, so such a client only occupies a connection.
 const MIN_RECEIVED_BYTES: u64 = 64 * 1024;
 const RATE_WINDOW: Duration = Duration::from_secs(120);
@@ -57,7 +57,7 @@ pub enum BodyChunk {
 }
 
 impl BodyChunk {
-    /// Queues a file range of at most [`RUN_BYTES`] and returns its placeholder.
+    /// Queues a file range of at most [`MAX_RANGE_BYTES`] and returns its placeholder.
     pub fn queue_range(queue: &FileRangeQueue, range: FileRange) -> Self {
         debug_assert!(range.remaining <= MAX_RANGE_BYTES, "a file range must not be longer than its placeholder");
         let len = range.remaining as usize;

@@ -155,7 +155,7 @@ async fn body_response(
     Ok((bytes.len() as u64 == len).then(|| Response::new(bytes.into())))
 }
 
-/// A buffer of [`ONE_PIECE_BYTES`] from its thread's pool, returned on drop: a fresh buffer would be zeroed each time.
+/// A buffer of [`MAX_BUFFERED_BYTES`] from its thread's pool, returned on drop: a fresh buffer would be zeroed each time.
 struct ThreadBuffer(Vec<u8>);
 
 /// Largest number of spare buffers per thread.

@@ -86,7 +86,7 @@ impl Backends {
         }
     }
 
-    /// Uses `transcoder` for everything. To be called before the first start.
+    /// Uses `backend` for everything. To be called before the first start.
     pub fn force(&self, backend: Arc<dyn Backend>) {
         let _ = self.forced.set(backend);
     }

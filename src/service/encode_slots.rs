@@ -150,7 +150,7 @@ impl EncodeSlots {
     /// Starts a job of `cost` pixels per second of media; returns how many of its runs may work.
     ///
     /// # Errors
-    /// [`Full`] for a new viewer whose share does not fit.
+    /// [`SlotsExhausted`] for a new viewer whose share does not fit.
     pub fn start_job(self: &Arc<Self>, cost: f64, viewer: AdmissionRequest<'_>) -> Result<StartedJob, SlotsExhausted> {
         let mut state = self.lock();
         let share = rules::slot_share(rules::expected_speed(cost, state.throughput.per_second()));

@@ -73,7 +73,7 @@ pub struct Listener {
 }
 
 impl Events {
-    /// `run` names this run of the server.
+    /// `run_id` names this run of the server.
     pub fn new(run_id: String) -> Arc<Self> {
         let sender = Some(broadcast::channel(MAX_LAG).0);
         let state = EventState { sender, last_id: 0, recent: VecDeque::new(), listeners: HashMap::new() };

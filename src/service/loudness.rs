@@ -34,7 +34,7 @@ impl Default for LoudnessCache {
 }
 
 impl Service {
-    /// The gain that brings an audio stream to `level` (LUFS), tenths of a decibel; None if it is silent or cannot be
+    /// The gain that brings an audio stream to `target_lufs` (LUFS), tenths of a decibel; None if it is silent or cannot be
     /// measured.
     pub async fn gain_tenths(
         &self,

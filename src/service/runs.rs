@@ -42,7 +42,7 @@ pub struct RenditionSpec {
     pub grid: Arc<Grid>,
     /// The open file of a `Burn::Sidecar`.
     pub sidecar: Option<Arc<SourceFile>>,
-    /// The image of an `Emblem` (watermark).
+    /// The image of an `WatermarkOverlay` (watermark).
     pub watermark: Option<Arc<Image>>,
     /// Set when the packager produces the segments.
     pub package: Option<Arc<Package>>,
@@ -211,7 +211,7 @@ impl Runs {
         &self.health
     }
 
-    /// Joins the readers of a rendition, or starts it with `transcoder`. Copied video and audio alone need no encode slot.
+    /// Joins the readers of a rendition, or starts it with `backend`. Copied video and audio alone need no encode slot.
     ///
     /// # Errors
     /// `TRANSCODER_BUSY` if the encode slots cannot carry one more viewer.

@@ -158,7 +158,7 @@ impl Sessions {
         live
     }
 
-    /// Uses `transcoder` for all segments from the first start, whatever ffmpeg this machine has.
+    /// Uses `backend` for all segments from the first start, whatever ffmpeg this machine has.
     pub fn force_backend(&self, backend: Arc<dyn Backend>) {
         self.inner.run_factory.backends.force(backend);
     }

@@ -1,7 +1,7 @@
 //! Results stored by content, with the file versions they are valid for.
 //!
 //! A fingerprint samples a file and so survives renames, but a repair in place can leave every sampled byte unchanged.
-//! Each record therefore lists the versions (`Source::version`) it was found for, and is valid for those only.
+//! Each record therefore lists the versions (`SourceFile::version`) it was found for, and is valid for those only.
 
 use serde::{Deserialize, Serialize};
 

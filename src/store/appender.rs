@@ -21,7 +21,7 @@ pub struct Appender {
 }
 
 impl Appender {
-    /// Opens a file whose first `end` bytes are valid, and truncates it there.
+    /// Opens a file whose first `valid_bytes` bytes are valid, and truncates it there.
     ///
     /// # Errors
     /// The system's error.
@@ -40,7 +40,7 @@ impl Appender {
     ///
     /// # Errors
     /// The system's error. The file may then contain the lines in whole or in part: the caller must call
-    /// [`Self::take_back`].
+    /// [`Self::truncate`].
     pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         self.allocate(lines.len() as u64)?;
         self.file.write_all(lines)?;

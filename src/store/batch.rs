@@ -29,7 +29,7 @@ impl Batch {
     /// Adds a record to write.
     ///
     /// # Errors
-    /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD`] bytes of keys and JSON, or [`MAX_CHANGES`] changes, in the batch;
+    /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD_BYTES`] bytes of keys and JSON, or [`MAX_BATCH_CHANGES`] changes, in the batch;
     /// `INTERNAL` for a tree that is not journaled.
     pub fn put<T: Serialize>(&mut self, tree: Tree, key: &str, value: &T) -> Result<()> {
         let json = record::to_json(value).map_err(Error::internal)?;

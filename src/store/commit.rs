@@ -5,7 +5,7 @@
 //! undo (200 flushes made 3 fsyncs, measured with 0.34.7).
 //!
 //! Once both files have a change, it is durable, whatever happens to the index. If the index fails, the change is
-//! acknowledged all the same: readers get it from [`View::ahead`] until the state is reopened from its files. If one of the
+//! acknowledged all the same: readers get it from [`ReadView::unindexed`] until the state is reopened from its files. If one of the
 //! files fails, both are truncated before the change is refused.
 
 use std::collections::BTreeMap;
@@ -293,7 +293,7 @@ impl Committer {
         (self.reopen_at, self.reopen_pause) = (Instant::now(), MIN_REOPEN_PAUSE);
     }
 
-    /// Empties the tail once it is long, or at once with `always`.
+    /// Empties the tail once it is long, or at once with `force`.
     fn restart_tail(&mut self, force: bool) {
         let (view, Some(files)) = (self.view.clone(), self.files.as_mut()) else { return };
         let view = read_lock(&view);
@@ -321,7 +321,7 @@ impl Committer {
             return;
         }
         // Readers are not kept waiting: closing and opening take seconds on a failing disk. Only this thread writes to the
-        // files and to `ahead`, so nothing changes meanwhile.
+        // files and to `unindexed`, so nothing changes meanwhile.
         let old = self.view.write().unwrap_or_else(PoisonError::into_inner).index.take();
         // The old index is closed first, because sled locks its files.
         drop(old);

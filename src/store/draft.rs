@@ -56,7 +56,7 @@ impl Draft {
         Ok(CompletedDraft { file, path: self.path, bytes: self.bytes })
     }
 
-    /// Calls [`Self::complete`], then [`Complete::replace`].
+    /// Calls [`Self::complete`], then [`CompletedDraft::replace_journal`].
     pub fn complete_and_replace(self, dir: &Path) -> io::Result<()> {
         self.complete()?.replace_journal(dir).map(drop)
     }

@@ -31,7 +31,7 @@ const MAGIC: &str = "hearthcast-journal";
 /// Longest record that may be written, bytes of key and JSON together.
 pub const MAX_RECORD_BYTES: usize = 8 << 20;
 
-/// Longest line that is read, bytes; a longer one is damaged. It is far above [`MAX_RECORD`], because a key may grow
+/// Longest line that is read, bytes; a longer one is damaged. It is far above [`MAX_RECORD_BYTES`], because a key may grow
 /// sixfold in JSON and versions before 2026-11-22 wrote records of any length.
 pub const MAX_LINE_BYTES: u64 = 64 << 20;
 

@@ -22,7 +22,7 @@ pub struct StateLock {
 
 impl StateLock {
     /// Locks `dir` and writes our process id to `dir/lock`, for the error message of other processes. Waits at most
-    /// `patience` for another process to release the lock.
+    /// `timeout` for another process to release the lock.
     ///
     /// # Errors
     /// `CONFLICT` when another process has the lock; `INTERNAL` with the system's error.

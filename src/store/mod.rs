@@ -89,7 +89,7 @@ impl Store {
         Self::open_with_timeout(dir, sizes, LOCK_TIMEOUT)
     }
 
-    /// Opens the state like [`Self::open`]; writes are refused while fewer than `reserve` bytes are free on the disk.
+    /// Opens the state like [`Self::open`]; writes are refused while fewer than `reserve_bytes` bytes are free on the disk.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -138,7 +138,7 @@ impl Store {
     /// synced.
     ///
     /// # Errors
-    /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD`] bytes of key and JSON. `STORAGE_FULL` when the record could not be
+    /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD_BYTES`] bytes of key and JSON. `STORAGE_FULL` when the record could not be
     /// made durable: the previous value is unchanged, also after a restart. `INTERNAL` when the disk fails and the outcome
     /// is unknown.
     pub async fn put<T: Serialize>(&self, tree: Tree, key: &str, value: &T) -> Result<()> {

@@ -72,7 +72,7 @@ impl Tail {
         self.file.append(lines)
     }
 
-    /// Truncates the tail, as [`Appender::take_back`] does.
+    /// Truncates the tail, as [`Appender::truncate`] does.
     ///
     /// # Errors
     /// The system's error.
@@ -80,7 +80,7 @@ impl Tail {
         self.file.truncate(len)
     }
 
-    /// Empties the tail once it is long, or at once with `always`. The index is synced first, so its changes are still in
+    /// Empties the tail once it is long, or at once with `force`. The index is synced first, so its changes are still in
     /// two files. A failed sync of the index is not an error: the tail continues to grow.
     ///
     /// # Errors

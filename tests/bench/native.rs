@@ -1,5 +1,5 @@
 //! Runs of GStreamer in process, compared with the ffmpeg subprocess, for each kind of run in interleaved rounds. `auto` is
-//! decided by these figures (`service/producers.rs`).
+//! decided by these figures (`service/backends.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -147,7 +147,7 @@ pub fn read_head(socket: &mut TcpStream) -> std::io::Result<(u64, u64)> {
     }
 }
 
-/// Discards received bytes in the kernel; at most `left` bytes.
+/// Discards received bytes in the kernel; at most `remaining` bytes.
 pub fn discard(socket: &TcpStream, remaining: u64) -> std::io::Result<u64> {
     // With MSG_TRUNC the kernel only uses the buffer's length and never writes into it.
     static BUFFER_LENGTH: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| 4 << 20);

@@ -129,10 +129,10 @@ async fn subtitles_of_a_film_repaired_in_place_are_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let (film, srt) = (folder.path().join("film.mkv"), folder.path().join("in.txt"));
     std::fs::write(&srt, "1\n00:00:09,000 --> 00:00:10,000\ndamaged cue\n").unwrap();
-    let inputs = format!("-f lavfi -i testsrc2=s=320x240:r=25:d=30 -f srt -i {}", srt.display());
-    media::run_ffmpeg(&film, &[&inputs, "-map 0 -map 1 -c:v mpeg4 -c:s subrip"]);
+    let (video, cues) = ("testsrc2=s=320x240:r=25:d=30", format!("-f srt -i {}", srt.display()));
+    media::run_ffmpeg(&film, &["-f lavfi -i", video, &cues, "-map 0 -map 1 -c:v mpeg4 -c:s subrip"]);
     let mut bytes = std::fs::read(&film).unwrap();
-    let at = bytes.windows(11).position(|ass_path| ass_path == b"damaged cue").unwrap();
+    let at = bytes.windows(11).position(|text| text == b"damaged cue").unwrap();
     assert!(at > 64 << 10 && at < bytes.len() / 2 - (64 << 10), "the sampled parts are unchanged: {}", bytes.len());
     let server = start_patient_server(&[folder.path()]).await;
     let url = media_info(&server, &film).await["subtitles"][0]["url"].as_str().unwrap().to_owned();

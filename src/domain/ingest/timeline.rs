@@ -78,7 +78,7 @@ impl ExternalTimeline {
         self.end.is_none_or(|cursor| cursor <= now)
     }
 
-    /// True if a slate must be shown. `away` means that the source is disconnected.
+    /// True if a slate must be shown. `is_disconnected` means that the source is disconnected.
     pub fn needs_slate(&self, now: i64, is_disconnected: bool) -> bool {
         match self.end {
             None => now >= self.started + MAX_STARTUP,
@@ -93,7 +93,7 @@ impl ExternalTimeline {
 
     /// Adds a segment of `length` ticks.
     pub fn append(&mut self, origin: SegmentOrigin, duration: i64, now: i64) -> LiveSegment {
-        // After a gap of `KEPT` or more, the timeline continues at the current time.
+        // After a gap of `RETENTION` or more, the timeline continues at the current time.
         let start = self.end.filter(|cursor| now - cursor < RETENTION).unwrap_or(now - duration);
         if self.last_origin.is_some_and(|last| !last.continues_as(origin))
             || self.end.is_some_and(|cursor| cursor != start)
@@ -116,7 +116,7 @@ impl ExternalTimeline {
         segment
     }
 
-    /// Segments of the playlist: enough for players that start three target durations (`target` seconds each) before its
+    /// Segments of the playlist: enough for players that start three target durations (`target_seconds` seconds each) before its
     /// end.
     pub fn window(&self, target_seconds: u64) -> Vec<LiveSegment> {
         let Some(end) = self.end else { return Vec::new() };

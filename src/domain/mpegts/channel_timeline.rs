@@ -167,7 +167,7 @@ struct PcrInserter {
 }
 
 impl PcrInserter {
-    /// The previous segment has a PCR in the last `PCR_STEP` before its end.
+    /// The previous segment has a PCR in the last `PCR_INTERVAL` before its end.
     fn new(span: TimelineSpan) -> Self {
         Self { span, last_pcr: span.item_start - DECODE_LEAD - PCR_INTERVAL }
     }

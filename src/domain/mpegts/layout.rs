@@ -33,7 +33,7 @@ pub struct SegmentLayout<P> {
     tables: TableWriter,
 }
 
-/// Write position within a [`Layout`].
+/// Write position within a [`SegmentLayout`].
 #[derive(Clone, Debug)]
 pub struct LayoutCursor {
     /// Index of the next unit and of the next packet.
@@ -118,7 +118,7 @@ impl<P: PayloadPart> SegmentLayout<P> {
         }
     }
 
-    /// Appends the units that [`Self::next`] returned to `out`, and after the last unit the packets that close the
+    /// Appends the units that [`Self::next_units`] returned to `out`, and after the last unit the packets that close the
     /// segment. If a part has another length than it declared, the segment is corrupt.
     pub fn write<'b>(
         &self,

@@ -63,12 +63,12 @@ impl<'a> Packet<'a> {
 /// Splits a byte stream that arrives in pieces of any size into packets. Bytes out of sync are skipped.
 #[derive(Debug, Default)]
 pub struct PacketReader {
-    /// Bytes left over from the previous piece, fewer than [`LEN`].
+    /// Bytes left over from the previous piece, fewer than [`PACKET_LEN`].
     partial: Vec<u8>,
 }
 
 impl PacketReader {
-    /// Calls `each` for every packet completed by `bytes`.
+    /// Calls `on_packet` for every packet completed by `bytes`.
     pub fn push(&mut self, mut bytes: &[u8], mut on_packet: impl FnMut(&[u8; PACKET_LEN])) {
         while !self.partial.is_empty() {
             let missing = PACKET_LEN - self.partial.len();

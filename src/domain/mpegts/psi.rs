@@ -127,7 +127,7 @@ pub fn build_pmt(entries: &[PmtEntry]) -> [u8; PACKET_LEN] {
     build_pmt_with_descriptors(&[], entries)
 }
 
-/// Like [`pmt`], with program descriptors of at most 32 bytes.
+/// Like [`build_pmt`], with program descriptors of at most 32 bytes.
 pub fn build_pmt_with_descriptors(program: &[u8], entries: &[PmtEntry]) -> [u8; PACKET_LEN] {
     let capacity = PACKET_LEN - 5 - 16 - program.len() - 5 * entries.len().min(8);
     let descriptors: usize = entries.iter().map(|entry| entry.descriptors.len()).sum();

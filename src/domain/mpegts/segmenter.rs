@@ -77,7 +77,7 @@ pub struct Segmenter {
     settings: SegmenterSettings,
     reader: PacketReader,
     entries: Vec<PmtEntry>,
-    /// Packets of unfinished segments; the first entry belongs to segment `making`.
+    /// Packets of unfinished segments; the first entry belongs to segment `current_segment`.
     open_segments: VecDeque<Vec<u8>>,
     current_segment: usize,
     buffered_bytes: usize,
@@ -98,7 +98,7 @@ struct TrackProgress {
     latest_time: i64,
     /// Remaining bytes of the current PES packet, if its length is known.
     remaining_bytes: Option<usize>,
-    /// Value of `past` once the current PES packet is complete.
+    /// Value of `complete_below` once the current PES packet is complete.
     complete_below_after_packet: usize,
     /// Video frames started in `current`.
     frame_count: u64,
@@ -226,7 +226,7 @@ impl Segmenter {
             }
         }
         let Some(segment) = progress.segment.filter(|&segment| segment >= self.current_segment) else { return };
-        // A track is at most `PATIENCE` ahead of the other, but a hostile stream may address any segment: limit the queue.
+        // A track is at most `MAX_TRACK_WAIT` ahead of the other, but a hostile stream may address any segment: limit the queue.
         let offset = segment - self.current_segment;
         if offset > 4096 || self.buffered_bytes + PACKET_LEN > self.settings.budget_bytes {
             self.failure.get_or_insert(SegmenterError::OverBudget(segment));

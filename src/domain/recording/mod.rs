@@ -119,7 +119,7 @@ impl WrittenRange {
         if self.bytes > 0 { self.base_ticks - self.from_ticks } else { BASE_TICKS - start_ticks }
     }
 
-    /// Records an appended segment of `bytes` bytes. `due` is where the recording was to begin, ticks since 1970.
+    /// Records an appended segment of `bytes` bytes. `due_ticks` is where the recording was to begin, ticks since 1970.
     pub fn add_segment(&mut self, bytes: u64, (from, through): (i64, i64), is_slate: bool, due_ticks: i64) {
         if self.bytes == 0 {
             (self.from_ticks, self.base_ticks) = (from, BASE_TICKS);
@@ -183,7 +183,7 @@ impl Recording {
     }
 
     /// Takes over what a guide says of its programme now; false if that changes nothing. The start of a recording under way
-    /// stays, and none becomes longer than [`LONGEST_MS`].
+    /// stays, and none becomes longer than [`MAX_LENGTH_MS`].
     pub fn follow(&mut self, airing: GuideAiring) -> bool {
         let before = self.clone();
         if self.state == RecordingState::Scheduled {

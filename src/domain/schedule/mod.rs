@@ -100,7 +100,7 @@ pub struct ScheduleRevision {
     /// How many items at the end of the list are mid-roll filler instead of programmes; with blocks, [`Blocks`] says so.
     #[serde(rename = "mid", default, skip_serializing_if = "is_none")]
     pub mid_roll_count: u32,
-    /// Only with `Mode::Blocks`.
+    /// Only with `ScheduleMode::Blocks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Arc<BlockSchedule>>,
     #[serde(skip)]

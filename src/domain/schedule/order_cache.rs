@@ -16,7 +16,7 @@ struct CachedOrder {
 }
 
 impl ScheduleRevision {
-    /// [`Revision::order`], cached until another cycle is requested.
+    /// [`ScheduleRevision::order`], cached until another cycle is requested.
     pub(super) fn cached_order(&self, cycle: u64) -> Arc<[u32]> {
         let mut cached = self.order_cache.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(hit) = cached.as_ref().filter(|cached| cached.cycle == cycle) {

@@ -117,7 +117,7 @@ impl FileFormat {
     }
 }
 
-/// Random access to a file. Returns at most `most` bytes at `offset`, fewer past the end.
+/// Random access to a file. Returns at most `max_bytes` bytes at `offset`, fewer past the end.
 pub trait ByteSource {
     type Error;
     fn read_at(&mut self, offset: u64, max_bytes: usize) -> Result<Cow<'_, [u8]>, Self::Error>;

@@ -162,7 +162,7 @@ pub fn strip_tags(text: &str) -> String {
     unescape(&out)
 }
 
-/// Resolves the character references that a [`Writer`] leaves.
+/// Resolves the character references that a [`CueTextWriter`] leaves.
 pub fn unescape(text: &str) -> String {
     if !text.contains('&') {
         return text.to_owned();

@@ -30,7 +30,7 @@ pub struct RepairedFeed {
     pub offset_seconds: i64,
 }
 
-/// How a child reads a [`Feed`].
+/// How a child reads a [`RepairedFeed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipeInput {
     /// `pipe:<number>`.

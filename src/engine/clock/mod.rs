@@ -245,7 +245,7 @@ impl ClockStream {
         Ok(Some(router))
     }
 
-    /// Calls `each` for every packet that begins in this byte range.
+    /// Calls `visit` for every packet that begins in this byte range.
     fn for_each_packet(&self, from: u64, to: u64, mut visit: impl FnMut(u64, &[u8; PACKET_LEN])) -> Result<()> {
         let to = to.min(self.source.len);
         let mut buffer = vec![0; READ_BYTES + PACKET_STRIDES[2]];
@@ -270,8 +270,8 @@ impl ClockStream {
     }
 }
 
-/// Calls `each` for every packet in `bytes`, which are at offset `base` of the file. Returns the number of bytes
-/// processed. A packet is valid if another one follows it, or if it is the last and `ends` is true (end of file).
+/// Calls `visit` for every packet in `bytes`, which are at offset `base` of the file. Returns the number of bytes
+/// processed. A packet is valid if another one follows it, or if it is the last and `is_file_end` is true (end of file).
 fn scan_packets(
     bytes: &[u8],
     base: u64,

@@ -1,7 +1,7 @@
 //! The argument vector (argv) of an ffmpeg run: a pure function of plain data, without any text from outside.
 //!
-//! Other ffmpeg commands are built where they are used: `engine/encoders`, `engine/still`, `engine/loudness`,
-//! `engine/subtitles`, `engine/ffmpeg/intake`, `engine/ffmpeg/unpack`, `engine/probe/ffprobe`.
+//! Other ffmpeg commands are built where they are used: `engine/ffmpeg_encoders`, `engine/still_image`, `engine/loudness`,
+//! `engine/subtitle_extraction`, `engine/ffmpeg/ingest_input`, `engine/ffmpeg/amr_extraction`, `engine/probe/ffprobe`.
 //!
 //! - `-copyts` keeps source time; `-itsoffset` moves the file's first timestamp to 0, `-output_ts_offset` to the
 //!   timeline base.
@@ -30,7 +30,7 @@ const PREROLL_FRAMES: i64 = 4;
 /// A filter graph whose first frame is later than this after the start of the run is taken for a continuation, seconds.
 ///
 /// ffmpeg rebuilds its filter graphs when the channels or the frame size change, and every filter then counts from its
-/// beginning. So for containers where that happens ([`may_change`]) no filter pads to a fixed time or counts from the start
+/// beginning. So for containers where that happens ([`may_change_format`]) no filter pads to a fixed time or counts from the start
 /// of the run. The first frame of a graph is moved to the start of the run if it comes within this time after it. Otherwise
 /// it keeps its own time (audio: that of the AAC frame it is in).
 const CHANGE_WINDOW_SECONDS: i64 = 10;
@@ -225,7 +225,7 @@ fn reading_margin_seconds(media: &Media, rendition: &Rendition) -> f64 {
 }
 
 /// ffmpeg's demuxer for a container, so that probing cannot mistake the file for a playlist that names other files. None if
-/// there are several: then use [`OTHER_DEMUXERS`].
+/// there are several: then use [`FALLBACK_DEMUXERS`].
 pub fn demuxer_name(container: Container) -> Option<&'static str> {
     Some(match container {
         Container::Mp4 => "mov",

@@ -54,7 +54,7 @@ pub(super) fn frame_start_ticks(frame: i64) -> i64 {
 }
 
 impl AacEncoder {
-    /// Starts an encoder whose first frame is `first`; `of` is part of the pipeline's name.
+    /// Starts an encoder whose first frame is `first_frame`; `of` is part of the pipeline's name.
     pub(super) fn start(
         channels: u32,
         kbps: u32,

@@ -74,7 +74,7 @@ impl AudioTimeline {
         Some(std::mem::replace(&mut self.frame, Vec::with_capacity(frame_len)))
     }
 
-    /// Adds the next samples of the source, interleaved, that start at `nanoseconds` of the item. Call only when `take`
+    /// Adds the next samples of the source, interleaved, that start at `nanoseconds` of the item. Call only when `take_frame`
     /// returned None.
     pub(super) fn push_samples(&mut self, samples: &[f32], nanoseconds: i64) {
         let start_sample =

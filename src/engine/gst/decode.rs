@@ -32,7 +32,7 @@ pub(super) struct Decoder {
     output: app::AppSink,
     stage: Stage,
     stall_timer: StallTimer,
-    /// The first buffer has arrived; until then `DEADLINE` applies.
+    /// The first buffer has arrived; until then `FIRST_OUTPUT_TIMEOUT` applies.
     has_output: bool,
     was_reopened: bool,
 }

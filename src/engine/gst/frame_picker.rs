@@ -15,9 +15,9 @@ pub(super) struct FramePicker<T> {
     end_frame: u64,
     /// The current source frame.
     current: Option<T>,
-    /// `held` is known to be shown in all grid frames before this one.
+    /// `current` is known to be shown in all grid frames before this one.
     current_until: u64,
-    /// The source frame shown starting at grid frame `until`.
+    /// The source frame shown starting at grid frame `current_until`.
     upcoming: Option<T>,
     has_ended: bool,
 }

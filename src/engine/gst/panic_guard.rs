@@ -15,7 +15,7 @@ pub(super) struct ThreadWaker {
     injected_fault: InjectedFault,
 }
 
-/// The fault to inject next: a panic in this callback, or a fault checked with [`Wake::hit`].
+/// The fault to inject next: a panic in this callback, or a fault checked with [`ThreadWaker::take_injected`].
 #[cfg(test)]
 pub(super) type InjectedFault = Arc<std::sync::Mutex<Option<&'static str>>>;
 
@@ -41,7 +41,7 @@ impl ThreadWaker {
         self.has_panicked.load(Ordering::SeqCst)
     }
 
-    /// Runs a callback, then wakes the thread. A panic is caught, recorded in [`Wake::broken`], and gives `otherwise`.
+    /// Runs a callback, then wakes the thread. A panic is caught, recorded in [`ThreadWaker::has_panicked`], and gives `fallback`.
     pub(super) fn run_callback<T>(&self, kind: &'static str, fallback: T, work: impl FnOnce() -> T) -> T {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]

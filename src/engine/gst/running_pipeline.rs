@@ -47,7 +47,7 @@ pub(super) enum BusEvent {
 }
 
 impl RunningPipeline {
-    /// Builds `text` with the (video, audio) encoders; every bus message wakes `wake`. `of` is part of the pipeline's name.
+    /// Builds `text` with the (video, audio) encoders; every bus message wakes `waker`. `of` is part of the pipeline's name.
     pub(super) fn new(
         text: LaunchText,
         encoders: (&str, &str),

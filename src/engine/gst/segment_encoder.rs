@@ -161,7 +161,7 @@ impl SegmentEncoder {
         Ok(())
     }
 
-    /// Adds the AAC frame `self.sounds.start`.
+    /// Adds the AAC frame `self.aac_frames.start`.
     pub(super) fn push_aac_frame(&mut self, mut buffer: gst::Buffer) -> Result<(), RunError> {
         let start_ticks = aac::frame_start_ticks(self.aac_frames.start);
         self.aac_frames.start += 1;
@@ -328,7 +328,7 @@ fn capture_output(segment: &gst::Element, bytes: &Arc<Mutex<Vec<u8>>>, wake: &Th
     segment.connect("delete-fragment", false, |_| None);
 }
 
-/// Sets `ended` when the end of the stream leaves the muxer. The sink after it writes on the same thread, so that all bytes
+/// Sets `has_ended` when the end of the stream leaves the muxer. The sink after it writes on the same thread, so that all bytes
 /// are written by then. splitmuxsink also reports a closed fragment, but not always: of some 300 segments on a busy machine
 /// two were never reported, all threads idle after the end (GStreamer 1.22, measured).
 fn watch_end(segment: &gst::Element, has_ended: &Arc<AtomicBool>, wake: &ThreadWaker) -> Result<(), RunError> {

@@ -98,7 +98,7 @@ impl<F: ReadAt + ?Sized> VideoBlocks<'_, F> {
         Ok((self.layout.to_ticks(latest), step.map(|step| self.layout.to_ticks(step))))
     }
 
-    /// Calls `each` for every block of the video from a cluster on, until it returns false.
+    /// Calls `visit` for every block of the video from a cluster on, until it returns false.
     fn walk_video(
         &self,
         cluster: u64,

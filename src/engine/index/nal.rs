@@ -11,7 +11,7 @@ const CHUNK_BYTES: usize = 1024;
 /// Maximum number of bytes searched for a start code.
 const MAX_SEARCH_BYTES: usize = 256 * 1024;
 
-/// Whether the picture of `size` bytes at `offset` is an IDR. `nal_length` is the size of length fields, 1 to 4; 0 means
+/// Whether the picture of `size` bytes at `offset` is an IDR. `length_size` is the size of length fields, 1 to 4; 0 means
 /// start codes.
 ///
 /// # Errors

@@ -90,7 +90,7 @@ pub struct OutboundRequest {
 }
 
 impl OutboundRequest {
-    /// A file of at most `most_bytes`: a playlist, a guide, a segment.
+    /// A file of at most `max_bytes`: a playlist, a guide, a segment.
     pub fn for_file(max_bytes: u64) -> Self {
         Self {
             user_agent: None,
@@ -164,7 +164,7 @@ impl OutboundClient {
     /// Whether requests to an address are allowed; for validation before the address is stored.
     ///
     /// # Errors
-    /// `Fault::Inside`, `Fault::Unknown`, `Fault::TooSlow`.
+    /// `OutboundError::BlockedAddress`, `OutboundError::UnknownHost`, `OutboundError::Timeout`.
     pub async fn check_address(&self, address: &Address) -> Result<(), OutboundError> {
         self.check_ip_literal(address)?;
         if let (Host::Domain(name), _) = address.host_and_port() {
@@ -179,7 +179,7 @@ impl OutboundClient {
     /// keeps it while it receives.
     ///
     /// # Errors
-    /// Those of [`Self::check`]; `Fault::Busy`, `Fault::TooOften`.
+    /// Those of [`Self::check_address`]; `OutboundError::Busy`, `OutboundError::RateLimited`.
     pub async fn resolve_and_reserve(
         &self,
         address: &Address,
@@ -204,7 +204,7 @@ impl OutboundClient {
     /// Sends a GET request.
     ///
     /// # Errors
-    /// A `Fault` for every response but 2xx.
+    /// A `OutboundError` for every response but 2xx.
     pub async fn get(&self, address: &Address, request: &OutboundRequest) -> Result<OutboundResponse, OutboundError> {
         let slot = timeout(SLOT_WAIT, self.slots.clone().acquire_owned()).await;
         let slot = slot.ok().and_then(Result::ok).ok_or(OutboundError::Busy)?;
@@ -301,7 +301,7 @@ impl OutboundResponse {
     /// The next bytes; None at the end.
     ///
     /// # Errors
-    /// `Fault::TooLarge`, `Fault::TooSlow`, `Fault::Broken`.
+    /// `OutboundError::TooLarge`, `OutboundError::Timeout`, `OutboundError::ConnectionFailed`.
     pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
         let time_left = self.deadline.map(|until| until.saturating_duration_since(Instant::now()));
         let wait = time_left.map_or(self.idle_timeout, |left| left.min(self.idle_timeout));

@@ -37,7 +37,7 @@ impl CheckedResolver {
     /// The addresses of a name. One blocked address is enough to refuse all: no legitimate name mixes them.
     ///
     /// # Errors
-    /// `Fault::Unknown`, `Fault::Inside`.
+    /// `OutboundError::UnknownHost`, `OutboundError::BlockedAddress`.
     pub async fn resolve_checked(&self, name: &str) -> Result<Vec<IpAddr>, OutboundError> {
         let mut addresses = (self.lookup)(name.to_owned()).await.map_err(|_| OutboundError::UnknownHost)?;
         addresses.truncate(MAX_ADDRESSES);

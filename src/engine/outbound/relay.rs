@@ -43,11 +43,11 @@ impl UnparsedBytes {
     }
 }
 
-/// Connects to `to` and waits on loopback for one client, which may buffer `most` bytes. Returns the port for the client
+/// Connects to `to` and waits on loopback for one client, which may buffer `limit` bytes. Returns the port for the client
 /// to connect to. The connection ends with the client's and occupies its slot until then.
 ///
 /// # Errors
-/// `Fault::TooSlow`, `Fault::Broken`.
+/// `Fault::Timeout`, `OutboundError::ConnectionFailed`.
 pub async fn open_relay(
     server_address: SocketAddr,
     limit: u64,

@@ -40,7 +40,7 @@ pub struct SrtReceiver {
 /// Connects as a caller to the socket address `to` that an address was resolved to.
 ///
 /// # Errors
-/// `Fault::Broken` if GStreamer has no `srtsrc`, or if the connection fails at once.
+/// `OutboundError::ConnectionFailed` if GStreamer has no `srtsrc`, or if the connection fails at once.
 pub async fn connect(
     address: &Address,
     server: SocketAddr,
@@ -116,7 +116,7 @@ impl SrtReceiver {
     /// The next packets, as many as are queued.
     ///
     /// # Errors
-    /// `Fault::TooSlow`, `Fault::Broken`.
+    /// `Fault::Timeout`, `OutboundError::ConnectionFailed`.
     pub async fn next(&mut self) -> Result<Bytes, OutboundError> {
         if let Some(reason) = self.end_reason.take() {
             return Err(OutboundError::ConnectionFailed(reason));

@@ -63,7 +63,7 @@ impl AvcConfig {
         reorder_depth(self.sps.get(4..).filter(|_| is_single)?)
     }
 
-    /// Bytes that are inserted into pictures and are not in the samples; [`Self::parts`] refers to them.
+    /// Bytes that are inserted into pictures and are not in the samples; [`Self::append_parts`] refers to them.
     pub(super) fn generated_bytes(&self) -> Vec<u8> {
         [&ACCESS_UNIT_DELIMITER[..], &self.sps, &self.pps].concat()
     }

@@ -21,7 +21,7 @@ const CHUNK_BYTES: usize = 192 << 10;
 /// A contiguous range of a sample's bytes as written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Extent {
-    /// In the bytes generated for the segment (`Parcel::own`).
+    /// In the bytes generated for the segment (`LazySegment::generated_bytes`).
     Generated { start: u32, len: u32 },
     /// In the file.
     File { offset: u64, len: u32 },
@@ -42,7 +42,7 @@ pub struct LazySegment {
     generated_bytes: Vec<u8>,
 }
 
-/// Reads a [`Parcel`] chunk by chunk.
+/// Reads a [`LazySegment`] chunk by chunk.
 #[derive(Debug)]
 pub struct LazySegmentReader {
     segment: Arc<LazySegment>,

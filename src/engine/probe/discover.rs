@@ -29,7 +29,7 @@ struct DiscoverRequest {
     reply: oneshot::Sender<Result<Vec<DecoderInfo>, NeedsFfprobe>>,
 }
 
-/// Runs the discoverer. `held` is dropped when this process has closed the file.
+/// Runs the discoverer. `guard` is dropped when this process has closed the file.
 pub(super) async fn discover(
     source: &Arc<SourceFile>,
     guard: InProcessGuard,

@@ -56,7 +56,7 @@ pub(super) fn resolve_links(roots: &Roots, located: &LocatedPath) -> Option<(usi
     Some((root, resolved))
 }
 
-/// The root that contains an absolute path followed by `behind`, and the rest of the path beneath it.
+/// The root that contains an absolute path followed by `tail`, and the rest of the path beneath it.
 fn locate_absolute(roots: &Roots, path: &Path, tail: &VecDeque<OsString>) -> Option<(usize, VecDeque<OsString>)> {
     let mut names: Vec<OsString> = Vec::new();
     for name in components(path).iter().chain(tail) {

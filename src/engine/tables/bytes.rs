@@ -9,7 +9,7 @@ pub struct Truncated;
 
 /// Bytes at an offset: of a file, or of a slice in tests.
 pub trait ReadAt {
-    /// Fills `into` from `offset`; returns how many bytes were read.
+    /// Fills `buffer` from `offset`; returns how many bytes were read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize;
 
     fn len(&self) -> u64;

@@ -29,7 +29,7 @@ pub struct ProvenanceRequest {
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RightsRequest {
-    /// `own-content`, `public-domain`, `licensed`, `provider-subscription` or `other`.
+    /// `own-content`, `for_users-domain`, `licensed`, `provider-subscription` or `other`.
     basis: Option<String>,
     /// Explanation of the basis, at least 20 characters.
     statement: Option<String>,

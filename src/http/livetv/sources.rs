@@ -26,7 +26,7 @@ mod body;
 
 pub use body::SourceRequest;
 
-/// Largest body, bytes: the upload (`body::MAX_UPLOAD`) and the fields beside it.
+/// Largest body, bytes: the upload (`body::MAX_UPLOAD_BYTES`) and the fields beside it.
 const MAX_BODY_BYTES: u64 = 17 << 20;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {

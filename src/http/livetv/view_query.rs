@@ -46,7 +46,7 @@ pub struct ViewQuery {
 }
 
 impl ViewQuery {
-    /// `unnamed` is the viewer name used for start-over requests without a `watchSession`.
+    /// `default_session` is the viewer name used for start-over requests without a `watchSession`.
     ///
     /// # Errors
     /// `VALIDATION_ERROR`; `NOT_FOUND` for a start that is in the future or older than the catch-up window.

@@ -170,7 +170,7 @@ impl Accounts {
         self.remove_login(login_id).await.map(drop)
     }
 
-    /// Ends all access of a user except `keep`, and every link signed with it: at once, then durably.
+    /// Ends all access of a user except `kept_access`, and every link signed with it: at once, then durably.
     ///
     /// # Errors
     /// `STORAGE_FULL`: then all access is valid again after a restart.
@@ -184,7 +184,7 @@ impl Accounts {
         Ok(ended)
     }
 
-    /// The access of a user except `keep`. The caller holds `changes`.
+    /// The access of a user except `kept_access`. The caller holds `changes`.
     pub(super) fn access_to_end(&self, user_id: &str, kept_access: KeptAccess<'_>) -> EndingAccess {
         let logins: Vec<String> = self
             .read_directory()

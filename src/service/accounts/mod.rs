@@ -204,7 +204,7 @@ impl Accounts {
         self.read_directory().user(user_id).is_some()
     }
 
-    /// Locks `changes`, then checks that the login of a request still exists: a new password may have ended it since the
+    /// Locks `change_lock`, then checks that the login of a request still exists: a new password may have ended it since the
     /// request was admitted. `None` is the command line.
     async fn change_by(&self, by: Option<&Principal>) -> Result<tokio::sync::MutexGuard<'_, ()>> {
         let change = self.change_lock.lock().await;

@@ -41,7 +41,7 @@ impl SetupCode {
         groups.join("-")
     }
 
-    /// Whether `typed` is this code, ignoring case and hyphens, and the code is still valid.
+    /// Whether `input` is this code, ignoring case and hyphens, and the code is still valid.
     pub fn matches(&self, input: &str, now: Timestamp) -> bool {
         let normalised: String = input.chars().filter(|c| !c.is_whitespace() && *c != '-').collect();
         let is_same = bool::from(normalised.to_lowercase().as_bytes().ct_eq(self.code.as_bytes()));

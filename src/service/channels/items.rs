@@ -27,7 +27,7 @@ const MAX_REPORTED_ITEMS: usize = 100;
 
 impl Service {
     /// All requested items in their order, each with its length but without an id. Breaks are kept only if the items may be
-    /// `broken`.
+    /// `may_have_breaks`.
     ///
     /// # Errors
     /// Those of opening a requested path; `UNPLAYABLE_MEDIA` with `details.items` when some have no length, or, with

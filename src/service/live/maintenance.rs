@@ -49,7 +49,7 @@ pub fn start_maintenance(service: &Arc<Service>) {
             if !maintain(&service) {
                 let looked_after = &service.live_channels.has_maintenance_task;
                 looked_after.store(false, Ordering::SeqCst);
-                // A programme may have been opened meanwhile, and its `wake` found the task running.
+                // A programme may have been opened meanwhile, and its `start_maintenance` found the task running.
                 if !maintain(&service) || looked_after.swap(true, Ordering::SeqCst) {
                     return;
                 }
@@ -176,7 +176,7 @@ pub(super) fn can_join_at_once(service: &Service, channel: &Channel) -> bool {
 }
 
 /// Makes the missing segments of a channel's stock, the first one of each programme, and reports the clock's position to the
-/// runs, which work ahead of that position at the clock's speed. A new encode slot is taken only if `takes` is set.
+/// runs, which work ahead of that position at the clock's speed. A new encode slot is taken only if `may_take_slots` is set.
 fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: bool) {
     let segments = join_segments(service, channel);
     let Some(first_segment) = segments.first() else { return };

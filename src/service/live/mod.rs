@@ -1,8 +1,8 @@
 //! Live channels: segments named by a playlist are made on request, and a little before.
 //!
 //! A channel has no task and no state of its own. This module keeps only what viewers cost: open files and the runs that
-//! work ahead of the viewers, one `Reel` for each programme that is watched. While there are any, one maintenance task
-//! (`keeper`) cares for all of them.
+//! work ahead of the viewers, one `ActiveProgramme` for each programme that is watched. While there are any, one maintenance task
+//! (`maintenance`) cares for all of them.
 #![doc = include_str!("README.md")]
 
 use std::collections::HashMap;

@@ -96,7 +96,7 @@ impl ProgressStore {
         id.map_or(Ok(None), |id| self.record(user_id, &id))
     }
 
-    /// Merges a save into the stored record and persists it. `make` receives the current record.
+    /// Merges a save into the stored record and persists it. `make_save` receives the current record.
     ///
     /// # Errors
     /// `STORAGE_FULL` if it could not be persisted; `INTERNAL` if the stored record cannot be read.

@@ -137,7 +137,7 @@ mod tests {
         let due = recording("rec_a", 1, now_ms - 1000, now_ms + 3_600_000);
         recordings.store_recording(due.clone()).await.unwrap();
         let editing = recordings.edit_lock.lock().await;
-        // Runs when `begin` has read the recording and waits for the lock.
+        // Runs when `start_due` has read the recording and waits for the lock.
         let cancel = async {
             recordings.store_recording(Recording { state: RecordingState::Cancelled, ..due }).await.unwrap();
             drop(editing);

@@ -251,7 +251,7 @@ impl Recordings {
         Ok(())
     }
 
-    /// Stores a rule and its recordings and removes others, in one transaction. The caller holds `editing`.
+    /// Stores a rule and its recordings and removes others, in one transaction. The caller holds `edit_lock`.
     async fn store_together(
         &self,
         rule: Option<SeriesRule>,

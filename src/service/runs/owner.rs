@@ -323,7 +323,7 @@ impl Owner {
         if self.runs.len() < MAX_RUNS && self.has_other_readers(oldest) && self.start_run(index) {
             return true;
         }
-        // An idle run moves to the nearest request; a run with a reader first delivers `STINT` segments.
+        // An idle run moves to the nearest request; a run with a reader first delivers `MIN_RUN_SEGMENTS` segments.
         let missing_segments = self.missing_segments();
         let is_idle = |run: &ActiveRun| {
             let is_followed = missing_segments.iter().any(|&index| self.covers(run, index));
@@ -338,7 +338,7 @@ impl Owner {
         if let Some((run_index, request_index)) = nearest {
             return self.replace_run(run_index, self.waiting_requests[request_index].request.index);
         }
-        // All runs have requests: after `PATIENCE`, the oldest request takes a run that has delivered something.
+        // All runs have requests: after `TAKEOVER_AFTER`, the oldest request takes a run that has delivered something.
         let replaceable = self.runs.iter().position(|run| run.delivered > 0);
         match replaceable {
             Some(run_index) if self.waiting_requests[oldest].requested_at.elapsed() >= TAKEOVER_AFTER => {

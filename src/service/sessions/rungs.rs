@@ -40,7 +40,7 @@ struct RungLease {
 }
 
 impl RungLeases {
-    /// `rungs` rungs, of which the first is leased.
+    /// `rung_count` rungs, of which the first is leased.
     pub(super) fn new(rung_count: usize, lease: Lease, backend: BackendChoice) -> Self {
         let current = CurrentRung { rung: 0, backend, progress: lease.progress() };
         let mut leases: Vec<Option<RungLease>> = (0..rung_count).map(|_| None).collect();
@@ -99,7 +99,7 @@ impl RungLeases {
         self.current.subscribe()
     }
 
-    /// Releases every rung but `kept` that has no waiting request and was not requested for `since`.
+    /// Releases every rung but `kept_rung` that has no waiting request and was not requested for `unused_for`.
     pub(super) fn release_unused(&self, kept_rung: usize, unused_for: Duration) {
         let mut released = Vec::new();
         if let Some(leases) = &mut *lock(&self.leases) {
@@ -115,7 +115,7 @@ impl RungLeases {
         }
     }
 
-    /// Releases rungs that players left [`LEFT`] ago.
+    /// Releases rungs that players left [`RELEASE_AFTER`] ago.
     pub(super) fn release_left(&self) {
         self.release_unused(self.current.borrow().rung, RELEASE_AFTER);
     }

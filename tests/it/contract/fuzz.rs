@@ -205,7 +205,7 @@ fn arbitrary_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Mostly one of `fitting`, sometimes arbitrary JSON.
+/// Mostly one of `valid`, sometimes arbitrary JSON.
 fn usually(valid: Vec<Value>) -> impl Strategy<Value = Value> {
     prop_oneof![7 => prop::sample::select(valid), 1 => arbitrary_json()]
 }

@@ -54,7 +54,7 @@ async fn audio_and_video_stay_in_sync() {
     }
 }
 
-/// Asserts a flash and a beep every second, less than `apart` seconds from each other.
+/// Asserts a flash and a beep every second, less than `max_offset_seconds` seconds from each other.
 pub(super) async fn check_sync(bench: &Bench, max_offset_seconds: f64) {
     let name = bench.source.file_name();
     let joined_path = bench.write_joined("whole.ts", &bench.all_segments().await);

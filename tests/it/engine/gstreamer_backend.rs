@@ -104,7 +104,7 @@ async fn runs_dropped_at_any_moment_leave_nothing() {
     run_cycles(&Bench::of_new_film("a.mkv", Container::Matroska, 12, ENCODER_ARGS).with_gstreamer(), 8).await;
 }
 
-/// Starts and stops runs over one film `few` times, or as often as `HEARTHCAST_CYCLES` says.
+/// Starts and stops runs over one film `default_cycles` times, or as often as `HEARTHCAST_CYCLES` says.
 pub(super) async fn run_cycles(bench: &Bench, default_cycles: u64) {
     let cycles = std::env::var("HEARTHCAST_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(default_cycles);
     let name = bench.source.file_name();

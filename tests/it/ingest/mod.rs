@@ -235,7 +235,7 @@ async fn an_interrupted_source_is_replaced_by_a_slate_and_resumes() {
 async fn a_changed_address_replaces_a_stream_that_still_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    // Longer than `until` waits.
+    // Longer than `wait_until` waits.
     transport_stream_source::make_transport_stream(&path, 200);
     let (former, next) =
         (TransportStreamSource::start(&path, 200).await, TransportStreamSource::start(&path, 200).await);

@@ -11,7 +11,7 @@ const SAMPLE_RATE: usize = 8000;
 /// The largest delay that is searched, steps.
 const MAX_LAG_STEPS: usize = STEPS_PER_SECOND / 4;
 
-/// Loudness of a file's first audio stream from `start` (seconds of its own clock), in steps of 5 ms; a minute at most.
+/// Loudness of a file's first audio stream from `start_seconds` (seconds of its own clock), in steps of 5 ms; a minute at most.
 async fn loudness_steps(path: &Path, start_seconds: f64) -> Vec<f64> {
     // Not exactly the start: if the two are equal, ffmpeg shifts the stream to its own beginning.
     let offset = format!("{:.6}", 2e-6 - start_seconds);

@@ -42,7 +42,7 @@ impl SmallDisk {
         &self.outside_path
     }
 
-    /// Fills the disk up to the last `left` bytes, in one call as far as possible.
+    /// Fills the disk up to the last `left_bytes` bytes, in one call as far as possible.
     pub fn fill_up_to(&self, left_bytes: u64) {
         let file = File::options().write(true).open(self.filler_path()).expect("the filler file exists");
         let flags = rustix::fs::FallocateFlags::empty();
@@ -57,7 +57,7 @@ impl SmallDisk {
         }
     }
 
-    /// Frees the space taken by [`Self::fill`].
+    /// Frees the space taken by [`Self::fill_up_to`].
     pub fn free(&self) {
         File::create(self.filler_path()).expect("the filler file can be emptied");
     }

@@ -65,7 +65,7 @@ pub async fn kill_rounds(roots: &[&Path], films: &[PathBuf], rounds: u64) -> Kil
 /// Each round writes to every film at once, fills the disk, frees it again (in two rounds of three), kills the server,
 /// starts it (in a sixth of the rounds with only 8 MiB free), and compares what is stored with what was acknowledged.
 ///
-/// With `own_disk` the state lies on a tmpfs that is filled; returns None where none can be mounted. Without it, file sizes
+/// With `has_own_disk` the state lies on a tmpfs that is filled; returns None where none can be mounted. Without it, file sizes
 /// are limited, so that writes fail halfway.
 pub async fn kill_rounds_with_full_disk(
     roots: &[&Path],
@@ -225,7 +225,7 @@ fn is_compacted(round: u64) -> bool {
     round % 3 == 2 || round / 12 % 3 == 1
 }
 
-/// Lengthens the journal of a stopped server until about `room` bytes of changes trigger a compaction.
+/// Lengthens the journal of a stopped server until about `room_bytes` bytes of changes trigger a compaction.
 async fn lengthen_journal(state: &Path, room_bytes: u64) {
     /// The journal length at which the server compacts.
     const COMPACT_FROM_BYTES: u64 = 16 << 20;

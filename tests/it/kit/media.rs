@@ -11,7 +11,7 @@ use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::source::{Roots, SourceFile};
 
 /// Makes moving video, 320x180 at 25 fps, with 48 kHz stereo audio, `seconds` long. Every second starts with one white
-/// frame and one beep. `more` are the encoder arguments.
+/// frame and one beep. `encoder_args` are the encoder arguments.
 pub fn flash_and_beep(path: &Path, seconds: u32, encoder_args: &str) {
     run_ffmpeg(
         path,
@@ -181,7 +181,7 @@ pub fn worst_psnr_decibels(first: &Path, second: &Path) -> f64 {
 }
 
 /// The numbers encoded in the colours of a file's frames (steps of 10 in luma, 20 of 10 in blue, 400 of 5 in red). The
-/// frames are `side` pixels high and wide.
+/// frames are `side_pixels` pixels high and wide.
 pub fn frame_numbers(path: &Path, side_pixels: usize) -> Vec<usize> {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-i"]).arg(path).args(["-map", "0:v:0"]);

@@ -45,7 +45,7 @@ pub async fn start_server(roots: &[&Path]) -> Server {
     start_server_with(roots, |_| ()).await
 }
 
-/// Starts a server over library roots; `change` edits its configuration.
+/// Starts a server over library roots; `configure` edits its configuration.
 pub async fn start_server_with(roots: &[&Path], configure: impl FnOnce(&mut Config)) -> Server {
     let mut server = start_unclaimed(roots, configure).await;
     let accounts = &server.service.accounts;

@@ -282,7 +282,7 @@ pub async fn decode(path: &Path) -> Decoded {
     decoded
 }
 
-/// Decodes a file to its end: no warning, increasing decoding times, and no gap of `widest` 90 kHz ticks or more between
+/// Decodes a file to its end: no warning, increasing decoding times, and no gap of `max_gap_ticks` 90 kHz ticks or more between
 /// two frames. Returns the start of its first frame and the time to the last one, seconds.
 pub async fn check_decodes_through(path: &Path, max_gap_ticks: i64) -> (f64, f64) {
     let mut warnings = decode(path).await.warnings;

@@ -45,7 +45,7 @@ fn programme(title: &str, offset: f64, is_paused: bool) -> (String, f64, bool) {
     (title.to_owned(), offset, is_paused)
 }
 
-/// Watches for `long` seconds, reloading the playlist every 5 s as a player does.
+/// Watches for `duration_seconds` seconds, reloading the playlist every 5 s as a player does.
 async fn watch_for(server: &Server, id: &Value, duration_seconds: u64) -> ParsedPlaylist {
     for _ in 0..duration_seconds / 5 {
         server.service.clock.advance(from_seconds(5));

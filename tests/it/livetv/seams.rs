@@ -188,7 +188,7 @@ pub(super) fn make_numbered_film(path: &Path, number: u32, (rate, seconds): (u32
     media::run_ffmpeg(path, &[&["-f lavfi -i", &test_source, "-f lavfi -i", &sine], encoder_args].concat());
 }
 
-/// Decodes frames of [`marked`] films: number of the film and of the frame.
+/// Decodes frames of [`make_numbered_film`] films: number of the film and of the frame.
 pub(super) async fn frame_numbers(path: &Path) -> Vec<(usize, i64)> {
     let frames =
         decode_raw(path, "-map 0:v:0 -fps_mode passthrough -vf scale=16:1:flags=area,format=gray -f rawvideo -").await;

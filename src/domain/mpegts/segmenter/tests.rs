@@ -9,7 +9,7 @@ use crate::domain::time::FrameRate;
 
 const BASE: i64 = 3600 * 90_000;
 
-/// One PES packet in as many TS packets as it needs, the last one stuffed. `marked` sets the random access indicator.
+/// One PES packet in as many TS packets as it needs, the last one stuffed. `random_access` sets the random access indicator.
 fn pes_packets(track: TrackKind, pts: i64, random_access: bool, size: usize, with_length: bool) -> Vec<u8> {
     let pts = (pts + BASE).rem_euclid(crate::domain::mpegts::TIMESTAMP_WRAP);
     let length = if with_length { (size + 8) as u16 } else { 0 }.to_be_bytes();

@@ -212,7 +212,7 @@ impl DayDraft<'_, '_> {
         self.fill_layers(index + 1, at, to_ms);
     }
 
-    /// The instant of a time of the broadcast day. With `again`, a time equal to the day's start means the day's end.
+    /// The instant of a time of the broadcast day. With `is_day_end`, a time equal to the day's start means the day's end.
     fn instant_of(&self, minutes: u16, is_day_end: bool) -> i64 {
         let is_next_day = minutes < self.planner.blocks.grid.day_start_minutes
             || is_day_end && minutes == self.planner.blocks.grid.day_start_minutes;
@@ -228,7 +228,7 @@ impl DayDraft<'_, '_> {
         )
     }
 
-    /// Airs a block's slots from their last position as far as they fit, and returns the end of the last one. `whole` is the
+    /// Airs a block's slots from their last position as far as they fit, and returns the end of the last one. `full_length_ms` is the
     /// length of the block when no layer covers it.
     fn air_block(&mut self, key: (usize, usize), block: &Block, start: i64, end: i64, full_length_ms: i64) -> i64 {
         let (mut slot_at, mut count) = self.slot_positions.get(&key).copied().unwrap_or_default();

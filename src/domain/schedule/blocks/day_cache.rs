@@ -14,7 +14,7 @@ use crate::domain::schedule::{ScheduleMode, ScheduleRevision};
 /// Distance in days between cached states.
 const STATE_STRIDE_DAYS: i64 = 8;
 
-/// This many cached states on each side of the requested day are kept; farther away, every `FAR`th.
+/// This many cached states on each side of the requested day are kept; farther away, every `FAR_STRIDE`th.
 const NEAR_STATES: i64 = 8;
 const FAR_STRIDE: i64 = 16;
 

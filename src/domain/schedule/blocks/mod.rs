@@ -32,7 +32,7 @@ pub struct BlockSchedule {
     /// Index of the slate item.
     #[serde(rename = "slate")]
     pub slate_item: u32,
-    /// Position of each stream when the revision began, in the order of [`Grid::streams`].
+    /// Position of each stream when the revision began, in the order of [`BlockGrid::streams`].
     #[serde(rename = "begin")]
     pub start_positions: Vec<u64>,
     /// Days of this revision and of its copies.

@@ -86,7 +86,7 @@ fn channel(definition: ScheduleDefinition, show_filler: bool) -> Channel {
     channel
 }
 
-/// Checks that `next` follows `one`.
+/// Checks that `next` follows `before`.
 fn check_sequence(definition: &ScheduleDefinition, before: &Programme, next: &Programme) -> Result<(), TestCaseError> {
     prop_assert_eq!(next.start_ms, before.end_ms);
     // A new revision skips ordinals that guides may have used.

@@ -34,7 +34,7 @@ struct FlacFrame {
     samples: u64,
 }
 
-/// Parses a frame header (section 9.1). `block` is the block size, if the stream has a fixed one.
+/// Parses a frame header (section 9.1). `fixed_block_size` is the block size, if the stream has a fixed one.
 fn parse_frame_header(bytes: &[u8], fixed_block_size: Option<u64>) -> Option<FlacFrame> {
     let has_variable_blocks = match bytes.get(..2)? {
         [0xff, 0xf8] => false,

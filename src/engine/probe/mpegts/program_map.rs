@@ -67,7 +67,7 @@ pub(super) fn read_program_map(window: &PacketWindow) -> Result<ProgramMap, Need
 }
 
 impl ProgramMap {
-    /// Whether a window has `pictures` frames of video, and one complete packet of audio.
+    /// Whether a window has `min_frames` frames of video, and one complete packet of audio.
     pub(super) fn has_enough(&self, window: &PacketWindow, min_frames: usize) -> bool {
         self.streams.iter().filter(|stream| stream.is_played()).all(|stream| {
             let min_packets = if stream.kind == OutlineTrackKind::Video { min_frames } else { 2 };

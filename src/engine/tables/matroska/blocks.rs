@@ -59,8 +59,8 @@ impl ClusterLayout {
         ticks.clamp(i128::from(i64::MIN / 4), i128::from(i64::MAX / 4)) as i64
     }
 
-    /// Calls `each` for every block from a cluster (relative to the segment's body) until it returns false or the file
-    /// ends. Returns false if that took more than `steps` elements.
+    /// Calls `visit` for every block from a cluster (relative to the segment's body) until it returns false or the file
+    /// ends. Returns false if that took more than `max_elements` elements.
     pub fn walk_blocks(
         &self,
         file: &(impl ReadAt + ?Sized),

@@ -75,7 +75,7 @@ fn parse_chunks(stbl: &[u8], samples: &mut SampleTable) -> Result<(), TableError
     Ok(())
 }
 
-/// A table: version and flags, a count, and entries of `each` bytes.
+/// A table: version and flags, a count, and entries of `entry_bytes` bytes.
 fn parse_entries<T>(
     body: &[u8],
     entry_bytes: usize,

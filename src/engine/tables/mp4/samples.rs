@@ -140,7 +140,7 @@ impl SampleTable {
         self.composition_offsets.iter().any(|(count, shift)| *count > 0 && *shift != 0)
     }
 
-    /// Keeps the samples before the first for which `each` returns false, and sets the checkpoints. Called once, when all
+    /// Keeps the samples before the first for which `keep` returns false, and sets the checkpoints. Called once, when all
     /// samples are known.
     pub(super) fn truncate_and_index(
         &mut self,

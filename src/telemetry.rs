@@ -127,7 +127,7 @@ mod tests {
         assert_eq!((numbers.len(), numbers[0], numbers[MAX_LINES - 1]), (MAX_LINES, 4, MAX_LINES as u64 + 3));
         let words = EventText { message: "é".repeat(MAX_LINE_BYTES), fields: String::new() };
         assert_eq!(words.text().len(), MAX_LINE_BYTES);
-        let words = EventText { message: "said".into(), fields: " by=1".into() };
-        assert_eq!(words.text(), "said by=1");
+        let words = EventText { message: "started".into(), fields: " by=1".into() };
+        assert_eq!(words.text(), "started by=1");
     }
 }

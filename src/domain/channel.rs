@@ -374,8 +374,8 @@ pub mod tests {
             ("guide.minProgrammeSeconds", ChannelSettings { min_guide_seconds: 86_401, ..settings() }),
             ("timezone", ChannelSettings { timezone: "Mars/Olympus".into(), ..settings() }),
         ];
-        for (field, face) in wrong {
-            let fault = face.validate().unwrap_err();
+        for (field, settings) in wrong {
+            let fault = settings.validate().unwrap_err();
             assert_eq!(fault.details.unwrap()["fields"][0]["field"], field, "{}", fault.message);
         }
     }

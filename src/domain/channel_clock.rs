@@ -1,4 +1,4 @@
-//! A channel's own clock, for channels that air on demand: it runs while a viewer watches, pauses while there is none, and
+//! A channel's own clock, for channels that air on demand: it runs while a viewer watches, pauses without viewers, and
 //! jumps forward when a programme is skipped. It never goes back.
 //!
 //! Schedule, segments and their numbers are functions of channel time, with or without such a clock. This module converts
@@ -34,13 +34,13 @@ pub struct RunningInterval {
     #[serde(rename = "at_ms")]
     pub channel_from_ms: i64,
     /// Scheduled segments skipped before this interval. Later segments are numbered as if the skipped ones did not exist.
-    #[serde(rename = "passed", default, skip_serializing_if = "is_none")]
+    #[serde(rename = "passed", default, skip_serializing_if = "is_zero")]
     pub skipped_segments: u64,
     /// Skipped discontinuities, counted likewise.
-    #[serde(rename = "changes", default, skip_serializing_if = "is_none")]
+    #[serde(rename = "changes", default, skip_serializing_if = "is_zero")]
     pub skipped_discontinuities: u64,
     /// Skipped time on the timeline of the segments' timestamps, ticks.
-    #[serde(rename = "ticks", default, skip_serializing_if = "is_nothing")]
+    #[serde(rename = "ticks", default, skip_serializing_if = "is_zero_ticks")]
     pub skipped_ticks: i64,
     /// Created when `onDemand` was switched on or off.
     #[serde(rename = "turn", default, skip_serializing_if = "std::ops::Not::not")]
@@ -212,18 +212,12 @@ impl ChannelClock {
                 Some(interval) if run.channel_from_ms == end => interval.to_ms = run.channel_to_ms(),
                 before => {
                     let from_ms = if before.is_some() { run.channel_from_ms } else { i64::MIN };
-                    let RunningInterval {
-                        skipped_segments: passed,
-                        skipped_discontinuities: changes,
-                        skipped_ticks: ticks,
-                        ..
-                    } = *run;
                     intervals.push(ClockInterval {
                         from_ms,
                         to_ms: run.channel_to_ms(),
-                        skipped_segments: passed,
-                        skipped_discontinuities: changes,
-                        skipped_ticks: ticks,
+                        skipped_segments: run.skipped_segments,
+                        skipped_discontinuities: run.skipped_discontinuities,
+                        skipped_ticks: run.skipped_ticks,
                     });
                 }
             }
@@ -308,29 +302,22 @@ impl ChannelClock {
 
     /// Jumps forward and keeps the end up to which the clock was set to run.
     #[must_use]
-    pub fn with_skip(&self, now_ms: i64, jump: SkipTarget) -> Self {
+    pub fn with_skip(&self, now_ms: i64, target: SkipTarget) -> Self {
         let last = *self.last_interval();
         let from_ms = now_ms.max(last.from_ms);
-        let SkipTarget {
-            to_ms: at_ms,
-            skipped_segments: passed,
-            skipped_discontinuities: changes,
-            skipped_ticks: ticks,
-            ..
-        } = jump;
         let next = RunningInterval {
             from_ms,
             to_ms: last.to_ms.max(from_ms),
-            channel_from_ms: at_ms,
-            skipped_segments: passed,
-            skipped_discontinuities: changes,
-            skipped_ticks: ticks,
+            channel_from_ms: target.to_ms,
+            skipped_segments: target.skipped_segments,
+            skipped_discontinuities: target.skipped_discontinuities,
+            skipped_ticks: target.skipped_ticks,
             is_mode_change: false,
         };
         let mut before = self.clone();
         let has_skip_before =
             self.intervals.len() > 1 && self.intervals[self.intervals.len() - 2].channel_to_ms() < last.channel_from_ms;
-        if jump.drops_last_interval && has_skip_before && !last.is_mode_change {
+        if target.drops_last_interval && has_skip_before && !last.is_mode_change {
             before.intervals.pop();
         }
         before.with_interval(next, now_ms)
@@ -380,12 +367,12 @@ fn next_full_minute(now_ms: i64) -> i64 {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-fn is_none(passed: &u64) -> bool {
-    *passed == 0
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-fn is_nothing(ticks: &i64) -> bool {
+fn is_zero_ticks(ticks: &i64) -> bool {
     *ticks == 0
 }
 

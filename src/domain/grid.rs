@@ -47,7 +47,7 @@ impl FrameGrid {
             .then(|| u64::from(self.frames_per_segment).div_ceil(2))
     }
 
-    /// The first frame of segment `k`; `total` for `k == len()`.
+    /// The first frame of segment `k`; `total_frames` for `k == len()`.
     pub fn first_frame(&self, k: usize) -> u64 {
         let (k, per_segment) = (k as u64, u64::from(self.frames_per_segment));
         let frame = match self.half_frames() {
@@ -80,8 +80,8 @@ impl FrameGrid {
         false
     }
 
-    /// Segments whose start must be forced to a keyframe, because an encoder that counts `per_segment` frames per GOP would
-    /// miss them. The encoder begins with segment `first`.
+    /// Segments whose start must be forced to a keyframe, because an encoder that counts `frames_per_segment` frames per
+    /// GOP would miss them. The encoder begins with segment `first`.
     pub fn forced_keyframe_segments(&self, first: usize) -> std::ops::Range<usize> {
         let last = if self.half_frames().is_some() { (2 * HALVED_SEGMENTS) as usize } else { 0 };
         first + 1..last.min(self.len() - 1) + 1

@@ -123,17 +123,13 @@ impl ProgrammeEntries {
         let listings = channel.listings.as_ref().filter(|_| channel.external.is_some());
         let listings = listings.map(|listings| (listings.clone(), listings.first_ending_after(from_ms)));
         let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
-        let least_ms = i64::from(channel.settings.min_guide_seconds) * 1000;
-        let cursor = ProgrammeCursor::starting_at(definition, from_ms.max(first));
-        let show_filler = channel.settings.show_filler;
-        let (ahead, hides) = (None, None);
         let mut entries = Self {
-            cursor,
-            pending: ahead,
-            show_filler,
+            cursor: ProgrammeCursor::starting_at(definition, from_ms.max(first)),
+            pending: None,
+            show_filler: channel.settings.show_filler,
             lists_parts,
-            min_ms: least_ms,
-            hides_short_in: hides,
+            min_ms: i64::from(channel.settings.min_guide_seconds) * 1000,
+            hides_short_in: None,
             to_ms,
             clock,
             listings,
@@ -214,8 +210,8 @@ impl ProgrammeEntries {
 
     /// Whether a revision's short programmes are hidden; not if all are short.
     fn hides_short(&mut self, definition: &ScheduleDefinition, revision: usize) -> bool {
-        if let Some((known, hides)) = self.hides_short_in
-            && known == revision
+        if let Some((checked, hides)) = self.hides_short_in
+            && checked == revision
         {
             return hides;
         }

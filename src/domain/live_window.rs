@@ -3,7 +3,7 @@
 //!
 //! Nothing is counted. A restart changes nothing, and two servers with the same state write the same bytes, including
 //! `EXT-X-MEDIA-SEQUENCE` and `EXT-X-DISCONTINUITY`. All instants are channel time, which equals wall-clock time unless the
-//! channel has a clock of its own ([`Pace`]); only the dates in the text are always wall-clock time.
+//! channel has a clock of its own ([`ChannelClock`]); only the dates in the text are always wall-clock time.
 
 use std::fmt::Write;
 
@@ -51,8 +51,8 @@ pub enum PlaylistView {
     Between(i64, i64),
 }
 
-/// Segments in order, starting with the one on air at an instant (ms), without end. There are none before the channel's
-/// first. Skipped segments are left out, and the others are numbered as if those had never existed.
+/// Segments in order, starting with the one on air at an instant (ms), without end; never before the channel's first
+/// segment. Skipped segments are left out, and the others are numbered as if those had never existed.
 pub fn segments_from<'a>(
     definition: &'a ScheduleDefinition,
     clock: Option<&ChannelClock>,
@@ -213,8 +213,8 @@ pub fn is_complete(
     };
     let Some(last) = segments.last().filter(|_| now_ms >= until) else { return false };
     last.end_ticks >= until * 90 || {
-        let next = self::segments_from(definition, clock, last.end_ticks.div_euclid(90))
-            .find(|slot| slot.start_ticks >= last.end_ticks);
+        let next = segments_from(definition, clock, last.end_ticks.div_euclid(90))
+            .find(|segment| segment.start_ticks >= last.end_ticks);
         next.is_none_or(|next| is_paused || next.start_ticks >= until * 90)
     }
 }

@@ -93,7 +93,7 @@ pub struct Media {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
     pub index: u32,
-    /// Lower-case ffmpeg codec name (`h264`, `hevc`, `aac`, `ac3`, `subrip` …); `unknown` if there is none.
+    /// Lower-case ffmpeg codec name (`h264`, `hevc`, `aac`, `ac3`, `subrip` …); `unknown` without one.
     pub codec: String,
     /// RFC 6381, for `MediaSource.isTypeSupported`.
     pub codec_string: Option<String>,

@@ -149,11 +149,11 @@ pub fn multivariant_playlist(
     text
 }
 
-/// A media playlist: every segment of the item from `from` (ticks) to its end, whether made yet or not, with `EXT-X-START`
+/// A media playlist: every segment of the item from `from_ticks` to its end, whether made yet or not, with `EXT-X-START`
 /// at `start_seconds` of the item.
 ///
-/// The first segment is listed with the length that remains after `from`. Video segments begin there; subtitle segments are
-/// longer, and players align the timelines of all renditions by the listed lengths.
+/// The first segment is listed with the length that remains after `from_ticks`. Video segments begin there; subtitle
+/// segments are longer, and players align the timelines of all renditions by the listed lengths.
 pub fn media_playlist(track: PlaylistTrack, grid: &Grid, from_ticks: i64, start_seconds: f64, grant: &str) -> String {
     let first = grid.segment_at(from_ticks);
     let mut text = String::with_capacity(200 + (grid.len() - first) * (40 + grant.len()));
@@ -192,7 +192,7 @@ fn sanitize_attribute(text: &str) -> String {
     text.chars().map(|c| if c == '"' { '\'' } else { c }).filter(|c| !c.is_control()).collect()
 }
 
-/// `avc1.PPCCLL` from the first sequence parameter set in a segment (RFC 6381 section 3.3); None if there is none.
+/// `avc1.PPCCLL` from the first sequence parameter set in a segment (RFC 6381 section 3.3); None without one.
 pub fn avc_codec_string(segment: &[u8]) -> Option<String> {
     let at = segment.windows(4).position(|four| four[..3] == [0, 0, 1] && four[3] & 0x1f == 7)?;
     let sps = segment.get(at + 4..at + 7)?;

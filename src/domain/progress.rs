@@ -241,7 +241,7 @@ impl ProgressRecord {
 
     pub fn percentage(&self) -> f64 {
         match &self.book {
-            Some(place) => place.percentage,
+            Some(book) => book.percentage,
             None => percentage(self.position_seconds, self.duration_seconds),
         }
     }

@@ -1,6 +1,7 @@
 //! Rights of external sources: provenance, rights basis and attestation.
 //!
-//! [`missing`] alone decides what a claim lacks, and [`Clearance::claim`] is the only way to create or change a clearance.
+//! [`missing_fields`] alone decides what a claim lacks, and [`Clearance::from_claim`] is the only way to create or change a
+//! clearance.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -140,7 +141,7 @@ pub fn missing_fields(claim: &RightsClaim) -> Vec<&'static str> {
         ("rights.statement", is_text_present(&claim.statement, MIN_STATEMENT_CHARS)),
         ("attestation.authorized", claim.authorized == Some(true)),
     ];
-    checks.iter().filter(|(_, told)| !told).map(|(field, _)| *field).collect()
+    checks.iter().filter(|(_, is_present)| !is_present).map(|(field, _)| *field).collect()
 }
 
 /// The error for missing fields.
@@ -173,8 +174,8 @@ fn is_public_address(text: &str) -> bool {
 }
 
 impl Clearance {
-    /// The clearance that results from a claim made by user `by`, merged into `before` if there is one. `moved` means that
-    /// the stream's address has changed.
+    /// The clearance that results from a claim made by user `user_id`, merged into `before` if there is one. `has_moved`: the
+    /// stream's address has changed.
     ///
     /// A withdrawal needs no other field. Any other change needs a new attestation by the user who makes it, because an
     /// attestation does not cover what was written after it.
@@ -191,7 +192,7 @@ impl Clearance {
         let (submitted, is_withdrawal) = (claim.authorized, before.is_some() && claim.authorized == Some(false));
         let mut merged = claim.merged_into(before);
         let was_attested = before.is_some_and(|before| before.attestation.authorized);
-        // Without this, `missing` would demand an attestation although an existing clearance has one.
+        // Without this, `missing_fields` would demand an attestation although an existing clearance has one.
         let is_attesting = submitted == Some(true);
         merged.authorized = Some(is_attesting || before.is_some());
         let mut missing_names = missing_fields(&merged);
@@ -233,7 +234,7 @@ impl Clearance {
         self.attestation.authorized
     }
 
-    /// The change between two states, and the parts that changed; None if there is none.
+    /// The change between two states, and the parts that changed; None if nothing did.
     pub fn change_between(
         before: Option<&Self>,
         after: &Self,
@@ -332,10 +333,10 @@ pub mod tests {
         let restated = RightsClaim { statement: Some("Another statement of the same length.".into()), ..none.clone() };
         assert_eq!(change(restated.clone(), false).unwrap_err(), ["attestation.authorized"]);
         assert_eq!(change(none.clone(), true).unwrap_err(), ["attestation.authorized"], "another address");
-        let vouched = change(RightsClaim { authorized: Some(true), ..restated }, false).unwrap();
-        assert_eq!((&*vouched.attestation.user_id, vouched.attestation.at_ms), ("bob", 9));
+        let attested = change(RightsClaim { authorized: Some(true), ..restated }, false).unwrap();
+        assert_eq!((&*attested.attestation.user_id, attested.attestation.at_ms), ("bob", 9));
         assert_eq!(
-            Clearance::change_between(Some(&first), &vouched, false),
+            Clearance::change_between(Some(&first), &attested, false),
             Some((ClearanceChange::Attested, vec!["rights", "attestation"]))
         );
         let emptied = RightsClaim { source_name: Some(String::new()), authorized: Some(true), ..none };
@@ -354,7 +355,7 @@ pub mod tests {
         );
         let still = Clearance::from_claim(no, Some(&withdrawn), false, "eve", 11).unwrap();
         assert_eq!(still, withdrawn, "the first withdrawal is kept");
-        let renamed = RightsClaim { source_name: Some("Elsewhere".into()), ..RightsClaim::default() };
+        let renamed = RightsClaim { source_name: Some("Another antenna".into()), ..RightsClaim::default() };
         let renamed = Clearance::from_claim(renamed, Some(&withdrawn), true, "eve", 11).unwrap();
         assert!(!renamed.is_attested(), "a change does not restore the attestation");
         assert_eq!(Clearance::change_between(Some(&withdrawn), &renamed, true).unwrap().0, ClearanceChange::Changed);

@@ -105,7 +105,7 @@ impl ChannelFilter {
 }
 
 impl SourceRights {
-    /// The rights basis that results from a claim for a source of this kind; see [`Clearance::claim`].
+    /// The rights basis that results from a claim for a source of this kind; see [`Clearance::from_claim`].
     ///
     /// # Errors
     /// The missing fields.

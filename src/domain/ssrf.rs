@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Non-global addresses and hosts from which the operator allows sources (`allowedSources`).
+/// Non-global addresses and hosts from which the operator allows sources (`allowed_sources`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedSources {
     networks: Vec<(IpAddr, u8)>,
@@ -17,7 +17,7 @@ impl AllowedSources {
     /// Parses addresses, networks (`192.168.1.0/24`) and host names.
     ///
     /// # Errors
-    /// Names the first item that is none of these.
+    /// Names the first item that is anything else.
     pub fn parse(items: &[String]) -> Result<Self, String> {
         let mut allowed = Self::default();
         for item in items {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn global_addresses_are_told_apart_from_all_others() {
+    fn global_addresses_are_distinguished_from_all_others() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let global = [
             "1.1.1.1",

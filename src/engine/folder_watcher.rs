@@ -1,5 +1,5 @@
 //! Folders watched by the kernel (inotify). It reports nothing of what other machines do on a network mount, and the kernel
-//! bounds the number of watches, so a caller must also sweep now and then.
+//! bounds the number of watches, so a caller must also scan the folders now and then.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;

@@ -61,8 +61,8 @@ async fn measure_excerpts(
             feeds.push(feed.map_err(cannot)?);
         }
     }
-    let fed: Vec<PipeInput> = feeds.iter().map(RepairedFeed::pipe_input).collect();
-    let args = arguments(media, stream, &source.proc_path(), &starts, &fed);
+    let pipe_inputs: Vec<PipeInput> = feeds.iter().map(RepairedFeed::pipe_input).collect();
+    let args = arguments(media, stream, &source.proc_path(), &starts, &pipe_inputs);
     let mut inputs: Vec<InheritedFile> = feeds.iter().map(RepairedFeed::to_inherited).collect();
     // Afterwards only the child has the read ends open, so that the feeds end with the child.
     drop(feeds);
@@ -95,20 +95,26 @@ fn starts(media: &Media) -> Vec<Option<f64>> {
     }
 }
 
-/// With `fed`, each excerpt has a pipe that begins with it.
-fn arguments(media: &Media, stream: u32, input: &str, starts: &[Option<f64>], fed: &[PipeInput]) -> Vec<String> {
+/// With `pipe_inputs`, each excerpt has a pipe that begins with it.
+fn arguments(
+    media: &Media,
+    stream: u32,
+    input: &str,
+    starts: &[Option<f64>],
+    pipe_inputs: &[PipeInput],
+) -> Vec<String> {
     let mut args: Vec<String> = "-nostdin -hide_banner -v error".split(' ').map(str::to_owned).collect();
     for (n, start) in starts.iter().enumerate() {
-        let fed = fed.get(n);
-        if let (Some(start), None) = (start, fed) {
+        let pipe_input = pipe_inputs.get(n);
+        if let (Some(start), None) = (start, pipe_input) {
             args.extend(["-ss".into(), format!("{start:.3}")]);
         }
         if start.is_some() {
             args.extend(["-t".into(), format!("{EXCERPT_SECONDS}")]);
         }
-        if let Some(fed) = fed {
+        if let Some(pipe_input) = pipe_input {
             let format = demuxer_name(media.container).unwrap_or("mpegts");
-            let options = ["-protocol_whitelist", "pipe", "-f", format, "-i", &fed.address];
+            let options = ["-protocol_whitelist", "pipe", "-f", format, "-i", &pipe_input.address];
             args.extend(options.map(str::to_owned));
             continue;
         }

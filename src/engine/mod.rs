@@ -49,9 +49,9 @@ pub const TIMELINE_BASE_SECONDS: i64 = 3600;
 #[derive(Clone, Debug)]
 pub struct Job {
     pub source: Arc<SourceFile>,
-    /// The open file of a `Burn::Sidecar` in the rendition; None otherwise.
+    /// The open file of a `BurnedSubtitle::Sidecar` in the rendition; None otherwise.
     pub sidecar: Option<Arc<SourceFile>>,
-    /// The image of an `WatermarkOverlay` in the rendition; None otherwise.
+    /// The image of a `WatermarkOverlay` in the rendition; None otherwise.
     pub watermark: Option<Arc<image::Image>>,
     pub media: Arc<Media>,
     pub rendition: Arc<Rendition>,

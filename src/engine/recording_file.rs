@@ -77,7 +77,7 @@ impl RecordingsFolder {
         Err(Error::other(format!("{MAX_NAMES} recordings are already named {name}")))
     }
 
-    /// Creates a new file at a path from [`Self::name`].
+    /// Creates a new file at a path from [`Self::free_path`].
     ///
     /// # Errors
     /// `AlreadyExists`, or another error of the file system.

@@ -87,8 +87,8 @@ const SAMPLES: [Sample; 4] = [
     },
 ];
 
-/// Makes every sample that `folder` lacks, the directly playable one first, and calls `on_ready` as each becomes ready. A file
-/// appears under its name only when it is complete. Dropping the future ends the work and its children.
+/// Makes every sample that `folder` lacks, the directly playable one first, and calls `on_ready` as each becomes ready. A
+/// file appears under its name only when it is complete. Dropping the future ends the work and its children.
 ///
 /// # Errors
 /// When the folder cannot be written, or when this ffmpeg could make none of the samples.

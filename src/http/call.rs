@@ -39,7 +39,7 @@ pub struct RequestContext {
     pub info: RequestInfo,
     pub headers: Arc<HeaderMap>,
     /// The connection's slot, which valid credentials protect from eviction.
-    pub place: Arc<ConnectionSlot>,
+    pub slot: Arc<ConnectionSlot>,
 }
 
 /// The ID of a request in `x-request-id`, in errors and in the log: 16 characters of base64url.

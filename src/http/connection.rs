@@ -200,7 +200,7 @@ impl Connection {
     fn poll_range(&mut self, context: &mut Context<'_>, len: usize) -> Poll<io::Result<usize>> {
         let queue = self.file_ranges.clone();
         let mut ranges = queue.lock().expect("the lock is not poisoned");
-        let Some(range) = ranges.front_mut().filter(|run| run.remaining == len as u64) else {
+        let Some(range) = ranges.front_mut().filter(|range| range.remaining == len as u64) else {
             return Poll::Ready(Err(io::Error::other("a placeholder without its file range")));
         };
         let sent = ready!(self.poll_socket_write(context, |socket| {

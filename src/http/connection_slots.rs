@@ -76,7 +76,7 @@ struct ClientConnections {
 impl ClientConnections {
     fn is_authenticated(&self) -> bool {
         self.authenticated_connections > 0
-            || self.last_authenticated_close.is_some_and(|left| left.elapsed() < AUTHENTICATION_MEMORY)
+            || self.last_authenticated_close.is_some_and(|closed| closed.elapsed() < AUTHENTICATION_MEMORY)
     }
 }
 
@@ -240,7 +240,7 @@ fn prune_idle_addresses(clients: &mut HashMap<IpAddr, ClientConnections>) {
     close_times.sort_unstable();
     if let Some(oldest) = close_times.get(close_times.len() / 2).copied() {
         clients.retain(|_, client| {
-            client.open_connections > 0 || client.last_authenticated_close.is_some_and(|left| left > oldest)
+            client.open_connections > 0 || client.last_authenticated_close.is_some_and(|closed| closed > oldest)
         });
     }
 }

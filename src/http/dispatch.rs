@@ -52,7 +52,7 @@ pub struct RequestParts {
     pub info: RequestInfo,
     pub body: RequestBody,
     /// The slot of the connection.
-    pub place: Arc<ConnectionSlot>,
+    pub slot: Arc<ConnectionSlot>,
 }
 
 impl Dispatcher {
@@ -96,7 +96,7 @@ impl Dispatcher {
     }
 
     async fn route_request(&self, request: RequestParts) -> (&'static str, Result<Response>) {
-        let RequestParts { method, path, query, headers, info: context, body, place } = request;
+        let RequestParts { method, path, query, headers, info, body, slot } = request;
         let prefix = ResourceUrls::from_config(&self.service.config).prefix();
         let path = match path.len() - urls::without_prefix(&path, prefix).len() {
             0 => path,
@@ -116,23 +116,15 @@ impl Dispatcher {
         };
         let body_limit = endpoint.body_limit.unwrap_or(self.service.config.limits.body_bytes);
         let params: Result<Vec<String>> = params.into_iter().map(path_match::decode).collect();
-        let mut call = Call {
-            info: context,
-            method,
-            params: Vec::new(),
-            headers,
-            principal: None,
-            query: Vec::new(),
-            body,
-            body_limit,
-        };
+        let mut call =
+            Call { info, method, params: Vec::new(), headers, principal: None, query: Vec::new(), body, body_limit };
         let admission = async {
             call.params = params?;
             call.query = path_match::parse_query(&query)?;
             call.principal = endpoint.admit(&self.service, &call)?;
             if call.principal.is_some() {
                 // Now, because the response may take a minute to begin.
-                place.mark_authenticated();
+                slot.mark_authenticated();
             }
             call.body.check_limit(body_limit)
         };
@@ -216,14 +208,14 @@ impl Dispatcher {
 /// Waits for a handler, which may panic, until the deadline.
 async fn bounded(
     work: impl Future<Output = std::thread::Result<Result<Response>>>,
-    context: RequestInfo,
+    info: RequestInfo,
 ) -> Result<Response> {
     match tokio::time::timeout(RESPONSE_TIMEOUT, work).await {
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => panic_error(panic),
         Err(_) => {
             let message = format!("no response within {} s", RESPONSE_TIMEOUT.as_secs());
-            tracing::warn!(request.id = context.request_id.as_str(), "{message}");
+            tracing::warn!(request.id = info.request_id.as_str(), "{message}");
             Err(Error::new(Code::ServerBusy, message).with_retry_after(5))
         }
     }

@@ -81,7 +81,7 @@ pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     .collect()
 }
 
-/// All routes as one filter, which never rejects a request that carries its [`Arrival`].
+/// All routes as one filter, which never rejects a request that carries its [`RequestContext`].
 pub fn routes(service: &Arc<Service>) -> BoxedFilter<(Response,)> {
     let dispatcher = Arc::new(Dispatcher::new(service, endpoints(service)));
     warp::method()
@@ -90,9 +90,9 @@ pub fn routes(service: &Arc<Service>) -> BoxedFilter<(Response,)> {
         .and(warp::ext::get::<RequestContext>())
         .and(warp::body::stream())
         .then(move |method, path: FullPath, query, request_context: RequestContext, body| {
-            let RequestContext { info: context, headers, place } = request_context;
+            let RequestContext { info, headers, slot } = request_context;
             let (path, body) = (path.as_str().to_owned(), RequestBody::new(&headers, body));
-            dispatcher.clone().respond(RequestParts { method, path, query, headers, info: context, body, place })
+            dispatcher.clone().respond(RequestParts { method, path, query, headers, info, body, slot })
         })
         .boxed()
 }

@@ -10,15 +10,15 @@ use http::header::{ACCEPT_ENCODING, HeaderMap};
 use warp::Reply;
 use warp::reply::Response;
 
-/// Approximate size of one piece, bytes.
+/// Approximate size of one chunk, bytes.
 pub const CHUNK_BYTES: usize = 64 * 1024;
 
-/// A response that streams the pieces.
+/// A response that streams the chunks.
 pub fn streamed_response(chunks: impl Iterator<Item = Bytes> + Send + Sync + 'static) -> Response {
     warp::reply::stream(stream::iter(chunks.map(Ok::<_, std::io::Error>))).into_response()
 }
 
-/// Compresses pieces with gzip (RFC 1952).
+/// Compresses chunks with gzip (RFC 1952).
 pub struct GzipChunks<I> {
     chunks: Option<I>,
     encoder: GzEncoder<Vec<u8>>,
@@ -72,7 +72,7 @@ mod tests {
         let chunks: Vec<Bytes> = (0..3000).map(|n| Bytes::from(format!("<programme {n}>").repeat(9))).collect();
         let original: Vec<u8> = chunks.iter().flatten().copied().collect();
         let compressed_chunks: Vec<Bytes> = GzipChunks::new(chunks.into_iter()).collect();
-        assert!(compressed_chunks.len() > 1 && compressed_chunks.iter().all(|piece| piece.len() < CHUNK_BYTES));
+        assert!(compressed_chunks.len() > 1 && compressed_chunks.iter().all(|chunk| chunk.len() < CHUNK_BYTES));
         let compressed: Vec<u8> = compressed_chunks.concat();
         let mut decompressed = Vec::new();
         flate2::read::GzDecoder::new(compressed.as_slice()).read_to_end(&mut decompressed).unwrap();

@@ -172,11 +172,11 @@ pub(super) async fn session_asset(service: Arc<Service>, call: Call) -> Result<R
             let stored = session.segment(session.rung_of_track(track).ok_or_else(no_track)?, index).await?;
             Ok(match stored.content {
                 SegmentContent::InMemory(bytes) => segment_response("video/mp2t", bytes, &stored.etag, &call.headers),
-                SegmentContent::Lazy(parcel) => {
+                SegmentContent::Lazy(segment) => {
                     let mut response = segment_response("video/mp2t", Bytes::new(), &stored.etag, &call.headers);
                     if response.status() == StatusCode::OK {
-                        response.headers_mut().insert(CONTENT_LENGTH, parcel.size_bytes().into());
-                        let body = LazySegmentBody::new(service.library.clone(), parcel, session.source().clone());
+                        response.headers_mut().insert(CONTENT_LENGTH, segment.size_bytes().into());
+                        let body = LazySegmentBody::new(service.library.clone(), segment, session.source().clone());
                         response.extensions_mut().insert(body);
                     }
                     response

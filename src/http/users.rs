@@ -189,7 +189,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let service = Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap();
         let all = endpoints(&service).into_iter().chain(livetv::endpoints(&service)).collect();
-        let dispatch = Arc::new(Dispatcher::new(&service, all));
+        let dispatcher = Arc::new(Dispatcher::new(&service, all));
         service.accounts.issue_token("ada", Role::Admin).await.unwrap();
         let ada = service.accounts.user_by_name("ada").unwrap();
         for (path, body) in [
@@ -212,9 +212,9 @@ mod tests {
                 ),
                 headers: Arc::new(headers),
                 info: RequestInfo::default(),
-                place: Arc::new(ConnectionSlots::new(8, &[]).acquire([192, 0, 2, 1].into()).unwrap()),
+                slot: Arc::new(ConnectionSlots::new(8, &[]).acquire([192, 0, 2, 1].into()).unwrap()),
             };
-            let mut answer = Box::pin(dispatch.clone().respond(request));
+            let mut answer = Box::pin(dispatcher.clone().respond(request));
             assert!(answer.as_mut().now_or_never().is_none(), "{path}: admitted, and waiting for the body");
             service.accounts.revoke_all(&ada.id, KeptAccess::default()).await.unwrap();
             send.send(Bytes::from_static(body.as_bytes())).unwrap();

@@ -51,14 +51,15 @@ fn page_file(name: &str, headers: &HeaderMap) -> Result<Response> {
     let content_type = content_type(name).ok_or_else(not_found)?;
     let file = WebAssets::get(name).ok_or_else(not_found)?;
     let etag = etag(&file);
-    let known = Validators { etag: &etag, modified: None }.evaluate(headers) == PreconditionResult::NotModified;
+    let is_not_modified =
+        Validators { etag: &etag, modified: None }.evaluate(headers) == PreconditionResult::NotModified;
     let body = match file.data {
-        _ if known => Bytes::new(),
+        _ if is_not_modified => Bytes::new(),
         std::borrow::Cow::Borrowed(bytes) => Bytes::from_static(bytes),
         std::borrow::Cow::Owned(bytes) => bytes.into(),
     };
     let mut response = reply::bytes(content_type, body);
-    if known {
+    if is_not_modified {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let headers = response.headers_mut();

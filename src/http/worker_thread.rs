@@ -176,18 +176,18 @@ async fn serve_connection(
         let rejection = check_head_size(&request).map(|error| reply::error(error, &info));
         let pending_response = rejection.is_none().then(|| {
             let headers = Arc::new(std::mem::take(request.headers_mut()));
-            request.extensions_mut().insert(RequestContext { info, headers, place: slot.clone() });
+            request.extensions_mut().insert(RequestContext { info, headers, slot: slot.clone() });
             routes.clone().call(request)
         });
-        let runs = range_queue.clone();
+        let file_ranges = range_queue.clone();
         async move {
             let mut response = match (rejection, pending_response) {
-                (Some(refused), _) => refused,
-                (None, Some(routed)) => routed.await?,
+                (Some(response), _) => response,
+                (None, Some(pending)) => pending.await?,
                 (None, None) => unreachable!("a request is either rejected or routed"),
             };
             response.headers_mut().insert(X_REQUEST_ID, request_id.header().clone());
-            Ok::<_, Infallible>(ResponseBody::from_response(response, runs))
+            Ok::<_, Infallible>(ResponseBody::from_response(response, file_ranges))
         }
     });
     let mut connection = pin!(

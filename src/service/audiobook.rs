@@ -180,8 +180,8 @@ impl Service {
         let position = if duration > 0.0 { position.min(duration) } else { position };
         let (chapter_index, chapter_position) = book.as_ref().map_or((0, position), |book| book.chapter_at(position));
         let chapter_position = match (book_position.chapter_index, &book) {
-            (Some(said), Some(book)) if said != chapter_index => {
-                let start = book.chapters.get(said as usize).map_or(position, |chapter| chapter.start_seconds);
+            (Some(sent_index), Some(book)) if sent_index != chapter_index => {
+                let start = book.chapters.get(sent_index as usize).map_or(position, |chapter| chapter.start_seconds);
                 (position - start).max(0.0)
             }
             _ => chapter_position,
@@ -196,7 +196,7 @@ impl Service {
             chapter_position_seconds: book_position.chapter_position_seconds.unwrap_or(chapter_position),
             playback_rate: book_position.playback_rate.unwrap_or(stored_rate),
             percentage: match book_position.percentage {
-                Some(said) if duration <= 0.0 || (said - computed).abs() <= 1.0 => said,
+                Some(sent) if duration <= 0.0 || (sent - computed).abs() <= 1.0 => sent,
                 _ => computed,
             },
         });
@@ -245,7 +245,7 @@ impl Service {
             && self.books.record(user_id, &item.media_id)?.is_none()
             && let Some(former) = self.books.record_at_path(user_id, &item.path)?
         {
-            self.books.carry(user_id, &former.media_id, &item.media_id).await?;
+            self.books.move_record(user_id, &former.media_id, &item.media_id).await?;
         }
         self.books.record(user_id, &item.media_id)
     }

@@ -53,13 +53,12 @@ const SET_BACK_AFTER_SECONDS: i64 = 86_400;
 /// user once the clock is right. Therefore times are set back only after they have been ahead for a day.
 #[derive(Debug, Default)]
 pub struct FutureTimeGuard {
-    /// Unix seconds: when the first such time was found; None while there is none.
+    /// Unix seconds: when the first such time was found; None if none was found.
     found_seconds: Mutex<Option<i64>>,
 }
 
 impl FutureTimeGuard {
-    /// Whether times ahead of `now` (unix seconds) are to be set back; `found` tells whether there are any. To be called
-    /// periodically.
+    /// Whether times ahead of `now_seconds` (unix seconds), if there are any, are to be set back. To be called periodically.
     pub fn is_due(&self, has_future_times: bool, now_seconds: i64) -> bool {
         let mut found_seconds = self.found_seconds.lock().unwrap_or_else(PoisonError::into_inner);
         *found_seconds = if has_future_times {

@@ -115,7 +115,7 @@ impl Library {
         let job = async {
             let slot = threads.acquire_owned().await.map_err(Error::internal)?;
             let result = tokio::task::spawn_blocking(move || {
-                let _place = slot;
+                let _slot = slot;
                 work()
             });
             result.await.map_err(Error::internal)?

@@ -99,7 +99,7 @@ fn build_page(folder: &Folder<'_>, limit: usize, after_name: Option<ListedName>)
                 _ => None,
             },
         };
-        entries.extend(kind.map(|is| ListingEntry { name: name.text.clone(), path, kind: is }));
+        entries.extend(kind.map(|kind| ListingEntry { name: name.text.clone(), path, kind }));
         last_name = Some(name);
     }
     let next_cursor = last_name.filter(|_| rest.peek().is_some()).map(|last| format_cursor(&last));

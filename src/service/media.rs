@@ -142,7 +142,7 @@ impl Probes {
         })
     }
 
-    /// The cached result, or that of the probe in flight; starts one if there is none. A probe continues after its
+    /// The cached result, or that of the probe in flight; starts a probe otherwise. A probe continues after its
     /// requests have left, so that a disk that was asleep is awake for the next request.
     async fn cached_or_started(&self, source: &Arc<SourceFile>) -> ProbeOutcome {
         let version = source.version();

@@ -213,7 +213,7 @@ mod tests {
         crash(start("1", 0));
         // A power cut looks the same and is one strike.
         crash(start("1", 0));
-        assert!(start("1", 0).mark_reading("f_bad", "/elsewhere/bad.mkv").is_none(), "the path does not matter");
+        assert!(start("1", 0).mark_reading("f_bad", "/other/bad.mkv").is_none(), "the path does not matter");
         assert!(start("1", 29).mark_reading("f_bad", "/library/bad.mkv").is_none(), "it lasts across restarts");
         assert!(start("1", 0).mark_reading("f_good", "/library/good.mkv").is_some());
         crash(start("2", 0));

@@ -40,9 +40,9 @@ pub struct RenditionSpec {
     pub media: Arc<Media>,
     pub rendition: Arc<Rendition>,
     pub grid: Arc<Grid>,
-    /// The open file of a `Burn::Sidecar`.
+    /// The open file of a `BurnedSubtitle::Sidecar`.
     pub sidecar: Option<Arc<SourceFile>>,
-    /// The image of an `WatermarkOverlay` (watermark).
+    /// The image of a `WatermarkOverlay`.
     pub watermark: Option<Arc<Image>>,
     /// Set when the packager produces the segments.
     pub package: Option<Arc<Package>>,

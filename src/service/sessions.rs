@@ -89,7 +89,7 @@ struct RunFactory {
 }
 
 impl RunFactory {
-    /// Leases `work`; also returns the backend chosen for it and why.
+    /// Leases `spec`; also returns the backend chosen for it and why.
     async fn lease(&self, spec: &RenditionSpec, viewer: AdmissionRequest<'_>) -> Result<(Lease, BackendChoice)> {
         let chosen = self.backends.choose(spec).await?;
         let backend_choice = (chosen.backend.name(), chosen.reason);
@@ -109,13 +109,13 @@ impl Sessions {
     /// The segment folder cannot be emptied or created.
     pub fn open(config: &Config, quarantine: Option<Arc<Quarantine>>) -> Result<Self> {
         let limits = &config.limits;
-        let budget = CacheLimits {
+        let cache_limits = CacheLimits {
             memory_bytes: limits.segment_memory_bytes,
             rendition_memory_bytes: RENDITION_MEMORY_BYTES.min(limits.segment_memory_bytes),
             disk_bytes: limits.segment_disk_bytes,
         };
         let folder = config.cache.join("segments");
-        let segments = SegmentCache::open(&folder, budget)
+        let segments = SegmentCache::open(&folder, cache_limits)
             .map_err(|cause| Error::internal(format!("{}: {cause}", folder.display())))?;
         Ok(Self {
             inner: Arc::new(SessionsInner {
@@ -191,12 +191,12 @@ impl Sessions {
     pub async fn start(&self, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
         let chosen = self.inner.run_factory.backends.choose(plan.work()).await?;
         self.start_maintenance();
-        let mut book = lock(&self.inner.registry);
-        if book.is_closed {
+        let mut registry = lock(&self.inner.registry);
+        if registry.is_closed {
             return Err(Error::new(Code::ServerBusy, "the server is stopping").with_retry_after(10));
         }
         let own_sessions =
-            || book.live.values().filter(|session| session.user_id == principal.user_id && session.is_live());
+            || registry.live.values().filter(|session| session.user_id == principal.user_id && session.is_live());
         let version = plan.work().source.version();
         let is_twin = |session: &&Arc<Session>| {
             session.plan.request == plan.request
@@ -222,7 +222,7 @@ impl Sessions {
         let lease =
             runs.lease(chosen.backend.clone(), plan.work().clone(), AdmissionRequest::Session).or_else(|_| {
                 // Frees the shares of rungs that players have just left.
-                book.live.values().for_each(|session| session.release_unused_rungs());
+                registry.live.values().for_each(|session| session.release_unused_rungs());
                 runs.lease(chosen.backend, plan.work().clone(), AdmissionRequest::Session)
             })?;
         let factory_and_timeouts = (Arc::downgrade(&self.inner.run_factory), self.inner.timeouts);
@@ -233,8 +233,8 @@ impl Sessions {
             start = session.plan.request.start_seconds,
             "session started"
         );
-        book.live.insert(session.id.clone(), session.clone());
-        drop(book);
+        registry.live.insert(session.id.clone(), session.clone());
+        drop(registry);
         let (sessions, owned_session) = (self.clone(), session.clone());
         tokio::spawn(async move {
             owned_session.run().await;
@@ -248,12 +248,14 @@ impl Sessions {
     /// # Errors
     /// `SESSION_NOT_FOUND`.
     pub fn find(&self, principal: &Principal, id: &str) -> Result<FoundSession> {
-        let mut book = lock(&self.inner.registry);
-        book.prune_ended();
+        let mut registry = lock(&self.inner.registry);
+        registry.prune_ended();
         let may_access = |owner: &str| owner == principal.user_id || principal.role == Role::Admin;
-        let live = book.live.get(id).filter(|session| may_access(&session.user_id)).cloned().map(FoundSession::Live);
+        let live =
+            registry.live.get(id).filter(|session| may_access(&session.user_id)).cloned().map(FoundSession::Live);
         let ended = || {
-            book.ended
+            registry
+                .ended
                 .iter()
                 .find(|ended| ended.id == id && may_access(&ended.user_id))
                 .cloned()
@@ -287,9 +289,9 @@ impl Sessions {
     /// Ends all sessions and runs; no child process, task or file is left.
     pub async fn shutdown(&self) {
         let live: Vec<Arc<Session>> = {
-            let mut book = lock(&self.inner.registry);
-            book.is_closed = true;
-            book.live.values().cloned().collect()
+            let mut registry = lock(&self.inner.registry);
+            registry.is_closed = true;
+            registry.live.values().cloned().collect()
         };
         for session in live {
             session.stop().await;
@@ -299,11 +301,11 @@ impl Sessions {
 
     /// Moves a session from the live ones to the ended ones, without its file.
     fn move_to_ended(&self, session: &Session) {
-        let mut book = lock(&self.inner.registry);
-        let live = book.live.remove(&session.id);
-        book.ended.push_back(Arc::new(EndedSession::new(session)));
-        book.prune_ended();
-        drop(book);
+        let mut registry = lock(&self.inner.registry);
+        let live = registry.live.remove(&session.id);
+        registry.ended.push_back(Arc::new(EndedSession::new(session)));
+        registry.prune_ended();
+        drop(registry);
         // Closes a file: not under the lock.
         drop(live);
         tracing::info!(session.id = session.id, "session ended");

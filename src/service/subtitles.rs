@@ -84,7 +84,7 @@ impl Subtitles {
     /// All cues of a subtitle, ordered by their start.
     ///
     /// # Errors
-    /// Those of [`Self::script`].
+    /// Those of [`Self::read_script`].
     pub async fn read_cues(
         &self,
         source: &Arc<SourceFile>,
@@ -115,7 +115,7 @@ impl Subtitles {
     /// Reads a text stream of the item.
     ///
     /// # Errors
-    /// Those of [`Self::script`].
+    /// Those of [`Self::read_script`].
     pub async fn read_stream(
         &self,
         source: &Arc<SourceFile>,
@@ -164,9 +164,9 @@ impl Subtitles {
         evict_scripts(&mut cache);
         drop(cache);
         let (ffmpeg, source, media) = (self.ffmpeg.clone(), source.clone(), media.clone());
-        let readers = self.extraction_slots.clone();
+        let extraction_slots = self.extraction_slots.clone();
         tokio::spawn(async move {
-            let _extraction_slot = readers.acquire().await;
+            let _extraction_slot = extraction_slots.acquire().await;
             let extraction = engine::extract(&ffmpeg, &source, &media, stream, format);
             let outcome = tokio::select! {
                 outcome = extraction => outcome,
@@ -187,7 +187,7 @@ impl Subtitles {
     /// Reads a subtitle file of the library.
     ///
     /// # Errors
-    /// Those of [`Self::script`].
+    /// Those of [`Self::read_script`].
     pub async fn read_file(&self, path: &str) -> Result<Arc<SubtitleScript>> {
         let unsupported = |why: &str| Error::new(Code::UnsupportedMediaType, format!("the subtitle file {why}"));
         let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());

@@ -21,7 +21,7 @@ impl<T: PartialEq> Versioned<T> {
         self.versions.iter().any(|valid_version| valid_version == version).then_some(&self.value)
     }
 
-    /// A record with a new value. It keeps the versions of the former record if `same` finds both values equal.
+    /// A record with a new value. It keeps the versions of the former record if `is_same` finds both values equal.
     pub fn with_version(former: Option<Self>, value: T, version: &str, is_same: impl Fn(&T, &T) -> bool) -> Self {
         let mut versions =
             former.filter(|former| is_same(&former.value, &value)).map_or_else(Vec::new, |former| former.versions);

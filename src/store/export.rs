@@ -119,7 +119,9 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
     let _lock = StateLock::acquire(dir, Duration::ZERO)?;
     let to_error = |cause: std::io::Error| open_error(dir, cause);
     let has_records = match journal::read(&dir.join("journal")) {
-        Ok(contents) => contents.is_some_and(|known| known.positions.values().any(|slot| !slot.is_removal)),
+        Ok(contents) => {
+            contents.is_some_and(|contents| contents.positions.values().any(|position| !position.is_removal))
+        }
         Err(_) => true,
     };
     if (has_records || dir.join("db").exists() && !dir.join("journal").exists()) && !replace {

@@ -112,7 +112,7 @@ impl JournalContents {
         self.trailing_damage = (self.trailing_damage.0 + 1, self.trailing_damage.1 + len);
     }
 
-    /// Most changes that damaged lines can hide, not counting those numbered after [`Self::last`]. A damaged line can hide
+    /// Most changes that damaged lines can hide, not counting those numbered after [`Self::last_number`]. A damaged line can hide
     /// its own change and that of the next line, if the line feed between them is damaged; a batch can hide more.
     pub fn hidden_changes(&self) -> u64 {
         self.hidden_changes + 2 * self.trailing_damage.0

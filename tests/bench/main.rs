@@ -1,4 +1,4 @@
-//! Benchmarks, one module per row: `cargo bench --bench bench -- [MIN_CONSECUTIVE…]`. Figures depend on the machine; nothing passes
+//! Benchmarks, one module per row: `cargo bench --bench bench -- [ROW…]`. Figures depend on the machine; nothing passes
 //! or fails here. The latest figures and their conditions are in `README.md`.
 #![allow(clippy::disallowed_methods, reason = "benchmarks open files that they made")]
 

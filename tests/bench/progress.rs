@@ -36,18 +36,30 @@ pub fn run() {
         let started = Instant::now();
         fill_store(&service).await;
         println!("{RECORDS} records written in {:.1} s", started.elapsed().as_secs_f64());
-        let (mut store_rates, mut http_rates, mut sqlite_rates, mut grouped_rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut store_rates, mut http_rates, mut sqlite_rates, mut grouped_rates) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             store_rates.push(measure_store(&service).await);
             http_rates.push(measure_http(&service, &films).await);
             sqlite_rates.push(measure_sqlite(folder.path(), 1));
             grouped_rates.push(measure_sqlite(folder.path(), WRITERS));
         }
-        println!("| {WRITERS} writers | durable saves/s | p99, ms | / SQLite | / SQLite, {WRITERS} a transaction |\n|---|---|---|---|---|");
+        println!("| {WRITERS} writers | durable saves/s | p99, ms | / SQLite | / SQLite, {WRITERS} a transaction |");
+        println!("|---|---|---|---|---|");
         let (sqlite_rate, grouped_rate) = (median(&sqlite_rates), median(&grouped_rates));
-        for (name, rate) in [("store", median(&store_rates)), ("over HTTP", median(&http_rates)), ("SQLite", sqlite_rate), ("SQLite, grouped", grouped_rate)] {
-            let (to_sqlite, to_grouped) = (rate.saves_per_second / sqlite_rate.saves_per_second, rate.saves_per_second / grouped_rate.saves_per_second);
-            println!("| {name} | {:.0} | {:.2} | {to_sqlite:.2} | {to_grouped:.2} |", rate.saves_per_second, rate.p99_ms);
+        let rows = [
+            ("store", median(&store_rates)),
+            ("over HTTP", median(&http_rates)),
+            ("SQLite", sqlite_rate),
+            ("SQLite, grouped", grouped_rate),
+        ];
+        for (name, rate) in rows {
+            let to_sqlite = rate.saves_per_second / sqlite_rate.saves_per_second;
+            let to_grouped = rate.saves_per_second / grouped_rate.saves_per_second;
+            println!(
+                "| {name} | {:.0} | {:.2} | {to_sqlite:.2} | {to_grouped:.2} |",
+                rate.saves_per_second, rate.p99_ms
+            );
         }
         let (read, page) = (read_percentiles(&service), page_percentiles(&service));
         println!("| read | p50 {:.4} ms | p99 {:.4} ms |", read.0, read.1);
@@ -208,7 +220,7 @@ fn page_percentiles(service: &Service) -> (f64, f64) {
     (percentile_millis(times.clone(), 0.5), percentile_millis(times, 0.99))
 }
 
-/// One writer into SQLite with `group` saves per transaction; the 99th percentile is of a transaction.
+/// One writer into SQLite with `group_size` saves per transaction; the 99th percentile is of a transaction.
 fn measure_sqlite(folder: &Path, group_size: usize) -> SaveRate {
     const PYTHON_SCRIPT: &str = r#"
 import json, os, sqlite3, sys, time

@@ -138,7 +138,7 @@ export async function films(kit) {
   });
 
   await step("film-waits-for-its-turn", async () => {
-    // Viewers take turns in the encode slots, so the server has one here; tests/it/livetv/turns.rs and
+    // Viewers take turns in the encode slots, so the server has one here; tests/it/livetv/encode_turns.rs and
     // src/service/sessions/tests.rs test its refusal. Here a mocked refusal reaches the page until `busy` is cleared.
     const refusal = { error: "all encode slots are in use", code: "TRANSCODER_BUSY", details: { active: 1, max: 1 }, requestId: "-" };
     let busy = true;

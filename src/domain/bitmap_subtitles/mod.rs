@@ -1,6 +1,6 @@
 //! Bitmap subtitles (PGS, VobSub): which image is on the screen when, and how it looks in another size.
 //!
-//! PGS streams of Blu-ray discs ([`Graphics`]) and VobSub streams of DVDs ([`SubPictures`]) both come as packets that put
+//! PGS streams of Blu-ray discs ([`PgsDecoder`]) and VobSub streams of DVDs ([`VobSubDecoder`]) both come as packets that put
 //! rectangles of a few colours on a canvas.
 
 mod pgs;
@@ -18,7 +18,7 @@ const MAX_PIXELS: usize = 1 << 22;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedPacket(pub &'static str);
 
-/// What a packet shows on the screen. The next packet replaces it.
+/// The bitmaps a packet puts on the screen. The next packet replaces them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisplayUpdate {
     /// Size of the canvas; None means the size of the video.

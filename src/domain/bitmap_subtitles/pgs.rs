@@ -19,7 +19,7 @@ const MAX_ENCODED_BYTES: usize = 16 << 20;
 const MAX_OBJECTS: usize = 64;
 
 /// Most objects in a composition.
-const MOST_PLACED: usize = 2;
+const MAX_PLACED: usize = 2;
 
 /// Decoder state: palettes and objects of the current epoch.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +94,7 @@ impl PgsDecoder {
         }
         body.u8()?;
         let palette = body.u8()?;
-        let count = usize::from(body.u8()?).min(MOST_PLACED);
+        let count = usize::from(body.u8()?).min(MAX_PLACED);
         let mut placements = Vec::new();
         for _ in 0..count {
             let object = body.u16()?;
@@ -273,7 +273,7 @@ mod tests {
         let pieces = |packet: &[u8]| PgsDecoder::default().decode(packet).unwrap().unwrap().bitmaps.len();
         let mut three = display_set(0x80, &[UNCROPPED; 3].concat());
         three[13] = 3;
-        assert_eq!(pieces(&three), MOST_PLACED);
+        assert_eq!(pieces(&three), MAX_PLACED);
         let mut two = display_set(0x80, &[UNCROPPED; 2].concat());
         two[13] = 2;
         assert_eq!(pieces(&two), 2);

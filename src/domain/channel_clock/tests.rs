@@ -60,9 +60,9 @@ fn any_events() -> impl Strategy<Value = Vec<(i64, ClockEvent)>> {
 proptest! {
     #[test]
     fn channel_time_never_runs_back_and_only_skips_run_faster(
-        deeds in any_events(), instants in prop::collection::vec(0..400_000_000_i64, 2..40),
+        events in any_events(), instants in prop::collection::vec(0..400_000_000_i64, 2..40),
     ) {
-        let (clock, _) = clock_after(&deeds);
+        let (clock, _) = clock_after(&events);
         let mut instants: Vec<i64> = instants.iter().map(|at| START - 1_000_000 + at).collect();
         instants.sort_unstable();
         let skipped: i64 = clock.intervals().windows(2).map(|pair| pair[1].channel_from_ms - pair[0].channel_to_ms()).sum();

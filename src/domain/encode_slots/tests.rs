@@ -207,10 +207,10 @@ proptest! {
     #[test]
     fn admitted_viewers_miss_no_segment(
         slots in 1usize..3,
-        wanted in proptest::collection::vec((100i64..1500, 0i64..40), 1..7),
+        viewers in proptest::collection::vec((100i64..1500, 0i64..40), 1..7),
     ) {
         let mut admitted: Vec<Simulated> = Vec::new();
-        for (segment_ms, joins) in wanted {
+        for (segment_ms, joins) in viewers {
             let one = Simulated::new(segment_ms, joins * 1_000);
             if has_capacity(slots, admitted.iter().map(Simulated::share), one.share()) {
                 admitted.push(one);

@@ -73,11 +73,11 @@ pub struct LiveSegmenter {
     has_video: bool,
     reader: PacketReader,
     open_segment: Option<OpenSegment>,
-    /// The segment before `open`, waiting for its last audio.
+    /// The segment before `open_segment`, waiting for its last audio.
     closing_segment: Option<OpenSegment>,
     last_time: Option<i64>,
     audio_frame_time: Option<i64>,
-    /// The current audio packet belongs to `closing`.
+    /// The current audio packet belongs to `closing_segment`.
     audio_into_closing: bool,
     is_first: bool,
     /// Video format of the latest keyframe.
@@ -96,7 +96,7 @@ struct OpenSegment {
 }
 
 impl LiveSegmenter {
-    /// `video` is true if the stream has video.
+    /// `has_video`: the stream has video; otherwise audio decides.
     pub fn new(has_video: bool, limits: SegmentLimits) -> Self {
         Self {
             limits,
@@ -189,7 +189,7 @@ impl LiveSegmenter {
         } else {
             self.limits.min_duration
         };
-        // The audio of `closing` is overdue.
+        // The audio of `closing_segment` is overdue.
         if self.closing_segment.is_some()
             && self.open_segment.as_ref().is_some_and(|open| at > open.from + MAX_AUDIO_WAIT)
         {
@@ -378,13 +378,13 @@ mod tests {
         fn chunks_of_any_size_give_the_same_segments(sizes in proptest::collection::vec(1usize..5000, 1..20)) {
             let whole = video_and_audio(7, 1000, 25);
             let expected = LiveSegmenter::new(true, LIMITS).push(&whole).unwrap();
-            let (mut cutter, mut got, mut at) = (LiveSegmenter::new(true, LIMITS), Vec::new(), 0);
+            let (mut segmenter, mut got, mut at) = (LiveSegmenter::new(true, LIMITS), Vec::new(), 0);
             for size in sizes.iter().cycle() {
                 if at >= whole.len() {
                     break;
                 }
                 let end = (at + size).min(whole.len());
-                got.extend(cutter.push(&whole[at..end]).unwrap());
+                got.extend(segmenter.push(&whole[at..end]).unwrap());
                 at = end;
             }
             prop_assert_eq!(got, expected);

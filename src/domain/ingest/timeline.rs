@@ -91,7 +91,7 @@ impl ExternalTimeline {
         matches!(self.last_origin, Some(SegmentOrigin::Source { .. }))
     }
 
-    /// Adds a segment of `length` ticks.
+    /// Adds a segment of `duration` ticks.
     pub fn append(&mut self, origin: SegmentOrigin, duration: i64, now: i64) -> LiveSegment {
         // After a gap of `RETENTION` or more, the timeline continues at the current time.
         let start = self.end.filter(|cursor| now - cursor < RETENTION).unwrap_or(now - duration);
@@ -116,8 +116,7 @@ impl ExternalTimeline {
         segment
     }
 
-    /// Segments of the playlist: enough for players that start three target durations (`target_seconds` seconds each) before its
-    /// end.
+    /// Segments of the playlist: enough for players that start three target durations (of `target_seconds`) before its end.
     pub fn window(&self, target_seconds: u64) -> Vec<LiveSegment> {
         let Some(end) = self.end else { return Vec::new() };
         let min_duration = (3 * target_seconds as i64 + 2) * 90_000;
@@ -129,13 +128,13 @@ impl ExternalTimeline {
 
     /// The first segment that satisfies the predicate.
     pub fn find_segment(&self, matches: impl Fn(&LiveSegment) -> bool) -> Option<LiveSegment> {
-        self.segments.iter().find(|slot| matches(slot)).copied()
+        self.segments.iter().find(|segment| matches(segment)).copied()
     }
 
     /// Removes segments that players no longer request, and returns them so that their bytes can be deleted.
     pub fn prune(&mut self, target_seconds: u64) -> Vec<LiveSegment> {
         let playlist_start = self.window(target_seconds).first().map_or(0, |first| first.start_ticks);
-        let expired = self.segments.iter().take_while(|slot| slot.end_ticks < playlist_start - RETENTION).count();
+        let expired = self.segments.iter().take_while(|segment| segment.end_ticks < playlist_start - RETENTION).count();
         self.segments.drain(..expired).collect()
     }
 }
@@ -188,22 +187,22 @@ mod tests {
         /// after they leave the playlist.
         #[test]
         fn the_playlist_only_advances(pieces in proptest::collection::vec((90_000i64..540_000, 0u64..3), 1..200)) {
-            let (mut air, mut now) = (ExternalTimeline::new(NOW), NOW);
+            let (mut timeline, mut now) = (ExternalTimeline::new(NOW), NOW);
             let mut last: Option<LiveSegment> = None;
             for (length, tag) in pieces {
                 now += length;
                 let from = if tag == 0 { SegmentOrigin::Slate } else { source(tag, 7) };
-                let slot = air.append(from, length, now);
+                let slot = timeline.append(from, length, now);
                 if let Some(last) = last {
                     prop_assert_eq!((slot.media_sequence, slot.start_ticks), (last.media_sequence + 1, last.end_ticks));
                     prop_assert!(slot.discontinuities == last.discontinuities || slot.discontinuities == last.discontinuities + 1);
                     prop_assert!(slot.programme_start_ms > last.programme_start_ms);
                 }
                 last = Some(slot);
-                air.prune(6);
-                let window = air.window(6);
+                timeline.prune(6);
+                let window = timeline.window(6);
                 prop_assert_eq!(window.last().copied(), last);
-                prop_assert!(air.segments.len() <= 100);
+                prop_assert!(timeline.segments.len() <= 100);
             }
         }
     }

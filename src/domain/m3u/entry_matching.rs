@@ -16,21 +16,21 @@ pub struct EntryKey<'a> {
     pub url: &'a Address,
 }
 
-/// For each mark of `after`, its index in `before`. The most reliable fields are compared first, and each of `before` is
+/// For each entry of `after`, its index in `before`. The most reliable fields are compared first, and each of `before` is
 /// matched at most once. A value shared by several entries matches nothing, except where complete duplicates are matched
 /// in order.
 pub fn match_entries(before: &[EntryKey<'_>], after: &[EntryKey<'_>]) -> Vec<Option<usize>> {
     let mut pairs = Matcher { before, after, matches: vec![None; after.len()], is_taken: vec![false; before.len()] };
-    pairs.match_by(true, |mark| Some((mark.url, mark.tvg_id, mark.name)));
-    pairs.match_by(false, |mark| Some((mark.url, mark.tvg_id)).filter(|_| !mark.tvg_id.is_empty()));
-    pairs.match_by(false, |mark| Some((mark.url, mark.name)));
-    pairs.match_by(false, |mark| Some(mark.url));
-    pairs.match_by(false, |mark| Some((mark.tvg_id, mark.name)).filter(|_| !mark.tvg_id.is_empty()));
+    pairs.match_by(true, |entry| Some((entry.url, entry.tvg_id, entry.name)));
+    pairs.match_by(false, |entry| Some((entry.url, entry.tvg_id)).filter(|_| !entry.tvg_id.is_empty()));
+    pairs.match_by(false, |entry| Some((entry.url, entry.name)));
+    pairs.match_by(false, |entry| Some(entry.url));
+    pairs.match_by(false, |entry| Some((entry.tvg_id, entry.name)).filter(|_| !entry.tvg_id.is_empty()));
     // The same URL with another token in the query.
-    pairs.match_by(false, |mark| Some((mark.name, without_query(mark.url))));
-    pairs.match_by(false, |mark| Some(mark.tvg_id).filter(|id| !id.is_empty()));
-    pairs.match_by(false, |mark| Some(without_query(mark.url)));
-    pairs.match_by(false, |mark| Some(mark.name));
+    pairs.match_by(false, |entry| Some((entry.name, without_query(entry.url))));
+    pairs.match_by(false, |entry| Some(entry.tvg_id).filter(|id| !id.is_empty()));
+    pairs.match_by(false, |entry| Some(without_query(entry.url)));
+    pairs.match_by(false, |entry| Some(entry.name));
     pairs.matches
 }
 
@@ -51,13 +51,13 @@ impl<'a> Matcher<'a> {
     /// Pairs entries with the same key: one with one, or with `in_order` the first with the first and so on.
     fn match_by<S: Eq + Hash>(&mut self, in_order: bool, key: impl Fn(&'a EntryKey<'a>) -> Option<S>) {
         let mut indices_by_key: HashMap<S, (Vec<usize>, Vec<usize>)> = HashMap::new();
-        for (at, mark) in self.before.iter().enumerate().filter(|(at, _)| !self.is_taken[*at]) {
-            if let Some(key_value) = key(mark) {
+        for (at, entry) in self.before.iter().enumerate().filter(|(at, _)| !self.is_taken[*at]) {
+            if let Some(key_value) = key(entry) {
                 indices_by_key.entry(key_value).or_default().0.push(at);
             }
         }
-        for (at, mark) in self.after.iter().enumerate().filter(|(at, _)| self.matches[*at].is_none()) {
-            if let Some(indices) = key(mark).and_then(|sign| indices_by_key.get_mut(&sign)) {
+        for (at, entry) in self.after.iter().enumerate().filter(|(at, _)| self.matches[*at].is_none()) {
+            if let Some(indices) = key(entry).and_then(|key_value| indices_by_key.get_mut(&key_value)) {
                 indices.1.push(at);
             }
         }

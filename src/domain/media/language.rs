@@ -20,7 +20,7 @@ pub fn language_tag(text: &str) -> Option<String> {
     }
 }
 
-/// ISO 639-2 codes, both kinds, with the shorter ISO 639-1 code BCP-47 asks for instead.
+/// ISO 639-2 codes, both kinds, with the shorter ISO 639-1 code that BCP-47 requires instead.
 const LANGUAGES: [(&str, &str); 74] = [
     ("afr", "af"),
     ("alb", "sq"),

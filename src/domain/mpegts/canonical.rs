@@ -174,7 +174,7 @@ fn pes_header_len(packet: Packet) -> usize {
     }
 }
 
-/// Writes one packet's payload as `pieces` packets. The first keeps the adaptation field and the PES header.
+/// Writes one packet's payload as `piece_count` packets. The first keeps the adaptation field and the PES header.
 pub(super) fn split_packet(
     packet: Packet,
     bytes: &[u8; PACKET_LEN],

@@ -39,9 +39,9 @@ pub struct TimelineSpan {
     /// Start and end within the item, ticks.
     pub item_start: i64,
     pub item_end: i64,
-    /// `opens`: first segment of the item after something else was on. `closes`: last segment before something else is
-    /// on.
+    /// The item's first segment, after something else was on.
     pub starts_item: bool,
+    /// The item's last segment, before something else is on.
     pub ends_item: bool,
     /// Timestamp in the segment's bytes at time 0 of the file, ticks.
     pub base_timestamp: i64,
@@ -79,7 +79,7 @@ impl TimelineSpan {
     fn audio_span(&self) -> (i64, i64) {
         let shift = self.audio_shift();
         let begin = match self.previous_audio_end {
-            Some(sounded) => sounded - self.channel_origin,
+            Some(end) => end - self.channel_origin,
             None if self.starts_item => self.frame_at_or_after(self.item_start),
             None => self.frame_at_or_after(self.item_start + shift),
         };
@@ -206,19 +206,18 @@ fn push_audio_frame<'a>(writer: &mut TsWriter<&'a [u8]>, pts: i64, bytes: &'a [u
 /// Frames of the still for the whole span.
 fn still_frames<'a>(still: &'a StillImage, span: TimelineSpan) -> Vec<VideoFrame<'a>> {
     let count = ((span.item_end - span.item_start + STILL_STEP - 1) / STILL_STEP).max(1);
-    let pictures =
-        still.frames.iter().enumerate().cycle().take(if still.frames.is_empty() { 0 } else { count as usize });
+    let frames = still.frames.iter().enumerate().cycle().take(if still.frames.is_empty() { 0 } else { count as usize });
     let at = (0..).map(|n| span.item_start + n * STILL_STEP);
-    pictures.zip(at).map(|((n, bytes), pts)| VideoFrame { pts, random_access: n == 0, bytes }).collect()
+    frames.zip(at).map(|((n, bytes), pts)| VideoFrame { pts, random_access: n == 0, bytes }).collect()
 }
 
 /// Decoding times: the sorted presentation times less the lead, and never after a frame's own presentation time.
 fn compute_decode_times(video_frames: &[VideoFrame]) -> Vec<i64> {
-    let mut times: Vec<i64> = video_frames.iter().map(|picture| picture.pts).collect();
+    let mut times: Vec<i64> = video_frames.iter().map(|frame| frame.pts).collect();
     times.sort_unstable();
     let mut next = i64::MAX;
-    for (time, picture) in times.iter_mut().zip(video_frames).rev() {
-        *time = (*time - DECODE_LEAD).min(picture.pts).min(next - 1);
+    for (time, frame) in times.iter_mut().zip(video_frames).rev() {
+        *time = (*time - DECODE_LEAD).min(frame.pts).min(next - 1);
         next = *time;
     }
     times

@@ -1,7 +1,7 @@
 //! The clock of a file with timestamp discontinuities: joined recordings, a restarted receiver, another programme.
 //!
-//! The file is taken as pieces within which the clock is continuous. Source time is the sum of the pieces: the offset of a
-//! piece makes it begin where the piece before it ends.
+//! The file is taken as sections within which the clock is continuous. Source time is the sum of the sections: the shift of
+//! a section makes it begin where the section before it ends.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,18 +25,18 @@ pub struct ClockSection {
     pub shift_ticks: i64,
 }
 
-/// The shift for a packet at byte offset `at`, ticks. The pieces must be in order.
+/// The shift for a packet at this byte offset, ticks. The sections must be in order.
 pub fn shift_at(sections: &[ClockSection], byte: u64) -> i64 {
-    let next = sections.partition_point(|piece| piece.start_byte <= byte);
-    sections.get(next.saturating_sub(1)).map_or(0, |piece| piece.shift_ticks)
+    let next = sections.partition_point(|section| section.start_byte <= byte);
+    sections.get(next.saturating_sub(1)).map_or(0, |section| section.shift_ticks)
 }
 
-/// Source time of a timestamp at byte offset `at`, ticks. Correct for items of up to 25 hours.
+/// Source time of a timestamp at this byte offset, ticks. Correct for items of up to 25 hours.
 pub fn source_time(sections: &[ClockSection], byte: u64, timestamp: i64) -> i64 {
     (timestamp + shift_at(sections, byte) + MAX_BEFORE_START).rem_euclid(TIMESTAMP_WRAP) - MAX_BEFORE_START
 }
 
-/// Rewrites the timestamps of the packet at byte offset `at` to source time plus `by` ticks.
+/// Rewrites the timestamps of the packet at this byte offset to source time plus `ticks`.
 pub fn shift_to_source_time(sections: &[ClockSection], byte: u64, ticks: i64, packet: &mut [u8; PACKET_LEN]) {
     shift_packet(packet, shift_at(sections, byte) + ticks);
 }
@@ -46,15 +46,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn source_time_is_the_sum_of_the_pieces() {
+    fn source_time_is_the_sum_of_the_sections() {
         let second = TICKS_PER_SECOND;
         // 10 s starting at 5000 s, then 12 s starting at 100 s, then 8 s across the wrap of the 33 bits.
-        let pieces = [
+        let sections = [
             ClockSection { start_byte: 0, shift_ticks: -5000 * second },
             ClockSection { start_byte: 1000, shift_ticks: -90 * second },
             ClockSection { start_byte: 2000, shift_ticks: 22 * second - (TIMESTAMP_WRAP - 3 * second) },
         ];
-        let time = |at, timestamp: i64| source_time(&pieces, at, timestamp.rem_euclid(TIMESTAMP_WRAP));
+        let time = |at, timestamp: i64| source_time(&sections, at, timestamp.rem_euclid(TIMESTAMP_WRAP));
         assert_eq!(time(0, 5000 * second), 0);
         assert_eq!(time(999, 5009 * second), 9 * second);
         assert_eq!(time(1000, 100 * second), 10 * second);

@@ -51,7 +51,7 @@ pub(super) struct QueuedUnit {
     pub track: TrackKind,
     /// PES header buffer, and how many of its bytes are used.
     pub header: ([u8; 19], u8),
-    /// Adaptation field of the first packet without its length byte, and its length; 0 if there is none.
+    /// Adaptation field of the first packet without its length byte, and its length; 0 without one.
     pub adaptation_field: ([u8; 7], u8),
     pub parts: Range<usize>,
     /// Bytes of header and parts together.
@@ -97,7 +97,7 @@ impl<P: PayloadPart> SegmentLayout<P> {
         }
     }
 
-    /// The next units to write: as many as fit into `most` bytes, at least one, none at the end.
+    /// The next units to write: as many as fit into `max_bytes`, at least one, none at the end.
     pub fn next_units(&self, cursor: &LayoutCursor, max_bytes: usize) -> Range<usize> {
         let mut remaining = max_bytes;
         let fits = |unit: &&QueuedUnit| {
@@ -272,7 +272,7 @@ struct RemainingPayload<'a, 'b, P> {
 }
 
 impl<P: PayloadPart> RemainingPayload<'_, '_, P> {
-    /// Writes up to `most` packets of pure payload from the current part. Returns their number.
+    /// Writes up to `max_packets` packets of pure payload from the current part. Returns their number.
     fn write_full_packets(
         &mut self,
         track: TrackKind,
@@ -358,11 +358,11 @@ mod tests {
                 late.push_unit(&AccessUnit { track, pts, dts, random_access, parts: &parts });
             }
             let layout = late.into_layout(&entries);
-            let (mut pen, mut out) = (layout.cursor(), Vec::new());
-            while !layout.is_written(&pen) {
-                let units = layout.next_units(&pen, most);
+            let (mut cursor, mut out) = (layout.cursor(), Vec::new());
+            while !layout.is_written(&cursor) {
+                let units = layout.next_units(&cursor, most);
                 prop_assert!(units.len() <= 1 || layout.unit_parts(&units).iter().map(PayloadPart::byte_len).sum::<usize>() <= most);
-                layout.write(&mut pen, units, |FillPart(fill, size)| &bytes[usize::from(fill)][..size], &mut out);
+                layout.write(&mut cursor, units, |FillPart(fill, size)| &bytes[usize::from(fill)][..size], &mut out);
             }
             prop_assert_eq!(out.len(), layout.size_bytes());
             prop_assert_eq!(out, early.into_segment(&entries));

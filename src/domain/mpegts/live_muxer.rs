@@ -33,7 +33,7 @@ pub enum StreamCodec {
     H265,
     /// AAC with ADTS headers.
     Aac,
-    /// Linear PCM as written by [`Voice`](crate::domain::g711::Voice).
+    /// Linear PCM as written by [`G711Decoder`](crate::domain::g711::G711Decoder).
     Pcm,
 }
 

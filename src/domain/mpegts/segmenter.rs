@@ -100,7 +100,7 @@ struct TrackProgress {
     remaining_bytes: Option<usize>,
     /// Value of `complete_below` once the current PES packet is complete.
     complete_below_after_packet: usize,
-    /// Video frames started in `current`.
+    /// Video frames started in `segment`.
     frame_count: u64,
     /// Encoded audio: start of the last frame that was kept, ticks.
     last_frame_start: i64,
@@ -182,9 +182,9 @@ impl Segmenter {
     fn is_complete(&self) -> bool {
         let tracks = [&self.video, &self.audio];
         let deadline = self.settings.grid.segment_start(self.current_segment + 1) + MAX_TRACK_WAIT;
-        tracks.iter().all(|lane| lane.complete_below > self.current_segment)
-            || tracks.iter().any(|lane| {
-                lane.is_present && lane.complete_below > self.current_segment && lane.latest_time > deadline
+        tracks.iter().all(|track| track.complete_below > self.current_segment)
+            || tracks.iter().any(|track| {
+                track.is_present && track.complete_below > self.current_segment && track.latest_time > deadline
             })
     }
 
@@ -226,7 +226,8 @@ impl Segmenter {
             }
         }
         let Some(segment) = progress.segment.filter(|&segment| segment >= self.current_segment) else { return };
-        // A track is at most `MAX_TRACK_WAIT` ahead of the other, but a hostile stream may address any segment: limit the queue.
+        // A track is at most `MAX_TRACK_WAIT` ahead of the other, but a hostile stream may address any segment: limit the
+        // queue.
         let offset = segment - self.current_segment;
         if offset > 4096 || self.buffered_bytes + PACKET_LEN > self.settings.budget_bytes {
             self.failure.get_or_insert(SegmenterError::OverBudget(segment));

@@ -4,7 +4,7 @@ use super::TIMESTAMP_WRAP;
 use super::packet::{PACKET_LEN, Packet};
 use super::psi::TrackKind;
 
-/// Adds `by` ticks to every PCR, PTS and DTS of the two tracks. A PES header that is not complete in its first packet is
+/// Adds `ticks` to every PCR, PTS and DTS of the two tracks. A PES header that is not complete in its first packet is
 /// left unchanged; canonical segments have no such headers.
 pub fn shift_segment(segment: &mut [u8], ticks: i64) {
     for bytes in segment.as_chunks_mut::<PACKET_LEN>().0 {
@@ -14,7 +14,7 @@ pub fn shift_segment(segment: &mut [u8], ticks: i64) {
     }
 }
 
-/// Adds `by` ticks to the PCR, PTS and DTS in one packet of any stream.
+/// Adds `ticks` to the PCR, PTS and DTS in one packet of any stream.
 pub fn shift_packet(bytes: &mut [u8; PACKET_LEN], ticks: i64) {
     let Some(packet) = Packet::new(bytes) else { return };
     let (payload, starts) = (packet.payload_offset(), packet.starts_unit());

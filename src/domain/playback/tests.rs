@@ -141,7 +141,7 @@ fn each_reason_has_its_cause_and_its_cure() {
         ),
         (
             "720p requested",
-            |_, _, w| w.max_height = Some(720),
+            |_, _, r| r.max_height = Some(720),
             TranscodeReason::VideoResolutionNotSupported,
             Some(Encode),
             Some(Copy),
@@ -186,9 +186,9 @@ fn each_reason_has_its_cause_and_its_cure() {
         ),
         (
             "stereo requested",
-            |m, _, w| {
+            |m, _, r| {
                 audio_of(m).channels = 6;
-                w.max_audio_channels = Some(2);
+                r.max_audio_channels = Some(2);
             },
             TranscodeReason::AudioChannelsNotSupported,
             Some(Copy),
@@ -203,15 +203,15 @@ fn each_reason_has_its_cause_and_its_cure() {
         ),
         (
             "requested rate",
-            |_, _, w| w.max_bitrate_kbps = Some(3999),
+            |_, _, r| r.max_bitrate_kbps = Some(3999),
             TranscodeReason::BitrateExceedsLimit,
             Some(Encode),
             Some(Copy),
         ),
         (
             "burned in",
-            |_, _, w| {
-                w.subtitle = SubtitleDelivery::Burn(BurnedSubtitle::Embedded { stream: 2, bitmap: true });
+            |_, _, r| {
+                r.subtitle = SubtitleDelivery::Burn(BurnedSubtitle::Embedded { stream: 2, bitmap: true });
             },
             TranscodeReason::SubtitleCodecNotSupported,
             Some(Encode),
@@ -219,9 +219,9 @@ fn each_reason_has_its_cause_and_its_cure() {
         ),
         (
             "no webvtt",
-            |_, d, w| {
+            |_, d, r| {
                 d.subtitles.clear();
-                w.subtitle = SubtitleDelivery::Text { stream: 2 };
+                r.subtitle = SubtitleDelivery::Text { stream: 2 };
             },
             TranscodeReason::SubtitleCodecNotSupported,
             Some(Copy),
@@ -229,20 +229,20 @@ fn each_reason_has_its_cause_and_its_cure() {
         ),
         (
             "text rendition",
-            |_, _, w| {
-                w.subtitle = SubtitleDelivery::Text { stream: 2 };
-                w.needs_subtitle_rendition = true;
+            |_, _, r| {
+                r.subtitle = SubtitleDelivery::Text { stream: 2 };
+                r.needs_subtitle_rendition = true;
             },
             TranscodeReason::SubtitleSelected,
             Some(Copy),
             Some(Copy),
         ),
-        ("forced", |_, _, w| w.force_transcode = true, TranscodeReason::StartForced, Some(Copy), Some(Copy)),
+        ("forced", |_, _, r| r.force_transcode = true, TranscodeReason::StartForced, Some(Copy), Some(Copy)),
         (
             "forced vp9",
-            |m, _, w| {
+            |m, _, r| {
                 m.streams[0] = video_stream(0, "vp9");
-                w.force_transcode = true;
+                r.force_transcode = true;
             },
             TranscodeReason::StartForced,
             Some(Encode),
@@ -250,9 +250,9 @@ fn each_reason_has_its_cause_and_its_cure() {
         ),
         (
             "rotated",
-            |m, _, w| {
+            |m, _, r| {
                 video_of(m).rotation = 90;
-                w.force_transcode = true;
+                r.force_transcode = true;
             },
             TranscodeReason::StartForced,
             Some(Encode),
@@ -333,7 +333,7 @@ prop_compose! {
     fn medias()(
         container in containers(),
         video in proptest::option::of(prop_oneof![Just("h264"), Just("hevc"), Just("vp9"), Just("mpeg2video")]),
-        sounds in proptest::collection::vec(
+        audio_tracks in proptest::collection::vec(
             (prop_oneof![Just("aac"), Just("ac3"), Just("opus"), Just("dts")], 1u32..9, any::<bool>(), any::<bool>()),
             0..3,
         ),
@@ -352,7 +352,7 @@ prop_compose! {
             stream.is_decodable = decodable;
             streams.push(stream);
         }
-        for (codec, channels, default, decodable) in sounds {
+        for (codec, channels, default, decodable) in audio_tracks {
             let mut stream = audio_stream(streams.len() as u32, codec);
             if let StreamKind::Audio(audio) = &mut stream.kind {
                 audio.channels = channels;

@@ -205,7 +205,7 @@ proptest! {
     fn the_newest_client_time_wins_after_every_interleaving(
         times in proptest::collection::hash_set(-3600_i64..240, 1..8),
         split in 0_usize..8,
-        pace in 0_i64..20,
+        step_seconds in 0_i64..20,
     ) {
         let saves: Vec<ProgressSave> = times.iter().map(|time| ProgressSave {
             client_updated_at: Some(at(*time)),
@@ -217,7 +217,7 @@ proptest! {
             let mut stored: Option<ProgressRecord> = None;
             for (n, next) in order.into_iter().enumerate() {
                 // Arrival at any speed; no device's clock is more than the allowed skew ahead of ours.
-                if let SaveResult::Applied(record) = merge_save(stored.as_ref(), next, at(n as i64 * pace)) {
+                if let SaveResult::Applied(record) = merge_save(stored.as_ref(), next, at(n as i64 * step_seconds)) {
                     stored = Some(record);
                 }
             }

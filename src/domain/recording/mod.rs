@@ -114,7 +114,7 @@ pub struct WrittenRange {
 pub const BASE_TICKS: i64 = 90_000;
 
 impl WrittenRange {
-    /// The offset to add to the timestamps of a segment that begins at `start` (ticks since 1970).
+    /// The offset to add to the timestamps of a segment that begins at `start_ticks` (ticks since 1970).
     pub fn timestamp_shift(&self, start_ticks: i64) -> i64 {
         if self.bytes > 0 { self.base_ticks - self.from_ticks } else { BASE_TICKS - start_ticks }
     }
@@ -217,7 +217,7 @@ impl Recording {
     }
 }
 
-/// Ids of the open recordings in conflict with `of`: at some instant of it, more channels have to be encoded than there are
+/// Ids of the open recordings in conflict with `recording`: at some instant of it, more channels have to be encoded than there are
 /// encode slots. Recordings of one channel share an encode.
 pub fn conflicting_ids<'a>(
     recording: &Recording,

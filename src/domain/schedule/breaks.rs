@@ -33,14 +33,14 @@ pub struct BreakPosition {
 }
 
 impl From<(u32, u32)> for BreakPosition {
-    fn from((segment, at_ms): (u32, u32)) -> Self {
-        Self { next_segment: segment, position_ms: at_ms }
+    fn from((next_segment, position_ms): (u32, u32)) -> Self {
+        Self { next_segment, position_ms }
     }
 }
 
 impl From<BreakPosition> for (u32, u32) {
-    fn from(BreakPosition { next_segment: segment, position_ms: at_ms }: BreakPosition) -> Self {
-        (segment, at_ms)
+    fn from(BreakPosition { next_segment, position_ms }: BreakPosition) -> Self {
+        (next_segment, position_ms)
     }
 }
 
@@ -61,10 +61,11 @@ impl ItemPart {
     }
 }
 
-/// Break positions of an item: the segment bound nearest to each mark (ticks from the item's start). The first suitable one
+/// Break positions of an item: the segment bound nearest to each chapter (ticks from the item's start). The first suitable one
 /// is taken, then each one far enough after the last.
 pub fn break_positions(chapters: impl IntoIterator<Item = i64>, grid: &Grid, duration_ms: i64) -> Box<[BreakPosition]> {
-    let mut chapters: Vec<i64> = chapters.into_iter().filter(|mark| (1..grid.end_ticks()).contains(mark)).collect();
+    let mut chapters: Vec<i64> =
+        chapters.into_iter().filter(|chapter| (1..grid.end_ticks()).contains(chapter)).collect();
     chapters.sort_unstable();
     let mut positions: Vec<BreakPosition> = Vec::new();
     for chapter in chapters {

@@ -17,7 +17,7 @@ pub struct ScheduleItem {
     pub title: String,
     /// Above zero.
     pub duration_ms: i64,
-    /// 1 to 100; used by `Mode::Weighted`.
+    /// 1 to 100; used by `ScheduleMode::Weighted`.
     pub weight: u32,
     #[serde(rename = "cut", default)]
     pub segmentation: Segmentation,

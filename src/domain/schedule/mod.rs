@@ -43,7 +43,7 @@ pub enum ScheduleMode {
     Random,
     /// Each item as often per cycle as its weight says, spread over the cycle.
     Weighted,
-    /// By time of day: [`blocks::Blocks`].
+    /// By time of day: [`blocks::BlockSchedule`].
     Blocks,
 }
 
@@ -97,8 +97,9 @@ pub struct ScheduleRevision {
     pub first_cycle: u64,
     #[serde(default, skip_serializing_if = "no_items")]
     pub items: ScheduleItems,
-    /// How many items at the end of the list are mid-roll filler instead of programmes; with blocks, [`Blocks`] says so.
-    #[serde(rename = "mid", default, skip_serializing_if = "is_none")]
+    /// How many items at the end of the list are mid-roll filler instead of programmes; with blocks, [`BlockSchedule`]
+    /// says so.
+    #[serde(rename = "mid", default, skip_serializing_if = "is_zero_count")]
     pub mid_roll_count: u32,
     /// Only with `ScheduleMode::Blocks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,7 +183,7 @@ impl ScheduleRevision {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-fn is_none(count: &u32) -> bool {
+fn is_zero_count(count: &u32) -> bool {
     *count == 0
 }
 

@@ -16,7 +16,7 @@ struct CachedOrder {
 }
 
 impl ScheduleRevision {
-    /// [`ScheduleRevision::order`], cached until another cycle is requested.
+    /// [`ScheduleRevision::cycle_order`], cached until another cycle is requested.
     pub(super) fn cached_order(&self, cycle: u64) -> Arc<[u32]> {
         let mut cached = self.order_cache.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(hit) = cached.as_ref().filter(|cached| cached.cycle == cycle) {
@@ -42,6 +42,6 @@ impl PartialEq for OrderCache {
 
 impl fmt::Debug for OrderCache {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("Memo")
+        to.write_str("OrderCache")
     }
 }

@@ -9,7 +9,7 @@ use super::{Programme, ScheduleDefinition, ScheduleRevision};
 #[derive(Clone, Debug, Default)]
 pub struct ProgrammeCursor {
     revision_index: usize,
-    /// The current day and, in `at`, the index in it; only for block schedules.
+    /// The current day; only for block schedules.
     day: Option<Arc<BroadcastDay>>,
     /// None in the head.
     cycle: Option<u64>,
@@ -176,24 +176,21 @@ impl ProgrammeCursor {
             return self.next_in_day(&day, definition);
         }
         let current = &definition.revisions[self.revision_index];
-        let SchedulePiece { item_index: item, part, continues_programme: within, length_ms, segments } =
-            self.next_piece(current)?;
+        let SchedulePiece { item_index, part, continues_programme, length_ms, segments } = self.next_piece(current)?;
         let revision_end = definition.revision_end_ms(self.revision_index);
         let end_ms = start_ms.saturating_add(length_ms).min(revision_end);
-        let (revision, ordinal, sequence, leads) = (self.revision_index, self.ordinal, self.sequence, !within);
-        let changes =
-            current.first_discontinuity + if self.has_mixed_formats { ordinal - current.first_ordinal } else { 0 };
+        let changes = if self.has_mixed_formats { self.ordinal - current.first_ordinal } else { 0 };
         let programme = Programme {
-            revision_index: revision,
-            item_index: item,
-            ordinal,
+            revision_index: self.revision_index,
+            item_index,
+            ordinal: self.ordinal,
             start_ms,
             end_ms,
-            media_sequence: sequence,
-            discontinuities: changes,
-            begins_guide_entry: leads,
+            media_sequence: self.sequence,
+            discontinuities: current.first_discontinuity + changes,
+            begins_guide_entry: !continues_programme,
             part_index: part,
-            continues_programme: within,
+            continues_programme,
         };
         self.start_ms = Some(end_ms);
         self.advance(current, segments);
@@ -237,9 +234,9 @@ impl<'a> ProgrammeIter<'a> {
 
     /// The items left in the current cycle after the next programme, and that cycle's number; used by the next revision.
     pub(super) fn remaining_cycle(&self) -> (&[u32], u64) {
-        let ProgrammeCursor { revision_index: revision, cycle, order, index: at, .. } = &self.cursor;
-        let cycle = cycle.unwrap_or_else(|| self.definition.revisions[*revision].first_cycle.wrapping_sub(1));
-        (order.get(at + 1..).unwrap_or_default(), cycle)
+        let ProgrammeCursor { revision_index, cycle, order, index, .. } = &self.cursor;
+        let cycle = cycle.unwrap_or_else(|| self.definition.revisions[*revision_index].first_cycle.wrapping_sub(1));
+        (order.get(index + 1..).unwrap_or_default(), cycle)
     }
 }
 

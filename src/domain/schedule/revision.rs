@@ -18,7 +18,7 @@ pub struct RevisionRequest {
     pub items: ScheduleItems,
     /// How many items at the end of the list are mid-roll filler.
     pub mid_roll_count: u32,
-    /// Only with `Mode::Blocks`.
+    /// Only with `ScheduleMode::Blocks`.
     pub blocks: Option<Arc<BlockSchedule>>,
 }
 
@@ -32,21 +32,19 @@ impl RevisionRequest {
 impl ScheduleDefinition {
     /// The definition of a new channel.
     pub fn new(start_ms: i64, request: RevisionRequest) -> Self {
-        let RevisionRequest { seed, mode, items, mid_roll_count: mid, blocks } = request.with_empty_caches();
-        let (first_ordinal, first_sequence, first_change) = (0, 0, 0);
-        let head = Box::default();
+        let RevisionRequest { seed, mode, items, mid_roll_count, blocks } = request.with_empty_caches();
         let first = ScheduleRevision {
             number: 1,
             start_ms,
-            first_ordinal,
-            first_sequence,
-            first_discontinuity: first_change,
+            first_ordinal: 0,
+            first_sequence: 0,
+            first_discontinuity: 0,
             seed,
             mode,
-            cycle_rest: head,
+            cycle_rest: Box::default(),
             first_cycle: 0,
             items,
-            mid_roll_count: mid,
+            mid_roll_count,
             blocks,
             order_cache: OrderCache::default(),
         };
@@ -81,26 +79,26 @@ impl ScheduleDefinition {
             return fresh;
         };
         let before = &self.revisions[in_force];
-        let walk = ProgrammeIter::starting_at(self, at_ms - 1);
-        let (rest, cycle) = walk.remaining_cycle();
+        let programmes = ProgrammeIter::starting_at(self, at_ms - 1);
+        let (rest, cycle) = programmes.remaining_cycle();
         let last = ProgrammeIter::starting_at(self, at_ms - 1).next();
         let first_ordinal = self.first_unused_ordinal(at_ms);
         let aired = |last: &Programme| self.item_of(last).segment_count(last.part_index, at_ms - last.start_ms);
         let first_sequence = last.map_or(0, |last| last.media_sequence + aired(&last));
-        let first_change = last.map_or(0, |last| last.discontinuities + 1);
-        let RevisionRequest { seed, mode, items, mid_roll_count: mid, blocks } = request.with_empty_caches();
+        let first_discontinuity = last.map_or(0, |last| last.discontinuities + 1);
+        let RevisionRequest { seed, mode, items, mid_roll_count, blocks } = request.with_empty_caches();
         let mut next = ScheduleRevision {
             number,
             start_ms: at_ms,
             first_ordinal,
             first_sequence,
-            first_discontinuity: first_change,
+            first_discontinuity,
             seed,
             mode,
             cycle_rest: Box::default(),
             first_cycle: cycle.wrapping_add(1),
             items,
-            mid_roll_count: mid,
+            mid_roll_count,
             blocks,
             order_cache: OrderCache::default(),
         };

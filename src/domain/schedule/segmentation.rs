@@ -72,7 +72,7 @@ impl Segmentation {
         }
     }
 
-    /// The segmentation of copied video whose first frame is at `lead`, before the second bound.
+    /// The segmentation of copied video whose first frame is at `first_frame_ticks`, before the second bound.
     pub fn from_keyframes(bounds: &[i64], first_frame_ticks: i64) -> Self {
         let bounds: Arc<[i64]> = bounds.iter().map(|bound| (bound - first_frame_ticks).max(0)).collect();
         Self::Keyframes(KeyframeBounds {
@@ -102,8 +102,8 @@ impl Segmentation {
             Self::Frames(frames) => Grid::Frames(frames.clone()),
             Self::Steps { step, end } => Grid::Steps { step: *step, end: *end },
             Self::Keyframes(KeyframeBounds { bounds: Some(bounds), .. }) => Grid::Keyframes { bounds: bounds.clone() },
-            Self::Keyframes(KeyframeBounds { segment_count: segments, end_ticks: end, .. }) => {
-                Grid::Keyframes { bounds: even_bounds(*segments, *end) }
+            Self::Keyframes(KeyframeBounds { segment_count, end_ticks, .. }) => {
+                Grid::Keyframes { bounds: even_bounds(*segment_count, *end_ticks) }
             }
         }
     }

@@ -53,7 +53,7 @@ pub struct AudioFrame {
 /// Parses the frame at the start of a slice. None if there is no frame, or for containers whose frames are not parsed
 /// here.
 pub fn parse_audio_frame(container: Container, bytes: &[u8]) -> Option<AudioFrame> {
-    let (bytes, samples, hertz) = match container {
+    let (size_bytes, samples, hertz) = match container {
         Container::Aac => {
             const HERTZ: [u32; 13] =
                 [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
@@ -65,7 +65,7 @@ pub fn parse_audio_frame(container: Container, bytes: &[u8]) -> Option<AudioFram
         Container::Ac3 | Container::Eac3 => parse_dolby_audio(bytes)?,
         _ => return None,
     };
-    Some(AudioFrame { size_bytes: bytes, seconds: f64::from(samples) / f64::from(hertz) })
+    Some(AudioFrame { size_bytes, seconds: f64::from(samples) / f64::from(hertz) })
 }
 
 /// Function that returns the length of the frame at the start of a slice, bytes.

@@ -1,4 +1,4 @@
-//! What a file is, by its bytes alone (magic numbers).
+//! Detects the format of a file from its bytes alone (magic numbers).
 //!
 //! No demuxer sees a file before this does: playlists and manifests with the name of a media file make demuxers open the
 //! files and addresses written inside them, so everything that is not a known container is refused. Names are never looked

@@ -21,7 +21,7 @@ pub fn parse(text: &str) -> Vec<Cue> {
             in_events = line.trim_end().eq_ignore_ascii_case("[events]");
         } else if in_events && let Some((kind, fields)) = line.split_once(':') {
             if kind.eq_ignore_ascii_case("format") {
-                columns = self::parse_columns(fields);
+                columns = parse_columns(fields);
             } else if kind.eq_ignore_ascii_case("dialogue") {
                 cues.extend(parse_dialogue(fields, &columns));
             }

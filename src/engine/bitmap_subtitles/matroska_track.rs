@@ -32,7 +32,7 @@ pub(super) struct MatroskaTrack {
     source: Arc<SourceFile>,
     layout: ClusterLayout,
     track_number: u64,
-    packing: Compression,
+    compression: Compression,
     /// Cues of the subtitles, if listed, and of the video; sorted by time.
     cues: Vec<Cue>,
     keyframes: Vec<Cue>,
@@ -46,7 +46,7 @@ impl MatroskaTrack {
         let to_run_error = |cause: TableError| RunError::Decode(format!("bitmap subtitles: {}", cause.reason()));
         let disk = FileBytes::new(&source.file);
         let film = MatroskaFile::read(&disk).map_err(to_run_error)?;
-        let (track, packing) = film.read_compressed_track(stream).map_err(to_run_error)?;
+        let (track, compression) = film.read_compressed_track(stream).map_err(to_run_error)?;
         let decoder = match track.codec.as_slice() {
             b"S_HDMV/PGS" => BitmapDecoder::Pgs(PgsDecoder::default()),
             b"S_VOBSUB" => {
@@ -70,7 +70,10 @@ impl MatroskaTrack {
         let (layout, cues) = (film.layout, sorted_cues(track.number));
         let read_position = layout.cluster_start(layout.first_cluster).map_err(|short| to_run_error(short.into()))?;
         let track_number = track.number;
-        Ok((Self { source, layout, track_number, packing, cues, keyframes, read_position, last_offset: 0 }, decoder))
+        Ok((
+            Self { source, layout, track_number, compression, cues, keyframes, read_position, last_offset: 0 },
+            decoder,
+        ))
     }
 
     /// The packets before `at_ms` that are needed to show what is on screen then; reading continues from there.
@@ -164,7 +167,7 @@ impl MatroskaTrack {
             return Ok(None);
         };
         let bytes = disk.read_exact(offset, size as usize).map_err(unreadable_clusters)?;
-        let bytes = match &self.packing {
+        let bytes = match &self.compression {
             Compression::None => bytes,
             Compression::HeaderStripped(head) => [&head[..], &bytes].concat(),
             Compression::Zlib => {

@@ -91,7 +91,8 @@ impl SearchLimit<'_> {
 }
 
 impl BitmapSubtitles {
-    /// Opens the subtitles that `burn` names; `video_size` is the size of the video in its file. Reads the head of the file.
+    /// Opens the subtitles that `burn` names; `video_size` is the size of the video in its file. Reads the head of the
+    /// file.
     ///
     /// # Errors
     /// When they cannot be read, or are of an unsupported format.
@@ -147,11 +148,11 @@ impl BitmapSubtitles {
     }
 
     fn decode_packets(&mut self, packets: Vec<SubtitlePacket>) -> Result<(), RunError> {
-        for SubtitlePacket { time_ms: at_ms, bytes } in packets {
+        for SubtitlePacket { time_ms, bytes } in packets {
             match self.decoder.decode(&bytes) {
-                Ok(Some(update)) => self.add_update(at_ms, update)?,
+                Ok(Some(update)) => self.add_update(time_ms, update)?,
                 Ok(None) => {}
-                Err(cause) => tracing::debug!(at_ms, why = cause.0, "a damaged bitmap subtitle is skipped"),
+                Err(cause) => tracing::debug!(at_ms = time_ms, why = cause.0, "a damaged bitmap subtitle is skipped"),
             }
         }
         Ok(())

@@ -40,7 +40,7 @@ pub struct PipeInput {
 }
 
 impl RepairedFeed {
-    /// Starts reading a file at source time `from`, seconds, or slightly before it; the tables come first. Must be called
+    /// Starts reading a file at source time `start_seconds` or slightly before it; the tables come first. Must be called
     /// inside a tokio runtime.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl RepairedFeed {
 }
 
 impl ClockStream {
-    /// Offset of the last frame whose decode time is at or before `from`, ticks of source time.
+    /// Offset of the last frame whose decode time is at or before `start_ticks` of source time.
     pub(super) fn find_offset(&self, pieces: &[ClockSection], start_ticks: i64) -> Result<u64> {
         let (mut low, mut high) = (0, self.source.len);
         while high - low > LINEAR_SEARCH_BYTES {

@@ -135,12 +135,12 @@ pub fn find_clock_repair(source: &Arc<SourceFile>) -> Result<Option<ClockRepair>
 
 /// Whether the part that begins with the frame `new` and ends before `next` has video of the same kind. Its tables may come
 /// after its first frames.
-fn continues_video(lane: &ClockStream, new: &PesMark, next: u64) -> Result<bool> {
-    let Some(mut router) = lane.router_at(&[], new.offset)? else { return Ok(true) };
-    let is_same = |router: &Router| router.first_pid(new.pid) == Some(lane.pid);
+fn continues_video(stream: &ClockStream, new: &PesMark, next: u64) -> Result<bool> {
+    let Some(mut router) = stream.router_at(&[], new.offset)? else { return Ok(true) };
+    let is_same = |router: &Router| router.first_pid(new.pid) == Some(stream.pid);
     let mut is_continued = is_same(&router);
     if !is_continued {
-        lane.for_each_packet(new.offset, next.min(new.offset + TABLE_SEARCH_BYTES), |_, bytes| {
+        stream.for_each_packet(new.offset, next.min(new.offset + TABLE_SEARCH_BYTES), |_, bytes| {
             if !is_continued {
                 router.route(&mut bytes.clone());
                 is_continued = is_same(&router);
@@ -304,7 +304,7 @@ fn find_boundary(stream: &ClockStream, before: &PesMark, after: &PesMark) -> Res
     Ok(boundary_offset)
 }
 
-/// The shift with which the piece from byte `at` continues the previous one, whose shift is `shift`. Decode times are
+/// The shift with which the piece from byte `offset` continues the previous one, whose shift is `shift`. Decode times are
 /// continuous. If the piece begins with a keyframe, its first presented frame is also after the last one of the previous
 /// piece.
 fn joining_shift(stream: &ClockStream, offset: u64, shift: i64) -> Result<i64> {

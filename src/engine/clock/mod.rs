@@ -65,7 +65,7 @@ struct ClockStream {
 struct PesMark {
     /// Offset of its first packet in the file.
     offset: u64,
-    /// Differs from the lane's PID in a part with other PIDs.
+    /// Differs from the stream's PID in a part with other PIDs.
     pid: u16,
     /// 90 kHz, 33 bits.
     pts: i64,
@@ -214,7 +214,7 @@ impl ClockStream {
         is_new && matches!(payload, [0, 0, 1, 0xe0..=0xef, ..])
     }
 
-    /// Video under another PID counts where it replaces the lane's video, not where the two are interleaved.
+    /// Video under another PID counts where it replaces the stream's video, not where the two are interleaved.
     fn keep_takeovers(&self, marks: Vec<PesMark>) -> Vec<PesMark> {
         if marks.iter().all(|mark| mark.pid == self.pid) {
             return marks;
@@ -228,8 +228,8 @@ impl ClockStream {
         for mark in &marks {
             *counts.entry(mark.pid).or_default() += 1;
         }
-        let read_len = counts.into_iter().max_by_key(|(_, count)| *count).map(|(pid, _)| pid);
-        marks.into_iter().filter(|mark| Some(mark.pid) == read_len).collect()
+        let main_pid = counts.into_iter().max_by_key(|(_, count)| *count).map(|(pid, _)| pid);
+        marks.into_iter().filter(|mark| Some(mark.pid) == main_pid).collect()
     }
 
     /// The router for the packets from byte `at`, with the tables at the beginning of its piece and just before `at`. None

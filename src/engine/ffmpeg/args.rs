@@ -8,8 +8,8 @@
 //! - The input is sought to a little before the first segment, and ffmpeg itself trims nothing: `-t` with `-copyts`
 //!   counts from 0 and gave empty output. `-noaccurate_seek` is needed because the frame shown at the boundary may have
 //!   started long before it.
-//! - `fps` puts frames on the grid from the first one, `aresample` the samples; the cutter drops output before the first
-//!   segment.
+//! - `fps` puts frames on the grid from the first one, `aresample` the samples; the segmenter drops output before the
+//!   first segment.
 //! - The AAC encoder gets four frames of preroll, so that audio at a run's start is as good as in the middle of one
 //!   (measured).
 
@@ -30,9 +30,9 @@ const PREROLL_FRAMES: i64 = 4;
 /// A filter graph whose first frame is later than this after the start of the run is taken for a continuation, seconds.
 ///
 /// ffmpeg rebuilds its filter graphs when the channels or the frame size change, and every filter then counts from its
-/// beginning. So for containers where that happens ([`may_change_format`]) no filter pads to a fixed time or counts from the start
-/// of the run. The first frame of a graph is moved to the start of the run if it comes within this time after it. Otherwise
-/// it keeps its own time (audio: that of the AAC frame it is in).
+/// beginning. So for containers where that happens ([`may_change_format`]) no filter pads to a fixed time or counts from
+/// the start of the run. The first frame of a graph is moved to the start of the run if it comes within this time after
+/// it. Otherwise it keeps its own time (audio: that of the AAC frame it is in).
 const CHANGE_WINDOW_SECONDS: i64 = 10;
 
 /// Whether this is a container of broadcasts, where audio channels and frame size may change mid-stream.

@@ -46,7 +46,7 @@ impl ChildLimits {
         Self { memory_bytes: self.address_space_limit(total_memory_bytes()), ..self }
     }
 
-    /// The address space limit on a machine with `total` bytes of memory: at most the memory, but at least a quarter of the
+    /// The address space limit on a machine with `total_bytes` of memory: at most the memory, but at least a quarter of the
     /// limit, because stacks and arenas of threads are mapped and hardly used.
     fn address_space_limit(self, total_bytes: u64) -> u64 {
         self.memory_bytes.min(total_bytes.max(self.memory_bytes / 4))

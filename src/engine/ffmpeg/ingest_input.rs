@@ -43,17 +43,17 @@ pub struct ChildOutput {
     bytes: BytesMut,
 }
 
-/// Starts a child for a stream of this shape. Dropping the outlet ends it.
+/// Starts a child for such a stream. Dropping the [`ChildOutput`] ends it.
 ///
 /// # Errors
 /// When the pipe or the child cannot be created.
-pub async fn start(ffmpeg: &Path, shape: StreamInfo, video: &VideoMode) -> Result<(ChildInput, ChildOutput)> {
+pub async fn start(ffmpeg: &Path, stream_info: StreamInfo, video: &VideoMode) -> Result<(ChildInput, ChildOutput)> {
     let (reader, writer) = std::io::pipe()?;
     let input = format!("pipe:{}", reader.as_raw_fd());
     let child =
-        spawn(ffmpeg, ingest_args(&input, shape, video), vec![Arc::new(reader)], ChildLimits::TRANSCODE).await?;
-    let inlet = Sender::from_owned_fd(OwnedFd::from(writer))?;
-    Ok((ChildInput(inlet), ChildOutput { child, bytes: BytesMut::with_capacity(READ_BYTES) }))
+        spawn(ffmpeg, ingest_args(&input, stream_info, video), vec![Arc::new(reader)], ChildLimits::TRANSCODE).await?;
+    let sender = Sender::from_owned_fd(OwnedFd::from(writer))?;
+    Ok((ChildInput(sender), ChildOutput { child, bytes: BytesMut::with_capacity(READ_BYTES) }))
 }
 
 impl ChildInput {
@@ -82,33 +82,33 @@ impl ChildOutput {
     }
 }
 
-fn ingest_args(input: &str, shape: StreamInfo, video: &VideoMode) -> Vec<String> {
+fn ingest_args(input: &str, stream_info: StreamInfo, video: &VideoMode) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let add = |args: &mut Vec<String>, words: &str| args.extend(words.split(' ').map(str::to_owned));
     add(&mut args, "-nostdin -hide_banner -v error -max_error_rate 1 -fflags +genpts+discardcorrupt");
     // The streams are known, so probing can be short. With `nobuffer` all probed data would be lost, and ffmpeg would
     // wait for the next keyframe (measured: 11 s of a slow stream, then 9 more).
     add(&mut args, "-probesize 1000000 -analyzeduration 1500000 -protocol_whitelist pipe -f");
-    add(&mut args, if shape.container == StreamContainer::Mp4 { "mov -i" } else { "mpegts -i" });
+    add(&mut args, if stream_info.container == StreamContainer::Mp4 { "mov -i" } else { "mpegts -i" });
     args.push(input.to_owned());
-    if shape.video.is_some() {
+    if stream_info.video.is_some() {
         add(&mut args, "-map 0:v:0");
         match video {
             VideoMode::Copy => add(&mut args, "-c:v copy"),
-            VideoMode::Encode { encoder, keyframe_seconds: seconds, max_height: lines } => {
+            VideoMode::Encode { encoder, keyframe_seconds, max_height } => {
                 add(&mut args, "-pix_fmt yuv420p -c:v");
                 args.push(encoder.clone());
                 if encoder == "libx264" {
                     add(&mut args, "-preset veryfast -profile:v high -sc_threshold 0");
                 }
                 add(&mut args, "-b:v 4000k -maxrate 6000k -bufsize 8000k -vf");
-                args.push(format!("yadif=deint=interlaced,scale=-2:'min({lines},trunc(ih/2)*2)'"));
+                args.push(format!("yadif=deint=interlaced,scale=-2:'min({max_height},trunc(ih/2)*2)'"));
                 add(&mut args, "-force_key_frames");
-                args.push(format!("expr:gte(t,n_forced*{seconds})"));
+                args.push(format!("expr:gte(t,n_forced*{keyframe_seconds})"));
             }
         }
     }
-    if shape.audio {
+    if stream_info.audio {
         // Gaps are filled and overlaps dropped, so that audio stays in sync with video.
         add(&mut args, "-map 0:a:0? -c:a aac -ac 2 -ar 48000 -b:a 160k -af aresample=async=1000");
     }
@@ -118,7 +118,7 @@ fn ingest_args(input: &str, shape: StreamInfo, video: &VideoMode) -> Vec<String>
     );
     add(&mut args, "-flush_packets 1 -mpegts_pmt_start_pid");
     args.push(PMT_PID.to_string());
-    let pids = [shape.video.map(|_| VIDEO_PID), Some(AUDIO_PID)];
+    let pids = [stream_info.video.map(|_| VIDEO_PID), Some(AUDIO_PID)];
     for (n, pid) in pids.into_iter().flatten().enumerate() {
         args.push("-streamid".to_owned());
         args.push(format!("{n}:{pid}"));
@@ -134,17 +134,17 @@ mod tests {
 
     #[test]
     fn nothing_but_the_pipe_can_be_opened() {
-        let shape = StreamInfo { container: StreamContainer::MpegTs, video: Some(VideoCodec::H264), audio: true };
-        let args = ingest_args("pipe:7", shape, &VideoMode::Copy).join(" ");
+        let stream_info = StreamInfo { container: StreamContainer::MpegTs, video: Some(VideoCodec::H264), audio: true };
+        let args = ingest_args("pipe:7", stream_info, &VideoMode::Copy).join(" ");
         assert!(
             args.contains("-protocol_whitelist pipe -f mpegts -i pipe:7 -map 0:v:0 -c:v copy -map 0:a:0?"),
             "{args}"
         );
         assert!(args.contains("-streamid 0:65 -streamid 1:66") && args.ends_with("-f mpegts pipe:1"), "{args}");
-        let audio_only = ingest_args("pipe:7", StreamInfo { video: None, ..shape }, &VideoMode::Copy).join(" ");
+        let audio_only = ingest_args("pipe:7", StreamInfo { video: None, ..stream_info }, &VideoMode::Copy).join(" ");
         assert!(!audio_only.contains("0:v") && audio_only.contains("-streamid 0:66"), "{audio_only}");
         let encode = VideoMode::Encode { encoder: "libx264".into(), keyframe_seconds: 2.0, max_height: 720 };
-        let encoded = ingest_args("pipe:7", shape, &encode).join(" ");
+        let encoded = ingest_args("pipe:7", stream_info, &encode).join(" ");
         assert!(encoded.contains("expr:gte(t,n_forced*2)") && encoded.contains("min(720,"), "{encoded}");
     }
 }

@@ -161,13 +161,13 @@ impl RunTask {
     async fn make_segments(&mut self) -> Result<(), RunError> {
         let subtitle = tokio::select! {
             () = self.segments.closed() => return Ok(()),
-            drawn = self.subtitle_file() => drawn?,
+            file = self.subtitle_file() => file?,
         };
         let amr_track = match amr_extraction::amr_stream(&self.job.media, &self.job.rendition) {
             None => None,
             Some(stream) => tokio::select! {
                 () = self.segments.closed() => return Ok(()),
-                sound = amr_extraction::extract_amr(&self.ffmpeg.program, &self.job, stream) => Some(Arc::new(sound?) as InheritedFile),
+                track = amr_extraction::extract_amr(&self.ffmpeg.program, &self.job, stream) => Some(Arc::new(track?) as InheritedFile),
             },
         };
         let feed = match self.job.media.clock_pieces.is_empty() {

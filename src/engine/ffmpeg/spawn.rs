@@ -144,9 +144,9 @@ pub async fn spawn(
 ) -> Result<Child> {
     let (reply, reply_receiver) = oneshot::channel();
     let request = SpawnRequest { program: program.to_owned(), args, inherited_files, limits, reply };
-    let forker_is_gone = || Error::other("the thread that starts processes is gone");
-    forker_channel()?.send(request).await.map_err(|_| forker_is_gone())?;
-    let mut forked = reply_receiver.await.map_err(|_| forker_is_gone())??;
+    let no_forker_error = || Error::other("the thread that starts processes is gone");
+    forker_channel()?.send(request).await.map_err(|_| no_forker_error())?;
+    let mut forked = reply_receiver.await.map_err(|_| no_forker_error())??;
     let stdout = forked.stdout.take().ok_or_else(|| Error::other("the child has no output"))?;
     let (process, exit) = (forked.process.clone(), std::mem::replace(&mut forked.exit, oneshot::channel().1));
     let stdout = tokio::process::ChildStdout::from_std(stdout).inspect_err(|_| process.kill())?;

@@ -54,7 +54,7 @@ pub(super) fn frame_start_ticks(frame: i64) -> i64 {
 }
 
 impl AacEncoder {
-    /// Starts an encoder whose first frame is `first_frame`; `of` is part of the pipeline's name.
+    /// Starts an encoder whose first frame is `first_frame`; `label` is part of the pipeline's name.
     pub(super) fn start(
         channels: u32,
         kbps: u32,
@@ -132,7 +132,7 @@ impl AacEncoder {
     }
 }
 
-/// Caps of all raw audio here: interleaved 32-bit float at [`RATE`].
+/// Caps of all raw audio here: interleaved 32-bit float at [`SAMPLE_RATE`].
 pub(super) fn sample_caps(channels: u32) -> gst::Caps {
     let mask: u64 = match channels {
         1 => 0x4,

@@ -31,7 +31,7 @@ pub(super) struct AudioTimeline {
 }
 
 impl AudioTimeline {
-    /// Starts at sample `start` of the item, which may be negative.
+    /// Starts at sample `start_sample` of the item, which may be negative.
     pub(super) fn new(channels: usize, start_sample: i64) -> Self {
         let (frame, pending) = (Vec::with_capacity(FRAME_SAMPLES * channels), Vec::new());
         Self {
@@ -74,8 +74,8 @@ impl AudioTimeline {
         Some(std::mem::replace(&mut self.frame, Vec::with_capacity(frame_len)))
     }
 
-    /// Adds the next samples of the source, interleaved, that start at `nanoseconds` of the item. Call only when `take_frame`
-    /// returned None.
+    /// Adds the next samples of the source, interleaved, that start at `nanoseconds` of the item. Call only when
+    /// `take_frame` returned None.
     pub(super) fn push_samples(&mut self, samples: &[f32], nanoseconds: i64) {
         let start_sample =
             (i128::from(nanoseconds) * i128::from(SAMPLE_RATE) + 500_000_000).div_euclid(1_000_000_000) as i64;

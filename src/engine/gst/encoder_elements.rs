@@ -131,7 +131,7 @@ impl EncoderElement {
         self.format
     }
 
-    /// Sets the bit rate and the keyframe interval (`keyframe_interval`), if the element has such properties.
+    /// Sets the bit rate and the keyframe interval, frames, if the element has such properties.
     pub(super) fn configure(&self, encoder: &gst::Element, max_kbps: u32, keyframe_interval: u64) {
         let set_property = |name: &str, value: u64| {
             if encoder.find_property(name).is_some() {

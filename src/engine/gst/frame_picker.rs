@@ -55,7 +55,7 @@ impl<T: Clone> FramePicker<T> {
         Some((self.next_frame - 1, source_frame))
     }
 
-    /// Adds the next source frame, at `nanoseconds` of the item. Call only when `take` returned None.
+    /// Adds the next source frame, at `nanoseconds` of the item. Call only when `take_frame` returned None.
     pub(super) fn push_frame(&mut self, source_frame: T, nanoseconds: i64) {
         let grid_frame = nearest_frame(self.rate, nanoseconds);
         self.current_until = self.current_until.max(grid_frame);

@@ -113,7 +113,7 @@ impl Backend for GstBackend {
     }
 
     fn video_encoder(&self, planned: &str) -> Option<&'static str> {
-        encoder_elements::select_encoder(planned).map(|slot| slot.element)
+        encoder_elements::select_encoder(planned).map(|encoder| encoder.element)
     }
 
     fn audio_encoder(&self) -> &'static str {

@@ -55,19 +55,19 @@ impl Opener {
     /// Sets up a pipeline to read this file and decode this stream.
     pub(super) fn configure(
         self,
-        live: &RunningPipeline,
+        pipeline: &RunningPipeline,
         source: &SourceFile,
         selected: SelectedStream,
         wake: &ThreadWaker,
     ) -> Result<(), RunError> {
-        let decode = live.element("decode")?;
+        let decode = pipeline.element("decode")?;
         if self == Self::Decodebin3 {
             // Not filesrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.
             decode.set_property("uri", format!("file://{}", source.proc_path()));
             select_stream(&decode, selected, wake);
         } else {
-            live.element("file")?.set_property("location", source.proc_path());
-            link_stream(&live.element("demux")?, &decode, selected, wake);
+            pipeline.element("file")?.set_property("location", source.proc_path());
+            link_stream(&pipeline.element("demux")?, &decode, selected, wake);
         }
         Ok(())
     }

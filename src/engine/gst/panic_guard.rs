@@ -41,7 +41,7 @@ impl ThreadWaker {
         self.has_panicked.load(Ordering::SeqCst)
     }
 
-    /// Runs a callback, then wakes the thread. A panic is caught, recorded in [`ThreadWaker::has_panicked`], and gives `fallback`.
+    /// Runs a callback, then wakes the thread. A panic is caught, recorded in [`Self::has_panicked`], and gives `fallback`.
     pub(super) fn run_callback<T>(&self, kind: &'static str, fallback: T, work: impl FnOnce() -> T) -> T {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]

@@ -47,7 +47,8 @@ pub(super) enum BusEvent {
 }
 
 impl RunningPipeline {
-    /// Builds `text` with the (video, audio) encoders; every bus message wakes `waker`. `of` is part of the pipeline's name.
+    /// Builds `text` with the (video, audio) encoders; every bus message wakes `waker`. `label` is part of the pipeline's
+    /// name.
     pub(super) fn new(
         text: LaunchText,
         encoders: (&str, &str),
@@ -94,7 +95,7 @@ impl RunningPipeline {
             && pending == gst::State::VoidPending
     }
 
-    /// Seeks to the keyframe at or before `at`, on a GStreamer thread because a demuxer may take long or never return.
+    /// Seeks to the keyframe at or before `position`, on a GStreamer thread because a demuxer may take long or never return.
     pub(super) fn seek(&self, position: gst::ClockTime) -> SeekResult {
         let seek_result = SeekResult::default();
         let (result, waker) = (seek_result.clone(), self.waker.clone());
@@ -136,8 +137,8 @@ impl RunningPipeline {
     }
 
     /// Sets whether it is still detecting the format of its file. If stopped then, urisourcebin of GStreamer 1.22 may
-    /// deadlock with its own type finder (seen twice in 700 starts and stops). So `stop` first lets it reach a stable
-    /// state.
+    /// deadlock with its own type finder (seen twice in 700 starts and stops). So `stop_in_background` first lets it
+    /// reach a stable state.
     pub(super) fn set_detecting(&mut self, is_detecting: bool) {
         self.is_detecting = is_detecting;
     }

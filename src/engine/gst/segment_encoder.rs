@@ -135,9 +135,9 @@ impl SegmentEncoder {
         if let Some(script) = script {
             burned_text::send_script(&pipeline, script, start_ms, end_ms)?;
         }
-        let body =
+        let output =
             SegmentOutput::Muxed(MuxPipeline { pipeline, video_input, audio_input, bytes, caps: None, has_ended });
-        let encoder = Self { index, video_frames, aac_frames: aac_frames.unwrap_or(0..0), output: body };
+        let encoder = Self { index, video_frames, aac_frames: aac_frames.unwrap_or(0..0), output };
         encoder.end_audio_if_complete()?;
         Ok(encoder)
     }
@@ -148,7 +148,7 @@ impl SegmentEncoder {
         !self.video_frames.is_empty() && muxed.video_input.current_level_buffers() < MAX_QUEUED_FRAMES
     }
 
-    /// Adds the frame `self.frames.start`.
+    /// Adds the frame `self.video_frames.start`.
     pub(super) fn push_frame(&mut self, grid: &FrameGrid, sample: &gst::Sample) -> Result<(), RunError> {
         let SegmentOutput::Muxed(muxed) = &mut self.output else { return Ok(()) };
         let frame = self.video_frames.start;
@@ -328,9 +328,9 @@ fn capture_output(segment: &gst::Element, bytes: &Arc<Mutex<Vec<u8>>>, wake: &Th
     segment.connect("delete-fragment", false, |_| None);
 }
 
-/// Sets `has_ended` when the end of the stream leaves the muxer. The sink after it writes on the same thread, so that all bytes
-/// are written by then. splitmuxsink also reports a closed fragment, but not always: of some 300 segments on a busy machine
-/// two were never reported, all threads idle after the end (GStreamer 1.22, measured).
+/// Sets `has_ended` when the end of the stream leaves the muxer. The sink after it writes on the same thread, so that all
+/// bytes are written by then. splitmuxsink also reports a closed fragment, but not always: of some 300 segments on a busy
+/// machine two were never reported, all threads idle after the end (GStreamer 1.22, measured).
 fn watch_end(segment: &gst::Element, has_ended: &Arc<AtomicBool>, wake: &ThreadWaker) -> Result<(), RunError> {
     let missing = || RunError::Internal("hlssink2 has no muxer".into());
     let bin = segment.downcast_ref::<gst::Bin>().ok_or_else(missing)?;

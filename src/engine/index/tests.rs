@@ -22,7 +22,7 @@ fn damaged_tables_are_read_soon_and_without_panic() {
         ("b.mp4", "-movflags +frag_keyframe+delay_moov+default_base_moof", Container::Mp4),
         ("c.mkv", "-reserve_index_space 2000", Container::Matroska),
     ];
-    let mut dice = SeededRandom(7);
+    let mut random = SeededRandom(7);
     for (name, options, container) in films {
         let file = make_film(name, "", options);
         let index_of = |bytes: &[u8]| {
@@ -34,7 +34,7 @@ fn damaged_tables_are_read_soon_and_without_panic() {
         for round in 0..400 {
             let mut bytes = file.clone();
             let to = if round % 4 == 0 { bytes.len() } else { head };
-            damage(&mut bytes, 0, to, &mut dice);
+            damage(&mut bytes, 0, to, &mut random);
             let started = Instant::now();
             let _ = index_of(&bytes);
             assert!(started.elapsed() < Duration::from_secs(4), "{name} round {round} took {:?}", started.elapsed());

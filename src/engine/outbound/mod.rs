@@ -204,7 +204,7 @@ impl OutboundClient {
     /// Sends a GET request.
     ///
     /// # Errors
-    /// A `OutboundError` for every response but 2xx.
+    /// An `OutboundError` for every response but 2xx.
     pub async fn get(&self, address: &Address, request: &OutboundRequest) -> Result<OutboundResponse, OutboundError> {
         let slot = timeout(SLOT_WAIT, self.slots.clone().acquire_owned()).await;
         let slot = slot.ok().and_then(Result::ok).ok_or(OutboundError::Busy)?;
@@ -318,7 +318,7 @@ impl OutboundResponse {
     /// Reads the whole body.
     ///
     /// # Errors
-    /// Those of [`Self::next`].
+    /// Those of [`Self::next_chunk`].
     pub async fn read_all(mut self) -> Result<Bytes, OutboundError> {
         let mut chunks = VecDeque::new();
         while let Some(chunk) = self.next_chunk().await? {
@@ -328,18 +328,18 @@ impl OutboundResponse {
             return Ok(chunks.pop_front().unwrap_or_default());
         }
         let mut all = Vec::with_capacity(chunks.iter().map(Bytes::len).sum());
-        chunks.iter().for_each(|piece| all.extend_from_slice(piece));
+        chunks.iter().for_each(|chunk| all.extend_from_slice(chunk));
         Ok(all.into())
     }
 
-    /// The body as a stream of chunks. It ends after the first fault.
+    /// The body as a stream of chunks. It ends after the first error.
     pub fn into_chunks(self) -> impl Stream<Item = Result<Bytes, OutboundError>> + Send {
         stream::unfold(Some(self), |state| async move {
             let mut response = state?;
             match response.next_chunk().await {
                 Ok(Some(chunk)) => Some((Ok(chunk), Some(response))),
                 Ok(None) => None,
-                Err(fault) => Some((Err(fault), None)),
+                Err(error) => Some((Err(error), None)),
             }
         })
     }

@@ -63,7 +63,7 @@ pub struct RtspReceiver {
     task: JoinHandle<()>,
 }
 
-/// Starts playing an address from the server `to` that it was resolved to.
+/// Starts playing an address from the server that it was resolved to.
 pub fn connect(
     address: &Address,
     (server, slot): (SocketAddr, OwnedSemaphorePermit),
@@ -91,7 +91,7 @@ impl RtspReceiver {
     /// # Errors
     /// Why there are no more.
     pub async fn next(&mut self) -> Result<Bytes, OutboundError> {
-        // The channel closes without a fault only if the input made the client panic.
+        // The channel closes without an error only if the input made the client panic.
         self.packets.recv().await.unwrap_or_else(|| Err(malformed_error()))
     }
 }
@@ -113,13 +113,14 @@ struct RtspClient {
 impl RtspClient {
     /// Ok when the reader is gone.
     async fn play(&self, sender: &mpsc::Sender<Result<Bytes, OutboundError>>) -> Result<(), OutboundError> {
-        let RtspTimeouts { until_playing: head, idle, first_output: first } = self.timeouts;
-        let started = timeout(head, self.start_playing()).await;
+        let RtspTimeouts { until_playing, idle, first_output } = self.timeouts;
+        let started = timeout(until_playing, self.start_playing()).await;
         let (unparsed, mut streams, mut frames) = started.map_err(|_| OutboundError::Timeout("no response"))??;
         let started_at = Instant::now();
         let (mut last_frame, mut has_output) = (started_at, false);
         loop {
-            let deadline = if has_output { last_frame + idle } else { (last_frame + idle).min(started_at + first) };
+            let deadline =
+                if has_output { last_frame + idle } else { (last_frame + idle).min(started_at + first_output) };
             let item = timeout_at(deadline, frames.next()).await.map_err(|_| match last_frame + idle > deadline {
                 true => OutboundError::Timeout("no keyframe received"),
                 false => OutboundError::Timeout("no data received"),
@@ -277,7 +278,7 @@ fn malformed_error() -> OutboundError {
 /// Converts an error of the client, without its text.
 fn client_error(unparsed: &UnparsedBytes, cause: &Error) -> OutboundError {
     match (unparsed.exceeded_limit(), cause.status_code()) {
-        (Some(most), _) => OutboundError::TooLarge(most),
+        (Some(limit), _) => OutboundError::TooLarge(limit),
         (None, Some(status)) if !(200..300).contains(&status) => OutboundError::Status(status),
         _ => malformed_error(),
     }

@@ -37,7 +37,7 @@ pub struct SrtReceiver {
     _slot: OwnedSemaphorePermit,
 }
 
-/// Connects as a caller to the socket address `to` that an address was resolved to.
+/// Connects as a caller to the socket address that `address` was resolved to.
 ///
 /// # Errors
 /// `OutboundError::ConnectionFailed` if GStreamer has no `srtsrc`, or if the connection fails at once.
@@ -116,7 +116,7 @@ impl SrtReceiver {
     /// The next packets, as many as are queued.
     ///
     /// # Errors
-    /// `Fault::Timeout`, `OutboundError::ConnectionFailed`.
+    /// `OutboundError::Timeout`, `OutboundError::ConnectionFailed`.
     pub async fn next(&mut self) -> Result<Bytes, OutboundError> {
         if let Some(reason) = self.end_reason.take() {
             return Err(OutboundError::ConnectionFailed(reason));

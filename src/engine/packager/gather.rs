@@ -36,8 +36,8 @@ impl Drop for GatheredBytes {
 }
 
 impl GatheredBytes {
-    /// Reads these (offset, size) ranges with `read`, which fills a buffer from an offset and returns the number of bytes
-    /// read. Returns None if `read` returns None, because the bytes are not available without waiting.
+    /// Reads these (offset, size) ranges with `read_at`, which fills a buffer from an offset and returns the number of
+    /// bytes read. Returns None if `read_at` returns None, because the bytes are not available without waiting.
     ///
     /// # Errors
     /// If the file ends before a range does.
@@ -95,18 +95,18 @@ mod tests {
     use crate::engine::tables::bytes::ReadAt;
     use proptest::prelude::*;
 
-    fn gather(file: &[u8], wanted: Vec<(u64, u32)>) -> Result<Option<GatheredBytes>, Truncated> {
-        GatheredBytes::read(wanted, |buffer, offset| Some(file.read_at(buffer, offset)))
+    fn gather(file: &[u8], requested: Vec<(u64, u32)>) -> Result<Option<GatheredBytes>, Truncated> {
+        GatheredBytes::read(requested, |buffer, offset| Some(file.read_at(buffer, offset)))
     }
 
     proptest! {
         #[test]
-        fn every_sample_is_found_again(wanted in proptest::collection::vec((0u64..90_000, 0u32..9_000), 0..30)) {
+        fn every_sample_is_found_again(requested in proptest::collection::vec((0u64..90_000, 0u32..9_000), 0..30)) {
             let file: Vec<u8> = (0..100_000u32).map(|n| (n * 7 + n / 256) as u8).collect();
-            let pieces = gather(&file, wanted.clone()).unwrap().unwrap();
-            for (offset, size) in wanted {
+            let gathered = gather(&file, requested.clone()).unwrap().unwrap();
+            for (offset, size) in requested {
                 let (from, to) = (offset as usize, offset as usize + size as usize);
-                prop_assert_eq!(pieces.get(offset, size), Some(&file[from..to]));
+                prop_assert_eq!(gathered.get(offset, size), Some(&file[from..to]));
             }
         }
     }

@@ -93,8 +93,8 @@ impl LazySegment {
         Ok(out)
     }
 
-    /// Appends the next chunk to `out`. Returns false, and changes nothing, if `read` returns None because the bytes are
-    /// not cached.
+    /// Appends the next chunk to `out`. Returns false, and changes nothing, if `read_at` returns None because the bytes
+    /// are not cached.
     fn append_chunk(
         &self,
         cursor: &mut LayoutCursor,
@@ -152,29 +152,29 @@ impl LazySegmentReader {
         Ok(chunk.unwrap_or_default())
     }
 
-    /// Changes nothing if `read` or `holds_the_same` returns None because it would have to wait.
+    /// Changes nothing if `read` or `has_same_content` returns None because it would have to wait.
     fn next_chunk(
         &mut self,
         read: impl FnMut(&mut [u8], u64) -> Option<usize>,
-        holds_the_same: impl FnOnce(&SourceFile) -> Option<bool>,
+        has_same_content: impl FnOnce(&SourceFile) -> Option<bool>,
     ) -> Result<Option<Bytes>, RunError> {
         if self.remaining_bytes == 0 {
             return Ok(Some(Bytes::new()));
         }
-        let (mut sheet, before) = (PooledBuffer::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 8), self.cursor.clone());
-        let out = sheet.as_mut_vec();
+        let (mut buffer, before) = (PooledBuffer::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 8), self.cursor.clone());
+        let out = buffer.as_mut_vec();
         let is_packed = self.segment.append_chunk(&mut self.cursor, read, out);
-        let Some(is_same) = holds_the_same(&self.source) else {
+        let Some(is_same) = has_same_content(&self.source) else {
             self.cursor = before;
             return Ok(None);
         };
         let packed = verify_unchanged(is_same, is_packed)?;
         self.remaining_bytes -= out.len() as u64;
-        Ok(packed.then(|| Bytes::from_owner(sheet)))
+        Ok(packed.then(|| Bytes::from_owner(buffer)))
     }
 }
 
-/// Passes a result on if the file holds the same afterwards. Otherwise bytes from before and after the change may be mixed.
+/// Passes a result on if the file still has the same content. Otherwise bytes from before and after the change may be mixed.
 fn verify_unchanged<T>(is_same: bool, read: Result<T, Truncated>) -> Result<T, RunError> {
     match read {
         _ if !is_same => Err(RunError::SourceChanged),

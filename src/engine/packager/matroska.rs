@@ -8,7 +8,7 @@ use super::aac::AdtsConfig;
 use super::avc::AvcConfig;
 use super::package::SegmentSample;
 use crate::domain::grid::Grid;
-use crate::domain::mpegts::psi::TrackKind as Lane;
+use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::RunError;
@@ -199,7 +199,7 @@ impl MatroskaTracks {
         let decode_times: Vec<i64> =
             extrapolated.chain(earlier_times[skipped..].iter().copied()).chain(frame_times).collect();
         let frames = scan.frames.iter().zip(decode_times).map(|(&(timestamp, offset, size), dts)| SegmentSample {
-            track: Lane::Video,
+            track: TrackKind::Video,
             offset,
             size,
             dts: dts.min(timestamp) - start_ticks,
@@ -207,14 +207,14 @@ impl MatroskaTracks {
             is_keyframe: index.keyframes.binary_search(&(timestamp - start_ticks)).is_ok(),
         });
         let audio_frames = scan.audio_frames.iter().map(|frame| SegmentSample {
-            track: Lane::Audio,
+            track: TrackKind::Audio,
             offset: frame.offset,
             size: frame.size,
             dts: frame.timestamp - start_ticks,
             pts: frame.timestamp - start_ticks,
             is_keyframe: false,
         });
-        frames.chain(audio_frames).filter(|item| item.size > 0).collect()
+        frames.chain(audio_frames).filter(|sample| sample.size > 0).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use super::aac::AdtsConfig;
 use super::avc::AvcConfig;
 use super::package::SegmentSample;
 use crate::domain::grid::Grid;
-use crate::domain::mpegts::psi::TrackKind as Lane;
+use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::engine::RunError;
 use crate::engine::index::{self, KeyframeIndex};
@@ -79,7 +79,7 @@ impl Mp4Video {
         let samples = self.track.samples.iter_from(first).take_while(move |sample| sample.number < end);
         let timing = self.track.timing;
         Ok(samples.filter(|sample| sample.size > 0).map(move |sample| SegmentSample {
-            track: Lane::Video,
+            track: TrackKind::Video,
             offset: sample.offset,
             size: sample.size,
             dts: timing.decode_ticks(sample.dts) - start_ticks,
@@ -124,7 +124,7 @@ impl Mp4Audio {
         let first = self.track.samples.find_by_dts(|dts| timing.decode_ticks(dts) - start_ticks >= first_time);
         let samples = self.track.samples.iter_from(first).take_while(move |sample| source_time(sample) < end_time);
         samples.filter(|sample| sample.size > 0).map(move |sample| SegmentSample {
-            track: Lane::Audio,
+            track: TrackKind::Audio,
             offset: sample.offset,
             size: sample.size,
             dts: source_time(&sample),

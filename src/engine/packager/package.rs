@@ -6,7 +6,7 @@ use super::lazy_segment::{Extent, LazySegment};
 use super::matroska::MatroskaTracks;
 use super::mp4::{Mp4Audio, Mp4Video};
 use crate::domain::grid::Grid;
-use crate::domain::mpegts::psi::{PmtEntry, TrackKind as Lane};
+use crate::domain::mpegts::psi::{PmtEntry, TrackKind};
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
 use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
 use crate::engine::index::KeyframeIndex;
@@ -40,7 +40,7 @@ enum PackageTracks {
 /// A sample to be written into a segment; times in ticks of source time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentSample {
-    pub track: Lane,
+    pub track: TrackKind,
     pub offset: u64,
     pub size: u32,
     pub dts: i64,
@@ -72,7 +72,7 @@ impl Package {
         Ok(Self { tracks: PackageTracks::Mp4 { video: tracks.0, audio: tracks.1 }, avc, adts, index, start_ticks })
     }
 
-    /// Like [`Self::mp4`], for a Matroska file. Reads only the cues.
+    /// Like [`Self::open_mp4`], for a Matroska file. Reads only the cues.
     pub(super) fn open_matroska(
         file: &(impl ReadAt + ?Sized),
         video: u32,
@@ -162,7 +162,7 @@ impl Package {
         samples: &[SegmentSample],
         number: usize,
     ) -> Result<LazySegment, RunError> {
-        let pcr_track = if self.avc.is_some() { Lane::Video } else { Lane::Audio };
+        let pcr_track = if self.avc.is_some() { TrackKind::Video } else { TrackKind::Audio };
         let base_ticks = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND;
         let mut generated_bytes = self.avc.as_ref().map(AvcConfig::generated_bytes).unwrap_or_default();
         let mut writer = TsWriter::new(pcr_track);
@@ -170,11 +170,11 @@ impl Package {
         for sample in samples {
             parts.clear();
             let is_complete = match (sample.track, &self.avc, &self.adts) {
-                (Lane::Video, Some(avc), _) => {
+                (TrackKind::Video, Some(avc), _) => {
                     let result = avc.find_units(file, (sample.offset, sample.size), &mut units);
                     result.map_err(|_| missing_bytes_error(number))? && avc.append_parts(&units, &mut parts)
                 }
-                (Lane::Audio, _, Some(adts)) => adts.frame_header(sample.size as usize).is_some_and(|header| {
+                (TrackKind::Audio, _, Some(adts)) => adts.frame_header(sample.size as usize).is_some_and(|header| {
                     parts.push(Extent::Generated { start: generated_bytes.len() as u32, len: header.len() as u32 });
                     parts.push(Extent::File { offset: sample.offset, len: sample.size });
                     generated_bytes.extend_from_slice(&header);
@@ -190,15 +190,16 @@ impl Package {
                 writer.push_unit(&AccessUnit {
                     track: sample.track,
                     pts: base_ticks + sample.pts,
-                    dts: (sample.track == Lane::Video).then_some(base_ticks + sample.dts),
+                    dts: (sample.track == TrackKind::Video).then_some(base_ticks + sample.dts),
                     random_access: sample.is_keyframe,
                     parts: &parts,
                 });
             }
         }
-        let pmt_entry = |track: Lane, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
-        let video = self.avc.as_ref().map(|_| pmt_entry(Lane::Video, 0x1b));
-        let audio = self.adts.map(|_| pmt_entry(Lane::Audio, 0x0f));
+        let pmt_entry =
+            |track: TrackKind, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
+        let video = self.avc.as_ref().map(|_| pmt_entry(TrackKind::Video, 0x1b));
+        let audio = self.adts.map(|_| pmt_entry(TrackKind::Audio, 0x0f));
         let entries: Vec<PmtEntry> = video.into_iter().chain(audio).collect();
         generated_bytes.shrink_to_fit();
         Ok(LazySegment::new(writer.into_layout(&entries), generated_bytes))

@@ -37,10 +37,10 @@ impl Default for PackageCache {
 }
 
 impl PackageCache {
-    /// The package of stream `video` and stream `audio`, cached or read by [`open`].
+    /// The package of stream `video` and stream `audio`, cached or read by [`open_package`].
     ///
     /// # Errors
-    /// Those of [`open`]. Errors are not cached, because the cause may have been the timeout.
+    /// Those of [`open_package`]. Errors are not cached, because the cause may have been the timeout.
     pub async fn open(
         &self,
         source: &Arc<SourceFile>,

@@ -49,7 +49,7 @@ fn count_segments(bytes: &[u8]) -> Result<usize, String> {
 #[test]
 fn damaged_files_are_refused_or_packaged_soon_and_without_panic() {
     let rounds = std::env::var("HEARTHCAST_MUTANTS").ok().and_then(|text| text.parse().ok()).unwrap_or(240);
-    let (mut dice, mut refused, mut slowest) = (SeededRandom(11), 0, Duration::ZERO);
+    let (mut random, mut refused, mut slowest) = (SeededRandom(11), 0, Duration::ZERO);
     for file in sample_files() {
         assert_eq!(count_segments(&file), Ok(4));
         // Start of the tables.
@@ -57,7 +57,7 @@ fn damaged_files_are_refused_or_packaged_soon_and_without_panic() {
         for round in 0..rounds {
             let mut bytes = file.clone();
             let (from, to) = if round % 4 == 0 { (0, bytes.len()) } else { (from, (from + 4000).min(bytes.len())) };
-            damage(&mut bytes, from, to, &mut dice);
+            damage(&mut bytes, from, to, &mut random);
             let started = thread_cpu_time();
             refused += usize::from(count_segments(&bytes).is_err());
             slowest = slowest.max(thread_cpu_time() - started);
@@ -78,10 +78,10 @@ fn a_network_is_queried_only_where_waiting_is_allowed() {
     let roots = Roots::open(vec![Root { id: "films".into(), path: folder.path().to_owned() }]).unwrap();
     let mut source = roots.open_file(path.to_str().unwrap()).unwrap();
     source.is_local = false;
-    let mut packing = Arc::new(segment).reader(Arc::new(source));
+    let mut reader = Arc::new(segment).reader(Arc::new(source));
     std::fs::write(&path, "cut").unwrap();
-    assert!(matches!(packing.next_cached(), Ok(None)));
-    assert!(matches!(packing.next_blocking(), Err(RunError::SourceChanged)));
+    assert!(matches!(reader.next_cached(), Ok(None)));
+    assert!(matches!(reader.next_blocking(), Err(RunError::SourceChanged)));
 }
 
 /// CPU time of this thread, so that other programs do not matter.

@@ -61,10 +61,10 @@ fn request_queue() -> Option<&'static SyncSender<DiscoverRequest>> {
             let (sender, requests) = sync_channel(MAX_QUEUED);
             let requests = Arc::new(Mutex::new(requests));
             for number in 0..THREADS {
-                let questions = requests.clone();
+                let worker_requests = requests.clone();
                 std::thread::Builder::new()
                     .name(format!("discoverer-{number}"))
-                    .spawn(move || run_worker(&questions))
+                    .spawn(move || run_worker(&worker_requests))
                     .ok()?;
             }
             Some(sender)

@@ -22,7 +22,7 @@ use crate::engine::clock;
 use crate::engine::source::SourceFile;
 
 /// Maximum frame size that the discoverer may decode in this process, luma samples: slightly more than 8K UHD. ffprobe,
-/// which decodes larger ones, has its own limits (`ffmpeg::spawn::Limits`).
+/// which decodes larger ones, has its own limits (`ffmpeg::spawn::ChildLimits`).
 const MAX_FRAME_LUMA_SAMPLES: u64 = 8192 * 4320;
 
 /// Describes a plain file without starting a process.

@@ -43,8 +43,10 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, Need
             .iter()
             .filter(|timed_track| matches!(timed_track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio))
     };
-    let start = played_tracks().map(|traced| traced.start_seconds).fold(f64::INFINITY, f64::min);
-    let end = played_tracks().map(|traced| traced.start_seconds.max(0.0) + traced.duration_seconds).fold(0.0, f64::max);
+    let start = played_tracks().map(|timed_track| timed_track.start_seconds).fold(f64::INFINITY, f64::min);
+    let end = played_tracks()
+        .map(|timed_track| timed_track.start_seconds.max(0.0) + timed_track.duration_seconds)
+        .fold(0.0, f64::max);
     if !start.is_finite() || end <= start {
         return Err(NeedsFfprobe("neither video nor audio"));
     }

@@ -68,7 +68,7 @@ async fn chained(source: &Arc<SourceFile>, mut media: Media) -> Media {
     media
 }
 
-/// mp4 and Matroska files that have only a `share` of the stated bytes.
+/// mp4 and Matroska files that have only the share `present_share` of the stated bytes.
 async fn with_truncated_duration(source: &Arc<SourceFile>, mut media: Media, present_share: f64) -> Media {
     let stated_seconds = media.duration_seconds;
     let measured = match media.container {

@@ -102,7 +102,7 @@ impl<'a> ByteCursor<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A big-endian `u64` if `wide`, otherwise a `u32`.
+    /// A big-endian `u64` if `is_wide`, otherwise a `u32`.
     pub fn u32_or_u64(&mut self, is_wide: bool) -> Result<u64, Truncated> {
         if is_wide { self.u64() } else { self.u32().map(u64::from) }
     }

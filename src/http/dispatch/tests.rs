@@ -24,7 +24,7 @@ fn request(method: Method, path: &str, headers: HeaderMap) -> RequestParts {
         body: RequestBody::new(&headers, empty_body),
         headers: Arc::new(headers),
         info: RequestInfo::default(),
-        place: Arc::new(ConnectionSlots::new(8, &[]).acquire([192, 0, 2, 1].into()).unwrap()),
+        slot: Arc::new(ConnectionSlots::new(8, &[]).acquire([192, 0, 2, 1].into()).unwrap()),
     }
 }
 
@@ -95,8 +95,8 @@ async fn a_change_that_misses_the_deadline_is_completed() {
             }
         }
     };
-    let dispatch = Arc::new(Dispatcher::new(&service, vec![post("/slow", Access::Public).to(&service, slow)]));
-    let (status, body) = request_json(&dispatch, Method::POST, "/slow").await;
+    let dispatcher = Arc::new(Dispatcher::new(&service, vec![post("/slow", Access::Public).to(&service, slow)]));
+    let (status, body) = request_json(&dispatcher, Method::POST, "/slow").await;
     assert_eq!((status, &body["code"]), (503, &"SERVER_BUSY".into()));
     assert!(!done.load(Ordering::Relaxed));
     tokio::time::sleep(Duration::from_secs(6)).await;
@@ -128,14 +128,14 @@ async fn credentials_protect_a_connection_while_its_request_is_held() {
     let (service, _dir) = service();
     let token = service.accounts.issue_token("viewer", Role::User).await.unwrap();
     let endpoints = vec![get("/held", Access::User).to(&service, |_, _| std::future::pending())];
-    let dispatch = Arc::new(Dispatcher::new(&service, endpoints));
+    let dispatcher = Arc::new(Dispatcher::new(&service, endpoints));
     for (token, is_held) in [(token.as_str(), true), ("unknown", false)] {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
         let request = request(Method::GET, "/held", headers);
-        let place = request.place.clone();
-        assert!(!place.is_authenticated());
-        assert_eq!(dispatch.clone().respond(request).now_or_never().is_none(), is_held, "{token}");
-        assert_eq!(place.is_authenticated(), is_held, "{token}");
+        let slot = request.slot.clone();
+        assert!(!slot.is_authenticated());
+        assert_eq!(dispatcher.clone().respond(request).now_or_never().is_none(), is_held, "{token}");
+        assert_eq!(slot.is_authenticated(), is_held, "{token}");
     }
 }

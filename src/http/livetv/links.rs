@@ -46,7 +46,7 @@ impl LinkCredentials {
     }
 
     /// Expiry of signed links: a midnight, so that all playlists of a day are equal, but no later than the credentials of
-    /// the request expire. An `exp` in the query counts only as part of a verified signature (`Principal::until`).
+    /// the request expire. An `exp` in the query counts only as part of a verified signature (`Principal::expires_at`).
     fn link_expiry(service: &Service, user: &Principal) -> i64 {
         let today = service.clock.now().as_second().div_euclid(DAY_SECONDS);
         let midnight = (today + LINK_LIFETIME_DAYS) * DAY_SECONDS;

@@ -29,7 +29,7 @@ pub struct ProvenanceRequest {
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RightsRequest {
-    /// `own-content`, `for_users-domain`, `licensed`, `provider-subscription` or `other`.
+    /// `own-content`, `public-domain`, `licensed`, `provider-subscription` or `other`.
     basis: Option<String>,
     /// Explanation of the basis, at least 20 characters.
     statement: Option<String>,
@@ -164,7 +164,7 @@ pub fn parse_address(field: &str, text: &str) -> Result<Address> {
 /// Parses the URL of a stream: http, https, SRT or RTSP.
 ///
 /// # Errors
-/// As [`address`].
+/// As [`parse_address`].
 pub fn parse_stream_address(field: &str, text: &str) -> Result<Address> {
     Address::parse_stream(text).map_err(|message| Error::invalid_field(field, message))
 }

@@ -316,9 +316,9 @@ fn parse_wait(call: &Call) -> Result<Option<Duration>> {
     let preferred_seconds = call.header("prefer").and_then(|prefer| {
         prefer.split([',', ';']).find_map(|part| part.trim().strip_prefix("wait=")?.parse::<f64>().ok())
     });
-    let prefer = preferred_seconds.filter(|seconds| !seconds.is_nan());
+    let preferred_seconds = preferred_seconds.filter(|seconds| !seconds.is_nan());
     let requested_seconds = match call.query("wait")? {
-        None => prefer.map(|seconds| seconds.clamp(0.0, MAX_HOLD_SECONDS)),
+        None => preferred_seconds.map(|seconds| seconds.clamp(0.0, MAX_HOLD_SECONDS)),
         Some(text) => {
             let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=MAX_HOLD_SECONDS).contains(seconds));
             Some(seconds.ok_or_else(|| Error::invalid_field("wait", "must be a number from 0 to 15"))?)

@@ -75,7 +75,7 @@ pub(super) struct DirectPlay {
 /// The URL of the requested text subtitle as WebVTT; None if none was requested.
 ///
 /// # Errors
-/// As [`sidecars::sidecars`].
+/// As [`sidecars::list_sidecars`].
 pub(super) async fn direct_subtitle(
     service: &Service,
     source: &Arc<SourceFile>,

@@ -69,7 +69,7 @@ pub struct DeviceView {
 }
 
 impl Accounts {
-    /// Signs a device of `user` in. The caller holds `changes`.
+    /// Signs a device of `user` in. The caller holds `change_lock`.
     pub(super) async fn add_device(
         &self,
         user: &User,
@@ -79,7 +79,7 @@ impl Accounts {
         self.store_login(user, Batch::default(), device, address).await
     }
 
-    /// Adds a user and signs their device in: both, or nothing. The caller holds `changes`.
+    /// Adds a user and signs their device in: both, or nothing. The caller holds `change_lock`.
     pub(super) async fn add_user_and_device(
         &self,
         user: User,
@@ -184,7 +184,7 @@ impl Accounts {
         Ok(ended)
     }
 
-    /// The access of a user except `kept_access`. The caller holds `changes`.
+    /// The access of a user except `kept_access`. The caller holds `change_lock`.
     pub(super) fn access_to_end(&self, user_id: &str, kept_access: KeptAccess<'_>) -> EndingAccess {
         let logins: Vec<String> = self
             .read_directory()
@@ -196,7 +196,7 @@ impl Accounts {
         EndingAccess { logins, stream_tokens: streams }
     }
 
-    /// Ends access in memory. The caller holds `changes` and deletes the records.
+    /// Ends access in memory. The caller holds `change_lock` and deletes the records.
     pub(super) fn end_access(&self, access: &EndingAccess) -> EndedAccess {
         let mut directory = self.write_directory();
         for id in &access.logins {

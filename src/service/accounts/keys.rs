@@ -16,7 +16,7 @@ fn keys_file(state: &Path) -> PathBuf {
     state.join("signing-keys")
 }
 
-/// Reads the keys, and creates the first one when there is none.
+/// Reads the keys, and creates the first one if the file is missing.
 ///
 /// # Errors
 /// `INTERNAL` when the file cannot be read or written, or has other content.

@@ -81,11 +81,11 @@ impl ActiveStreamToken {
     }
 
     /// Seconds between the stored time of the last use and the current one.
-    fn unstored(&self) -> i64 {
+    fn unstored_seconds(&self) -> i64 {
         (self.last_used.load(Ordering::Relaxed) - self.stored_used.load(Ordering::Relaxed)).abs()
     }
 
-    fn stored(&self, token: &StreamToken) {
+    fn mark_stored(&self, token: &StreamToken) {
         self.stored_used.store(token.last_used_at.map_or(0, Timestamp::as_second), Ordering::Relaxed);
     }
 
@@ -176,7 +176,7 @@ impl Accounts {
         own.map(|stream| stream.token.id.clone()).collect()
     }
 
-    /// Removes tokens from memory. The caller holds `changes` and deletes their records.
+    /// Removes tokens from memory. The caller holds `change_lock` and deletes their records.
     pub(super) fn remove_stream_tokens(&self, ids: &[String]) {
         let mut streams = self.write_stream_tokens();
         for id in ids {
@@ -189,8 +189,8 @@ impl Accounts {
     /// # Errors
     /// `NOT_FOUND` when it is not one of theirs; `STORAGE_FULL`.
     pub async fn revoke_stream_token(&self, user_id: &str, id: &str) -> Result<()> {
-        let own = self.read_stream_tokens().by_id.get(id).is_some_and(|stream| stream.token.user_id == user_id);
-        if !own {
+        let is_own = self.read_stream_tokens().by_id.get(id).is_some_and(|stream| stream.token.user_id == user_id);
+        if !is_own {
             return Err(Error::new(Code::NotFound, "no such stream token"));
         }
         let _change = self.change_lock.lock().await;
@@ -257,15 +257,15 @@ impl Accounts {
     pub(super) async fn write_used(&self, lag_seconds: i64) -> Result<()> {
         // A token that is revoked meanwhile must not be written again.
         let _change = self.change_lock.lock().await;
-        let late = |stream: &&Arc<ActiveStreamToken>| stream.unstored() >= lag_seconds;
-        let late: Vec<Arc<ActiveStreamToken>> =
-            self.read_stream_tokens().by_id.values().filter(late).cloned().collect();
-        for streams in late.chunks(USED_BATCH) {
+        let is_outdated = |stream: &&Arc<ActiveStreamToken>| stream.unstored_seconds() >= lag_seconds;
+        let outdated: Vec<Arc<ActiveStreamToken>> =
+            self.read_stream_tokens().by_id.values().filter(is_outdated).cloned().collect();
+        for streams in outdated.chunks(USED_BATCH) {
             let tokens: Vec<StreamToken> = streams.iter().map(|stream| stream.current_record()).collect();
             let mut batch = Batch::default();
             tokens.iter().try_for_each(|token| batch.put(Tree::StreamTokens, &token.id, token))?;
             self.store.write(batch).await?;
-            streams.iter().zip(&tokens).for_each(|(stream, token)| stream.stored(token));
+            streams.iter().zip(&tokens).for_each(|(stream, token)| stream.mark_stored(token));
         }
         Ok(())
     }

@@ -209,12 +209,12 @@ async fn guessing_is_rate_limited_and_the_owner_is_never_locked_out() {
     let (one, other) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 9, 9, 9, 9));
     for n in 0..5 {
         assert_eq!(
-            error_code(accounts.login(&format!("nobody{n}"), "x", None, one.into()).await),
+            error_code(accounts.login(&format!("unknown{n}"), "x", None, one.into()).await),
             Code::InvalidCredentials
         );
     }
     assert_eq!(
-        error_code(accounts.login("nobody9", "x", None, other.into()).await),
+        error_code(accounts.login("unknown9", "x", None, other.into()).await),
         Code::RateLimited,
         "counted per network"
     );
@@ -411,8 +411,8 @@ async fn later_users_with_a_stored_duplicate_name_are_renamed() {
 }
 
 /// Number of changes in the journal, each of which is atomic.
-fn journal_changes(kept: &TestAccounts) -> usize {
-    std::fs::read_to_string(kept.dir.path().join("journal")).unwrap().lines().count()
+fn journal_changes(test_accounts: &TestAccounts) -> usize {
+    std::fs::read_to_string(test_accounts.dir.path().join("journal")).unwrap().lines().count()
 }
 
 #[tokio::test]
@@ -434,8 +434,8 @@ async fn a_request_makes_one_change_in_the_journal() {
     one_more("a device");
     let (stream, _) = accounts.add_stream_token(&ada, "Kodi", None, None).await.unwrap();
     one_more("a stream token");
-    let kept_access = accounts.authenticate(&last).unwrap().login_id.clone();
-    let kept_access = KeptAccess { login: Some(&kept_access), stream_tokens: false };
+    let login_id = accounts.authenticate(&last).unwrap().login_id.clone();
+    let kept_access = KeptAccess { login: Some(&login_id), stream_tokens: false };
     let ended = accounts.set_password(&ada, "second password", kept_access).await.unwrap();
     assert_eq!((ended.logins, ended.stream_tokens), (1, 1));
     one_more("a password, a device and a stream token");
@@ -443,7 +443,7 @@ async fn a_request_makes_one_change_in_the_journal() {
     accounts.authenticate(&last).unwrap();
     accounts.remove_user(&ada).await.unwrap();
     one_more("a user and their device");
-    assert_eq!(super::tests::error_code(accounts.authenticate(&last)), Code::Unauthorized);
+    assert_eq!(error_code(accounts.authenticate(&last)), Code::Unauthorized);
     let root = accounts.user_by_name("root").unwrap().id;
     for _ in 0..2 {
         accounts.issue_token("root", Role::Admin).await.unwrap();

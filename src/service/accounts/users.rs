@@ -71,7 +71,7 @@ impl Accounts {
         Ok(issued.token)
     }
 
-    /// Sets a password and ends all access of the user except `keep`: both, or nothing.
+    /// Sets a password and ends all access of the user except `kept_access`: both, or nothing.
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid password; `NOT_FOUND`; `STORAGE_FULL`.
@@ -93,16 +93,16 @@ impl Accounts {
         by: Option<&Principal>,
         user_id: &str,
         password: &str,
-        keep: KeptAccess<'_>,
+        kept_access: KeptAccess<'_>,
     ) -> Result<EndedAccess> {
         account::validate_password(password).map_err(|fault| Error::invalid_field("newPassword", fault))?;
         let hash = self.passwords.hash(password).await?;
         let _change = self.change_by(by).await?;
         let user = self.get_user(user_id)?;
-        self.replace_user(User { password_hash: Some(hash), ..user }, keep).await
+        self.replace_user(User { password_hash: Some(hash), ..user }, kept_access).await
     }
 
-    /// Stores a user and ends their access, in one change. The caller holds `changes`.
+    /// Stores a user and ends their access, in one change. The caller holds `change_lock`.
     pub(super) async fn replace_user(&self, user: User, kept_access: KeptAccess<'_>) -> Result<EndedAccess> {
         let access = self.access_to_end(&user.id, kept_access);
         let mut batch = Batch::default();
@@ -114,7 +114,7 @@ impl Accounts {
     }
 
     /// Removes a user with all their logins and stream tokens: all of it, or nothing. Their progress is removed by
-    /// [`crate::service::progress::Progress::tidy`]; no other user ever has this id.
+    /// [`crate::service::progress::ProgressStore::clean_up`]; no other user ever has this id.
     ///
     /// # Errors
     /// `NOT_FOUND`; `CONFLICT` for the last admin, without whom no one could be given access; `STORAGE_FULL`.
@@ -153,7 +153,7 @@ impl Accounts {
         }
     }
 
-    /// Adds a user. The caller holds `changes`.
+    /// Adds a user. The caller holds `change_lock`.
     async fn insert_user(&self, username: &str, role: Role, password_hash: Option<String>) -> Result<User> {
         let user = self.new_user(username, role, password_hash)?;
         self.store.put(Tree::Users, &user.id, &user).await?;
@@ -161,7 +161,7 @@ impl Accounts {
         Ok(user)
     }
 
-    /// A valid new user, not stored yet. The caller holds `changes`.
+    /// A valid new user, not stored yet. The caller holds `change_lock`.
     pub(super) fn new_user(&self, username: &str, role: Role, password_hash: Option<String>) -> Result<User> {
         let username = account::validate_username(username).map_err(|fault| Error::invalid_field("username", fault))?;
         if self.read_directory().user_by_name(&username).is_some() {

@@ -66,10 +66,11 @@ pub(super) fn resolve_schedule(
             }
         };
     }
-    let plan = requested_blocks.or_else(|| previous.and_then(|previous| previous.requested_blocks.clone()));
-    let plan = plan.ok_or_else(|| Error::invalid_field("schedule", "is required for scheduleMode blocks"))?;
+    let requested_blocks = requested_blocks.or_else(|| previous.and_then(|previous| previous.requested_blocks.clone()));
+    let requested_blocks =
+        requested_blocks.ok_or_else(|| Error::invalid_field("schedule", "is required for scheduleMode blocks"))?;
     let filler = filler.map(Arc::new).or_else(|| previous.map(|previous| previous.requested_filler.clone()));
-    Ok((Some(plan), filler.unwrap_or_else(RequestedFiller::shared_empty)))
+    Ok((Some(requested_blocks), filler.unwrap_or_else(RequestedFiller::shared_empty)))
 }
 
 impl Service {

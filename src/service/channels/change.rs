@@ -136,7 +136,7 @@ impl Service {
     pub async fn draft_channel(&self, current: Option<&Channel>, requested: &ChannelChange) -> Result<Channel> {
         let change = requested.clone();
         let settings = match current {
-            Some(before) => before.settings.clone(),
+            Some(current) => current.settings.clone(),
             None => ChannelSettings {
                 name: Box::default(),
                 number: self.channels.free_number(None, None)?,
@@ -255,7 +255,7 @@ impl Service {
                 Some(_) => {
                     // The future of a channel clock that may pause is the one guides show.
                     let projected_clock =
-                        current.and_then(|current| current.clock.as_ref()).map(|pace| pace.projected(now));
+                        current.and_then(|current| current.clock.as_ref()).map(|clock| clock.projected(now));
                     let channel_ms_at =
                         |instant: i64| projected_clock.as_ref().map_or(instant, |clock| clock.channel_ms_at(instant));
                     let current_ms = channel_ms_at(now);

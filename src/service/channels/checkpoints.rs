@@ -10,7 +10,7 @@ use crate::store::{Store, Tree};
 pub(super) fn restore_checkpoints(store: &Store, key: &str, revision: &ScheduleRevision) {
     let Some(blocks) = &revision.blocks else { return };
     match store.get::<Vec<Checkpoint>>(Tree::Checkpoints, key) {
-        Ok(marks) => blocks.resume_from(marks.unwrap_or_default()),
+        Ok(checkpoints) => blocks.resume_from(checkpoints.unwrap_or_default()),
         Err(fault) => tracing::warn!(%fault, "unreadable checkpoints; a channel's schedule is computed again"),
     }
 }
@@ -21,10 +21,10 @@ impl Channels {
         let now_ms = self.clock.now().as_millisecond();
         for channel in self.all() {
             for revision in &channel.definition.revisions {
-                let marks = revision.blocks.as_ref().and_then(|blocks| blocks.new_checkpoints(now_ms));
-                let Some(marks) = marks else { continue };
+                let checkpoints = revision.blocks.as_ref().and_then(|blocks| blocks.new_checkpoints(now_ms));
+                let Some(checkpoints) = checkpoints else { continue };
                 let key = revision_key(channel.id, revision.number);
-                if let Err(fault) = self.store.put(Tree::Checkpoints, &key, &marks).await {
+                if let Err(fault) = self.store.put(Tree::Checkpoints, &key, &checkpoints).await {
                     tracing::debug!(channel.id = channel.id, %fault, "the checkpoints of a channel could not be stored");
                 }
             }

@@ -107,8 +107,8 @@ impl Channels {
     pub async fn extend_clock(&self, channel: &Arc<Channel>) -> Result<Arc<Channel>> {
         let extended = |channel: &Channel| {
             let now_ms = self.clock.now().as_millisecond();
-            let pace = channel.clock.as_ref().filter(|clock| !clock.runs_until(now_ms + RENEW_BELOW_MS))?;
-            pace.extended(now_ms, now_ms + LEASE_MS)
+            let clock = channel.clock.as_ref().filter(|clock| !clock.runs_until(now_ms + RENEW_BELOW_MS))?;
+            clock.extended(now_ms, now_ms + LEASE_MS)
         };
         if channel.clock.is_none() {
             return Ok(channel.clone());
@@ -201,8 +201,8 @@ impl Channels {
         let stored = channel.clock.as_deref().map(ChannelClock::intervals).unwrap_or_default();
         let intervals = next.intervals();
         let mut batch = Batch::default();
-        for run in intervals.iter().filter(|run| !stored.contains(run)) {
-            batch.put(Tree::ClockIntervals, &interval_key(channel.id, run), run)?;
+        for added in intervals.iter().filter(|interval| !stored.contains(interval)) {
+            batch.put(Tree::ClockIntervals, &interval_key(channel.id, added), added)?;
         }
         for removed in stored.iter().filter(|gone| !intervals.iter().any(|interval| interval.from_ms == gone.from_ms)) {
             batch.delete(Tree::ClockIntervals, &interval_key(channel.id, removed))?;
@@ -210,7 +210,7 @@ impl Channels {
         self.store.write(batch).await
     }
 
-    /// Sets a channel's clock to the one that `of` returns for its current state, if any.
+    /// Sets a channel's clock to the one that `make_clock` returns for its current state, if any.
     fn set_clock(&self, id: u32, make_clock: impl FnOnce(&Channel) -> Option<ChannelClock>) -> Result<Arc<Channel>> {
         let mut channels = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
         let not_found = || Error::new(Code::ChannelNotFound, format!("there is no channel {id}"));

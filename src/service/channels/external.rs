@@ -73,7 +73,7 @@ pub(super) fn resolve_external(
     now_ms: i64,
 ) -> Result<Option<ExternalChannel>> {
     let kind = match (previous.map(SourceType::of_channel), change.source_type) {
-        (Some(current), Some(asked)) if current != asked => {
+        (Some(current), Some(requested)) if current != requested => {
             return Err(Error::invalid_field("sourceType", "cannot be changed; create another channel"));
         }
         (Some(current), _) => current,
@@ -100,21 +100,21 @@ pub(super) fn resolve_external(
     let current = previous.and_then(|previous| previous.external.as_deref());
     let requested = match (current, &change.external) {
         (Some(current), None) => return Ok(Some(current.clone())),
-        (Some(current), Some(asked)) if !asked.sets_fields() && !asked.clears_fields() => {
-            let guide = asked.guide_channel.clone().unwrap_or_else(|| current.guide_channel.clone());
+        (Some(current), Some(requested)) if !requested.sets_fields() && !requested.clears_fields() => {
+            let guide = requested.guide_channel.clone().unwrap_or_else(|| current.guide_channel.clone());
             return Ok(Some(ExternalChannel { guide_channel: guide, ..current.clone() }));
         }
         (Some(ExternalChannel { origin: ExternalOrigin::Source { id, .. }, .. }), Some(_)) => {
             return Err(Error::invalid_field("source", format!("belongs to source {id}; change it there")));
         }
-        (_, asked) => asked.clone().unwrap_or_default(),
+        (_, requested) => requested.clone().unwrap_or_default(),
     };
     let previous_clearance = current.and_then(ExternalChannel::own_clearance);
     let guide = requested.guide_channel.unwrap_or_else(|| current.and_then(|current| current.guide_channel.clone()));
     let missing_error = |missing: &[&str]| Err(rights::missing_rights_error(missing));
     let stream_url = match (requested.url, current) {
         (Some(url), _) => Some(url),
-        (None, is) => is.map(|current| current.stream.url.clone()),
+        (None, current) => current.map(|current| current.stream.url.clone()),
     };
     let Some(url) = stream_url else {
         let mut missing = rights::missing_fields(&requested.claim);
@@ -148,13 +148,13 @@ fn has_moved(previous: &ExternalStream, after: &ExternalStream) -> bool {
 }
 
 /// An external channel. It has no items, so no file is opened.
-pub(super) fn draft(previous: Option<&Channel>, face: ChannelSettings, external: ExternalChannel) -> Channel {
+pub(super) fn draft(previous: Option<&Channel>, settings: ChannelSettings, external: ExternalChannel) -> Channel {
     let (id, tvg_id, version) = previous
         .map_or((0, Box::default(), 1), |previous| (previous.id, previous.tvg_id.clone(), previous.version + 1));
     Channel {
         id,
         tvg_id,
-        settings: face,
+        settings,
         requested_items: Arc::default(),
         output: Arc::default(),
         requested_blocks: None,
@@ -196,7 +196,7 @@ impl Service {
             .await
     }
 
-    /// Removes a channel; its id is never used again. `by` is recorded if the channel had a clearance of its own.
+    /// Removes a channel; its id is never used again. `user_id` is recorded if the channel had a clearance of its own.
     ///
     /// # Errors
     /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL`.

@@ -157,8 +157,8 @@ impl Channels {
         }
         let writes = changed.into_iter().map(|channel| self.store_channel(channel, None));
         // All of them are completed, also after an error: a write dropped half-way is durable, but missing in memory.
-        let kept = stream::iter(writes).buffer_unordered(MAX_CONCURRENT_WRITES);
-        kept.fold(Ok(()), |all: Result<()>, kept| ready(all.and(kept.map(drop)))).await?;
+        let results = stream::iter(writes).buffer_unordered(MAX_CONCURRENT_WRITES);
+        results.fold(Ok(()), |all: Result<()>, result| ready(all.and(result.map(drop)))).await?;
         Ok(count)
     }
 

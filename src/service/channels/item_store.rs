@@ -89,12 +89,12 @@ impl ItemStore {
         let stored: Vec<(ContentName, Arc<ScheduleItem>)> =
             stream::iter(futures).buffered(MAX_CONCURRENT_WRITES).try_collect().await?;
         let names: Vec<String> = stored.iter().map(|(name, _)| encode_name(name)).collect();
-        let (name, json) = (content_name(&names)?, names);
+        let name = content_name(&names)?;
         let cached = self.lock_cache().lists.get(&name).and_then(Weak::upgrade);
         let list = match cached {
             Some(cached) => cached,
             None => {
-                store.put(Tree::ItemLists, &encode_name(&name), &json).await?;
+                store.put(Tree::ItemLists, &encode_name(&name), &names).await?;
                 let list: ScheduleItems = stored.into_iter().map(|(_, item)| item).collect();
                 self.lock_cache().lists.insert(name, Arc::downgrade(&list));
                 list
@@ -131,8 +131,8 @@ impl ItemStore {
         let name = content_name(&*item)?;
         let cached = self.lock_cache().items.get(&name).and_then(Weak::upgrade);
         // An item whose boundaries were lost gets them back with the next revision.
-        if let Some(known) = cached.filter(|known| !known.segmentation.has_lost_bounds()) {
-            return Ok((name, known));
+        if let Some(cached) = cached.filter(|cached| !cached.segmentation.has_lost_bounds()) {
+            return Ok((name, cached));
         }
         if !item.segmentation.has_lost_bounds() {
             self.segment_bounds.store_bounds(store, Arc::make_mut(&mut item)).await?;

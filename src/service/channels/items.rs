@@ -26,8 +26,8 @@ const MIN_DURATION_MS: i64 = 500;
 const MAX_REPORTED_ITEMS: usize = 100;
 
 impl Service {
-    /// All requested items in their order, each with its length but without an id. Breaks are kept only if the items may be
-    /// `may_have_breaks`.
+    /// All requested items in their order, each with its length but without an id. Breaks are kept only if
+    /// `may_have_breaks` is set.
     ///
     /// # Errors
     /// Those of opening a requested path; `UNPLAYABLE_MEDIA` with `details.items` when some have no length, or, with

@@ -113,7 +113,7 @@ impl Channels {
     pub fn open(store: Store, clock: Clock) -> Result<Self> {
         let mut last_ids = LastIds { last_id: 0, instance: None };
         let mut by_id = Vec::new();
-        let shelf = ItemStore::default();
+        let item_store = ItemStore::default();
         let mut intervals = clocks::load_intervals(&store)?;
         // Shares equal requests while channels are loaded. A permanent table would cost memory for those that differ.
         let mut shared_requests: HashSet<Arc<[RequestedItem]>> = HashSet::new();
@@ -127,7 +127,7 @@ impl Channels {
                     Some(shared) => channel.requested_items = shared.clone(),
                     None => drop(shared_requests.insert(channel.requested_items.clone())),
                 }
-                let channel = load_channel(&store, &shelf, (id, record.tvg_id), channel, intervals.remove(&id))?;
+                let channel = load_channel(&store, &item_store, (id, record.tvg_id), channel, intervals.remove(&id))?;
                 by_id.push((id, Arc::new(channel)));
             }
             Ok(())
@@ -141,18 +141,18 @@ impl Channels {
         result?;
         let changed_ms = clock.now().as_millisecond().into();
         // Collecting all at once leaves no node of the tree half empty.
-        let (by_id, editing) = (RwLock::new(by_id.into_iter().collect()), tokio::sync::Mutex::new(last_ids));
+        let (by_id, edit_lock) = (RwLock::new(by_id.into_iter().collect()), tokio::sync::Mutex::new(last_ids));
         let (current_programmes, oldest_programmes, clock_locks) = Default::default();
         Ok(Self {
             store,
             clock,
             by_id,
             changed_ms,
-            item_store: shelf,
+            item_store,
             current_programmes,
             oldest_programmes,
             clock_locks,
-            edit_lock: editing,
+            edit_lock,
         })
     }
 
@@ -201,9 +201,9 @@ impl Channels {
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
         self.delete_clock(&channel).await;
         drop(lock);
-        let revision_numbers = revision_numbers(&channel.definition);
+        let dropped = revision_numbers(&channel.definition);
         drop(channel);
-        self.delete_revisions(id, &revision_numbers).await;
+        self.delete_revisions(id, &dropped).await;
         Ok(())
     }
 
@@ -261,8 +261,8 @@ impl Channels {
             settings,
             requested_items,
             output,
-            requested_blocks: plan,
-            requested_filler: filler,
+            requested_blocks,
+            requested_filler,
             external,
             seed,
             mode,
@@ -275,8 +275,8 @@ impl Channels {
             settings,
             requested_items,
             output,
-            requested_blocks: plan,
-            requested_filler: filler,
+            requested_blocks,
+            requested_filler,
             external,
             seed,
             mode,
@@ -317,7 +317,7 @@ impl Channels {
 /// Builds a channel from its record and those of its revisions.
 fn load_channel(
     store: &Store,
-    shelf: &ItemStore,
+    item_store: &ItemStore,
     (id, tvg_id): (u32, Box<str>),
     stored: StoredChannel,
     intervals: Option<Vec<RunningInterval>>,
@@ -326,24 +326,24 @@ fn load_channel(
         mut settings,
         requested_items,
         output,
-        requested_blocks: plan,
-        requested_filler: filler,
+        requested_blocks,
+        requested_filler,
         external,
         seed,
         mode,
         version,
-        mode_changes: turns,
+        mode_changes,
         revisions,
     } = stored;
-    shelf.share_time_zone(&mut settings);
+    item_store.share_time_zone(&mut settings);
     let revision = |number: &u32| {
         let key = revision_key(id, *number);
         let record = store.get::<RevisionRecord>(Tree::Revisions, &key)?;
         let RevisionRecord { mut revision, list } =
             record.ok_or_else(|| Error::internal(format!("record revisions/{key} is missing")))?;
         match list {
-            Some(list) => revision.items = shelf.load_list(store, &list)?,
-            None => shelf.load_bounds(store, &mut revision.items)?,
+            Some(list) => revision.items = item_store.load_list(store, &list)?,
+            None => item_store.load_bounds(store, &mut revision.items)?,
         }
         checkpoints::restore_checkpoints(store, &key, &revision);
         Ok(revision)
@@ -354,12 +354,16 @@ fn load_channel(
         tvg_id,
         settings,
         requested_items,
-        output: shelf.share_output(output),
-        requested_blocks: plan,
-        requested_filler: if *filler == RequestedFiller::default() { RequestedFiller::shared_empty() } else { filler },
+        output: item_store.share_output(output),
+        requested_blocks,
+        requested_filler: if *requested_filler == RequestedFiller::default() {
+            RequestedFiller::shared_empty()
+        } else {
+            requested_filler
+        },
         external,
         listings: None,
-        clock: channel_clock(turns, intervals),
+        clock: channel_clock(mode_changes, intervals),
         seed,
         mode,
         version,

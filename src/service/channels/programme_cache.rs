@@ -12,16 +12,16 @@ use crate::domain::schedule::Programme;
 pub(super) struct ProgrammeCache(Mutex<HashMap<u32, (u32, Programme)>>);
 
 impl ProgrammeCache {
-    /// A channel's programme at an instant, unix ms; None before its first programme.
-    pub(super) fn programme_at(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
+    /// A channel's programme at an instant of channel time, ms; None before its first programme.
+    pub(super) fn programme_at(&self, channel: &Channel, channel_ms: i64) -> Option<Programme> {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let cached = cache.get(&channel.id).filter(|(version, programme)| {
-            *version == channel.version && (programme.start_ms..programme.end_ms).contains(&now_ms)
+            *version == channel.version && (programme.start_ms..programme.end_ms).contains(&channel_ms)
         });
         if let Some((_, programme)) = cached {
             return Some(*programme);
         }
-        let programme = channel.definition.programme_at(now_ms)?;
+        let programme = channel.definition.programme_at(channel_ms)?;
         cache.insert(channel.id, (channel.version, programme));
         Some(programme)
     }

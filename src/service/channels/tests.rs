@@ -140,9 +140,9 @@ async fn programmes_found_for_former_settings_of_a_channel_are_not_shown() {
     let folder = tempfile::tempdir().unwrap();
     let channels = Channels::open(Store::open_waiting(folder.path()).unwrap(), Clock::default()).unwrap();
     let external = |url: &str| {
-        let feed = ExternalStream { url: Address::parse(url).unwrap(), failover: Vec::new(), user_agent: None };
+        let stream = ExternalStream { url: Address::parse(url).unwrap(), failover: Vec::new(), user_agent: None };
         let origin = ExternalOrigin::Source { id: 1, entry: ImportedEntry::default() };
-        Some(Box::new(ExternalChannel { stream: feed, origin, guide_channel: None }))
+        Some(Box::new(ExternalChannel { stream, origin, guide_channel: None }))
     };
     let draft = Channel {
         external: external("http://tv.example/1.ts"),

@@ -37,7 +37,7 @@ impl HlsClient {
     /// Reads the rest of a playlist, and the media playlist it refers to.
     pub(super) async fn open(
         service: &Service,
-        feed: &ExternalStream,
+        stream: &ExternalStream,
         mut answer: OutboundResponse,
         mut head: Vec<u8>,
     ) -> Result<Self, ConnectionEnd> {
@@ -49,7 +49,7 @@ impl HlsClient {
             }
         }
         drop(answer);
-        let mut this = Self { user_agent: feed.user_agent.clone(), address: address.clone(), first_playlist: None };
+        let mut this = Self { user_agent: stream.user_agent.clone(), address: address.clone(), first_playlist: None };
         let mut text = String::from_utf8_lossy(&head).into_owned();
         for _ in 0..2 {
             match HlsPlaylist::parse(&text).ok_or(ConnectionEnd::Unsupported("its playlist cannot be read"))? {

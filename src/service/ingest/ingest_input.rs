@@ -93,7 +93,7 @@ impl<'a> IngestInput<'a> {
         }
         let Some(normaliser) = &mut self.normaliser else {
             self.unidentified.extend_from_slice(bytes);
-            let Some(shape) = stream_info::detect_stream(&self.unidentified) else {
+            let Some(info) = stream_info::detect_stream(&self.unidentified) else {
                 return match self.unidentified.len() > stream_info::MAX_PROBE_BYTES {
                     true => {
                         Err(ConnectionEnd::Unsupported("it is neither an MPEG transport stream nor fragmented mp4"))
@@ -101,14 +101,14 @@ impl<'a> IngestInput<'a> {
                     false => Ok(false),
                 };
             };
-            let mut normaliser = self.start_normaliser(shape).await?;
+            let mut normaliser = self.start_normaliser(info).await?;
             let head = std::mem::take(&mut self.unidentified);
-            let put = normaliser.write(&head).await;
+            let write_result = normaliser.write(&head).await;
             self.normaliser = Some(normaliser);
-            return self.check_output(put).await;
+            return self.check_output(write_result).await;
         };
-        let put = normaliser.write(bytes).await;
-        self.check_output(put).await
+        let write_result = normaliser.write(bytes).await;
+        self.check_output(write_result).await
     }
 
     /// Finds out why the pipe broke.
@@ -120,10 +120,10 @@ impl<'a> IngestInput<'a> {
         }
     }
 
-    async fn start_normaliser(&self, shape: StreamInfo) -> Result<Normaliser, ConnectionEnd> {
+    async fn start_normaliser(&self, info: StreamInfo) -> Result<Normaliser, ConnectionEnd> {
         let config = &self.service.config;
-        let needs_encoding = shape.video == Some(VideoCodec::Other)
-            || shape.video.is_some() && self.video_handling == VideoHandling::Encode;
+        let needs_encoding = info.video == Some(VideoCodec::Other)
+            || info.video.is_some() && self.video_handling == VideoHandling::Encode;
         let (mut video_mode, mut slot) = (VideoMode::Copy, None);
         if needs_encoding {
             let report = self.service.local_encoders.report().await;
@@ -136,17 +136,17 @@ impl<'a> IngestInput<'a> {
             slot = Some(slots.reserve_slot().ok_or(ConnectionEnd::Unsupported("all encode slots are in use"))?);
             video_mode = VideoMode::Encode { encoder, keyframe_seconds: config.segment_seconds, max_height: 720 };
         }
-        let started = start(&config.ffmpeg, shape, &video_mode).await;
+        let started = start(&config.ffmpeg, info, &video_mode).await;
         let (inlet, outlet) =
             started.map_err(|cause| ConnectionEnd::ProcessingFailed(format!("ffmpeg does not start: {cause}")))?;
         let min_ticks = (config.segment_seconds * 90_000.0) as i64 - 4500;
-        let bounds = SegmentLimits {
+        let limits = SegmentLimits {
             min_duration: min_ticks.max(90_000),
             max_duration: MAX_SEGMENT_TICKS,
             max_bytes: MAX_PIECE_BYTES,
         };
-        let cutter = LiveSegmenter::new(shape.video.is_some(), bounds);
-        let output_task = tokio::spawn(cut_output(outlet, cutter, self.connection, self.pieces.clone()));
+        let segmenter = LiveSegmenter::new(info.video.is_some(), limits);
+        let output_task = tokio::spawn(cut_output(outlet, segmenter, self.connection, self.pieces.clone()));
         Ok(Normaliser { inlet: Some(inlet), output_task, _slot: slot })
     }
 }
@@ -154,7 +154,7 @@ impl<'a> IngestInput<'a> {
 /// Cuts the output of the child process into pieces.
 async fn cut_output(
     mut outlet: ChildOutput,
-    mut cutter: LiveSegmenter,
+    mut segmenter: LiveSegmenter,
     connection: u64,
     pieces: mpsc::Sender<FeedEvent>,
 ) -> ConnectionEnd {
@@ -162,7 +162,7 @@ async fn cut_output(
         let bytes = match outlet.next().await {
             Ok(bytes) => bytes,
             Err(cause) => {
-                for piece in cutter.finish() {
+                for piece in segmenter.finish() {
                     if pieces.send(FeedEvent::Piece(connection, piece)).await.is_err() {
                         return ConnectionEnd::StreamEnded;
                     }
@@ -170,7 +170,7 @@ async fn cut_output(
                 return ConnectionEnd::ProcessingFailed(cause.to_string());
             }
         };
-        let new_pieces = match cutter.push(bytes) {
+        let new_pieces = match segmenter.push(bytes) {
             Ok(cut) => cut,
             Err(LiveSegmenterError::NoKeyframe(_)) => return ConnectionEnd::NeedsEncoding,
             Err(fault) => return ConnectionEnd::ProcessingFailed(fault.to_string()),

@@ -1,7 +1,7 @@
 //! Ingest of external channels: one outbound connection and one timeline per channel, for any number of viewers.
 //!
-//! An ingest starts with the first viewer of a channel and ends some time after the last one left. `feeder` fetches and
-//! sends pieces; the task here puts them on the timeline, or a slate if none arrive.
+//! An ingest starts with the first viewer of a channel and ends some time after the last one left. `source_client`
+//! fetches and sends pieces; the task here puts them on the timeline, or a slate if none arrive.
 #![doc = include_str!("README.md")]
 
 use std::collections::{HashMap, VecDeque};
@@ -127,25 +127,24 @@ impl Ingest {
     /// Puts an interval of a stream on the timeline. `from` and `to` are ticks after `base` on the stream's own clock.
     fn place_interval(
         &self,
-        origin_kind: SegmentOrigin,
+        origin: SegmentOrigin,
         (from, to): (i64, i64),
         base: i64,
         now: i64,
     ) -> (LiveSegment, TimelineSpan) {
         let mut state = self.lock();
-        let slot = state.timeline.append(origin_kind, to - from, now);
-        let sounded = state.last_ends.filter(|(end, _)| *end == slot.start_ticks).map(|(_, sounded)| sounded);
-        let closes = origin_kind == SegmentOrigin::Slate;
-        let (opens, origin) = (from == 0, slot.start_ticks - from);
+        let slot = state.timeline.append(origin, to - from, now);
+        let previous_audio_end =
+            state.last_ends.filter(|(end, _)| *end == slot.start_ticks).map(|(_, audio_end)| audio_end);
         let span = TimelineSpan {
             item_start: from,
             item_end: to,
-            starts_item: opens,
-            ends_item: closes,
+            starts_item: from == 0,
+            ends_item: origin == SegmentOrigin::Slate,
             base_timestamp: base,
             item_offset: 0,
-            channel_origin: origin,
-            previous_audio_end: sounded,
+            channel_origin: slot.start_ticks - from,
+            previous_audio_end,
         };
         state.last_ends = Some((slot.end_ticks, span.audio_end()));
         (slot, span)
@@ -160,7 +159,7 @@ impl Ingest {
         Some((slot, segment.bytes.clone(), segment.is_slate))
     }
 
-    /// Stores a segment and evicts old ones and those that exceed the memory. `channels` channels share it.
+    /// Stores a segment and evicts old ones and those that exceed the memory. `channel_count` channels share it.
     fn store_segment(&self, segment: TimelineSegment, channel_count: usize) {
         let mut state = self.lock();
         let size_bytes = segment.bytes.len();
@@ -188,16 +187,16 @@ impl Drop for Ingest {
 /// The task that fetches a source, and its pieces. Dropping it ends the task.
 struct Client {
     /// The addresses when the task was started.
-    feed: ExternalStream,
-    fed: mpsc::Receiver<FeedEvent>,
+    stream: ExternalStream,
+    events: mpsc::Receiver<FeedEvent>,
     task: JoinHandle<()>,
 }
 
 impl Client {
-    fn start(service: &Arc<Service>, id: u32, ingest: &Arc<Ingest>, feed: ExternalStream) -> Self {
+    fn start(service: &Arc<Service>, id: u32, ingest: &Arc<Ingest>, stream: ExternalStream) -> Self {
         let (pieces, events) = mpsc::channel(MAX_WAITING_PIECES);
         let task = tokio::spawn(source_client::run(service.clone(), id, ingest.clone(), pieces));
-        Self { feed, fed: events, task }
+        Self { stream, events, task }
     }
 }
 
@@ -267,7 +266,7 @@ pub fn find_segment(service: &Service, channel: &Channel, start_ms: i64) -> Opti
     state.segments.iter().rev().find(|segment| segment.start_ms == start_ms).map(|segment| segment.bytes.clone())
 }
 
-/// The first segment whose slot `wanted` accepts, and whether it is a slate.
+/// The first segment in memory whose slot satisfies `accepts`, and whether it is a slate.
 pub fn next_segment(
     service: &Service,
     channel: &Channel,
@@ -291,7 +290,7 @@ async fn run_timeline(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, inges
         let Ok(channel) = service.channels.get(id) else { return };
         let external = channel.external.as_deref().filter(|_| service.check_showing_rights(&channel).is_ok());
         let Some(external) = external else { return };
-        if client.feed != external.stream {
+        if client.stream != external.stream {
             tracing::info!(channel.id = id, "the source of an external channel changed: connecting to the new one");
             client = Client::start(&service, id, ingest, external.stream.clone());
             (waiting_event, is_disconnected) = (None, true);
@@ -310,8 +309,8 @@ async fn run_timeline(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, inges
         match waiting_event.take() {
             Some(FeedEvent::Piece(connection, piece)) if is_due => {
                 is_disconnected = false;
-                let from = SegmentOrigin::Source { connection, format: piece.format };
-                air_piece(&service, &channel, ingest, from, Some(piece), now).await;
+                let origin = SegmentOrigin::Source { connection, format: piece.format };
+                air_piece(&service, &channel, ingest, origin, Some(piece), now).await;
                 continue;
             }
             Some(FeedEvent::Disconnected) => is_disconnected = true,
@@ -323,7 +322,7 @@ async fn run_timeline(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, inges
         }
         drop((service, channel));
         tokio::select! {
-            next = client.fed.recv(), if waiting_event.is_none() => match next {
+            next = client.events.recv(), if waiting_event.is_none() => match next {
                 Some(next) => waiting_event = Some(next),
                 None => return,
             },
@@ -338,7 +337,7 @@ async fn air_piece(
     service: &Service,
     channel: &Channel,
     ingest: &Ingest,
-    from: SegmentOrigin,
+    origin: SegmentOrigin,
     piece: Option<IngestSegment>,
     now: i64,
 ) {
@@ -354,7 +353,7 @@ async fn air_piece(
     let slate_times = (0, SLATE_TICKS, 0);
     let (from_ticks, to_ticks, base_ticks) =
         piece.as_ref().map_or(slate_times, |piece| (piece.start, piece.end, piece.audio_frame_time));
-    let (slot, span) = ingest.place_interval(from, (from_ticks - base_ticks, to_ticks - base_ticks), base_ticks, now);
+    let (slot, span) = ingest.place_interval(origin, (from_ticks - base_ticks, to_ticks - base_ticks), base_ticks, now);
     let segment_task = tokio::task::spawn_blocking(move || {
         let bytes =
             piece.map_or_else(Vec::new, |piece| if piece.is_first { piece.drop_undecodable() } else { piece.bytes });
@@ -364,7 +363,7 @@ async fn air_piece(
     let segment = TimelineSegment {
         start_ms: slot.programme_start_ms,
         bytes: bytes.into(),
-        is_slate: from == SegmentOrigin::Slate,
+        is_slate: origin == SegmentOrigin::Slate,
     };
     ingest.store_segment(segment, service.ingests.lock().len());
 }
@@ -387,9 +386,9 @@ mod tests {
         let ingest = Ingest { state: Mutex::new(state), total_bytes: Arc::default() };
         // Three segments fill the memory of a channel, so the first of four is evicted. They share one buffer.
         let bytes: Bytes = vec![0u8; MAX_CHANNEL_BYTES / 3].into();
-        let from = SegmentOrigin::Source { connection: 1, format: 7 };
+        let origin = SegmentOrigin::Source { connection: 1, format: 7 };
         let put = |n: i64| {
-            let (slot, _) = ingest.place_interval(from, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
+            let (slot, _) = ingest.place_interval(origin, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
             ingest.store_segment(
                 TimelineSegment { start_ms: slot.programme_start_ms, bytes: bytes.clone(), is_slate: false },
                 1,

@@ -11,7 +11,7 @@ use super::Ingest;
 use super::hls_client::HlsClient;
 use super::ingest_input::{IngestInput, VideoHandling};
 use crate::domain::address::Address;
-use crate::domain::external::{ExternalChannel, ExternalStream};
+use crate::domain::external::ExternalStream;
 use crate::domain::ingest::live_segmenter::IngestSegment;
 use crate::engine::outbound::{OutboundError, OutboundRequest, OutboundResponse, rtsp, srt};
 use crate::service::Service;
@@ -59,8 +59,8 @@ pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pie
     let (mut address_turn, mut pause, mut video_handling) = (0usize, RECONNECT_PAUSES.0, VideoHandling::default());
     loop {
         let Some(service) = service.upgrade() else { return };
-        let Some(feed) = find_feed(&service, id) else { return };
-        let addresses: Vec<&Address> = std::iter::once(&feed.url).chain(&feed.failover).collect();
+        let Some(source) = find_source(&service, id) else { return };
+        let addresses: Vec<&Address> = std::iter::once(&source.url).chain(&source.failover).collect();
         let address = addresses[address_turn % addresses.len()];
         let connection = {
             let mut state = ingest.lock();
@@ -69,7 +69,7 @@ pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pie
         };
         let began = Instant::now();
         let mut input = IngestInput::new(&service, connection, &pieces, video_handling);
-        let ended = connect(&service, &feed, address, &mut input).await;
+        let ended = connect(&service, &source, address, &mut input).await;
         drop(input);
         let Err(ended) = ended else { return };
         if pieces.send(FeedEvent::Disconnected).await.is_err() {
@@ -100,16 +100,16 @@ pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pie
     }
 }
 
-fn find_feed(service: &Service, id: u32) -> Option<ExternalStream> {
+fn find_source(service: &Service, id: u32) -> Option<ExternalStream> {
     let channel = service.channels.get(id).ok()?;
     service.check_showing_rights(&channel).ok()?;
-    channel.external.as_deref().map(|ExternalChannel { stream: feed, .. }| feed.clone())
+    channel.external.as_deref().map(|external| external.stream.clone())
 }
 
 /// One connection, from its first byte to its end. Ok only if the receiver is gone.
 async fn connect(
     service: &Arc<Service>,
-    feed: &ExternalStream,
+    source: &ExternalStream,
     address: &Address,
     input: &mut IngestInput<'_>,
 ) -> Result<(), ConnectionEnd> {
@@ -121,11 +121,11 @@ async fn connect(
     }
     if address.is_rtsp() {
         let to = service.outbound.resolve_and_reserve(address).await?;
-        let mut stream = rtsp::connect(address, to, feed.user_agent.as_deref(), rtsp::RtspTimeouts::default());
+        let mut stream = rtsp::connect(address, to, source.user_agent.as_deref(), rtsp::RtspTimeouts::default());
         while !input.feed(&stream.next().await?).await? {}
         return Ok(());
     }
-    match open_body(service, feed, address).await? {
+    match open_body(service, source, address).await? {
         SourceBody::Playlist(mut hls) => hls.follow(service, input).await,
         SourceBody::Stream(mut answer, head) => {
             if input.feed(&head).await? {
@@ -144,10 +144,10 @@ async fn connect(
 /// Requests an address and identifies the body.
 async fn open_body(
     service: &Arc<Service>,
-    feed: &ExternalStream,
+    source: &ExternalStream,
     address: &Address,
 ) -> Result<SourceBody, ConnectionEnd> {
-    let request = OutboundRequest { user_agent: feed.user_agent.clone(), ..OutboundRequest::for_stream() };
+    let request = OutboundRequest { user_agent: source.user_agent.clone(), ..OutboundRequest::for_stream() };
     let mut answer = service.outbound.get(address, &request).await?;
     let mut head = Vec::new();
     while head.len() < 16 {
@@ -158,7 +158,7 @@ async fn open_body(
     }
     let text = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&head).trim_ascii_start();
     match text.starts_with(b"#EXTM3U") {
-        true => Ok(SourceBody::Playlist(Box::new(HlsClient::open(service, feed, answer, head).await?))),
+        true => Ok(SourceBody::Playlist(Box::new(HlsClient::open(service, source, answer, head).await?))),
         false if text.starts_with(b"<") => {
             Err(ConnectionEnd::Unsupported("the server sent a web page instead of a stream"))
         }

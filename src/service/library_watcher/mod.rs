@@ -1,5 +1,5 @@
-//! The library watched: files that come, go, change or move are noticed, at once where inotify reports them, and by a sweep
-//! where it does not.
+//! The library watched: files that come, go, change or move are noticed, at once where inotify reports them, and by a full
+//! scan where it does not.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ mod snapshot;
 
 use snapshot::{RootChanges, RootSnapshot};
 
-/// Interval of full sweeps, for network mounts and for events that inotify lost.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(300);
+/// Interval of full scans, for network mounts and for events that inotify lost.
+const SCAN_INTERVAL: Duration = Duration::from_secs(300);
 
 /// How long changes are collected, so that a copy of many files is one change.
 const GATHER_TIME: Duration = Duration::from_millis(400);
@@ -41,7 +41,7 @@ async fn watch_root(service: Arc<Service>, root: usize) {
     let top = service.roots.list()[root].path.to_string_lossy().into_owned();
     let mut snapshot = RootSnapshot::default();
     let mut stale: BTreeSet<String> = BTreeSet::from([top.clone()]);
-    let (mut is_first, mut is_full_sweep, mut last_sweep) = (true, true, Instant::now());
+    let (mut is_first, mut is_full_scan, mut last_full_scan) = (true, true, Instant::now());
     loop {
         let roots = service.roots.clone();
         let (started, state) = (Instant::now(), (snapshot, watcher));
@@ -49,7 +49,7 @@ async fn watch_root(service: Arc<Service>, root: usize) {
             let (mut snapshot, mut watcher) = state;
             let mut changes = RootChanges::default();
             for folder in stale {
-                snapshot.update(&roots, &folder, is_full_sweep, &mut changes, &mut |path| {
+                snapshot.update(&roots, &folder, is_full_scan, &mut changes, &mut |path| {
                     if let Some(watcher) = &mut watcher {
                         watcher.add_folder(&roots, path);
                     }
@@ -59,8 +59,8 @@ async fn watch_root(service: Arc<Service>, root: usize) {
         });
         let Ok((updated, same_watcher, changes)) = update.await else { return };
         (snapshot, watcher) = (updated, same_watcher);
-        if is_full_sweep {
-            last_sweep = started;
+        if is_full_scan {
+            last_full_scan = started;
             tracing::debug!(media.path = %top, files = snapshot.file_count(), duration_ms = started.elapsed().as_millis() as u64, "swept");
         }
         find_moved(&service, &snapshot, &changes, &top).await;
@@ -69,26 +69,26 @@ async fn watch_root(service: Arc<Service>, root: usize) {
             service.events.publish(None, EventContent::Library { folders });
         }
         is_first = false;
-        (stale, is_full_sweep) = wait_for_changes(&mut watcher, last_sweep + SWEEP_INTERVAL, &top).await;
+        (stale, is_full_scan) = wait_for_changes(&mut watcher, last_full_scan + SCAN_INTERVAL, &top).await;
     }
 }
 
-/// Waits for the next folders to read; true means a full sweep.
+/// Waits for the next folders to read; true means a full scan.
 async fn wait_for_changes(
     watcher: &mut Option<FolderWatcher>,
-    sweep_at: Instant,
+    scan_at: Instant,
     top: &str,
 ) -> (BTreeSet<String>, bool) {
-    let full_sweep = || (BTreeSet::from([top.to_owned()]), true);
+    let full_scan = || (BTreeSet::from([top.to_owned()]), true);
     let Some(active) = watcher else {
-        tokio::time::sleep_until(sweep_at).await;
-        return full_sweep();
+        tokio::time::sleep_until(scan_at).await;
+        return full_scan();
     };
     let mut folders = BTreeSet::new();
-    let mut deadline = sweep_at;
+    let mut deadline = scan_at;
     loop {
         match timeout(deadline.saturating_duration_since(Instant::now()), active.next_changes()).await {
-            Err(_) if folders.is_empty() => return full_sweep(),
+            Err(_) if folders.is_empty() => return full_scan(),
             Err(_) => return (folders, false),
             Ok(Ok(FolderChanges::Folders(more))) => {
                 if folders.is_empty() {
@@ -98,13 +98,13 @@ async fn wait_for_changes(
             }
             Ok(Ok(FolderChanges::Everything)) => {
                 tokio::time::sleep(GATHER_TIME).await;
-                return full_sweep();
+                return full_scan();
             }
             Ok(Err(cause)) => {
                 tracing::warn!(%cause, "the library is no longer watched; changes are found by sweeps only");
                 *watcher = None;
-                tokio::time::sleep_until(sweep_at).await;
-                return full_sweep();
+                tokio::time::sleep_until(scan_at).await;
+                return full_scan();
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The content of a root at the last look, and what differs now.
+//! The content of a root at the last scan, and what differs now.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::SystemTime;
@@ -31,8 +31,8 @@ pub struct RootChanges {
 }
 
 impl RootSnapshot {
-    /// Reads a folder again: with all folders below it if `deep`, otherwise only itself and new folders in it. `found` is
-    /// called for every new folder, and for every folder if deep. Blocks on the file system.
+    /// Reads a folder again: with all folders below it if `deep`, otherwise only itself and new folders in it. `on_folder`
+    /// is called for every new folder, and for every folder if deep. Blocks on the file system.
     pub fn update(
         &mut self,
         roots: &Roots,
@@ -227,7 +227,11 @@ mod tests {
         write("a/deep/1.mkv", "replaced");
         std::fs::create_dir_all(dir.path().join("a/new")).unwrap();
         write("a/new/2.mkv", "2");
-        let (folders, came, _) = update_and_list(&mut snapshot, &roots, &top, true);
-        assert_eq!((folders, came), (vec!["deep".to_owned()], vec!["1.mkv".to_owned()]), "no new folder is tracked");
+        let (folders, changed_files, _) = update_and_list(&mut snapshot, &roots, &top, true);
+        assert_eq!(
+            (folders, changed_files),
+            (vec!["deep".to_owned()], vec!["1.mkv".to_owned()]),
+            "no new folder is tracked"
+        );
     }
 }

@@ -280,12 +280,12 @@ impl ActiveProgramme {
         service: &Service,
         channel: &Channel,
     ) -> Result<Option<Arc<Lease>>> {
-        let ProgrammeState::Ready { work, backend: transcoder, lease, .. } = state else { return Ok(None) };
+        let ProgrammeState::Ready { work, backend, lease, .. } = state else { return Ok(None) };
         if lease.is_none() {
             let audience = (channel.id, self.reader.clone());
             let admission = service.live_channels.admission(&audience);
             let viewer = admission.as_ref().map_or(AdmissionRequest::Channel, AdmissionRequest::Admitted);
-            let new_lease = service.sessions.runs().lease(transcoder.clone(), (**work).clone(), viewer)?;
+            let new_lease = service.sessions.runs().lease(backend.clone(), (**work).clone(), viewer)?;
             if let Some(admission) = new_lease.admission() {
                 service.live_channels.admissions().entry(audience).or_insert(admission);
             }

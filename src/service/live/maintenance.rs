@@ -47,10 +47,10 @@ pub fn start_maintenance(service: &Arc<Service>) {
         loop {
             let Some(service) = service.upgrade() else { return };
             if !maintain(&service) {
-                let looked_after = &service.live_channels.has_maintenance_task;
-                looked_after.store(false, Ordering::SeqCst);
+                let has_task = &service.live_channels.has_maintenance_task;
+                has_task.store(false, Ordering::SeqCst);
                 // A programme may have been opened meanwhile, and its `start_maintenance` found the task running.
-                if !maintain(&service) || looked_after.swap(true, Ordering::SeqCst) {
+                if !maintain(&service) || has_task.swap(true, Ordering::SeqCst) {
                     return;
                 }
             }
@@ -187,12 +187,14 @@ fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: 
             .iter()
             .rfind(|segment| segment.start_ticks <= first_segment.start_ticks + READY_AHEAD_MS * 90);
         match (missing, last_reached, active) {
-            (Some(missing), _, reel) if may_take_slots || reel.as_ref().is_some_and(|active| active.is_leased()) => {
+            (Some(missing), _, active)
+                if may_take_slots || active.as_ref().is_some_and(|active| active.is_leased()) =>
+            {
                 make_ahead(service, channel, *missing);
             }
-            (None, Some(reached), Some(reel)) => {
-                reel.touch();
-                reel.report_position(reached.item_index);
+            (None, Some(reached), Some(active)) => {
+                active.touch();
+                active.report_position(reached.item_index);
             }
             _ => {}
         }
@@ -220,7 +222,7 @@ pub fn make_first(service: &Arc<Service>, channel: &Arc<Channel>) {
 /// tasks that outlive their requests are at most one for each open programme.
 ///
 /// # Errors
-/// `ASSET_NOT_FOUND`; `SERVER_BUSY` when too many programmes are open. The task returns those of [`segment`].
+/// `ASSET_NOT_FOUND`; `SERVER_BUSY` when too many programmes are open. The task returns those of [`produce_segment`].
 pub fn make_for(
     service: &Arc<Service>,
     channel: &Arc<Channel>,

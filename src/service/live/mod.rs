@@ -1,8 +1,8 @@
 //! Live channels: segments named by a playlist are made on request, and a little before.
 //!
 //! A channel has no task and no state of its own. This module keeps only what viewers cost: open files and the runs that
-//! work ahead of the viewers, one `ActiveProgramme` for each programme that is watched. While there are any, one maintenance task
-//! (`maintenance`) cares for all of them.
+//! work ahead of the viewers, one `ActiveProgramme` for each programme that is watched. While there are any, one
+//! maintenance task (`maintenance`) cares for all of them.
 #![doc = include_str!("README.md")]
 
 use std::collections::HashMap;
@@ -255,7 +255,7 @@ fn programme_starting_at(channel: &Channel, programme_start_ms: i64) -> Result<(
 }
 
 /// One segment of a channel, made now if it is missing. `reader` separates viewers who do not watch live: a
-/// [`Viewer::name`], or the id of a recording.
+/// [`Viewer::unique_name`], or the id of a recording.
 ///
 /// # Errors
 /// `ASSET_NOT_FOUND` for a segment that is not on air; `TRANSCODER_BUSY`, `SEGMENT_TIMEOUT`. An item that cannot be shown is

@@ -71,10 +71,10 @@ pub fn publish_programmes(service: &Arc<Service>) {
         loop {
             let Some(service) = service.upgrade() else { return };
             if !service.events.has_listeners() {
-                let announces = &service.live_channels.state_publisher.is_announcing;
-                announces.store(false, Ordering::SeqCst);
+                let is_announcing = &service.live_channels.state_publisher.is_announcing;
+                is_announcing.store(false, Ordering::SeqCst);
                 // A listener may have subscribed meanwhile and found the task running.
-                if !service.events.has_listeners() || announces.swap(true, Ordering::SeqCst) {
+                if !service.events.has_listeners() || is_announcing.swap(true, Ordering::SeqCst) {
                     return;
                 }
             }
@@ -97,7 +97,7 @@ fn publish_started(service: &Service, checked: &mut HashMap<u32, LastCheck>) -> 
         let (_, _, end_ms) = match last_check {
             Some(known) if known.0 == version && now_ms < known.2 => known,
             _ => {
-                // Before the first programme there is none until the next check.
+                // Before the first programme: checked again after the longest pause.
                 let current = channel.guide_entries(now_ms, now_ms + 1, now_ms).next().map(|entry| entry.programme);
                 let check = match &current {
                     Some(current) => (version, current.start_ms, current.end_ms),

@@ -34,19 +34,19 @@ impl StreamCounts {
             return None;
         }
         *count += 1;
-        Some(StreamSlot { tuners: self.clone(), token: token.to_owned() })
+        Some(StreamSlot { counts: self.clone(), token: token.to_owned() })
     }
 }
 
 /// One of a token's streams.
 struct StreamSlot {
-    tuners: Arc<StreamCounts>,
+    counts: Arc<StreamCounts>,
     token: String,
 }
 
 impl Drop for StreamSlot {
     fn drop(&mut self) {
-        let mut counts = self.tuners.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.get_mut(&self.token) {
             *count -= 1;
             if *count == 0 {

@@ -219,11 +219,11 @@ impl Viewers {
 
     /// Number of viewers of a channel. One who left without notice counts for 31 s at most.
     pub fn viewer_count(&self, channel: u32) -> usize {
-        let mut book = self.lock();
-        if book.last_expiry.is_none_or(|since| since.elapsed() >= EXPIRY_INTERVAL) {
-            book.expire_views();
+        let mut table = self.lock();
+        if table.last_expiry.is_none_or(|since| since.elapsed() >= EXPIRY_INTERVAL) {
+            table.expire_views();
         }
-        book.counts.get(&channel).copied().unwrap_or(0)
+        table.counts.get(&channel).copied().unwrap_or(0)
     }
 
     /// Whether a channel still has a viewer, as far as is known: a view whose name was used on another channel since has
@@ -241,7 +241,7 @@ impl Viewers {
         self.lock().by_user.values().any(|views| views.iter().any(|view| is_here(view) && is_present(views, view)))
     }
 
-    /// Whether the viewer of this [name](Viewer::name) watches a channel.
+    /// Whether the viewer of this [name](Viewer::unique_name) watches a channel.
     pub(super) fn is_watching(&self, channel: u32, name: &str) -> bool {
         let is_viewer = |user: &str, view: &TrackedView| {
             view.channel == channel && format!("{user}/{}/{}", view.login, view.session) == name

@@ -65,7 +65,7 @@ impl Rung {
 }
 
 impl SessionPlan {
-    /// The entries of the multivariant playlist. `known` is the RFC 6381 codec string of the best rung's video, once a
+    /// The entries of the multivariant playlist. `video_codec` is the RFC 6381 codec string of the best rung's video, once a
     /// segment was made. Encoded rungs below it get its profile and a sufficient level, so that none of them has to be made
     /// for the list.
     pub fn variants(&self, video_codec: Option<&str>) -> Vec<Variant> {
@@ -90,7 +90,7 @@ impl SessionPlan {
 /// The grid of the encoded rungs below copied video with this grid.
 ///
 /// # Errors
-/// The reason why there is none, so that the ladder has no copy.
+/// The reason why it does not exist; the ladder then has no copy.
 pub(super) fn encoded_grid(copied_grid: &Grid, media: &Media, stream: u32) -> std::result::Result<Grid, &'static str> {
     const UNEVEN: &str = "its keyframes do not match the even grid of the other rungs";
     let (_, video) = media.video_streams().find(|(found, _)| found.index == stream).ok_or(UNEVEN)?;

@@ -103,7 +103,7 @@ impl HistoryIndex {
         };
         let matches_filter = |kind: &(MediaType, ProgressStatus)| {
             filter.media_type.as_ref().is_none_or(|requested| *requested == kind.0)
-                && filter.status.is_none_or(|w| w == kind.1)
+                && filter.status.is_none_or(|requested| requested == kind.1)
         };
         let rows = self.newest_first.range((lower_bound, Bound::Unbounded)).filter(|(_, kind)| matches_filter(kind));
         let mut page: Vec<&HistoryOrder> = rows.map(|(order, _)| order).take(limit + 1).collect();

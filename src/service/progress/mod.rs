@@ -45,7 +45,7 @@ pub struct ProgressStore {
     events: Arc<Events>,
     index_by_user: RwLock<HashMap<String, HistoryIndex>>,
     item_locks: Vec<tokio::sync::Mutex<()>>,
-    ahead_times: FutureTimeGuard,
+    future_time_guard: FutureTimeGuard,
 }
 
 /// Keys of records that need cleanup.
@@ -75,7 +75,7 @@ impl ProgressStore {
             events,
             index_by_user: RwLock::new(users),
             item_locks,
-            ahead_times: FutureTimeGuard::default(),
+            future_time_guard: FutureTimeGuard::default(),
         })
     }
 
@@ -90,7 +90,7 @@ impl ProgressStore {
     /// A user's record of the item last seen at a path; for paths whose file is gone.
     ///
     /// # Errors
-    /// Same as [`Self::of`].
+    /// Same as [`Self::record`].
     pub fn record_at_path(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
         let id = self.read_index().get(user_id).and_then(|index| index.item_at_path(path).cloned());
         id.map_or(Ok(None), |id| self.record(user_id, &id))
@@ -155,16 +155,16 @@ impl ProgressStore {
     ///
     /// # Errors
     /// Same as [`Self::save`].
-    pub async fn carry(self: &Arc<Self>, user_id: &str, from: &str, to: &str) -> Result<()> {
+    pub async fn move_record(self: &Arc<Self>, user_id: &str, from: &str, to: &str) -> Result<()> {
         let (progress, user_id) = (self.clone(), user_id.to_owned());
         let (from, to) = (from.to_owned(), to.to_owned());
-        let moved = tokio::spawn(async move { progress.move_record(&user_id, &from, &to).await });
+        let moved = tokio::spawn(async move { progress.move_record_inner(&user_id, &from, &to).await });
         moved.await.map_err(Error::internal)?
     }
 
-    async fn move_record(&self, user_id: &str, from: &str, to: &str) -> Result<()> {
+    async fn move_record_inner(&self, user_id: &str, from: &str, to: &str) -> Result<()> {
         // Both are locked, the lower one first, so that no save is lost and no two moves wait for each other.
-        let (one, other) = (self.lane_index(user_id, from), self.lane_index(user_id, to));
+        let (one, other) = (self.lock_index(user_id, from), self.lock_index(user_id, to));
         let _lower = self.item_locks[one.min(other)].lock().await;
         let _higher = if one == other { None } else { Some(self.item_locks[one.max(other)].lock().await) };
         if self.record(user_id, to)?.is_some() {
@@ -235,7 +235,7 @@ impl ProgressStore {
                 self.store.delete(self.tree, &key).await?;
             }
         }
-        if self.ahead_times.is_due(!found.ahead_of_clock.is_empty(), now.as_second()) {
+        if self.future_time_guard.is_due(!found.ahead_of_clock.is_empty(), now.as_second()) {
             for key in found.ahead_of_clock {
                 let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
                 let _item_lock = self.item_lock(user_id, media_id).lock().await;
@@ -277,10 +277,10 @@ impl ProgressStore {
     }
 
     fn item_lock(&self, user_id: &str, media_id: &str) -> &tokio::sync::Mutex<()> {
-        &self.item_locks[self.lane_index(user_id, media_id)]
+        &self.item_locks[self.lock_index(user_id, media_id)]
     }
 
-    fn lane_index(&self, user_id: &str, media_id: &str) -> usize {
+    fn lock_index(&self, user_id: &str, media_id: &str) -> usize {
         let mut hasher = DefaultHasher::new();
         (user_id, media_id).hash(&mut hasher);
         (hasher.finish() % self.item_locks.len() as u64) as usize

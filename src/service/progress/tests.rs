@@ -100,7 +100,7 @@ async fn a_record_that_follows_its_item_is_moved_in_one_change() {
     save(&progress, "u_1", "old", 100.0, None).await;
     let changes = || std::fs::read_to_string(folder.path().join("journal")).unwrap().lines().count();
     let changes_before = changes();
-    progress.carry("u_1", "old", "new").await.unwrap();
+    progress.move_record("u_1", "old", "new").await.unwrap();
     assert_eq!((changes(), listed_ids(&progress)), (changes_before + 1, vec!["new".to_owned()]));
     drop(progress);
     assert_eq!(listed_ids(&open(folder.path(), &clock)), ["new"]);
@@ -109,7 +109,7 @@ async fn a_record_that_follows_its_item_is_moved_in_one_change() {
 /// An id of the same item after a change, with another lock.
 fn other_id(progress: &ProgressStore, from: &str) -> String {
     let mut ids = (0..).map(|n| format!("{from} {n}"));
-    ids.find(|id| progress.lane_index("u_1", id) != progress.lane_index("u_1", from)).unwrap()
+    ids.find(|id| progress.lock_index("u_1", id) != progress.lock_index("u_1", from)).unwrap()
 }
 
 #[tokio::test]
@@ -119,12 +119,12 @@ async fn a_save_under_way_is_moved_with_its_record() {
     save(&progress, "u_1", "old", 100.0, None).await;
     let to = other_id(&progress, "old");
     // A save has read the record and writes it later.
-    let lane = progress.item_lock("u_1", "old").lock().await;
+    let item_lock = progress.item_lock("u_1", "old").lock().await;
     let stored = progress.record("u_1", "old").unwrap().unwrap();
-    let mut moving = std::pin::pin!(progress.carry("u_1", "old", &to));
+    let mut moving = std::pin::pin!(progress.move_record("u_1", "old", &to));
     assert!(moving.as_mut().now_or_never().is_none());
     progress.persist("u_1", &ProgressRecord { position_seconds: 200.0, ..stored }).await.unwrap();
-    drop(lane);
+    drop(item_lock);
     moving.await.unwrap();
     assert_eq!(listed_ids(&progress), [to.as_str()]);
     assert!(progress.record("u_1", "old").unwrap().is_none());
@@ -136,10 +136,10 @@ async fn a_move_whose_caller_is_dropped_is_completed() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
     let progress = open(folder.path(), &clock);
     save(&progress, "u_1", "old", 100.0, None).await;
-    assert!(progress.carry("u_1", "old", "new").now_or_never().is_none());
+    assert!(progress.move_record("u_1", "old", "new").now_or_never().is_none());
     while progress.record("u_1", "new").unwrap().is_none() {
         tokio::task::yield_now().await;
     }
-    let _lane = progress.item_lock("u_1", "new").lock().await;
+    let _item_lock = progress.item_lock("u_1", "new").lock().await;
     assert_eq!(listed_ids(&progress), ["new"], "on disk and in memory");
 }

@@ -104,10 +104,10 @@ mod tests {
 
     fn external(listings: Vec<Listing>) -> Channel {
         let url = Address::parse("http://antenna.example/one.ts").unwrap();
-        let feed = ExternalStream { url, failover: Vec::new(), user_agent: None };
+        let stream = ExternalStream { url, failover: Vec::new(), user_agent: None };
         let origin = ExternalOrigin::Source { id: 1, entry: ImportedEntry::default() };
         Channel {
-            external: Some(Box::new(ExternalChannel { stream: feed, origin, guide_channel: None })),
+            external: Some(Box::new(ExternalChannel { stream, origin, guide_channel: None })),
             listings: Some(Arc::new(Listings::from_unsorted(listings, 0))),
             definition: ScheduleDefinition::default(),
             ..channel(1)

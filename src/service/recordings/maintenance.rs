@@ -26,7 +26,7 @@ pub fn start_maintenance(service: &Arc<Service>) {
     if recordings.folder.is_none() || recordings.is_maintained.swap(true, Ordering::SeqCst) {
         return;
     }
-    let call = recordings.wake_signal.clone();
+    let wake_signal = recordings.wake_signal.clone();
     let service = Arc::downgrade(service);
     tokio::spawn(async move {
         let mut last_planned: Option<(Instant, i64)> = None;
@@ -47,7 +47,7 @@ pub fn start_maintenance(service: &Arc<Service>) {
             drop(service);
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = call.notified() => {}
+                () = wake_signal.notified() => {}
             }
         }
     });

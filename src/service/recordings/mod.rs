@@ -156,7 +156,7 @@ impl Recordings {
     ///
     /// # Errors
     /// `NOT_FOUND`; `STORAGE_FULL`; `INTERNAL` if its file cannot be removed.
-    pub async fn remove(&self, id: &str, fate: FileAction, now_ms: i64) -> Result<RemovedRecording> {
+    pub async fn remove(&self, id: &str, file_action: FileAction, now_ms: i64) -> Result<RemovedRecording> {
         // Cancelled first, so that the maintenance task does not start it again once it has stopped.
         let mut cancelled = false;
         let cancel = |recording: &mut Recording| {
@@ -168,7 +168,7 @@ impl Recordings {
         let _editing = self.edit_lock.lock().await;
         let mut recording = self.get(id)?;
         let mut file_deleted = false;
-        if fate == FileAction::Delete
+        if file_action == FileAction::Delete
             && let Some(path) = recording.path.take()
         {
             file_deleted = self.delete_file(&path).await?;
@@ -221,8 +221,8 @@ impl Recordings {
     /// Stops a running recording and waits for its end.
     async fn stop(&self, id: &str) {
         let running = lock(&self.running_tasks).remove(id);
-        if let Some(RunningRecording { stop_signal: stop, mut task }) = running {
-            let _ = stop.send(true);
+        if let Some(RunningRecording { stop_signal, mut task }) = running {
+            let _ = stop_signal.send(true);
             if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
                 task.abort();
             }

@@ -42,7 +42,7 @@ pub(super) struct RecordedSegment {
 /// server was down are made afterwards.
 ///
 /// # Errors
-/// `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`, `RIGHTS_BASIS_REQUIRED`, and those of [`onair::segment`].
+/// `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`, `RIGHTS_BASIS_REQUIRED`, and those of [`live::produce_segment`].
 pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> Result<RecordingStep> {
     let channel = service.channels.get(recording.channel_id)?;
     service.check_recordable(&channel)?;

@@ -44,7 +44,7 @@ async fn record_with_retries(service: &Arc<Service>, id: &str, mut stop: watch::
     let mut pause = RETRY_PAUSES.0;
     let mut rights = service.rights_changes.subscribe();
     loop {
-        let previously_written = stored_length(service, id);
+        let previously_written = stored_range(service, id);
         let outcome = append_segments(service, id, &mut stop).await;
         let now_ms = service.clock.now().as_millisecond();
         match outcome {
@@ -96,7 +96,7 @@ fn is_final(fault: &Error) -> bool {
     )
 }
 
-fn stored_length(service: &Service, id: &str) -> WrittenRange {
+fn stored_range(service: &Service, id: &str) -> WrittenRange {
     service.recordings.get(id).map(|recording| recording.written_range).unwrap_or_default()
 }
 
@@ -123,8 +123,8 @@ async fn append_segments(service: &Arc<Service>, id: &str, stop: &mut watch::Rec
             () = wait_for_stop(stop) => return sync_and_store(service, &mut open_recording, &recording).await.map(|()| RecordingEnd::Stopped),
         };
         match next {
-            Ok(RecordingStep::Segment(piece)) => {
-                let appended = append_segment(&mut open_recording, &folder, &mut recording, piece).await;
+            Ok(RecordingStep::Segment(segment)) => {
+                let appended = append_segment(&mut open_recording, &folder, &mut recording, segment).await;
                 if let Err(fault) = appended {
                     // Everything before this segment is intact: store its length.
                     if fault.code == Code::StorageFull {
@@ -220,7 +220,7 @@ async fn open_file(
     store_path(Some(path.clone())).await?;
     let folder_handle = folder_handle.clone();
     match run_blocking(move || folder_handle.create(Path::new(&path))).await {
-        Ok(tape) => Ok(tape),
+        Ok(file) => Ok(file),
         Err(fault) => {
             // A file at that path is not this recording.
             store_path(None).await?;
@@ -233,9 +233,9 @@ async fn append_segment(
     open_recording: &mut OpenRecording,
     folder: &Arc<RecordingsFolder>,
     recording: &mut Recording,
-    piece: RecordedSegment,
+    segment: RecordedSegment,
 ) -> Result<()> {
-    let RecordedSegment { bytes, start_ticks: from, end_ticks: through, is_slate } = piece;
+    let RecordedSegment { bytes, start_ticks, end_ticks, is_slate } = segment;
     let len = bytes.len() as u64;
     let folder = folder.clone();
     let write_checked = move |file: &mut RecordingFile| match folder.free_bytes() < len {
@@ -244,7 +244,7 @@ async fn append_segment(
     };
     open_recording.with_file(write_checked).await?;
     let due_ticks = recording.padded_range_ms().0 * 90;
-    recording.written_range.add_segment(len, (from, through), is_slate, due_ticks);
+    recording.written_range.add_segment(len, (start_ticks, end_ticks), is_slate, due_ticks);
     Ok(())
 }
 

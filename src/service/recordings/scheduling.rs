@@ -99,13 +99,13 @@ impl Service {
         if let Some(airing) = &airing {
             let matching_rule =
                 rule.as_ref().filter(|rule| rule.matches(&GuideAiring { is_new: true, ..airing.clone() }));
-            let keep = RetentionLimit {
+            let retention = RetentionLimit {
                 max_count: request.keep.max_count.filter(|_| matching_rule.is_some()),
                 ..request.keep
             };
             let scheduled = Recording {
                 rule_id: matching_rule.map(|rule| rule.id.clone()),
-                retention: keep,
+                retention,
                 ..new_recording(airing, channel.id, &request.user_id, request.padding, now_ms)
             };
             if scheduled.rule_id.is_some()
@@ -149,7 +149,7 @@ impl Service {
                     .map_or_else(|| channel.settings.name.to_string(), |airing| airing.title.clone());
                 let (subtitle, season, episode) =
                     overlapping.map_or((None, None, None), |airing| (airing.subtitle, airing.season, airing.episode));
-                let item = format!("{start_ms}");
+                let content_key = format!("{start_ms}");
                 Ok(GuideAiring {
                     guide_entry_id: None,
                     title,
@@ -158,7 +158,7 @@ impl Service {
                     episode,
                     start_ms,
                     end_ms,
-                    content_key: item,
+                    content_key,
                     is_new: false,
                 })
             }

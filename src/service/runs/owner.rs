@@ -154,11 +154,11 @@ impl Owner {
             let parked_deadline = self.parked_since.filter(|_| !self.runs.is_empty()).map(|parked| parked + MAX_PARKED);
             let wake_at = stall_deadline.into_iter().chain(retry_at).chain(parked_deadline).min();
             tokio::select! {
-                command = requests.recv() => match command {
-                    Some(command) => self.handle_request(command).await,
+                request = requests.recv() => match request {
+                    Some(request) => self.handle_request(request).await,
                     None => return,
                 },
-                (at, outcome) = next_outcome(&mut self.runs) => self.handle_outcome(at, outcome).await,
+                (run_index, outcome) = next_outcome(&mut self.runs) => self.handle_outcome(run_index, outcome).await,
                 is_open = next_turn_change(&mut turn_changes) => if !is_open {
                     turn_changes = None;
                     self.handle_job_end();
@@ -283,7 +283,7 @@ impl Owner {
         self.allow_progress();
     }
 
-    /// Requests (indices into `waiting`) that no run covers.
+    /// Requests (indices into `waiting_requests`) that no run covers.
     fn uncovered_requests(&self) -> Vec<usize> {
         let is_uncovered = |position: &usize| {
             let index = self.waiting_requests[*position].request.index;

@@ -32,10 +32,10 @@ fn bench_with_jobs(fake: FakeBackend, max_jobs: usize) -> Bench {
     )
 }
 
-fn bench_with_cache(budget: CacheLimits, fake: FakeBackend, max_jobs: usize) -> Bench {
+fn bench_with_cache(limits: CacheLimits, fake: FakeBackend, max_jobs: usize) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("film.mp4"), "film").unwrap();
-    let segments = SegmentCache::open(&folder.path().join("segments"), budget).unwrap();
+    let segments = SegmentCache::open(&folder.path().join("segments"), limits).unwrap();
     Bench { runs: Runs::new(segments, max_jobs), fake, folder }
 }
 
@@ -303,9 +303,9 @@ async fn a_changed_source_ends_the_rendition() {
 #[tokio::test(start_paused = true)]
 async fn a_network_is_not_queried_when_a_run_starts() {
     let bench = bench_with_jobs(one_second_backend(), 1);
-    let mut work = bench.rendition_spec(240);
-    Arc::get_mut(&mut work.source).unwrap().is_local = false;
-    let lease = bench.runs.lease(Arc::new(bench.fake.clone()), work, AdmissionRequest::Session).unwrap();
+    let mut spec = bench.rendition_spec(240);
+    Arc::get_mut(&mut spec.source).unwrap().is_local = false;
+    let lease = bench.runs.lease(Arc::new(bench.fake.clone()), spec, AdmissionRequest::Session).unwrap();
     std::fs::write(bench.folder.path().join("film.mp4"), "it").unwrap();
     // A real backend would detect the change, on a thread that may wait.
     assert!(lease.segment(0).await.is_ok());

@@ -9,8 +9,8 @@ use super::session::{Session, SessionStatus};
 use crate::domain::plan::Rendition;
 use crate::error::{Code, Error};
 
-/// An ended session. It has no plan, no lease and no [`SourceFile`](crate::engine::source::Source), because those would keep
-/// the file open and a deleted file would keep its disk space.
+/// An ended session. It has no plan, no lease and no [`SourceFile`](crate::engine::source::SourceFile), because those
+/// would keep the file open and a deleted file would keep its disk space.
 pub struct EndedSession {
     pub id: String,
     pub user_id: String,

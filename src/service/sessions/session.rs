@@ -119,7 +119,7 @@ impl Session {
         let mut is_released = false;
         loop {
             self.rung_leases.release_left();
-            let tidy_at = self.rung_leases.next_release_at();
+            let release_at = self.rung_leases.next_release_at();
             let idle_at = lock(&self.last_access).0 + self.timeouts.idle;
             let event = tokio::select! {
                 // The progress of a released rung ends and must not be read any more.
@@ -159,7 +159,7 @@ impl Session {
                         (true, None, RunActivity::Idle) => SessionEvent::Ahead,
                     }
                 }
-                () = tokio::time::sleep_until(tidy_at.unwrap_or(idle_at)), if tidy_at.is_some() => continue,
+                () = tokio::time::sleep_until(release_at.unwrap_or(idle_at)), if release_at.is_some() => continue,
                 () = tokio::time::sleep_until(idle_at) => {
                     if lock(&self.last_access).0.elapsed() < self.timeouts.idle {
                         continue;
@@ -267,17 +267,17 @@ impl Session {
             if let Some(lease) = self.rung_leases.request_lease(rung) {
                 return Ok(lease);
             }
-            let makers = self.run_factory.upgrade().ok_or_else(|| self.ended_error())?;
+            let run_factory = self.run_factory.upgrade().ok_or_else(|| self.ended_error())?;
             let admission = self.rung_leases.admission();
             let viewer = admission.as_ref().map_or(AdmissionRequest::Session, AdmissionRequest::Admitted);
-            let slots = makers.runs.encode_slots();
+            let slots = run_factory.runs.encode_slots();
             let is_crowded = slots.used_slots() >= slots.slot_count();
-            match makers.lease(&self.plan.rungs[rung].work, viewer).await {
-                Ok((lease, producer)) => {
+            match run_factory.lease(&self.plan.rungs[rung].work, viewer).await {
+                Ok((lease, backend)) => {
                     if is_crowded && lease.admission().is_some() {
                         self.rung_leases.release_unused(rung, Duration::ZERO);
                     }
-                    self.rung_leases.add_lease(rung, lease, producer);
+                    self.rung_leases.add_lease(rung, lease, backend);
                 }
                 Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < deadline => {
                     tokio::time::sleep(ADMISSION_RETRY).await;
@@ -295,7 +295,7 @@ impl Session {
     /// A segment of the subtitle rendition, as WebVTT.
     ///
     /// # Errors
-    /// `ASSET_NOT_FOUND` past the end or without such a rendition; those of [`Subtitles::script`].
+    /// `ASSET_NOT_FOUND` past the end or without such a rendition; those of [`Subtitles::read_script`].
     pub async fn subtitle_segment(&self, subtitles: &Subtitles, index: usize) -> Result<String> {
         self.touch();
         let spec = self.plan.work();
@@ -352,7 +352,7 @@ impl Session {
     pub(super) fn current_status(&self) -> SessionStatus {
         let view = self.view.borrow().clone();
         let last_access_at = lock(&self.last_access).1;
-        let CurrentRung { rung, backend: producer, progress } = self.rung_leases.watch_current().borrow().clone();
+        let CurrentRung { rung, backend, progress } = self.rung_leases.watch_current().borrow().clone();
         let progress = progress.borrow().clone();
         let leased_rungs = self.rung_leases.leased_rungs();
         SessionStatus {
@@ -360,7 +360,7 @@ impl Session {
             failure: view.failure,
             progress,
             rung,
-            backend: producer,
+            backend,
             leased_rungs,
             last_access_at,
         }

@@ -25,7 +25,7 @@ fn default_bench(configure: impl FnOnce(&mut Config)) -> Bench {
     bench_with_segment_time(Duration::from_secs(1), configure)
 }
 
-/// A bench on which each segment takes `segment` to produce.
+/// A bench on which each segment takes `segment_time` to produce.
 fn bench_with_segment_time(segment_time: Duration, configure: impl FnOnce(&mut Config)) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("film.mp4"), "film").unwrap();

@@ -46,7 +46,7 @@ fn piece_key(source: u32, generation: u32, piece: u32) -> String {
     format!("{}{piece:06}", generation_prefix(source, generation))
 }
 
-/// Reads the stored guide of a source; None if there is none.
+/// Reads the stored guide of a source; None if it has no guide.
 ///
 /// # Errors
 /// `INTERNAL` for a record that cannot be read.

@@ -76,8 +76,8 @@ impl Sources {
             }
         }
         let guides = guides::GuideCache::open(store.clone(), &by_id)?;
-        let (by_id, editing) = (RwLock::new(by_id), tokio::sync::Mutex::new(last_id));
-        Ok(Self { store, by_id, reading_ids: Mutex::default(), guides, edit_lock: editing })
+        let (by_id, edit_lock) = (RwLock::new(by_id), tokio::sync::Mutex::new(last_id));
+        Ok(Self { store, by_id, reading_ids: Mutex::default(), guides, edit_lock })
     }
 
     /// All sources, by id.
@@ -169,7 +169,7 @@ impl Service {
             self.sources.store_source(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..draft }).await?;
         self.rights_changes.notify();
         match parsed {
-            Some(read) => self.import_source(&source, read).await,
+            Some(parsed) => self.import_source(&source, parsed).await,
             None => {
                 self.map_guides().await;
                 Ok(source)
@@ -238,7 +238,7 @@ impl Service {
             return;
         }
         let outcome = match parsed {
-            Ok(read) => self.import_source(&current, read).await.map(drop),
+            Ok(parsed) => self.import_source(&current, parsed).await.map(drop),
             Err(fault) => {
                 tracing::warn!(source.id = current.id, %fault, "a source could not be read");
                 let failed = ReadState::Failed(fault.message);
@@ -290,17 +290,17 @@ impl Service {
             (None, None) => former.and_then(|former| former.url.clone()),
         };
         let is_content_replaced = former.is_some_and(|former| former.url != url) || change.upload.is_some();
-        let former_right = former.map(|former| &former.rights);
+        let former_rights = former.map(|former| &former.rights);
         let now_ms = self.clock.now().as_millisecond();
-        let right = SourceRights::from_claim(
+        let rights = SourceRights::from_claim(
             kind,
             change.claim.clone(),
-            former_right,
+            former_rights,
             is_content_replaced,
             &change.changed_by,
             now_ms,
         );
-        let right = right.map_err(|lacks| missing_rights_error(&lacks))?;
+        let rights = rights.map_err(|missing| missing_rights_error(&missing))?;
         if former.is_none() && url.is_none() && change.upload.is_none() {
             return Err(Error::invalid_field("url", "is missing, and so is upload"));
         }
@@ -316,7 +316,7 @@ impl Service {
             name,
             url,
             refresh_hours: change.refresh_hours.unwrap_or_else(|| former_value(|former| former.refresh_hours)),
-            rights: right,
+            rights,
             filter: change.select.clone().or_else(|| former.map(|former| former.filter.clone())).unwrap_or_default(),
             number_from: change.number_from.unwrap_or_else(|| former_value(|former| former.number_from)),
             state: ReadState::Ready,
@@ -336,8 +336,10 @@ impl Service {
         let Some(clearance) = after.rights.clearance() else { return Ok(()) };
         let former_clearance = former.and_then(|former| former.rights.clearance());
         match Clearance::change_between(former_clearance, clearance, is_content_replaced) {
-            Some((act, parts)) => {
-                self.audit_log.append(AuditSubject::Source(after.id), &after.name, act, &parts, by, clearance).await
+            Some((clearance_change, fields)) => {
+                self.audit_log
+                    .append(AuditSubject::Source(after.id), &after.name, clearance_change, &fields, by, clearance)
+                    .await
             }
             None => Ok(()),
         }

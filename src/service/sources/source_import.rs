@@ -118,7 +118,7 @@ impl Service {
         parsed.await.map_err(Error::internal)?.map_err(|why| Error::invalid_field("upload", why))
     }
 
-    /// Imports the content of a source as channels or programmes. The caller holds the lock `editing` of the sources.
+    /// Imports the content of a source as channels or programmes. The caller holds the `edit_lock` of the sources.
     pub(super) async fn import_source(&self, source: &ImportSource, parsed: ParsedSource) -> Result<Arc<ImportSource>> {
         let (counts, skips) = match parsed {
             ParsedSource::List(list) => {

@@ -50,7 +50,7 @@ enum Injected {
     Nothing,
 }
 
-/// A [`Mode`], or 0 for no faults.
+/// A [`FaultMode`], or 0 for no faults.
 static MODE: AtomicU8 = AtomicU8::new(0);
 static PREFIX: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static PREFIX_LEN: AtomicUsize = AtomicUsize::new(0);

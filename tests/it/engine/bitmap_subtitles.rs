@@ -292,8 +292,8 @@ async fn burned_subtitles_of_real_files_have_the_position_of_ffmpegs() {
         let gstreamer: Arc<dyn Backend> = Arc::new(GstBackend::detect().unwrap());
         for &index in indices {
             let mut segments = Vec::new();
-            for producer in [&gstreamer, &ffmpeg] {
-                bench.backend = producer.clone();
+            for backend in [&gstreamer, &ffmpeg] {
+                bench.backend = backend.clone();
                 for burn in [None, Some(BurnedSubtitle::Embedded { stream, bitmap: true })] {
                     set_burn(&mut bench, burn);
                     assert_eq!(gst::refusal_reason(&bench.media, &bench.rendition), None, "{name}");

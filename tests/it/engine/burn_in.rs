@@ -59,7 +59,7 @@ async fn embedded_and_sidecar_text_is_burned_in_at_its_time() {
             for (index, steps) in [(0, 5..10), (3, 0..9), (2, 0..0)] {
                 let bright = bright_steps(&burn_segment(&bench, sidecar.as_ref(), index, "one.ts").await);
                 let steps: Vec<usize> = steps.collect();
-                assert_eq!(bright, steps, "embedded {is_embedded}, native {in_process}, segment {index}");
+                assert_eq!(bright, steps, "embedded {is_embedded}, in process {in_process}, segment {index}");
             }
         }
     }

@@ -82,7 +82,7 @@ async fn a_killed_child_is_an_error_and_no_zombie() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(&error, RunError::Decode(said) if said.contains("signal 9")), "{error}");
+    assert!(matches!(&error, RunError::Decode(message) if message.contains("signal 9")), "{error}");
     assert!(next_segment(&mut run).await.is_none());
     wait_until("the child process was not reaped", || !Path::new(&format!("/proc/{pid}")).exists()).await;
 }

@@ -177,16 +177,16 @@ impl Camera {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let zero = || AtomicUsize::new(0);
-        let (off, cut, asked) = (AtomicBool::new(false), watch::channel(0).0, Mutex::default());
+        let (is_off, disconnect, request_heads) = (AtomicBool::new(false), watch::channel(0).0, Mutex::default());
         let state = Arc::new(CameraState {
             film,
             authentication,
             accepted_connections: zero(),
             open_connections: zero(),
             teardowns: zero(),
-            is_off: off,
-            disconnect: cut,
-            request_heads: asked,
+            is_off,
+            disconnect,
+            request_heads,
         });
         let task_state = state.clone();
         let task = tokio::spawn(async move {

@@ -84,7 +84,7 @@ const MULTIVARIANT_PLAYLIST: &str = "#EXTM3U\n\
     #EXT-X-STREAM-INF:BANDWIDTH=9000000,RESOLUTION=1920x1080,AUDIO=\"a\"\nnone.m3u8\n\
     #EXT-X-STREAM-INF:BANDWIDTH=800000,RESOLUTION=320x180\nlive.m3u8\n";
 
-/// A playlist of the last segments before `end`.
+/// A playlist of the last segments before `end_index`.
 fn media_playlist(end_index: usize, extension: &str, map_tag: &str) -> String {
     let first = end_index.saturating_sub(LISTED_SEGMENTS);
     let segments: String =

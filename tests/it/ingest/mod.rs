@@ -144,7 +144,7 @@ async fn ten_viewers_share_one_connection_to_the_source() {
     assert!(server.service.ingests.health(id.as_u64().unwrap() as u32).is_none());
 }
 
-/// Cuts the source several times while a viewer watches and a recording runs. `rest` passes before each cut.
+/// Cuts the source several times while a viewer watches and a recording runs. `pause` passes before each cut.
 async fn check_interruptions(count: usize, pause: Duration) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");

@@ -92,19 +92,19 @@ async fn hevc_video_is_encoded() {
     check_plays(&record_aired(&server, &id, folder.path(), 4).await, 5.0).await;
 }
 
-/// A server that runs `with` on each connection; returns its address and the number of connections.
+/// A server that runs `handle` on each connection; returns its address and the number of connections.
 async fn start_hostile_server<F: Future<Output = Option<()>> + Send>(
     handle: impl Fn(TcpStream) -> F + Send + Sync + 'static,
 ) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("{}/hunter2", listener.local_addr().unwrap());
-    let (connections, with) = (Arc::new(AtomicUsize::new(0)), Arc::new(handle));
+    let (connections, handle) = (Arc::new(AtomicUsize::new(0)), Arc::new(handle));
     let count = connections.clone();
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             count.fetch_add(1, Ordering::SeqCst);
-            let with = with.clone();
-            tokio::spawn(async move { with(socket).await });
+            let handle = handle.clone();
+            tokio::spawn(async move { handle(socket).await });
         }
     });
     (address, connections)
@@ -113,7 +113,7 @@ async fn start_hostile_server<F: Future<Output = Option<()>> + Send>(
 /// The error of a client that connects to this address.
 async fn client_error(address: &str) -> OutboundError {
     let outbound = OutboundClient::new(AllowedSources::parse(&["127.0.0.1".to_owned()]).unwrap());
-    let address = Address::parse_stream(&format!("rtsp://{}", address)).unwrap();
+    let address = Address::parse_stream(&format!("rtsp://{address}")).unwrap();
     let idle = Duration::from_secs(3);
     let time_limits = RtspTimeouts { until_playing: idle, idle, first_output: idle };
     let mut stream = rtsp::connect(&address, outbound.resolve_and_reserve(&address).await.unwrap(), None, time_limits);

@@ -6,7 +6,7 @@ use super::hls_source::HlsSource;
 use super::transport_stream_source::{self, TransportStreamSource};
 use super::*;
 
-/// Watches until the playlist has `least` continuous segments from the source; stores them in one file.
+/// Watches until the playlist has `min_segments` continuous segments from the source; stores them in one file.
 pub async fn record_aired(server: &Server, id: &Value, folder: &Path, min_segments: usize) -> PathBuf {
     let mut last = None;
     wait_until("the source is on air for a while", async || {
@@ -53,15 +53,15 @@ pub async fn check_plays(path: &Path, min_seconds: f64) {
 async fn a_remote_hls_playlist_is_followed() {
     for fragmented in [false, true] {
         let folder = tempfile::tempdir().unwrap();
-        let (headend, server) =
+        let (source, server) =
             (HlsSource::start(folder.path(), 180, fragmented).await, start_server(folder.path()).await);
-        let id = add_channel(&server, json!({"url": headend.url()}), None).await;
+        let id = add_channel(&server, json!({"url": source.url()}), None).await;
         let path = record_aired(&server, &id, folder.path(), 6).await;
         check_plays(&path, 9.0).await;
         let report = media::ffprobe(&path, &["-show_streams"]);
         assert_eq!(report["streams"][0]["height"], 180, "{report}");
-        assert_eq!(headend.max_requests_per_segment(), 1, "each segment is fetched once");
-        assert!(headend.playlist_requests() > 1);
+        assert_eq!(source.max_requests_per_segment(), 1, "each segment is fetched once");
+        assert!(source.playlist_requests() > 1);
     }
 }
 
@@ -75,8 +75,8 @@ async fn a_video_format_change_within_a_connection_is_a_discontinuity() {
     let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     std::fs::write(&path, [read("small.ts"), read("large.ts")].concat()).unwrap();
     // Sent at twice the speed; what is aired still follows real time.
-    let (antenna, server) = (TransportStreamSource::start(&path, 5).await, start_server(folder.path()).await);
-    let id = add_channel(&server, json!({"url": antenna.url()}), None).await;
+    let (source, server) = (TransportStreamSource::start(&path, 5).await, start_server(folder.path()).await);
+    let id = add_channel(&server, json!({"url": source.url()}), None).await;
     let height = async |address: &str| {
         let path = folder.path().join("one.ts");
         std::fs::write(&path, fetch_segment(&server, address).await).unwrap();
@@ -94,7 +94,7 @@ async fn a_video_format_change_within_a_connection_is_a_discontinuity() {
     let small: Vec<_> = heights.iter().skip_while(|(height, _)| *height != 180).collect();
     let discontinuities: Vec<bool> =
         small.windows(2).filter(|pair| pair[0].0 != pair[1].0).map(|pair| pair[1].1).collect();
-    assert_eq!((discontinuities, antenna.accepted_connections()), (vec![true], 1), "{heights:?}");
+    assert_eq!((discontinuities, source.accepted_connections()), (vec![true], 1), "{heights:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,15 +102,15 @@ async fn unsupported_codecs_are_encoded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
     media::flash_and_beep(&path, 180, "-c:v mpeg2video -g 25 -b:v 1M -c:a mp2 -f mpegts");
-    let (antenna, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
-    let id = add_channel(&server, json!({"url": antenna.url()}), None).await;
+    let (source, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
+    let id = add_channel(&server, json!({"url": source.url()}), None).await;
     let path = record_aired(&server, &id, folder.path(), 6).await;
     check_plays(&path, 9.0).await;
     let report = media::ffprobe(&path, &["-show_streams"]);
     let codec = |n: usize| report["streams"][n]["codec_name"].as_str().unwrap().to_owned();
     assert_eq!((codec(0), codec(1)), ("h264".to_owned(), "aac".to_owned()));
     assert_eq!(server.service.sessions.active_jobs(), 1, "the channel takes an encode slot");
-    assert_eq!(antenna.accepted_connections(), 1);
+    assert_eq!(source.accepted_connections(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,10 +122,10 @@ async fn video_with_distant_keyframes_is_encoded() {
         180,
         "-c:v libx264 -preset ultrafast -g 500 -keyint_min 500 -sc_threshold 0 -c:a aac -f mpegts",
     );
-    let (antenna, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
-    let id = add_channel(&server, json!({"url": antenna.url()}), None).await;
+    let (source, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
+    let id = add_channel(&server, json!({"url": source.url()}), None).await;
     check_plays(&record_aired(&server, &id, folder.path(), 6).await, 9.0).await;
-    assert_eq!(antenna.accepted_connections(), 2, "one connection to probe, one to encode");
+    assert_eq!(source.accepted_connections(), 2, "one connection to probe, one to encode");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,8 +133,8 @@ async fn audio_only_is_a_channel_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
     media::run_ffmpeg(&path, &["-f lavfi -i", "aevalsrc='0.5*sin(2*PI*440*t)':s=44100:d=180", "-c:a mp2 -f mpegts"]);
-    let (antenna, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
-    let id = add_channel(&server, json!({"url": antenna.url()}), Some("My own music.")).await;
+    let (source, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
+    let id = add_channel(&server, json!({"url": source.url()}), Some("My own music.")).await;
     let path = record_aired(&server, &id, folder.path(), 4).await;
     let decoded = player::decode(&path).await;
     assert!(decoded.audio_seconds() > 6.0, "{decoded:?}");
@@ -155,14 +155,14 @@ async fn a_tuner_receives_an_external_channel_that_can_be_kept_warm() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
     transport_stream_source::make_transport_stream(&path, 180);
-    let (antenna, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
-    let id = add_channel(&server, json!({"url": antenna.url()}), Some("My own pictures.")).await;
+    let (source, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
+    let id = add_channel(&server, json!({"url": source.url()}), Some("My own pictures.")).await;
     let warm_body = json!({"channelIds": [id], "ttlSeconds": 600});
     let warmed = expect_success(server.post("/api/livetv/warm", &warm_body).send().await.unwrap(), 202).await;
     assert_eq!((&warmed["accepted"], &warmed["channels"][0]["reason"]), (&json!(1), &Value::Null), "{warmed}");
     wait_until("the channel is warm without viewers", async || {
         let answer = server.request(Method::GET, &format!("{CHANNELS}/{id}")).bearer_auth(&server.admin).send().await;
-        expect_success(answer.unwrap(), 200).await["channel"]["state"] == "warm" && antenna.open_connections() == 1
+        expect_success(answer.unwrap(), 200).await["channel"]["state"] == "warm" && source.open_connections() == 1
     })
     .await;
 
@@ -183,7 +183,7 @@ async fn a_tuner_receives_an_external_channel_that_can_be_kept_warm() {
             - media::packets(&received).iter().map(|packet| packet.pts as f64 / 90_000.0).fold(f64::MAX, f64::min);
     }
     assert!(player::decode(&received).await.video_seconds() > 8.0);
-    assert_eq!(antenna.accepted_connections(), 1, "one connection for all");
+    assert_eq!(source.accepted_connections(), 1, "one connection for all");
 
     let change_channel = async |body: Value| {
         expect_success(send_as_admin(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &body).await, 200).await;

@@ -63,7 +63,7 @@ impl TransportStreamSource {
         self.state.open_connections.load(Ordering::SeqCst)
     }
 
-    /// Cuts every connection and refuses new ones until [`Self::on`].
+    /// Cuts every connection and refuses new ones until [`Self::switch_on`].
     pub fn switch_off(&self) {
         self.state.is_off.store(true, Ordering::SeqCst);
         self.state.disconnect.send_modify(|cuts| *cuts += 1);

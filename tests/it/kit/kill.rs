@@ -294,18 +294,17 @@ async fn check_stored(
     report: &mut KillReport,
     context: &str,
 ) {
-    for WriterLog { film, acknowledged, refused, last_acknowledged: told, last_sent: sent, undecided: open, unknown } in
-        writer_logs
-    {
+    for WriterLog { film, acknowledged, refused, last_acknowledged, last_sent, undecided, unknown } in writer_logs {
         report.acknowledged += acknowledged;
         report.refused += refused;
         report.unknown += unknown;
         let stored = stored_position(program, &film).await;
-        let floor = if acknowledged > 0 { told } else { stored_positions.get(&film).copied().unwrap_or(0.0) };
+        let floor =
+            if acknowledged > 0 { last_acknowledged } else { stored_positions.get(&film).copied().unwrap_or(0.0) };
         let film_name = film.display();
         assert!(stored >= floor, "{film_name}: {floor} was acknowledged, {stored} is stored; {context}");
-        assert!(stored <= sent, "{film_name}: {stored} was never sent; {context}");
-        let is_explained = stored == floor || open.contains(&stored);
+        assert!(stored <= last_sent, "{film_name}: {stored} was never sent; {context}");
+        let is_explained = stored == floor || undecided.contains(&stored);
         assert!(is_explained, "{film_name}: {stored} was refused and is stored, {floor} was acknowledged; {context}");
         stored_positions.insert(film, stored);
     }
@@ -340,14 +339,14 @@ async fn write_until_killed(
         let client = program.client.clone();
         let (url, token) = (format!("{}/api/stream/progress", program.base), program.token.clone());
         async move {
-            let (acknowledged, refused, unknown, open) = (0, 0, 0, Vec::new());
+            let (acknowledged, refused, unknown, undecided) = (0, 0, 0, Vec::new());
             let mut log = WriterLog {
                 film,
                 acknowledged,
                 refused,
                 last_acknowledged: first_position,
                 last_sent: first_position,
-                undecided: open,
+                undecided,
                 unknown,
             };
             loop {

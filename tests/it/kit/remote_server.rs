@@ -14,7 +14,7 @@ pub struct RemoteServer {
 }
 
 impl RemoteServer {
-    /// Answers each request with the raw bytes, head included, that `answer` returns for its path and query.
+    /// Answers each request with the raw bytes, head included, that `respond` returns for its path and query.
     pub async fn serve(host: &str, respond: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((host, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -283,8 +283,7 @@ async fn skipping_leaves_no_gap_for_players() {
         past_entries.iter().map(|entry| entry_times_ms(entry).1 - entry_times_ms(entry).0).collect();
     assert!(lengths[1..3].iter().all(|ms| *ms < 30_000) && lengths[3] >= 40_000, "{lengths:?}");
     let skipped_playlist =
-        fetch_playlist(&server, &format!("{}&{}", playlist_target(&server, id), self::catchup_query(past_entries[1])))
-            .await;
+        fetch_playlist(&server, &format!("{}&{}", playlist_target(&server, id), catchup_query(past_entries[1]))).await;
     assert!(
         skipped_playlist.0.contains("#EXT-X-ENDLIST"),
         "the playlist of a skipped programme is complete: {}",
@@ -294,8 +293,8 @@ async fn skipping_leaves_no_gap_for_players() {
     // Without viewers, a skip goes to the start of the next programme and pauses there, every time.
     stop_watching(&server, id).await;
     server.service.clock.advance(from_seconds(100));
-    assert_eq!(programme_in(&skip(&server, id).await), self::programme("b", 0.0, true));
-    assert_eq!(programme_in(&skip(&server, id).await), self::programme("c", 0.0, true));
+    assert_eq!(programme_in(&skip(&server, id).await), programme("b", 0.0, true));
+    assert_eq!(programme_in(&skip(&server, id).await), programme("c", 0.0, true));
     server.service.clock.advance(from_seconds(100));
     let idle_playlist = ParsedPlaylist::parse(fetch_playlist(&server, &playlist_target(&server, id)).await);
     idle_playlist.assert_follows(&last_playlist);

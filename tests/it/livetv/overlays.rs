@@ -26,7 +26,7 @@ fn colour_at(path: &Path, (x, y): (f64, f64)) -> [u8; 3] {
 
 /// Whether every component of a colour is close to the expected one.
 fn is_near(found: [u8; 3], expected: [u8; 3]) -> bool {
-    found.iter().zip(expected).all(|(found, wanted)| found.abs_diff(wanted) < 24)
+    found.iter().zip(expected).all(|(found, expected)| found.abs_diff(expected) < 24)
 }
 
 const BLUE: [u8; 3] = [0, 0, 254];

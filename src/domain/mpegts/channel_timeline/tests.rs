@@ -31,7 +31,7 @@ fn segment(video_times: &[i64], audio_times: &[i64]) -> Vec<u8> {
     writer.into_segment(&[])
 }
 
-/// What a player receives: (PTS, DTS) of video frames and PTS of audio frames.
+/// The times a player receives: (PTS, DTS) of video frames and PTS of audio frames.
 fn received_times(bytes: &[u8], near: i64) -> (Vec<(i64, i64)>, Vec<i64>) {
     let (mut video_times, mut audio_times) = (Vec::new(), Vec::new());
     for packet in bytes.as_chunks::<PACKET_LEN>().0.iter().filter_map(Packet::new).filter(|packet| packet.starts_unit())
@@ -79,7 +79,7 @@ proptest! {
         segments in prop::collection::vec((1800i64..500_000, 0u8..5, 1200i64..40_000, 0i64..4000, any::<bool>()), 1..12),
     ) {
         let (mut stream, mut at, mut audio_end) = (Vec::new(), start, None);
-        for (length, kind, step, late, closes) in segments {
+        for (length, kind, step, late, ends_item) in segments {
             let (has_video, has_audio) = (kind & 1 == 0, kind & 2 == 0);
             // A segment within a programme may begin with audio and have a late first video frame.
             let (from, late) = if late < 2000 { (0, 0) } else { (90_000, late - 2000) };
@@ -92,7 +92,7 @@ proptest! {
             let audio_times = if has_audio { steps(0, AAC_FRAME_TICKS) } else { Vec::new() };
             let bytes = if video_times.is_empty() && audio_times.is_empty() { Vec::new() } else { segment(&video_times, &audio_times) };
             let (to, origin) = (from + length, at - from);
-            let span = TimelineSpan { item_start: from, item_end: to, starts_item: true, ends_item: closes, base_timestamp: BASE, item_offset: 0, channel_origin: origin, previous_audio_end: audio_end };
+            let span = TimelineSpan { item_start: from, item_end: to, starts_item: true, ends_item, base_timestamp: BASE, item_offset: 0, channel_origin: origin, previous_audio_end: audio_end };
             let retimed = place_on_timeline(&bytes, span, &still());
             check_counters_and_pcr(&retimed)?;
             stream.extend(retimed);
@@ -107,10 +107,9 @@ proptest! {
     fn audio_has_no_gap_and_frames_decode_in_time(
         from in prop_oneof![Just(0i64), 0i64..1_000_000_000], length in 90i64..600_000, origin in 0i64..4 * TIMESTAMP_WRAP,
         steps in prop::collection::vec(1i64..20_000, 0..60), shuffled in any::<u64>(),
-        sounds in prop::collection::vec(0i64..40_000, 0..120), early in 0i64..6000, closes in any::<bool>(),
+        audio_steps in prop::collection::vec(0i64..40_000, 0..120), early in 0i64..6000, ends_item in any::<bool>(),
     ) {
-        let opens = from == 0;
-        let span = TimelineSpan { item_start: from, item_end: from + length, starts_item: opens, ends_item: closes, base_timestamp: BASE, item_offset: 0, channel_origin: origin, previous_audio_end: None };
+        let span = TimelineSpan { item_start: from, item_end: from + length, starts_item: from == 0, ends_item, base_timestamp: BASE, item_offset: 0, channel_origin: origin, previous_audio_end: None };
         let mut video_times = vec![from];
         for step in &steps {
             video_times.push(video_times.last().unwrap() + step);
@@ -122,7 +121,7 @@ proptest! {
             }
         }
         let mut at = from - early;
-        let audio_times: Vec<i64> = sounds.iter().map(|step| { at += step.max(&AAC_FRAME_TICKS); at }).collect();
+        let audio_times: Vec<i64> = audio_steps.iter().map(|step| { at += step.max(&AAC_FRAME_TICKS); at }).collect();
         let bytes = place_on_timeline(&segment(&video_times, &audio_times), span, &still());
         let (received_video, received_audio) = received_times(&bytes, origin + from);
         prop_assert_eq!(received_video.len(), video_times.len());
@@ -176,12 +175,11 @@ fn frame_intervals_are_constant_across_items() {
     for (n, lead) in [0, 2070, 0, 7200, 1890, 0].into_iter().enumerate() {
         let length = 25 * 3600 + 3600 * n as i64;
         for (from, to) in [(0, 45_000), (45_000, length)] {
-            let pictures = (0..).map(|k| lead + k * 3600).take_while(|at| *at < lead + to);
-            let pictures: Vec<i64> = pictures.filter(|at| *at >= lead + from).collect();
-            let sounds: Vec<i64> = (0..).map(|k| k * AAC_FRAME_TICKS).take_while(|at| *at < lead + to).collect();
-            let sounds: Vec<i64> =
-                sounds.into_iter().filter(|at| n != 2 && (from == 0 || *at >= lead + from)).collect();
-            let pictures = if pictures.is_empty() { vec![lead + from] } else { pictures };
+            let video = (0..).map(|k| lead + k * 3600).take_while(|at| *at < lead + to);
+            let video: Vec<i64> = video.filter(|at| *at >= lead + from).collect();
+            let audio: Vec<i64> = (0..).map(|k| k * AAC_FRAME_TICKS).take_while(|at| *at < lead + to).collect();
+            let audio: Vec<i64> = audio.into_iter().filter(|at| n != 2 && (from == 0 || *at >= lead + from)).collect();
+            let video = if video.is_empty() { vec![lead + from] } else { video };
             let span = TimelineSpan {
                 item_start: from,
                 item_end: to,
@@ -192,10 +190,10 @@ fn frame_intervals_are_constant_across_items() {
                 channel_origin: origin,
                 previous_audio_end: None,
             };
-            let (pictures, sounds) =
-                received_times(&place_on_timeline(&segment(&pictures, &sounds), span, &still()), origin + from);
-            video_times.extend(pictures);
-            audio_times.extend(sounds);
+            let (video, audio) =
+                received_times(&place_on_timeline(&segment(&video, &audio), span, &still()), origin + from);
+            video_times.extend(video);
+            audio_times.extend(audio);
         }
         origin += length;
     }
@@ -218,9 +216,9 @@ fn a_still_covers_the_span_and_continues_across_segments() {
             channel_origin: TIMESTAMP_WRAP - 90_000,
             previous_audio_end: None,
         };
-        let (pictures, sounds) = received_times(&place_on_timeline(&[], span, &still()), TIMESTAMP_WRAP);
-        video_times.extend(pictures);
-        audio_times.extend(sounds);
+        let (video, audio) = received_times(&place_on_timeline(&[], span, &still()), TIMESTAMP_WRAP);
+        video_times.extend(video);
+        audio_times.extend(audio);
     }
     assert_eq!(video_times.len(), 50 + 6);
     assert!(
@@ -248,16 +246,15 @@ proptest! {
         for (first, beat, pieces) in streams {
             let slate = [(0, 180_000, 0, true)];
             let own = (0..pieces).map(|n| (first + n * 183_600, first + (n + 1) * 183_600, beat, false));
-            for (from, to, beat, closes) in own.chain(slate) {
-                let bytes = if closes {
+            for (from, to, beat, is_slate) in own.chain(slate) {
+                let bytes = if is_slate {
                     Vec::new()
                 } else {
-                    let sounds: Vec<i64> = (0..).map(|n| beat + n * AAC_FRAME_TICKS).skip_while(|pts| *pts < from).take_while(|pts| *pts < to).collect();
-                    segment(&[from], &sounds)
+                    let audio: Vec<i64> = (0..).map(|n| beat + n * AAC_FRAME_TICKS).skip_while(|pts| *pts < from).take_while(|pts| *pts < to).collect();
+                    segment(&[from], &audio)
                 };
                 let (from, to) = (from - beat, to - beat);
-                let (opens, base, origin) = (from == 0, BASE + beat, at - from);
-                let span = TimelineSpan { item_start: from, item_end: to, starts_item: opens, ends_item: closes, base_timestamp: base, item_offset: 0, channel_origin: origin, previous_audio_end: audio_end };
+                let span = TimelineSpan { item_start: from, item_end: to, starts_item: from == 0, ends_item: is_slate, base_timestamp: BASE + beat, item_offset: 0, channel_origin: at - from, previous_audio_end: audio_end };
                 audio_times.extend(received_times(&place_on_timeline(&bytes, span, &still()), at).1);
                 audio_end = Some(span.audio_end());
                 at += to - from;

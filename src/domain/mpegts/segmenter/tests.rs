@@ -1,4 +1,4 @@
-//! Tests the cutter with synthetic streams: frames, keyframes and audio at known times.
+//! Tests the segmenter with synthetic streams: frames, keyframes and audio at known times.
 
 use proptest::prelude::*;
 
@@ -98,7 +98,7 @@ fn encode_settings(grid: Arc<Grid>, first: usize) -> SegmenterSettings {
     }
 }
 
-/// All segments the cutter returns for a stream fed in chunks of these sizes.
+/// All segments the segmenter returns for a stream fed in chunks of these sizes.
 fn segment_all(settings: SegmenterSettings, stream: &[u8], sizes: &[usize]) -> Vec<FinishedSegment> {
     let (mut segmenter, mut segments, mut at) = (Segmenter::new(settings), Vec::new(), 0);
     for size in sizes.iter().cycle() {

@@ -143,9 +143,9 @@ fn an_entry_says_what_is_played_directly() {
 
 #[test]
 fn players_built_on_ffmpeg_get_no_start_in_the_multivariant_playlist() {
-    for (agent, takes) in
+    for (agent, accepts) in
         [("Lavf/59.27.100", false), ("VLC/3.0.21 LibVLC/3.0.21", false), ("curl/8.5.0", false), (AGENTS[1].0, true)]
     {
-        assert_eq!(accepts_start_in_multivariant(agent), takes, "{agent}");
+        assert_eq!(accepts_start_in_multivariant(agent), accepts, "{agent}");
     }
 }

@@ -123,15 +123,16 @@ impl<'a> DayPlanner<'a> {
             last_aired: before.last_aired.iter().copied().collect(),
         };
         draft.fill_layers(0, from, to);
-        let DayDraft { airings: aired, streams, positions, last_aired: last_on, .. } = draft;
+        let DayDraft { airings, streams, positions, last_aired, .. } = draft;
         let cooldown_ms = self.blocks.filler.cooldown_ms;
-        let mut last_on: Vec<(u32, i64)> = last_on.into_iter().filter(|(_, last)| to - last < cooldown_ms).collect();
-        last_on.sort_unstable();
-        let had_programme = aired.iter().any(|aired| aired.item < self.blocks.programme_count);
-        let mut after = DayState { positions, had_programme, last_aired: last_on, ..*before };
+        let mut last_aired: Vec<(u32, i64)> =
+            last_aired.into_iter().filter(|(_, last)| to - last < cooldown_ms).collect();
+        last_aired.sort_unstable();
+        let had_programme = airings.iter().any(|airing| airing.item < self.blocks.programme_count);
+        let mut after = DayState { positions, had_programme, last_aired, ..*before };
         let (has_mixed_formats, programme_count) = (self.revision.has_mixed_formats(), self.blocks.programme_count);
-        let mut programmes = Vec::with_capacity(aired.len());
-        for DayAiring { item, start_ms, end_ms, part, continues_programme: within } in aired {
+        let mut programmes = Vec::with_capacity(airings.len());
+        for DayAiring { item, start_ms, end_ms, part, continues_programme } in airings {
             let changes = if has_mixed_formats { after.ordinal - self.revision.first_ordinal } else { 0 };
             programmes.push(Programme {
                 revision_index: 0,
@@ -141,10 +142,10 @@ impl<'a> DayPlanner<'a> {
                 end_ms,
                 media_sequence: after.sequence,
                 discontinuities: self.revision.first_discontinuity + changes,
-                begins_guide_entry: !within
+                begins_guide_entry: !continues_programme
                     && (item < programme_count || (programmes.is_empty() && !before.had_programme)),
                 part_index: part,
-                continues_programme: within,
+                continues_programme,
             });
             after.ordinal += 1;
             after.sequence += self.revision.items[item as usize].segment_count(part, end_ms - start_ms);
@@ -170,7 +171,7 @@ impl<'a> DayPlanner<'a> {
 }
 
 impl DayDraft<'_, '_> {
-    /// Fills a time range with the layers starting at `index`.
+    /// Fills a time range with the layers starting at `first_layer`.
     fn fill_layers(&mut self, first_layer: usize, from_ms: i64, to_ms: i64) {
         if from_ms >= to_ms {
             return;
@@ -186,12 +187,12 @@ impl DayDraft<'_, '_> {
             .blocks
             .iter()
             .enumerate()
-            .map(|(index, block)| (self.instant_of(block.start_minutes, false), index))
+            .map(|(block_index, block)| (self.instant_of(block.start_minutes, false), block_index))
             .collect();
         starts.sort_unstable();
         let mut at = from_ms;
-        for (turn, (start, index)) in starts.iter().copied().enumerate() {
-            let block = &layer.blocks[index];
+        for (turn, (start, block_index)) in starts.iter().copied().enumerate() {
+            let block = &layer.blocks[block_index];
             let next = starts.get(turn + 1).map_or(i64::MAX, |(next, _)| *next);
             let until = block.end_minutes.map(|until| self.instant_of(until, until <= block.start_minutes));
             let end = next.min(until.unwrap_or(i64::MAX)).min(self.day_end());
@@ -201,7 +202,7 @@ impl DayDraft<'_, '_> {
                 continue;
             }
             self.fill_layers(index + 1, at, start);
-            at = self.air_block((index, index), block, start, end, full_length_ms);
+            at = self.air_block((index, block_index), block, start, end, full_length_ms);
             if until.is_some() || block.slots.iter().any(|slot| slot.count.is_none()) {
                 self.fill_gap(at, end);
             } else {
@@ -228,8 +229,8 @@ impl DayDraft<'_, '_> {
         )
     }
 
-    /// Airs a block's slots from their last position as far as they fit, and returns the end of the last one. `full_length_ms` is the
-    /// length of the block when no layer covers it.
+    /// Airs a block's slots from their last position as far as they fit, and returns the end of the last one.
+    /// `full_length_ms` is the length of the block when no layer covers it.
     fn air_block(&mut self, key: (usize, usize), block: &Block, start: i64, end: i64, full_length_ms: i64) -> i64 {
         let (mut slot_at, mut count) = self.slot_positions.get(&key).copied().unwrap_or_default();
         let mut at = start;

@@ -192,6 +192,6 @@ impl PartialEq for DayCache {
 
 impl fmt::Debug for DayCache {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("Days")
+        to.write_str("DayCache")
     }
 }

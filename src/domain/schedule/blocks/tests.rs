@@ -138,8 +138,8 @@ fn times_of_day_survive_every_dst_change() {
                 let start = wall_clock::instant_of(&zone, wall_clock::date_of_day(day), day_start);
                 let end = wall_clock::instant_of(&zone, wall_clock::date_of_day(day + 1), day_start);
                 *lengths.entry((end - start) / 60_000).or_default() += 1;
-                for inside in [start, start + 1, (start + end) / 2, end - 1] {
-                    assert_eq!(wall_clock::broadcast_day(&zone, day_start, inside), day, "{zone:?} {day_start} {day}");
+                for instant in [start, start + 1, (start + end) / 2, end - 1] {
+                    assert_eq!(wall_clock::broadcast_day(&zone, day_start, instant), day, "{zone:?} {day_start} {day}");
                 }
             }
             let usual = lengths.remove(&1440).unwrap();
@@ -382,27 +382,27 @@ proptest! {
 
     /// Continuing from checkpoints gives the same answers as computing everything from the beginning.
     #[test]
-    fn checkpoints_change_no_answer(grid in any_grid(), seed: u64, fillers: bool, known in 0i64..300, asked in prop::collection::vec(0i64..320 * 24 * HOUR, 6)) {
+    fn checkpoints_change_no_answer(grid in any_grid(), seed: u64, fillers: bool, days in 0i64..300, jumps in prop::collection::vec(0i64..320 * 24 * HOUR, 6)) {
         let zone = "Europe/Berlin";
         let start = at("2026-02-20T11:17", zone);
         let first = ScheduleDefinition::new(start, request(zone, seed, grid, (6, 5), fillers));
-        let (now, far) = (start + known * 24 * HOUR, start + 320 * 24 * HOUR);
+        let (now, far) = (start + days * 24 * HOUR, start + 320 * 24 * HOUR);
         first.programme_at(far).unwrap();
         first.programme_at(now).unwrap();
         let checkpoints = blocks(&first).new_checkpoints(now);
-        prop_assert!(checkpoints.is_some() || known < 9);
+        prop_assert!(checkpoints.is_some() || days < 9);
         prop_assert_eq!(blocks(&first).new_checkpoints(now), None, "already returned");
         let stored = serde_json::to_value(&checkpoints).unwrap();
-        let is_past = |mark: &serde_json::Value| mark["day"].as_i64().unwrap() <= now.div_euclid(24 * HOUR);
+        let is_past = |checkpoint: &serde_json::Value| checkpoint["day"].as_i64().unwrap() <= now.div_euclid(24 * HOUR);
         prop_assert!(stored.as_array().into_iter().flatten().all(is_past), "no future checkpoints: {stored}");
         // Those that an older version stored do not keep present ones from being stored.
         prop_assert!(blocks(&first).new_checkpoints(far).is_some());
-        prop_assert!(blocks(&first).new_checkpoints(now).is_some() || known < 9);
+        prop_assert!(blocks(&first).new_checkpoints(now).is_some() || days < 9);
         // Through the stored form.
         let checkpoints = serde_json::from_str(&serde_json::to_string(&checkpoints.unwrap_or_default()).unwrap()).unwrap();
         let (resumed, cold) = (without_caches(&first), without_caches(&first));
         blocks(&resumed).resume_from(checkpoints);
-        for jump in asked {
+        for jump in jumps {
             prop_assert_eq!(resumed.programme_at(start + jump), cold.programme_at(start + jump));
         }
     }

@@ -37,7 +37,7 @@ pub fn broadcast_day(zone: &TimeZone, day_start: u16, at_ms: i64) -> i64 {
     (day - 1..=day + 1).rev().find(|day| instant_of(zone, date_of_day(*day), day_start) <= at_ms).unwrap_or(day - 1)
 }
 
-/// The next instant, this one included, at which the minutes of the day are a multiple of `minutes`.
+/// The next instant, this one included, at which the minutes of the day are a multiple of `step_minutes`.
 pub fn next_multiple(zone: &TimeZone, at_ms: i64, step_minutes: u16) -> i64 {
     if step_minutes == 0 {
         return at_ms;

@@ -108,7 +108,7 @@ fn programmes_are_broken_at_chapters_that_lie_apart() {
         let positions_ticks = chapters.iter().map(|minute| to_ticks(minute * 60.0));
         break_positions(positions_ticks, grid, item_duration_ms(grid))
             .iter()
-            .map(|place| f64::from(place.position_ms) / 60_000.0)
+            .map(|position| f64::from(position.position_ms) / 60_000.0)
             .collect()
     };
     let none: [f64; 0] = [];

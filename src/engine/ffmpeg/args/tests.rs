@@ -43,7 +43,7 @@ fn golden_lines(
     first: usize,
 ) -> String {
     let rendition = Rendition { video, audio };
-    let abilities = Features { has_tone_map: true, has_ass: true, has_zscale: true };
+    let features = Features { has_tone_map: true, has_ass: true, has_zscale: true };
     let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
     let pipe_input =
         (!media.clock_pieces.is_empty()).then(|| PipeInput { address: "pipe:5".into(), offset_seconds: -991 });
@@ -60,7 +60,7 @@ fn golden_lines(
         subtitle_path: burn,
         watermark,
         amr_path,
-        features: abilities,
+        features,
         decoder_threads: Some(4),
     };
     let mut lines = String::new();
@@ -163,7 +163,7 @@ fn missing_ffmpeg_features_are_refused_with_a_reason() {
         let media = media(Container::Mp4, 0.0, Color::default());
         let rendition = Rendition { video: encode(change), audio: None };
         let (grid, input) = (frames(), "/proc/self/fd/9");
-        let abilities = Features::default();
+        let features = Features::default();
         let options = ArgumentOptions {
             media: &media,
             rendition: &rendition,
@@ -174,7 +174,7 @@ fn missing_ffmpeg_features_are_refused_with_a_reason() {
             subtitle_path: Some(""),
             watermark: None,
             amr_path: None,
-            features: abilities,
+            features,
             decoder_threads: None,
         };
         build_arguments(&options).unwrap_err().to_string()
@@ -190,7 +190,7 @@ fn zscale_is_used_only_for_formats_it_supports() {
     let size = |media: &Media, resize| {
         let rendition = Rendition { video: encode(|_| ()), audio: None };
         let (grid, input) = (frames(), "/proc/self/fd/9");
-        let abilities = Features { has_zscale: resize, ..Features::default() };
+        let features = Features { has_zscale: resize, ..Features::default() };
         let (first, burn, watermark, amr_path, decoders) = (1, None, None, None, None);
         let options = ArgumentOptions {
             media,
@@ -202,7 +202,7 @@ fn zscale_is_used_only_for_formats_it_supports() {
             subtitle_path: burn,
             watermark,
             amr_path,
-            features: abilities,
+            features,
             decoder_threads: decoders,
         };
         let words = build_arguments(&options).unwrap().join(" ");

@@ -26,7 +26,7 @@ pub(super) fn last_timestamp(bytes: &[u8]) -> Option<f64> {
     latest.map(|milliseconds| milliseconds as f64 / 1000.0)
 }
 
-/// Type, timestamp in milliseconds and length of the tag at `at`. A tag is valid if its length is repeated after it.
+/// Type, timestamp in milliseconds and length of the tag at `position`. A tag is valid if its length is repeated after it.
 fn parse_tag(bytes: &[u8], position: usize) -> Option<(u8, u64, usize)> {
     let tag_type = *bytes.get(position)?;
     if !matches!(tag_type, AUDIO | VIDEO | SCRIPT) || parse_be::<3>(bytes, position + 8)? != 0 {

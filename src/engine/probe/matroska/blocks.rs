@@ -86,7 +86,7 @@ pub(in crate::engine::probe) fn last_cluster(source: &SourceFile) -> Option<u64>
 }
 
 /// The timestamp of the last block in the file, seconds of the file's clock. Complete clusters are skipped without reading
-/// their blocks. `from` is a cluster to start at.
+/// their blocks. Starts at `start_cluster`, or at the first element.
 pub(in crate::engine::probe) fn last_timestamp(source: &SourceFile, start_cluster: Option<u64>) -> Option<f64> {
     let first = match start_cluster {
         Some(cluster) => cluster,

@@ -22,7 +22,7 @@ impl Element {
     }
 }
 
-/// Parses the element header at `at`. Unknown sizes (live recordings) are refused.
+/// Parses the element header at `position`. Unknown sizes (live recordings) are refused.
 pub(super) fn read_element(source: &SourceFile, position: u64) -> Result<Element, NeedsFfprobe> {
     let mut header_bytes = [0; 12];
     let filled = source.file.read_at(&mut header_bytes, position).map_err(|_| NeedsFfprobe("unreadable"))?;
@@ -100,9 +100,9 @@ impl<'a> Iterator for ChildElements<'a> {
                 self.0 = &self.0[used..];
                 Some(Ok(child))
             }
-            Err(unsure) => {
+            Err(error) => {
                 self.0 = &[];
-                Some(Err(unsure))
+                Some(Err(error))
             }
         }
     }

@@ -82,9 +82,9 @@ impl<'a> Iterator for ChildBoxes<'a> {
                 self.0 = &self.0[size..];
                 Some(Ok(entry))
             }
-            Err(unsure) => {
+            Err(error) => {
                 self.0 = &[];
-                Some(Err(unsure))
+                Some(Err(error))
             }
         }
     }

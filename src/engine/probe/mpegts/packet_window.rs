@@ -46,7 +46,7 @@ impl PacketWindow {
         indexes.iter().filter_map(|number| Packet::new(packets.get(*number as usize)?))
     }
 
-    /// The PES packets of a PID that begin in the window, each up to `max_bytes` bytes with its header. A last one without a
+    /// The PES packets of a PID that begin in the window, each up to `max_bytes` with its header. A last one without a
     /// complete header is left out.
     fn pes_packets(&self, pid: u16, max_bytes: usize) -> impl Iterator<Item = (pes::PesHeader, Vec<u8>)> {
         let mut packets = self.packets(pid).skip_while(|packet| !packet.starts_unit()).peekable();

@@ -71,7 +71,7 @@ impl ClusterLayout {
         self.resume_walk(file, &mut self.cluster_start(cluster)?, max_elements, visit)
     }
 
-    /// Like [`Self::walk`], from `place`, which is moved past the last block that was visited.
+    /// Like [`Self::walk_blocks`], from `walk`, which is moved past the last block that was visited.
     pub fn resume_walk(
         &self,
         file: &(impl ReadAt + ?Sized),

@@ -50,7 +50,7 @@ pub(super) fn read_element(file: &(impl ReadAt + ?Sized), position: u64) -> Resu
     parse_header(&mut ByteCursor(&header_bytes[..read]), position)
 }
 
-/// Parses an element's header, which is at `at` in the file.
+/// Parses an element's header, which is at `position` in the file.
 pub(super) fn parse_header(cursor: &mut ByteCursor, position: u64) -> Result<Element, Truncated> {
     let before = cursor.0.len();
     let id = parse_id(cursor)?;

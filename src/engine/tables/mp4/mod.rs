@@ -1,8 +1,8 @@
 //! The sample tables of MP4 and QuickTime files (ISO/IEC 14496-12), read from untrusted bytes.
 //!
 //! Every table length is checked against its box before anything is allocated, every sum is checked, and every look-up is
-//! a `get`. `track` reads a track in `moov`, `sample_tables` its samples, and `fragments` the samples of `moof` boxes. `timing`
-//! computes the same times as ffmpeg, because ffmpeg makes the segments of files that this reader refuses.
+//! a `get`. `track` reads a track in `moov`, `sample_tables` its samples, and `fragments` the samples of `moof` boxes.
+//! `timing` computes the same times as ffmpeg, because ffmpeg makes the segments of files that this reader refuses.
 
 mod boxes;
 pub mod description;

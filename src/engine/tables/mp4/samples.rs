@@ -128,7 +128,7 @@ impl SampleTable {
         SampleIter { samples: self, position }.skip(skip)
     }
 
-    /// The first sample whose decoding time satisfies `late`, which must then be true for all later samples.
+    /// The first sample whose decoding time satisfies `is_late_enough`, which must then be true for all later samples.
     pub fn find_by_dts(&self, is_late_enough: impl Fn(i64) -> bool) -> u32 {
         let checkpoint = self.checkpoints.partition_point(|mark| !is_late_enough(mark.dts)).saturating_sub(1);
         let start = (checkpoint as u32).saturating_mul(CHECKPOINT_INTERVAL);

@@ -70,8 +70,7 @@ impl TrackTiming {
             .map(|length| self.to_file_ticks(edit.media_start.saturating_add(length).saturating_add(self.advance)))
     }
 
-    /// Applies ffmpeg's rules for video: `min_composition_offset` is the minimum composition offset, `first_presented` the earliest
-    /// presentation time.
+    /// Applies ffmpeg's rules for video; `first_presented` is the earliest presentation time.
     pub(super) fn set_reordering(&mut self, min_composition_offset: i32, first_presented: i64) {
         self.decode_lead = i64::from(min_composition_offset).min(0).saturating_neg();
         if let Some(edit) = self.edit.filter(|_| !self.is_fragmented) {

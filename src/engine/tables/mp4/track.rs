@@ -65,7 +65,7 @@ impl Mp4Track {
         })
     }
 
-    /// Gathers [`SampleSpan`] from all samples, and drops those from the first that is not `is_in_file` the file.
+    /// Gathers [`SampleSpan`] from all samples, and drops those from the first one that is not in the file.
     pub(super) fn index_samples(&mut self, is_in_file: impl Fn(&Sample) -> bool) -> Result<(), TableError> {
         let mut sample_span = SampleSpan {
             earliest: i64::MAX,

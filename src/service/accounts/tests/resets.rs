@@ -20,8 +20,8 @@ async fn a_password_verified_before_a_reset_does_not_replace_the_new_one() {
         let mut change = std::pin::pin!(change);
         // The first poll reads the old hash; the next one is after the reset.
         assert!(change.as_mut().now_or_never().is_none());
-        let keep = KeptAccess { login: is_kept.then_some(principal.login_id.as_str()), stream_tokens: false };
-        accounts.set_password(&principal.user_id, "battery staple", keep).await.unwrap();
+        let kept_access = KeptAccess { login: is_kept.then_some(principal.login_id.as_str()), stream_tokens: false };
+        accounts.set_password(&principal.user_id, "battery staple", kept_access).await.unwrap();
         let expected = if is_kept { Code::InvalidCredentials } else { Code::Unauthorized };
         assert_eq!(error_code(change.await), expected);
         accounts.login("ada", "battery staple", None, HOME).await.unwrap();

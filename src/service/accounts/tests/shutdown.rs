@@ -4,27 +4,27 @@ use super::*;
 
 #[tokio::test]
 async fn shutdown_stores_every_last_use_in_two_changes() {
-    let kept = open_accounts();
+    let test_accounts = open_accounts();
     let mut tokens = Vec::new();
     for _ in 0..60 {
-        tokens.push(kept.accounts.issue_token("ada", Role::User).await.unwrap());
+        tokens.push(test_accounts.accounts.issue_token("ada", Role::User).await.unwrap());
     }
-    let ada = kept.accounts.user_by_name("ada").unwrap().id;
-    let (_, stream) = kept.accounts.add_stream_token(&ada, "Kodi", None, None).await.unwrap();
-    kept.clock.advance(Duration::from_secs(600));
+    let ada = test_accounts.accounts.user_by_name("ada").unwrap().id;
+    let (_, stream) = test_accounts.accounts.add_stream_token(&ada, "Kodi", None, None).await.unwrap();
+    test_accounts.clock.advance(Duration::from_secs(600));
     for token in &tokens {
-        kept.accounts.authenticate(token).unwrap();
+        test_accounts.accounts.authenticate(token).unwrap();
     }
-    kept.accounts.authenticate_stream(&stream).unwrap();
-    let (seen, before) = (kept.accounts.devices(&ada), journal_changes(&kept));
-    let used = kept.accounts.stream_tokens(&ada)[0].last_used_at;
+    test_accounts.accounts.authenticate_stream(&stream).unwrap();
+    let (seen, before) = (test_accounts.accounts.devices(&ada), journal_changes(&test_accounts));
+    let used = test_accounts.accounts.stream_tokens(&ada)[0].last_used_at;
     assert!(used.is_some() && seen.iter().all(|device| device.login.last_seen_at > device.login.created_at));
-    kept.accounts.flush().await.unwrap();
-    assert_eq!(journal_changes(&kept), before + 2, "one for the devices, one for the stream tokens");
-    kept.accounts.flush().await.unwrap();
-    assert_eq!(journal_changes(&kept), before + 2, "nothing is left to store");
+    test_accounts.accounts.flush().await.unwrap();
+    assert_eq!(journal_changes(&test_accounts), before + 2, "one for the devices, one for the stream tokens");
+    test_accounts.accounts.flush().await.unwrap();
+    assert_eq!(journal_changes(&test_accounts), before + 2, "nothing is left to store");
 
-    let TestAccounts { accounts, clock, dir } = kept;
+    let TestAccounts { accounts, clock, dir } = test_accounts;
     drop(accounts);
     let accounts = reopen(dir.path(), &clock, |_| ());
     let logins = |devices: Vec<DeviceView>| devices.into_iter().map(|device| device.login).collect::<Vec<_>>();

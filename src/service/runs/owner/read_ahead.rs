@@ -12,14 +12,14 @@ const READ_AHEAD_SECONDS: f64 = 20.0;
 const MIN_READ_AHEAD_SEGMENTS: usize = 3;
 
 impl Owner {
-    /// The segments that should be ready for a reader at segment `at`.
+    /// The segments that should be ready for a reader at `segment`.
     pub(super) fn read_ahead_window(&self, segment: usize) -> Range<usize> {
         let grid = &self.spec.grid;
         let until_ticks = grid.segment_start(segment) + to_ticks(READ_AHEAD_SECONDS);
         segment..(grid.segment_at(until_ticks) + 1).max(segment + 1 + MIN_READ_AHEAD_SEGMENTS).min(self.end_segment)
     }
 
-    /// The first missing segment in the window of a reader at segment `at`.
+    /// The first missing segment in the window of a reader at `segment`.
     pub(super) fn first_missing(&self, segment: usize) -> Option<usize> {
         self.read_ahead_window(segment).find(|&index| !self.segments.contains(&self.rendition_key, index))
     }
@@ -65,7 +65,7 @@ impl Owner {
         }
     }
 
-    /// How far a run at `next` should go to fill a window. It stops before a long series of stored segments.
+    /// How far a run at `next_segment` should go to fill a window. It stops before a long series of stored segments.
     fn read_ahead_target(&self, next_segment: usize, window: Range<usize>) -> Option<usize> {
         let mut last_missing = None;
         for index in next_segment.max(window.start)..window.end {

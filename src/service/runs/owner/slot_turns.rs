@@ -23,7 +23,9 @@ impl Owner {
         self.allowed_runs = job.update(need);
         while self.runs.len() > self.allowed_runs.max(1) {
             let paused_runs = (0..self.runs.len()).filter(|&run_index| !self.runs[run_index].is_working());
-            let Some(run_index) = paused_runs.min_by_key(|&at| self.is_requested(&self.runs[at])) else { break };
+            let Some(run_index) = paused_runs.min_by_key(|&run_index| self.is_requested(&self.runs[run_index])) else {
+                break;
+            };
             self.runs.remove(run_index);
         }
         let is_waiting = self.allowed_runs == 0 && need.deadline_ms.is_some() && need.working_runs == 0;

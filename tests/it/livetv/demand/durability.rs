@@ -113,7 +113,7 @@ async fn concurrent_skips_are_serialized() {
     let clock_in_memory = channels.get(id).unwrap().clock.clone().unwrap();
     let stored_channels = Channels::open(server.service.store.clone(), server.service.clock.clone());
     assert_eq!(
-        stored_channels.unwrap().get(id).unwrap().clock.as_ref().map(|pace| pace.intervals().to_vec()),
+        stored_channels.unwrap().get(id).unwrap().clock.as_ref().map(|clock| clock.intervals().to_vec()),
         Some(clock_in_memory.intervals().to_vec())
     );
 }

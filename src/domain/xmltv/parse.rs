@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader};
+use std::io::{BufRead, BufReader};
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 use flate2::bufread::MultiGzDecoder;
@@ -17,11 +17,9 @@ use super::time_parsing::{parse_episode, parse_time};
 use crate::domain::listing::Listing;
 use crate::domain::m3u::parse::{SkippedEntries, clean_text};
 
-/// Largest guide after decompression, bytes.
-const MAX_DECOMPRESSED_BYTES: u64 = 256 << 20;
+mod reader;
 
-/// Largest piece of markup, or of text between markup, bytes.
-const MAX_MARKUP_BYTES: usize = 1 << 20;
+use reader::LimitedReader;
 
 /// Most programmes, most channels, and most bytes of all their texts.
 pub const MAX_PROGRAMMES: usize = 200_000;
@@ -131,7 +129,7 @@ struct OpenProgramme {
 
 impl GuideParser {
     fn parse_all(&mut self, bytes: impl BufRead) -> Result<(), String> {
-        let mut reader = Reader::from_reader(LimitedReader { inner: bytes, markup_bytes: 0, total_bytes: 0, line: 1 });
+        let mut reader = Reader::from_reader(LimitedReader::new(bytes));
         let config = reader.config_mut();
         config.check_end_names = false;
         config.allow_unmatched_ends = true;
@@ -409,46 +407,6 @@ impl GuideParser {
                 self.field_text.push(';');
             }
         }
-    }
-}
-
-/// Counts and limits the bytes read from a guide.
-struct LimitedReader<R> {
-    inner: R,
-    /// Bytes since the current piece of markup began.
-    markup_bytes: usize,
-    total_bytes: u64,
-    line: usize,
-}
-
-impl<R: BufRead> BufRead for LimitedReader<R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.markup_bytes > MAX_MARKUP_BYTES {
-            return Err(io::Error::other("a tag or text is larger than 1 MiB"));
-        }
-        if self.total_bytes > MAX_DECOMPRESSED_BYTES {
-            return Err(io::Error::other("it is larger than 256 MiB after decompression"));
-        }
-        self.inner.fill_buf()
-    }
-
-    fn consume(&mut self, amount: usize) {
-        if let Ok(bytes) = self.inner.fill_buf() {
-            self.line += bytes[..amount.min(bytes.len())].iter().filter(|byte| **byte == b'\n').count();
-        }
-        self.markup_bytes += amount;
-        self.total_bytes += amount as u64;
-        self.inner.consume(amount);
-    }
-}
-
-impl<R: BufRead> io::Read for LimitedReader<R> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.fill_buf()?;
-        let count = bytes.len().min(to.len());
-        to[..count].copy_from_slice(&bytes[..count]);
-        self.consume(count);
-        Ok(count)
     }
 }
 

@@ -1,5 +1,4 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -7,6 +6,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::domain::access::Role;
 
+mod admins;
 mod resets;
 mod shutdown;
 
@@ -307,74 +307,6 @@ async fn cleanup_stores_no_token_while_one_is_revoked() {
     assert!(cleanup.is_err(), "it waits for the change");
     drop(change);
     accounts.cleanup_stream_tokens().await.unwrap();
-}
-
-#[tokio::test]
-async fn the_setup_code_creates_one_admin_within_a_day() {
-    let TestAccounts { accounts, clock, dir } = open_accounts();
-    let file = dir.path().join("setup-code");
-    let setup_code = accounts.prepare().await.unwrap().unwrap();
-    assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), setup_code);
-    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    for wrong in ["", "aaaaa", &setup_code[1..], &format!("{setup_code}a"), "a a"] {
-        let tried = accounts.set_up(wrong, "ada", "correct horse", None, AWAY).await;
-        assert_eq!(error_code(tried), Code::InvalidCredentials);
-    }
-    assert_eq!(error_code(accounts.set_up(&setup_code, "ada", "correct horse", None, AWAY).await), Code::RateLimited);
-    assert_eq!(error_code(accounts.set_up(&setup_code, "ada", "short", None, HOME).await), Code::ValidationError);
-    clock.advance(DAY);
-    assert_eq!(
-        error_code(accounts.set_up(&setup_code, "ada", "correct horse", None, HOME).await),
-        Code::InvalidCredentials
-    );
-
-    let setup_code = accounts.prepare().await.unwrap().unwrap();
-    let typed = setup_code.to_uppercase().replace('-', " ");
-    let issued = accounts.set_up(&typed, "ada", "correct horse", Some("laptop"), HOME).await.unwrap();
-    assert_eq!(accounts.authenticate(&issued.token).unwrap().role, Role::Admin);
-    assert!(!file.exists() && !accounts.needs_setup());
-    assert_eq!(error_code(accounts.set_up(&setup_code, "eve", "correct horse", None, HOME).await), Code::Conflict);
-    assert_eq!(accounts.prepare().await.unwrap(), None);
-}
-
-#[tokio::test]
-async fn the_last_admin_stays_and_names_are_unique() {
-    let TestAccounts { accounts, .. } = open_accounts();
-    let ada = accounts.add_user("Ada", Role::Admin, "correct horse").await.unwrap();
-    assert_eq!(error_code(accounts.add_user("ADA", Role::User, "correct horse").await), Code::Conflict);
-    assert_eq!(error_code(accounts.add_user("", Role::User, "correct horse").await), Code::ValidationError);
-    assert_eq!(error_code(accounts.remove_user(&ada.id).await), Code::Conflict);
-    accounts.add_user("bob", Role::Admin, "correct horse").await.unwrap();
-    let token = accounts.issue_token("ada", Role::Admin).await.unwrap();
-    accounts.remove_user(&ada.id).await.unwrap();
-    assert_eq!(error_code(accounts.authenticate(&token)), Code::Unauthorized);
-    assert_eq!(error_code(accounts.remove_user(&ada.id).await), Code::NotFound);
-    assert_eq!(accounts.users().iter().map(|user| user.username.as_str()).collect::<Vec<_>>(), ["bob"]);
-}
-
-#[tokio::test]
-async fn the_declared_admin_follows_its_file() {
-    let TestAccounts { accounts, clock, dir } = open_accounts();
-    drop(accounts);
-    let file = dir.path().join("hash");
-    let declared = DeclaredAdmin { username: "root".to_owned(), password_hash_file: file.clone() };
-    let start = async |password: &str| {
-        std::fs::write(&file, passwords::hash(password).unwrap() + "\n").unwrap();
-        let accounts = reopen(dir.path(), &clock, |config| config.admin = Some(declared.clone()));
-        assert_eq!(accounts.prepare().await.unwrap(), None, "no set-up code is needed");
-        accounts
-    };
-    let accounts = start("correct horse").await;
-    let issued = accounts.login("root", "correct horse", None, HOME).await.unwrap();
-    assert_eq!(issued.user.role, Role::Admin);
-    drop(accounts);
-    let accounts = start("battery staple").await;
-    assert_eq!(error_code(accounts.authenticate(&issued.token)), Code::Unauthorized);
-    accounts.login("root", "battery staple", None, HOME).await.unwrap();
-    drop(accounts);
-    std::fs::write(&file, "battery staple").unwrap();
-    let accounts = reopen(dir.path(), &clock, |config| config.admin = Some(declared.clone()));
-    assert_eq!(error_code(accounts.prepare().await), Code::Internal);
 }
 
 #[tokio::test]

@@ -102,6 +102,12 @@ impl RoomFile {
     fn uses(&self, prefix: &str) -> bool {
         self.used_paths.iter().any(|path| path.starts_with(prefix))
     }
+
+    /// Whether the file uses an external crate. A module of ours with that name hides the crate.
+    fn uses_crate(&self, name: &str) -> bool {
+        let is_ours = self.used_paths.contains(&format!("crate::{name}"));
+        !is_ours && (self.used_paths.contains(name) || self.uses(&format!("{name}::")))
+    }
 }
 
 fn room_files() -> Vec<RoomFile> {
@@ -201,12 +207,12 @@ fn collect_path(
             let mut member = 0;
             while member < members.len() {
                 member = match &members[member] {
+                    TokenTree::Ident(_) if is_alias(&members, member) => member + 2,
                     TokenTree::Ident(_) => collect_path(&members, member, prefix.clone(), module, found),
                     _ => member + 1,
                 };
             }
-            at += 1;
-            break;
+            return at + 1;
         }
     }
     if prefix.len() > 1 || is_alias(tokens, at) {
@@ -265,16 +271,10 @@ fn a_crate_stays_in_its_room() {
         .map(|name| format!("{name} has no room"))
         .collect();
     for file in room_files() {
-        let roots = CRATE_ROOMS.iter().map(|(name, rooms)| (format!("{name}::"), *rooms));
-        let paths = RESTRICTED_PATHS.iter().map(|(path, rooms)| ((*path).to_owned(), *rooms));
-        for (prefix, rooms) in roots.chain(paths) {
-            let alias = prefix.trim_end_matches(':');
-            let is_used = file.uses(&prefix) || file.used_paths.contains(alias);
-            let is_library = ["lib", "main"].contains(&file.room());
-            if is_used && !is_library && !rooms.contains(&file.room()) {
-                violations.push(format!("{} uses {alias}", file.path.display()));
-            }
-        }
+        let crates = CRATE_ROOMS.iter().filter(|(name, _)| file.uses_crate(name));
+        let paths = RESTRICTED_PATHS.iter().filter(|(path, _)| file.uses(path));
+        let foreign = crates.chain(paths).filter(|(_, rooms)| !rooms.contains(&file.room()));
+        violations.extend(foreign.map(|(name, _)| format!("{} uses {name}", file.path.display())));
         if file.room() == "domain" {
             let impure = IMPURE_PATHS.iter().filter(|path| file.uses(path));
             violations.extend(impure.map(|path| format!("{} uses {path}", file.path.display())));

@@ -14,7 +14,8 @@ use crate::domain::ssdp;
 use crate::error::{Error, Result};
 use crate::http;
 use crate::http::ssdp::Announcer;
-use crate::service::{Service, library_watcher, live, recordings, sources};
+use crate::service::channels::sources;
+use crate::service::{Service, library_watcher, live, recordings};
 
 /// Time limits during shutdown: for sessions to stop, and for unwritten state. With those for responses in flight (4 s,
 /// `http::serve`) and for the runtime (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills the
@@ -59,7 +60,7 @@ pub async fn run_on(
     let code = service.accounts.prepare().await?;
     let warming_service = service.clone();
     tokio::spawn(async move {
-        tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.sessions.find_backends())
+        tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.renditions.find_backends())
     });
     library_watcher::start_watchers(&service);
     sources::start_refresh_task(&service);

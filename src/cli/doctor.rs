@@ -8,7 +8,7 @@ use clap::Args;
 use super::{ConfigArgs, Outcome, runtime};
 use crate::config::Config;
 use crate::engine::{ffmpeg_encoders, gstreamer_elements, versions};
-use crate::service::quarantine;
+use crate::service::media::quarantine;
 
 /// Free disk space below this gets a warning, bytes.
 const LOW_SPACE_BYTES: u64 = 1 << 30;

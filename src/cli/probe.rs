@@ -14,8 +14,8 @@ use crate::engine::source::Roots;
 use crate::error::Error;
 use crate::http::info;
 use crate::service::library::Library;
+use crate::service::library::sidecars;
 use crate::service::media::Probes;
-use crate::service::sidecars;
 
 /// Print the media info of a file as JSON.
 #[derive(Args)]

@@ -1,7 +1,7 @@
 //! Encode slots: which renditions are encoded now, and whether one more viewer can be served.
 //!
 //! A machine encodes as many renditions at once as it has encode slots. A rendition far enough ahead of its readers leaves
-//! its slot to another, so more viewers than slots can watch. This module only decides; `service::encode_slots` applies the
+//! its slot to another, so more viewers than slots can watch. This module only decides; `service::renditions::encode_slots` applies the
 //! decision.
 
 use std::collections::{BTreeMap, BTreeSet};

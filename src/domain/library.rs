@@ -74,6 +74,12 @@ pub fn outside_roots_error() -> Error {
     Error::new(Code::Forbidden, "path is outside the library roots")
 }
 
+/// A file's name without its extension.
+pub fn file_stem(path: &str) -> &str {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
+    name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
+}
+
 /// The media kind a file name suggests in a folder listing; None for files that are not listed. Whether a file plays is
 /// decided by its bytes.
 pub fn kind_from_name(name: &str) -> Option<MediaKind> {

@@ -18,8 +18,8 @@ use crate::domain::progress::{ProgressRecord, SaveResult};
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::error::{Error, Result};
 use crate::service::Service;
-use crate::service::audiobook::{Audiobook, BookPositionUpdate};
 use crate::service::progress::ProgressUpdate;
+use crate::service::progress::audiobook::{Audiobook, AudiobookChapter, AudiobookPart, BookPositionUpdate};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![
@@ -289,7 +289,7 @@ impl BookProgress {
 
 impl BookAnswer {
     fn new(book: Audiobook, progress: Option<ProgressRecord>, addresses: ResourceUrls) -> Self {
-        let to_chapter = |(index, chapter): (usize, &crate::service::audiobook::AudiobookChapter)| BookChapter {
+        let to_chapter = |(index, chapter): (usize, &AudiobookChapter)| BookChapter {
             index,
             title: chapter.title.clone(),
             start_seconds: round_to_ms(chapter.start_seconds),
@@ -298,7 +298,7 @@ impl BookAnswer {
             file_start_seconds: round_to_ms(chapter.start_seconds - book.parts[chapter.part_index].start_seconds),
         };
         let chapters = book.chapters.iter().enumerate().map(to_chapter).collect();
-        let to_file = |part: crate::service::audiobook::AudiobookPart| BookFile {
+        let to_file = |part: AudiobookPart| BookFile {
             direct_url: addresses.media_file(&part.path),
             path: part.path,
             mime_type: part.mime_type,

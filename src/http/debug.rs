@@ -14,7 +14,7 @@ use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::gst::registry::{FailedPipeline, PipelineStatus, QueueLevel};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::pipelines::{self, GraphFormat};
+use crate::service::renditions::pipelines::{self, GraphFormat};
 use crate::telemetry::{self, LogLine};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {

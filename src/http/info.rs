@@ -19,8 +19,8 @@ use crate::domain::playback::{DeviceProfile, RequestDevice};
 use crate::engine::source::SourceFile;
 use crate::error::{Error, Result};
 use crate::service::Service;
+use crate::service::library::sidecars::{self, Sidecar};
 use crate::service::media::ProbeResult;
-use crate::service::sidecars::{self, Sidecar};
 
 mod media_info;
 mod playback;

@@ -14,7 +14,7 @@ use crate::domain::sniff::MediaKind;
 use crate::domain::time::file_instant;
 use crate::error::Result;
 use crate::service::Service;
-use crate::service::listing::{self, DEFAULT_LIMIT, EntryKind, MAX_LIMIT};
+use crate::service::library::listing::{self, DEFAULT_LIMIT, EntryKind, MAX_LIMIT};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/library", Access::User).to(service, browse)]

@@ -241,7 +241,7 @@ pub(super) async fn remove(service: Arc<Service>, call: Call) -> Result<Response
         (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
 pub(super) async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = service.channels.skip_programme(parse_channel_id(&call)?).await?;
-    if service.live_channels.viewers().viewer_count(channel.id) > 0 {
+    if service.viewers.viewer_count(channel.id) > 0 {
         live::make_current(&service, &channel);
     }
     Ok(guide::now_response(&service, &channel))

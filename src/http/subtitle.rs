@@ -14,7 +14,7 @@ use crate::domain::access::Access;
 use crate::domain::subtitles::{SubtitleFormat, write_srt, write_webvtt};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::subtitles::{SubtitleLocation, SubtitleScript};
+use crate::service::media::subtitles::{SubtitleLocation, SubtitleScript};
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));

@@ -24,8 +24,8 @@ use crate::domain::playlist::{PlaylistTrack, SessionAsset, parse_asset};
 use crate::engine::content::SegmentContent;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::live;
-use crate::service::planner::{self, PlannedPlayback};
+use crate::service::playback;
+use crate::service::renditions::planner::{self, PlannedPlayback};
 use crate::service::sessions::{FoundSession, Session};
 
 pub(super) mod list;
@@ -93,7 +93,7 @@ pub(super) async fn start(service: Arc<Service>, mut call: Call) -> Result<Respo
             Started::for_direct_play(&service, &principal, &direct_play, &device)
         }
         PlannedPlayback::Session(plan) => {
-            let session = live::start_session(&service, &principal, *plan).await?;
+            let session = playback::start_session(&service, &principal, *plan).await?;
             Started::for_session(&service, &principal, &session)
         }
     };

@@ -14,8 +14,9 @@ use crate::domain::access::Access;
 use crate::domain::time::format_timestamp;
 use crate::error::Result;
 use crate::service::Service;
-use crate::service::local_encoders::EncoderStatus;
-use crate::service::sessions::{Sessions, failure_message};
+use crate::service::renditions::Renditions;
+use crate::service::renditions::local_encoders::EncoderStatus;
+use crate::service::sessions::failure_message;
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![get("/api/stream/v2-workers", Access::User).to(service, workers)]
@@ -115,11 +116,11 @@ pub struct FallbackView {
 #[utoipa::path(get, path = "/api/stream/v2-workers", tag = "stream",
     responses((status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
-    Ok(reply::json(&workers_view(service.local_encoders.status().await, &service.sessions, service.config.backend)))
+    Ok(reply::json(&workers_view(service.local_encoders.status().await, &service.renditions, service.config.backend)))
 }
 
-fn workers_view(workers: EncoderStatus, sessions: &Sessions, backend: BackendSetting) -> WorkersView {
-    let status = sessions.health();
+fn workers_view(workers: EncoderStatus, renditions: &Renditions, backend: BackendSetting) -> WorkersView {
+    let status = renditions.health();
     let report = &workers.encoder_report;
     let available = !report.working.is_empty();
     let fallback = match available {
@@ -152,7 +153,7 @@ fn workers_view(workers: EncoderStatus, sessions: &Sessions, backend: BackendSet
         encoders: encoders.collect(),
         rejected_encoders: rejected.collect(),
         max_concurrent_jobs: workers.max_concurrent_jobs,
-        active_job_count: sessions.active_jobs(),
+        active_job_count: renditions.active_jobs(),
         queue_length: status.waiting_requests(),
         last_error: status
             .last_fault()

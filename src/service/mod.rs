@@ -11,52 +11,40 @@ use crate::error::Result;
 use crate::store::{Store, Tree};
 
 pub mod accounts;
-pub mod audiobook;
-pub mod backends;
 pub mod channels;
 pub mod clock;
-pub mod encode_slots;
 pub mod events;
-mod images;
 pub mod ingest;
 pub mod library;
 pub mod library_watcher;
-pub mod listing;
 pub mod live;
-pub mod local_encoders;
-pub mod loudness;
 pub mod media;
-pub mod pipelines;
-pub mod planner;
+pub mod playback;
 pub mod progress;
-pub mod quarantine;
 pub mod recordings;
-pub mod rights;
-pub mod runs;
+pub mod renditions;
 pub mod sessions;
-pub mod sidecars;
-pub mod sources;
-pub mod subtitles;
-mod versioned;
 
 use accounts::Accounts;
-use audiobook::FolderIdentities;
-use channels::Channels;
+use channels::rights::{AuditLog, RightsNotifier};
+use channels::slates::Slates;
+use channels::sources::Sources;
+use channels::{Channels, Viewers};
 use clock::Clock;
 use events::Events;
 use ingest::Ingests;
 use library::Library;
 use live::LiveChannels;
-use local_encoders::LocalEncoders;
-use loudness::LoudnessCache;
 use media::Probes;
+use media::loudness::LoudnessCache;
+use media::quarantine::{self, Quarantine};
+use media::subtitles::Subtitles;
 use progress::ProgressStore;
-use quarantine::Quarantine;
+use progress::audiobook::FolderIdentities;
 use recordings::Recordings;
-use rights::{AuditLog, RightsNotifier};
+use renditions::Renditions;
+use renditions::local_encoders::LocalEncoders;
 use sessions::Sessions;
-use sources::Sources;
-use subtitles::Subtitles;
 
 /// The handles that requests and background tasks work with.
 pub struct Service {
@@ -69,6 +57,7 @@ pub struct Service {
     pub local_encoders: LocalEncoders,
     pub media: Probes,
     pub subtitles: Subtitles,
+    pub renditions: Arc<Renditions>,
     pub sessions: Sessions,
     /// Sample tables of files that are packaged.
     pub packages: PackageCache,
@@ -84,6 +73,8 @@ pub struct Service {
     /// Notifies about changed rights.
     pub rights_changes: RightsNotifier,
     pub sources: Sources,
+    pub viewers: Viewers,
+    pub slates: Slates,
     pub live_channels: LiveChannels,
     pub loudness: LoudnessCache,
     pub recordings: Recordings,
@@ -109,6 +100,7 @@ impl Service {
         let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random_bytes::<4>()));
         let open_progress =
             |tree| ProgressStore::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
+        let renditions = Renditions::open(&config, Some(quarantine))?;
         let service = Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
             progress: open_progress(Tree::Progress)?,
@@ -118,6 +110,8 @@ impl Service {
             sources: Sources::open(store.clone())?,
             audit_log: AuditLog::open(store.clone(), clock.clone())?,
             rights_changes: RightsNotifier::default(),
+            viewers: Viewers::default(),
+            slates: Slates::default(),
             live_channels: LiveChannels::default(),
             loudness: LoudnessCache::default(),
             ingests: Ingests::default(),
@@ -132,7 +126,8 @@ impl Service {
             subtitles: Subtitles::new(config.ffmpeg.clone(), library.clone()),
             library,
             roots,
-            sessions: Sessions::open(&config, Some(quarantine))?,
+            sessions: Sessions::new(&config, renditions.clone()),
+            renditions,
             packages: PackageCache::default(),
             local_encoders: LocalEncoders::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
             config,

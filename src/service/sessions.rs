@@ -2,20 +2,16 @@
 #![doc = include_str!("sessions/README.md")]
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::backends::{Backends, ChosenBackend};
-use super::encode_slots::{AdmissionRequest, EncodeSlots};
-use super::planner::SessionPlan;
-use super::quarantine::Quarantine;
-use super::runs::{Lease, RenditionSpec, RunHealth, Runs};
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
-use crate::engine::Backend;
-use crate::engine::segment_cache::{CacheLimits, SegmentCache};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::renditions::Renditions;
+use crate::service::renditions::encode_slots::AdmissionRequest;
+use crate::service::renditions::planner::SessionPlan;
 
 mod ended;
 mod failure;
@@ -27,22 +23,16 @@ mod tests;
 pub use ended::EndedSession;
 use ended::session_ended_error;
 pub use failure::{SessionFailure, failure_message};
-use rungs::BackendChoice;
 use session::SessionTimeouts;
 pub use session::{Session, SessionStatus};
 
 /// The same request within this time gets the same session, so a double click starts only one.
 const DOUBLE_CLICK_WINDOW: Duration = Duration::from_secs(10);
 
-/// How long, and how many, ended sessions are remembered, so that their players get `SESSION_ENDED` and stop.
+/// How long, and how many, ended sessions are remembered, so that their players get `SESSION_ENDED` and stop. Older ones go
+/// when a session ends or is looked up.
 const ENDED_RETENTION: Duration = Duration::from_secs(600);
 const MAX_ENDED: usize = 1024;
-
-/// Segment memory of one rendition, bytes.
-const RENDITION_MEMORY_BYTES: u64 = 64 << 20;
-
-/// How often expired segments are evicted.
-const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A session looked up by its id.
 pub enum FoundSession {
@@ -58,12 +48,10 @@ pub struct Sessions {
 }
 
 struct SessionsInner {
-    run_factory: Arc<RunFactory>,
-    segments: SegmentCache,
+    renditions: Arc<Renditions>,
     max_per_user: usize,
     timeouts: SessionTimeouts,
     registry: Mutex<SessionRegistry>,
-    maintenance_started: OnceLock<()>,
 }
 
 impl Service {
@@ -82,21 +70,6 @@ impl Service {
     }
 }
 
-/// The runs and the backends they use.
-struct RunFactory {
-    runs: Runs,
-    backends: Backends,
-}
-
-impl RunFactory {
-    /// Leases `spec`; also returns the backend chosen for it and why.
-    async fn lease(&self, spec: &RenditionSpec, viewer: AdmissionRequest<'_>) -> Result<(Lease, BackendChoice)> {
-        let chosen = self.backends.choose(spec).await?;
-        let backend_choice = (chosen.backend.name(), chosen.reason);
-        Ok((self.runs.lease(chosen.backend, spec.clone(), viewer)?, backend_choice))
-    }
-}
-
 #[derive(Default)]
 struct SessionRegistry {
     live: HashMap<String, Arc<Session>>,
@@ -105,45 +78,17 @@ struct SessionRegistry {
 }
 
 impl Sessions {
-    /// # Errors
-    /// The segment folder cannot be emptied or created.
-    pub fn open(config: &Config, quarantine: Option<Arc<Quarantine>>) -> Result<Self> {
+    /// Sessions that lease their segments from `renditions`.
+    pub fn new(config: &Config, renditions: Arc<Renditions>) -> Self {
         let limits = &config.limits;
-        let cache_limits = CacheLimits {
-            memory_bytes: limits.segment_memory_bytes,
-            rendition_memory_bytes: RENDITION_MEMORY_BYTES.min(limits.segment_memory_bytes),
-            disk_bytes: limits.segment_disk_bytes,
-        };
-        let folder = config.cache.join("segments");
-        let segments = SegmentCache::open(&folder, cache_limits)
-            .map_err(|cause| Error::internal(format!("{}: {cause}", folder.display())))?;
-        Ok(Self {
+        Self {
             inner: Arc::new(SessionsInner {
-                run_factory: Arc::new(RunFactory {
-                    runs: Runs::new(segments.clone(), limits.concurrent_jobs),
-                    backends: Backends::new(config, quarantine),
-                }),
-                segments,
+                renditions,
                 max_per_user: limits.sessions_per_user,
                 timeouts: SessionTimeouts { idle: limits.session_idle, segment: limits.segment_wait },
                 registry: Mutex::default(),
-                maintenance_started: OnceLock::new(),
             }),
-        })
-    }
-
-    /// Health of the runs that serve the sessions.
-    pub fn health(&self) -> &RunHealth {
-        self.inner.run_factory.runs.health()
-    }
-
-    /// Encode slots in use.
-    pub fn active_jobs(&self) -> usize {
-        self.inner.run_factory.runs.active_jobs()
-    }
-
-    pub fn encode_slots(&self) -> &Arc<EncodeSlots> {
-        self.inner.run_factory.runs.encode_slots()
+        }
     }
 
     /// Number of live sessions.
@@ -158,39 +103,12 @@ impl Sessions {
         live
     }
 
-    /// Uses `backend` for all segments from the first start, whatever ffmpeg this machine has.
-    pub fn force_backend(&self, backend: Arc<dyn Backend>) {
-        self.inner.run_factory.backends.force(backend);
-    }
-
-    /// Finds the backends before the first session starts.
-    pub async fn find_backends(&self) {
-        if let Err(error) = self.inner.run_factory.backends.find_backends().await {
-            tracing::error!(%error, "no backend is available; sessions cannot start");
-        }
-    }
-
-    /// Chooses the backend for a rendition.
-    ///
-    /// # Errors
-    /// `TRANSCODER_UNAVAILABLE`.
-    pub async fn choose_backend(&self, spec: &RenditionSpec) -> Result<ChosenBackend> {
-        self.inner.run_factory.backends.choose(spec).await
-    }
-
-    /// The runs that serve the sessions; channels share them.
-    pub fn runs(&self) -> &Runs {
-        self.start_maintenance();
-        &self.inner.run_factory.runs
-    }
-
     /// Starts a session by its plan, or returns the one the same request started a moment ago.
     ///
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
     pub async fn start(&self, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
-        let chosen = self.inner.run_factory.backends.choose(plan.work()).await?;
-        self.start_maintenance();
+        let chosen = self.inner.renditions.choose_backend(plan.work()).await?;
         let mut registry = lock(&self.inner.registry);
         if registry.is_closed {
             return Err(Error::new(Code::ServerBusy, "the server is stopping").with_retry_after(10));
@@ -218,15 +136,15 @@ impl Sessions {
             .with_details(serde_json::json!({"active": running, "max": self.inner.max_per_user})));
         }
         let backend_choice = (chosen.backend.name(), chosen.reason);
-        let runs = &self.inner.run_factory.runs;
+        let runs = self.inner.renditions.runs();
         let lease =
             runs.lease(chosen.backend.clone(), plan.work().clone(), AdmissionRequest::Session).or_else(|_| {
                 // Frees the shares of rungs that players have just left.
                 registry.live.values().for_each(|session| session.release_unused_rungs());
                 runs.lease(chosen.backend, plan.work().clone(), AdmissionRequest::Session)
             })?;
-        let factory_and_timeouts = (Arc::downgrade(&self.inner.run_factory), self.inner.timeouts);
-        let session = Arc::new(Session::new(&principal.user_id, plan, backend_choice, lease, factory_and_timeouts));
+        let renditions_and_timeouts = (self.inner.renditions.clone(), self.inner.timeouts);
+        let session = Arc::new(Session::new(&principal.user_id, plan, backend_choice, lease, renditions_and_timeouts));
         tracing::info!(
             session.id = session.id,
             media.path = session.plan.request.media_path,
@@ -296,7 +214,7 @@ impl Sessions {
         for session in live {
             session.stop().await;
         }
-        self.inner.run_factory.runs.shutdown().await;
+        self.inner.renditions.shutdown().await;
     }
 
     /// Moves a session from the live ones to the ended ones, without its file.
@@ -309,21 +227,6 @@ impl Sessions {
         // Closes a file: not under the lock.
         drop(live);
         tracing::info!(session.id = session.id, "session ended");
-    }
-
-    /// Starts the maintenance task, once: it evicts expired segments and ended sessions until the server stops.
-    fn start_maintenance(&self) {
-        if self.inner.maintenance_started.set(()).is_ok() {
-            let inner = Arc::downgrade(&self.inner);
-            tokio::spawn(async move {
-                loop {
-                    tokio::time::sleep(MAINTENANCE_INTERVAL).await;
-                    let Some(inner) = inner.upgrade() else { return };
-                    inner.segments.evict_expired();
-                    lock(&inner.registry).prune_ended();
-                }
-            });
-        }
     }
 }
 

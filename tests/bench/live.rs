@@ -106,7 +106,7 @@ impl FreshServer {
         config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
         let service = Service::open(config).expect("the service opens");
         let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
-        tokio::join!(service.local_encoders.test_encoders(), service.sessions.find_backends(), service.media.warm());
+        tokio::join!(service.local_encoders.test_encoders(), service.renditions.find_backends(), service.media.warm());
         let path = folder.join(file).to_string_lossy().into();
         let change = ChannelChange {
             name: Some("Zap".into()),

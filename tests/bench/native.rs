@@ -1,5 +1,5 @@
 //! Runs of GStreamer in process, compared with the ffmpeg subprocess, for each kind of run in interleaved rounds. `auto` is
-//! decided by these figures (`service/backends.rs`).
+//! decided by these figures (`service/renditions/backends.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use hearthcast::config::{BackendSetting, Config};
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
-use hearthcast::service::planner::{self, PlannedPlayback, StartRequest, SubtitleRequest};
+use hearthcast::service::renditions::planner::{self, PlannedPlayback, StartRequest, SubtitleRequest};
 
 const ROUNDS: usize = 5;
 
@@ -127,7 +127,7 @@ async fn measure_runs(item: &Path, folder: &Path, backend: BackendSetting, has_b
         let service = Service::open(config).expect("the service opens");
         let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
         let principal = service.accounts.authenticate(&token).expect("issued just now");
-        tokio::join!(service.local_encoders.test_encoders(), service.sessions.find_backends(), service.media.warm());
+        tokio::join!(service.local_encoders.test_encoders(), service.renditions.find_backends(), service.media.warm());
         let request = start_request(item, has_burn);
         let (cpu, started) = (cpu_seconds(), Instant::now());
         let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else {

@@ -8,7 +8,7 @@ use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
-use hearthcast::service::planner::{self, PlannedPlayback, StartRequest};
+use hearthcast::service::renditions::planner::{self, PlannedPlayback, StartRequest};
 
 const ROUNDS: usize = 5;
 
@@ -72,7 +72,7 @@ async fn measure_session(film: &Path, folder: &Path, is_encoded: bool) -> Sessio
     let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
     let principal = service.accounts.authenticate(&token).expect("issued just now");
     // As a server does when it starts.
-    tokio::join!(service.local_encoders.test_encoders(), service.sessions.find_backends(), service.media.warm());
+    tokio::join!(service.local_encoders.test_encoders(), service.renditions.find_backends(), service.media.warm());
     let media_path = film.to_str().expect("plain name").to_owned();
     // A bit rate limit is the only option that encodes at full size.
     let max_bitrate_kbps = is_encoded.then_some(7_900);

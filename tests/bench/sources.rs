@@ -9,7 +9,7 @@ use hearthcast::config::Config;
 use hearthcast::domain::rights::RightsClaim;
 use hearthcast::domain::source::SourceKind;
 use hearthcast::service::Service;
-use hearthcast::service::sources::SourceChange;
+use hearthcast::service::channels::sources::SourceChange;
 
 const ENTRIES: usize = 6000;
 const PROGRAMMES: usize = 12_000;

@@ -13,8 +13,8 @@ use crate::domain::time::{file_instant, format_timestamp, round_to_ms};
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::http::progress::WatchProgress;
+use crate::service::library::sidecars::Sidecar;
 use crate::service::media::ProbeResult;
-use crate::service::sidecars::Sidecar;
 
 /// Media info of a file.
 #[derive(Debug, Serialize, ToSchema)]

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::MediaLinks;
 use crate::domain::media::{self, Media};
-use crate::service::sidecars::Sidecar;
+use crate::service::library::sidecars::Sidecar;
 
 /// A subtitle that a player can select.
 #[derive(Debug, Serialize, ToSchema)]

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::http::call::Call;
 use crate::http::reply;
 use crate::service::Service;
-use crate::service::rights::{AuditRecord, AuditSubject};
+use crate::service::channels::rights::{AuditRecord, AuditSubject};
 
 /// Most entries of one response.
 const MAX_ENTRIES: usize = 500;

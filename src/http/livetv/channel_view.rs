@@ -148,7 +148,7 @@ impl<'a> ChannelView<'a> {
 
     pub fn with_state(mut self, service: &Service, channel: &Channel) -> Self {
         self.state = live::channel_state(service, channel).as_str();
-        self.viewers = service.live_channels.viewers().viewer_count(channel.id);
+        self.viewers = service.viewers.viewer_count(channel.id);
         let clearance = service.clearance(channel).ok().flatten();
         self.provenance = clearance.map(|clearance| ProvenanceView::for_users(&clearance.provenance));
         self

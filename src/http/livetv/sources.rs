@@ -20,7 +20,7 @@ use crate::http::endpoint::{Endpoint, delete, get, patch, post};
 use crate::http::reply;
 use crate::http::urls::ResourceUrls;
 use crate::service::Service;
-use crate::service::sources::{Preview, PreviewChannel};
+use crate::service::channels::sources::{Preview, PreviewChannel};
 
 mod body;
 

@@ -10,7 +10,7 @@ use crate::domain::live_window::{CATCHUP_MS, PlaylistView};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::service::Service;
-use crate::service::live::Viewer;
+use crate::service::channels::Viewer;
 
 /// Query parameters that select the view of a channel.
 #[derive(IntoParams)]
@@ -81,10 +81,9 @@ impl ViewQuery {
             None if !is_start_over => PlaylistView::Live,
             None => {
                 let stored_start = match &session {
-                    Some(session) => service
-                        .live_channels
-                        .viewers()
-                        .view_start_ms(channel.id, &Viewer::new(call.user()?, Some(session))),
+                    Some(session) => {
+                        service.viewers.view_start_ms(channel.id, &Viewer::new(call.user()?, Some(session)))
+                    }
                     None => None,
                 };
                 let current_start =
@@ -115,7 +114,7 @@ impl ViewQuery {
     /// Records the request of a viewer. A start-over view keeps its start; a live view gives an earlier one up, so that the
     /// next start-over begins with the programme that is on then.
     pub fn record(&self, service: &Service, channel: &Channel, viewer: &Viewer) {
-        let viewers = service.live_channels.viewers();
+        let viewers = &service.viewers;
         let start = match self.view {
             PlaylistView::From(from) if self.starts_over => Some(from),
             _ => None,

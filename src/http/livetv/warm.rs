@@ -99,7 +99,7 @@ fn warm_channel(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize
         }
         *room -= 1;
     }
-    service.live_channels.viewers().keep_warm(channel.id, ttl);
+    service.viewers.keep_warm(channel.id, ttl);
     readiness(if is_ready { "warm" } else { "warming" }, None)
 }
 
@@ -107,7 +107,7 @@ fn warm_channel(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize
 #[utoipa::path(get, path = "/api/livetv/warm",
     responses((status = 200, description = "All channels that are kept warm", body = WarmAnswer)))]
 pub async fn warmth(service: Arc<Service>, _call: Call) -> Result<Response> {
-    let warm = service.live_channels.viewers().warm_channels();
+    let warm = service.viewers.warm_channels();
     let is_kept_warm = |channel: &Arc<Channel>| live::is_kept_by(&warm, channel);
     let readiness = |channel: Arc<Channel>| {
         let is_ready = live::is_ready(&service, &channel);

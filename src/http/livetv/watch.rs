@@ -21,7 +21,7 @@ use crate::http::transcode;
 use crate::http::urls::ResourceUrls;
 use crate::service::Service;
 use crate::service::accounts::random_bytes;
-use crate::service::live::{START_OVER, Viewer};
+use crate::service::channels::{START_OVER, Viewer};
 use crate::service::{ingest, live};
 
 /// Lifetime of the grant in child URLs after the end of the current hour, seconds: twelve hours.
@@ -271,7 +271,7 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     let session = parse_watch_session(&call)?;
     let viewer = Viewer::new(call.user()?, session);
     if session.is_some() {
-        service.live_channels.viewers().record_request(channel.id, &viewer, None);
+        service.viewers.record_request(channel.id, &viewer, None);
     }
     if segment_id.0
         < channel.channel_ms_at(service.clock.now().as_millisecond() - live_window::CATCHUP_MS)
@@ -303,7 +303,7 @@ pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
         super::find_visible_channel(&service, &call, id)?;
     }
     let session = parse_watch_session(&call)?.ok_or_else(|| Error::invalid_field("watchSession", "is missing"))?;
-    let viewers = service.live_channels.viewers();
+    let viewers = &service.viewers;
     let ended = viewers.leave(id, &Viewer::new(call.user()?, Some(session)));
     if ended {
         service.channels.pause_clock(id, || viewers.viewer_count(id) > 0).await;

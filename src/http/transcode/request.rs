@@ -7,7 +7,7 @@ use crate::domain::playback::{DeviceProfile, RUNGS, RequestDevice};
 use crate::domain::time::round_to_ms;
 use crate::error::{Error, Result};
 use crate::http::stream_index::StreamIndex;
-use crate::service::planner::{StartMode, StartRequest, SubtitleRequest};
+use crate::service::renditions::planner::{StartMode, StartRequest, SubtitleRequest};
 
 /// A start request. Only `mediaPath` is required. Unknown fields are ignored.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -17,8 +17,8 @@ use crate::error::Result;
 use crate::http::device::DeviceBody;
 use crate::http::urls::ResourceUrls;
 use crate::service::Service;
+use crate::service::library::sidecars;
 use crate::service::sessions::Session;
-use crate::service::sidecars;
 
 /// A started session, or the URL of the file itself.
 #[derive(Debug, Serialize, ToSchema)]

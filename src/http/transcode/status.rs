@@ -10,7 +10,7 @@ use crate::domain::playlist::PlaylistTrack;
 use crate::domain::session::SessionState;
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::RunError;
-use crate::service::planner::Rung;
+use crate::service::renditions::planner::Rung;
 use crate::service::sessions::{EndedSession, Session, SessionFailure, SessionStatus, failure_message};
 
 /// The response while the first segment is not ready yet.

@@ -114,7 +114,7 @@ impl Service {
         self.record_clearance(id, Some(&current), &changed, &change).await?;
         let channel = self.channels.store_channel(changed, Some(&current)).await?;
         self.rights_changes.notify();
-        self.recordings.notify_guide_change();
+        self.channels.guide_changed.notify_one();
         Ok(self.with_listings(channel).await)
     }
 

@@ -10,7 +10,7 @@ use crate::domain::rights::{self, Clearance, ClearanceChange, RightsClaim};
 use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
 use crate::error::{Error, Result};
 use crate::service::Service;
-use crate::service::rights::AuditSubject;
+use crate::service::channels::rights::AuditSubject;
 
 /// Origin of a channel's media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,13 +4,12 @@ use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::domain::channel::{OutputSettings, RequestedItem};
-use crate::domain::library::{compare_natural, kind_from_name};
+use crate::domain::library::{compare_natural, file_stem, kind_from_name};
 use crate::domain::schedule::ScheduleItem;
 use crate::engine::folder::{EntryHint, EntryTarget, Folder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::planner::channel_item::{self, MeasuredItem};
-use crate::service::progress::file_stem;
+use crate::service::renditions::planner::channel_item::{self, MeasuredItem};
 
 /// Files of one channel at most, and folders searched for them.
 const MAX_FILES: usize = 5000;

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::domain::channel::{
     Channel, ChannelSettings, MAX_NUMBER, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem,
@@ -28,13 +29,18 @@ mod import;
 mod item_store;
 mod items;
 mod programme_cache;
+pub mod rights;
 mod segment_bounds;
+pub mod slates;
+pub mod sources;
+mod viewers;
 
 pub use change::{ChangeTime, ChannelChange, OutputChange};
 pub use external::{ExternalChange, SourceType};
 pub use import::PlannedChannel;
 use item_store::ItemStore;
 use programme_cache::ProgrammeCache;
+pub use viewers::{START_OVER, Viewer, Viewers};
 
 /// Channels at most.
 const MAX_CHANNELS: usize = 10_000;
@@ -51,6 +57,8 @@ pub struct Channels {
     /// The programmes at the oldest end of catch-up.
     oldest_programmes: ProgrammeCache,
     clock_locks: clocks::ClockLocks,
+    /// Notifies recordings after a change of a channel or a guide.
+    pub(super) guide_changed: Arc<Notify>,
     /// Locked during a change. Contains the highest id ever used and the name of this lineup.
     edit_lock: tokio::sync::Mutex<LastIds>,
 }
@@ -152,6 +160,7 @@ impl Channels {
             current_programmes,
             oldest_programmes,
             clock_locks,
+            guide_changed: Arc::default(),
             edit_lock,
         })
     }

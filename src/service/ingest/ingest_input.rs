@@ -11,7 +11,7 @@ use crate::domain::ingest::live_segmenter::{LiveSegmenter, LiveSegmenterError, S
 use crate::domain::ingest::stream_info::{self, StreamInfo, VideoCodec};
 use crate::engine::ffmpeg::ingest_input::{ChildInput, ChildOutput, VideoMode, start};
 use crate::service::Service;
-use crate::service::encode_slots::ReservedSlot;
+use crate::service::renditions::encode_slots::ReservedSlot;
 
 /// Most bytes of one piece: 6 s at 80 Mbit/s.
 const MAX_PIECE_BYTES: usize = 64 << 20;
@@ -132,7 +132,7 @@ impl<'a> IngestInput<'a> {
             let encoder =
                 encoder.ok_or(ConnectionEnd::Unsupported("no video encoder works on this machine"))?.name.to_owned();
             // A live encode cannot wait for a turn.
-            let slots = self.service.sessions.encode_slots();
+            let slots = self.service.renditions.encode_slots();
             slot = Some(slots.reserve_slot().ok_or(ConnectionEnd::Unsupported("all encode slots are in use"))?);
             video_mode = VideoMode::Encode { encoder, keyframe_seconds: config.segment_seconds, max_height: 720 };
         }

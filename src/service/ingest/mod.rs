@@ -295,7 +295,7 @@ async fn run_timeline(upgrade: impl Fn() -> Option<Arc<Service>>, id: u32, inges
             client = Client::start(&service, id, ingest, external.stream.clone());
             (waiting_event, is_disconnected) = (None, true);
         }
-        let viewers = service.live_channels.viewers();
+        let viewers = &service.viewers;
         let is_always_on = channel.settings.always_on && channel.settings.enabled;
         if is_always_on || viewers.viewer_count(id) > 0 || viewers.warm_channels().contains(&id) {
             last_needed = Instant::now();
@@ -341,7 +341,7 @@ async fn air_piece(
     piece: Option<IngestSegment>,
     now: i64,
 ) {
-    let still = match service.live_channels.still_image(service, channel).await {
+    let still = match service.slates.default_slate(service, channel).await {
         Ok(still) => still,
         Err(fault) if piece.is_none() => {
             tracing::warn!(%fault, "no slate is available");

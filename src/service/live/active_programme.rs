@@ -14,9 +14,9 @@ use crate::engine::source::SourceFile;
 use crate::engine::{Backend, RunError};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::encode_slots::AdmissionRequest;
-use crate::service::planner::channel_item;
-use crate::service::runs::{self, Lease, RenditionSpec};
+use crate::service::renditions::encode_slots::AdmissionRequest;
+use crate::service::renditions::planner::channel_item;
+use crate::service::renditions::runs::{self, Lease, RenditionSpec};
 
 /// Pause before an item that could not be shown is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(15);
@@ -134,7 +134,7 @@ impl ActiveProgramme {
 
     pub(super) fn is_made(&self, service: &Service, index: usize) -> bool {
         let name = lock(&self.rendition_name).clone();
-        name.is_some_and(|name| service.sessions.runs().has_segment(&name, index))
+        name.is_some_and(|name| service.renditions.runs().has_segment(&name, index))
     }
 
     /// A segment of the programme and its ETag; None when the item cannot be shown.
@@ -175,7 +175,7 @@ impl ActiveProgramme {
             Ok(Err(RunError::SourceEnded)) => Ok(None),
             // Another viewer needed its share of the encode slots.
             Ok(Err(_)) if made_by.is_some_and(|lease| lease.was_withdrawn()) => {
-                Err(service.sessions.runs().busy_error())
+                Err(service.renditions.runs().busy_error())
             }
             Ok(Err(error)) => {
                 tracing::warn!(channel.id = channel.id, media.path = item.path, %error, "a slate is aired instead");
@@ -206,7 +206,7 @@ impl ActiveProgramme {
         self.ensure_open(&mut state, service, channel, item, is_on_air).await?;
         let ProgrammeState::Ready { work, rendition_name: name, .. } = &*state else { return Ok(()) };
         let last_segment = first_segment + channel.definition.segment_ranges(programme).own_count().saturating_sub(1);
-        let is_made = |index: usize| service.sessions.runs().has_segment(name, index.min(work.grid.len() - 1));
+        let is_made = |index: usize| service.renditions.runs().has_segment(name, index.min(work.grid.len() - 1));
         // A run makes segments in order, so all between the two were made as well.
         match is_made(first_segment + index) && is_made(last_segment) {
             true => Ok(()),
@@ -229,7 +229,7 @@ impl ActiveProgramme {
         let ProgrammeState::Ready { work, rendition_name: name, lease, .. } = &*state else { return Ok(None) };
         let source = work.source.clone();
         if lease.is_none()
-            && let Some(stored) = service.sessions.runs().stored_segment(name, index).await
+            && let Some(stored) = service.renditions.runs().stored_segment(name, index).await
         {
             return Ok(Some((SegmentSupply::Cached(stored), source)));
         }
@@ -285,7 +285,7 @@ impl ActiveProgramme {
             let audience = (channel.id, self.reader.clone());
             let admission = service.live_channels.admission(&audience);
             let viewer = admission.as_ref().map_or(AdmissionRequest::Channel, AdmissionRequest::Admitted);
-            let new_lease = service.sessions.runs().lease(backend.clone(), (**work).clone(), viewer)?;
+            let new_lease = service.renditions.runs().lease(backend.clone(), (**work).clone(), viewer)?;
             if let Some(admission) = new_lease.admission() {
                 service.live_channels.admissions().entry(audience).or_insert(admission);
             }
@@ -308,7 +308,7 @@ impl ActiveProgramme {
             && let ProgrammeState::Ready { lease, rendition_name: name, work, .. } = &mut *state
             && lease.is_some()
             && service
-                .sessions
+                .renditions
                 .runs()
                 .has_segment(name, self.last_segment.load(Ordering::Relaxed).min(work.grid.len() - 1))
         {
@@ -325,7 +325,7 @@ enum SegmentSupply {
 
 async fn open_programme(service: &Service, channel: &Channel, item: &ScheduleItem) -> Result<ProgrammeState> {
     let work = channel_item::prepare(service, item, &channel.output).await?;
-    let backend = service.sessions.choose_backend(&work).await?.backend;
+    let backend = service.renditions.choose_backend(&work).await?.backend;
     let rendition_name = runs::rendition_key(&*backend, &work);
     Ok(ProgrammeState::Ready {
         work: Box::new(work),

@@ -9,24 +9,21 @@ use tokio::time::Instant;
 
 use super::active_programme::ActiveProgramme;
 use super::{Audience, is_current_encoded, programme_key, programme_starting_at, shows_item, start_maintenance};
-use crate::domain::access::Principal;
 use crate::domain::channel::Channel;
 use crate::domain::live_window::LiveSegment;
 use crate::domain::schedule::segmentation::Segmentation;
 use crate::error::{Code, Result};
 use crate::service::Service;
-use crate::service::planner::SessionPlan;
-use crate::service::sessions::Session;
 
 /// A programme without a request for this long counts as unwatched while another viewer waits for its share.
 const ABANDONED_AFTER: Duration = Duration::from_secs(6);
 
 /// How long a new viewer waits for encode slots: until a segment under way is made, or another rendition's speed is
 /// measured. Then it is refused, within 2 s in all.
-const MAX_ADMISSION_WAIT: Duration = Duration::from_millis(1500);
+pub const MAX_ADMISSION_WAIT: Duration = Duration::from_millis(1500);
 
 /// Interval between attempts to be admitted.
-const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+pub const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Takes the share of the encode slots that a segment needs, before a playlist names the segment.
 ///
@@ -71,35 +68,9 @@ where
     }
 }
 
-/// Starts a session. When the encode slots do not suffice, unwatched programmes give up their shares.
-///
-/// # Errors
-/// Those of [`Sessions::start`](crate::service::sessions::Sessions::start).
-pub async fn start_session(service: &Service, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
-    let deadline = Instant::now() + MAX_ADMISSION_WAIT;
-    let mut may_wait = false;
-    loop {
-        match service.sessions.start(principal, plan.clone()).await {
-            Err(busy) if busy.code == Code::TranscoderBusy => {
-                let has_freed = make_room(service);
-                // A request under way still occupies the share that was given up.
-                may_wait |= has_freed || service.sessions.encode_slots().is_measuring();
-                if !may_wait || Instant::now() >= deadline {
-                    return Err(busy);
-                }
-                if has_freed {
-                    continue;
-                }
-            }
-            answer => return answer,
-        }
-        tokio::time::sleep(RETRY_INTERVAL).await;
-    }
-}
-
 /// Makes unwatched programmes, including warm ones, give up their shares of the encode slots: a viewer who changes channels
 /// or starts a film must not wait as long as the previous channel lingers. False when there was nothing to give up.
-fn make_room(service: &Service) -> bool {
+pub fn make_room(service: &Service) -> bool {
     let live_channels = &service.live_channels;
     let mut audiences: HashMap<Audience, Vec<Arc<ActiveProgramme>>> =
         live_channels.admissions().keys().map(|audience| (audience.clone(), Vec::new())).collect();
@@ -108,7 +79,7 @@ fn make_room(service: &Service) -> bool {
     }
     let mut has_freed = false;
     for (audience, programmes) in audiences {
-        let is_watched = live_channels.viewers.has_present_viewer(audience.0);
+        let is_watched = service.viewers.has_present_viewer(audience.0);
         let (idle, in_use): (Vec<_>, Vec<_>) = programmes
             .into_iter()
             .partition(|active| active.is_idle(if is_watched { ABANDONED_AFTER } else { Duration::ZERO }));
@@ -133,12 +104,11 @@ fn make_room(service: &Service) -> bool {
 /// share. Channels that are kept ready already count; channels that were just left do not, because they give way.
 pub fn free_warm_slots(service: &Service) -> usize {
     let live_channels = &service.live_channels;
-    let slots = service.sessions.encode_slots();
+    let slots = service.renditions.encode_slots();
     let channels = service.channels.all();
     let channel_by_id = |id: u32| channels.iter().find(|channel| channel.id == id);
     let is_needed = |id: u32| {
-        live_channels.viewers.viewer_count(id) > 0
-            || channel_by_id(id).is_some_and(|channel| is_kept_ready(service, channel))
+        service.viewers.viewer_count(id) > 0 || channel_by_id(id).is_some_and(|channel| is_kept_ready(service, channel))
     };
     let admitted: Vec<Audience> = live_channels.admissions().keys().cloned().collect();
     let leaving = admitted.iter().filter(|(id, reader)| reader.is_empty() && !is_needed(*id)).count();
@@ -152,7 +122,7 @@ pub fn free_warm_slots(service: &Service) -> usize {
 
 /// Whether a channel is kept ready even without viewers.
 pub fn is_kept_ready(service: &Service, channel: &Channel) -> bool {
-    is_kept_by(&service.live_channels.viewers.warm_channels(), channel)
+    is_kept_by(&service.viewers.warm_channels(), channel)
 }
 
 /// Whether a channel is kept ready even without viewers, when these channels are warm.
@@ -162,5 +132,5 @@ pub fn is_kept_by(warm: &HashSet<u32>, channel: &Channel) -> bool {
 
 /// Whether keeping a channel ready needs encode slots beyond those of its viewers.
 pub fn needs_slot_to_warm(service: &Service, channel: &Channel) -> bool {
-    is_current_encoded(service, channel) && service.live_channels.viewers.viewer_count(channel.id) == 0
+    is_current_encoded(service, channel) && service.viewers.viewer_count(channel.id) == 0
 }

@@ -63,10 +63,10 @@ pub fn start_maintenance(service: &Arc<Service>) {
 /// Releases what is unused and prepares the next programmes. False when nothing needs maintenance.
 fn maintain(service: &Arc<Service>) -> bool {
     let live_channels = &service.live_channels;
-    live_channels.viewers.expire_views();
+    service.viewers.expire_views();
     let now_ms = service.clock.now().as_millisecond();
-    let watched: HashSet<u32> = live_channels.viewers.watched_channels();
-    let warm = live_channels.viewers.warm_channels();
+    let watched: HashSet<u32> = service.viewers.watched_channels();
+    let warm = service.viewers.warm_channels();
     let is_kept_ready = |channel: &Channel| is_kept_by(&warm, channel);
     let channels = service.channels.all();
     let is_cooling_down =
@@ -84,7 +84,7 @@ fn maintain(service: &Arc<Service>) -> bool {
             service,
             channel,
             channel_state(service, channel),
-            live_channels.viewers.viewer_count(channel.id),
+            service.viewers.viewer_count(channel.id),
         );
     }
     for channel in channels.iter().filter(|channel| is_kept_ready(channel) || watched.contains(&channel.id)) {
@@ -119,7 +119,7 @@ fn maintain(service: &Arc<Service>) -> bool {
             service,
             channel,
             channel_state(service, channel),
-            live_channels.viewers.viewer_count(channel.id),
+            service.viewers.viewer_count(channel.id),
         );
     }
     live_channels.drop_outdated(service);
@@ -132,7 +132,7 @@ fn maintain(service: &Arc<Service>) -> bool {
     live_channels.admissions().retain(|(channel, reader), _| {
         let is_present = match reader.is_empty() {
             true => watched.contains(channel) || channels.iter().any(|one| one.id == *channel && is_kept_ready(one)),
-            false => live_channels.viewers.is_watching(*channel, reader),
+            false => service.viewers.is_watching(*channel, reader),
         };
         let is_audience = |key: &ProgrammeKey| key.channel == *channel && key.reader == *reader;
         is_present || active_programmes.iter().any(|(key, active)| is_audience(key) && active.may_be_leased())

@@ -13,35 +13,33 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
+use crate::domain::channel_state::ChannelState;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
-use crate::domain::mpegts::channel_timeline::{StillImage, TimelineSpan, place_on_timeline};
-use crate::domain::schedule::segmentation::{Segmentation, VideoFormat};
+use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
+use crate::domain::schedule::segmentation::Segmentation;
 use crate::domain::schedule::{Programme, ScheduleItem};
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::TIMELINE_BASE_SECONDS;
 use crate::error::{Code, Error, Result};
-use crate::service::encode_slots::Admission;
+use crate::service::channels::slates::SlateContent;
+use crate::service::renditions::encode_slots::Admission;
 use crate::service::{Service, ingest};
 
 mod active_programme;
 mod admission;
 mod maintenance;
-mod slates;
 mod state_publisher;
 mod tuner;
-mod viewers;
 
 use active_programme::ActiveProgramme;
 use admission::retry_when_busy;
-pub use admission::{admit, free_warm_slots, is_kept_by, is_kept_ready, needs_slot_to_warm, start_session};
+pub use admission::{MAX_ADMISSION_WAIT, RETRY_INTERVAL};
+pub use admission::{admit, free_warm_slots, is_kept_by, is_kept_ready, make_room, needs_slot_to_warm};
 pub use maintenance::{make_ahead, make_current, make_first, make_for, start_maintenance};
-use slates::{SlateContent, Slates};
 use state_publisher::StatePublisher;
 pub use state_publisher::publish_programmes;
 use tuner::StreamCounts;
 pub use tuner::TunerStream;
-use viewers::Viewers;
-pub use viewers::{ChannelState, START_OVER, Viewer};
 
 /// How far before the live window a request still belongs to the live viewers, ms.
 const MAX_LIVE_LAG_MS: i64 = 60_000;
@@ -87,8 +85,6 @@ impl ProgrammeKey {
 #[derive(Default)]
 pub struct LiveChannels {
     active_programmes: Mutex<HashMap<ProgrammeKey, Arc<ActiveProgramme>>>,
-    viewers: Viewers,
-    slates: Slates,
     windows: Mutex<HashMap<u32, LiveWindow>>,
     has_maintenance_task: AtomicBool,
     tuner_streams: Arc<StreamCounts>,
@@ -119,18 +115,6 @@ pub struct AiredSegment {
 }
 
 impl LiveChannels {
-    /// The channel's still image in the default size, for times without a programme.
-    ///
-    /// # Errors
-    /// `TRANSCODER_UNAVAILABLE` when no video encoder works.
-    pub async fn still_image(&self, service: &Service, channel: &Channel) -> Result<Arc<StillImage>> {
-        self.slates.get_or_make(service, &VideoFormat::default(), &slate_content(channel)).await
-    }
-
-    pub fn viewers(&self) -> &Viewers {
-        &self.viewers
-    }
-
     /// Ends every endless stream, because the server shuts down.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
@@ -237,12 +221,6 @@ pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView)
     (segments, now_ms)
 }
 
-/// The content of the channel's slate.
-fn slate_content(channel: &Channel) -> SlateContent {
-    let image = channel.settings.slate_image.clone().map(|path| (path, channel.version));
-    SlateContent { text: channel.settings.slate_text.clone(), image }
-}
-
 /// The programme that starts at an instant, and its item.
 fn programme_starting_at(channel: &Channel, programme_start_ms: i64) -> Result<(Programme, &ScheduleItem)> {
     let programme = channel
@@ -255,7 +233,7 @@ fn programme_starting_at(channel: &Channel, programme_start_ms: i64) -> Result<(
 }
 
 /// One segment of a channel, made now if it is missing. `reader` separates viewers who do not watch live: a
-/// [`Viewer::unique_name`], or the id of a recording.
+/// [`Viewer::unique_name`](crate::service::channels::Viewer::unique_name), or the id of a recording.
 ///
 /// # Errors
 /// `ASSET_NOT_FOUND` for a segment that is not on air; `TRANSCODER_BUSY`, `SEGMENT_TIMEOUT`. An item that cannot be shown is
@@ -316,10 +294,10 @@ pub async fn produce_segment(
         Some((bytes, etag)) => (bytes, etag.trim_matches('"').to_owned()),
         None => (Bytes::new(), "slate".to_owned()),
     };
-    let content = if source.is_empty() { slate_content(channel) } else { SlateContent::default() };
+    let content = if source.is_empty() { SlateContent::of_channel(channel) } else { SlateContent::default() };
     let needs_still = source.is_empty() || matches!(item.segmentation, Segmentation::Steps { .. });
     let still = if needs_still {
-        service.live_channels.slates.get_or_make(service, &item.video_format, &content).await?
+        service.slates.get_or_make(service, &item.video_format, &content).await?
     } else {
         Arc::default()
     };
@@ -398,7 +376,7 @@ pub fn is_ready(service: &Service, channel: &Channel) -> bool {
 
 /// A channel's state, as the API reports it.
 pub fn channel_state(service: &Service, channel: &Channel) -> ChannelState {
-    let viewers = service.live_channels.viewers();
+    let viewers = &service.viewers;
     let has_first_segment = || {
         if has_open_programme(service, channel) {
             return true;

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{MAX_LIVE_LAG_MS, Viewer, first_requested_segment, listed_segments, produce_segment};
+use super::{MAX_LIVE_LAG_MS, first_requested_segment, listed_segments, produce_segment};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::error::{Code, Error, Result};
+use crate::service::channels::Viewer;
 use crate::service::{Service, ingest};
 
 /// How often a waiting stream checks whether it may continue: a token may be revoked, a channel removed.
@@ -106,7 +107,7 @@ impl TunerStream {
     pub async fn next_segment(&mut self) -> Result<Bytes> {
         loop {
             let channel = self.channel()?;
-            self.service.live_channels.viewers().record_request(channel.id, &Viewer::internal(&self.session), None);
+            self.service.viewers.record_request(channel.id, &Viewer::internal(&self.session), None);
             let channel = self.service.channels.extend_clock(&channel).await?;
             ingest::start_ingest(&self.service, &channel)?;
             let now_ms = channel.channel_ms_at(self.service.clock.now().as_millisecond());
@@ -178,6 +179,6 @@ impl TunerStream {
 
 impl Drop for TunerStream {
     fn drop(&mut self) {
-        self.service.live_channels.viewers().leave(self.channel, &Viewer::internal(&self.session));
+        self.service.viewers.leave(self.channel, &Viewer::internal(&self.session));
     }
 }

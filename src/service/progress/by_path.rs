@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::ProgressStore;
-use crate::domain::library::LocatedPath;
+use crate::domain::library::{LocatedPath, file_stem};
 use crate::domain::progress::{BookPosition, MediaType, ProgressRecord, ProgressSave, SaveResult};
 use crate::engine::folder::EntryTarget;
 use crate::engine::source::SourceFile;
@@ -71,12 +71,6 @@ impl ProgressUpdate {
             version: self.version,
         }
     }
-}
-
-/// A file's name without its extension.
-pub fn file_stem(path: &str) -> &str {
-    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
-    name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
 }
 
 impl Service {

@@ -12,13 +12,14 @@ use crate::service::clock::{Clock, FutureTimeGuard};
 use crate::service::events::{EventContent, Events};
 use crate::store::{Batch, Store, Tree};
 
+pub mod audiobook;
 mod by_path;
 mod index;
 mod next_up;
 #[cfg(test)]
 mod tests;
 
-pub use by_path::{ProgressItem, ProgressUpdate, file_stem};
+pub use by_path::{ProgressItem, ProgressUpdate};
 pub use index::HistoryFilter;
 pub use next_up::{NextUp, is_next_part};
 

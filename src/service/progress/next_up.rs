@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use crate::domain::library::compare_natural;
+use crate::domain::library::{compare_natural, file_stem};
 use crate::domain::progress::{ProgressRecord, ProgressStatus};
 use crate::error::{Code, Result};
 use crate::service::Service;
-use crate::service::listing::{EntryKind, MAX_LIMIT};
+use crate::service::library::listing::{EntryKind, MAX_LIMIT};
 
-use super::{HistoryFilter, by_path::file_stem};
+use super::HistoryFilter;
 
 /// Most folders searched for one request.
 const MAX_FOLDERS: usize = 100;

@@ -26,7 +26,7 @@ pub fn start_maintenance(service: &Arc<Service>) {
     if recordings.folder.is_none() || recordings.is_maintained.swap(true, Ordering::SeqCst) {
         return;
     }
-    let wake_signal = recordings.wake_signal.clone();
+    let (wake_signal, guide_changed) = (recordings.wake_signal.clone(), service.channels.guide_changed.clone());
     let service = Arc::downgrade(service);
     tokio::spawn(async move {
         let mut last_planned: Option<(Instant, i64)> = None;
@@ -48,6 +48,7 @@ pub fn start_maintenance(service: &Arc<Service>) {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = wake_signal.notified() => {}
+                () = guide_changed.notified() => {}
             }
         }
     });

@@ -116,11 +116,6 @@ impl Recordings {
         })
     }
 
-    /// Wakes the maintenance task because a channel or guide changed.
-    pub fn notify_guide_change(&self) {
-        self.wake_signal.notify_one();
-    }
-
     /// All recordings, latest start first.
     pub fn all(&self) -> Vec<Recording> {
         let mut all: Vec<Recording> = lock(&self.all).values().cloned().collect();

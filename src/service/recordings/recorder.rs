@@ -17,7 +17,7 @@ use crate::domain::recording::{self, Recording, RecordingEvent, WrittenRange};
 use crate::engine::recording_file::{RecordingFile, RecordingsFolder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::live::Viewer;
+use crate::service::channels::Viewer;
 
 /// How often the length of the file is synced and stored.
 const SYNC_INTERVAL: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(super) async fn run(service: Arc<Service>, id: String, stop: watch::Receiver
     let channel = service.recordings.get(&id).map(|recording| recording.channel_id);
     record_with_retries(&service, &id, stop).await;
     if let Ok(channel) = channel {
-        service.live_channels.viewers().leave(channel, &Viewer::internal(&id));
+        service.viewers.leave(channel, &Viewer::internal(&id));
     }
 }
 

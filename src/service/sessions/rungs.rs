@@ -7,15 +7,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::lock;
-use crate::service::encode_slots::Admission;
-use crate::service::runs::{Lease, RenditionProgress};
+use crate::service::renditions::BackendChoice;
+use crate::service::renditions::encode_slots::Admission;
+use crate::service::renditions::runs::{Lease, RenditionProgress};
 
 /// A rung is released when it was not requested for this long. Long enough for a player whose bandwidth estimate wavers,
 /// because coming back costs a start.
 const RELEASE_AFTER: Duration = Duration::from_secs(10);
-
-/// The backend chosen for a rung, and why.
-pub(super) type BackendChoice = (&'static str, &'static str);
 
 /// The rung requested last.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! One session: its state, its owner task, and the playlists and segments it serves.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::ended::session_ended_error;
 use super::failure::{SessionFailure, failure_error};
-use super::rungs::{BackendChoice, CurrentRung, RungLeases};
-use super::{RunFactory, lock};
+use super::lock;
+use super::rungs::{CurrentRung, RungLeases};
 use crate::domain::playback::SubtitleDelivery;
 use crate::domain::playlist::{self, PlaylistTrack};
 use crate::domain::session::{SessionAction, SessionEvent, SessionState};
@@ -22,10 +22,11 @@ use crate::engine::source::SourceFile;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 use crate::error::{Code, Error, Result};
 use crate::service::accounts::random_bytes;
-use crate::service::encode_slots::AdmissionRequest;
-use crate::service::planner::{SessionPlan, start_segment};
-use crate::service::runs::{Lease, RenditionProgress, RunActivity};
-use crate::service::subtitles::{SubtitleLocation, Subtitles};
+use crate::service::media::subtitles::{SubtitleLocation, Subtitles};
+use crate::service::renditions::encode_slots::AdmissionRequest;
+use crate::service::renditions::planner::{SessionPlan, start_segment};
+use crate::service::renditions::runs::{Lease, RenditionProgress, RunActivity};
+use crate::service::renditions::{BackendChoice, Renditions};
 
 /// How often admission to the encode slots is retried, and for how long before the viewer is refused.
 const ADMISSION_RETRY: Duration = Duration::from_millis(50);
@@ -42,7 +43,7 @@ pub struct Session {
     last_access: Mutex<(Instant, Timestamp)>,
     view: watch::Sender<SessionView>,
     pub(super) rung_leases: RungLeases,
-    run_factory: Weak<RunFactory>,
+    renditions: Arc<Renditions>,
     stop_signal: Notify,
 }
 
@@ -62,8 +63,7 @@ pub struct SessionStatus {
     /// Progress of the rung requested last.
     pub progress: RenditionProgress,
     pub rung: usize,
-    /// The backend chosen for it, and why.
-    pub backend: (&'static str, &'static str),
+    pub backend: BackendChoice,
     /// Which rungs are leased.
     pub leased_rungs: Vec<bool>,
     pub last_access_at: Timestamp,
@@ -84,7 +84,7 @@ impl Session {
         plan: SessionPlan,
         backend: BackendChoice,
         lease: Lease,
-        (run_factory, timeouts): (Weak<RunFactory>, SessionTimeouts),
+        (renditions, timeouts): (Arc<Renditions>, SessionTimeouts),
     ) -> Self {
         let rung_leases = RungLeases::new(plan.rungs.len(), lease, backend);
         Self {
@@ -97,7 +97,7 @@ impl Session {
             last_access: Mutex::new((Instant::now(), Timestamp::now())),
             view: watch::Sender::new(SessionView { state: SessionState::Starting, failure: None, video_codec: None }),
             rung_leases,
-            run_factory,
+            renditions,
             stop_signal: Notify::new(),
         }
     }
@@ -267,12 +267,11 @@ impl Session {
             if let Some(lease) = self.rung_leases.request_lease(rung) {
                 return Ok(lease);
             }
-            let run_factory = self.run_factory.upgrade().ok_or_else(|| self.ended_error())?;
             let admission = self.rung_leases.admission();
             let viewer = admission.as_ref().map_or(AdmissionRequest::Session, AdmissionRequest::Admitted);
-            let slots = run_factory.runs.encode_slots();
+            let slots = self.renditions.encode_slots();
             let is_crowded = slots.used_slots() >= slots.slot_count();
-            match run_factory.lease(&self.plan.rungs[rung].work, viewer).await {
+            match self.renditions.lease(&self.plan.rungs[rung].work, viewer).await {
                 Ok((lease, backend)) => {
                     if is_crowded && lease.admission().is_some() {
                         self.rung_leases.release_unused(rung, Duration::ZERO);

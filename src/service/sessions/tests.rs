@@ -12,12 +12,13 @@ use crate::domain::time::FrameRate;
 use crate::engine::RunError;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::source::Roots;
-use crate::service::planner::{Rung, StartRequest};
-use crate::service::runs::RenditionSpec;
+use crate::service::renditions::planner::{Rung, StartRequest};
+use crate::service::renditions::runs::RenditionSpec;
 
 struct Bench {
     folder: tempfile::TempDir,
     fake: FakeBackend,
+    renditions: Arc<Renditions>,
     sessions: Sessions,
 }
 
@@ -32,10 +33,11 @@ fn bench_with_segment_time(segment_time: Duration, configure: impl FnOnce(&mut C
     let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
     config.limits.concurrent_jobs = 1;
     configure(&mut config);
-    let sessions = Sessions::open(&config, None).unwrap();
+    let renditions = Renditions::open(&config, None).unwrap();
+    let sessions = Sessions::new(&config, renditions.clone());
     let fake = FakeBackend::with_segment_time(segment_time);
-    sessions.force_backend(Arc::new(fake.clone()));
-    Bench { folder, fake, sessions }
+    renditions.force_backend(Arc::new(fake.clone()));
+    Bench { folder, fake, renditions, sessions }
 }
 
 fn viewer(name: &str) -> Principal {
@@ -137,7 +139,7 @@ async fn an_idle_session_is_stopped_and_remembered_for_ten_minutes() {
     tokio::time::sleep(Duration::from_secs(59)).await;
     assert_eq!(bench.sessions.live_count(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!((bench.sessions.live_count(), bench.sessions.active_jobs(), bench.fake.live_runs()), (0, 0, 0));
+    assert_eq!((bench.sessions.live_count(), bench.renditions.active_jobs(), bench.fake.live_runs()), (0, 0, 0));
     assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::SessionEnded);
     assert!(!bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     tokio::time::sleep(ENDED_RETENTION).await;
@@ -217,7 +219,7 @@ async fn a_failed_session_reports_its_failure_until_stopped_and_can_be_restarted
     assert_eq!(status.state, SessionState::Failed);
     assert!(matches!(status.failure.unwrap().error, RunError::Decode(_)));
     assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::DecodeFailed);
-    assert_eq!(bench.sessions.active_jobs(), 0, "its slot is free");
+    assert_eq!(bench.renditions.active_jobs(), 0, "its slot is free");
     let restarted = bench.start("a", 0.0).await.unwrap();
     assert_ne!(restarted.id, session.id);
     assert!(restarted.wait_ready(Duration::from_secs(5)).await.unwrap());
@@ -269,7 +271,7 @@ async fn a_change_of_rung_moves_a_single_encode_slot() {
     session.segment(2, 1).await.unwrap();
     let status = session.status();
     assert_eq!((status.rung, status.leased_rungs), (2, vec![false, false, true]));
-    assert_eq!((bench.sessions.active_jobs(), status.state), (1, SessionState::Running));
+    assert_eq!((bench.renditions.active_jobs(), status.state), (1, SessionState::Running));
     // Back to the first: its segments are still stored, and releasing a rung never failed the session.
     session.segment(0, 0).await.unwrap();
     session.segment(0, 2).await.unwrap();
@@ -279,7 +281,7 @@ async fn a_change_of_rung_moves_a_single_encode_slot() {
     assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     assert_eq!(session.segment(1, 0).await.unwrap_err().code, Code::SessionEnded);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!((bench.sessions.active_jobs(), bench.fake.live_runs()), (0, 0));
+    assert_eq!((bench.renditions.active_jobs(), bench.fake.live_runs()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -291,7 +293,7 @@ async fn an_unused_rung_is_released_and_sooner_for_another_session() {
     assert_eq!(session.status().leased_rungs, [true, true, false], "each rung has a slot");
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(session.status().leased_rungs, [false, true, false]);
-    assert_eq!(bench.sessions.active_jobs(), 1);
+    assert_eq!(bench.renditions.active_jobs(), 1);
     session.segment(1, 2).await.unwrap();
     session.segment(2, 2).await.unwrap();
     assert_eq!(session.status().leased_rungs, [false, true, true]);
@@ -347,7 +349,7 @@ async fn two_sessions_share_one_encode_slot_and_a_third_is_refused() {
         late_segments
     };
     assert_eq!(tokio::join!(watch(&first), watch(&two)), (0, 0));
-    assert_eq!((bench.sessions.active_jobs(), bench.fake.run_starts().len()), (1, 2));
+    assert_eq!((bench.renditions.active_jobs(), bench.fake.run_starts().len()), (1, 2));
     other_plan.rungs[0].work.fingerprint = "f_3".into();
     let refused = bench.sessions.start(&viewer("c"), other_plan.clone()).await.err().unwrap();
     assert_eq!((refused.code, refused.retry_after), (Code::TranscoderBusy, Some(5)));

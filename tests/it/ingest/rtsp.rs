@@ -27,7 +27,7 @@ async fn a_camera_is_shown_torn_down_and_resumed_after_an_interruption() {
     let path = record_aired(&server, &id, folder.path(), 6).await;
     check_plays(&path, 9.0).await;
     assert_eq!(
-        (camera.accepted_connections(), server.service.sessions.active_jobs()),
+        (camera.accepted_connections(), server.service.renditions.active_jobs()),
         (1, 0),
         "one connection, and nothing encoded"
     );

@@ -109,7 +109,7 @@ async fn unsupported_codecs_are_encoded() {
     let report = media::ffprobe(&path, &["-show_streams"]);
     let codec = |n: usize| report["streams"][n]["codec_name"].as_str().unwrap().to_owned();
     assert_eq!((codec(0), codec(1)), ("h264".to_owned(), "aac".to_owned()));
-    assert_eq!(server.service.sessions.active_jobs(), 1, "the channel takes an encode slot");
+    assert_eq!(server.service.renditions.active_jobs(), 1, "the channel takes an encode slot");
     assert_eq!(source.accepted_connections(), 1);
 }
 

@@ -1,7 +1,7 @@
 //! Sessions whose segments GStreamer makes in process.
 
 use hearthcast::config::BackendSetting;
-use hearthcast::service::quarantine::{self, Quarantine};
+use hearthcast::service::media::quarantine::{self, Quarantine};
 use serde_json::json;
 
 use super::sessions::{play_to_end, start, status};

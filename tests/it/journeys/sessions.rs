@@ -191,7 +191,7 @@ async fn supported_video_is_copied_and_only_audio_encoded() {
     let session = start(&server, &json!({"mediaPath": film.to_str().unwrap()})).await;
     assert_eq!(session["playbackMode"], "transcode");
     assert_eq!((&session["decision"]["video"], &session["decision"]["audio"]), (&json!("copy"), &json!("encode")));
-    assert_eq!(server.service.sessions.active_jobs(), 0, "copies take no encode slot");
+    assert_eq!(server.service.renditions.active_jobs(), 0, "copies take no encode slot");
     let master = get_text(&server, session["playlistUrl"].as_str().unwrap()).await;
     assert!(master.contains("CODECS=\"avc1."), "{master}");
     let (warnings, seconds) =
@@ -401,7 +401,7 @@ async fn limits_are_reported_with_retry_after() {
         config.limits.sessions_per_user = 2;
     })
     .await;
-    server.service.sessions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.renditions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let with_resolution = |label: &str| json!({"mediaPath": film_path(&folder), "profile": {"resolution": label}});
     let with_start = |seconds: f64| json!({"mediaPath": film_path(&folder), "startPositionSeconds": seconds});
     start(&server, &with_start(0.0)).await;
@@ -478,7 +478,7 @@ async fn a_hundred_stopped_sessions_leave_no_process_or_file() {
         let stopped = server.client.delete(format!("{}{path}", server.base)).bearer_auth(&server.token).send().await;
         assert_eq!(stopped.unwrap().json::<Value>().await.unwrap()["stopped"], true);
     }
-    assert_eq!((server.service.sessions.live_count(), server.service.sessions.active_jobs()), (0, 0));
+    assert_eq!((server.service.sessions.live_count(), server.service.renditions.active_jobs()), (0, 0));
     wait_until("no child is left", || children_reading(&file).is_empty()).await;
     server.service.sessions.shutdown().await;
     assert!(!server.folder.path().join("cache/segments").exists(), "no segment file is left");

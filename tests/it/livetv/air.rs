@@ -165,7 +165,7 @@ async fn one_file_on_three_channels_and_in_a_session_is_encoded_once() {
     let (status, started) =
         player::start(&server, &path, json!({"profile": {"resolution": "720p"}, "forceTranscode": true})).await;
     assert_eq!(status, 200, "{started}");
-    assert!(server.service.sessions.active_jobs() <= 1);
+    assert!(server.service.renditions.active_jobs() <= 1);
     player::stop(&server, &started).await;
 }
 
@@ -182,7 +182,7 @@ async fn an_unwatched_channel_gives_its_encode_slot_to_a_session() {
     let warm = send_as_admin(&server, Method::POST, "/api/livetv/warm", &json!({"channelIds": [id]})).await;
     expect_success(warm, 202).await;
     let watched = server.get(&format!("/api/livetv/watch/{id}?wait=15&watchSession=sofa")).send().await.unwrap();
-    assert_eq!((watched.status(), server.service.sessions.active_jobs()), (StatusCode::OK, 1));
+    assert_eq!((watched.status(), server.service.renditions.active_jobs()), (StatusCode::OK, 1));
 
     // The session and the watched channel take turns in the only encode slot.
     let other = folder.path().join("b.avi");
@@ -194,7 +194,7 @@ async fn an_unwatched_channel_gives_its_encode_slot_to_a_session() {
     assert_eq!(expect_success(answer, 200).await, json!({"ended": true}));
     // A session that needs a whole slot takes that of the unwatched channel.
     player::stop(&server, &started).await;
-    server.service.sessions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.renditions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let large = folder.path().join("c.avi");
     media::run_ffmpeg(&large, &["-f lavfi -i", "color=size=1920x1080:rate=60:duration=3", "-c:v mpeg4"]);
     let (status, started) = player::start(&server, &large, json!({})).await;
@@ -312,7 +312,7 @@ async fn repeated_watch_requests_share_one_task_of_the_programme() {
     media::flash_and_beep(&folder.path().join("a.avi"), 120, "-c:v mpeg4 -q:v 5 -c:a ac3");
     let server = kit::start_server(&[folder.path()]).await;
     // No segment is made in time.
-    server.service.sessions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.renditions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let start = (Timestamp::now() - Duration::from_secs(30)).to_string();
     let made =
         add_channel(&server, &json!({"name": "Slow", "startAt": start, "items": [{"path": folder.path()}]})).await;
@@ -376,7 +376,7 @@ async fn viewers_are_counted_and_an_unwatched_channel_costs_nothing() {
     let made = add_channel(&server, &body).await;
     let all = get(&server, CHANNELS).await;
     assert!(all["channels"].as_array().unwrap().iter().all(|channel| channel["state"] == "idle"));
-    assert_eq!(server.service.sessions.active_jobs(), 0);
+    assert_eq!(server.service.renditions.active_jobs(), 0);
 
     let watch = format!("/api/livetv/watch/{}", made["id"]);
     let first = server.get(&format!("{watch}?wait=15&watchSession=sofa")).send().await.unwrap();

@@ -73,7 +73,7 @@ async fn two_encoded_channels_and_a_film_play_on_one_encode_slot() {
         let answer = server.get(&format!("{folder}/v0-{index:05}.ts")).send().await.unwrap();
         assert_eq!(answer.status(), 200, "segment {index} of the film");
     }
-    assert_eq!(server.service.sessions.active_jobs(), 1);
+    assert_eq!(server.service.renditions.active_jobs(), 1);
     player::stop(&server, &session).await;
 }
 
@@ -87,7 +87,7 @@ async fn a_viewer_without_encode_slot_is_refused_before_its_playlist() {
         media::run_ffmpeg(path, &["-f lavfi -i", &frames, "-c:v mpeg4"]);
     }
     let server = kit::start_server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 1).await;
-    server.service.sessions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.renditions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let ids = [add_encoded_channel(&server, &paths[0], 60).await, add_encoded_channel(&server, &paths[1], 60).await];
     let target = |id: &Value, player: &str| format!("/api/livetv/watch/{id}/live.m3u8?watchSession={player}");
     assert_eq!(server.get(&target(&ids[0], "sofa")).send().await.unwrap().status(), 200);

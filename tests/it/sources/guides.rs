@@ -8,7 +8,7 @@ use hearthcast::config::Config;
 use hearthcast::domain::rights::RightsClaim;
 use hearthcast::domain::source::SourceKind;
 use hearthcast::service::Service;
-use hearthcast::service::sources::SourceChange;
+use hearthcast::service::channels::sources::SourceChange;
 use jiff::{Timestamp, ToSpan};
 use reqwest::Method;
 use serde_json::{Value, json};

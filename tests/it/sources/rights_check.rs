@@ -1,7 +1,7 @@
 //! The rights check: nothing external without provenance, rights and attestation.
 
 use hearthcast::service::channels::Channels;
-use hearthcast::service::rights::AuditLog;
+use hearthcast::service::channels::rights::AuditLog;
 use reqwest::Method;
 use serde_json::{Value, json};
 

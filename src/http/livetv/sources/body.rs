@@ -11,7 +11,7 @@ use crate::domain::source::{ChannelFilter, SourceKind};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::livetv::rights::{self, ClaimRequest, deserialize_nullable};
-use crate::service::sources::SourceChange;
+use crate::service::channels::sources::SourceChange;
 
 /// Largest upload, bytes.
 const MAX_UPLOAD_BYTES: usize = 16 << 20;

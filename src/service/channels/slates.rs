@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OnceCell;
 
+use crate::domain::channel::Channel;
 use crate::domain::mpegts::channel_timeline::StillImage;
 use crate::domain::schedule::segmentation::VideoFormat;
 use crate::engine::still_image;
@@ -15,11 +16,11 @@ use crate::service::Service;
 const MAX_SLATES: usize = 32;
 
 #[derive(Default)]
-pub(super) struct Slates(Mutex<HashMap<SlateKey, SlateCell>>);
+pub struct Slates(Mutex<HashMap<SlateKey, SlateCell>>);
 
 /// The content of a slate; the default is an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct SlateContent {
+pub struct SlateContent {
     /// A line of text.
     pub text: Option<Box<str>>,
     /// The path of an image, and the version of the channel that named it.
@@ -32,10 +33,26 @@ type SlateKey = ((u32, u32), SlateContent);
 /// A still image, made once.
 type SlateCell = Arc<OnceCell<Arc<StillImage>>>;
 
+impl SlateContent {
+    /// The content of the channel's slate.
+    pub fn of_channel(channel: &Channel) -> Self {
+        let image = channel.settings.slate_image.clone().map(|path| (path, channel.version));
+        Self { text: channel.settings.slate_text.clone(), image }
+    }
+}
+
 impl Slates {
+    /// The channel's slate in the default size, for times without a programme.
+    ///
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE` when no video encoder works.
-    pub(super) async fn get_or_make(
+    pub async fn default_slate(&self, service: &Service, channel: &Channel) -> Result<Arc<StillImage>> {
+        self.get_or_make(service, &VideoFormat::default(), &SlateContent::of_channel(channel)).await
+    }
+
+    /// # Errors
+    /// `TRANSCODER_UNAVAILABLE` when no video encoder works.
+    pub async fn get_or_make(
         &self,
         service: &Service,
         format: &VideoFormat,

@@ -23,7 +23,7 @@ use crate::engine::segment_cache::{SegmentCache, SegmentHold, StoredSegment};
 use crate::engine::source::SourceFile;
 use crate::engine::{Backend, Job, RunError};
 use crate::error::{Code, Error, Result};
-use crate::service::encode_slots::{Admission, AdmissionRequest, EncodeJob, EncodeSlots, SlotsExhausted};
+use crate::service::renditions::encode_slots::{Admission, AdmissionRequest, EncodeJob, EncodeSlots, SlotsExhausted};
 
 mod owner;
 #[cfg(test)]

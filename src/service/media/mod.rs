@@ -16,9 +16,15 @@ use crate::engine::index;
 use crate::engine::probe::{self, ProbeError, ProbeTools};
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
-use crate::service::quarantine::Quarantine;
-use crate::service::versioned::Versioned;
 use crate::store::{Store, Tree};
+
+pub mod loudness;
+pub mod quarantine;
+pub mod subtitles;
+mod versioned;
+
+use quarantine::Quarantine;
+use versioned::Versioned;
 
 /// Probes that run at once; each may be a process of its own.
 const CONCURRENT_PROBES: usize = 4;

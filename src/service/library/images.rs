@@ -12,7 +12,7 @@ impl Service {
     /// # Errors
     /// Those of opening a path; `UNSUPPORTED_MEDIA_TYPE` for a file that is not a PNG or JPEG of at most 4 MiB and
     /// 4096x4096.
-    pub(super) async fn load_image(&self, path: &str) -> Result<Arc<Image>> {
+    pub(in crate::service) async fn load_image(&self, path: &str) -> Result<Arc<Image>> {
         let located = self.roots.locate(path)?;
         let roots = self.roots.clone();
         let image = self.library.run_with_deadline(located.root_index, move || {
@@ -33,7 +33,7 @@ impl Service {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` naming the field if it cannot; temporary errors are returned as they are.
-    pub(super) async fn check_image(&self, field: &str, path: &str) -> Result<()> {
+    pub(in crate::service) async fn check_image(&self, field: &str, path: &str) -> Result<()> {
         match self.load_image(path).await {
             Ok(_) => Ok(()),
             Err(fault) if matches!(fault.code, Code::StorageTimeout | Code::SourceReadFailed | Code::Internal) => {

@@ -29,30 +29,6 @@ const MAX_USERS_WITH_VIEWS: usize = 10_000;
 /// keeps the start, it would jump to the next programme when that begins.
 pub const START_OVER: &str = "_start-over";
 
-/// State of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChannelState {
-    Idle,
-    Warm,
-    Starting,
-    Live,
-    /// The current programme cannot be shown; a slate replaces it.
-    Error,
-}
-
-impl ChannelState {
-    /// The value in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Warm => "warm",
-            Self::Starting => "starting",
-            Self::Live => "live",
-            Self::Error => "error",
-        }
-    }
-}
-
 /// A viewer: one view of one login. No other login can address it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
@@ -228,7 +204,7 @@ impl Viewers {
 
     /// Whether a channel still has a viewer, as far as is known: a view whose name was used on another channel since has
     /// left this one, unless several players of one login may share it.
-    pub(super) fn has_present_viewer(&self, channel: u32) -> bool {
+    pub fn has_present_viewer(&self, channel: u32) -> bool {
         let is_present = |views: &[TrackedView], view: &TrackedView| {
             let has_moved = |other: &TrackedView| {
                 other.channel != channel
@@ -242,7 +218,7 @@ impl Viewers {
     }
 
     /// Whether the viewer of this [name](Viewer::unique_name) watches a channel.
-    pub(super) fn is_watching(&self, channel: u32, name: &str) -> bool {
+    pub fn is_watching(&self, channel: u32, name: &str) -> bool {
         let is_viewer = |user: &str, view: &TrackedView| {
             view.channel == channel && format!("{user}/{}/{}", view.login, view.session) == name
         };
@@ -265,11 +241,11 @@ impl Viewers {
         warm_channels.keys().copied().collect()
     }
 
-    pub(super) fn watched_channels(&self) -> HashSet<u32> {
+    pub fn watched_channels(&self) -> HashSet<u32> {
         self.lock().counts.keys().copied().collect()
     }
 
-    pub(super) fn expire_views(&self) {
+    pub fn expire_views(&self) {
         self.lock().expire_views();
     }
 

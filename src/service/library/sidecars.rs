@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::library::Library;
+use super::Library;
 use crate::domain::media::language_tag;
 use crate::engine::source::{Roots, SourceFile};
 use crate::error::Result;

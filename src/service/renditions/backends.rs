@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::OnceCell;
 
-use super::quarantine::Quarantine;
 use super::runs::RenditionSpec;
 use crate::config::{BackendSetting, Config};
 use crate::domain::plan::{Rendition, VideoPlan};
@@ -16,6 +15,7 @@ use crate::engine::gst::{self, GstBackend};
 use crate::engine::packager::Packager;
 use crate::engine::{Backend, Job, Run, RunError};
 use crate::error::{Code, Error, Result};
+use crate::service::media::quarantine::Quarantine;
 
 /// Kinds of work that `auto` distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

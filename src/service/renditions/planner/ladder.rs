@@ -13,7 +13,7 @@ use crate::domain::time::{FrameRate, to_seconds};
 use crate::engine::source::SourceFile;
 use crate::error::Result;
 use crate::service::Service;
-use crate::service::runs::RenditionSpec;
+use crate::service::renditions::runs::RenditionSpec;
 
 /// No ladder for longer copied segments: a player notices a slow connection only after a segment has arrived.
 const MAX_SEGMENT_SECONDS: f64 = 6.0;

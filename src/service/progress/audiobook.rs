@@ -6,14 +6,14 @@ use std::time::SystemTime;
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
-use crate::domain::library::{compare_natural, kind_from_name};
+use super::{ProgressItem, ProgressUpdate};
+use crate::domain::library::{compare_natural, file_stem, kind_from_name};
 use crate::domain::media::Media;
 use crate::domain::progress::{BookPosition, MediaType, ProgressRecord, SaveResult, percentage};
 use crate::domain::sniff::MediaKind;
 use crate::engine::folder::{EntryHint, EntryTarget, Folder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::progress::{ProgressItem, ProgressUpdate, file_stem};
 
 /// Most files of one book.
 const MAX_FILES: usize = 1000;
@@ -251,7 +251,7 @@ impl Service {
     }
 
     /// The book at a path, and its files in playing order.
-    pub(super) async fn book_item(&self, path: &str) -> Result<(ProgressItem, Vec<String>)> {
+    pub(in crate::service) async fn book_item(&self, path: &str) -> Result<(ProgressItem, Vec<String>)> {
         match self.library.open(path).await {
             Ok(source) => Ok((self.progress_item(&source).await?, vec![source.path.clone()])),
             Err(fault) if fault.code == Code::NotFound => self.folder_item(path, fault).await,

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::Service;
 use super::runs::RenditionSpec;
-use super::sidecars;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream, language_tag};
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
@@ -17,6 +15,8 @@ use crate::domain::playlist::SubtitleRendition;
 use crate::domain::time::{round_to_ms, to_seconds, to_ticks};
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::library::sidecars;
 
 mod burned_subtitles;
 pub mod channel_item;

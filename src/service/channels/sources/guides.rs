@@ -110,7 +110,7 @@ impl Service {
             Ok(mapped) => self.channels.set_listings(mapped),
             Err(fault) => tracing::error!(%fault, "the guides could not be mapped to channels"),
         }
-        self.recordings.notify_guide_change();
+        self.channels.guide_changed.notify_one();
     }
 
     /// Maps the imported guides while the server starts.

@@ -8,7 +8,7 @@ use crate::domain::plan::BurnedSubtitle;
 use crate::domain::playback::SubtitleDelivery;
 use crate::engine::source::SourceFile;
 use crate::service::Service;
-use crate::service::sidecars::{self, Sidecar, SidecarFormat};
+use crate::service::library::sidecars::{self, Sidecar, SidecarFormat};
 
 /// The subtitles in the first of these languages that exists, and the open file of a sidecar.
 pub(super) async fn choose_subtitles(

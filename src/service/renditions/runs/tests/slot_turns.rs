@@ -1,7 +1,7 @@
 //! Renditions that take turns at the encode slots.
 
 use super::*;
-use crate::service::encode_slots::RenditionNeed;
+use crate::service::renditions::encode_slots::RenditionNeed;
 
 /// Watches as a player does: a buffer of 6 s, then in real time. Returns how many segments came too late.
 async fn count_late_segments(lease: &Lease, segments: usize) -> usize {

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 
-use super::library::Library;
-use super::sidecars;
 use crate::domain::media::Media;
 use crate::domain::subtitles::{self, Cue, MAX_BYTES, SubtitleFormat};
 use crate::engine::source::SourceFile;
 use crate::engine::{RunError, subtitle_extraction as engine};
 use crate::error::{Code, Error, Result};
+use crate::service::library::{Library, sidecars};
 
 /// How long a request waits; the work continues after it.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use data_encoding::BASE64URL_NOPAD;
 
-use super::library::Library;
+use super::Library;
 use crate::domain::library::{compare_natural, kind_from_name};
 use crate::domain::sniff::MediaKind;
 use crate::engine::folder::{EntryHint, EntryTarget, Folder};

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
 
+use super::versioned::Versioned;
 use crate::domain::media::Media;
 use crate::engine::loudness;
 use crate::engine::source::SourceFile;
 use crate::service::Service;
-use crate::service::versioned::Versioned;
 use crate::store::Tree;
 
 /// Most results in memory; all of them are on the disk.

@@ -9,6 +9,10 @@ use tokio::sync::Semaphore;
 use crate::engine::source::{Roots, SourceFile};
 use crate::error::{Code, Error, Result};
 
+mod images;
+pub mod listing;
+pub mod sidecars;
+
 /// How long the file system may take to answer.
 const STORAGE_DEADLINE: Duration = Duration::from_secs(15);
 

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::{ActiveRun, MAX_PARKED, MAX_RUNS, MAX_WAIT_MS, Owner, ReaderPosition};
-use crate::service::encode_slots::RenditionNeed;
+use crate::service::renditions::encode_slots::RenditionNeed;
 
 impl Owner {
     /// Milliseconds on the clock that all encodes share.

@@ -9,7 +9,7 @@ use crate::domain::playback::{PlaybackRequest, SubtitleDelivery};
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::sidecars::{self, Sidecar};
+use crate::service::library::sidecars::{self, Sidecar};
 
 /// The request resolved against the item's tracks, and the open file of a sidecar subtitle to burn in.
 pub(super) async fn resolve_request(

@@ -26,7 +26,7 @@ use crate::engine::content::SegmentContent;
 use crate::engine::segment_cache::{SegmentCache, StoredSegment};
 use crate::engine::source::SourceFile;
 use crate::engine::{Backend, Run, RunError, Segment};
-use crate::service::encode_slots::EncodeJob;
+use crate::service::renditions::encode_slots::EncodeJob;
 
 mod assignment;
 mod fault_handling;

@@ -22,7 +22,7 @@ use crate::engine::index;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::runs::RenditionSpec;
+use crate::service::renditions::runs::RenditionSpec;
 
 /// The properties of an item that a schedule freezes.
 #[derive(Clone, Debug)]

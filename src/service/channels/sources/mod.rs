@@ -12,7 +12,7 @@ use crate::domain::rights::{Clearance, ClearanceChange, RightsClaim, missing_rig
 use crate::domain::source::{ChannelFilter, ImportSource, ReadCounts, ReadState, SourceKind, SourceRights};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::rights::AuditSubject;
+use crate::service::channels::rights::AuditSubject;
 use crate::store::{Batch, Store, Tree};
 
 mod guide_storage;

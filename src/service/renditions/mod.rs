@@ -1,0 +1,129 @@
+//! Renditions: planned, and produced by runs of the backends. Sessions and channels share them.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::engine::Backend;
+use crate::engine::segment_cache::{CacheLimits, SegmentCache};
+use crate::error::{Error, Result};
+use crate::service::media::quarantine::Quarantine;
+
+pub mod backends;
+pub mod encode_slots;
+pub mod local_encoders;
+pub mod pipelines;
+pub mod planner;
+pub mod runs;
+
+use backends::{Backends, ChosenBackend};
+use encode_slots::{AdmissionRequest, EncodeSlots};
+use runs::{Lease, RenditionSpec, RunHealth, Runs};
+
+/// Segment memory of one rendition, bytes.
+const RENDITION_MEMORY_BYTES: u64 = 64 << 20;
+
+/// How often expired segments are evicted.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The name of the backend chosen for a rendition, and why.
+pub type BackendChoice = (&'static str, &'static str);
+
+/// The runs of all renditions, the backends they use and the segments they produced.
+pub struct Renditions {
+    runs: Runs,
+    backends: Backends,
+    segments: SegmentCache,
+    maintenance_started: OnceLock<()>,
+}
+
+impl Renditions {
+    /// # Errors
+    /// The segment folder cannot be emptied or created.
+    pub fn open(config: &Config, quarantine: Option<Arc<Quarantine>>) -> Result<Arc<Self>> {
+        let limits = &config.limits;
+        let cache_limits = CacheLimits {
+            memory_bytes: limits.segment_memory_bytes,
+            rendition_memory_bytes: RENDITION_MEMORY_BYTES.min(limits.segment_memory_bytes),
+            disk_bytes: limits.segment_disk_bytes,
+        };
+        let folder = config.cache.join("segments");
+        let segments = SegmentCache::open(&folder, cache_limits)
+            .map_err(|cause| Error::internal(format!("{}: {cause}", folder.display())))?;
+        Ok(Arc::new(Self {
+            runs: Runs::new(segments.clone(), limits.concurrent_jobs),
+            backends: Backends::new(config, quarantine),
+            segments,
+            maintenance_started: OnceLock::new(),
+        }))
+    }
+
+    /// The runs of all renditions. Must be called inside the runtime.
+    pub fn runs(self: &Arc<Self>) -> &Runs {
+        self.start_maintenance();
+        &self.runs
+    }
+
+    /// Health of the runs.
+    pub fn health(&self) -> &RunHealth {
+        self.runs.health()
+    }
+
+    /// Encode slots in use.
+    pub fn active_jobs(&self) -> usize {
+        self.runs.active_jobs()
+    }
+
+    pub fn encode_slots(&self) -> &Arc<EncodeSlots> {
+        self.runs.encode_slots()
+    }
+
+    /// Uses `backend` for all segments from the first start, whatever ffmpeg this machine has.
+    pub fn force_backend(&self, backend: Arc<dyn Backend>) {
+        self.backends.force(backend);
+    }
+
+    /// Finds the backends before the first session starts.
+    pub async fn find_backends(&self) {
+        if let Err(error) = self.backends.find_backends().await {
+            tracing::error!(%error, "no backend is available; sessions cannot start");
+        }
+    }
+
+    /// Chooses the backend for a rendition.
+    ///
+    /// # Errors
+    /// `TRANSCODER_UNAVAILABLE`.
+    pub async fn choose_backend(&self, spec: &RenditionSpec) -> Result<ChosenBackend> {
+        self.backends.choose(spec).await
+    }
+
+    /// Leases `spec`; also returns the backend chosen for it and why.
+    ///
+    /// # Errors
+    /// `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
+    pub async fn lease(&self, spec: &RenditionSpec, viewer: AdmissionRequest<'_>) -> Result<(Lease, BackendChoice)> {
+        let chosen = self.backends.choose(spec).await?;
+        let backend_choice = (chosen.backend.name(), chosen.reason);
+        Ok((self.runs.lease(chosen.backend, spec.clone(), viewer)?, backend_choice))
+    }
+
+    /// Ends every run.
+    pub async fn shutdown(&self) {
+        self.runs.shutdown().await;
+    }
+
+    /// Starts the maintenance task, once: it evicts expired segments until the server stops.
+    fn start_maintenance(self: &Arc<Self>) {
+        if self.maintenance_started.set(()).is_ok() {
+            let renditions = Arc::downgrade(self);
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(MAINTENANCE_INTERVAL).await;
+                    let Some(renditions) = renditions.upgrade() else { return };
+                    renditions.segments.evict_expired();
+                }
+            });
+        }
+    }
+}

@@ -1,8 +1,9 @@
-//! The rooms and their one direction: `domain` <- `store`, `engine` <- `service` <- `http`; `app` and `cli` build them.
+//! The rooms and their one direction: `domain` <- `store`, `engine` <- `service` <- `http`; `app` and `cli` build them. The
+//! rooms within `service` have one direction as well.
 //!
 //! Paths are read from the tokens of each file, so aliases, nested groups, `super::super` and macro bodies count too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,25 @@ const ALLOWED_ROOMS: [(&str, &[&str]); 5] = [
     ("engine", &["engine", "domain"]),
     ("service", &["service", "engine", "store", "domain"]),
     ("http", &["http", "service", "engine", "domain"]),
+];
+
+/// The rooms of `service`, lower ones first, and those that each may use. Handles in `Service` and methods on it belong to
+/// the room that defines their type or body.
+const SERVICE_ROOMS: [(&str, &[&str]); 14] = [
+    ("clock", &[]),
+    ("events", &[]),
+    ("accounts", &["clock"]),
+    ("library", &[]),
+    ("media", &["library"]),
+    ("progress", &["clock", "events", "accounts", "library", "media"]),
+    ("renditions", &["library", "media"]),
+    ("sessions", &["accounts", "library", "media", "renditions"]),
+    ("channels", &["clock", "accounts", "library", "media", "renditions"]),
+    ("ingest", &["clock", "renditions", "channels"]),
+    ("live", &["clock", "events", "accounts", "renditions", "channels", "ingest"]),
+    ("recordings", &["clock", "events", "accounts", "channels", "ingest", "live"]),
+    ("library_watcher", &["events", "library", "media", "progress"]),
+    ("playback", &["renditions", "sessions", "live"]),
 ];
 
 /// Crates that any room may use: they need no machine, clock, network or runtime.
@@ -88,6 +108,8 @@ struct RoomFile {
     path: PathBuf,
     /// Every path in it, without its tests; `crate` and `super` are resolved to `crate::…`.
     used_paths: BTreeSet<String>,
+    /// Empty for a file of tests.
+    tokens: TokenStream,
     lines: usize,
 }
 
@@ -96,6 +118,12 @@ impl RoomFile {
         let first = self.path.components().next().expect("a file has a path");
         let name = first.as_os_str().to_str().expect("plain names");
         name.strip_suffix(".rs").unwrap_or(name)
+    }
+
+    /// Its room within `service`; `mod` for the file of `Service` itself.
+    fn service_room(&self) -> Option<String> {
+        let inner = self.path.strip_prefix("service").ok()?;
+        Some(module_of(inner).get(1).map_or("mod", String::as_str).to_owned())
     }
 
     /// Whether a path of the file is `prefix`, lies below it, or only continues its last word (`std::net::Tcp`).
@@ -122,11 +150,12 @@ fn room_files() -> Vec<RoomFile> {
                 let path = entry.strip_prefix(&src).unwrap().to_owned();
                 let is_test = path.ends_with("tests.rs") || path.iter().any(|part| part == "tests");
                 let mut used_paths = BTreeSet::new();
+                let mut tokens = TokenStream::new();
                 if !is_test {
-                    let tokens: TokenStream = text.parse().expect("the file compiles");
-                    collect_paths(tokens, &module_of(&path), &mut used_paths);
+                    tokens = text.parse().expect("the file compiles");
+                    collect_paths(tokens.clone(), &module_of(&path), &mut used_paths);
                 }
-                files.push(RoomFile { path, used_paths, lines: text.lines().count() });
+                files.push(RoomFile { path, used_paths, tokens, lines: text.lines().count() });
             }
         }
     }
@@ -149,19 +178,11 @@ fn collect_paths(tokens: TokenStream, module: &[String], found: &mut BTreeSet<St
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
     while at < tokens.len() {
+        if let Some(end) = end_of_test_item(&tokens, at) {
+            at = end;
+            continue;
+        }
         match &tokens[at] {
-            TokenTree::Punct(punct) if punct.as_char() == '#' && is_cfg_test(tokens.get(at + 1)) => {
-                at += 2;
-                // To the end of the item: its block or a semicolon.
-                while let Some(token) = tokens.get(at) {
-                    at += 1;
-                    match token {
-                        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => break,
-                        TokenTree::Punct(punct) if punct.as_char() == ';' => break,
-                        _ => {}
-                    }
-                }
-            }
             TokenTree::Ident(word) if word == "mod" => {
                 // An inline module: its `super` is this module.
                 if let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) =
@@ -181,6 +202,21 @@ fn collect_paths(tokens: TokenStream, module: &[String], found: &mut BTreeSet<St
             _ => at += 1,
         }
     }
+}
+
+/// The index after an item with `#[cfg(test)]`, if one begins at `at`: after its block or semicolon.
+fn end_of_test_item(tokens: &[TokenTree], at: usize) -> Option<usize> {
+    let is_attribute = matches!(&tokens[at], TokenTree::Punct(punct) if punct.as_char() == '#');
+    if !is_attribute || !is_cfg_test(tokens.get(at + 1)) {
+        return None;
+    }
+    let is_end = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        TokenTree::Punct(punct) => punct.as_char() == ';',
+        _ => false,
+    };
+    let length = tokens[at + 2..].iter().position(is_end);
+    Some(length.map_or(tokens.len(), |length| at + 2 + length + 1))
 }
 
 fn is_cfg_test(token: Option<&TokenTree>) -> bool {
@@ -257,6 +293,118 @@ fn rooms_use_only_rooms_below_them() {
         }
     }
     assert!(violations.is_empty(), "{violations:#?}");
+}
+
+/// Members of `Service`: the fields and methods that code uses, and the methods it defines.
+#[derive(Default)]
+struct ServiceMembers {
+    used: BTreeSet<String>,
+    defined: BTreeSet<String>,
+}
+
+/// Adds the members of `Service` in `tokens`. `is_impl` within `impl Service`.
+fn collect_members(tokens: TokenStream, is_impl: bool, members: &mut ServiceMembers) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut at = 0;
+    while at < tokens.len() {
+        if let Some(end) = end_of_test_item(&tokens, at) {
+            at = end;
+            continue;
+        }
+        match &tokens[at..] {
+            [TokenTree::Ident(keyword), TokenTree::Ident(name), TokenTree::Group(body), ..]
+                if keyword == "impl" && name == "Service" =>
+            {
+                collect_members(body.stream(), true, members);
+                at += 2;
+            }
+            [TokenTree::Ident(keyword), TokenTree::Ident(name), ..] if is_impl && keyword == "fn" => {
+                members.defined.insert(name.to_string());
+            }
+            [TokenTree::Ident(owner), TokenTree::Punct(dot), TokenTree::Ident(name), ..]
+                if dot.as_char() == '.' && (owner == "service" || is_impl && owner == "self") =>
+            {
+                members.used.insert(name.to_string());
+            }
+            [TokenTree::Group(group), ..] => collect_members(group.stream(), is_impl, members),
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+/// The room of each field of `Service`: that of its type, as the file imports it.
+fn rooms_of_fields(file: &RoomFile) -> BTreeMap<String, String> {
+    let rooms_of_types: BTreeMap<&str, &str> = file
+        .used_paths
+        .iter()
+        .filter_map(|path| Some((path.rsplit("::").next()?, path.split_once("::")?.0)))
+        .filter(|(_, room)| SERVICE_ROOMS.iter().any(|(known, _)| known == room))
+        .collect();
+    let tokens: Vec<TokenTree> = file.tokens.clone().into_iter().collect();
+    let is_struct = |tokens: &[TokenTree]| match tokens {
+        [TokenTree::Ident(keyword), TokenTree::Ident(name), TokenTree::Group(_)] => {
+            keyword == "struct" && name == "Service"
+        }
+        _ => false,
+    };
+    let start = tokens.windows(3).position(is_struct).expect("the struct is found");
+    let TokenTree::Group(body) = &tokens[start + 2] else { panic!("the struct has fields") };
+    let (mut rooms, mut field, mut follows_pub) = (BTreeMap::new(), String::new(), false);
+    for token in body.stream() {
+        let TokenTree::Ident(word) = token else { continue };
+        let word = word.to_string();
+        if follows_pub {
+            field.clone_from(&word);
+        } else if let Some(room) = rooms_of_types.get(word.as_str()) {
+            rooms.insert(field.clone(), (*room).to_owned());
+        }
+        follows_pub = word == "pub";
+    }
+    rooms
+}
+
+#[test]
+fn rooms_of_the_service_use_only_rooms_below_them() {
+    let files: Vec<(String, RoomFile)> =
+        room_files().into_iter().filter_map(|file| Some((file.service_room()?, file))).collect();
+    let (_, root) = files.iter().find(|(room, _)| room == "mod").expect("service has a root");
+    let mut rooms_of_members = rooms_of_fields(root);
+    let mut members_of_files = Vec::new();
+    for (room, file) in files.iter().filter(|(room, _)| room != "mod") {
+        let mut members = ServiceMembers::default();
+        collect_members(file.tokens.clone(), false, &mut members);
+        rooms_of_members.extend(members.defined.into_iter().map(|method| (method, room.clone())));
+        members_of_files.push((room, file, members.used));
+    }
+    for (member, room) in [("renditions", "renditions"), ("viewers", "channels"), ("save_progress", "progress")] {
+        assert_eq!(rooms_of_members.get(member).map(String::as_str), Some(room), "the room of {member}");
+    }
+    let mut violations = Vec::new();
+    for (room, file, used_members) in members_of_files {
+        let Some((_, allowed)) = SERVICE_ROOMS.iter().find(|(known, _)| known == room) else {
+            violations.push(format!("{} has no room", file.path.display()));
+            continue;
+        };
+        let paths = file.used_paths.iter().filter_map(|path| {
+            let used = path.strip_prefix("crate::service::")?.split("::").next()?;
+            SERVICE_ROOMS.iter().any(|(known, _)| *known == used).then_some((used, path.clone()))
+        });
+        let members = used_members
+            .iter()
+            .filter_map(|member| Some((rooms_of_members.get(member)?.as_str(), format!("service.{member}"))));
+        let forbidden = paths.chain(members).filter(|(used, _)| used != room && !allowed.contains(used));
+        violations.extend(forbidden.map(|(_, what)| format!("{} uses {what}", file.path.display())));
+    }
+    assert!(violations.is_empty(), "{violations:#?}");
+}
+
+#[test]
+fn rooms_of_the_service_are_listed_from_below() {
+    for (at, (room, allowed)) in SERVICE_ROOMS.iter().enumerate() {
+        let lower: Vec<&str> = SERVICE_ROOMS[..at].iter().map(|(lower, _)| *lower).collect();
+        assert!(allowed.iter().all(|used| lower.contains(used)), "{room} uses a room above it");
+    }
 }
 
 #[test]

@@ -13,11 +13,10 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use warp::reply::Response;
 
-use super::call::{Call, RequestInfo};
-use super::connection_slots::ConnectionSlot;
+use super::call::Call;
 use super::cors::Cors;
 use super::endpoint::Endpoint;
-use super::request_body::RequestBody;
+use super::server::{ConnectionSlot, RequestBody, RequestInfo};
 use super::urls::ResourceUrls;
 use super::{path_match, reply, urls};
 use crate::error::{Code, Error, Result};

@@ -10,13 +10,14 @@ use serde_json::{Map, Value, json};
 use utoipa::{OpenApi, ToSchema};
 use warp::reply::Response;
 
+use super::api::{
+    attachment, audiobook, auth, debug, events, file, health, info, library, livetv, progress, recordings, subtitle,
+    transcode, users, workers,
+};
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
+use super::reply;
 use super::urls::ResourceUrls;
-use super::{
-    attachment, audiobook, auth, debug, events, file, health, info, library, livetv, progress, recordings, reply,
-    subtitle, transcode, users, workers,
-};
 use crate::domain::access::Access;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;

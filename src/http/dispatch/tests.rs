@@ -7,8 +7,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::config::Config;
 use crate::domain::access::{Access, Role};
-use crate::http::connection_slots::ConnectionSlots;
 use crate::http::endpoint::{get, post};
+use crate::http::server::ConnectionSlots;
 
 fn service() -> (Arc<Service>, TempDir) {
     let dir = tempfile::tempdir().unwrap();

@@ -180,7 +180,7 @@ impl Dispatcher {
     async fn run_handler(&self, endpoint: &Endpoint, call: Call) -> Result<Response> {
         let is_change = call.method != Method::GET && call.method != Method::HEAD;
         let info = call.info.clone();
-        let mut handler_future = AssertUnwindSafe((endpoint.handler)(call)).catch_unwind();
+        let mut handler_future = AssertUnwindSafe((endpoint.handler)(self.service.clone(), call)).catch_unwind();
         if endpoint.is_inline
             && let Some(result) = (&mut handler_future).now_or_never()
         {

@@ -32,7 +32,7 @@ use server::{RequestBody, RequestContext};
 
 /// All routes as one filter, which never rejects a request that carries its `RequestContext`.
 pub fn routes(service: &Arc<Service>) -> BoxedFilter<(Response,)> {
-    let dispatcher = Arc::new(Dispatcher::new(service, endpoints(service)));
+    let dispatcher = Arc::new(Dispatcher::new(service, endpoints()));
     warp::method()
         .and(warp::path::full())
         .and(warp::query::raw().or(warp::any().map(String::new)).unify())

@@ -20,9 +20,9 @@ use crate::service::Service;
 /// Largest font that is sent. Fonts with all Chinese characters have 20 MB.
 const MAX_FONT_BYTES: u64 = 32 << 20;
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
-    vec![get("/api/stream/attachment", Access::Granted).resource(resource).to(service, attachment)]
+    vec![get("/api/stream/attachment", Access::Granted).resource(resource).to(attachment)]
 }
 
 #[utoipa::path(get, path = "/api/stream/attachment", tag = "stream",

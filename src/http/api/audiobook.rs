@@ -21,13 +21,13 @@ use crate::service::Service;
 use crate::service::audiobook::{Audiobook, BookPositionUpdate};
 use crate::service::progress::ProgressUpdate;
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/stream/audiobook", Access::User).to(service, book),
-        post("/api/stream/audiobook/progress", Access::User).to(service, save),
-        get("/api/stream/audiobook/progress", Access::User).to(service, read),
-        delete("/api/stream/audiobook/progress", Access::User).to(service, reset),
-        get("/api/stream/audiobook/history", Access::User).to(service, history),
+        get("/api/stream/audiobook", Access::User).to(book),
+        post("/api/stream/audiobook/progress", Access::User).to(save),
+        get("/api/stream/audiobook/progress", Access::User).to(read),
+        delete("/api/stream/audiobook/progress", Access::User).to(reset),
+        get("/api/stream/audiobook/history", Access::User).to(history),
     ]
 }
 

@@ -18,17 +18,17 @@ use crate::http::{client, reply};
 use crate::service::Service;
 use crate::service::accounts::{DeviceView, IssuedLogin, KeptAccess};
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/auth/status", Access::Public).to(service, status),
-        post("/api/auth/setup", Access::Public).to(service, set_up),
-        post("/api/auth/login", Access::Public).to(service, login),
-        post("/api/auth/logout", Access::User).to(service, logout),
-        get("/api/auth/me", Access::User).to(service, me),
-        post("/api/auth/password", Access::User).to(service, change_password),
-        get("/api/auth/sessions", Access::User).to(service, sessions),
-        delete("/api/auth/sessions", Access::User).to(service, revoke_others),
-        delete("/api/auth/sessions/{id}", Access::User).to(service, revoke),
+        get("/api/auth/status", Access::Public).to(status),
+        post("/api/auth/setup", Access::Public).to(set_up),
+        post("/api/auth/login", Access::Public).to(login),
+        post("/api/auth/logout", Access::User).to(logout),
+        get("/api/auth/me", Access::User).to(me),
+        post("/api/auth/password", Access::User).to(change_password),
+        get("/api/auth/sessions", Access::User).to(sessions),
+        delete("/api/auth/sessions", Access::User).to(revoke_others),
+        delete("/api/auth/sessions/{id}", Access::User).to(revoke),
     ]
 }
 

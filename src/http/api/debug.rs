@@ -17,12 +17,12 @@ use crate::service::Service;
 use crate::service::pipelines::{self, GraphFormat};
 use crate::telemetry::{self, LogLine};
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/debug/pipelines", Access::Admin).to(service, all),
-        get("/api/debug/pipelines/{drawing}", Access::Admin).to(service, draw),
-        get("/api/debug/pipelines/{id}/log", Access::Admin).to(service, log),
-        get("/api/debug/log", Access::Admin).to(service, tail),
+        get("/api/debug/pipelines", Access::Admin).to(all),
+        get("/api/debug/pipelines/{drawing}", Access::Admin).to(draw),
+        get("/api/debug/pipelines/{id}/log", Access::Admin).to(log),
+        get("/api/debug/log", Access::Admin).to(tail),
     ]
 }
 

@@ -34,8 +34,8 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const MAX_BUFFERED_EVENTS: usize = 16;
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    vec![get("/api/events", Access::User).to(service, events)]
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![get("/api/events", Access::User).to(events)]
 }
 
 /// Event stream (SSE): `progress.updated`, `progress.deleted`, `library.changed`, `channel.state`, `programme.changed`,

@@ -13,8 +13,8 @@ use crate::http::endpoint::{Endpoint, get};
 use crate::http::reply;
 use crate::service::Service;
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    vec![get("/api/health", Access::Public).to(service, health)]
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![get("/api/health", Access::Public).to(health)]
 }
 
 /// The health of the server. Public, so it contains nothing else.

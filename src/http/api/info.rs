@@ -32,10 +32,10 @@ use media_info::MediaInfo;
 /// Lifetime of signed URLs in the response, seconds. They also end with the login that requested them.
 const GRANT_SECONDS: i64 = 12 * 3600;
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/stream/info/full", Access::User).to(service, info_full),
-        post("/api/stream/info/full", Access::User).to(service, info_full_for_device),
+        get("/api/stream/info/full", Access::User).to(info_full),
+        post("/api/stream/info/full", Access::User).to(info_full_for_device),
     ]
 }
 

@@ -16,8 +16,8 @@ use crate::http::reply;
 use crate::service::Service;
 use crate::service::listing::{self, DEFAULT_LIMIT, EntryKind, MAX_LIMIT};
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    vec![get("/api/library", Access::User).to(service, browse)]
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![get("/api/library", Access::User).to(browse)]
 }
 
 /// One page of a folder, or all roots.

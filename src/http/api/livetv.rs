@@ -47,42 +47,36 @@ const MAX_BODY_BYTES: u64 = 1 << 20;
 const PREVIEW_MS: i64 = 24 * 3600 * 1000;
 const MAX_PREVIEW_ENTRIES: usize = 500;
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     let mut endpoints = vec![
-        get("/api/livetv/channels", Access::User).to(service, channels),
-        post("/api/livetv/channels", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, add),
-        post("/api/livetv/channels/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, preview),
-        get("/api/livetv/channels/{id}", Access::User).to(service, channel),
-        patch("/api/livetv/channels/{id}", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, change),
-        delete("/api/livetv/channels/{id}", Access::Admin).to(service, remove),
-        post("/api/livetv/channels/{id}/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, preview_change),
-        post("/api/livetv/channels/{id}/skip", Access::Admin).to(service, skip),
-        get("/api/livetv/epg", Access::User).to(service, guide::epg),
-        get("/api/livetv/now", Access::User).to(service, guide::now),
-        get("/api/livetv/m3u", Access::Live).resource(|_| Some("livetv/m3u".to_owned())).to(service, export::m3u),
-        get("/api/livetv/xmltv", Access::Live).resource(|_| Some("livetv/xmltv".to_owned())).to(service, export::xmltv),
-        get("/api/livetv/xmltv.gz", Access::Live)
-            .resource(|_| Some("livetv/xmltv".to_owned()))
-            .to(service, export::xmltv_gz),
-        get("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(service, watch::watch),
-        delete("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(service, watch::leave),
-        get("/api/livetv/watch/{id}/live.m3u8", Access::Live)
-            .resource(watch::grant_resource)
-            .to(service, watch::playlist),
-        get("/api/livetv/watch/{id}/{segment}", Access::Live)
-            .resource(watch::grant_resource)
-            .to(service, watch::segment),
-        get("/api/livetv/tokens", Access::User).to(service, tokens::tokens),
-        post("/api/livetv/tokens", Access::User).to(service, tokens::add),
-        delete("/api/livetv/tokens/{id}", Access::User).to(service, tokens::revoke),
-        post("/api/livetv/sign", Access::User).to(service, tokens::sign),
-        get("/api/livetv/warm", Access::User).to(service, warm::warmth),
-        post("/api/livetv/warm", Access::User).to(service, warm::warm),
-        get("/api/livetv/audit", Access::Admin).to(service, audit::audit),
-        get("/api/livetv/logos/{id}", Access::Public).to(service, logo::logo),
+        get("/api/livetv/channels", Access::User).to(channels),
+        post("/api/livetv/channels", Access::Admin).body_limit(MAX_BODY_BYTES).to(add),
+        post("/api/livetv/channels/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(preview),
+        get("/api/livetv/channels/{id}", Access::User).to(channel),
+        patch("/api/livetv/channels/{id}", Access::Admin).body_limit(MAX_BODY_BYTES).to(change),
+        delete("/api/livetv/channels/{id}", Access::Admin).to(remove),
+        post("/api/livetv/channels/{id}/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(preview_change),
+        post("/api/livetv/channels/{id}/skip", Access::Admin).to(skip),
+        get("/api/livetv/epg", Access::User).to(guide::epg),
+        get("/api/livetv/now", Access::User).to(guide::now),
+        get("/api/livetv/m3u", Access::Live).resource(|_| Some("livetv/m3u".to_owned())).to(export::m3u),
+        get("/api/livetv/xmltv", Access::Live).resource(|_| Some("livetv/xmltv".to_owned())).to(export::xmltv),
+        get("/api/livetv/xmltv.gz", Access::Live).resource(|_| Some("livetv/xmltv".to_owned())).to(export::xmltv_gz),
+        get("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(watch::watch),
+        delete("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(watch::leave),
+        get("/api/livetv/watch/{id}/live.m3u8", Access::Live).resource(watch::grant_resource).to(watch::playlist),
+        get("/api/livetv/watch/{id}/{segment}", Access::Live).resource(watch::grant_resource).to(watch::segment),
+        get("/api/livetv/tokens", Access::User).to(tokens::tokens),
+        post("/api/livetv/tokens", Access::User).to(tokens::add),
+        delete("/api/livetv/tokens/{id}", Access::User).to(tokens::revoke),
+        post("/api/livetv/sign", Access::User).to(tokens::sign),
+        get("/api/livetv/warm", Access::User).to(warm::warmth),
+        post("/api/livetv/warm", Access::User).to(warm::warm),
+        get("/api/livetv/audit", Access::Admin).to(audit::audit),
+        get("/api/livetv/logos/{id}", Access::Public).to(logo::logo),
     ];
-    endpoints.extend(sources::endpoints(service));
-    endpoints.extend(tuner::endpoints(service));
+    endpoints.extend(sources::endpoints());
+    endpoints.extend(tuner::endpoints());
     endpoints
 }
 

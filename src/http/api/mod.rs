@@ -1,10 +1,7 @@
 //! The handlers, a file or folder per resource: parse, call one service function, render.
 
-use std::sync::Arc;
-
 use super::endpoint::Endpoint;
 use super::openapi;
-use crate::service::Service;
 
 pub(super) mod attachment;
 pub(super) mod audiobook;
@@ -27,26 +24,26 @@ mod web;
 pub(super) mod workers;
 
 /// All routes of the server. The order affects only speed, so media bytes come first.
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     [
-        file::endpoints(service),
-        transcode::endpoints(service),
-        info::endpoints(service),
-        library::endpoints(service),
-        health::endpoints(service),
-        subtitle::endpoints(service),
-        attachment::endpoints(service),
-        progress::endpoints(service),
-        audiobook::endpoints(service),
-        livetv::endpoints(service),
-        recordings::endpoints(service),
-        events::endpoints(service),
-        workers::endpoints(service),
-        debug::endpoints(service),
-        web::endpoints(service),
-        auth::endpoints(service),
-        users::endpoints(service),
-        openapi::endpoints(service),
+        file::endpoints(),
+        transcode::endpoints(),
+        info::endpoints(),
+        library::endpoints(),
+        health::endpoints(),
+        subtitle::endpoints(),
+        attachment::endpoints(),
+        progress::endpoints(),
+        audiobook::endpoints(),
+        livetv::endpoints(),
+        recordings::endpoints(),
+        events::endpoints(),
+        workers::endpoints(),
+        debug::endpoints(),
+        web::endpoints(),
+        auth::endpoints(),
+        users::endpoints(),
+        openapi::endpoints(),
     ]
     .into_iter()
     .flatten()

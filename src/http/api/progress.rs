@@ -27,14 +27,14 @@ use request::{SaveRequest, WatchedRequest};
 pub(super) const DEFAULT_LIMIT: usize = 20;
 pub(super) const MAX_LIMIT: usize = 200;
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        post("/api/stream/progress", Access::User).to(service, save),
-        get("/api/stream/progress", Access::User).to(service, read),
-        delete("/api/stream/progress", Access::User).to(service, reset),
-        post("/api/stream/progress/watched", Access::User).to(service, mark_watched),
-        get("/api/stream/history", Access::User).to(service, history),
-        get("/api/stream/next-up", Access::User).to(service, next_up),
+        post("/api/stream/progress", Access::User).to(save),
+        get("/api/stream/progress", Access::User).to(read),
+        delete("/api/stream/progress", Access::User).to(reset),
+        post("/api/stream/progress/watched", Access::User).to(mark_watched),
+        get("/api/stream/history", Access::User).to(history),
+        get("/api/stream/next-up", Access::User).to(next_up),
     ]
 }
 

@@ -24,13 +24,13 @@ mod view;
 use request::RecordingRequest;
 use view::{RecordingView, SeriesView};
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/livetv/recordings", Access::User).to(service, recordings),
-        post("/api/livetv/recordings", Access::Admin).to(service, add),
-        get("/api/livetv/recordings/{id}", Access::User).to(service, recording),
-        delete("/api/livetv/recordings/{id}", Access::Admin).to(service, remove),
-        delete("/api/livetv/recordings/series/{id}", Access::Admin).to(service, remove_series),
+        get("/api/livetv/recordings", Access::User).to(recordings),
+        post("/api/livetv/recordings", Access::Admin).to(add),
+        get("/api/livetv/recordings/{id}", Access::User).to(recording),
+        delete("/api/livetv/recordings/{id}", Access::Admin).to(remove),
+        delete("/api/livetv/recordings/series/{id}", Access::Admin).to(remove_series),
     ]
 }
 

@@ -16,9 +16,9 @@ use crate::http::reply;
 use crate::service::Service;
 use crate::service::subtitles::{SubtitleLocation, SubtitleScript};
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
-    vec![get("/api/stream/subtitle", Access::Granted).resource(resource).to(service, subtitle)]
+    vec![get("/api/stream/subtitle", Access::Granted).resource(resource).to(subtitle)]
 }
 
 #[utoipa::path(get, path = "/api/stream/subtitle", tag = "stream",

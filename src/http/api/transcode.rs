@@ -44,16 +44,16 @@ const GRANT_SECONDS: i64 = 24 * 3600;
 const DEFAULT_HOLD_SECONDS: f64 = 10.0;
 const MAX_HOLD_SECONDS: f64 = 20.0;
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     let resource = |call: &Call| call.params.first().map(|id| grant_resource(id));
     vec![
-        get("/api/stream/transcode/{sessionId}/index.m3u8", Access::Granted).resource(resource).to(service, index),
-        get("/api/stream/transcode/{sessionId}/status", Access::Granted).resource(resource).to(service, status),
-        get("/api/stream/transcode/{sessionId}/{asset}", Access::Granted).resource(resource).to(service, session_asset),
-        get("/api/stream/transcode/sessions", Access::Admin).to(service, list::sessions),
-        post("/api/stream/transcode/start", Access::User).to(service, start),
-        post("/api/stream/transcode/{sessionId}/stop", Access::Granted).resource(resource).to(service, stop_by_post),
-        delete("/api/stream/transcode/{sessionId}", Access::Granted).resource(resource).to(service, stop),
+        get("/api/stream/transcode/{sessionId}/index.m3u8", Access::Granted).resource(resource).to(index),
+        get("/api/stream/transcode/{sessionId}/status", Access::Granted).resource(resource).to(status),
+        get("/api/stream/transcode/{sessionId}/{asset}", Access::Granted).resource(resource).to(session_asset),
+        get("/api/stream/transcode/sessions", Access::Admin).to(list::sessions),
+        post("/api/stream/transcode/start", Access::User).to(start),
+        post("/api/stream/transcode/{sessionId}/stop", Access::Granted).resource(resource).to(stop_by_post),
+        delete("/api/stream/transcode/{sessionId}", Access::Granted).resource(resource).to(stop),
     ]
 }
 

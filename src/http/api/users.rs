@@ -18,14 +18,14 @@ use crate::http::reply;
 use crate::service::Service;
 use crate::service::accounts::KeptAccess;
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/users", Access::Admin).to(service, users),
-        post("/api/users", Access::Admin).to(service, add_user),
-        delete("/api/users/{id}", Access::Admin).to(service, remove_user),
-        post("/api/users/{id}/password", Access::Admin).to(service, set_password),
-        get("/api/users/{id}/tokens", Access::Admin).to(service, tokens),
-        delete("/api/users/{id}/tokens/{tokenId}", Access::Admin).to(service, revoke_token),
+        get("/api/users", Access::Admin).to(users),
+        post("/api/users", Access::Admin).to(add_user),
+        delete("/api/users/{id}", Access::Admin).to(remove_user),
+        post("/api/users/{id}/password", Access::Admin).to(set_password),
+        get("/api/users/{id}/tokens", Access::Admin).to(tokens),
+        delete("/api/users/{id}/tokens/{tokenId}", Access::Admin).to(revoke_token),
     ]
 }
 
@@ -186,7 +186,7 @@ mod tests {
     async fn a_body_that_arrives_after_its_login_ended_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let service = Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap();
-        let all = endpoints(&service).into_iter().chain(livetv::endpoints(&service)).collect();
+        let all = endpoints().into_iter().chain(livetv::endpoints()).collect();
         let dispatcher = Arc::new(Dispatcher::new(&service, all));
         service.accounts.issue_token("ada", Role::Admin).await.unwrap();
         let ada = service.accounts.user_by_name("ada").unwrap();

@@ -34,14 +34,14 @@ const ASS_WORKER_POLICY: &str =
     "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; object-src 'none'; base-uri 'none'";
 const ASS_WORKER: &str = "vendor/ass.worker.js";
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     let serve_from = |folder: &'static str| {
         move |_: Arc<Service>, call: Call| async move { page_file(&format!("{folder}{}", call.params[0]), &call.headers) }
     };
     vec![
-        get("/", Access::Public).to(service, |_, call| async move { page_file("index.html", &call.headers) }),
-        get("/web/{file}", Access::Public).to(service, serve_from("")),
-        get("/web/vendor/{file}", Access::Public).to(service, serve_from("vendor/")),
+        get("/", Access::Public).to(|_, call| async move { page_file("index.html", &call.headers) }),
+        get("/web/{file}", Access::Public).to(serve_from("")),
+        get("/web/vendor/{file}", Access::Public).to(serve_from("vendor/")),
     ]
 }
 

@@ -17,8 +17,8 @@ use crate::service::Service;
 use crate::service::local_encoders::EncoderStatus;
 use crate::service::sessions::{Sessions, failure_message};
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    vec![get("/api/stream/v2-workers", Access::User).to(service, workers)]
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![get("/api/stream/v2-workers", Access::User).to(workers)]
 }
 
 /// The encoders and backends of this server.

@@ -29,15 +29,15 @@ pub use body::SourceRequest;
 /// Largest body, bytes: the upload (`body::MAX_UPLOAD_BYTES`) and the fields beside it.
 const MAX_BODY_BYTES: u64 = 17 << 20;
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/livetv/sources", Access::Admin).to(service, sources),
-        post("/api/livetv/sources", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, add),
-        post("/api/livetv/sources/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, preview),
-        get("/api/livetv/sources/{id}", Access::Admin).to(service, source),
-        patch("/api/livetv/sources/{id}", Access::Admin).body_limit(MAX_BODY_BYTES).to(service, change),
-        delete("/api/livetv/sources/{id}", Access::Admin).to(service, remove),
-        post("/api/livetv/sources/{id}/refresh", Access::Admin).to(service, refresh),
+        get("/api/livetv/sources", Access::Admin).to(sources),
+        post("/api/livetv/sources", Access::Admin).body_limit(MAX_BODY_BYTES).to(add),
+        post("/api/livetv/sources/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(preview),
+        get("/api/livetv/sources/{id}", Access::Admin).to(source),
+        patch("/api/livetv/sources/{id}", Access::Admin).body_limit(MAX_BODY_BYTES).to(change),
+        delete("/api/livetv/sources/{id}", Access::Admin).to(remove),
+        post("/api/livetv/sources/{id}/refresh", Access::Admin).to(refresh),
     ]
 }
 

@@ -37,14 +37,14 @@ const FIRST_SEGMENT_TIMEOUT: Duration = Duration::from_secs(15);
 /// A client that reads nothing for this long is disconnected.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/hdhr/{token}/discover.json", Access::Tuner).to(service, discover),
-        get("/hdhr/{token}/lineup.json", Access::Tuner).to(service, lineup),
-        get("/hdhr/{token}/lineup_status.json", Access::Tuner).to(service, status),
-        post("/hdhr/{token}/lineup.post", Access::Tuner).to(service, scan),
-        get("/hdhr/{token}/device.xml", Access::Tuner).to(service, device),
-        get("/hdhr/{token}/auto/{channel}", Access::Tuner).to(service, receive),
+        get("/hdhr/{token}/discover.json", Access::Tuner).to(discover),
+        get("/hdhr/{token}/lineup.json", Access::Tuner).to(lineup),
+        get("/hdhr/{token}/lineup_status.json", Access::Tuner).to(status),
+        post("/hdhr/{token}/lineup.post", Access::Tuner).to(scan),
+        get("/hdhr/{token}/device.xml", Access::Tuner).to(device),
+        get("/hdhr/{token}/auto/{channel}", Access::Tuner).to(receive),
     ]
 }
 

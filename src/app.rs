@@ -81,7 +81,7 @@ pub async fn run_on(
         closing_service.events.close();
         closing_service.live_channels.close();
     };
-    http::serve::serve(service.clone(), listener, stop).await?;
+    http::serve(service.clone(), listener, stop).await?;
     if tokio::time::timeout(SESSION_TIMEOUT, async {
         tokio::join!(service.recordings.shutdown(), service.sessions.shutdown())
     })

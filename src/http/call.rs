@@ -1,69 +1,20 @@
 //! One request as a handler receives it.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use data_encoding::BASE64URL_NOPAD;
 use futures_util::StreamExt;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, Method};
 use serde::de::DeserializeOwned;
 
-use super::connection_slots::ConnectionSlot;
-use super::request_body::{RequestBody, too_large};
+use super::server::{RequestBody, RequestInfo};
 use crate::domain::access::Principal;
 use crate::error::{Code, Error, Result};
 
 /// How long a client may take to send a body.
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
-
-/// The request's ID and the address of the connection's peer.
-#[derive(Clone, Debug)]
-pub struct RequestInfo {
-    pub request_id: RequestId,
-    pub remote: IpAddr,
-}
-
-impl Default for RequestInfo {
-    fn default() -> Self {
-        Self { request_id: RequestId(HeaderValue::from_static("-")), remote: IpAddr::V4(Ipv4Addr::LOCALHOST) }
-    }
-}
-
-/// The connection's part of a request, passed in the request's extensions. The headers are moved here, because warp
-/// filters would clone them.
-#[derive(Clone)]
-pub struct RequestContext {
-    pub info: RequestInfo,
-    pub headers: Arc<HeaderMap>,
-    /// The connection's slot, which valid credentials protect from eviction.
-    pub slot: Arc<ConnectionSlot>,
-}
-
-/// The ID of a request in `x-request-id`, in errors and in the log: 16 characters of base64url.
-#[derive(Clone, Debug)]
-pub struct RequestId(HeaderValue);
-
-impl RequestId {
-    /// Combines a connection's random bytes with the number of the request on it.
-    pub fn new(connection_bytes: [u8; 8], request_number: u32) -> Self {
-        let (mut raw, mut text) = ([0; 12], [0; 16]);
-        raw[..8].copy_from_slice(&connection_bytes);
-        raw[8..].copy_from_slice(&request_number.to_be_bytes());
-        BASE64URL_NOPAD.encode_mut(&raw, &mut text);
-        Self(HeaderValue::from_bytes(&text).expect("base64 is visible ASCII"))
-    }
-
-    pub fn as_str(&self) -> &str {
-        self.0.to_str().expect("made of visible ASCII")
-    }
-
-    pub fn header(&self) -> &HeaderValue {
-        &self.0
-    }
-}
 
 /// One request. Handlers take it by value.
 pub struct Call {
@@ -134,7 +85,7 @@ impl Call {
             while let Some(received) = self.body.next().await {
                 let chunk = received.map_err(|_| Error::new(Code::BadRequest, "the body ended early"))?;
                 if (bytes.len() + chunk.len()) as u64 > limit {
-                    return Err(too_large(limit));
+                    return Err(RequestBody::too_large(limit));
                 }
                 bytes.extend_from_slice(&chunk);
             }

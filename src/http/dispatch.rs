@@ -13,11 +13,10 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use warp::reply::Response;
 
-use super::call::{Call, RequestInfo};
-use super::connection_slots::ConnectionSlot;
+use super::call::Call;
 use super::cors::Cors;
 use super::endpoint::Endpoint;
-use super::request_body::RequestBody;
+use super::server::{ConnectionSlot, RequestBody, RequestInfo};
 use super::urls::ResourceUrls;
 use super::{path_match, reply, urls};
 use crate::error::{Code, Error, Result};
@@ -181,7 +180,7 @@ impl Dispatcher {
     async fn run_handler(&self, endpoint: &Endpoint, call: Call) -> Result<Response> {
         let is_change = call.method != Method::GET && call.method != Method::HEAD;
         let info = call.info.clone();
-        let mut handler_future = AssertUnwindSafe((endpoint.handler)(call)).catch_unwind();
+        let mut handler_future = AssertUnwindSafe((endpoint.handler)(self.service.clone(), call)).catch_unwind();
         if endpoint.is_inline
             && let Some(result) = (&mut handler_future).now_or_never()
         {

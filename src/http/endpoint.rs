@@ -14,7 +14,7 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
 type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
-type Handler = Arc<dyn Fn(Call) -> HandlerFuture + Send + Sync>;
+type Handler = Box<dyn Fn(Arc<Service>, Call) -> HandlerFuture + Send + Sync>;
 
 /// A mounted route.
 pub struct Endpoint {
@@ -81,14 +81,13 @@ impl RouteBuilder {
     }
 
     /// Completes the route with its handler.
-    pub fn to<H, F>(self, service: &Arc<Service>, handler: H) -> Endpoint
+    pub fn to<H, F>(self, handler: H) -> Endpoint
     where
         H: Fn(Arc<Service>, Call) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Response>> + Send + 'static,
     {
         let Self { method, path, access, body_limit, is_inline, resource } = self;
-        let service = service.clone();
-        let handler: Handler = Arc::new(move |call| Box::pin(handler(service.clone(), call)));
+        let handler: Handler = Box::new(move |service, call| Box::pin(handler(service, call)));
         Endpoint { method, path, access, body_limit, is_inline, handler, resource }
     }
 }

@@ -2,88 +2,37 @@
 
 use std::sync::Arc;
 
+use tokio::net::TcpListener;
 use warp::Filter;
 use warp::filters::BoxedFilter;
 use warp::path::FullPath;
 use warp::reply::Response;
 
+use crate::error::Result;
 use crate::service::Service;
 
-mod attachment;
-mod audiobook;
-mod auth;
-mod body;
+mod api;
 pub mod call;
 mod client;
 mod conditional;
-mod connection;
-mod connection_slots;
 mod cors;
-mod debug;
-mod device;
 mod dispatch;
 pub mod endpoint;
-mod events;
-mod file;
-mod header_timer;
-mod health;
-pub mod info;
-mod lazy_segment;
-mod library;
-mod livetv;
 pub mod openapi;
 mod path_match;
-pub mod progress;
-mod recordings;
 pub mod reply;
-mod request_body;
-pub mod serve;
+mod server;
 pub mod ssdp;
-mod stream_index;
-mod subtitle;
 mod text_stream;
-mod transcode;
 mod urls;
-mod users;
-mod web;
-mod worker_thread;
-mod workers;
 
-use call::RequestContext;
+pub use api::{endpoints, info};
 use dispatch::{Dispatcher, RequestParts};
-use endpoint::Endpoint;
-use request_body::RequestBody;
+use server::{RequestBody, RequestContext};
 
-/// All routes of the server. The order affects only speed, so media bytes come first.
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    [
-        file::endpoints(service),
-        transcode::endpoints(service),
-        info::endpoints(service),
-        library::endpoints(service),
-        health::endpoints(service),
-        subtitle::endpoints(service),
-        attachment::endpoints(service),
-        progress::endpoints(service),
-        audiobook::endpoints(service),
-        livetv::endpoints(service),
-        recordings::endpoints(service),
-        events::endpoints(service),
-        workers::endpoints(service),
-        debug::endpoints(service),
-        web::endpoints(service),
-        auth::endpoints(service),
-        users::endpoints(service),
-        openapi::endpoints(service),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-/// All routes as one filter, which never rejects a request that carries its [`RequestContext`].
+/// All routes as one filter, which never rejects a request that carries its `RequestContext`.
 pub fn routes(service: &Arc<Service>) -> BoxedFilter<(Response,)> {
-    let dispatcher = Arc::new(Dispatcher::new(service, endpoints(service)));
+    let dispatcher = Arc::new(Dispatcher::new(service, endpoints()));
     warp::method()
         .and(warp::path::full())
         .and(warp::query::raw().or(warp::any().map(String::new)).unify())
@@ -95,4 +44,12 @@ pub fn routes(service: &Arc<Service>) -> BoxedFilter<(Response,)> {
             dispatcher.clone().respond(RequestParts { method, path, query, headers, info, body, slot })
         })
         .boxed()
+}
+
+/// Serves until `stop` resolves; responses in flight then have at most 4 s to finish.
+///
+/// # Errors
+/// When the system cannot create the connection threads.
+pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
+    server::serve(routes(&service), &service.config, listener, stop).await
 }

@@ -1,7 +1,8 @@
 //! `GET /api/openapi.json`: the description of the HTTP API (OpenAPI 3.1).
 //!
 //! Each handler has a description (`#[utoipa::path]`) and is listed here. Parts common to all of them (errors,
-//! credentials, names) are added once. Tests compare the list with the route table, and the schemas with real responses.
+//! credentials, names) are added once; the access class is that of the mounted endpoint. Tests compare the list with the
+//! route table, and the schemas with real responses.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,41 +11,17 @@ use serde_json::{Map, Value, json};
 use utoipa::{OpenApi, ToSchema};
 use warp::reply::Response;
 
+use super::api::{
+    attachment, audiobook, auth, debug, events, file, health, info, library, livetv, progress, recordings, subtitle,
+    transcode, users, workers,
+};
 use super::call::Call;
 use super::endpoint::{Endpoint, get};
+use super::reply;
 use super::urls::ResourceUrls;
-use super::{
-    attachment, audiobook, auth, debug, events, file, health, info, library, livetv, progress, recordings, reply,
-    subtitle, transcode, users, workers,
-};
 use crate::domain::access::Access;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-
-/// Paths open without credentials. None of them serves media.
-pub const PUBLIC_PATHS: [&str; 6] = [
-    "/api/health",
-    "/api/openapi.json",
-    "/api/auth/status",
-    "/api/auth/setup",
-    "/api/auth/login",
-    "/api/livetv/logos/{id}",
-];
-
-/// Paths that accept a signed grant (`st`) instead of a token: media, for players that cannot send a header.
-const GRANT_PATHS: [&str; 4] =
-    ["/api/stream/file", "/api/stream/subtitle", "/api/stream/attachment", "/api/stream/transcode/{sessionId}"];
-
-/// Paths that also accept a stream token or a signed URL.
-const STREAM_TOKEN_PATHS: [&str; 4] =
-    ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
-
-/// Paths for admins only.
-const ADMIN_PATHS: [&str; 5] =
-    ["/api/users", "/api/debug", "/api/stream/transcode/sessions", "/api/livetv/audit", "/api/livetv/sources"];
-
-/// Paths that every user may read and only admins may change.
-const ADMIN_WRITABLE_PATHS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordings"];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -169,8 +146,8 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
 static TEXT: LazyLock<String> =
     LazyLock::new(|| serde_json::to_string_pretty(&*DOCUMENT).expect("the description is plain data"));
 
-pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
-    vec![get("/api/openapi.json", Access::Public).to(service, openapi)]
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![get("/api/openapi.json", Access::Public).to(openapi)]
 }
 
 /// The OpenAPI document
@@ -197,22 +174,6 @@ pub fn text() -> &'static str {
     &TEXT
 }
 
-/// The access class of a documented path for a method (upper or lower case).
-pub fn access_class(method: &str, path: &str) -> Access {
-    let is_below_any = |list: &[&str]| {
-        list.iter().any(|prefix| path == *prefix || path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')))
-    };
-    match path {
-        _ if PUBLIC_PATHS.contains(&path) => Access::Public,
-        _ if is_below_any(&["/hdhr"]) => Access::Tuner,
-        _ if is_below_any(&GRANT_PATHS) => Access::Granted,
-        _ if is_below_any(&STREAM_TOKEN_PATHS) => Access::Live,
-        _ if is_below_any(&ADMIN_PATHS) => Access::Admin,
-        _ if is_below_any(&ADMIN_WRITABLE_PATHS) && !method.eq_ignore_ascii_case("get") => Access::Admin,
-        _ => Access::User,
-    }
-}
-
 /// Adds the parts that are common to all operations.
 fn add_common_parts(document: &mut Value) {
     document["info"] = json!({
@@ -232,12 +193,16 @@ fn add_common_parts(document: &mut Value) {
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     document["components"]["schemas"]["Error"]["properties"]["code"]["enum"] = json!(codes);
     add_new_channel_schema(document);
+    let mounted = super::endpoints();
     let paths = document["paths"].as_object_mut().expect("there are routes");
     for (path, item) in paths {
         let operations = item.as_object_mut().expect("a path item is an object");
         for (method, operation) in operations {
             let operation = operation.as_object_mut().expect("an operation is an object");
-            complete_operation(method, path, operation);
+            let is_same =
+                |endpoint: &&Endpoint| endpoint.path == path && method.eq_ignore_ascii_case(endpoint.method.as_str());
+            let endpoint = mounted.iter().find(is_same).expect("each documented operation is mounted");
+            complete_operation(endpoint.access, method, path, operation);
         }
     }
 }
@@ -263,8 +228,7 @@ fn add_new_channel_schema(document: &mut Value) {
 }
 
 /// Default error responses of an operation, for statuses its handler does not describe.
-fn default_errors(method: &str, path: &str, operation: &Map<String, Value>) -> Vec<(&'static str, &'static str)> {
-    let access = access_class(method, path);
+fn default_errors(access: Access, operation: &Map<String, Value>) -> Vec<(&'static str, &'static str)> {
     let mut errors = Vec::new();
     let mut add_if = |applies: bool, status, description| {
         if applies {
@@ -285,12 +249,12 @@ fn default_errors(method: &str, path: &str, operation: &Map<String, Value>) -> V
     errors
 }
 
-fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Value>) {
+fn complete_operation(access: Access, method: &str, path: &str, operation: &mut Map<String, Value>) {
     operation.insert("operationId".to_owned(), json!(operation_id(method, path)));
     operation.insert("tags".to_owned(), json!([tag(path)]));
     operation.insert(
         "security".to_owned(),
-        match access_class(method, path) {
+        match access {
             // A tuner's token is part of the path, which OpenAPI cannot describe as credentials.
             Access::Public | Access::Tuner => json!([]),
             Access::User | Access::Admin => json!([{"bearer": []}]),
@@ -300,7 +264,7 @@ fn complete_operation(method: &str, path: &str, operation: &mut Map<String, Valu
             }
         },
     );
-    let errors = default_errors(method, path, operation);
+    let errors = default_errors(access, operation);
     let responses = operation.get_mut("responses").and_then(Value::as_object_mut).expect("an operation has responses");
     responses.insert("default".to_owned(), json!({"description": "Error; `code` gives the reason"}));
     for (status, description) in errors {

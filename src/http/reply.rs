@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 use warp::reply::Response;
 
-use super::call::RequestInfo;
+use super::server::RequestInfo;
 use crate::error::{Code, Error};
 
 /// A 200 with a JSON body that is never cached.

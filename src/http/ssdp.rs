@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::livetv::tuner;
+use super::api::livetv::tuner;
 use crate::domain::ssdp::{self, AnnouncedDevice, Search};
 use crate::service::Service;
 use crate::service::accounts::random_bytes;

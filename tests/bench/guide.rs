@@ -227,7 +227,7 @@ async fn measure_http(service: Arc<Service>) {
     let token = service.accounts.issue_token("bench", Role::User).await.expect("a user can be made");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let base = format!("http://{}/api/livetv", listener.local_addr().expect("bound"));
-    let server = tokio::spawn(hearthcast::http::serve::serve(service, listener, std::future::pending()));
+    let server = tokio::spawn(hearthcast::http::serve(service, listener, std::future::pending()));
     let client = reqwest::Client::new();
     let get = |target: &str| client.get(format!("{base}{target}")).bearer_auth(&token);
     println!("| over HTTP, client in the same process | ms | MiB | memory above idle, MiB |\n|---|---|---|---|");

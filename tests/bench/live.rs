@@ -119,7 +119,7 @@ impl FreshServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let base = format!("http://{}", listener.local_addr().expect("bound"));
         let (stop, stopped) = oneshot::channel::<()>();
-        tokio::spawn(hearthcast::http::serve::serve(service.clone(), listener, async {
+        tokio::spawn(hearthcast::http::serve(service.clone(), listener, async {
             let _ = stopped.await;
         }));
         Self { service, base, token, channel, client: reqwest::Client::new(), _stop: stop, _state: state }

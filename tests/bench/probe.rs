@@ -78,7 +78,7 @@ async fn known_medians(folder: &Path, path: &Path) -> (f64, f64) {
     let token = service.accounts.issue_token("bench", Role::User).await.expect("a user can be made");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
-    let server = tokio::spawn(hearthcast::http::serve::serve(service, listener, std::future::pending()));
+    let server = tokio::spawn(hearthcast::http::serve(service, listener, std::future::pending()));
     let client = reqwest::Client::new();
     let query = serde_urlencoded::to_string([("path", path.to_str().expect("plain text"))]).expect("plain text");
     let url = format!("http://{address}/api/stream/info/full?{query}");

@@ -154,7 +154,7 @@ async fn measure_http(service: &Arc<Service>, films: &[PathBuf]) -> SaveRate {
     let token = service.accounts.issue_token("bench", Role::User).await.expect("a user can be made");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/api/stream/progress", listener.local_addr().expect("bound"));
-    let server = tokio::spawn(hearthcast::http::serve::serve(service.clone(), listener, std::future::pending()));
+    let server = tokio::spawn(hearthcast::http::serve(service.clone(), listener, std::future::pending()));
     let client = reqwest::Client::new();
     let rate = measure_rate(|w, n| {
         let request = client.post(&url).bearer_auth(&token);

@@ -432,6 +432,19 @@ fn a_crate_stays_in_its_room() {
 }
 
 #[test]
+fn the_connection_side_of_http_knows_no_route() {
+    let allowed = ["crate::http::server", "crate::http::reply"];
+    let is_allowed =
+        |path: &str| !path.starts_with("crate::http") || allowed.iter().any(|prefix| path.starts_with(prefix));
+    let mut violations = Vec::new();
+    for file in room_files().into_iter().filter(|file| file.path.starts_with("http/server")) {
+        let upward = file.used_paths.iter().filter(|path| !is_allowed(path));
+        violations.extend(upward.map(|path| format!("{} uses {path}", file.path.display())));
+    }
+    assert!(violations.is_empty(), "{violations:#?}");
+}
+
+#[test]
 fn paths_are_found_in_every_form() {
     let code = "use gstreamer as gst; use crate::{a::{b, c as d}, http::x}; mod inner { use super::super::http; }
         macro_rules! m { () => { $crate::store::open() } } fn f() { std::process::Command::new(\"x\"); self::g(); }

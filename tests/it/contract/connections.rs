@@ -122,7 +122,7 @@ async fn shutdown_finishes_running_responses_and_accepts_no_others() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving = tokio::spawn(hearthcast::http::serve::serve(service, listener, async {
+    let serving = tokio::spawn(hearthcast::http::serve(service, listener, async {
         let _ = stopped.await;
     }));
     let url = format!("http://{address}{}", file_url_of_text(film.to_str().unwrap()));

@@ -65,7 +65,7 @@ pub async fn start_unclaimed(roots: &[&Path], configure: impl FnOnce(&mut Config
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let base = format!("http://{}", listener.local_addr().expect("bound"));
     let (stop, stopped) = oneshot::channel::<()>();
-    tokio::spawn(hearthcast::http::serve::serve(service.clone(), listener, async {
+    tokio::spawn(hearthcast::http::serve(service.clone(), listener, async {
         let _ = stopped.await;
     }));
     Server {

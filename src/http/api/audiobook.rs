@@ -1,0 +1,318 @@
+//! `/api/stream/audiobook`: audiobooks as one timeline of files and chapters, and progress in them.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::progress::{
+    PastPosition, parse_filter, parse_if_match, parse_limit, request, resolve_save, set_version_etag,
+};
+use crate::domain::access::Access;
+use crate::domain::progress::{ProgressRecord, SaveResult};
+use crate::domain::time::{format_timestamp, round_to_ms};
+use crate::error::{Error, Result};
+use crate::http::call::Call;
+use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::reply;
+use crate::http::urls::ResourceUrls;
+use crate::service::Service;
+use crate::service::progress::ProgressUpdate;
+use crate::service::progress::audiobook::{Audiobook, AudiobookChapter, AudiobookPart, BookPositionUpdate};
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        get("/api/stream/audiobook", Access::User).to(book),
+        post("/api/stream/audiobook/progress", Access::User).to(save),
+        get("/api/stream/audiobook/progress", Access::User).to(read),
+        delete("/api/stream/audiobook/progress", Access::User).to(reset),
+        get("/api/stream/audiobook/history", Access::User).to(history),
+    ]
+}
+
+/// Progress in an audiobook to save.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BookSaveRequest {
+    /// Path of a file, or of a folder whose files form one book.
+    audiobook_path: String,
+    position_seconds: f64,
+    title: Option<String>,
+    /// Default: the chapter at the position.
+    chapter_index: Option<u32>,
+    chapter_position_seconds: Option<f64>,
+    /// Default: the duration of the files.
+    duration_seconds: Option<f64>,
+    /// Computed if absent or off by more than 1.
+    progress_percentage: Option<f64>,
+    /// 0.25 to 4; default: the stored rate, or 1.
+    playback_rate: Option<f64>,
+    completed: Option<bool>,
+    player: Option<String>,
+    device_id: Option<String>,
+    /// When the device was at this position. A save that is older than the stored record is not applied.
+    client_updated_at: Option<String>,
+    /// The version that this save replaces. It is not applied if the stored record has another version.
+    version: Option<u64>,
+}
+
+/// One user's progress in one audiobook.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BookProgress {
+    audiobook_path: String,
+    /// Identifies the content: stays the same when files are renamed or moved.
+    media_id: String,
+    title: String,
+    chapter_index: u32,
+    chapter_position_seconds: f64,
+    position_seconds: f64,
+    duration_seconds: f64,
+    progress_percentage: f64,
+    playback_rate: f64,
+    completed: bool,
+    #[schema(format = DateTime)]
+    last_watched_at: String,
+    #[schema(format = DateTime)]
+    updated_at: String,
+    version: u64,
+    /// Positions that were replaced by an accidental return to the start, newest first.
+    position_history: Vec<PastPosition>,
+    /// Whether the save of this request was applied.
+    applied: bool,
+    /// In lists: whether the book exists now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    available: Option<bool>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct BookProgressAnswer {
+    /// Null for a book that was never played.
+    progress: Option<BookProgress>,
+}
+
+/// Result of a reset.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BookResetAnswer {
+    audiobook_path: String,
+    /// False if there was no progress.
+    deleted: bool,
+}
+
+/// A page of the audiobook history.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BookHistoryAnswer {
+    history: Vec<BookProgress>,
+    limit: usize,
+    total: usize,
+    /// Send it as `cursor` for the next page; null on the last.
+    next_cursor: Option<String>,
+}
+
+/// An audiobook: files and chapters on one timeline.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BookAnswer {
+    audiobook_path: String,
+    media_id: String,
+    title: String,
+    duration_seconds: f64,
+    files: Vec<BookFile>,
+    chapters: Vec<BookChapter>,
+    /// Null for a book that was never played.
+    progress: Option<BookProgress>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct BookFile {
+    path: String,
+    mime_type: String,
+    /// On the book's timeline.
+    start_seconds: f64,
+    duration_seconds: f64,
+    /// The file itself. If a player cannot play it, use `POST /api/stream/transcode/start`.
+    direct_url: String,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct BookChapter {
+    index: usize,
+    title: Option<String>,
+    /// On the book's timeline.
+    start_seconds: f64,
+    end_seconds: f64,
+    file_index: usize,
+    /// Start of the chapter in its file.
+    file_start_seconds: f64,
+}
+
+/// Files and chapters of an audiobook on one timeline
+#[utoipa::path(get, path = "/api/stream/audiobook", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
+    responses(
+        (status = 200, description = "The book", body = BookAnswer),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
+        (status = 404, description = "`NOT_FOUND`"),
+        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: it has no audio")))]
+pub async fn book(service: Arc<Service>, call: Call) -> Result<Response> {
+    let path = call.media_path()?;
+    let book = service.load_book(path).await?;
+    let progress = service.book_progress(&call.user()?.user_id, path).await?;
+    Ok(reply::json(&BookAnswer::new(book, progress, ResourceUrls::from_config(&service.config))))
+}
+
+/// Save progress in an audiobook
+#[utoipa::path(post, path = "/api/stream/audiobook/progress", request_body = BookSaveRequest, responses(
+    (status = 200, description = "The stored record; `applied` is false if a newer one was already stored", body = BookProgressAnswer),
+    (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
+    (status = 404, description = "`NOT_FOUND`: no such file or folder"),
+    (status = 409, description = "`CONFLICT`: If-Match names another version than the stored one"),
+    (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
+pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let request: BookSaveRequest = call.json().await?;
+    let (path, mut update, book_position) = request.into_update()?;
+    update.version = parse_if_match(&call)?.or(update.version);
+    let verdict: SaveResult = service.save_book_progress(&call.user()?.user_id, &path, update, book_position).await?;
+    let (record, applied) = resolve_save(&call, verdict)?;
+    let version = record.version;
+    let mut response = reply::json(&BookProgressAnswer { progress: Some(BookProgress::new(record, applied)) });
+    set_version_etag(&mut response, Some(version));
+    Ok(response)
+}
+
+/// Progress in an audiobook
+#[utoipa::path(get, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
+    responses(
+        (status = 200, description = "The progress", body = BookProgressAnswer),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
+        (status = 404, description = "`NOT_FOUND`: no such file or folder, and no progress is stored for the path")))]
+pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
+    let record = service.book_progress(&call.user()?.user_id, call.media_path()?).await?;
+    let version = record.as_ref().map(|record| record.version);
+    let progress = record.map(|record| BookProgress::new(record, true));
+    let mut response = reply::json(&BookProgressAnswer { progress });
+    set_version_etag(&mut response, version);
+    Ok(response)
+}
+
+/// Delete the progress in an audiobook
+#[utoipa::path(delete, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
+    responses(
+        (status = 200, description = "No progress is stored any more", body = BookResetAnswer),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots")))]
+pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
+    let (audiobook_path, deleted) = service.reset_book_progress(&call.user()?.user_id, call.media_path()?).await?;
+    Ok(reply::json(&BookResetAnswer { audiobook_path, deleted }))
+}
+
+/// Audiobook history, newest first
+#[utoipa::path(get, path = "/api/stream/audiobook/history",
+    params(
+        ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
+        ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`"),
+    ),
+    responses((status = 200, description = "The records; `available` says whether the book exists", body = BookHistoryAnswer)))]
+pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
+    let limit = parse_limit(&call)?;
+    let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor")?, limit)?;
+    let available = service.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
+    let records = page.records.into_iter().zip(available);
+    let history = records
+        .map(|(record, is_available)| BookProgress { available: Some(is_available), ..BookProgress::new(record, true) })
+        .collect();
+    Ok(reply::json(&BookHistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
+}
+
+impl BookSaveRequest {
+    fn into_update(self) -> Result<(String, ProgressUpdate, BookPositionUpdate)> {
+        let check_range = |field: &str, value: Option<f64>, low: f64, high: f64| match value {
+            Some(value) if !(low..=high).contains(&value) => {
+                Err(Error::invalid_field(field, format!("must be a number from {low} to {high}")))
+            }
+            value => Ok(value),
+        };
+        let validate_optional =
+            |field, value: Option<f64>| value.map(|value| request::validate_seconds(field, value)).transpose();
+        let book_position = BookPositionUpdate {
+            chapter_index: self.chapter_index,
+            chapter_position_seconds: validate_optional("chapterPositionSeconds", self.chapter_position_seconds)?,
+            playback_rate: check_range("playbackRate", self.playback_rate, 0.25, 4.0)?,
+            percentage: check_range("progressPercentage", self.progress_percentage, 0.0, 100.0)?,
+        };
+        let update = ProgressUpdate {
+            title: request::validate_title(self.title)?,
+            position_seconds: Some(request::validate_seconds("positionSeconds", self.position_seconds)?),
+            duration_seconds: validate_optional("durationSeconds", self.duration_seconds)?,
+            completed: self.completed,
+            player: request::validate_player(self.player)?,
+            device_id: self.device_id.map(request::validate_device_id).transpose()?,
+            client_updated_at: self.client_updated_at.as_deref().map(request::parse_client_time).transpose()?,
+            version: self.version,
+            ..ProgressUpdate::default()
+        };
+        Ok((self.audiobook_path, update, book_position))
+    }
+}
+
+impl BookProgress {
+    pub fn new(record: ProgressRecord, applied: bool) -> Self {
+        let percentage = record.percentage();
+        let (chapter_index, chapter_seconds, playback_rate) =
+            record.book.map_or((0, record.position_seconds, 1.0), |book| {
+                (book.chapter_index, book.chapter_position_seconds, book.playback_rate)
+            });
+        Self {
+            audiobook_path: record.path,
+            media_id: record.media_id,
+            title: record.title,
+            chapter_index,
+            chapter_position_seconds: round_to_ms(chapter_seconds),
+            position_seconds: round_to_ms(record.position_seconds),
+            duration_seconds: round_to_ms(record.duration_seconds),
+            progress_percentage: percentage,
+            playback_rate,
+            completed: record.completed,
+            last_watched_at: format_timestamp(record.last_watched_at),
+            updated_at: format_timestamp(record.updated_at),
+            version: record.version,
+            position_history: record.earlier_positions.into_iter().map(PastPosition::from).collect(),
+            applied,
+            available: None,
+        }
+    }
+}
+
+impl BookAnswer {
+    fn new(book: Audiobook, progress: Option<ProgressRecord>, addresses: ResourceUrls) -> Self {
+        let to_chapter = |(index, chapter): (usize, &AudiobookChapter)| BookChapter {
+            index,
+            title: chapter.title.clone(),
+            start_seconds: round_to_ms(chapter.start_seconds),
+            end_seconds: round_to_ms(chapter.end_seconds),
+            file_index: chapter.part_index,
+            file_start_seconds: round_to_ms(chapter.start_seconds - book.parts[chapter.part_index].start_seconds),
+        };
+        let chapters = book.chapters.iter().enumerate().map(to_chapter).collect();
+        let to_file = |part: AudiobookPart| BookFile {
+            direct_url: addresses.media_file(&part.path),
+            path: part.path,
+            mime_type: part.mime_type,
+            start_seconds: round_to_ms(part.start_seconds),
+            duration_seconds: round_to_ms(part.duration_seconds),
+        };
+        Self {
+            audiobook_path: book.item.path,
+            media_id: book.item.media_id,
+            title: book.item.title,
+            duration_seconds: round_to_ms(book.duration_seconds),
+            files: book.parts.into_iter().map(to_file).collect(),
+            chapters,
+            progress: progress.map(|record| BookProgress::new(record, true)),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `GET` and `POST /api/stream/info/full`: media info of a file, and how it would be played.
+
+use std::sync::Arc;
+
+use http::header::USER_AGENT;
+use jiff::Timestamp;
+use percent_encoding::utf8_percent_encode;
+use serde::Deserialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::progress::WatchProgress;
+use crate::domain::access::{Access, Principal};
+use crate::domain::playback::{DeviceProfile, RequestDevice};
+use crate::engine::source::SourceFile;
+use crate::error::{Error, Result};
+use crate::http::call::Call;
+use crate::http::endpoint::{Endpoint, get, post};
+use crate::http::reply;
+use crate::http::urls::{QUERY_ENCODE_SET, ResourceUrls};
+use crate::service::Service;
+use crate::service::library::sidecars::{self, Sidecar};
+use crate::service::media::ProbeResult;
+
+mod media_info;
+mod playback;
+mod stream;
+mod subtitle;
+
+use media_info::MediaInfo;
+
+/// Lifetime of signed URLs in the response, seconds. They also end with the login that requested them.
+const GRANT_SECONDS: i64 = 12 * 3600;
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        get("/api/stream/info/full", Access::User).to(info_full),
+        post("/api/stream/info/full", Access::User).to(info_full_for_device),
+    ]
+}
+
+/// Media info for a built-in player profile, selected by `player`, then the User-Agent; default: a desktop browser.
+#[utoipa::path(
+    get, path = "/api/stream/info/full", tag = "stream",
+    params(
+        ("path" = String, Query, description = "Absolute path of a media file"),
+        ("player" = Option<String>, Query, description = "Name of the player, as in a start request"),
+    ),
+    responses((status = 200, body = MediaInfo), (status = 403), (status = 404), (status = 415), (status = 422),
+        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again"))
+)]
+pub async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
+    let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
+    let device = RequestDevice::resolve(None, call.query("player")?, call.header(USER_AGENT));
+    media_info_response(&service, path, principal, &device).await
+}
+
+/// Media info for the device profile in the body.
+#[utoipa::path(
+    post, path = "/api/stream/info/full", tag = "stream",
+    params(("path" = String, Query, description = "Absolute path of a media file")),
+    request_body = InfoRequest,
+    responses((status = 200, body = MediaInfo), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422),
+        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again"))
+)]
+pub async fn info_full_for_device(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
+    let request: InfoRequest = call.json().await?;
+    let device = RequestDevice::resolve(request.device_profile, request.player.as_deref(), call.header(USER_AGENT));
+    media_info_response(&service, path, principal, &device).await
+}
+
+/// The device to decide for.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct InfoRequest {
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    device_profile: Option<DeviceProfile>,
+    /// Name of the player, as in a start request.
+    player: Option<String>,
+}
+
+async fn media_info_response(
+    service: &Arc<Service>,
+    path: String,
+    principal: Principal,
+    device: &RequestDevice,
+) -> Result<Response> {
+    let source = service.library.open(&path).await?;
+    let probed = service.media.probe_with_time(&source).await?;
+    let sidecars = sidecars::list_sidecars(&service.library, &source).await?;
+    let can_transcode = !service.local_encoders.report().await.working.is_empty();
+    let links = MediaLinks::signed(service, &principal, &source);
+    let mut info = MediaInfo::new(&source, &probed, &sidecars, device, &links, can_transcode)?;
+    let record = service.progress_of_source(&principal.user_id, &source).await?;
+    info.watch_progress = record.map(|record| WatchProgress::new(&principal.user_id, record, true));
+    Ok(reply::json(&info))
+}
+
+/// Media info as JSON for the command line: its URLs carry no grant.
+///
+/// # Errors
+/// `SOURCE_READ_FAILED`.
+pub fn media_info_json(
+    source: &SourceFile,
+    probed: &ProbeResult,
+    sidecars: &[Sidecar],
+    can_transcode: bool,
+) -> Result<serde_json::Value> {
+    let info = MediaInfo::new(
+        source,
+        probed,
+        sidecars,
+        &RequestDevice::default(),
+        &MediaLinks::unsigned(source),
+        can_transcode,
+    )?;
+    serde_json::to_value(info).map_err(Error::internal)
+}
+
+/// URLs of the file, its subtitles and attachments.
+struct MediaLinks<'a> {
+    addresses: ResourceUrls<'a>,
+    path: String,
+    /// None on the command line, where no user is signed in.
+    grant: Option<String>,
+}
+
+impl<'a> MediaLinks<'a> {
+    fn unsigned(source: &SourceFile) -> Self {
+        Self { addresses: ResourceUrls::default(), path: source.path.clone(), grant: None }
+    }
+
+    fn signed(service: &'a Service, principal: &Principal, source: &SourceFile) -> Self {
+        let exp = Timestamp::now().as_second() + GRANT_SECONDS;
+        let grant = service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), exp);
+        Self { addresses: ResourceUrls::from_config(&service.config), grant: Some(grant), ..Self::unsigned(source) }
+    }
+
+    fn file_url(&self) -> String {
+        self.addresses.media_file(&self.path)
+    }
+
+    fn subtitle_url(&self, id: &str) -> String {
+        self.addresses.subtitle(&self.path, id)
+    }
+
+    fn attachment_url(&self, index: usize) -> String {
+        let path = utf8_percent_encode(&self.path, QUERY_ENCODE_SET);
+        self.addresses.external_path(format_args!("/api/stream/attachment?path={path}&index={index}"))
+    }
+
+    fn with_grant(&self, url: &str) -> Option<String> {
+        Some(format!("{url}&st={}", utf8_percent_encode(self.grant.as_deref()?, QUERY_ENCODE_SET)))
+    }
+}

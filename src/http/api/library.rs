@@ -1,0 +1,93 @@
+//! `GET /api/library`: folders and media files under the library roots.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use crate::domain::access::Access;
+use crate::domain::sniff::MediaKind;
+use crate::domain::time::file_instant;
+use crate::error::Result;
+use crate::http::call::Call;
+use crate::http::endpoint::{Endpoint, get};
+use crate::http::reply;
+use crate::service::Service;
+use crate::service::library::listing::{self, DEFAULT_LIMIT, EntryKind, MAX_LIMIT};
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![get("/api/library", Access::User).to(browse)]
+}
+
+/// One page of a folder, or all roots.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LibraryPage {
+    /// The folder; null for the list of roots.
+    path: Option<String>,
+    /// The folder above; null for a root.
+    parent: Option<String>,
+    entries: Vec<LibraryEntry>,
+    /// Send it as `cursor` for the next page; null on the last.
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LibraryEntry {
+    name: String,
+    path: String,
+    /// `folder` or `media`.
+    kind: &'static str,
+    /// `video` or `audio`, by the file name; null for folders.
+    media_kind: Option<&'static str>,
+    size_bytes: Option<u64>,
+    /// ISO 8601, UTC; null for folders.
+    modified_at: Option<String>,
+}
+
+/// Browse the library
+#[utoipa::path(
+    get,
+    path = "/api/library",
+    tag = "Library",
+    params(
+        ("path" = Option<String>, Query, description = "Absolute path of a folder; default: list the roots"),
+        ("limit" = Option<usize>, Query, description = "Entries per page, 1 to 1000; default 200"),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
+    ),
+    responses(
+        (status = 200, description = "Folders, then files, in natural order", body = LibraryPage),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
+        (status = 404, description = "`NOT_FOUND`: no such folder"),
+    )
+)]
+pub async fn browse(service: Arc<Service>, call: Call) -> Result<Response> {
+    let limit = call.limit(DEFAULT_LIMIT, MAX_LIMIT)?;
+    let cursor = call.query("cursor")?;
+    let listing = match call.query("path")? {
+        None => service.library.list_roots(),
+        Some(path) => service.library.list(path, limit, cursor).await?,
+    };
+    Ok(reply::json(&LibraryPage {
+        path: listing.path,
+        parent: listing.parent,
+        entries: listing.entries.into_iter().map(to_library_entry).collect(),
+        next_cursor: listing.next_cursor,
+    }))
+}
+
+fn to_library_entry(entry: listing::ListingEntry) -> LibraryEntry {
+    let (kind, media_kind, size_bytes, modified_at) = match entry.kind {
+        EntryKind::Folder => ("folder", None, None, None),
+        EntryKind::Media { kind, size_bytes, modified } => {
+            let kind = match kind {
+                MediaKind::Video => "video",
+                MediaKind::Audio => "audio",
+            };
+            ("media", Some(kind), Some(size_bytes), Some(file_instant(modified)))
+        }
+    };
+    LibraryEntry { name: entry.name, path: entry.path, kind, media_kind, size_bytes, modified_at }
+}

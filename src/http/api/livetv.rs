@@ -1,0 +1,325 @@
+//! `/api/livetv/channels`: list, create, change and delete channels.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{HeaderValue, LOCATION};
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use crate::domain::access::{Access, Role};
+use crate::domain::channel::Channel;
+use crate::error::{Code, Error, Result};
+use crate::http::call::Call;
+use crate::http::endpoint::{Endpoint, delete, get, patch, post};
+use crate::http::reply;
+use crate::http::urls::ResourceUrls;
+use crate::service::Service;
+use crate::service::channels::ChangeTime;
+use crate::service::live;
+
+pub mod audit;
+mod block_schedule;
+mod channel_view;
+pub mod export;
+pub mod guide;
+mod links;
+pub mod logo;
+mod output;
+mod request;
+pub(super) mod rights;
+pub mod sources;
+pub mod tokens;
+pub mod tuner;
+mod view_query;
+pub mod warm;
+pub mod watch;
+
+use channel_view::ChannelView;
+use guide::GuideEntry;
+use request::ChannelRequest;
+
+/// Largest body of a channel request, bytes.
+const MAX_BODY_BYTES: u64 = 1 << 20;
+
+/// Length of a preview, and the most programmes it shows.
+const PREVIEW_MS: i64 = 24 * 3600 * 1000;
+const MAX_PREVIEW_ENTRIES: usize = 500;
+
+pub fn endpoints() -> Vec<Endpoint> {
+    let mut endpoints = vec![
+        get("/api/livetv/channels", Access::User).to(channels),
+        post("/api/livetv/channels", Access::Admin).body_limit(MAX_BODY_BYTES).to(add),
+        post("/api/livetv/channels/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(preview),
+        get("/api/livetv/channels/{id}", Access::User).to(channel),
+        patch("/api/livetv/channels/{id}", Access::Admin).body_limit(MAX_BODY_BYTES).to(change),
+        delete("/api/livetv/channels/{id}", Access::Admin).to(remove),
+        post("/api/livetv/channels/{id}/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(preview_change),
+        post("/api/livetv/channels/{id}/skip", Access::Admin).to(skip),
+        get("/api/livetv/epg", Access::User).to(guide::epg),
+        get("/api/livetv/now", Access::User).to(guide::now),
+        get("/api/livetv/m3u", Access::Live).resource(|_| Some("livetv/m3u".to_owned())).to(export::m3u),
+        get("/api/livetv/xmltv", Access::Live).resource(|_| Some("livetv/xmltv".to_owned())).to(export::xmltv),
+        get("/api/livetv/xmltv.gz", Access::Live).resource(|_| Some("livetv/xmltv".to_owned())).to(export::xmltv_gz),
+        get("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(watch::watch),
+        delete("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(watch::leave),
+        get("/api/livetv/watch/{id}/live.m3u8", Access::Live).resource(watch::grant_resource).to(watch::playlist),
+        get("/api/livetv/watch/{id}/{segment}", Access::Live).resource(watch::grant_resource).to(watch::segment),
+        get("/api/livetv/tokens", Access::User).to(tokens::tokens),
+        post("/api/livetv/tokens", Access::User).to(tokens::add),
+        delete("/api/livetv/tokens/{id}", Access::User).to(tokens::revoke),
+        post("/api/livetv/sign", Access::User).to(tokens::sign),
+        get("/api/livetv/warm", Access::User).to(warm::warmth),
+        post("/api/livetv/warm", Access::User).to(warm::warm),
+        get("/api/livetv/audit", Access::Admin).to(audit::audit),
+        get("/api/livetv/logos/{id}", Access::Public).to(logo::logo),
+    ];
+    endpoints.extend(sources::endpoints());
+    endpoints.extend(tuner::endpoints());
+    endpoints
+}
+
+/// All channels.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ChannelsAnswer<'a> {
+    channels: Vec<ChannelView<'a>>,
+}
+
+/// One channel.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ChannelAnswer<'a> {
+    channel: ChannelView<'a>,
+}
+
+/// A deleted channel.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ChannelGone {
+    channel_id: u32,
+    deleted: bool,
+}
+
+/// A channel as the request would make it, and the guide of its first or next day.
+#[derive(Serialize, ToSchema)]
+pub(super) struct PreviewAnswer<'a> {
+    channel: ChannelView<'a>,
+    entries: Vec<GuideEntry<'a>>,
+}
+
+/// All channels, by number
+#[utoipa::path(get, path = "/api/livetv/channels",
+    params(
+        ("enabled" = Option<String>, Query, description = "`true`, `false` or `all`; default `all`. Only admins see disabled channels"),
+        ("category" = Option<String>, Query, description = "Only channels of this category"),
+    ),
+    responses((status = 200, description = "Each channel with its current and next programme", body = ChannelsAnswer)))]
+pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
+    let is_admin = call.user()?.role == Role::Admin;
+    let enabled = match call.query("enabled")? {
+        None | Some("all") => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(_) => return Err(Error::invalid_field("enabled", "must be true, false or all")),
+    };
+    let category = call.query("category")?;
+    let now = service.clock.now();
+    let mut visible = service.channels.all();
+    visible.retain(|channel| {
+        (is_admin || channel.settings.enabled)
+            && enabled.is_none_or(|enabled| channel.settings.enabled == enabled)
+            && category.is_none_or(|category| *channel.settings.category == *category)
+    });
+    let views = visible.iter().map(|channel| {
+        let view =
+            ChannelView::new(channel, now, ResourceUrls::from_config(&service.config)).with_state(&service, channel);
+        if is_admin { view.with_rights(&service, channel) } else { view }
+    });
+    Ok(reply::json(&ChannelsAnswer { channels: views.collect() }))
+}
+
+/// One channel
+#[utoipa::path(get, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")),
+    responses(
+        (status = 200, description = "For admins, with the items it is made of", body = ChannelAnswer),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+pub async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = find_visible_channel(&service, &call, parse_channel_id(&call)?)?;
+    let mut view = ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
+        .with_state(&service, &channel);
+    if call.user()?.role == Role::Admin {
+        view = view.with_items(&service, &channel);
+    }
+    Ok(reply::json(&ChannelAnswer { channel: view }))
+}
+
+/// Create a channel from the library or from an external stream
+#[utoipa::path(post, path = "/api/livetv/channels", request_body = ChannelRequest,
+    params(("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request")),
+    responses(
+        (status = 201, description = "Created", body = ChannelAnswer),
+        (status = 400, description = "`VALIDATION_ERROR`, `INVALID_PATH`"),
+        (status = 403, description = "`FORBIDDEN`: a path is outside the library roots, or the user is not an admin"),
+        (status = 404, description = "`NOT_FOUND`: an item does not exist"),
+        (status = 409, description = "`CONFLICT`: another channel has this number"),
+        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
+        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
+pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let request: ChannelRequest = call.json().await?;
+    let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username)?;
+    let channel = service.add_channel(change).await?;
+    if channel.settings.always_on {
+        live::start_maintenance(&service);
+    }
+    let view = ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
+        .with_items(&service, &channel);
+    let mut response = reply::json_with(StatusCode::CREATED, &ChannelAnswer { channel: view });
+    let location = HeaderValue::try_from(
+        ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/channels/{}", channel.id)),
+    )
+    .map_err(Error::internal)?;
+    response.headers_mut().insert(LOCATION, location);
+    Ok(response)
+}
+
+/// Change a channel
+///
+/// The current programme and past programmes do not change. A new order applies after the current programme, unless
+/// `applyAt` selects another time.
+#[utoipa::path(patch, path = "/api/livetv/channels/{id}", request_body = ChannelRequest,
+    params(
+        ("id" = u32, Path, description = "Channel id"),
+        ("applyAt" = Option<String>, Query, description = "`boundary` (default): at the end of the current programme; `now`; or an instant: at the end of the programme that is on at that time"),
+        ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request"),
+    ),
+    responses(
+        (status = 200, description = "Changed", body = ChannelAnswer),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: an item does not exist"),
+        (status = 409, description = "`CONFLICT`: another channel has this number"),
+        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
+        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
+pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let id = parse_channel_id(&call)?;
+    let request: ChannelRequest = call.json().await?;
+    let change = request.into_change(parse_skip_invalid(&call)?, parse_apply_at(&call)?, &call.user()?.username)?;
+    let channel = service.change_channel(id, change).await?;
+    if channel.settings.always_on {
+        live::start_maintenance(&service);
+    }
+    Ok(reply::json(&ChannelAnswer {
+        channel: ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
+            .with_state(&service, &channel)
+            .with_items(&service, &channel),
+    }))
+}
+
+/// Delete a channel; its id is never reused
+#[utoipa::path(delete, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")),
+    responses(
+        (status = 200, description = "Deleted", body = ChannelGone),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel_id = parse_channel_id(&call)?;
+    service.remove_channel(channel_id, &call.user()?.username).await?;
+    Ok(reply::json(&ChannelGone { channel_id, deleted: true }))
+}
+
+/// Skip to the next programme of an on-demand channel
+///
+/// The skip takes effect at once for all viewers; without viewers, the next programme starts with the next viewer. Media
+/// playlists continue without a break: aired segments stay listed, and the sequence numbers of later ones follow on.
+#[utoipa::path(post, path = "/api/livetv/channels/{id}/skip", params(("id" = u32, Path, description = "Channel id")),
+    responses(
+        (status = 200, description = "The programme that is on after the skip", body = guide::NowAnswer),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`"),
+        (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
+pub async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = service.channels.skip_programme(parse_channel_id(&call)?).await?;
+    if service.viewers.viewer_count(channel.id) > 0 {
+        live::make_current(&service, &channel);
+    }
+    Ok(guide::now_response(&service, &channel))
+}
+
+/// Preview a new channel without saving it
+#[utoipa::path(post, path = "/api/livetv/channels/preview", request_body = ChannelRequest,
+    params(("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request")),
+    responses(
+        (status = 200, description = "The channel and the guide of its first day", body = PreviewAnswer),
+        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired"),
+        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
+pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let request: ChannelRequest = call.json().await?;
+    let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username)?;
+    let channel = service.draft_channel(None, &change).await?;
+    Ok(preview_response(&service, &channel))
+}
+
+/// Preview a change of a channel without saving it
+#[utoipa::path(post, path = "/api/livetv/channels/{id}/preview", request_body = ChannelRequest,
+    params(
+        ("id" = u32, Path, description = "Channel id"),
+        ("applyAt" = Option<String>, Query, description = "As in the `PATCH` request"),
+        ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request"),
+    ),
+    responses(
+        (status = 200, description = "The channel and the guide of the next day", body = PreviewAnswer),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+pub async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let id = parse_channel_id(&call)?;
+    let request: ChannelRequest = call.json().await?;
+    let change = request.into_change(parse_skip_invalid(&call)?, parse_apply_at(&call)?, &call.user()?.username)?;
+    let current = service.channels.get(id)?;
+    let channel = service.draft_channel(Some(&current), &change).await?;
+    Ok(preview_response(&service, &channel))
+}
+
+fn preview_response(service: &Service, channel: &Channel) -> Response {
+    let now = service.clock.now();
+    let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
+    let from = now.as_millisecond().max(start);
+    let entries = channel.guide_entries(from, from + PREVIEW_MS, now.as_millisecond()).take(MAX_PREVIEW_ENTRIES);
+    let entries = entries
+        .map(|entry| GuideEntry::new(channel, &entry, now, ResourceUrls::from_config(&service.config)))
+        .collect();
+    reply::json(&PreviewAnswer {
+        channel: ChannelView::new(channel, now, ResourceUrls::from_config(&service.config))
+            .with_items(service, channel),
+        entries,
+    })
+}
+
+/// The channel id in the path.
+fn parse_channel_id(call: &Call) -> Result<u32> {
+    let text = &call.params[0];
+    text.parse().map_err(|_| Error::new(Code::ChannelNotFound, "the channel id must be a number"))
+}
+
+/// The channel, if the user may see it.
+fn find_visible_channel(service: &Service, call: &Call, id: u32) -> Result<Arc<Channel>> {
+    let channel = service.channels.get(id)?;
+    let user = call.user()?;
+    match user.may_watch(id) && (channel.settings.enabled || user.role == Role::Admin) {
+        true => Ok(channel),
+        false => Err(Error::new(Code::ChannelNotFound, format!("there is no channel {id}"))),
+    }
+}
+
+fn parse_skip_invalid(call: &Call) -> Result<bool> {
+    match call.query("skipInvalid")? {
+        None | Some("false" | "0") => Ok(false),
+        Some("true" | "1") => Ok(true),
+        Some(_) => Err(Error::invalid_field("skipInvalid", "must be true or false")),
+    }
+}
+
+fn parse_apply_at(call: &Call) -> Result<ChangeTime> {
+    match call.query("applyAt")? {
+        None | Some("boundary") => Ok(ChangeTime::Boundary),
+        Some("now") => Ok(ChangeTime::Now),
+        Some(text) => text
+            .parse()
+            .map(ChangeTime::At)
+            .map_err(|_| Error::invalid_field("applyAt", "must be now, boundary or an ISO 8601 instant")),
+    }
+}

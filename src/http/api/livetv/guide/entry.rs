@@ -1,0 +1,140 @@
+//! The JSON form of a guide entry.
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+use super::to_seconds;
+use crate::domain::channel::Channel;
+use crate::domain::guide::ProgrammeEntry;
+use crate::domain::live_window::CATCHUP_MS;
+use crate::domain::time::format_ms_bytes;
+use crate::http::api::livetv::view_query::UnixSecondsText;
+use crate::http::urls::{LogoUrl, ResourceUrls};
+
+/// One programme of the guide.
+#[derive(Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GuideEntry<'a> {
+    /// The same in every response.
+    #[schema(value_type = String)]
+    id: EntryId,
+    channel_id: u32,
+    title: &'a str,
+    description: &'a str,
+    #[schema(value_type = String, format = DateTime)]
+    start: InstantText,
+    #[schema(value_type = String, format = DateTime)]
+    end: InstantText,
+    #[schema(value_type = String)]
+    icon_url: IconUrl<'a>,
+    subtitle: Option<&'a str>,
+    season: Option<u32>,
+    episode: Option<u32>,
+    year: Option<u32>,
+    #[schema(value_type = Vec<String>)]
+    categories: Categories<'a>,
+    rating: Option<&'a str>,
+    duration_seconds: f64,
+    media_path: &'a str,
+    is_filler: bool,
+    /// Whether the programme is on air now.
+    is_live: bool,
+    /// Playlist of the programme from its start; null if it is in the future or older than the catch-up window.
+    #[schema(value_type = Option<String>)]
+    catchup_url: Option<CatchupUrl<'a>>,
+}
+
+impl<'a> GuideEntry<'a> {
+    pub fn new(channel: &'a Channel, entry: &ProgrammeEntry<'a>, now: Timestamp, addresses: ResourceUrls<'a>) -> Self {
+        let (programme, name) = (&entry.programme, &entry.name);
+        let (settings, now_ms) = (&channel.settings, now.as_millisecond());
+        let has_catchup = entry.item.is_some() && (now_ms - CATCHUP_MS..=now_ms).contains(&programme.start_ms);
+        Self {
+            id: EntryId(channel.id, programme.ordinal),
+            channel_id: channel.id,
+            title: name.title,
+            description: entry.listing.map_or(&settings.description, |listing| &listing.description),
+            start: InstantText(programme.start_ms),
+            end: InstantText(programme.end_ms),
+            icon_url: IconUrl(addresses.logo_url(settings.logo_url.as_deref(), channel.id)),
+            subtitle: name.subtitle,
+            season: name.season,
+            episode: name.episode,
+            year: name.year,
+            categories: match entry.listing {
+                Some(listing) if !listing.categories.is_empty() => Categories::Listing(&listing.categories),
+                _ => Categories::Channel(&settings.category),
+            },
+            rating: entry.listing.and_then(|listing| listing.rating.as_deref()),
+            duration_seconds: to_seconds(programme.end_ms - programme.start_ms),
+            media_path: entry.path,
+            is_filler: channel.is_filler(programme),
+            is_live: (programme.start_ms..programme.end_ms).contains(&now_ms),
+            catchup_url: has_catchup.then_some(CatchupUrl(addresses, channel.id, programme.start_ms, programme.end_ms)),
+        }
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+}
+
+/// Channel id and ordinal of the programme.
+#[derive(Clone, Copy)]
+struct EntryId(u32, u64);
+
+/// Unix milliseconds, serialized as ISO 8601.
+#[derive(Clone, Copy)]
+struct InstantText(i64);
+
+/// URL of a channel's logo.
+#[derive(Clone, Copy)]
+struct IconUrl<'a>(LogoUrl<'a>);
+
+/// Categories of the guide listing, or of the channel (empty if it has none).
+#[derive(Clone, Copy)]
+enum Categories<'a> {
+    Listing(&'a [String]),
+    Channel(&'a str),
+}
+
+/// Catch-up URL: channel id, start and end of the programme in unix milliseconds.
+#[derive(Clone, Copy)]
+struct CatchupUrl<'a>(ResourceUrls<'a>, u32, i64, i64);
+
+impl Serialize for Categories<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Listing(all) => all.serialize(to),
+            Self::Channel("") => <[&str]>::serialize(&[], to),
+            Self::Channel(one) => [one].serialize(to),
+        }
+    }
+}
+
+impl Serialize for EntryId {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{}-{}", self.0, self.1))
+    }
+}
+
+impl Serialize for InstantText {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.serialize_str(std::str::from_utf8(&format_ms_bytes(self.0)).unwrap_or_default())
+    }
+}
+
+impl Serialize for IconUrl<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
+    }
+}
+
+impl Serialize for CatchupUrl<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        let Self(addresses, channel, start_ms, end_ms) = *self;
+        let (start, end) = (UnixSecondsText(start_ms), UnixSecondsText(end_ms));
+        to.collect_str(&format_args!("{}?at={start}&end={end}", addresses.live_playlist(channel)))
+    }
+}

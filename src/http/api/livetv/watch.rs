@@ -1,0 +1,340 @@
+//! `/api/livetv/watch/…`: playback of channels: watch, playlist, segments.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, HeaderValue, LOCATION, REFERRER_POLICY, RETRY_AFTER, USER_AGENT, VARY};
+use serde::Serialize;
+use utoipa::{IntoParams, ToSchema};
+use warp::reply::Response;
+
+use super::view_query::{UnixSecondsText, ViewParams, ViewQuery, parse_watch_session};
+use crate::domain::channel::Channel;
+use crate::domain::live_window::{self, LiveSegment, PlaylistView};
+use crate::error::{Code, Error, Result};
+use crate::http::api::transcode;
+use crate::http::call::Call;
+use crate::http::reply;
+use crate::http::urls::ResourceUrls;
+use crate::service::Service;
+use crate::service::accounts::random_bytes;
+use crate::service::channels::{START_OVER, Viewer};
+use crate::service::{ingest, live};
+
+/// Lifetime of the grant in child URLs after the end of the current hour, seconds: twelve hours.
+const GRANT_SECONDS: i64 = 12 * 3600;
+
+/// Shortest time a watch request is held: copied video is ready by then.
+const MIN_HOLD: Duration = Duration::from_millis(250);
+
+/// How often a held watch request checks whether the programme has finished the segment it is making.
+const MAKING_POLL: Duration = Duration::from_millis(20);
+
+/// Longest hold, seconds: of a watch request with `wait`, and of a playlist request without segments to list.
+const MAX_HOLD_SECONDS: f64 = 15.0;
+
+/// A channel whose first segment is not ready yet.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Starting {
+    ready: bool,
+    message: String,
+    channel_id: u32,
+    /// Send it as `watchSession` with the next request.
+    watch_session: String,
+    /// Progress towards the first segment, percent.
+    progress: u8,
+    retry_after_ms: u32,
+}
+
+/// Result of leaving a channel.
+#[derive(Serialize, ToSchema)]
+pub struct Ended {
+    ended: bool,
+}
+
+/// Credentials of a request without a bearer token.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "OpenAPI only: the endpoint reads the query")]
+pub struct CredentialParams {
+    /// Signed grant, instead of a bearer token.
+    st: Option<String>,
+    /// Stream token; with `exp` and `sig`, the `token` of a signed URL.
+    token: Option<String>,
+    /// Expiry of a signed URL, unix seconds.
+    exp: Option<String>,
+    /// Signature of a signed URL.
+    sig: Option<String>,
+}
+
+/// The resource that a grant for a channel covers.
+pub fn grant_resource(call: &Call) -> Option<String> {
+    let raw = call.params.first()?;
+    Some(match raw.parse::<u32>() {
+        Ok(id) => format!("livetv/watch/{id}"),
+        Err(_) => format!("livetv/watch/{raw}"),
+    })
+}
+
+/// Watch a channel: redirects to its playlist once the first segment is ready
+#[utoipa::path(get, path = "/api/livetv/watch/{id}",
+    params(
+        ("id" = u32, Path, description = "Channel id"),
+        ("wait" = Option<f64>, Query, description = "Hold the request for up to this many seconds, 0 to 15; `Prefer: wait=` is an alternative"),
+        ViewParams,
+        CredentialParams,
+    ),
+    responses(
+        (status = 302, description = "Redirect to the playlist, with a grant in its URL"),
+        (status = 202, description = "The channel is starting; retry after `retryAfterMs`", body = Starting),
+        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
+        (status = 503, description = "`CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
+pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = channel_of(&service, &call)?;
+    let query = ViewQuery::from_request(&service, &call, &channel, None)?;
+    let session =
+        query.watch_session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random_bytes::<8>())));
+    let wait = parse_wait(&call)?.unwrap_or(Duration::ZERO).max(MIN_HOLD);
+    let viewer = Viewer::new(call.user()?, Some(&session));
+    query.record(&service, &channel, &viewer);
+    let channel = query.start_clock(&service, channel).await?;
+    live::start_maintenance(&service);
+
+    let mut slots = live::listed_segments(&service, &channel, query.view).0;
+    if channel.external.is_some() {
+        ingest::start_ingest(&service, &channel)?;
+        let deadline = tokio::time::Instant::now() + wait;
+        while slots.is_empty() && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            slots = live::listed_segments(&service, &channel, query.view).0;
+        }
+    }
+    let first = match query.view {
+        PlaylistView::Live => live::first_requested_segment(&slots, channel.output.target_seconds),
+        _ => slots.first().copied(),
+    };
+    let Some(slot) = first else {
+        live::make_first(&service, &channel);
+        return Ok(starting_response(&channel, session, 0));
+    };
+    live::admit(&service, &channel, &slot, &viewer.unique_name()).await?;
+    let until = tokio::time::Instant::now() + wait;
+    while !live::is_made(&service, &channel, &slot) {
+        // Continues after the request has ended: the next request finds the segment ready.
+        if let Some(task_service) = live::make_for(&service, &channel, slot, &viewer.unique_name())? {
+            match tokio::time::timeout_at(until, task_service).await {
+                Ok(result) => result.map_err(Error::internal)??,
+                Err(_) => return Ok(starting_response(&channel, session, 30)),
+            }
+            break;
+        }
+        if tokio::time::Instant::now() >= until {
+            return Ok(starting_response(&channel, session, 30));
+        }
+        tokio::time::sleep(MAKING_POLL).await;
+    }
+    let mut location = ResourceUrls::from_config(&service.config).live_playlist(channel.id)
+        + "?"
+        + &child_query(&service, &call, &channel, Some(&session))?;
+    if let Some((start_ms, end_ms)) = query.absolute_range_ms {
+        location += &format!("&at={}", UnixSecondsText(start_ms));
+        if let Some(end_ms) = end_ms {
+            location += &format!("&end={}", UnixSecondsText(end_ms));
+        }
+    }
+    let mut response = reply::empty();
+    *response.status_mut() = StatusCode::FOUND;
+    let headers = response.headers_mut();
+    headers.insert(LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    Ok(response)
+}
+
+/// The channel in the path, if its rights permit showing it.
+fn channel_of(service: &Service, call: &Call) -> Result<Arc<Channel>> {
+    let channel = super::find_visible_channel(service, call, super::parse_channel_id(call)?)?;
+    service.check_showing_rights(&channel)?;
+    Ok(channel)
+}
+
+fn starting_response(channel: &Channel, watch_session: String, progress: u8) -> Response {
+    let body = Starting {
+        ready: false,
+        message: format!("Starting channel {}", channel.settings.name),
+        channel_id: channel.id,
+        watch_session,
+        progress,
+        retry_after_ms: 300,
+    };
+    let mut response = reply::json_with(StatusCode::ACCEPTED, &body);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+/// Media playlist of a channel: live, start-over or catch-up
+#[utoipa::path(get, path = "/api/livetv/watch/{id}/live.m3u8",
+    params(
+        ("id" = u32, Path, description = "Channel id"),
+        ViewParams,
+        CredentialParams,
+    ),
+    responses(
+        (status = 200, description = "A sliding window (live), a growing playlist, or a complete one", content_type = "application/vnd.apple.mpegurl", body = String),
+        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
+        (status = 503, description = "`CHANNEL_UNAVAILABLE`: no segment is ready yet; `TRANSCODER_BUSY`: all encode slots are in use")))]
+pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = channel_of(&service, &call)?;
+    let query = ViewQuery::from_request(&service, &call, &channel, Some(START_OVER))?;
+    let viewer = Viewer::new(call.user()?, query.watch_session.as_deref());
+    query.record(&service, &channel, &viewer);
+    let channel = query.start_clock(&service, channel).await?;
+    let target_seconds = channel.output.target_seconds;
+    ingest::start_ingest(&service, &channel)?;
+    let mut held_seconds = 0.0;
+    let (slots, now_ms) = loop {
+        let (slots, now_ms) = live::listed_segments(&service, &channel, query.view);
+        if !slots.is_empty() {
+            break (slots, now_ms);
+        }
+        if held_seconds == 0.0 {
+            live::make_first(&service, &channel);
+        }
+        if held_seconds >= MAX_HOLD_SECONDS {
+            return Err(Error::new(Code::ChannelUnavailable, "the channel has no segment yet; retry in 5 s")
+                .with_retry_after(5));
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        held_seconds += 0.2;
+    };
+    let first = match query.view {
+        PlaylistView::Live => live::first_requested_segment(&slots, target_seconds),
+        _ => slots.first().copied(),
+    };
+    if let Some(slot) = first {
+        // A playlist must not list segments that no encode slot is free for.
+        live::admit(&service, &channel, &slot, &viewer.unique_name()).await?;
+        // Start making the first segment before the player requests it.
+        if query.view == PlaylistView::Live {
+            live::make_ahead(&service, &channel, slot);
+        }
+    }
+    live::start_maintenance(&service);
+    let child_query = child_query(&service, &call, &channel, query.watch_session.as_deref())?;
+    let slots = if needs_no_discontinuity(&call) {
+        slots.iter().map(|slot| LiveSegment { discontinuities: 0, ..*slot }).collect()
+    } else {
+        slots
+    };
+    let (definition, clock) = (&channel.definition, channel.clock.as_deref());
+    let is_paused = clock.is_some_and(|clock| clock.is_paused_at(service.clock.now().as_millisecond()));
+    let is_ended = live_window::is_complete(definition, clock, query.view, &slots, now_ms, is_paused);
+    let text =
+        live_window::render_playlist(&slots, clock, query.view, target_seconds, is_ended, &format!("?{child_query}"));
+    let mut response = transcode::playlist_response(Bytes::from(text));
+    response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
+    Ok(response)
+}
+
+/// Whether to suppress `EXT-X-DISCONTINUITY` for this player. VLC 3 takes the tag for the end of the stream and loses the
+/// last 0.4 s of every programme (measured). Tracks and timestamps continue here, so the tag is only a SHOULD (RFC 8216
+/// section 4.3.2.3), and VLC plays everything without it.
+fn needs_no_discontinuity(call: &Call) -> bool {
+    call.header(USER_AGENT).is_some_and(|name| name.starts_with("VLC/3."))
+}
+
+/// Media segment of a channel
+#[utoipa::path(get, path = "/api/livetv/watch/{id}/{segment}",
+    params(
+        ("id" = u32, Path, description = "Channel id"),
+        ("segment" = String, Path, description = "Name as in the playlist"),
+        ("watchSession" = Option<String>, Query, description = "Identifies the viewer"),
+        CredentialParams,
+    ),
+    responses(
+        (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
+        (status = 304, description = "The cached segment is still valid"),
+        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+        (status = 404, description = "`ASSET_NOT_FOUND`: no such segment, or it is not on air yet"),
+        (status = 503, description = "`TRANSCODER_BUSY`"),
+        (status = 504, description = "`SEGMENT_TIMEOUT`")))]
+pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = channel_of(&service, &call)?;
+    let not_found = || Error::new(Code::AssetNotFound, "the channel has no segment with this name");
+    let segment_id = live_window::parse_segment_name(&call.params[1]).ok_or_else(not_found)?;
+    let session = parse_watch_session(&call)?;
+    let viewer = Viewer::new(call.user()?, session);
+    if session.is_some() {
+        service.viewers.record_request(channel.id, &viewer, None);
+    }
+    if segment_id.0
+        < channel.channel_ms_at(service.clock.now().as_millisecond() - live_window::CATCHUP_MS)
+            - live_window::MAX_PLAYLIST_MS
+    {
+        return Err(not_found());
+    }
+    let stored = live::produce_segment(&service, &channel, segment_id, &viewer.unique_name()).await?;
+    let mut response = transcode::segment_response("video/mp2t", stored.bytes, &stored.etag, &call.headers);
+    if stored.is_slate {
+        // The item is tried again, and this URL then shows it.
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    Ok(response)
+}
+
+/// Stop watching: ends a view of the same login
+#[utoipa::path(delete, path = "/api/livetv/watch/{id}",
+    params(
+        ("id" = u32, Path, description = "Channel id"),
+        ("watchSession" = String, Query, description = "Identifies the viewer"),
+        CredentialParams,
+    ),
+    responses((status = 200, description = "`ended` is false if there was no such viewer", body = Ended)))]
+pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
+    let id = super::parse_channel_id(&call)?;
+    // Leaving a channel that has since been deleted must succeed.
+    if service.channels.get(id).is_ok() {
+        super::find_visible_channel(&service, &call, id)?;
+    }
+    let session = parse_watch_session(&call)?.ok_or_else(|| Error::invalid_field("watchSession", "is missing"))?;
+    let viewers = &service.viewers;
+    let ended = viewers.leave(id, &Viewer::new(call.user()?, Some(session)));
+    if ended {
+        service.channels.pause_clock(id, || viewers.viewer_count(id) > 0).await;
+    }
+    Ok(reply::json(&Ended { ended }))
+}
+
+/// The requested hold time, from `wait` or `Prefer`.
+fn parse_wait(call: &Call) -> Result<Option<Duration>> {
+    let preferred_seconds = call.header("prefer").and_then(|prefer| {
+        prefer.split([',', ';']).find_map(|part| part.trim().strip_prefix("wait=")?.parse::<f64>().ok())
+    });
+    let preferred_seconds = preferred_seconds.filter(|seconds| !seconds.is_nan());
+    let requested_seconds = match call.query("wait")? {
+        None => preferred_seconds.map(|seconds| seconds.clamp(0.0, MAX_HOLD_SECONDS)),
+        Some(text) => {
+            let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=MAX_HOLD_SECONDS).contains(seconds));
+            Some(seconds.ok_or_else(|| Error::invalid_field("wait", "must be a number from 0 to 15"))?)
+        }
+    };
+    Ok(requested_seconds.map(Duration::from_secs_f64))
+}
+
+/// Query of every child URL: a grant, which expires no later than the credentials of this request, and the watch session.
+fn child_query(service: &Service, call: &Call, channel: &Channel, session: Option<&str>) -> Result<String> {
+    // Rounded to the hour, so that URLs do not change between reloads of the playlist.
+    let hour = service.clock.now().as_second() / 3600 * 3600;
+    let resource = format!("livetv/watch/{}", channel.id);
+    let mut query = format!("st={}", service.accounts.sign_grant(call.user()?, &resource, hour + 3600 + GRANT_SECONDS));
+    if let Some(session) = session {
+        query += &format!("&watchSession={session}");
+    }
+    Ok(query)
+}

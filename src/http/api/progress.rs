@@ -1,0 +1,238 @@
+//! `/api/stream/progress`, `/api/stream/history`, `/api/stream/next-up`: watch progress, history and next files to watch.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use http::header::ETAG;
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use crate::domain::access::Access;
+use crate::domain::progress::{ProgressRecord, ProgressStatus, SaveResult};
+use crate::error::{Code, Error, Result};
+use crate::http::call::Call;
+use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::reply;
+use crate::service::Service;
+use crate::service::progress::HistoryFilter;
+
+mod record;
+pub(super) mod request;
+
+pub use record::{PastPosition, WatchProgress};
+use request::{SaveRequest, WatchedRequest};
+
+/// Records per page: default and maximum.
+pub(super) const DEFAULT_LIMIT: usize = 20;
+pub(super) const MAX_LIMIT: usize = 200;
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        post("/api/stream/progress", Access::User).to(save),
+        get("/api/stream/progress", Access::User).to(read),
+        delete("/api/stream/progress", Access::User).to(reset),
+        post("/api/stream/progress/watched", Access::User).to(mark_watched),
+        get("/api/stream/history", Access::User).to(history),
+        get("/api/stream/next-up", Access::User).to(next_up),
+    ]
+}
+
+/// Progress in a file.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ProgressAnswer {
+    /// Null for a file that was never played.
+    progress: Option<WatchProgress>,
+}
+
+/// Result of a reset.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ResetAnswer {
+    media_path: String,
+    /// False if there was no progress.
+    deleted: bool,
+}
+
+/// A page of the watch history.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HistoryAnswer {
+    history: Vec<WatchProgress>,
+    /// The limit that was applied: at most 200.
+    limit: usize,
+    total: usize,
+    /// Send it as `cursor` for the next page; null on the last.
+    next_cursor: Option<String>,
+}
+
+/// Files to watch next.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NextUpAnswer {
+    next_up: Vec<NextUpItem>,
+    limit: usize,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NextUpItem {
+    media_path: String,
+    title: String,
+    /// The file of the same folder that was completed last.
+    after: WatchProgress,
+    /// Null for a file that was never played.
+    progress: Option<WatchProgress>,
+}
+
+/// Save progress in a file
+#[utoipa::path(post, path = "/api/stream/progress", request_body = SaveRequest, responses(
+    (status = 200, description = "The stored record; `applied` is false if a newer one was already stored", body = WatchProgress),
+    (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
+    (status = 404, description = "`NOT_FOUND`: no such file"),
+    (status = 409, description = "`CONFLICT`: If-Match names another version than the stored one"),
+    (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
+pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let request: SaveRequest = call.json().await?;
+    let (path, mut update) = request.into_update()?;
+    let required_version = parse_if_match(&call)?;
+    update.version = required_version.or(update.version);
+    let verdict = service.save_progress(&call.user()?.user_id, &path, update).await?;
+    save_response(&call, verdict)
+}
+
+/// Progress in a file
+#[utoipa::path(get, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")),
+    responses(
+        (status = 200, description = "The progress", body = ProgressAnswer),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
+        (status = 404, description = "`NOT_FOUND`: no such file, and no progress is stored for the path")))]
+pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
+    let user = call.user()?;
+    let record = service.progress_at_path(&user.user_id, call.media_path()?).await?;
+    let version = record.as_ref().map(|record| record.version);
+    let mut response =
+        reply::json(&ProgressAnswer { progress: record.map(|record| WatchProgress::new(&user.user_id, record, true)) });
+    set_version_etag(&mut response, version);
+    Ok(response)
+}
+
+/// Delete the progress in a file
+#[utoipa::path(delete, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")),
+    responses(
+        (status = 200, description = "No progress is stored any more", body = ResetAnswer),
+        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots")))]
+pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
+    let (media_path, deleted) = service.reset_progress(&call.user()?.user_id, call.media_path()?).await?;
+    Ok(reply::json(&ResetAnswer { media_path, deleted }))
+}
+
+/// Mark a file as watched
+#[utoipa::path(post, path = "/api/stream/progress/watched", request_body = WatchedRequest, responses(
+    (status = 200, description = "The stored record", body = WatchProgress),
+    (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
+    (status = 404, description = "`NOT_FOUND`: no such file"),
+    (status = 409, description = "`CONFLICT`: If-Match names another version than the stored one"),
+    (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
+pub async fn mark_watched(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let request: WatchedRequest = call.json().await?;
+    let (path, mut options) = request.into_update()?;
+    options.version = parse_if_match(&call)?.or(options.version);
+    let verdict = service.save_progress(&call.user()?.user_id, &path, options).await?;
+    save_response(&call, verdict)
+}
+
+/// Watch history, newest first
+#[utoipa::path(get, path = "/api/stream/history",
+    params(
+        ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
+        ("mediaType" = Option<String>, Query, description = "Only records of this type: `video`, `audio`, `audiobook`, `recording`, `channel`, or any other type that was saved"),
+        ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`"),
+    ),
+    responses((status = 200, description = "The records; `available` says whether the file exists", body = HistoryAnswer)))]
+pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
+    let user = &call.user()?.user_id;
+    let limit = parse_limit(&call)?;
+    let page = service.progress.history(user, parse_filter(&call)?, call.query("cursor")?, limit)?;
+    let available = service.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
+    let records = page.records.into_iter().zip(available);
+    let history = records
+        .map(|(record, is_available)| WatchProgress::new(user, record, true).with_availability(is_available))
+        .collect();
+    Ok(reply::json(&HistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
+}
+
+/// Next up: in each folder, the file after the one completed last
+#[utoipa::path(get, path = "/api/stream/next-up",
+    params(("limit" = Option<usize>, Query, description = "Most files, 1 to 200; default 20")),
+    responses((status = 200, description = "The folder watched most recently first", body = NextUpAnswer)))]
+pub async fn next_up(service: Arc<Service>, call: Call) -> Result<Response> {
+    let user = &call.user()?.user_id;
+    let limit = parse_limit(&call)?;
+    let files = service.next_up(user, limit).await?;
+    let to_item = |next: crate::service::progress::NextUp| NextUpItem {
+        media_path: next.path,
+        title: next.title,
+        after: WatchProgress::new(user, next.after, true),
+        progress: next.started.map(|record| WatchProgress::new(user, record, true)),
+    };
+    Ok(reply::json(&NextUpAnswer { next_up: files.into_iter().map(to_item).collect(), limit }))
+}
+
+fn save_response(call: &Call, verdict: SaveResult) -> Result<Response> {
+    let (record, applied) = resolve_save(call, verdict)?;
+    let version = record.version;
+    let mut response = reply::json(&WatchProgress::new(&call.user()?.user_id, record, applied));
+    set_version_etag(&mut response, Some(version));
+    Ok(response)
+}
+
+/// The stored record, and whether the save was applied. A stale save is an error only with `If-Match`.
+pub(super) fn resolve_save(call: &Call, verdict: SaveResult) -> Result<(ProgressRecord, bool)> {
+    match verdict {
+        SaveResult::Applied(record) => Ok((record, true)),
+        SaveResult::Stale(record) if call.headers.contains_key("if-match") => {
+            Err(Error::new(Code::Conflict, format!("If-Match must name the stored version {}", record.version))
+                .with_details(serde_json::json!({"field": "version", "version": record.version})))
+        }
+        SaveResult::Stale(record) => Ok((record, false)),
+    }
+}
+
+/// The version in `If-Match`; None if absent or `*`.
+pub(super) fn parse_if_match(call: &Call) -> Result<Option<u64>> {
+    match call.header("if-match").map(str::trim) {
+        None | Some("*") => Ok(None),
+        Some(text) => text
+            .trim_matches('"')
+            .parse()
+            .map(Some)
+            .map_err(|_| Error::new(Code::BadRequest, "If-Match must be the version as a quoted number")),
+    }
+}
+
+pub(super) fn set_version_etag(response: &mut Response, version: Option<u64>) {
+    if let Some(value) = version.and_then(|version| HeaderValue::from_str(&format!("\"{version}\"")).ok()) {
+        response.headers_mut().insert(ETAG, value);
+    }
+}
+
+/// The page size that `limit` requests: default 20, at most 200.
+pub(super) fn parse_limit(call: &Call) -> Result<usize> {
+    call.limit(DEFAULT_LIMIT, MAX_LIMIT)
+}
+
+pub(super) fn parse_filter(call: &Call) -> Result<HistoryFilter> {
+    let media_type = match call.query("mediaType")? {
+        None | Some("") => None,
+        Some(word) => Some(request::validate_media_type(word)?),
+    };
+    let status = match call.query("status")? {
+        None | Some("" | "all") => None,
+        Some("in_progress") => Some(ProgressStatus::InProgress),
+        Some("completed") => Some(ProgressStatus::Completed),
+        Some(_) => return Err(Error::invalid_field("status", "must be one of all, in_progress, completed")),
+    };
+    Ok(HistoryFilter { media_type, status })
+}

@@ -1,0 +1,191 @@
+//! `/api/livetv/recordings`: recordings and series rules (DVR).
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{HeaderValue, LOCATION};
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use crate::domain::access::{Access, Role};
+use crate::domain::recording::{Recording, RecordingState};
+use crate::error::{Code, Error, Result};
+use crate::http::call::Call;
+use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::reply;
+use crate::http::urls::ResourceUrls;
+use crate::service::Service;
+use crate::service::recordings::FileAction;
+
+mod request;
+mod view;
+
+use request::RecordingRequest;
+use view::{RecordingView, SeriesView};
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        get("/api/livetv/recordings", Access::User).to(recordings),
+        post("/api/livetv/recordings", Access::Admin).to(add),
+        get("/api/livetv/recordings/{id}", Access::User).to(recording),
+        delete("/api/livetv/recordings/{id}", Access::Admin).to(remove),
+        delete("/api/livetv/recordings/series/{id}", Access::Admin).to(remove_series),
+    ]
+}
+
+/// Recordings, and the series rules that schedule more.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RecordingsAnswer {
+    recordings: Vec<RecordingView>,
+    series: Vec<SeriesView>,
+}
+
+/// One recording.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RecordingAnswer {
+    recording: RecordingView,
+}
+
+/// What a request scheduled.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RecordingMade {
+    /// Null if the guide has no programme of the new series yet.
+    recording: Option<RecordingView>,
+    series: Option<SeriesView>,
+}
+
+/// A recording that was cancelled or deleted.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RecordingGone {
+    id: String,
+    /// False for a scheduled or running recording: it was cancelled and stays listed.
+    deleted: bool,
+    /// `cancelled`, or null if the recording was deleted.
+    state: Option<&'static str>,
+    #[serde(rename = "fileDeleted")]
+    file_deleted: bool,
+}
+
+/// A deleted series rule.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SeriesGone {
+    id: String,
+    deleted: bool,
+}
+
+/// Recordings, latest first; users see only their own
+#[utoipa::path(get, path = "/api/livetv/recordings",
+    params(
+        ("state" = Option<String>, Query, description = "Only recordings in this state: `scheduled`, `recording`, `complete`, `failed` or `cancelled`"),
+        ("channelId" = Option<u32>, Query, description = "Only recordings of this channel"),
+    ),
+    responses((status = 200, description = "The recordings and the series rules", body = RecordingsAnswer)))]
+pub async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
+    let user = call.user()?;
+    let is_admin = user.role == Role::Admin;
+    let state = call.query("state")?.map(parse_state).transpose()?;
+    let channel = call
+        .query("channelId")?
+        .map(|text| text.parse::<u32>().map_err(|_| Error::invalid_field("channelId", "must be a channel id")));
+    let channel = channel.transpose()?;
+    let visible = service.recordings.all().into_iter().filter(|recording| {
+        (is_admin || recording.user_id == user.user_id)
+            && state.is_none_or(|state| recording.state == state)
+            && channel.is_none_or(|channel| recording.channel_id == channel)
+    });
+    let recordings = visible.map(|recording| RecordingView::new(&service, &recording)).collect();
+    let rules = service.recordings.rules().into_iter().filter(|rule| is_admin || rule.user_id == user.user_id);
+    let series = rules.map(|rule| SeriesView::new(&rule)).collect();
+    Ok(reply::json(&RecordingsAnswer { recordings, series }))
+}
+
+/// One recording
+#[utoipa::path(get, path = "/api/livetv/recordings/{id}", params(("id" = String, Path, description = "Recording id")),
+    responses(
+        (status = 200, description = "The recording", body = RecordingAnswer),
+        (status = 404, description = "`NOT_FOUND`: no such recording, or it belongs to another user")))]
+pub async fn recording(service: Arc<Service>, call: Call) -> Result<Response> {
+    let user = call.user()?;
+    let recording = service.recordings.get(&call.params[0])?;
+    if user.role != Role::Admin && recording.user_id != user.user_id {
+        return Err(Error::new(Code::NotFound, "no such recording"));
+    }
+    Ok(reply::json(&RecordingAnswer { recording: RecordingView::new(&service, &recording) }))
+}
+
+/// Record a guide entry, a range of time, or a series
+#[utoipa::path(post, path = "/api/livetv/recordings", request_body = RecordingRequest,
+    responses(
+        (status = 201, description = "Scheduled", body = RecordingMade),
+        (status = 400, description = "`VALIDATION_ERROR`"),
+        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the guide has no such entry"),
+        (status = 409, description = "`CONFLICT`: no recordings folder is configured, or there are too many recordings"),
+        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names what an external channel lacks")))]
+pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let user_id = call.user()?.user_id.clone();
+    let request: RecordingRequest = call.json().await?;
+    let scheduled = service.schedule_recording(request.validate(user_id)?).await?;
+    let location = scheduled.recording.as_ref().map(|recording| {
+        ResourceUrls::from_config(&service.config)
+            .external_path(format_args!("/api/livetv/recordings/{}", recording.id))
+    });
+    let view = |recording: Recording| RecordingView::new(&service, &recording);
+    let answer = RecordingMade {
+        recording: scheduled.recording.map(view),
+        series: scheduled.rule.map(|rule| SeriesView::new(&rule)),
+    };
+    let mut response = reply::json_with(StatusCode::CREATED, &answer);
+    if let Some(location) = location {
+        response.headers_mut().insert(LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?);
+    }
+    Ok(response)
+}
+
+/// Cancel or delete a recording
+#[utoipa::path(delete, path = "/api/livetv/recordings/{id}",
+    params(
+        ("id" = String, Path, description = "Recording id"),
+        ("file" = Option<String>, Query, description = "What happens to the file: `keep` (default) or `delete`"),
+    ),
+    responses(
+        (status = 200, description = "A scheduled or running recording is cancelled; any other is deleted", body = RecordingGone),
+        (status = 404, description = "`NOT_FOUND`")))]
+pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
+    let file_action = match call.query("file")? {
+        None | Some("keep") => FileAction::Keep,
+        Some("delete") => FileAction::Delete,
+        Some(_) => return Err(Error::invalid_field("file", "must be keep or delete")),
+    };
+    let id = call.params[0].clone();
+    let removed = service.recordings.remove(&id, file_action, service.clock.now().as_millisecond()).await?;
+    Ok(reply::json(&RecordingGone {
+        id,
+        deleted: removed.state.is_none(),
+        state: removed.state.map(RecordingState::as_str),
+        file_deleted: removed.file_deleted,
+    }))
+}
+
+/// Delete a series rule and cancel its scheduled recordings
+#[utoipa::path(delete, path = "/api/livetv/recordings/series/{id}", params(("id" = String, Path, description = "Series rule id")),
+    responses(
+        (status = 200, description = "Deleted; finished recordings are kept", body = SeriesGone),
+        (status = 404, description = "`NOT_FOUND`")))]
+pub async fn remove_series(service: Arc<Service>, call: Call) -> Result<Response> {
+    let id = call.params[0].clone();
+    service.recordings.remove_rule(&id, service.clock.now().as_millisecond()).await?;
+    Ok(reply::json(&SeriesGone { id, deleted: true }))
+}
+
+fn parse_state(text: &str) -> Result<RecordingState> {
+    let all = [
+        RecordingState::Scheduled,
+        RecordingState::Recording,
+        RecordingState::Complete,
+        RecordingState::Failed,
+        RecordingState::Cancelled,
+    ];
+    let found = all.into_iter().find(|state| state.as_str() == text);
+    found.ok_or_else(|| Error::invalid_field("state", "must be scheduled, recording, complete, failed or cancelled"))
+}

@@ -1,0 +1,290 @@
+//! `/api/stream/transcode/…`: transcode sessions over HLS.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderMap, HeaderValue, REFERRER_POLICY, RETRY_AFTER, USER_AGENT, VARY,
+};
+use jiff::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use crate::domain::access::{Access, Principal};
+use crate::domain::playback::accepts_start_in_multivariant;
+use crate::domain::playlist::{PlaylistTrack, SessionAsset, parse_asset};
+use crate::engine::content::SegmentContent;
+use crate::error::{Code, Error, Result};
+use crate::http::call::Call;
+use crate::http::conditional::{PreconditionResult, Validators};
+use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::reply;
+use crate::http::server::LazySegmentBody;
+use crate::service::Service;
+use crate::service::playback;
+use crate::service::renditions::planner::{self, PlannedPlayback};
+use crate::service::sessions::{FoundSession, Session};
+
+pub mod list;
+mod request;
+mod start_response;
+mod status;
+
+use request::StartBody;
+use start_response::{DirectPlay, Started, direct_subtitle};
+use status::{Preparing, StatusBody};
+
+/// Lifetime of the grant in session URLs, seconds. An idle session ends long before that.
+const GRANT_SECONDS: i64 = 24 * 3600;
+
+/// How long `index.m3u8` is held, seconds: default and maximum.
+const DEFAULT_HOLD_SECONDS: f64 = 10.0;
+const MAX_HOLD_SECONDS: f64 = 20.0;
+
+pub fn endpoints() -> Vec<Endpoint> {
+    let resource = |call: &Call| call.params.first().map(|id| grant_resource(id));
+    vec![
+        get("/api/stream/transcode/{sessionId}/index.m3u8", Access::Granted).resource(resource).to(index),
+        get("/api/stream/transcode/{sessionId}/status", Access::Granted).resource(resource).to(status),
+        get("/api/stream/transcode/{sessionId}/{asset}", Access::Granted).resource(resource).to(session_asset),
+        get("/api/stream/transcode/sessions", Access::Admin).to(list::sessions),
+        post("/api/stream/transcode/start", Access::User).to(start),
+        post("/api/stream/transcode/{sessionId}/stop", Access::Granted).resource(resource).to(stop_by_post),
+        delete("/api/stream/transcode/{sessionId}", Access::Granted).resource(resource).to(stop),
+    ]
+}
+
+fn grant_resource(session_id: &str) -> String {
+    format!("stream/transcode/{session_id}")
+}
+
+fn grant_expiry(session: &Session) -> Timestamp {
+    session.started_at + Duration::from_secs(GRANT_SECONDS.unsigned_abs())
+}
+
+fn session_grant(service: &Service, principal: &Principal, session: &Session) -> String {
+    service.accounts.sign_grant(principal, &grant_resource(&session.id), grant_expiry(session).as_second())
+}
+
+fn find_live(service: &Service, call: &Call) -> Result<Arc<Session>> {
+    service.sessions.find_live(call.user()?, &call.params[0])
+}
+
+/// Starts a session, or returns the URL of the file if it can be played directly.
+#[utoipa::path(
+    post, path = "/api/stream/transcode/start", tag = "stream", request_body = StartBody,
+    responses(
+        (status = 200, body = Started), (status = 400), (status = 403), (status = 404), (status = 415),
+        (status = 422), (status = 429), (status = 503)
+    )
+)]
+pub async fn start(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let principal = call.user()?.clone();
+    let agent = call.header(USER_AGENT).map(str::to_owned);
+    let request = call.json::<StartBody>().await?.into_request(agent.as_deref())?;
+    let device = request.device.clone();
+    let body = match planner::plan_playback(&service, request).await? {
+        PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle } => {
+            let subtitle = direct_subtitle(&service, &source, &subtitle).await?;
+            let direct_play = DirectPlay { source, start_seconds, duration_seconds, reasons, subtitle };
+            Started::for_direct_play(&service, &principal, &direct_play, &device)
+        }
+        PlannedPlayback::Session(plan) => {
+            let session = playback::start_session(&service, &principal, *plan).await?;
+            Started::for_session(&service, &principal, &session)
+        }
+    };
+    Ok(reply::secretive(reply::json(&body)))
+}
+
+/// The multivariant playlist. The request is held until the segment at the start position is ready.
+#[utoipa::path(
+    get, path = "/api/stream/transcode/{sessionId}/index.m3u8", tag = "stream",
+    params(
+        ("sessionId" = String, Path),
+        ("wait" = Option<f64>, Query, description = "Seconds to hold the request, 0 to 20; default 10"),
+        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
+    ),
+    responses(
+        (status = 200, description = "The playlist, or the progress towards it",
+            content((String = "application/vnd.apple.mpegurl"), (Preparing = "application/json"))),
+        (status = 400), (status = 404), (status = 410), (status = 500)
+    )
+)]
+pub async fn index(service: Arc<Service>, call: Call) -> Result<Response> {
+    let wait = match call.query("wait")? {
+        None => DEFAULT_HOLD_SECONDS,
+        Some(text) => {
+            let wait = text.parse::<f64>().ok().filter(|wait| (0.0..=MAX_HOLD_SECONDS).contains(wait));
+            wait.ok_or_else(|| Error::invalid_field("wait", "must be a number from 0 to 20"))?
+        }
+    };
+    let session = find_live(&service, &call)?;
+    if session.wait_ready(Duration::from_secs_f64(wait)).await? {
+        // The only playlist that depends on the player.
+        let with_start = call.header(USER_AGENT).is_some_and(accepts_start_in_multivariant);
+        let text = session.multivariant(with_start, &session_grant(&service, call.user()?, &session));
+        let mut response = playlist_response(text);
+        response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
+        return Ok(response);
+    }
+    let mut response = reply::json(&Preparing::new(&session.status()));
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    Ok(response)
+}
+
+/// Responds with a playlist.
+pub(super) fn playlist_response(text: Bytes) -> Response {
+    let mut response = reply::bytes("application/vnd.apple.mpegurl", text);
+    // Its URLs are signed for one viewer.
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+/// A media playlist or a segment of a session.
+#[utoipa::path(
+    get, path = "/api/stream/transcode/{sessionId}/{asset}", tag = "stream",
+    params(
+        ("sessionId" = String, Path),
+        ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`"),
+        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
+    ),
+    responses(
+        (status = 200,
+            content((Vec<u8> = "video/mp2t"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
+        (status = 304), (status = 404), (status = 410), (status = 500), (status = 504)
+    )
+)]
+pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response> {
+    let session = find_live(&service, &call)?;
+    session.ensure_live()?;
+    let name = &call.params[1];
+    match parse_asset(name).ok_or_else(|| Error::new(Code::AssetNotFound, "the session has no asset with this name"))? {
+        SessionAsset::Playlist(track) => {
+            Ok(playlist_response(session.media_playlist(track, &session_grant(&service, call.user()?, &session))?))
+        }
+        SessionAsset::Segment(track @ (PlaylistTrack::Video(_) | PlaylistTrack::Audio), index) => {
+            let no_track = || Error::new(Code::AssetNotFound, "the session has no such track");
+            let stored = session.segment(session.rung_of_track(track).ok_or_else(no_track)?, index).await?;
+            Ok(match stored.content {
+                SegmentContent::InMemory(bytes) => segment_response("video/mp2t", bytes, &stored.etag, &call.headers),
+                SegmentContent::Lazy(segment) => {
+                    let mut response = segment_response("video/mp2t", Bytes::new(), &stored.etag, &call.headers);
+                    if response.status() == StatusCode::OK {
+                        response.headers_mut().insert(CONTENT_LENGTH, segment.size_bytes().into());
+                        let body = LazySegmentBody::new(service.library.clone(), segment, session.source().clone());
+                        response.extensions_mut().insert(body);
+                    }
+                    response
+                }
+            })
+        }
+        SessionAsset::Segment(PlaylistTrack::Subtitles, index) => {
+            let text = session.subtitle_segment(&service.subtitles, index).await?;
+            let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
+            Ok(segment_response("text/vtt; charset=utf-8", text.into(), &etag, &call.headers))
+        }
+    }
+}
+
+/// Responds with a segment. Segments never change under their name, so clients may cache them.
+pub(super) fn segment_response(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
+    let mut response = match (Validators { etag, modified: None }).evaluate(headers) {
+        PreconditionResult::NotModified => {
+            let mut response = reply::empty();
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        }
+        PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(content_type, bytes),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600, immutable"));
+    if let Ok(etag) = HeaderValue::from_str(etag) {
+        headers.insert(ETAG, etag);
+    }
+    response
+}
+
+/// The status of a session.
+#[utoipa::path(
+    get, path = "/api/stream/transcode/{sessionId}/status", tag = "stream",
+    params(
+        ("sessionId" = String, Path),
+        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
+    ),
+    responses((status = 200, body = StatusBody), (status = 404))
+)]
+pub async fn status(service: Arc<Service>, call: Call) -> Result<Response> {
+    Ok(reply::json(&match service.sessions.find(call.user()?, &call.params[0])? {
+        FoundSession::Live(session) => StatusBody::new(&session),
+        FoundSession::Ended(ended) => StatusBody::for_ended(&ended),
+    }))
+}
+
+/// Stops a session.
+#[utoipa::path(
+    delete, path = "/api/stream/transcode/{sessionId}", tag = "stream",
+    params(
+        ("sessionId" = String, Path),
+        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
+    ),
+    responses((status = 200, body = Stopped), (status = 404))
+)]
+pub async fn stop(service: Arc<Service>, call: Call) -> Result<Response> {
+    let session_id = call.params[0].clone();
+    let stopped = service.stop_session(call.user()?, &session_id).await?;
+    Ok(reply::json(&Stopped { session_id, stopped }))
+}
+
+/// Stops a session, for clients such as `navigator.sendBeacon` that can send neither `DELETE` nor headers.
+#[utoipa::path(
+    post, path = "/api/stream/transcode/{sessionId}/stop", tag = "stream",
+    params(
+        ("sessionId" = String, Path),
+        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
+    ),
+    responses((status = 200, body = Stopped), (status = 404))
+)]
+pub async fn stop_by_post(service: Arc<Service>, call: Call) -> Result<Response> {
+    stop(service, call).await
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Stopped {
+    session_id: String,
+    /// False if the session had already ended.
+    stopped: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::IF_NONE_MATCH;
+
+    use super::*;
+
+    #[test]
+    fn a_segment_that_the_client_has_is_not_sent_again() {
+        let table: [(&[&str], u16); 6] = [
+            (&[], 200),
+            (&["\"b\""], 200),
+            (&["\"b\", \"a\""], 304),
+            (&["W/\"a\""], 304),
+            (&["\"b\"", "\"a\""], 304),
+            (&["*"], 304),
+        ];
+        for (tags, status) in table {
+            let mut headers = HeaderMap::new();
+            for tag in tags {
+                headers.append(IF_NONE_MATCH, tag.parse().unwrap());
+            }
+            let response = segment_response("video/mp2t", Bytes::from_static(b"ts"), "\"a\"", &headers);
+            assert_eq!(response.status().as_u16(), status, "{tags:?}");
+            assert_eq!(response.headers()[ETAG], "\"a\"", "{tags:?}");
+        }
+    }
+}

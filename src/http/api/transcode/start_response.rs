@@ -1,0 +1,182 @@
+//! The response of `POST /api/stream/transcode/start`: a session, or the URL of the file itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{GRANT_SECONDS, grant_expiry, session_grant};
+use crate::domain::access::Principal;
+use crate::domain::plan::{AudioPlan, VideoPlan};
+use crate::domain::playback::{RequestDevice, SubtitleDelivery, TranscodeReason};
+use crate::domain::time::{format_timestamp, round_to_ms};
+use crate::engine::source::SourceFile;
+use crate::error::Result;
+use crate::http::api::device::DeviceBody;
+use crate::http::urls::ResourceUrls;
+use crate::service::Service;
+use crate::service::library::sidecars;
+use crate::service::sessions::Session;
+
+/// A started session, or the URL of the file itself.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Started {
+    /// Null when the file is played directly.
+    session_id: Option<String>,
+    /// `transcode` (copied video too) or `direct`.
+    playback_mode: &'static str,
+    playlist_url: Option<String>,
+    /// For players that cannot send a header.
+    signed_playlist_url: Option<String>,
+    direct_url: Option<String>,
+    signed_direct_url: Option<String>,
+    /// The requested text subtitle as WebVTT, if the file is played directly.
+    subtitle_url: Option<String>,
+    signed_subtitle_url: Option<String>,
+    /// Start position on the timeline of the item.
+    start_position_seconds: f64,
+    /// Position in the item at which the session's playlists begin, the player's 0: with `startMode` `list` the start of the
+    /// first listed segment, otherwise 0. Add it to the player's position to get the position to save.
+    timeline_start_seconds: f64,
+    duration_seconds: Option<f64>,
+    segment_seconds: Option<f64>,
+    decision: DecisionBody,
+    /// When the signed URLs expire.
+    expires_at: String,
+    idle_timeout_seconds: Option<u64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct DecisionBody {
+    /// `direct` or `transmux`.
+    container: &'static str,
+    /// `direct`, `copy`, `encode`, or null when the item has none.
+    video: Option<&'static str>,
+    audio: Option<&'static str>,
+    /// `none`, `webvtt` (a rendition of the session, or `subtitleUrl`) or `burn`.
+    subtitle: &'static str,
+    reasons: Vec<&'static str>,
+    device: DeviceBody,
+}
+
+/// A file that is played directly.
+pub(super) struct DirectPlay {
+    pub source: Arc<SourceFile>,
+    pub start_seconds: f64,
+    pub duration_seconds: Option<f64>,
+    pub reasons: Vec<TranscodeReason>,
+    /// URL of the subtitle, without a grant.
+    pub subtitle: Option<String>,
+}
+
+/// The URL of the requested text subtitle as WebVTT; None if none was requested.
+///
+/// # Errors
+/// As [`sidecars::list_sidecars`].
+pub(super) async fn direct_subtitle(
+    service: &Service,
+    source: &Arc<SourceFile>,
+    subtitle: &SubtitleDelivery,
+) -> Result<Option<String>> {
+    let id = match subtitle {
+        SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return Ok(None),
+        SubtitleDelivery::Text { stream } => format!("e{stream}"),
+        SubtitleDelivery::TextSidecar { path } => {
+            let sidecars = sidecars::list_sidecars(&service.library, source).await?;
+            let Some(sidecar) = sidecars.into_iter().find(|sidecar| sidecar.path == *path) else { return Ok(None) };
+            sidecar.id
+        }
+    };
+    Ok(Some(ResourceUrls::from_config(&service.config).subtitle(&source.path, &id)))
+}
+
+impl Started {
+    /// The response for a file that is played directly.
+    pub(super) fn for_direct_play(
+        service: &Service,
+        principal: &Principal,
+        direct_play: &DirectPlay,
+        device: &RequestDevice,
+    ) -> Self {
+        let source = &direct_play.source;
+        let subtitle = direct_play.subtitle.as_ref();
+        let expires = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
+        let url = ResourceUrls::from_config(&service.config).media_file(&source.path);
+        let grant =
+            service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
+        Self {
+            session_id: None,
+            playback_mode: "direct",
+            playlist_url: None,
+            signed_playlist_url: None,
+            signed_direct_url: Some(format!("{url}&st={grant}")),
+            direct_url: Some(url),
+            subtitle_url: subtitle.cloned(),
+            signed_subtitle_url: subtitle.map(|url| format!("{url}&st={grant}")),
+            start_position_seconds: direct_play.start_seconds,
+            timeline_start_seconds: 0.0,
+            duration_seconds: direct_play.duration_seconds.map(round_to_ms),
+            segment_seconds: None,
+            decision: DecisionBody {
+                container: "direct",
+                video: Some("direct"),
+                audio: Some("direct"),
+                subtitle: if subtitle.is_some() { "webvtt" } else { "none" },
+                reasons: reason_codes(&direct_play.reasons),
+                device: DeviceBody::new(device),
+            },
+            expires_at: format_timestamp(expires),
+            idle_timeout_seconds: None,
+        }
+    }
+
+    /// The response for a file that is played in a session.
+    pub(super) fn for_session(service: &Service, principal: &Principal, session: &Session) -> Self {
+        let (plan, rendition) = (&session.plan, &session.plan.work().rendition);
+        let url = ResourceUrls::from_config(&service.config).session_playlist(&session.id);
+        let video = rendition.video.as_ref();
+        let burns_subtitles = matches!(video, Some(VideoPlan::Encode(encode)) if encode.burn.is_some());
+        Self {
+            session_id: Some(session.id.clone()),
+            playback_mode: "transcode",
+            signed_playlist_url: Some(format!("{url}?st={}", session_grant(service, principal, session))),
+            playlist_url: Some(url),
+            direct_url: None,
+            signed_direct_url: None,
+            subtitle_url: None,
+            signed_subtitle_url: None,
+            start_position_seconds: plan.request.start_seconds,
+            timeline_start_seconds: plan.list_start_seconds(),
+            duration_seconds: Some(round_to_ms(plan.duration_seconds)),
+            segment_seconds: Some(service.config.segment_seconds),
+            decision: DecisionBody {
+                container: "transmux",
+                video: video.map(|plan| if matches!(plan, VideoPlan::Copy { .. }) { "copy" } else { "encode" }),
+                audio: rendition.audio.as_ref().map(audio_action),
+                subtitle: if burns_subtitles {
+                    "burn"
+                } else if plan.subtitles.is_some() {
+                    "webvtt"
+                } else {
+                    "none"
+                },
+                reasons: reason_codes(&plan.reasons),
+                device: DeviceBody::new(&plan.request.device),
+            },
+            expires_at: format_timestamp(grant_expiry(session)),
+            idle_timeout_seconds: Some(service.config.limits.session_idle.as_secs()),
+        }
+    }
+}
+
+fn reason_codes(reasons: &[TranscodeReason]) -> Vec<&'static str> {
+    reasons.iter().map(|reason| reason.as_str()).collect()
+}
+
+/// `copy` or `encode`.
+pub(super) fn audio_action(plan: &AudioPlan) -> &'static str {
+    if matches!(plan, AudioPlan::Copy { .. }) { "copy" } else { "encode" }
+}

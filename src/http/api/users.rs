@@ -1,0 +1,225 @@
+//! `/api/users`: user accounts; admins only.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use super::livetv::tokens::{TokenGone, TokensAnswer};
+use crate::domain::access::{Access, Role};
+use crate::domain::account::User;
+use crate::domain::time::format_timestamp;
+use crate::error::Result;
+use crate::http::call::Call;
+use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::reply;
+use crate::service::Service;
+use crate::service::accounts::KeptAccess;
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        get("/api/users", Access::Admin).to(users),
+        post("/api/users", Access::Admin).to(add_user),
+        delete("/api/users/{id}", Access::Admin).to(remove_user),
+        post("/api/users/{id}/password", Access::Admin).to(set_password),
+        get("/api/users/{id}/tokens", Access::Admin).to(tokens),
+        delete("/api/users/{id}/tokens/{tokenId}", Access::Admin).to(revoke_token),
+    ]
+}
+
+/// The role of a user.
+#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RoleName {
+    Admin,
+    User,
+}
+
+/// A user.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UserView {
+    id: String,
+    username: String,
+    role: RoleName,
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// Number of stream tokens of the user; only in the list of users.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_tokens: Option<usize>,
+}
+
+/// All users.
+#[derive(Serialize, ToSchema)]
+pub struct Users {
+    users: Vec<UserView>,
+}
+
+/// A new user.
+#[derive(Serialize, ToSchema)]
+pub struct UserAnswer {
+    user: UserView,
+}
+
+/// A user to create.
+#[derive(Deserialize, ToSchema)]
+pub struct UserRequest {
+    username: String,
+    /// At least 8 characters.
+    password: String,
+    /// Default `user`.
+    role: Option<RoleName>,
+}
+
+/// A new password for another user.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NewPasswordRequest {
+    new_password: String,
+    /// Keep the stream tokens of the user; default false: they are revoked.
+    keep_stream_tokens: Option<bool>,
+}
+
+/// All users, by name
+#[utoipa::path(get, path = "/api/users", tag = "Accounts",
+    responses((status = 200, description = "All users", body = Users)))]
+pub async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
+    let counts = service.accounts.stream_token_counts();
+    let view = |user: User| UserView {
+        stream_tokens: Some(counts.get(&user.id).copied().unwrap_or(0)),
+        ..UserView::from(user)
+    };
+    Ok(reply::json(&Users { users: service.accounts.users().into_iter().map(view).collect() }))
+}
+
+/// Add a user
+#[utoipa::path(post, path = "/api/users", tag = "Accounts", request_body = UserRequest, responses(
+    (status = 201, description = "Created", body = UserAnswer),
+    (status = 409, description = "`CONFLICT`: another user has this name")))]
+pub async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let request: UserRequest = call.json().await?;
+    let role = match request.role {
+        Some(RoleName::Admin) => Role::Admin,
+        Some(RoleName::User) | None => Role::User,
+    };
+    let user = service.accounts.add_user_by(Some(call.user()?), &request.username, role, &request.password).await?;
+    Ok(reply::json_with(StatusCode::CREATED, &UserAnswer { user: user.into() }))
+}
+
+/// Delete a user and sign out all their devices
+#[utoipa::path(delete, path = "/api/users/{id}", tag = "Accounts",
+    params(("id" = String, Path, description = "User id")), responses(
+    (status = 204, description = "Deleted"),
+    (status = 404, description = "`NOT_FOUND`"),
+    (status = 409, description = "`CONFLICT`: the last admin cannot be deleted")))]
+pub async fn remove_user(service: Arc<Service>, call: Call) -> Result<Response> {
+    service.accounts.remove_user(&call.params[0]).await?;
+    Ok(reply::empty())
+}
+
+/// Set a user's password and sign out all their devices
+#[utoipa::path(post, path = "/api/users/{id}/password", tag = "Accounts", request_body = NewPasswordRequest,
+    params(("id" = String, Path, description = "User id")), responses(
+    (status = 204, description = "Changed"),
+    (status = 404, description = "`NOT_FOUND`")))]
+pub async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let request: NewPasswordRequest = call.json().await?;
+    let kept_access = KeptAccess { login: None, stream_tokens: request.keep_stream_tokens.unwrap_or(false) };
+    service.accounts.set_password_by(Some(call.user()?), &call.params[0], &request.new_password, kept_access).await?;
+    Ok(reply::empty())
+}
+
+/// List a user's stream tokens
+#[utoipa::path(get, path = "/api/users/{id}/tokens", tag = "Accounts",
+    params(("id" = String, Path, description = "User id")), responses(
+    (status = 200, description = "Oldest first, without their secrets", body = TokensAnswer),
+    (status = 404, description = "`NOT_FOUND`")))]
+pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
+    let user = service.accounts.get_user(&call.params[0])?;
+    Ok(reply::json(&TokensAnswer::new(service.accounts.stream_tokens(&user.id))))
+}
+
+/// Revoke a stream token of a user and all URLs signed with it
+#[utoipa::path(delete, path = "/api/users/{id}/tokens/{tokenId}", tag = "Accounts",
+    params(("id" = String, Path, description = "User id"), ("tokenId" = String, Path, description = "Token id")),
+    responses(
+    (status = 200, description = "Revoked", body = TokenGone),
+    (status = 404, description = "`NOT_FOUND`: the user has no such token")))]
+pub async fn revoke_token(service: Arc<Service>, call: Call) -> Result<Response> {
+    let id = call.params[1].clone();
+    service.accounts.revoke_stream_token(&call.params[0], &id).await?;
+    Ok(reply::json(&TokenGone::new(id)))
+}
+
+impl From<User> for UserView {
+    fn from(user: User) -> Self {
+        let role = match user.role {
+            Role::Admin => RoleName::Admin,
+            Role::User => RoleName::User,
+        };
+        Self {
+            id: user.id,
+            username: user.username,
+            role,
+            created_at: format_timestamp(user.created_at),
+            stream_tokens: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures_util::{FutureExt, stream};
+    use http::header::{AUTHORIZATION, CONTENT_LENGTH};
+    use http::{HeaderMap, Method};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::http::api::livetv;
+    use crate::http::dispatch::{Dispatcher, RequestParts};
+    use crate::http::server::{ConnectionSlots, RequestBody, RequestInfo};
+
+    #[tokio::test]
+    async fn a_body_that_arrives_after_its_login_ended_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let service = Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap();
+        let all = endpoints().into_iter().chain(livetv::endpoints()).collect();
+        let dispatcher = Arc::new(Dispatcher::new(&service, all));
+        service.accounts.issue_token("ada", Role::Admin).await.unwrap();
+        let ada = service.accounts.user_by_name("ada").unwrap();
+        for (path, body) in [
+            ("/api/users".to_owned(), r#"{"username": "eve", "password": "correct horse"}"#),
+            (format!("/api/users/{}/password", ada.id), r#"{"newPassword": "correct horse"}"#),
+            ("/api/livetv/tokens".to_owned(), r#"{"name": "TV"}"#),
+        ] {
+            let token = service.accounts.issue_token("ada", Role::Admin).await.unwrap();
+            let (send, rest) = tokio::sync::oneshot::channel::<Bytes>();
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+            headers.insert(CONTENT_LENGTH, body.len().into());
+            let request = RequestParts {
+                method: Method::POST,
+                path: path.clone(),
+                query: String::new(),
+                body: RequestBody::new(
+                    &headers,
+                    stream::once(async move { Ok::<_, warp::Error>(rest.await.unwrap()) }),
+                ),
+                headers: Arc::new(headers),
+                info: RequestInfo::default(),
+                slot: Arc::new(ConnectionSlots::new(8, &[]).acquire([192, 0, 2, 1].into()).unwrap()),
+            };
+            let mut answer = Box::pin(dispatcher.clone().respond(request));
+            assert!(answer.as_mut().now_or_never().is_none(), "{path}: admitted, and waiting for the body");
+            service.accounts.revoke_all(&ada.id, KeptAccess::default()).await.unwrap();
+            send.send(Bytes::from_static(body.as_bytes())).unwrap();
+            assert_eq!(answer.await.status(), StatusCode::UNAUTHORIZED, "{path}");
+        }
+        assert_eq!(service.accounts.users().len(), 1);
+        assert!(service.accounts.stream_tokens(&ada.id).is_empty());
+        assert_eq!(service.accounts.get_user(&ada.id).unwrap().password_hash, None);
+    }
+}

@@ -1,0 +1,95 @@
+//! `GET /` and `/web/…`: the web page, embedded in the binary, with its Content-Security-Policy (CSP).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use data_encoding::BASE64URL_NOPAD;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, StatusCode};
+use rust_embed::{EmbeddedFile, RustEmbed};
+use warp::reply::Response;
+
+use crate::domain::access::Access;
+use crate::error::{Code, Error, Result};
+use crate::http::call::Call;
+use crate::http::conditional::{PreconditionResult, Validators};
+use crate::http::endpoint::{Endpoint, get};
+use crate::http::reply;
+use crate::service::Service;
+
+/// The files of assets/web. A debug build reads them from the source tree, so a reload shows a change.
+#[derive(RustEmbed)]
+#[folder = "assets/web"]
+struct WebAssets;
+
+/// Only our own scripts run and only this server is contacted. hls.js passes media and subtitles to the video element as
+/// `blob:`; the style sheet's images are `data:`.
+const PAGE_POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; img-src 'self' data: blob:; \
+    object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// The policy of the worker that renders ASS subtitles: it is WebAssembly, which may be compiled only there.
+const ASS_WORKER_POLICY: &str =
+    "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; object-src 'none'; base-uri 'none'";
+const ASS_WORKER: &str = "vendor/ass.worker.js";
+
+pub fn endpoints() -> Vec<Endpoint> {
+    let serve_from = |folder: &'static str| {
+        move |_: Arc<Service>, call: Call| async move { page_file(&format!("{folder}{}", call.params[0]), &call.headers) }
+    };
+    vec![
+        get("/", Access::Public).to(|_, call| async move { page_file("index.html", &call.headers) }),
+        get("/web/{file}", Access::Public).to(serve_from("")),
+        get("/web/vendor/{file}", Access::Public).to(serve_from("vendor/")),
+    ]
+}
+
+/// One file of the page. Only embedded files are served, so a name cannot escape the folder.
+fn page_file(name: &str, headers: &HeaderMap) -> Result<Response> {
+    let not_found = || Error::new(Code::NotFound, "no such page");
+    let content_type = content_type(name).ok_or_else(not_found)?;
+    let file = WebAssets::get(name).ok_or_else(not_found)?;
+    let etag = etag(&file);
+    let is_not_modified =
+        Validators { etag: &etag, modified: None }.evaluate(headers) == PreconditionResult::NotModified;
+    let body = match file.data {
+        _ if is_not_modified => Bytes::new(),
+        std::borrow::Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+        std::borrow::Cow::Owned(bytes) => bytes.into(),
+    };
+    let mut response = reply::bytes(content_type, body);
+    if is_not_modified {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    let headers = response.headers_mut();
+    headers.insert(ETAG, HeaderValue::from_str(&etag).expect("base64 is a header value"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    let policy = if name == ASS_WORKER { ASS_WORKER_POLICY } else { PAGE_POLICY };
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
+    headers.insert("permissions-policy", HeaderValue::from_static("camera=(), geolocation=(), microphone=()"));
+    Ok(response)
+}
+
+/// Strong validator: the content's digest.
+fn etag(file: &EmbeddedFile) -> String {
+    format!("\"{}\"", BASE64URL_NOPAD.encode(&file.metadata.sha256_hash()[..15]))
+}
+
+/// The content type by extension; None for an unknown one.
+fn content_type(name: &str) -> Option<&'static str> {
+    Some(match name.rsplit_once('.')?.1 {
+        "html" => "text/html; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "wasm" => "application/wasm",
+        "woff2" => "font/woff2",
+        "txt" => "text/plain; charset=utf-8",
+        "webmanifest" => "application/manifest+json",
+        _ => return None,
+    })
+}

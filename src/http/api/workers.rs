@@ -1,0 +1,179 @@
+//! `GET /api/stream/v2-workers`: the encoders and backends of this server, for diagnostics.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+use warp::reply::Response;
+
+use crate::config::BackendSetting;
+use crate::domain::access::Access;
+use crate::domain::time::format_timestamp;
+use crate::error::Result;
+use crate::http::call::Call;
+use crate::http::endpoint::{Endpoint, get};
+use crate::http::reply;
+use crate::service::Service;
+use crate::service::renditions::Renditions;
+use crate::service::renditions::local_encoders::EncoderStatus;
+use crate::service::sessions::failure_message;
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![get("/api/stream/v2-workers", Access::User).to(workers)]
+}
+
+/// The encoders and backends of this server.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkersView {
+    local: LocalView,
+    /// Other machines; none in this version.
+    nodes: Vec<serde_json::Value>,
+    /// Native workers; none in this version.
+    workers: Vec<serde_json::Value>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalView {
+    #[schema(example = "transcoding")]
+    kind: &'static str,
+    boundary: &'static str,
+    /// `available` or `unsupported`.
+    status: &'static str,
+    protocol: ProtocolView,
+    /// Encoders that passed a test encode of one frame, best first.
+    supported_encoders: Vec<&'static str>,
+    encoders: Vec<EncoderView>,
+    /// Encoders that failed the test encode, and why.
+    rejected_encoders: Vec<RejectedView>,
+    max_concurrent_jobs: usize,
+    active_job_count: usize,
+    /// Requests that wait for a segment. Sessions are not queued: one beyond the limit is refused.
+    queue_length: usize,
+    /// The last failure of a backend, even if another backend took over.
+    last_error: Option<ErrorView>,
+    pipelines: PipelinesView,
+    transcoder: TranscoderView,
+    fallback: FallbackView,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct ProtocolView {
+    name: &'static str,
+    version: &'static str,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct EncoderView {
+    name: &'static str,
+    codec: &'static str,
+    /// `software` or `hardware`.
+    kind: &'static str,
+    device: Option<&'static str>,
+    verified: bool,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct RejectedView {
+    name: &'static str,
+    reason: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct ErrorView {
+    message: String,
+    #[schema(format = DateTime)]
+    at: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct PipelinesView {
+    native: &'static str,
+    version: String,
+    /// The configured backend: `auto`, `gstreamer` or `ffmpeg`.
+    backend: &'static str,
+    /// Which backend encodes, and why. The diagnostics of a session name the backend it uses.
+    reason: &'static str,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct TranscoderView {
+    name: &'static str,
+    version: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FallbackView {
+    /// `local-subprocess` or `unsupported-state`.
+    mode: &'static str,
+    /// `worker-fallback-used` or `local-transcoder-missing`.
+    reason: &'static str,
+    user_message: &'static str,
+}
+
+#[utoipa::path(get, path = "/api/stream/v2-workers", tag = "stream",
+    responses((status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
+pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
+    Ok(reply::json(&workers_view(service.local_encoders.status().await, &service.renditions, service.config.backend)))
+}
+
+fn workers_view(workers: EncoderStatus, renditions: &Renditions, backend: BackendSetting) -> WorkersView {
+    let status = renditions.health();
+    let report = &workers.encoder_report;
+    let available = !report.working.is_empty();
+    let fallback = match available {
+        true => FallbackView {
+            mode: "local-subprocess",
+            reason: "worker-fallback-used",
+            user_message: "Local transcoding is the baseline path and is in use.",
+        },
+        false => FallbackView {
+            mode: "unsupported-state",
+            reason: "local-transcoder-missing",
+            user_message: "The local transcoder is missing: files play directly or not at all.",
+        },
+    };
+    let encoders = report.working.iter().map(|encoder| EncoderView {
+        name: encoder.name,
+        codec: "h264",
+        kind: if encoder.is_hardware { "hardware" } else { "software" },
+        device: encoder.device,
+        verified: true,
+    });
+    let rejected =
+        report.rejected.iter().map(|encoder| RejectedView { name: encoder.name, reason: encoder.reason.clone() });
+    let local = LocalView {
+        kind: "transcoding",
+        boundary: "local transcoder subprocess",
+        status: if available { "available" } else { "unsupported" },
+        protocol: ProtocolView { name: "media-worker", version: "0.1-draft" },
+        supported_encoders: report.working.iter().map(|encoder| encoder.name).collect(),
+        encoders: encoders.collect(),
+        rejected_encoders: rejected.collect(),
+        max_concurrent_jobs: workers.max_concurrent_jobs,
+        active_job_count: renditions.active_jobs(),
+        queue_length: status.waiting_requests(),
+        last_error: status
+            .last_fault()
+            .map(|(at, error)| ErrorView { message: failure_message(&error).to_owned(), at: format_timestamp(at) }),
+        pipelines: PipelinesView {
+            native: "gstreamer",
+            version: workers.gstreamer_version,
+            backend: backend.as_str(),
+            reason: match backend {
+                BackendSetting::Auto => {
+                    "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster"
+                }
+                BackendSetting::Gstreamer => {
+                    "GStreamer encodes what it supports; ffmpeg does the rest and takes over on failure"
+                }
+                BackendSetting::Ffmpeg => "ffmpeg encodes video and audio",
+            },
+        },
+        transcoder: TranscoderView { name: "ffmpeg", version: report.version.clone() },
+        fallback,
+    };
+    WorkersView { local, nodes: Vec::new(), workers: Vec::new() }
+}

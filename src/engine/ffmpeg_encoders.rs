@@ -108,12 +108,6 @@ fn is_final(report: &EncoderReport) -> bool {
     !report.working.is_empty() || !report.rejected.iter().any(|rejected| rejected.reason.starts_with(TIMEOUT_PREFIX))
 }
 
-/// The version of the GStreamer library this process uses, e.g. `1.22.0`.
-pub fn gstreamer_version() -> String {
-    let (major, minor, micro, _) = gstreamer::version();
-    format!("{major}.{minor}.{micro}")
-}
-
 async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
     let mut report = EncoderReport { version: None, working: Vec::new(), rejected: Vec::new() };
     let listing_bytes = match run_ffmpeg(ffmpeg, &["-encoders"]).await {

@@ -6,6 +6,9 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// Longest record that may be written, bytes of key and JSON together.
+pub const MAX_RECORD_BYTES: usize = 8 << 20;
+
 /// Length of a checksum, bytes.
 pub const CHECKSUM_BYTES: usize = 16;
 

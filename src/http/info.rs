@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::header::USER_AGENT;
 use jiff::Timestamp;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
@@ -13,7 +13,7 @@ use super::call::Call;
 use super::endpoint::{Endpoint, get, post};
 use super::progress::WatchProgress;
 use super::reply;
-use super::urls::ResourceUrls;
+use super::urls::{QUERY_ENCODE_SET, ResourceUrls};
 use crate::domain::access::{Access, Principal};
 use crate::domain::playback::{DeviceProfile, RequestDevice};
 use crate::engine::source::SourceFile;
@@ -31,10 +31,6 @@ use media_info::MediaInfo;
 
 /// Lifetime of signed URLs in the response, seconds. They also end with the login that requested them.
 const GRANT_SECONDS: i64 = 12 * 3600;
-
-/// Characters to percent-encode in a query: all but the slash and the unreserved ones of RFC 3986.
-pub(super) const QUERY_ENCODE_SET: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 pub fn endpoints(service: &Arc<Service>) -> Vec<Endpoint> {
     vec![

@@ -6,13 +6,16 @@
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 
-use percent_encoding::utf8_percent_encode;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::info::QUERY_ENCODE_SET;
 use crate::config::Config;
 use crate::domain::address::without_credentials;
 use crate::domain::channel::Channel;
 use crate::domain::lineup::GENERATED_LOGOS;
+
+/// Characters to percent-encode in a query: all but the slash and the unreserved ones of RFC 3986.
+pub(super) const QUERY_ENCODE_SET: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// Builds URLs as absolute paths (RFC 3986) that begin with the prefix.
 #[derive(Clone, Copy, Debug, Default)]

@@ -61,7 +61,7 @@ impl LinkCredentials {
         Ok(match self {
             Self::None => String::new(),
             Self::Token(token) => {
-                let token = percent_encoding::utf8_percent_encode(token, crate::http::info::QUERY_ENCODE_SET);
+                let token = percent_encoding::utf8_percent_encode(token, crate::http::urls::QUERY_ENCODE_SET);
                 format!("token={token}")
             }
             Self::Signed(until) => {

@@ -6,6 +6,7 @@ pub mod address;
 pub mod bitmap_subtitles;
 pub mod channel;
 pub mod channel_clock;
+pub mod channel_state;
 pub mod codec;
 pub mod encode_slots;
 pub mod external;

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::broadcast;
 
 use crate::domain::channel::Channel;
+use crate::domain::channel_state::ChannelState;
 use crate::domain::progress::ProgressRecord;
 use crate::domain::recording::RecordingState;
 use crate::domain::schedule::Programme;
-use crate::service::live::ChannelState;
 
 /// Events a listener may lag before it is notified that it missed some.
 const MAX_LAG: usize = 256;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::domain::channel::Channel;
+use crate::domain::channel_state::ChannelState;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::domain::mpegts::channel_timeline::{StillImage, TimelineSpan, place_on_timeline};
 use crate::domain::schedule::segmentation::{Segmentation, VideoFormat};
@@ -41,7 +42,7 @@ pub use state_publisher::publish_programmes;
 use tuner::StreamCounts;
 pub use tuner::TunerStream;
 use viewers::Viewers;
-pub use viewers::{ChannelState, START_OVER, Viewer};
+pub use viewers::{START_OVER, Viewer};
 
 /// How far before the live window a request still belongs to the live viewers, ms.
 const MAX_LIVE_LAG_MS: i64 = 60_000;

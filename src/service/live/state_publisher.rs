@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::ChannelState;
 use crate::domain::channel::Channel;
+use crate::domain::channel_state::ChannelState;
 use crate::service::Service;
 use crate::service::events::EventContent;
 

@@ -29,30 +29,6 @@ const MAX_USERS_WITH_VIEWS: usize = 10_000;
 /// keeps the start, it would jump to the next programme when that begins.
 pub const START_OVER: &str = "_start-over";
 
-/// State of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChannelState {
-    Idle,
-    Warm,
-    Starting,
-    Live,
-    /// The current programme cannot be shown; a slate replaces it.
-    Error,
-}
-
-impl ChannelState {
-    /// The value in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Warm => "warm",
-            Self::Starting => "starting",
-            Self::Live => "live",
-            Self::Error => "error",
-        }
-    }
-}
-
 /// A viewer: one view of one login. No other login can address it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {

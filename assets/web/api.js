@@ -31,7 +31,7 @@ export function setToken(value) {
 }
 
 /** A refusal: `code` is an error code of the server, or `OFFLINE`. */
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(code, message, { status = 0, details = null, retryAfter = null } = {}) {
     super(message);
     this.code = code;
@@ -49,7 +49,7 @@ const RETRY_LIMITS_MS = { TRANSCODER_BUSY: 300_000, CHANNEL_UNAVAILABLE: 60_000,
  * Calls `onWait(error)` before each retry and `onWait(null)` when the work succeeds after one. Throws the last error when
  * the time in `RETRY_LIMITS_MS` is over, and an `AbortError` when the signal is aborted.
  */
-export async function retryWhileBusy(work, onWait, signal) {
+async function retryWhileBusy(work, onWait, signal) {
   const began = performance.now();
   for (let hasWaited = false; ; hasWaited = true) {
     try {

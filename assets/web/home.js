@@ -61,7 +61,7 @@ function row(key, title, cards) {
 }
 
 /** A tile: artwork, progress and two lines. */
-export function tile({ href, kind, name, title, line, percent, artwork, isUnavailable }) {
+function tile({ href, kind, name, title, line, percent, artwork, isUnavailable }) {
   return h("a", { class: isUnavailable ? "tile unavailable" : "tile", href },
     h("div", { class: "artwork", style: tint(name ?? title) },
       artwork ? h("img", { src: artwork, alt: "", loading: "lazy" }) : icon(kind),

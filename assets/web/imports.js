@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { rightsFields } from "./external-channels.js";
+import { rightsFields } from "./rights.js";
 import { confirmButton, field, table } from "./widgets.js";
 import { TEXT, errorText, formatMoment } from "./strings.js";
 

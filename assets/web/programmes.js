@@ -3,8 +3,8 @@
 import * as api from "./api.js";
 
 const HOUR = 3_600_000;
-export const CHUNK_MS = 12 * HOUR;
-export const CHUNK_CHANNELS = 24;
+const CHUNK_MS = 12 * HOUR;
+const CHUNK_CHANNELS = 24;
 
 /** Programmes shorter than this share a cell with others that start in the same quarter of an hour. */
 const SHORT_MS = 10 * 60_000;

@@ -13,7 +13,7 @@ pub const MAX_NAME_CHARS: usize = 64;
 pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 8..=1024;
 
 /// Maximum length of a device name, characters.
-pub const MAX_DEVICE_CHARS: usize = 100;
+const MAX_DEVICE_CHARS: usize = 100;
 
 /// A user account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -28,7 +28,7 @@ const MAX_NAME_CHARS: usize = 100;
 const MAX_TEXT_BYTES: usize = 2048;
 
 /// Maximum target duration of a channel, seconds: players start three of them before the live edge.
-pub const MAX_TARGET_SECONDS: u64 = 6;
+const MAX_TARGET_SECONDS: u64 = 6;
 
 /// The settings of a channel that do not affect what it airs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The end of an interval without end: the clock runs whether there are viewers or not.
-pub const ENDLESS: i64 = i64::MAX;
+const ENDLESS: i64 = i64::MAX;
 
 /// Maximum number of stored intervals.
 const MAX_INTERVALS: usize = 1024;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Segments a rendition makes before it leaves its slot to one that is only a little more urgent: starting a run costs
 /// as much as one or two segments.
-pub const TURN_SEGMENTS: usize = 3;
+const TURN_SEGMENTS: usize = 3;
 
 /// How much sooner another rendition's reader must run dry to end a turn early, ms.
 const URGENT_MS: i64 = 4_000;

@@ -1,7 +1,7 @@
 //! Detects format and size of a PNG or JPEG image from its first bytes, before any decoder reads it.
 
 /// Largest width and height, pixels.
-pub const MAX_SIDE_PIXELS: u32 = 4096;
+const MAX_SIDE_PIXELS: u32 = 4096;
 
 /// Format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@ use crate::domain::sniff::MediaKind;
 use crate::error::{Code, Error};
 
 /// Maximum length of a request path, bytes.
-pub const MAX_PATH_BYTES: usize = 4096;
+const MAX_PATH_BYTES: usize = 4096;
 
 /// A configured library folder.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ pub use language::language_tag;
 pub const PROBE_VERSION: u32 = 5;
 
 /// Longest plausible duration, seconds. Playlists list every segment, so a longer one would exhaust the memory.
-pub const LONGEST_SECONDS: f64 = 7.0 * 86_400.0;
+const MAX_DURATION_SECONDS: f64 = 7.0 * 86_400.0;
 
 /// Container family by the bytes of the file, never by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -311,7 +311,8 @@ impl Media {
 
     /// Treats an implausible duration as unknown.
     pub fn limit_duration(&mut self) {
-        let Some(seconds) = self.duration_seconds.filter(|seconds| !(0.0..=LONGEST_SECONDS).contains(seconds)) else {
+        let Some(seconds) = self.duration_seconds.filter(|seconds| !(0.0..=MAX_DURATION_SECONDS).contains(seconds))
+        else {
             return;
         };
         self.warnings.push(format!("the duration is unknown: {} s are implausible", round_to_ms(seconds)));

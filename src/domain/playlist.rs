@@ -9,7 +9,7 @@ use super::time::{FrameRate, to_seconds};
 
 /// Length of a subtitle segment, seconds. A subtitle rendition of a VOD playlist may have its own target duration (RFC 8216
 /// section 6.2.4), and long segments mean few requests per film.
-pub const SUBTITLE_SEGMENT_SECONDS: f64 = 30.0;
+const SUBTITLE_SEGMENT_SECONDS: f64 = 30.0;
 
 /// A media playlist of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -12,10 +12,10 @@ pub use media_type::MediaType;
 
 /// How far a device's clock may be ahead of the server's before its times are ignored. A clock years ahead would otherwise
 /// block all other devices.
-pub const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
+const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// Number of positions kept when a stray save returns to the start.
-pub const MAX_EARLIER_POSITIONS: usize = 5;
+const MAX_EARLIER_POSITIONS: usize = 5;
 
 /// A position at or below this is not worth keeping when a stray zero replaces it, seconds.
 const MIN_KEPT_SECONDS: f64 = 60.0;

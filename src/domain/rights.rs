@@ -9,13 +9,13 @@ use serde_json::json;
 use crate::error::{Code, Error};
 
 /// Minimum length of a rights statement, characters.
-pub const MIN_STATEMENT_CHARS: usize = 20;
+const MIN_STATEMENT_CHARS: usize = 20;
 
 /// Maximum length of a text, bytes.
 const MAX_TEXT_BYTES: usize = 4096;
 
 /// The text of the attestation.
-pub const ATTESTATION_TEXT: &str = "I am authorised to receive this source and to show it to the people of this household, on the basis \
+const ATTESTATION_TEXT: &str = "I am authorised to receive this source and to show it to the people of this household, on the basis \
                             stated, and I answer for what is stated here.";
 
 /// Where the content comes from.

@@ -37,8 +37,6 @@ pub enum SessionEvent {
 pub enum SessionAction {
     /// Release the runs: the session has no readers any more.
     Release,
-    /// Keep the session in memory as ended, so that its assets answer 410.
-    Remember,
 }
 
 impl SessionState {
@@ -69,7 +67,7 @@ impl SessionState {
         use SessionState::*;
         match (self, event) {
             (Stopped, _) => (Stopped, &[]),
-            (_, SessionEvent::Stop) => (Stopped, &[SessionAction::Release, SessionAction::Remember]),
+            (_, SessionEvent::Stop) => (Stopped, &[SessionAction::Release]),
             (Failed, _) => (Failed, &[]),
             (_, SessionEvent::Fault) => (Failed, &[SessionAction::Release]),
             (Starting, SessionEvent::Ready) => (Running, &[]),
@@ -91,7 +89,6 @@ mod tests {
     #[test]
     fn every_arrow() {
         const RELEASE: &[SessionAction] = &[SessionAction::Release];
-        const END: &[SessionAction] = &[SessionAction::Release, SessionAction::Remember];
         type Arrow = (SessionEvent, SessionState, &'static [SessionAction]);
         let rows: [(SessionState, [Arrow; 6]); 6] = [
             (
@@ -102,7 +99,7 @@ mod tests {
                     (Ahead, Starting, &[]),
                     (AllSegmentsReady, Starting, &[]),
                     (Fault, Failed, RELEASE),
-                    (Stop, Stopped, END),
+                    (Stop, Stopped, RELEASE),
                 ],
             ),
             (
@@ -113,7 +110,7 @@ mod tests {
                     (Ahead, Paused, &[]),
                     (AllSegmentsReady, Complete, &[]),
                     (Fault, Failed, RELEASE),
-                    (Stop, Stopped, END),
+                    (Stop, Stopped, RELEASE),
                 ],
             ),
             (
@@ -124,7 +121,7 @@ mod tests {
                     (Ahead, Paused, &[]),
                     (AllSegmentsReady, Complete, &[]),
                     (Fault, Failed, RELEASE),
-                    (Stop, Stopped, END),
+                    (Stop, Stopped, RELEASE),
                 ],
             ),
             (
@@ -135,7 +132,7 @@ mod tests {
                     (Ahead, Paused, &[]),
                     (AllSegmentsReady, Complete, &[]),
                     (Fault, Failed, RELEASE),
-                    (Stop, Stopped, END),
+                    (Stop, Stopped, RELEASE),
                 ],
             ),
             (
@@ -146,7 +143,7 @@ mod tests {
                     (Ahead, Failed, &[]),
                     (AllSegmentsReady, Failed, &[]),
                     (Fault, Failed, &[]),
-                    (Stop, Stopped, END),
+                    (Stop, Stopped, RELEASE),
                 ],
             ),
             (

@@ -11,13 +11,13 @@ use sha2::{Digest, Sha256};
 pub type SigningKey = [u8; 32];
 
 /// Tolerance for clock differences, seconds.
-pub const LEEWAY_SECONDS: i64 = 30;
+const LEEWAY_SECONDS: i64 = 30;
 
 /// Maximum lifetime of a grant or a signed address, seconds: seven days.
 pub const MAX_LIFE_SECONDS: i64 = 7 * 86_400;
 
 /// Maximum length of a grant, bytes.
-pub const MAX_GRANT_BYTES: usize = 256;
+const MAX_GRANT_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureError {

@@ -9,7 +9,7 @@ pub const MULTICAST_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 250);
 pub const PORT: u16 = 1900;
 
 /// Lifetime of an announcement, seconds; the minimum of the specification.
-pub const MAX_AGE_SECONDS: u32 = 1800;
+const MAX_AGE_SECONDS: u32 = 1800;
 
 /// Search target for all devices.
 const TARGET_ALL: &str = "ssdp:all";

@@ -41,7 +41,7 @@ impl AllowedSources {
     }
 
     /// Whether an address, or its network, is listed.
-    pub fn allows_address(&self, ip: IpAddr) -> bool {
+    fn allows_address(&self, ip: IpAddr) -> bool {
         let number = |ip: IpAddr| match ip {
             IpAddr::V4(ip) => u128::from(u32::from(ip)),
             IpAddr::V6(ip) => u128::from(ip),
@@ -71,7 +71,7 @@ fn normalize_host(name: &str) -> String {
 }
 
 /// Why an address is not global; None if it is.
-pub fn non_global_reason(ip: IpAddr) -> Option<&'static str> {
+fn non_global_reason(ip: IpAddr) -> Option<&'static str> {
     match ip {
         IpAddr::V4(ip) => non_global_reason_v4(ip),
         IpAddr::V6(ip) => non_global_reason_v6(ip),

@@ -66,7 +66,7 @@ pub fn to_seconds(ticks: i64) -> f64 {
 
 /// How far ahead of the clock a stored time may be, seconds: a day. A time further ahead was written while the clock was
 /// wrong.
-pub const MAX_AHEAD_SECONDS: i64 = 86_400;
+const MAX_AHEAD_SECONDS: i64 = 86_400;
 
 /// Whether a stored time is too far ahead of `now` to be true; both unix seconds.
 pub fn is_too_far_ahead(at: i64, now: i64) -> bool {

@@ -19,7 +19,7 @@ pub fn make_film(name: &str, audio_input: &str, output_options: &str) -> Vec<u8>
 pub struct SeededRandom(pub u64);
 
 impl SeededRandom {
-    pub fn next_below(&mut self, limit: usize) -> usize {
+    fn next_below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit.max(1)
     }

@@ -19,6 +19,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use super::ffmpeg::spawn::confined_command;
+use super::versions::parse_ffmpeg_version;
 
 /// Time limit of one trial. Measured: 0.1 s here; a sleeping graphics card may need seconds.
 const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
@@ -108,12 +109,6 @@ fn is_final(report: &EncoderReport) -> bool {
     !report.working.is_empty() || !report.rejected.iter().any(|rejected| rejected.reason.starts_with(TIMEOUT_PREFIX))
 }
 
-/// The version of the GStreamer library this process uses, e.g. `1.22.0`.
-pub fn gstreamer_version() -> String {
-    let (major, minor, micro, _) = gstreamer::version();
-    format!("{major}.{minor}.{micro}")
-}
-
 async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
     let mut report = EncoderReport { version: None, working: Vec::new(), rejected: Vec::new() };
     let listing_bytes = match run_ffmpeg(ffmpeg, &["-encoders"]).await {
@@ -126,7 +121,7 @@ async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
         }
     };
     report.version = match run_ffmpeg(ffmpeg, &["-version"]).await {
-        Ok(text) => parse_version(&String::from_utf8_lossy(&text)),
+        Ok(text) => parse_ffmpeg_version(&String::from_utf8_lossy(&text)),
         Err(_) => None,
     }
     .or_else(|| Some("unknown".to_owned()));
@@ -168,11 +163,6 @@ async fn run_trial(ffmpeg: &Path, candidate: &Candidate) -> Result<(), String> {
 /// Whether `ffmpeg -encoders` lists the encoder, in lines like ` V....D libx264   description`.
 fn is_listed(listing: &str, name: &str) -> bool {
     listing.lines().any(|line| line.split_whitespace().nth(1) == Some(name))
-}
-
-/// The version in `ffmpeg version 5.1.9-0+deb12u1 Copyright …`.
-fn parse_version(text: &str) -> Option<String> {
-    text.lines().next()?.strip_prefix("ffmpeg version ")?.split_whitespace().next().map(str::to_owned)
 }
 
 /// Standard output of one short ffmpeg call, or a short reason why it failed.

@@ -14,6 +14,10 @@ pub fn gstreamer_version() -> String {
 /// The version of the first `ffmpeg` in `PATH`, e.g. `5.1.9-0+deb12u1`; None if it is missing or does not run.
 pub fn ffmpeg_version() -> Option<String> {
     let output = confined_command(Path::new("ffmpeg")).arg("-version").stderr(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().next()?.strip_prefix("ffmpeg version ")?.split(' ').next().map(str::to_owned)
+    parse_ffmpeg_version(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// The version in `ffmpeg version 5.1.9-0+deb12u1 Copyright …`.
+pub(super) fn parse_ffmpeg_version(text: &str) -> Option<String> {
+    text.lines().next()?.strip_prefix("ffmpeg version ")?.split_whitespace().next().map(str::to_owned)
 }

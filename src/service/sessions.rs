@@ -21,7 +21,7 @@ mod session;
 mod tests;
 
 pub use ended::EndedSession;
-use ended::session_ended_error;
+use failure::session_ended_error;
 pub use failure::{SessionFailure, failure_message};
 use session::SessionTimeouts;
 pub use session::{Session, SessionStatus};

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::journal::MAX_RECORD_BYTES;
-use super::record;
+use super::record::{self, MAX_RECORD_BYTES};
 use super::tree::Tree;
 use crate::error::{Code, Error, Result};
 

@@ -9,7 +9,7 @@
 //! files fails, both are truncated before the change is refused.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::appender::Appender;
 use super::batch::Edit;
+use super::disk_space::free_bytes;
 use super::draft::Draft;
 use super::index::Index;
 use super::journal;
@@ -410,9 +411,4 @@ impl Committer {
 
 fn read_lock(view: &SharedView) -> RwLockReadGuard<'_, ReadView> {
     view.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Disk space available to an unprivileged program in `dir`, bytes; `u64::MAX` if the system does not report it.
-pub fn free_bytes(dir: &Path) -> u64 {
-    rustix::fs::statvfs(dir).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -19,7 +19,7 @@ use std::path::Path;
 use data_encoding::HEXLOWER;
 
 use super::batch::{Edit, MAX_BATCH_CHANGES};
-use super::record;
+use super::record::{self, MAX_RECORD_BYTES};
 use super::tree::Tree;
 
 /// Version of the file layout; raised when older programs cannot read the new one.
@@ -27,9 +27,6 @@ pub const LAYOUT: u32 = 2;
 
 /// First word of a journal file.
 const MAGIC: &str = "hearthcast-journal";
-
-/// Longest record that may be written, bytes of key and JSON together.
-pub const MAX_RECORD_BYTES: usize = 8 << 20;
 
 /// Longest line that is read, bytes; a longer one is damaged. It is far above [`MAX_RECORD_BYTES`], because a key may grow
 /// sixfold in JSON and versions before 2026-11-22 wrote records of any length.

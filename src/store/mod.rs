@@ -16,6 +16,7 @@ use crate::error::{Code, Error, Result};
 mod appender;
 mod batch;
 mod commit;
+mod disk_space;
 mod draft;
 mod export;
 mod index;
@@ -36,8 +37,8 @@ use batch::Edit;
 pub use batch::{Batch, MAX_BATCH_CHANGES};
 use commit::CommitError;
 pub use export::{backup, export, import};
-pub use journal::MAX_RECORD_BYTES;
 use lock::StateLock;
+pub use record::MAX_RECORD_BYTES;
 pub use tree::Tree;
 
 /// Free disk space below which writes are refused, bytes. It is left to sled, to other programs and to removals.
@@ -281,7 +282,7 @@ impl Store {
 
     /// Writes directly to the index: records of trees that are not journaled can be computed again.
     fn write_unjournaled(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
-        if commit::free_bytes(&self.inner.dir) < self.inner.reserve_bytes {
+        if disk_space::free_bytes(&self.inner.dir) < self.inner.reserve_bytes {
             return Err(not_stored_error("the disk is nearly full"));
         }
         let view = self.view();

@@ -6,16 +6,17 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// Longest record that may be written, bytes of key and JSON together.
+pub const MAX_RECORD_BYTES: usize = 8 << 20;
+
 /// Length of a checksum, bytes.
-pub const CHECKSUM_BYTES: usize = 16;
+const CHECKSUM_BYTES: usize = 16;
 
 /// Length of checksum and number, bytes.
 const HEADER_BYTES: usize = CHECKSUM_BYTES + 8;
 
-pub type Checksum = [u8; CHECKSUM_BYTES];
-
 /// Checksum of all parts of a record. A removal has empty JSON, which no value has.
-pub fn checksum(tree: &str, key: &str, number: u64, json: &[u8]) -> Checksum {
+pub fn checksum(tree: &str, key: &str, number: u64, json: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut hasher = blake3::Hasher::new();
     for part in [tree.as_bytes(), key.as_bytes(), &number.to_le_bytes(), json] {
         hasher.update(&(part.len() as u64).to_le_bytes());

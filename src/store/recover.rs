@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::appender::Appender;
-use super::commit::free_bytes;
+use super::disk_space::free_bytes;
 use super::index::{Index, IndexContents, IndexError};
 use super::journal::{self, JournalContents, JournalError, LinePosition};
 use super::tail::{self, Tail};

@@ -27,7 +27,6 @@ trees! {
     Users "users" true,
     Logins "logins" true,
     Probes "probes" false,
-    Indexes "indexes" false,
     Loudness "loudness" false,
     Progress "progress" true,
     Books "books" true,

@@ -54,7 +54,7 @@ pub fn detect_stream(bytes: &[u8]) -> Option<StreamInfo> {
 }
 
 /// Offset of the first packet if the bytes look like a transport stream: sync bytes one packet apart.
-pub fn find_sync(bytes: &[u8]) -> Option<usize> {
+fn find_sync(bytes: &[u8]) -> Option<usize> {
     let is_synced = |at: usize| (0..3).all(|n| bytes.get(at + n * PACKET_LEN) == Some(&SYNC_BYTE));
     (0..PACKET_LEN.min(bytes.len())).find(|&at| is_synced(at))
 }

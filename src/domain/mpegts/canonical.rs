@@ -7,6 +7,7 @@
 //! split into smaller, stuffed ones until 12 are added. The next segment's video counter then starts at 0 again.
 
 use super::packet::{PACKET_LEN, Packet, SYNC_BYTE};
+use super::pes;
 use super::psi::{self, PmtEntry, TrackKind};
 
 /// Payload bytes that stay in a split packet whose PES header cannot be parsed.
@@ -165,13 +166,9 @@ impl SplitPlan {
     }
 }
 
-/// Length of the PES header that begins in a packet, bytes (ISO/IEC 13818-1 section 2.4.3.6); 0 if none begins.
+/// Length of the PES header that begins in a packet, bytes; 0 if none begins.
 fn pes_header_len(packet: Packet) -> usize {
-    match packet.payload() {
-        _ if !packet.starts_unit() => 0,
-        [0, 0, 1, _, _, _, flags, _, length, ..] if flags & 0xc0 == 0x80 => 9 + usize::from(*length),
-        _ => FALLBACK_HEADER_LEN,
-    }
+    if packet.starts_unit() { pes::header_len(packet.payload()).unwrap_or(FALLBACK_HEADER_LEN) } else { 0 }
 }
 
 /// Writes one packet's payload as `piece_count` packets. The first keeps the adaptation field and the PES header.

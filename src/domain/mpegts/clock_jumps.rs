@@ -26,7 +26,7 @@ pub struct ClockSection {
 }
 
 /// The shift for a packet at this byte offset, ticks. The sections must be in order.
-pub fn shift_at(sections: &[ClockSection], byte: u64) -> i64 {
+fn shift_at(sections: &[ClockSection], byte: u64) -> i64 {
     let next = sections.partition_point(|section| section.start_byte <= byte);
     sections.get(next.saturating_sub(1)).map_or(0, |section| section.shift_ticks)
 }

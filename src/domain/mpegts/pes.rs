@@ -16,20 +16,20 @@ pub struct PesHeader {
 /// Parses the header at the start of `bytes`. None if this is not a PES packet with the optional header of audio and
 /// video.
 pub fn parse(bytes: &[u8]) -> Option<PesHeader> {
-    let fixed_part = bytes.first_chunk::<9>()?;
-    if fixed_part[..3] != [0, 0, 1] || fixed_part[6] & 0xc0 != 0x80 {
-        return None;
-    }
+    let (header_len, fixed_part) = (header_len(bytes)?, bytes.first_chunk::<9>()?);
     let length = usize::from(u16::from_be_bytes([fixed_part[4], fixed_part[5]]));
     let flags = fixed_part[7] >> 6;
     let pts = if flags & 2 != 0 { parse_timestamp(bytes.get(9..14)?) } else { None };
     let dts = if flags == 3 { parse_timestamp(bytes.get(14..19)?) } else { pts };
-    Some(PesHeader {
-        total_len: (length > 0).then_some(length + 6),
-        header_len: 9 + usize::from(fixed_part[8]),
-        pts,
-        dts,
-    })
+    Some(PesHeader { total_len: (length > 0).then_some(length + 6), header_len, pts, dts })
+}
+
+/// Length of the header at the start of `bytes`, which may end within it. None as for [`parse`].
+pub fn header_len(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [0, 0, 1, _, _, _, flags, _, length, ..] if flags & 0xc0 == 0x80 => Some(9 + usize::from(*length)),
+        _ => None,
+    }
 }
 
 fn parse_timestamp(field: &[u8]) -> Option<i64> {

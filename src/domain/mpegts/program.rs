@@ -10,7 +10,7 @@ use super::packet::{PACKET_LEN, Packet};
 use super::psi::{Pmt, PmtEntry, ProgramEntry, parse_pmt_section, parse_programs};
 
 /// Maximum size of a PMT section with its pointer field, bytes (ISO/IEC 13818-1 section 2.4.4.9).
-const LONGEST_SECTION: usize = 1 + 1024;
+const MAX_SECTION_BYTES: usize = 1 + 1024;
 
 /// The PID of null packets. As PCR PID it means that the program has no PCR.
 const NULL_PID: u16 = 0x1fff;
@@ -36,7 +36,7 @@ impl PmtSection {
             self.0.clear();
             self.0.push(0);
             self.0.extend_from_slice(payload.get(1 + usize::from(*payload.first()?)..)?);
-        } else if self.0.is_empty() || self.0.len() >= LONGEST_SECTION {
+        } else if self.0.is_empty() || self.0.len() >= MAX_SECTION_BYTES {
             return None;
         } else {
             self.0.extend_from_slice(payload);

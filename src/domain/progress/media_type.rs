@@ -19,7 +19,7 @@ pub enum MediaType {
 
 impl MediaType {
     /// The types with a meaning of their own.
-    pub const KNOWN: [Self; 5] = [Self::Video, Self::Audio, Self::Audiobook, Self::Recording, Self::Channel];
+    const KNOWN: [Self; 5] = [Self::Video, Self::Audio, Self::Audiobook, Self::Recording, Self::Channel];
 
     /// The type for a word; known words match in any case.
     pub fn from_word(word: &str) -> Self {

@@ -256,6 +256,7 @@ pub fn longest_segment_seconds(grid: &Grid) -> u64 {
 }
 
 /// The frozen length of an item: its end in ms, rounded.
+#[cfg(test)]
 pub fn item_duration_ms(grid: &Grid) -> i64 {
     (grid.end_ticks() + 45) / 90
 }

@@ -13,7 +13,7 @@ mod frames;
 pub use frames::{AudioFrame, parse_audio_frame};
 
 /// Bytes read from the start of a file. Further pieces of this size are read where a container refers to them.
-pub const HEAD_BYTES: usize = 32 * 1024;
+const HEAD_BYTES: usize = 32 * 1024;
 
 /// Container format, as identified by the first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

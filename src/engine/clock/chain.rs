@@ -11,20 +11,20 @@ use super::READ_BYTES;
 use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
 use crate::engine::source::SourceFile;
-use crate::engine::tables::ogg::{CONTINUED, FIRST, LAST, NO_GRANULE, PAGE, Page, page, pages, rewrite};
+use crate::engine::tables::ogg::{CONTINUED, FIRST, LAST, MAX_PAGE_BYTES, NO_GRANULE, Page, page, pages, rewrite};
 
 /// Maximum number of links. Each costs a search for its end.
-const MOST_LINKS: usize = 256;
+const MAX_LINKS: usize = 256;
 /// Maximum size of a link's headers, bytes: the comment header may hold a cover image.
-const MOST_HEADERS: u64 = 16 << 20;
+const MAX_HEADER_BYTES: u64 = 16 << 20;
 /// Maximum number of pages of a link's headers. Full pages need a quarter of it.
-const MOST_HEADER_PAGES: usize = 1024;
+const MAX_HEADER_PAGES: usize = 1024;
 /// Maximum number of streams per link.
-const MOST_STREAMS: usize = 16;
+const MAX_STREAMS: usize = 16;
 /// Largest number of samples in a packet: 120 ms of Opus. Vorbis has at most 4096.
-const LONGEST_PACKET: i64 = 5760;
+const MAX_PACKET_SAMPLES: i64 = 5760;
 /// A range of this size contains a whole page, bytes.
-const WINDOW: usize = 2 * PAGE;
+const WINDOW_BYTES: usize = 2 * MAX_PAGE_BYTES;
 /// Serial number of the written stream.
 const SERIAL: u32 = 1;
 
@@ -76,13 +76,13 @@ struct Headers {
 /// How much of a chained file can be played: all links only if each has a single stream (`is_single`). None for a file
 /// with one link, and for codecs other than Vorbis and Opus. Blocks on file I/O.
 pub fn chained(source: &SourceFile, is_single: bool) -> Option<PlayedLinks> {
-    let head = read(source, 0, WINDOW).ok()?;
-    let first: Vec<Page> = pages(&head, 0).take_while(Page::is_first).take(MOST_STREAMS).collect();
+    let head = read(source, 0, WINDOW_BYTES).ok()?;
+    let first: Vec<Page> = pages(&head, 0).take_while(Page::is_first).take(MAX_STREAMS).collect();
     let serials: Vec<u32> = first.iter().map(|page| page.serial).collect();
     let begin = first.iter().find_map(|page| Some((page.serial, format(head.get(page.content..)?)?)));
     let (serial, (format, pre_skip)) = begin?;
-    let tail_at = source.len.saturating_sub(WINDOW as u64);
-    let last = pages(&read(source, tail_at, WINDOW).ok()?, tail_at).last()?;
+    let tail_at = source.len.saturating_sub(WINDOW_BYTES as u64);
+    let last = pages(&read(source, tail_at, WINDOW_BYTES).ok()?, tail_at).last()?;
     if serials.contains(&last.serial) {
         return None;
     }
@@ -101,7 +101,7 @@ fn links(source: &SourceFile) -> Option<Links> {
     let (mut pieces, mut at, mut start, mut format) = (Vec::new(), 0, 0, None);
     while at < source.len {
         let headers = headers(source, at)?;
-        if pieces.len() == MOST_LINKS || *format.get_or_insert(headers.format) != headers.format {
+        if pieces.len() == MAX_LINKS || *format.get_or_insert(headers.format) != headers.format {
             return None;
         }
         let rate = i64::from(headers.format.rate);
@@ -122,8 +122,8 @@ fn headers(source: &SourceFile, begin: u64) -> Option<Headers> {
     let (mut at, mut found, mut packets) = (begin, None::<(Format, u32, u16)>, 0);
     // Bytes of the file, and their offset.
     let (mut bytes, mut from) = (Vec::new(), begin);
-    for _ in 0..MOST_HEADER_PAGES {
-        if at >= source.len || at - begin >= MOST_HEADERS {
+    for _ in 0..MAX_HEADER_PAGES {
+        if at >= source.len || at - begin >= MAX_HEADER_BYTES {
             return None;
         }
         let whole = |bytes: &[u8], from: u64| {
@@ -133,7 +133,7 @@ fn headers(source: &SourceFile, begin: u64) -> Option<Headers> {
         let page = match whole(&bytes, from) {
             Some(page) => page,
             None => {
-                (bytes, from) = (read(source, at, WINDOW).ok()?, at);
+                (bytes, from) = (read(source, at, WINDOW_BYTES).ok()?, at);
                 whole(&bytes, from)?
             }
         };
@@ -154,7 +154,7 @@ fn headers(source: &SourceFile, begin: u64) -> Option<Headers> {
             Codec::Opus => 2,
         };
         if packets >= count {
-            let base = base(&read(source, at, 2 * WINDOW).ok()?, serial, i64::from(format.rate));
+            let base = base(&read(source, at, 2 * WINDOW_BYTES).ok()?, serial, i64::from(format.rate));
             return Some(Headers { format, serial, pre_skip, end: at, base });
         }
     }
@@ -171,7 +171,7 @@ fn base(bytes: &[u8], serial: u32, rate: i64) -> i64 {
         .filter_map(|page| Some((i64::try_from(page.granule).ok()?, page.packets)));
     let (Some((first, packets)), Some((second, _))) = (ends.next(), ends.next()) else { return 0 };
     let size = second.saturating_sub(first);
-    let most = size.saturating_mul(2).saturating_add(rate).max(packets as i64 * LONGEST_PACKET);
+    let most = size.saturating_mul(2).saturating_add(rate).max(packets as i64 * MAX_PACKET_SAMPLES);
     if size >= 0 && first > most { first - size } else { 0 }
 }
 
@@ -192,22 +192,22 @@ fn format(packet: &[u8]) -> Option<(Format, u16)> {
 /// Found by bisection, because links follow one another.
 fn link_end(source: &SourceFile, from: u64, serials: &[u32]) -> Option<u64> {
     let (mut low, mut high) = (from, source.len);
-    while high - low > WINDOW as u64 {
+    while high - low > WINDOW_BYTES as u64 {
         let middle = low + (high - low) / 2;
-        let bytes = read(source, middle, WINDOW).ok()?;
+        let bytes = read(source, middle, WINDOW_BYTES).ok()?;
         match page(&bytes, 0, middle) {
             Some(found) if serials.contains(&found.serial) && found.at < high => low = found.at,
             _ => high = middle,
         }
     }
-    let bytes = read(source, low, 2 * WINDOW).ok()?;
+    let bytes = read(source, low, 2 * WINDOW_BYTES).ok()?;
     let next = pages(&bytes, low).find(|page| !serials.contains(&page.serial));
     Some(next.map_or(source.len, |page| page.at))
 }
 
 /// The last granule position in this byte range.
 fn last_granule(source: &SourceFile, from: u64, to: u64, serial: u32) -> Option<i64> {
-    let at = from.max(to.saturating_sub(2 * WINDOW as u64));
+    let at = from.max(to.saturating_sub(2 * WINDOW_BYTES as u64));
     let bytes = read(source, at, to.saturating_sub(at) as usize).ok()?;
     let ends = pages(&bytes, at).filter(|page| page.serial == serial && page.granule != NO_GRANULE);
     i64::try_from(ends.last()?.granule).ok().filter(|granule| *granule < 1 << 40)
@@ -293,15 +293,15 @@ impl Chain {
         let granule = scaled(from, self.rate, TICKS_PER_SECOND) - self.start();
         let is_before = |page: &Page| i64::try_from(page.granule).is_ok_and(|end| end <= granule);
         let (mut low, mut high) = (self.audio, self.end());
-        while high - low > WINDOW as u64 {
+        while high - low > WINDOW_BYTES as u64 {
             let middle = low + (high - low) / 2;
-            let bytes = read(&self.source, middle, (2 * WINDOW).min((high - middle) as usize))?;
+            let bytes = read(&self.source, middle, (2 * WINDOW_BYTES).min((high - middle) as usize))?;
             match pages(&bytes, middle).find(|page| page.granule != NO_GRANULE) {
                 Some(found) if is_before(&found) => low = found.at,
                 _ => high = middle,
             }
         }
-        let bytes = read(&self.source, low, (self.end() - low).min(4 * WINDOW as u64) as usize)?;
+        let bytes = read(&self.source, low, (self.end() - low).min(4 * WINDOW_BYTES as u64) as usize)?;
         Ok(pages(&bytes, low).filter(is_before).last().map_or(low, |page| page.at))
     }
 
@@ -310,7 +310,7 @@ impl Chain {
         let mut out = Vec::new();
         while out.is_empty() && self.link < self.pieces.len() {
             let base = self.at;
-            let most = self.end().saturating_sub(base).min((READ_BYTES + PAGE) as u64) as usize;
+            let most = self.end().saturating_sub(base).min((READ_BYTES + MAX_PAGE_BYTES) as u64) as usize;
             let mut bytes = read(&self.source, base, most)?;
             let is_whole = |page: &Page| (page.at - base) as usize + page.len <= bytes.len();
             let found: Vec<Page> = pages(&bytes, base).take_while(is_whole).collect();

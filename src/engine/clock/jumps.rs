@@ -9,7 +9,7 @@ use std::io::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{ClockStream, LONGEST_SAMPLE, PesMark, READ_BYTES, TABLE_SEARCH_BYTES};
+use super::{ClockStream, MAX_SAMPLE_BYTES, PesMark, READ_BYTES, TABLE_SEARCH_BYTES};
 use crate::domain::media::Media;
 use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
 use crate::domain::mpegts::packet::Packet;
@@ -212,12 +212,12 @@ fn find_jumps(stream: &ClockStream) -> Result<Vec<(PesMark, PesMark)>> {
             let middle = gap.from + (gap.to - gap.from) / 2 - READ_BYTES as u64 / 2;
             found = stream.sample(middle, gap.to)?;
             // No frame begins in the second half.
-            whole = found.is_empty() && gap.to - middle <= LONGEST_SAMPLE;
+            whole = found.is_empty() && gap.to - middle <= MAX_SAMPLE_BYTES;
         }
         if whole {
             // From the mark itself to the mark at the end, so that nothing in between stays unread. Beyond it if the PID
             // changes, because a takeover shows only in several frames.
-            let extra_bytes = if scanned[&gap.from].0.pid == scanned[&gap.to].0.pid { 1 } else { 2 * LONGEST_SAMPLE };
+            let extra_bytes = if scanned[&gap.from].0.pid == scanned[&gap.to].0.pid { 1 } else { 2 * MAX_SAMPLE_BYTES };
             found = stream.read_marks(gap.from, gap.to + extra_bytes)?;
         }
         let (Some(first), Some(last)) = (found.first().copied(), found.last().copied()) else { continue };

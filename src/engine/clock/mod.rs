@@ -34,7 +34,7 @@ const MAX_HEAD_BYTES: u64 = 4 << 20;
 const TABLE_SEARCH_BYTES: u64 = 2 << 20;
 
 /// Maximum size of a sample that is enlarged until a frame begins in it, bytes.
-const LONGEST_SAMPLE: u64 = 2 << 20;
+const MAX_SAMPLE_BYTES: u64 = 2 << 20;
 
 /// Maximum number of packets kept of the first PMT; a section takes at most 6.
 const PMT_PACKETS: usize = 8;
@@ -200,7 +200,7 @@ impl ClockStream {
         loop {
             let end = (at + size).min(to);
             let marks = self.read_marks(at, end)?;
-            if !marks.is_empty() || end == to || size >= LONGEST_SAMPLE {
+            if !marks.is_empty() || end == to || size >= MAX_SAMPLE_BYTES {
                 return Ok(marks);
             }
             size *= 2;

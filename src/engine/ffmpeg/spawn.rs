@@ -87,11 +87,6 @@ impl Child {
         pid.map(|pid| pid.as_raw_pid().unsigned_abs())
     }
 
-    /// The last lines of error output so far.
-    pub fn stderr_tail(&self) -> Vec<String> {
-        self.process.error_tail()
-    }
-
     pub fn kill(&self) {
         self.process.kill();
     }

@@ -71,7 +71,7 @@ impl LaunchText {
     }
 
     /// The text with its slots filled.
-    pub fn fill_slots(&self, video_encoder: &str, audio_encoder: &str) -> String {
+    fn fill_slots(&self, video_encoder: &str, audio_encoder: &str) -> String {
         self.launch.replace("{video_encoder}", video_encoder.trim()).replace("{audio_encoder}", audio_encoder.trim())
     }
 

@@ -224,7 +224,7 @@ fn stop_in_background(pipeline: gst::Pipeline, is_detecting: bool) {
 }
 
 /// Number of pipelines that have not stopped in time.
-pub(super) fn count_hanging() -> usize {
+fn count_hanging() -> usize {
     let stopping = STOPPING_PIPELINES.lock().unwrap_or_else(PoisonError::into_inner);
     stopping.values().filter(|(_, since)| since.elapsed() > STOP_DEADLINE).count()
 }

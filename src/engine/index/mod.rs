@@ -43,14 +43,6 @@ pub struct KeyframeIndex {
     pub end_ticks: i64,
 }
 
-impl KeyframeIndex {
-    /// The longest interval between two cuts, ticks. The planner decides whether a segment may be that long.
-    pub fn longest_gap(&self) -> i64 {
-        let ends = self.keyframes.iter().skip(1).chain([&self.end_ticks]);
-        self.keyframes.iter().zip(ends).map(|(start, end)| end - start).max().unwrap_or(0)
-    }
-}
-
 /// A sample that the container lists as a keyframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {

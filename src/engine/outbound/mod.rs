@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::stream::{self, Stream};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, LOCATION, RANGE};
 use reqwest::redirect::Policy;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -330,18 +329,6 @@ impl OutboundResponse {
         let mut all = Vec::with_capacity(chunks.iter().map(Bytes::len).sum());
         chunks.iter().for_each(|chunk| all.extend_from_slice(chunk));
         Ok(all.into())
-    }
-
-    /// The body as a stream of chunks. It ends after the first error.
-    pub fn into_chunks(self) -> impl Stream<Item = Result<Bytes, OutboundError>> + Send {
-        stream::unfold(Some(self), |state| async move {
-            let mut response = state?;
-            match response.next_chunk().await {
-                Ok(Some(chunk)) => Some((Ok(chunk), Some(response))),
-                Ok(None) => None,
-                Err(error) => Some((Err(error), None)),
-            }
-        })
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::aac::AdtsConfig;
 use super::avc::AvcConfig;
-use super::package::SegmentSample;
+use super::segment_sample::SegmentSample;
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;

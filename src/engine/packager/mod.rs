@@ -25,6 +25,7 @@ mod mp4;
 mod package;
 mod package_cache;
 mod pooled_buffer;
+mod segment_sample;
 mod sps;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use super::avc::AvcConfig;
 use super::lazy_segment::{Extent, LazySegment};
 use super::matroska::MatroskaTracks;
 use super::mp4::{Mp4Audio, Mp4Video};
+use super::segment_sample::SegmentSample;
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::{PmtEntry, TrackKind};
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
@@ -35,17 +36,6 @@ pub struct Package {
 enum PackageTracks {
     Mp4 { video: Option<Box<Mp4Video>>, audio: Option<Box<Mp4Audio>> },
     Matroska(MatroskaTracks),
-}
-
-/// A sample to be written into a segment; times in ticks of source time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SegmentSample {
-    pub track: TrackKind,
-    pub offset: u64,
-    pub size: u32,
-    pub dts: i64,
-    pub pts: i64,
-    pub is_keyframe: bool,
 }
 
 impl Package {

@@ -22,11 +22,7 @@ const MAX_ELEMENTS: usize = 4096;
 
 /// Reads the file's outline; `webm` states the DocType.
 pub(super) fn read_outline(source: &SourceFile, webm: bool) -> Result<ContainerOutline, NeedsFfprobe> {
-    let header = read_element(source, 0)?;
-    let segment = read_element(source, header.end())?;
-    if (header.id, segment.id) != (0x1a45_dfa3, 0x1853_8067) {
-        return Err(NeedsFfprobe("not a segment"));
-    }
+    let segment = read_segment(source)?;
     if segment.end() > source.len {
         return Err(NeedsFfprobe("truncated"));
     }
@@ -112,6 +108,16 @@ impl SegmentParts {
         };
         field.get_or_insert(child);
     }
+}
+
+/// The segment, which follows the EBML header.
+fn read_segment(source: &SourceFile) -> Result<Element, NeedsFfprobe> {
+    let header = read_element(source, 0)?;
+    let segment = read_element(source, header.end())?;
+    if (header.id, segment.id) != (0x1a45_dfa3, 0x1853_8067) {
+        return Err(NeedsFfprobe("not a segment"));
+    }
+    Ok(segment)
 }
 
 /// Where the segment ends by its header; None if its size is unknown.
@@ -267,12 +273,7 @@ fn read_attachment(source: &SourceFile, file: Element) -> Result<(Attachment, Op
 
 /// Offset and length of the attachment with this name.
 pub(super) fn find_attachment(source: &SourceFile, name: &str) -> Result<Option<(u64, u64)>, NeedsFfprobe> {
-    let header = read_element(source, 0)?;
-    let segment = read_element(source, header.end())?;
-    if (header.id, segment.id) != (0x1a45_dfa3, 0x1853_8067) {
-        return Err(NeedsFfprobe("not a segment"));
-    }
-    let Some(part) = SegmentParts::locate(source, segment)?.attachments else { return Ok(None) };
+    let Some(part) = SegmentParts::locate(source, read_segment(source)?)?.attachments else { return Ok(None) };
     let mut position = part.content_start;
     for _ in 0..MAX_ELEMENTS {
         if position >= part.end() {

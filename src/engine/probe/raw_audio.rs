@@ -34,7 +34,7 @@ pub(super) async fn with_counted_duration(source: &Arc<SourceFile>, mut media: M
 }
 
 /// None if a header states the duration after all, or if there are no frames.
-pub(super) fn count_seconds(source: &SourceFile, container: Container) -> Option<f64> {
+fn count_seconds(source: &SourceFile, container: Container) -> Option<f64> {
     let started = Instant::now();
     let mut buffer = vec![0; CHUNK_BYTES];
     let (mut position, mut audio_seconds, mut frames) = (0u64, 0.0, 0u64);

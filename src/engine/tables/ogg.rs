@@ -1,7 +1,7 @@
 //! Ogg pages (RFC 3533 section 6), read from untrusted files and rewritten.
 
 /// Maximum size of a page, bytes.
-pub const PAGE: usize = 65_307;
+pub const MAX_PAGE_BYTES: usize = 65_307;
 
 /// Page flag: the page begins with the rest of the previous page's last packet.
 pub const CONTINUED: u8 = 1;

@@ -269,7 +269,7 @@ impl Accounts {
         Ok(())
     }
 
-    pub(super) fn login_expiry(&self, last_seen: Timestamp) -> Timestamp {
+    fn login_expiry(&self, last_seen: Timestamp) -> Timestamp {
         last_seen.saturating_add(SignedDuration::from_secs(self.login_life_seconds)).unwrap_or(Timestamp::MAX)
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::connection_end::ConnectionEnd;
 use super::ingest_input::IngestInput;
-use super::source_client::ConnectionEnd;
 use crate::domain::address::Address;
 use crate::domain::external::ExternalStream;
 use crate::domain::ingest::hls_playlist::{HlsPlaylist, HlsSegment, MAX_PLAYLIST_BYTES, MediaPlaylist, choose_variant};

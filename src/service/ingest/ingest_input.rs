@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::source_client::{ConnectionEnd, FeedEvent};
-use crate::domain::ingest::live_segmenter::{LiveSegmenter, LiveSegmenterError, SegmentLimits};
+use super::connection_end::ConnectionEnd;
+use crate::domain::ingest::live_segmenter::{IngestSegment, LiveSegmenter, LiveSegmenterError, SegmentLimits};
 use crate::domain::ingest::stream_info::{self, StreamInfo, VideoCodec};
 use crate::engine::ffmpeg::ingest_input::{ChildInput, ChildOutput, VideoMode, start};
 use crate::service::Service;
@@ -21,6 +21,14 @@ const MAX_SEGMENT_TICKS: i64 = 6 * 90_000;
 
 /// How long draining a stream may take, including the wait of its pieces for their time.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Events from the source client.
+pub(super) enum FeedEvent {
+    /// A piece, with the number of its connection (the first is 1).
+    Piece(u64, IngestSegment),
+    /// The connection to the source has ended.
+    Disconnected,
+}
 
 /// How the video of a source is processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,11 +23,12 @@ use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
+mod connection_end;
 mod hls_client;
 mod ingest_input;
 mod source_client;
 
-use source_client::FeedEvent;
+use ingest_input::FeedEvent;
 
 /// How often the timeline is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

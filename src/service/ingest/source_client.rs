@@ -8,12 +8,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Ingest;
+use super::connection_end::ConnectionEnd;
 use super::hls_client::HlsClient;
-use super::ingest_input::{IngestInput, VideoHandling};
+use super::ingest_input::{FeedEvent, IngestInput, VideoHandling};
 use crate::domain::address::Address;
 use crate::domain::external::ExternalStream;
-use crate::domain::ingest::live_segmenter::IngestSegment;
-use crate::engine::outbound::{OutboundError, OutboundRequest, OutboundResponse, rtsp, srt};
+use crate::engine::outbound::{OutboundRequest, OutboundResponse, rtsp, srt};
 use crate::service::Service;
 
 /// The first and the longest pause between two attempts at the whole list of addresses.
@@ -22,34 +22,11 @@ const RECONNECT_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Dura
 /// After a connection of at least this length, the next pause is short again.
 const STABLE_AFTER: Duration = Duration::from_secs(4);
 
-/// Events from the source client.
-pub(super) enum FeedEvent {
-    /// A piece, with the number of its connection (the first is 1).
-    Piece(u64, IngestSegment),
-    /// The connection to the source has ended.
-    Disconnected,
-}
-
 /// A response body, by its first bytes.
 pub(super) enum SourceBody {
     /// A stream, and its bytes read so far.
     Stream(Box<OutboundResponse>, Vec<u8>),
     Playlist(Box<HlsClient>),
-}
-
-/// Why a connection ended; the messages contain no address.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectionEnd {
-    #[error("{0}")]
-    Fetch(#[from] OutboundError),
-    #[error("{0}")]
-    Unsupported(&'static str),
-    #[error("{0}")]
-    ProcessingFailed(String),
-    #[error("the stream ended")]
-    StreamEnded,
-    #[error("its video must be encoded")]
-    NeedsEncoding,
 }
 
 /// Connects and reconnects until the task is aborted or the receiver is gone.

@@ -94,7 +94,7 @@ impl FolderIdentities {
 
 impl Audiobook {
     /// The chapter at a position, and how far into it that is.
-    pub fn chapter_at(&self, position_seconds: f64) -> (u32, f64) {
+    fn chapter_at(&self, position_seconds: f64) -> (u32, f64) {
         let started_chapters = self.chapters.partition_point(|chapter| chapter.start_seconds <= position_seconds);
         let index = started_chapters.saturating_sub(1);
         let start = self.chapters.get(index).map_or(0.0, |chapter| chapter.start_seconds);

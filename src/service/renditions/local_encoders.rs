@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::engine::ffmpeg_encoders::{self, EncoderReport};
+use crate::engine::versions;
 
 /// The current state of the local encoders.
 #[derive(Clone, Debug)]
@@ -45,7 +46,7 @@ impl LocalEncoders {
     pub async fn status(&self) -> EncoderStatus {
         EncoderStatus {
             encoder_report: self.report().await,
-            gstreamer_version: ffmpeg_encoders::gstreamer_version(),
+            gstreamer_version: versions::gstreamer_version(),
             max_concurrent_jobs: self.max_concurrent_jobs,
         }
     }

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use super::session::{Session, SessionStatus};
 use crate::domain::plan::Rendition;
-use crate::error::{Code, Error};
 
 /// An ended session. It has no plan, no lease and no [`SourceFile`](crate::engine::source::SourceFile), because those
 /// would keep the file open and a deleted file would keep its disk space.
@@ -35,9 +34,4 @@ impl EndedSession {
             ended_at: Instant::now(),
         }
     }
-}
-
-/// The error for a request for an asset of an ended session.
-pub(super) fn session_ended_error() -> Error {
-    Error::new(Code::SessionEnded, "the session has ended")
 }

@@ -1,4 +1,4 @@
-//! Why a session failed, for its status and for requests for its assets.
+//! Why a session failed or ended, for its status and for requests for its assets.
 
 use jiff::Timestamp;
 
@@ -24,6 +24,11 @@ pub(super) fn failure_error(error: &RunError) -> Error {
         RunError::Internal(_) => Code::Internal,
     };
     Error::new(code, failure_message(error)).with_cause(error)
+}
+
+/// The error for a request for an asset of an ended session.
+pub(super) fn session_ended_error() -> Error {
+    Error::new(Code::SessionEnded, "the session has ended")
 }
 
 /// The message about a failed run, for viewers.

@@ -8,8 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::ended::session_ended_error;
-use super::failure::{SessionFailure, failure_error};
+use super::failure::{SessionFailure, failure_error, session_ended_error};
 use super::lock;
 use super::rungs::{CurrentRung, RungLeases};
 use crate::domain::playback::SubtitleDelivery;

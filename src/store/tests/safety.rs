@@ -57,6 +57,16 @@ async fn a_state_with_records_of_a_newer_version_is_refused_and_left_as_it_is() 
 }
 
 #[tokio::test]
+async fn an_empty_tree_of_an_earlier_version_does_not_refuse_the_start() {
+    let dir = temp_folder();
+    let expected = fill_state(dir.path()).await;
+    // Earlier versions created this tree and never wrote to it.
+    drop(sled::open(dir.path().join("db")).unwrap().open_tree("indexes").unwrap());
+    fs::remove_file(dir.path().join("journal")).unwrap();
+    assert_eq!(read_progress(dir.path()), expected, "from the index, without a journal");
+}
+
+#[tokio::test]
 async fn an_export_that_leaves_something_out_fails_and_names_it() {
     let dir = temp_folder();
     assert_eq!(export(&dir.path().join("none"), Vec::new()).unwrap_err().code, Code::NotFound);

@@ -14,7 +14,7 @@ use crate::domain::schedule::{Programme, ScheduleMode, ScheduleRevision};
 const MAX_PROGRAMMES: usize = 20_000;
 
 /// A gap shorter than this belongs to the programme before, ms.
-const SHORTEST_GAP_MS: i64 = 10_000;
+const MIN_GAP_MS: i64 = 10_000;
 
 /// One day as it is aired.
 #[derive(Debug, PartialEq)]
@@ -344,7 +344,7 @@ impl DayDraft<'_, '_> {
             self.last_aired.insert(item, at);
         }
         let mut turn = 0;
-        while to_ms - at >= SHORTEST_GAP_MS && self.airings.len() < MAX_PROGRAMMES {
+        while to_ms - at >= MIN_GAP_MS && self.airings.len() < MAX_PROGRAMMES {
             let fallback = self.pick_filler(&blocks.filler.fallback.clone(), turn);
             let Some(item) = fallback else { break };
             at = self.air(item, None, at, to_ms);
@@ -355,7 +355,7 @@ impl DayDraft<'_, '_> {
         }
         match self.airings.last_mut() {
             // Such a short slate would only flicker, so the programme before is extended.
-            Some(last) if to_ms - at < SHORTEST_GAP_MS && last.end_ms == at => last.end_ms = to_ms,
+            Some(last) if to_ms - at < MIN_GAP_MS && last.end_ms == at => last.end_ms = to_ms,
             _ => {
                 self.airings.push(DayAiring {
                     item: blocks.slate_item,

@@ -1,7 +1,7 @@
 //! Attachments of a Matroska file, such as the fonts of its subtitles.
 
 use super::ebml::{Element, read_body, read_element};
-use super::{EBML, SEGMENT, TopLevelElements};
+use super::{TopLevelElements, read_segment};
 use crate::engine::tables::TableError;
 use crate::engine::tables::bytes::ReadAt;
 
@@ -25,12 +25,9 @@ pub struct Attachment {
 
 /// The attachments of a file, up to the first damaged element.
 pub fn read_attachments(file: &(impl ReadAt + ?Sized)) -> Result<Vec<Attachment>, TableError> {
-    let ebml_header = read_element(file, 0)?;
-    let segment = read_element(file, ebml_header.end())?;
-    if ebml_header.id != EBML || segment.id != SEGMENT {
-        return Err(TableError::Unsupported("there is no EBML header with a segment"));
-    }
-    let Some(attachments) = TopLevelElements::locate(file, segment)?.attachments else { return Ok(Vec::new()) };
+    let Some(attachments) = TopLevelElements::locate(file, read_segment(file)?)?.attachments else {
+        return Ok(Vec::new());
+    };
     let read_text = |child: Element| read_body(file, child).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let mut out = Vec::new();
     for entry in child_elements(file, attachments).filter(|child| child.id == ATTACHED_FILE).take(MAX_ATTACHMENTS) {

@@ -47,11 +47,7 @@ pub struct Cue {
 
 impl<'a, F: ReadAt + ?Sized> MatroskaFile<'a, F> {
     pub fn read(file: &'a F) -> Result<Self, TableError> {
-        let ebml_header = read_element(file, 0)?;
-        let segment = read_element(file, ebml_header.end())?;
-        if ebml_header.id != EBML || segment.id != SEGMENT {
-            return Err(TableError::Unsupported("there is no EBML header with a segment"));
-        }
+        let segment = read_segment(file)?;
         let elements = TopLevelElements::locate(file, segment)?;
         let timestamp_scale = elements.info.map_or(Ok(1_000_000), |info| read_timestamp_scale(file, info))?;
         let tracks = read_body(file, elements.tracks.ok_or(TableError::Unsupported("there are no Tracks"))?)?;
@@ -79,6 +75,16 @@ impl<'a, F: ReadAt + ?Sized> MatroskaFile<'a, F> {
         let cues = read_body(self.file, self.cues.ok_or(TableError::Unsupported("there are no Cues"))?)?;
         parse_cue_points(&cues, track).collect()
     }
+}
+
+/// The segment, which follows the EBML header.
+fn read_segment(file: &(impl ReadAt + ?Sized)) -> Result<Element, TableError> {
+    let ebml_header = read_element(file, 0)?;
+    let segment = read_element(file, ebml_header.end())?;
+    if ebml_header.id != EBML || segment.id != SEGMENT {
+        return Err(TableError::Unsupported("there is no EBML header with a segment"));
+    }
+    Ok(segment)
 }
 
 fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue, TableError>> {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::request::{self, ItemRequest};
+use super::item_request::{ItemRequest, validate_items};
+use super::schedule_mode::{mode_name, parse_order};
 use crate::domain::channel::{RequestedBlocks, RequestedFiller, RequestedItem};
 use crate::domain::schedule::blocks::{Block, BlockGrid, BlockLayer, BlockSlot, DAY_MINUTES};
 use crate::error::{Error, Result};
@@ -132,7 +133,7 @@ impl ScheduleRequest {
             if items.is_empty() {
                 return Err(Error::invalid_field(&field, "must not be empty"));
             }
-            sources.push((name, request::validate_items(&field, items)?));
+            sources.push((name, validate_items(&field, items)?));
         }
         let mut grid = BlockGrid {
             day_start_minutes: day_start.unwrap_or(DEFAULT_DAY_START_MINUTES),
@@ -148,7 +149,7 @@ impl ScheduleRequest {
     pub fn from_plan(plan: &RequestedBlocks) -> Self {
         let slot = |slot: &BlockSlot| SlotRequest {
             source: plan.sources[slot.source as usize].0.clone(),
-            order: Some(request::mode_name(slot.order).to_owned()),
+            order: Some(mode_name(slot.order).to_owned()),
             count: slot.count,
         };
         let block = |block: &Block| BlockRequest {
@@ -247,7 +248,7 @@ impl BlockRequest {
             let source = source
                 .ok_or_else(|| Error::invalid_field(&format!("{field}.source"), "must be a key of schedule.sources"))?;
             let order = slot.order.as_deref().unwrap_or("shuffle");
-            let order = request::parse_order(order).ok_or_else(|| {
+            let order = parse_order(order).ok_or_else(|| {
                 Error::invalid_field(&format!("{field}.order"), "must be a scheduleMode other than blocks")
             })?;
             if slot.count.is_some_and(|count| !(1..=1000).contains(&count)) {
@@ -266,11 +267,11 @@ impl FillerRequest {
             return Err(Error::invalid_field("filler.cooldownSeconds", "must be a number from 0 to 86400"));
         }
         let mut filler = RequestedFiller {
-            pre: request::validate_items("filler.pre", self.pre)?,
-            mid: request::validate_items("filler.mid", self.mid)?,
-            post: request::validate_items("filler.post", self.post)?,
-            tail: request::validate_items("filler.tail", self.tail)?,
-            fallback: request::validate_items("filler.fallback", self.fallback)?,
+            pre: validate_items("filler.pre", self.pre)?,
+            mid: validate_items("filler.mid", self.mid)?,
+            post: validate_items("filler.post", self.post)?,
+            tail: validate_items("filler.tail", self.tail)?,
+            fallback: validate_items("filler.fallback", self.fallback)?,
             cooldown_ms: 0,
         };
         if filler != RequestedFiller::default() {

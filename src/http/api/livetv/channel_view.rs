@@ -6,8 +6,8 @@ use utoipa::ToSchema;
 
 use super::block_schedule::{FillerRequest, ScheduleRequest};
 use super::guide::GuideEntry;
-use super::request;
 use super::rights::{AttestationView, FeedView, ProvenanceView, RightsView};
+use super::schedule_mode::mode_name;
 use crate::domain::channel::{Channel, RequestedFiller, RequestedItem};
 use crate::domain::external::ExternalChannel;
 use crate::domain::live_window::CATCHUP_DAYS;
@@ -114,7 +114,7 @@ impl<'a> ChannelView<'a> {
             name: settings.name.into(),
             number: settings.number,
             source_type: channel.external.as_deref().map_or("virtual", ExternalChannel::source_type),
-            schedule_mode: request::mode_name(channel.mode),
+            schedule_mode: mode_name(channel.mode),
             always_on: settings.always_on,
             on_demand: channel.is_on_demand(),
             category: settings.category.into(),

@@ -1,30 +1,18 @@
 //! Request bodies that create or change channels.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::block_schedule::{FillerRequest, ScheduleRequest};
+use super::item_request::{ItemRequest, MAX_ITEMS, validate_items};
 use super::output::{self, LanguagesRequest, OutputRequest, WatermarkRequest};
 use super::rights::{self, ClaimRequest, FeedRequest, deserialize_nullable};
-use crate::domain::channel::RequestedItem;
+use super::schedule_mode::parse_mode;
 use crate::domain::external::GuideChannelId;
 use crate::domain::schedule::ScheduleMode;
 use crate::error::{Error, Result};
 use crate::service::channels::{ChangeTime, ChannelChange, ExternalChange, SourceType};
-
-const MODES: [(&str, ScheduleMode); 5] = [
-    ("sequential", ScheduleMode::Sequential),
-    ("shuffle", ScheduleMode::Shuffle),
-    ("shuffleInOrder", ScheduleMode::ShuffleInOrder),
-    ("random", ScheduleMode::Random),
-    ("weighted", ScheduleMode::Weighted),
-];
-
-/// Most items of one list; a folder counts as one.
-const MAX_ITEMS: usize = 5000;
-
-const MAX_TITLE_BYTES: usize = 512;
 
 /// Largest integer that every JSON parser represents exactly.
 const MAX_SEED: u64 = (1 << 53) - 1;
@@ -77,22 +65,6 @@ pub struct ChannelRequest {
     source: Option<Option<FeedRequest>>,
 }
 
-/// A file, or a folder that stands for the files in it.
-#[derive(Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ItemRequest {
-    /// Absolute path inside a library root.
-    path: String,
-    /// Title of a file; default: derived from its name.
-    title: Option<String>,
-    /// Relative frequency in `weighted` mode, 1 (default) to 100.
-    weight: Option<u32>,
-    /// Include subfolders. Default false.
-    recursive: Option<bool>,
-    /// Order of the files in a folder. `name`, the only value: natural order of the file names.
-    order: Option<String>,
-}
-
 /// The slate, aired when nothing can be played.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -125,10 +97,6 @@ pub struct GuideRequest {
     /// Shorter programmes are merged into the guide entry before them, unless all programmes are shorter. Default 120; 0
     /// merges none.
     min_programme_seconds: Option<u32>,
-}
-
-pub fn mode_name(mode: ScheduleMode) -> &'static str {
-    MODES.iter().find(|(_, candidate)| *candidate == mode).map_or("blocks", |(name, _)| name)
 }
 
 impl ChannelRequest {
@@ -220,58 +188,6 @@ impl ChannelRequest {
             user_id: username.to_owned(),
         }))
     }
-}
-
-/// Validates a list of items.
-pub fn validate_items(field: &str, items: Vec<ItemRequest>) -> Result<Vec<RequestedItem>> {
-    if items.len() > MAX_ITEMS {
-        return Err(Error::invalid_field(field, format!("must have at most {MAX_ITEMS} entries")));
-    }
-    items.into_iter().enumerate().map(|(index, item)| item.into_requested_item(&format!("{field}[{index}]"))).collect()
-}
-
-impl ItemRequest {
-    pub fn from_item(item: &RequestedItem) -> Self {
-        Self {
-            path: item.path.to_string(),
-            title: item.title.as_deref().map(str::to_owned),
-            weight: Some(item.weight),
-            recursive: Some(item.recursive),
-            order: None,
-        }
-    }
-
-    fn into_requested_item(self, item_field: &str) -> Result<RequestedItem> {
-        let invalid =
-            |field: &str, message: String| Err(Error::invalid_field(&format!("{item_field}.{field}"), message));
-        let weight = self.weight.unwrap_or(1);
-        if !(1..=100).contains(&weight) {
-            return invalid("weight", "must be an integer from 1 to 100".to_owned());
-        }
-        if let Some(title) = &self.title
-            && (title.trim().is_empty() || title.len() > MAX_TITLE_BYTES || title.chars().any(char::is_control))
-        {
-            return invalid("title", format!("must be 1 to {MAX_TITLE_BYTES} bytes without control characters"));
-        }
-        if self.order.is_some_and(|order| order != "name") {
-            return invalid("order", "must be name".to_owned());
-        }
-        let (path, title) = (self.path.into(), self.title.map(Into::into));
-        Ok(RequestedItem { path, recursive: self.recursive.unwrap_or(false), title, weight })
-    }
-}
-
-fn parse_mode(name: &str) -> Result<ScheduleMode> {
-    if name == "blocks" {
-        return Ok(ScheduleMode::Blocks);
-    }
-    let names = MODES.map(|(name, _)| name).join(", ");
-    parse_order(name).ok_or_else(|| Error::invalid_field("scheduleMode", format!("must be one of {names}, blocks")))
-}
-
-/// Parses a `scheduleMode` other than `blocks`.
-pub fn parse_order(name: &str) -> Option<ScheduleMode> {
-    MODES.iter().find(|(candidate, _)| *candidate == name).map(|(_, mode)| *mode)
 }
 
 /// Parses the start of the first programme: an instant of the years 2000 to 2099.

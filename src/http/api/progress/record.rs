@@ -102,7 +102,7 @@ impl From<EarlierPosition> for PastPosition {
 }
 
 /// A stable id for a record.
-pub fn record_id(prefix: &str, user_id: &str, media_id: &str) -> String {
+fn record_id(prefix: &str, user_id: &str, media_id: &str) -> String {
     let hash = blake3::hash(format!("{user_id}/{media_id}").as_bytes()).to_hex();
     format!("{prefix}_{}", &hash[..16])
 }

@@ -1,0 +1,67 @@
+//! Files and folders of a channel in request and response bodies.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::domain::channel::RequestedItem;
+use crate::error::{Error, Result};
+
+/// Most items of one list; a folder counts as one.
+pub const MAX_ITEMS: usize = 5000;
+
+const MAX_TITLE_BYTES: usize = 512;
+
+/// A file, or a folder that stands for the files in it.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ItemRequest {
+    /// Absolute path inside a library root.
+    path: String,
+    /// Title of a file; default: derived from its name.
+    title: Option<String>,
+    /// Relative frequency in `weighted` mode, 1 (default) to 100.
+    weight: Option<u32>,
+    /// Include subfolders. Default false.
+    recursive: Option<bool>,
+    /// Order of the files in a folder. `name`, the only value: natural order of the file names.
+    order: Option<String>,
+}
+
+/// Validates a list of items.
+pub fn validate_items(field: &str, items: Vec<ItemRequest>) -> Result<Vec<RequestedItem>> {
+    if items.len() > MAX_ITEMS {
+        return Err(Error::invalid_field(field, format!("must have at most {MAX_ITEMS} entries")));
+    }
+    items.into_iter().enumerate().map(|(index, item)| item.into_requested_item(&format!("{field}[{index}]"))).collect()
+}
+
+impl ItemRequest {
+    pub fn from_item(item: &RequestedItem) -> Self {
+        Self {
+            path: item.path.to_string(),
+            title: item.title.as_deref().map(str::to_owned),
+            weight: Some(item.weight),
+            recursive: Some(item.recursive),
+            order: None,
+        }
+    }
+
+    fn into_requested_item(self, item_field: &str) -> Result<RequestedItem> {
+        let invalid =
+            |field: &str, message: String| Err(Error::invalid_field(&format!("{item_field}.{field}"), message));
+        let weight = self.weight.unwrap_or(1);
+        if !(1..=100).contains(&weight) {
+            return invalid("weight", "must be an integer from 1 to 100".to_owned());
+        }
+        if let Some(title) = &self.title
+            && (title.trim().is_empty() || title.len() > MAX_TITLE_BYTES || title.chars().any(char::is_control))
+        {
+            return invalid("title", format!("must be 1 to {MAX_TITLE_BYTES} bytes without control characters"));
+        }
+        if self.order.is_some_and(|order| order != "name") {
+            return invalid("order", "must be name".to_owned());
+        }
+        let (path, title) = (self.path.into(), self.title.map(Into::into));
+        Ok(RequestedItem { path, recursive: self.recursive.unwrap_or(false), title, weight })
+    }
+}

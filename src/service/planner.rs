@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::Service;
-use super::runs::RenditionSpec;
 use super::sidecars;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream, language_tag};
@@ -15,6 +14,7 @@ use crate::domain::playback::{
 };
 use crate::domain::playlist::SubtitleRendition;
 use crate::domain::time::{round_to_ms, to_seconds, to_ticks};
+use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 
@@ -125,7 +125,7 @@ impl SessionPlan {
     }
 
     /// The work for the best rung.
-    pub fn work(&self) -> &RenditionSpec {
+    pub fn work(&self) -> &Arc<RenditionSpec> {
         &self.top().work
     }
 }
@@ -218,7 +218,7 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
     let mut plan = SessionPlan {
         duration_seconds: duration,
         subtitles: plan_subtitles(&work.media, &playback_request, work.source.file_name()),
-        rungs: vec![Rung::new(work, duration)],
+        rungs: vec![Rung::new(Arc::new(work), duration)],
         reasons,
         request,
         no_copy_reason,

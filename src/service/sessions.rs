@@ -9,11 +9,11 @@ use super::backends::{Backends, ChosenBackend};
 use super::encode_slots::{AdmissionRequest, EncodeSlots};
 use super::planner::SessionPlan;
 use super::quarantine::Quarantine;
-use super::runs::{Lease, RenditionSpec, RunHealth, Runs};
+use super::runs::{Lease, RunHealth, Runs};
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
-use crate::engine::Backend;
 use crate::engine::segment_cache::{CacheLimits, SegmentCache};
+use crate::engine::{Backend, RenditionSpec};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -90,7 +90,7 @@ struct RunFactory {
 
 impl RunFactory {
     /// Leases `spec`; also returns the backend chosen for it and why.
-    async fn lease(&self, spec: &RenditionSpec, viewer: AdmissionRequest<'_>) -> Result<(Lease, BackendChoice)> {
+    async fn lease(&self, spec: &Arc<RenditionSpec>, viewer: AdmissionRequest<'_>) -> Result<(Lease, BackendChoice)> {
         let chosen = self.backends.choose(spec).await?;
         let backend_choice = (chosen.backend.name(), chosen.reason);
         Ok((self.runs.lease(chosen.backend, spec.clone(), viewer)?, backend_choice))

@@ -11,12 +11,12 @@ use crate::domain::channel::{Channel, OutputSettings};
 use crate::domain::schedule::{Programme, ScheduleItem};
 use crate::engine::segment_cache::StoredSegment;
 use crate::engine::source::SourceFile;
-use crate::engine::{Backend, RunError};
+use crate::engine::{Backend, RenditionSpec, RunError};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::encode_slots::AdmissionRequest;
 use crate::service::planner::channel_item;
-use crate::service::runs::{self, Lease, RenditionSpec};
+use crate::service::runs::{self, Lease};
 
 /// Pause before an item that could not be shown is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(15);
@@ -43,7 +43,7 @@ enum ProgrammeState {
     #[default]
     Unopened,
     Ready {
-        work: Box<RenditionSpec>,
+        work: Arc<RenditionSpec>,
         backend: Arc<dyn Backend>,
         rendition_name: Arc<str>,
         lease: Option<Arc<Lease>>,
@@ -285,7 +285,7 @@ impl ActiveProgramme {
             let audience = (channel.id, self.reader.clone());
             let admission = service.live_channels.admission(&audience);
             let viewer = admission.as_ref().map_or(AdmissionRequest::Channel, AdmissionRequest::Admitted);
-            let new_lease = service.sessions.runs().lease(backend.clone(), (**work).clone(), viewer)?;
+            let new_lease = service.sessions.runs().lease(backend.clone(), work.clone(), viewer)?;
             if let Some(admission) = new_lease.admission() {
                 service.live_channels.admissions().entry(audience).or_insert(admission);
             }
@@ -324,16 +324,10 @@ enum SegmentSupply {
 }
 
 async fn open_programme(service: &Service, channel: &Channel, item: &ScheduleItem) -> Result<ProgrammeState> {
-    let work = channel_item::prepare(service, item, &channel.output).await?;
+    let work = Arc::new(channel_item::prepare(service, item, &channel.output).await?);
     let backend = service.sessions.choose_backend(&work).await?.backend;
     let rendition_name = runs::rendition_key(&*backend, &work);
-    Ok(ProgrammeState::Ready {
-        work: Box::new(work),
-        backend,
-        rendition_name,
-        lease: None,
-        output: channel.output.clone(),
-    })
+    Ok(ProgrammeState::Ready { work, backend, rendition_name, lease: None, output: channel.output.clone() })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

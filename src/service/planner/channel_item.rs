@@ -17,12 +17,12 @@ use crate::domain::schedule::ScheduleItem;
 use crate::domain::schedule::breaks::{self, BreakPosition};
 use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
 use crate::domain::time::{FrameRate, to_ticks};
+use crate::engine::RenditionSpec;
 use crate::engine::image::Image;
 use crate::engine::index;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::runs::RenditionSpec;
 
 /// The properties of an item that a schedule freezes.
 #[derive(Clone, Debug)]

@@ -10,10 +10,10 @@ use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playback::{PlaybackRequest, RUNGS};
 use crate::domain::playlist::{PlaylistTrack, Variant};
 use crate::domain::time::{FrameRate, to_seconds};
+use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
 use crate::error::Result;
 use crate::service::Service;
-use crate::service::runs::RenditionSpec;
 
 /// No ladder for longer copied segments: a player notices a slow connection only after a segment has arrived.
 const MAX_SEGMENT_SECONDS: f64 = 6.0;
@@ -24,7 +24,7 @@ const MIN_COPY_RATIO: f64 = 1.5;
 /// A rung, with its attributes in the multivariant playlist.
 #[derive(Clone, Debug)]
 pub struct Rung {
-    pub work: RenditionSpec,
+    pub work: Arc<RenditionSpec>,
     /// Display size, frame rate and rates in bit/s.
     pub size: Option<(u32, u32)>,
     pub frame_rate: Option<FrameRate>,
@@ -35,7 +35,7 @@ pub struct Rung {
 }
 
 impl Rung {
-    pub(super) fn new(work: RenditionSpec, duration: f64) -> Self {
+    pub(super) fn new(work: Arc<RenditionSpec>, duration: f64) -> Self {
         let (peak, average) = bandwidth(&work.source, &work.media, &work.rendition, duration);
         let video_format = video_size_and_rate(&work.media, &work.rendition);
         Self {
@@ -124,9 +124,13 @@ pub(super) async fn lower_rungs(
         let request = StartRequest { max_height: Some(rung_height), ..plan.request.clone() };
         let video = plan_encode(&top.work.media, stream, &request, playback_request, encoder.clone())?;
         let rendition = Rendition { video: Some(VideoPlan::Encode(video)), audio: top.work.rendition.audio.clone() };
-        let work =
-            RenditionSpec { rendition: Arc::new(rendition), grid: grid.clone(), package: None, ..top.work.clone() };
-        let rung = Rung::new(work, plan.duration_seconds);
+        let work = RenditionSpec {
+            rendition: Arc::new(rendition),
+            grid: grid.clone(),
+            package: None,
+            ..RenditionSpec::clone(&top.work)
+        };
+        let rung = Rung::new(Arc::new(work), plan.duration_seconds);
         // Players choose by bit rate, so a rung that needs more and shows less is never useful.
         let best = rungs.last().unwrap_or(top);
         if rung.bandwidth < best.bandwidth {

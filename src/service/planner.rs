@@ -28,7 +28,7 @@ mod video_encode;
 pub use ladder::Rung;
 use request_check::resolve_request;
 pub use video_encode::display_size;
-use video_encode::plan_encode;
+use video_encode::{EncodeLimits, plan_encode};
 
 /// Bit rates of encoded audio, kbit/s.
 const STEREO_KBPS: u32 = 160;
@@ -38,20 +38,22 @@ const SURROUND_KBPS: u32 = 384;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StartRequest {
     pub media_path: String,
-    pub audio_stream: Option<u32>,
     pub subtitle: SubtitleRequest,
     pub subtitle_stream: Option<u32>,
     pub subtitle_path: Option<String>,
     pub start_seconds: f64,
-    /// None: the original height.
-    pub max_height: Option<u32>,
-    pub max_bitrate_kbps: Option<u32>,
-    pub max_audio_channels: Option<u32>,
     pub device: RequestDevice,
     pub start_mode: StartMode,
-    pub force_transcode: bool,
-    /// Adaptive: offer every rung up to the best one, so that the player can switch between them.
-    pub is_adaptive: bool,
+    /// The request as the decision takes it. Its subtitle is set once the item's tracks are known.
+    pub playback: PlaybackRequest,
+}
+
+impl StartRequest {
+    /// The limits of the viewer and of the device.
+    fn encode_limits(&self) -> EncodeLimits {
+        let bitrates = [self.playback.max_bitrate_kbps, self.device.profile.max_bitrate_kbps];
+        EncodeLimits { max_height: self.playback.max_height, max_bitrate_kbps: bitrates.into_iter().flatten().min() }
+    }
 }
 
 /// How a session's playlists announce the start position.
@@ -145,11 +147,11 @@ pub struct TextSubtitles {
 pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Result<PlannedPlayback> {
     let source = service.library.open(&request.media_path).await?;
     let media = service.media.probe(&source).await?;
-    let (playback_request, sidecar) = resolve_request(service, &request, &source, &media).await?;
-    let (decision, mut reasons) = playback::decide(&media, &request.device.profile, &playback_request);
+    let sidecar = resolve_request(service, &mut request, &source, &media).await?;
+    let (decision, mut reasons) = playback::decide(&media, &request.device.profile, &request.playback);
     let tracks = match decision {
         Decision::Refuse => return Err(unplayable_error(&reasons)),
-        Decision::Direct => return Ok(plan_direct(service, &request, source, &media, playback_request, reasons)),
+        Decision::Direct => return Ok(plan_direct(service, request, source, &media, reasons)),
         Decision::Session(tracks) => tracks,
     };
     let duration =
@@ -159,17 +161,18 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
     let copied_grid = copied_video::copied_grid(service, &source, &media, &tracks, duration, index).await;
     let (mut ladder_grid, mut no_copy_reason) = (None, None);
     let copied_grid = match (&copied_grid, tracks.video) {
-        (Some((grid, _)), Some((stream, _))) if request.is_adaptive => match ladder::encoded_grid(grid, &media, stream)
-        {
-            Ok(grid) => {
-                ladder_grid = Some(grid);
-                copied_grid
+        (Some((grid, _)), Some((stream, _))) if request.playback.is_adaptive => {
+            match ladder::encoded_grid(grid, &media, stream) {
+                Ok(grid) => {
+                    ladder_grid = Some(grid);
+                    copied_grid
+                }
+                Err(reason) => {
+                    no_copy_reason = Some(reason);
+                    None
+                }
             }
-            Err(reason) => {
-                no_copy_reason = Some(reason);
-                None
-            }
-        },
+        }
         _ => copied_grid,
     };
     let (video, grid, duration) = match (tracks.video, copied_grid) {
@@ -179,7 +182,7 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
             let encoder = match best_encoder(service).await {
                 // Only subtitles need the encoder: direct play with the subtitle's address is better than an error.
                 Err(_) if reasons.iter().all(|reason| *reason == TranscodeReason::SubtitleSelected) => {
-                    return Ok(plan_direct(service, &request, source, &media, playback_request, Vec::new()));
+                    return Ok(plan_direct(service, request, source, &media, Vec::new()));
                 }
                 found => found?,
             };
@@ -187,7 +190,7 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
             if cannot_copy && !reasons.contains(&TranscodeReason::ContainerNotSupported) {
                 reasons.push(TranscodeReason::ContainerNotSupported);
             }
-            let plan = plan_encode(&media, stream, &request, &playback_request, encoder)?;
+            let plan = plan_encode(&media, stream, request.encode_limits(), &request.playback.subtitle, encoder)?;
             let grid = Grid::from_frame_rate(plan.frame_rate, service.config.segment_seconds, duration);
             (Some(VideoPlan::Encode(plan)), grid, duration)
         }
@@ -217,14 +220,14 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
     };
     let mut plan = SessionPlan {
         duration_seconds: duration,
-        subtitles: plan_subtitles(&work.media, &playback_request, work.source.file_name()),
+        subtitles: plan_subtitles(&work.media, &request.playback.subtitle, work.source.file_name()),
         rungs: vec![Rung::new(Arc::new(work), duration)],
         reasons,
         request,
         no_copy_reason,
     };
-    if plan.request.is_adaptive {
-        let lower_rungs = ladder::lower_rungs(service, &plan, &playback_request, &shared_grid).await?;
+    if plan.request.playback.is_adaptive {
+        let lower_rungs = ladder::lower_rungs(service, &plan, &shared_grid).await?;
         plan.rungs.extend(lower_rungs);
     }
     Ok(PlannedPlayback::Session(Box::new(plan)))
@@ -232,16 +235,15 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
 
 fn plan_direct(
     service: &Service,
-    request: &StartRequest,
+    request: StartRequest,
     source: Arc<SourceFile>,
     media: &Media,
-    playback_request: PlaybackRequest,
     reasons: Vec<TranscodeReason>,
 ) -> PlannedPlayback {
     let duration_seconds = media.duration_seconds;
     let last_start = duration_seconds.map_or(0.0, |duration| (duration - service.config.segment_seconds).max(0.0));
     let start_seconds = clamp_start(request.start_seconds, duration_seconds, last_start);
-    PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle: playback_request.subtitle }
+    PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle: request.playback.subtitle }
 }
 
 fn unplayable_error(reasons: &[TranscodeReason]) -> Error {
@@ -280,14 +282,15 @@ fn plan_audio(media: &Media, index: u32, action: TrackAction, request: &StartReq
     let aac = request.device.profile.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
     let device_channels = aac.map_or(2, |support| support.max_channels.unwrap_or(8));
     // More than two channels only on request, because every device plays stereo.
-    let is_surround = channels >= 6 && device_channels >= 6 && request.max_audio_channels.is_some_and(|max| max >= 6);
+    let is_surround =
+        channels >= 6 && device_channels >= 6 && request.playback.max_audio_channels.is_some_and(|max| max >= 6);
     let (channels, kbps) = if is_surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
     AudioPlan::Encode { stream: index, channels, kbps, gain_tenths_db: None }
 }
 
-fn plan_subtitles(media: &Media, playback_request: &PlaybackRequest, file_name: &str) -> Option<TextSubtitles> {
+fn plan_subtitles(media: &Media, subtitle: &SubtitleDelivery, file_name: &str) -> Option<TextSubtitles> {
     let tag_of = |language: &Option<String>| language.as_deref().and_then(language_tag);
-    let rendition = match &playback_request.subtitle {
+    let rendition = match subtitle {
         SubtitleDelivery::Text { stream } => {
             let stream = media.stream(*stream)?;
             SubtitleRendition {
@@ -305,7 +308,7 @@ fn plan_subtitles(media: &Media, playback_request: &PlaybackRequest, file_name: 
         }
         SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return None,
     };
-    Some(TextSubtitles { delivery: playback_request.subtitle.clone(), rendition })
+    Some(TextSubtitles { delivery: subtitle.clone(), rendition })
 }
 
 fn subtitle_name(stream: &Stream) -> String {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
+use hearthcast::domain::playback::PlaybackRequest;
 use hearthcast::service::Service;
 use hearthcast::service::planner::{self, PlannedPlayback, StartRequest};
 
@@ -76,7 +77,8 @@ async fn measure_session(film: &Path, folder: &Path, is_encoded: bool) -> Sessio
     let media_path = film.to_str().expect("plain name").to_owned();
     // A bit rate limit is the only option that encodes at full size.
     let max_bitrate_kbps = is_encoded.then_some(7_900);
-    let request = StartRequest { media_path, force_transcode: true, max_bitrate_kbps, ..StartRequest::default() };
+    let playback = PlaybackRequest { force_transcode: true, max_bitrate_kbps, ..PlaybackRequest::default() };
+    let request = StartRequest { media_path, playback, ..StartRequest::default() };
     let started = Instant::now();
     let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else {
         panic!("direct")

@@ -177,7 +177,7 @@ impl Diagnostics {
                 height: size.map(|(_, height)| height),
             }),
             audio: audio.map(|(action, codec, _)| AudioBody { action, codec }),
-            rungs: session.plan.request.is_adaptive.then(|| RungBody::of_session(session, status)),
+            rungs: session.plan.request.playback.is_adaptive.then(|| RungBody::of_session(session, status)),
             copy_left_out: session.plan.no_copy_reason,
             ..Self::without_plan(&work.rendition, status, session.started_at)
         }

@@ -6,13 +6,16 @@
 use std::sync::Arc;
 
 use super::burned_subtitles::{self, is_language};
-use super::{STEREO_KBPS, StartRequest, best_encoder, copied_video, plan_encode};
+use super::video_encode::EncodeLimits;
+use super::{STEREO_KBPS, best_encoder, copied_video, plan_encode};
 use crate::domain::channel::{OutputSettings, WatermarkSettings};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media, Stream, Video};
 use crate::domain::mpegts::channel_timeline::LATE_START;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan, WatermarkOverlay};
-use crate::domain::playback::{self, Decision, PlaybackRequest, SessionTracks, SubtitleDelivery, TrackAction};
+use crate::domain::playback::{
+    self, Decision, DeviceProfile, PlaybackRequest, SessionTracks, SubtitleDelivery, TrackAction,
+};
 use crate::domain::schedule::ScheduleItem;
 use crate::domain::schedule::breaks::{self, BreakPosition};
 use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
@@ -127,25 +130,20 @@ async fn plan_item(
     output: &OutputSettings,
 ) -> Result<PlannedItem> {
     let media = service.media.probe(&source).await?;
-    let request = StartRequest {
-        media_path: source.path.clone(),
-        max_height: settings.max_height,
-        max_bitrate_kbps: output.max_kbps,
-        ..StartRequest::default()
-    };
+    let limits = EncodeLimits { max_height: settings.max_height, max_bitrate_kbps: output.max_kbps };
     let (subtitle, sidecar) = match settings.allows_burn_in {
         true => burned_subtitles::choose_subtitles(service, &source, &media, &output.subtitle_languages).await,
         false => (SubtitleDelivery::None, None),
     };
-    let playback_request = PlaybackRequest {
+    let request = PlaybackRequest {
         audio_stream: choose_audio(&media, &output.audio_languages),
-        max_height: settings.max_height,
-        max_bitrate_kbps: output.max_kbps,
+        max_height: limits.max_height,
+        max_bitrate_kbps: limits.max_bitrate_kbps,
         subtitle,
         force_transcode: true,
         ..PlaybackRequest::default()
     };
-    let (decision, reasons) = playback::decide(&media, &request.device.profile, &playback_request);
+    let (decision, reasons) = playback::decide(&media, &DeviceProfile::default(), &request);
     let Decision::Session(mut tracks) = decision else { return Err(super::unplayable_error(&reasons)) };
     let may_copy =
         settings.copy_video && matches!(media.container, Container::Mp4 | Container::Matroska | Container::Webm);
@@ -178,7 +176,7 @@ async fn plan_item(
             (Some(VideoPlan::Copy { stream }), grid)
         }
         (Some((stream, _)), None) => {
-            let mut plan = plan_encode(&media, stream, &request, &playback_request, best_encoder(service).await?)?;
+            let mut plan = plan_encode(&media, stream, limits, &request.subtitle, best_encoder(service).await?)?;
             plan.frame_rate = settings.frame_rate.unwrap_or(plan.frame_rate);
             plan.watermark =
                 watermark.zip(watermark_image.as_ref()).map(|(watermark, watermark_image)| WatermarkOverlay {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{STEREO_KBPS, SessionPlan, StartRequest, best_encoder, display_size, plan_encode};
+use super::video_encode::EncodeLimits;
+use super::{STEREO_KBPS, SessionPlan, best_encoder, display_size, plan_encode};
 use crate::domain::codec::avc_level;
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
-use crate::domain::playback::{PlaybackRequest, RUNGS};
+use crate::domain::playback::RUNGS;
 use crate::domain::playlist::{PlaylistTrack, Variant};
 use crate::domain::time::{FrameRate, to_seconds};
 use crate::engine::RenditionSpec;
@@ -102,12 +103,7 @@ pub(super) fn encoded_grid(copied_grid: &Grid, media: &Media, stream: u32) -> st
 }
 
 /// The rungs below the best one of `plan`, all on `grid`.
-pub(super) async fn lower_rungs(
-    service: &Service,
-    plan: &SessionPlan,
-    playback_request: &PlaybackRequest,
-    grid: &Arc<Grid>,
-) -> Result<Vec<Rung>> {
+pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, grid: &Arc<Grid>) -> Result<Vec<Rung>> {
     let top = plan.top();
     let (Some(video), Some((_, height))) = (&top.work.rendition.video, top.size) else { return Ok(Vec::new()) };
     let (stream, is_copied) = match video {
@@ -121,8 +117,8 @@ pub(super) async fn lower_rungs(
     let lower_heights = RUNGS.iter().filter(|(_, lines, _)| lines * 10 <= height * 9);
     let mut rungs: Vec<Rung> = Vec::new();
     for rung_height in own_height.map(|_| height).into_iter().chain(lower_heights.map(|(_, lines, _)| *lines)) {
-        let request = StartRequest { max_height: Some(rung_height), ..plan.request.clone() };
-        let video = plan_encode(&top.work.media, stream, &request, playback_request, encoder.clone())?;
+        let limits = EncodeLimits { max_height: Some(rung_height), ..plan.request.encode_limits() };
+        let video = plan_encode(&top.work.media, stream, limits, &plan.request.playback.subtitle, encoder.clone())?;
         let rendition = Rendition { video: Some(VideoPlan::Encode(video)), audio: top.work.rendition.audio.clone() };
         let work = RenditionSpec {
             rendition: Arc::new(rendition),

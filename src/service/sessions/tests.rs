@@ -109,7 +109,7 @@ impl Bench {
             }
             plan.rungs.push(lower);
         }
-        plan.request.is_adaptive = true;
+        plan.request.playback.is_adaptive = true;
         plan
     }
 

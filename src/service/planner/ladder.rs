@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::video_encode::EncodeLimits;
-use super::{STEREO_KBPS, SessionPlan, best_encoder, display_size, plan_encode};
+use super::video_encode::{self, EncodeLimits, plan_encode};
+use super::{STEREO_KBPS, SessionPlan, best_encoder, display_size};
 use crate::domain::codec::avc_level;
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
@@ -99,7 +99,7 @@ pub(super) fn encoded_grid(copied_grid: &Grid, media: &Media, stream: u32) -> st
     if to_seconds(longest_ticks) > MAX_SEGMENT_SECONDS {
         return Err("its keyframes are too far apart");
     }
-    copied_grid.to_frame_grid(super::video_encode::target_rate(video)).ok_or(UNEVEN)
+    copied_grid.to_frame_grid(video_encode::target_rate(video)).ok_or(UNEVEN)
 }
 
 /// The rungs below the best one of `plan`, all on `grid`.

@@ -118,7 +118,7 @@ impl SessionPlan {
     pub fn list_start(&self) -> i64 {
         match self.request.start_mode {
             StartMode::Tag => 0,
-            StartMode::List => self.work().grid.segment_start(start_segment(self)),
+            StartMode::List => self.spec().grid.segment_start(start_segment(self)),
         }
     }
 
@@ -127,9 +127,9 @@ impl SessionPlan {
         round_to_ms(to_seconds(self.list_start()))
     }
 
-    /// The work for the best rung.
-    pub fn work(&self) -> &Arc<RenditionSpec> {
-        &self.top().work
+    /// The rendition of the best rung.
+    pub fn spec(&self) -> &Arc<RenditionSpec> {
+        &self.top().spec
     }
 }
 
@@ -306,7 +306,7 @@ fn subtitle_name(stream: &Stream) -> String {
 
 /// The segment of the start position. A start within the last segment is still inside the item.
 pub fn start_segment(plan: &SessionPlan) -> usize {
-    plan.work().grid.segment_at(to_ticks(plan.request.start_seconds))
+    plan.spec().grid.segment_at(to_ticks(plan.request.start_seconds))
 }
 
 #[cfg(test)]

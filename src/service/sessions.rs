@@ -189,7 +189,7 @@ impl Sessions {
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
     pub async fn start(&self, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
-        let chosen = self.inner.run_factory.backends.choose(plan.work()).await?;
+        let chosen = self.inner.run_factory.backends.choose(plan.spec()).await?;
         self.start_maintenance();
         let mut registry = lock(&self.inner.registry);
         if registry.is_closed {
@@ -197,10 +197,10 @@ impl Sessions {
         }
         let own_sessions =
             || registry.live.values().filter(|session| session.user_id == principal.user_id && session.is_live());
-        let version = plan.work().source.version();
+        let version = plan.spec().source.version();
         let is_twin = |session: &&Arc<Session>| {
             session.plan.request == plan.request
-                && session.plan.work().source.version() == version
+                && session.plan.spec().source.version() == version
                 && session.age() < DOUBLE_CLICK_WINDOW
         };
         let twin = own_sessions().find(is_twin);
@@ -220,10 +220,10 @@ impl Sessions {
         let backend_choice = (chosen.backend.name(), chosen.reason);
         let runs = &self.inner.run_factory.runs;
         let lease =
-            runs.lease(chosen.backend.clone(), plan.work().clone(), AdmissionRequest::Session).or_else(|_| {
+            runs.lease(chosen.backend.clone(), plan.spec().clone(), AdmissionRequest::Session).or_else(|_| {
                 // Frees the shares of rungs that players have just left.
                 registry.live.values().for_each(|session| session.release_unused_rungs());
-                runs.lease(chosen.backend, plan.work().clone(), AdmissionRequest::Session)
+                runs.lease(chosen.backend, plan.spec().clone(), AdmissionRequest::Session)
             })?;
         let factory_and_timeouts = (Arc::downgrade(&self.inner.run_factory), self.inner.timeouts);
         let session = Arc::new(Session::new(&principal.user_id, plan, backend_choice, lease, factory_and_timeouts));

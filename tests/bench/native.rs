@@ -134,7 +134,7 @@ async fn measure_runs(item: &Path, folder: &Path, backend: BackendSetting, has_b
         let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else {
             panic!("direct")
         };
-        let segments = plan.work().grid.len();
+        let segments = plan.spec().grid.len();
         let session = service.sessions.start(&principal, *plan).await.expect("a session");
         if is_complete {
             for index in 0..segments {

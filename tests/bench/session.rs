@@ -83,8 +83,8 @@ async fn measure_session(film: &Path, folder: &Path, is_encoded: bool) -> Sessio
     let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else {
         panic!("direct")
     };
-    assert_eq!(plan.work().rendition.encodes_video(), is_encoded);
-    let segments = plan.work().grid.len();
+    assert_eq!(plan.spec().rendition.encodes_video(), is_encoded);
+    let segments = plan.spec().grid.len();
     let session = service.sessions.start(&principal, *plan).await.expect("a session");
     session.segment(0, 0).await.expect("the first segment");
     let first = started.elapsed();

@@ -22,7 +22,7 @@ pub const RUNGS: [(&str, u32, u32); 7] = [
     ("240p", 240, 400),
 ];
 
-/// What a viewer or a channel requests of an item. Its tracks are validated against the probe before [`decide`].
+/// The request of a viewer or a channel for one item. Its tracks are validated against the probe before [`decide`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlaybackRequest {
     /// None = the default track, otherwise the first; a track the device can play is preferred.

@@ -19,7 +19,7 @@ pub(super) struct EncodeLimits {
     pub max_bitrate_kbps: Option<u32>,
 }
 
-/// Plans the encode of stream `index` within these limits; a subtitle that is to be burned in is.
+/// Plans the encode of stream `index` within these limits, with a subtitle to burn in if that is its delivery.
 pub(super) fn plan_encode(
     media: &Media,
     index: u32,

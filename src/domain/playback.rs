@@ -22,7 +22,7 @@ pub const RUNGS: [(&str, u32, u32); 7] = [
     ("240p", 240, 400),
 ];
 
-/// The viewer's request, already validated against the probe.
+/// The request of a viewer or a channel for one item. Its tracks are validated against the probe before [`decide`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlaybackRequest {
     /// None = the default track, otherwise the first; a track the device can play is preferred.
@@ -35,7 +35,8 @@ pub struct PlaybackRequest {
     pub max_bitrate_kbps: Option<u32>,
     pub max_audio_channels: Option<u32>,
     pub force_transcode: bool,
-    /// An ABR ladder is requested, which a file alone cannot provide.
+    /// An ABR ladder is requested, which a file alone cannot provide: every rung up to the best one, so that the player can
+    /// switch between them.
     pub is_adaptive: bool,
 }
 

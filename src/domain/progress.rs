@@ -85,22 +85,34 @@ pub struct EarlierPosition {
     pub saved_at: Timestamp,
 }
 
-/// A save sent by a device.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProgressSave {
+/// One item of the library, by content.
+#[derive(Clone, Debug)]
+pub struct ProgressItem {
     pub media_id: String,
     pub path: String,
-    pub size_bytes: u64,
-    pub media_type: MediaType,
+    /// The default title.
     pub title: String,
-    pub position_seconds: f64,
-    pub duration_seconds: f64,
+    /// 0 for a folder.
+    pub size_bytes: u64,
+    /// None if it was not probed yet.
+    pub duration_seconds: Option<f64>,
+}
+
+/// A save sent by a device; omitted fields keep their stored values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProgressSave {
+    pub media_type: MediaType,
+    pub title: Option<String>,
+    /// None means the end.
+    pub position_seconds: Option<f64>,
+    pub duration_seconds: Option<f64>,
     /// None counts as false.
     pub completed: Option<bool>,
-    pub player: String,
+    pub player: Option<String>,
     pub device_id: Option<String>,
-    pub audio_stream_index: Option<u32>,
-    pub subtitle_stream_index: Option<u32>,
+    /// `Some(None)` means explicitly no stream.
+    pub audio_stream_index: Option<Option<u32>>,
+    pub subtitle_stream_index: Option<Option<u32>>,
     pub book: Option<BookPosition>,
     /// Counts a viewing even if the item is already completed.
     pub marks_watched: bool,
@@ -118,12 +130,17 @@ pub enum SaveResult {
     Stale(ProgressRecord),
 }
 
-/// Merges a save into the stored record. `now` is the server's time.
+/// Merges a save of an item into its stored record. `now` is the server's time.
 ///
 /// A save with a client time is refused if the stored one is newer, and a save with a version if the stored version differs.
 /// A save with neither always wins. Client times are compared with client times, so the newer of two devices wins in
 /// whatever order their saves arrive.
-pub fn merge_save(stored: Option<&ProgressRecord>, save: ProgressSave, now: Timestamp) -> SaveResult {
+pub fn merge_save(
+    stored: Option<&ProgressRecord>,
+    item: &ProgressItem,
+    save: ProgressSave,
+    now: Timestamp,
+) -> SaveResult {
     let stored_version = stored.map_or(0, |record| record.version);
     // A client time too far ahead is replaced by the server's. A stored time can be that far ahead only if the server's
     // clock was wrong; then it is not compared.
@@ -132,24 +149,26 @@ pub fn merge_save(stored: Option<&ProgressRecord>, save: ProgressSave, now: Time
     let is_older = client_time
         .zip(stored)
         .is_some_and(|(at, record)| at < record.updated_at && !is_too_far_ahead(record.updated_at));
-    if is_older || save.version.is_some_and(|version| version != stored_version) {
-        return SaveResult::Stale(stored.cloned().unwrap_or_else(|| ProgressRecord::new_record(save, now)));
-    }
+    let is_outdated = is_older || save.version.is_some_and(|version| version != stored_version);
+    let (completed, marks_watched) = (save.completed.unwrap_or(false), save.marks_watched);
+    // The API's body always has `completed`, so false means no more than its absence.
+    let has_no_order = save.client_updated_at.is_none() && save.version.is_none() && !completed;
     let before = stored.filter(|record| !record.is_reset);
-    let completed = save.completed.unwrap_or(false);
+    let record = ProgressRecord::new_record(item, save, before, now);
+    if is_outdated {
+        return SaveResult::Stale(stored.cloned().unwrap_or(record));
+    }
     let was_completed_before = before.is_some_and(|record| record.completed);
-    let counts_as_viewing = completed && (!was_completed_before || save.marks_watched);
+    let counts_as_viewing = completed && (!was_completed_before || marks_watched);
     let updated_at = client_time.unwrap_or(now);
     let watched_at = updated_at.min(now);
     let mut earlier_positions = before.map_or_else(Vec::new, |record| record.earlier_positions.clone());
-    // The API's body always has `completed`, so false means no more than its absence.
-    let has_no_order = save.client_updated_at.is_none() && save.version.is_none() && !completed;
-    if let Some(record) = before.filter(|record| record.position_seconds > MIN_KEPT_SECONDS)
+    if let Some(replaced) = before.filter(|record| record.position_seconds > MIN_KEPT_SECONDS)
         && has_no_order
-        && save.position_seconds == 0.0
+        && record.position_seconds == 0.0
     {
         earlier_positions
-            .insert(0, EarlierPosition { position_seconds: record.position_seconds, saved_at: record.updated_at });
+            .insert(0, EarlierPosition { position_seconds: replaced.position_seconds, saved_at: replaced.updated_at });
         earlier_positions.truncate(MAX_EARLIER_POSITIONS);
     }
     let (viewings, was_ever_completed) = before.map_or((0, false), |record| (record.play_count, record.ever_completed));
@@ -163,26 +182,31 @@ pub fn merge_save(stored: Option<&ProgressRecord>, save: ProgressSave, now: Time
         version: stored_version + 1,
         earlier_positions,
         completed,
-        ..ProgressRecord::new_record(save, now)
+        ..record
     })
 }
 
 impl ProgressRecord {
-    /// A new record with the item's data from a save. Version 0.
-    fn new_record(save: ProgressSave, now: Timestamp) -> Self {
+    /// A new record by an item and a save; what the save omits is taken from the record before it. Version 0.
+    fn new_record(item: &ProgressItem, save: ProgressSave, before: Option<&Self>, now: Timestamp) -> Self {
+        let is_known = |duration: &f64| *duration > 0.0;
+        let stored_duration = before.map(|record| record.duration_seconds).filter(is_known);
+        let duration = save.duration_seconds.filter(is_known).or(stored_duration).or(item.duration_seconds);
+        let duration = duration.unwrap_or(0.0);
+        let position = save.position_seconds.unwrap_or(duration);
         Self {
-            media_id: save.media_id,
-            path: save.path,
-            size_bytes: save.size_bytes,
+            media_id: item.media_id.clone(),
+            path: item.path.clone(),
+            size_bytes: item.size_bytes,
             media_type: save.media_type,
-            title: save.title,
-            position_seconds: save.position_seconds,
-            duration_seconds: save.duration_seconds,
+            title: save.title.or_else(|| Some(before?.title.clone())).unwrap_or_else(|| item.title.clone()),
+            position_seconds: if duration > 0.0 { position.min(duration) } else { position },
+            duration_seconds: duration,
             completed: false,
-            player: save.player,
+            player: save.player.unwrap_or_else(|| "unknown".to_owned()),
             device_id: save.device_id,
-            audio_stream_index: save.audio_stream_index,
-            subtitle_stream_index: save.subtitle_stream_index,
+            audio_stream_index: save.audio_stream_index.unwrap_or_else(|| before?.audio_stream_index),
+            subtitle_stream_index: save.subtitle_stream_index.unwrap_or_else(|| before?.subtitle_stream_index),
             book: save.book,
             play_count: 0,
             ever_completed: false,

@@ -95,7 +95,7 @@ impl Backend for FakeBackend {
         tokio::spawn(async move {
             let _guard = guard;
             let work = async {
-                for index in job.first..job.grid.len() {
+                for index in job.first..job.spec.grid.len() {
                     if gate.wait_for(|allowed| *allowed >= index).await.is_err() {
                         return;
                     }
@@ -106,7 +106,7 @@ impl Backend for FakeBackend {
                         return;
                     }
                     fake.shared.segments_made.fetch_add(1, Ordering::SeqCst);
-                    let bytes = FakeBackend::segment_bytes(&job.rendition, index);
+                    let bytes = FakeBackend::segment_bytes(&job.spec.rendition, index);
                     if segments.send(Ok(Segment { index, content: SegmentContent::InMemory(bytes) })).await.is_err() {
                         return;
                     }

@@ -5,10 +5,6 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
-use crate::domain::grid::Grid;
-use crate::domain::media::Media;
-use crate::domain::plan::Rendition;
-
 mod ass;
 mod bitmap_subtitles;
 pub mod clock;
@@ -30,6 +26,7 @@ pub mod outbound;
 pub mod packager;
 pub mod probe;
 pub mod recording_file;
+mod rendition_spec;
 pub mod sample_media;
 pub mod segment_cache;
 pub mod source;
@@ -38,31 +35,28 @@ pub mod subtitle_extraction;
 mod tables;
 pub mod versions;
 
+pub use rendition_spec::RenditionSpec;
+
 use content::SegmentContent;
-use packager::Package;
-use source::SourceFile;
 
 /// MPEG-TS timestamps of a segment are source time plus this many seconds, as in `hlssink2`.
 pub const TIMELINE_BASE_SECONDS: i64 = 3600;
 
-/// Everything a backend needs to make segments: plain data around one open file.
+/// One run's work: the segments of a rendition from `first` on.
 #[derive(Clone, Debug)]
 pub struct Job {
-    pub source: Arc<SourceFile>,
-    /// The open file of a `BurnedSubtitle::Sidecar` in the rendition; None otherwise.
-    pub sidecar: Option<Arc<SourceFile>>,
-    /// The image of a `WatermarkOverlay` in the rendition; None otherwise.
-    pub watermark: Option<Arc<image::Image>>,
-    pub media: Arc<Media>,
-    pub rendition: Arc<Rendition>,
-    pub grid: Arc<Grid>,
-    /// The layout to remux from, if this is a job for the packager; None otherwise.
-    pub package: Option<Arc<Package>>,
+    pub spec: Arc<RenditionSpec>,
     /// The first segment to make; the run continues from there to the end of the grid.
     pub first: usize,
     /// The quarantine mark of the file. A backend that reads the file in this process keeps it until its first segment is
     /// made.
     pub quarantine_mark: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Job {
+    pub fn new(spec: Arc<RenditionSpec>, first: usize) -> Self {
+        Self { spec, first, quarantine_mark: None }
+    }
 }
 
 /// One finished segment: a canonical MPEG transport stream that starts with PAT and PMT.

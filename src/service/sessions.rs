@@ -108,17 +108,17 @@ impl Sessions {
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
     pub async fn start(&self, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
-        let chosen = self.inner.renditions.choose_backend(plan.work()).await?;
+        let chosen = self.inner.renditions.choose_backend(plan.spec()).await?;
         let mut registry = lock(&self.inner.registry);
         if registry.is_closed {
             return Err(Error::new(Code::ServerBusy, "the server is stopping").with_retry_after(10));
         }
         let own_sessions =
             || registry.live.values().filter(|session| session.user_id == principal.user_id && session.is_live());
-        let version = plan.work().source.version();
+        let version = plan.spec().source.version();
         let is_twin = |session: &&Arc<Session>| {
             session.plan.request == plan.request
-                && session.plan.work().source.version() == version
+                && session.plan.spec().source.version() == version
                 && session.age() < DOUBLE_CLICK_WINDOW
         };
         let twin = own_sessions().find(is_twin);
@@ -138,10 +138,10 @@ impl Sessions {
         let backend_choice = (chosen.backend.name(), chosen.reason);
         let runs = self.inner.renditions.runs();
         let lease =
-            runs.lease(chosen.backend.clone(), plan.work().clone(), AdmissionRequest::Session).or_else(|_| {
+            runs.lease(chosen.backend.clone(), plan.spec().clone(), AdmissionRequest::Session).or_else(|_| {
                 // Frees the shares of rungs that players have just left.
                 registry.live.values().for_each(|session| session.release_unused_rungs());
-                runs.lease(chosen.backend, plan.work().clone(), AdmissionRequest::Session)
+                runs.lease(chosen.backend, plan.spec().clone(), AdmissionRequest::Session)
             })?;
         let renditions_and_timeouts = (self.inner.renditions.clone(), self.inner.timeouts);
         let session = Arc::new(Session::new(&principal.user_id, plan, backend_choice, lease, renditions_and_timeouts));

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use hearthcast::config::{BackendSetting, Config};
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
+use hearthcast::domain::playback::PlaybackRequest;
 use hearthcast::service::Service;
 use hearthcast::service::renditions::planner::{self, PlannedPlayback, StartRequest, SubtitleRequest};
 
@@ -133,7 +134,7 @@ async fn measure_runs(item: &Path, folder: &Path, backend: BackendSetting, has_b
         let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else {
             panic!("direct")
         };
-        let segments = plan.work().grid.len();
+        let segments = plan.spec().grid.len();
         let session = service.sessions.start(&principal, *plan).await.expect("a session");
         if is_complete {
             for index in 0..segments {
@@ -162,9 +163,12 @@ fn start_request(item: &Path, has_burn: bool) -> StartRequest {
     let sidecar = item.with_extension("srt");
     StartRequest {
         media_path: item.to_str().expect("plain name").to_owned(),
-        force_transcode: true,
-        max_height: has_video.then_some(720),
-        max_bitrate_kbps: has_video.then_some(4_000),
+        playback: PlaybackRequest {
+            force_transcode: true,
+            max_height: has_video.then_some(720),
+            max_bitrate_kbps: has_video.then_some(4_000),
+            ..PlaybackRequest::default()
+        },
         subtitle: if has_burn { SubtitleRequest::Burn } else { SubtitleRequest::None },
         subtitle_path: has_burn.then(|| sidecar.to_str().expect("plain name").to_owned()),
         ..StartRequest::default()

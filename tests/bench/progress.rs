@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
-use hearthcast::domain::progress::{MediaType, ProgressSave};
+use hearthcast::domain::progress::{ProgressItem, ProgressSave};
 use hearthcast::service::Service;
 use hearthcast::service::progress::HistoryFilter;
 use serde_json::json;
@@ -101,31 +101,24 @@ fn open_service(folder: &Path) -> Arc<Service> {
     Service::open(config).expect("the service opens")
 }
 
-fn save_request(n: usize, position: f64) -> ProgressSave {
-    ProgressSave {
+fn progress_item(n: usize) -> ProgressItem {
+    ProgressItem {
         media_id: format!("f_{n:032x}"),
         path: format!("/library/shows/A Show of Some Length/Season 01/A Show of Some Length S01E{n:06} Title.mkv"),
-        size_bytes: 4_000_000_000,
-        media_type: MediaType::Video,
         title: format!("A Show of Some Length S01E{n:06} Title"),
-        position_seconds: position,
-        duration_seconds: 5400.0,
-        completed: Some(false),
-        player: "web".into(),
-        device_id: None,
-        audio_stream_index: None,
-        subtitle_stream_index: None,
-        book: None,
-        marks_watched: false,
-        client_updated_at: None,
-        version: None,
+        size_bytes: 4_000_000_000,
+        duration_seconds: Some(5400.0),
     }
 }
 
 async fn save_position(service: &Service, n: usize, position: f64) {
-    let save = save_request(n, position);
-    let id = save.media_id.clone();
-    service.progress.save("u_1", &id, |_| save).await.expect("saved");
+    let save = ProgressSave {
+        position_seconds: Some(position),
+        completed: Some(false),
+        player: Some("web".into()),
+        ..ProgressSave::default()
+    };
+    service.progress.save("u_1", &progress_item(n), save).await.expect("saved");
 }
 
 async fn fill_store(service: &Arc<Service>) {

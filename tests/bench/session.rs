@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
+use hearthcast::domain::playback::PlaybackRequest;
 use hearthcast::service::Service;
 use hearthcast::service::renditions::planner::{self, PlannedPlayback, StartRequest};
 
@@ -76,13 +77,14 @@ async fn measure_session(film: &Path, folder: &Path, is_encoded: bool) -> Sessio
     let media_path = film.to_str().expect("plain name").to_owned();
     // A bit rate limit is the only option that encodes at full size.
     let max_bitrate_kbps = is_encoded.then_some(7_900);
-    let request = StartRequest { media_path, force_transcode: true, max_bitrate_kbps, ..StartRequest::default() };
+    let playback = PlaybackRequest { force_transcode: true, max_bitrate_kbps, ..PlaybackRequest::default() };
+    let request = StartRequest { media_path, playback, ..StartRequest::default() };
     let started = Instant::now();
     let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else {
         panic!("direct")
     };
-    assert_eq!(plan.work().rendition.encodes_video(), is_encoded);
-    let segments = plan.work().grid.len();
+    assert_eq!(plan.spec().rendition.encodes_video(), is_encoded);
+    let segments = plan.spec().grid.len();
     let session = service.sessions.start(&principal, *plan).await.expect("a session");
     session.segment(0, 0).await.expect("the first segment");
     let first = started.elapsed();

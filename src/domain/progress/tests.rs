@@ -8,23 +8,22 @@ fn at(seconds: i64) -> Timestamp {
 
 fn save_at(position: f64) -> ProgressSave {
     ProgressSave {
+        position_seconds: Some(position),
+        duration_seconds: Some(5400.0),
+        player: Some("web".into()),
+        ..ProgressSave::default()
+    }
+}
+
+fn merge_save(stored: Option<&ProgressRecord>, save: ProgressSave, now: Timestamp) -> SaveResult {
+    let item = ProgressItem {
         media_id: "f_1".into(),
         path: "/library/film.mkv".into(),
-        size_bytes: 1,
-        media_type: MediaType::Video,
         title: "film".into(),
-        position_seconds: position,
-        duration_seconds: 5400.0,
-        completed: None,
-        player: "web".into(),
-        device_id: None,
-        audio_stream_index: None,
-        subtitle_stream_index: None,
-        book: None,
-        marks_watched: false,
-        client_updated_at: None,
-        version: None,
-    }
+        size_bytes: 1,
+        duration_seconds: None,
+    };
+    super::merge_save(stored, &item, save, now)
 }
 
 fn applied(verdict: SaveResult) -> ProgressRecord {
@@ -35,7 +34,7 @@ fn applied(verdict: SaveResult) -> ProgressRecord {
 }
 
 fn record(position: f64, duration: f64) -> ProgressRecord {
-    applied(merge_save(None, ProgressSave { duration_seconds: duration, ..save_at(position) }, at(0)))
+    applied(merge_save(None, ProgressSave { duration_seconds: Some(duration), ..save_at(position) }, at(0)))
 }
 
 #[test]

@@ -55,10 +55,12 @@ impl ScriptCache {
         burn: &BurnedSubtitle,
     ) -> Result<Arc<File>, RunError> {
         let source_key = match burn {
-            BurnedSubtitle::Embedded { stream, .. } => format!("{} {stream}", job.source.version()),
-            BurnedSubtitle::Sidecar { .. } => job.sidecar.as_ref().map(|source| source.version()).unwrap_or_default(),
+            BurnedSubtitle::Embedded { stream, .. } => format!("{} {stream}", job.spec.source.version()),
+            BurnedSubtitle::Sidecar { .. } => {
+                job.spec.sidecar.as_ref().map(|source| source.version()).unwrap_or_default()
+            }
         };
-        let video_size = match &job.rendition.video {
+        let video_size = match &job.spec.rendition.video {
             Some(VideoPlan::Encode(plan)) => (plan.width, plan.height),
             _ => return Err(RunError::Internal("text can be burned into encoded video only".into())),
         };
@@ -88,23 +90,25 @@ async fn extract_embedded(
     style: &TextStyle,
     size: (u32, u32),
 ) -> Result<Vec<u8>, RunError> {
-    let codec = job.media.stream(stream).map(|stream| stream.codec.as_str()).unwrap_or_default();
+    let codec = job.spec.media.stream(stream).map(|stream| stream.codec.as_str()).unwrap_or_default();
     // Not with ffmpeg's own conversion to ASS: its style names a font that every machine resolves differently.
     let format = SubtitleFormat::from_codec(codec).unwrap_or(SubtitleFormat::Srt);
     if format != SubtitleFormat::Ass {
-        let text = super::subtitle_extraction::extract(program, &job.source, &job.media, stream, format).await?;
+        let text =
+            super::subtitle_extraction::extract(program, &job.spec.source, &job.spec.media, stream, format).await?;
         return Ok(plain_text_script(&subtitles::parse(&text, format), style, size).into_bytes());
     }
     let mut text =
-        super::subtitle_extraction::extract(program, &job.source, &job.media, stream, SubtitleFormat::Ass).await?;
-    let (source, container) = (job.source.clone(), job.media.container);
+        super::subtitle_extraction::extract(program, &job.spec.source, &job.spec.media, stream, SubtitleFormat::Ass)
+            .await?;
+    let (source, container) = (job.spec.source.clone(), job.spec.media.container);
     let fonts = tokio::task::spawn_blocking(move || fonts::attached_section(&source, container));
     text.extend(fonts.await.map_err(|cause| RunError::Internal(cause.to_string()))?.into_bytes());
     Ok(text)
 }
 
 async fn read_sidecar(job: &Job, style: &TextStyle, size: (u32, u32)) -> Result<Vec<u8>, RunError> {
-    let source = job.sidecar.clone().ok_or_else(|| RunError::Internal("the subtitle file is missing".into()))?;
+    let source = job.spec.sidecar.clone().ok_or_else(|| RunError::Internal("the subtitle file is missing".into()))?;
     let format_by_name = Path::new(source.file_name())
         .extension()
         .and_then(|extension| SubtitleFormat::from_extension(&extension.to_str()?.to_ascii_lowercase()));

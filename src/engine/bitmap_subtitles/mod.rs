@@ -105,12 +105,12 @@ impl BitmapSubtitles {
         let limit = SearchLimit { is_stopped, deadline: Instant::now() + SEARCH_TIMEOUT };
         let (reader, decoder) = match burn {
             BurnedSubtitle::Embedded { stream, .. } => {
-                let (track, decoder) = MatroskaTrack::open(job.source.clone(), &job.media, *stream)?;
+                let (track, decoder) = MatroskaTrack::open(job.spec.source.clone(), &job.spec.media, *stream)?;
                 (SubtitleReader::Matroska(track), decoder)
             }
             BurnedSubtitle::Sidecar { .. } => {
                 let missing = || RunError::Internal("the subtitle file is missing".into());
-                let source = job.sidecar.clone().ok_or_else(missing)?;
+                let source = job.spec.sidecar.clone().ok_or_else(missing)?;
                 (SubtitleReader::Sup(SupFile::open(source, &limit)?), BitmapDecoder::Pgs(PgsDecoder::default()))
             }
         };

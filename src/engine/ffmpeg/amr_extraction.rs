@@ -38,8 +38,8 @@ pub(super) fn amr_stream(media: &Media, rendition: &Rendition) -> Option<u32> {
 pub(super) async fn extract_amr(program: &Path, job: &Job, stream: u32) -> Result<File, RunError> {
     let to_run_error = |action: &str, cause: &dyn std::fmt::Display| RunError::Internal(format!("{action}: {cause}"));
     let work = async {
-        let arguments = args::amr_copy_arguments(&job.media, stream, &job.source.proc_path());
-        let child = spawn(program, arguments, vec![job.source.clone()], ChildLimits::PROBE).await;
+        let arguments = args::amr_copy_arguments(&job.spec.media, stream, &job.spec.source.proc_path());
+        let child = spawn(program, arguments, vec![job.spec.source.clone()], ChildLimits::PROBE).await;
         let mut child = child.map_err(|cause| to_run_error("ffmpeg does not start", &cause))?;
         let mut bytes = Vec::new();
         let read = (&mut child.stdout).take(MAX_TRACK_BYTES as u64).read_to_end(&mut bytes).await;

@@ -20,7 +20,7 @@ use crate::domain::subtitles::TextStyle;
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::ass::{self, ScriptCache};
 use crate::engine::clock::{PipeInput, RepairedFeed};
-use crate::engine::{Backend, Job, Run, RunError, Segment, TIMELINE_BASE_SECONDS};
+use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment, TIMELINE_BASE_SECONDS};
 
 /// Time limit for a segment that is due, seconds.
 const STALL_SECONDS: u64 = 30;
@@ -96,13 +96,13 @@ impl FfmpegBackend {
         subtitle_path: Option<&str>,
         amr_path: Option<&str>,
     ) -> Result<Vec<String>, RunError> {
-        let watermark = job.watermark.as_ref().map(|image| image.ffmpeg_input());
+        let watermark = job.spec.watermark.as_ref().map(|image| image.ffmpeg_input());
         build_arguments(&ArgumentOptions {
-            media: &job.media,
-            rendition: &job.rendition,
-            grid: &job.grid,
+            media: &job.spec.media,
+            rendition: &job.spec.rendition,
+            grid: &job.spec.grid,
             first: job.first,
-            input: &job.source.proc_path(),
+            input: &job.spec.source.proc_path(),
             pipe_input,
             subtitle_path,
             watermark: watermark.as_ref().map(|(demuxer, path)| (*demuxer, path.as_str())),
@@ -131,7 +131,7 @@ impl Backend for FfmpegBackend {
     }
 
     fn start(&self, job: Job, last_allowed: usize) -> Result<Run, RunError> {
-        if job.first >= job.grid.len() {
+        if job.first >= job.spec.grid.len() {
             return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
         }
         // Refuses unsupported plans at once, before anything is extracted from the file.
@@ -163,14 +163,14 @@ impl RunTask {
             () = self.segments.closed() => return Ok(()),
             file = self.subtitle_file() => file?,
         };
-        let amr_track = match amr_extraction::amr_stream(&self.job.media, &self.job.rendition) {
+        let amr_track = match amr_extraction::amr_stream(&self.job.spec.media, &self.job.spec.rendition) {
             None => None,
             Some(stream) => tokio::select! {
                 () = self.segments.closed() => return Ok(()),
                 track = amr_extraction::extract_amr(&self.ffmpeg.program, &self.job, stream) => Some(Arc::new(track?) as InheritedFile),
             },
         };
-        let feed = match self.job.media.clock_pieces.is_empty() {
+        let feed = match self.job.spec.media.clock_pieces.is_empty() {
             true => None,
             false => tokio::select! {
                 () = self.segments.closed() => return Ok(()),
@@ -187,9 +187,9 @@ impl RunTask {
             descriptor_path(&subtitle).as_deref(),
             descriptor_path(&amr_track).as_deref(),
         )?;
-        let watermark = self.job.watermark.as_ref().map(|image| image.file.clone() as InheritedFile);
+        let watermark = self.job.spec.watermark.as_ref().map(|image| image.file.clone() as InheritedFile);
         // Afterwards only the child has the read end of the pipe open, so that the feed ends with the child.
-        let input = feed.map_or_else(|| self.job.source.clone() as InheritedFile, |feed| feed.to_inherited());
+        let input = feed.map_or_else(|| self.job.spec.source.clone() as InheritedFile, |feed| feed.to_inherited());
         let inherit = std::iter::once(input).chain(subtitle).chain(amr_track).chain(watermark).collect();
         let spawned = spawn(&self.ffmpeg.program, args, inherit, ChildLimits::TRANSCODE).await;
         let mut child = spawned.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
@@ -227,20 +227,20 @@ impl RunTask {
 
     /// Opens the feed of the item on one continuous clock, from where reading starts.
     async fn open_feed(&self) -> Result<RepairedFeed, RunError> {
-        let Job { source, media, rendition, grid, first, .. } = &self.job;
-        let from = reading_start_seconds(media, rendition, grid, *first);
+        let RenditionSpec { source, media, rendition, grid, .. } = &*self.job.spec;
+        let from = reading_start_seconds(media, rendition, grid, self.job.first);
         let opened = RepairedFeed::open(source, &media.clock_pieces, from).await;
         opened.map_err(|cause| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}")))
     }
 
     /// The file of the subtitle to burn in: a script, or the bitmap sidecar. None if ffmpeg reads it from the item itself.
     async fn subtitle_file(&self) -> Result<Option<InheritedFile>, RunError> {
-        let Some(VideoPlan::Encode(plan)) = &self.job.rendition.video else { return Ok(None) };
+        let Some(VideoPlan::Encode(plan)) = &self.job.spec.rendition.video else { return Ok(None) };
         match &plan.burn {
             None | Some(BurnedSubtitle::Embedded { bitmap: true, .. }) => Ok(None),
             Some(BurnedSubtitle::Sidecar { bitmap: true, .. }) => {
                 let missing = || RunError::Internal("the subtitle file is missing".into());
-                Ok(Some(self.job.sidecar.clone().ok_or_else(missing)? as InheritedFile))
+                Ok(Some(self.job.spec.sidecar.clone().ok_or_else(missing)? as InheritedFile))
             }
             Some(text) => Ok(Some(self.ffmpeg.scripts.script_for(&self.ffmpeg.program, &self.job, text).await?)),
         }
@@ -275,7 +275,7 @@ impl RunTask {
     }
 
     async fn check_source_unchanged(&self) -> Result<(), RunError> {
-        let source = self.job.source.clone();
+        let source = self.job.spec.source.clone();
         // On a blocking thread because a network mount may hang.
         let unchanged = tokio::task::spawn_blocking(move || source.has_same_content());
         if unchanged.await.unwrap_or(false) { Ok(()) } else { Err(RunError::SourceChanged) }
@@ -283,9 +283,9 @@ impl RunTask {
 }
 
 fn segmenter_settings(job: &Job) -> SegmenterSettings {
-    let Rendition { video, audio } = &*job.rendition;
+    let Rendition { video, audio } = &*job.spec.rendition;
     SegmenterSettings {
-        grid: job.grid.clone(),
+        grid: job.spec.grid.clone(),
         first_segment: job.first,
         base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
         has_video: video.is_some(),

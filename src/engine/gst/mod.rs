@@ -121,14 +121,14 @@ impl Backend for GstBackend {
     }
 
     fn start(&self, mut job: Job, last_allowed: usize) -> Result<Run, RunError> {
-        if job.first >= job.grid.len() {
+        if job.first >= job.spec.grid.len() {
             return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
         }
-        if let Some(reason) = refusal_reason(&job.media, &job.rendition) {
+        if let Some(reason) = refusal_reason(&job.spec.media, &job.spec.rendition) {
             return Err(RunError::Internal(format!("GStreamer does not make this rendition: {reason}")));
         }
-        let (video_encoding, burn) = match &job.rendition.video {
-            Some(VideoPlan::Encode(plan)) => (Some(resolve_video_encoding(&job.media, plan)?), plan.burn.clone()),
+        let (video_encoding, burn) = match &job.spec.rendition.video {
+            Some(VideoPlan::Encode(plan)) => (Some(resolve_video_encoding(&job.spec.media, plan)?), plan.burn.clone()),
             _ => (None, None),
         };
         let (run, segments, mut gate) = Run::channel(last_allowed);

@@ -95,7 +95,7 @@ impl RunTask {
         };
         if !self.is_stopped() {
             // A file that was truncated or overwritten fails like a broken one.
-            let error = if self.job.source.has_same_content() { error } else { RunError::SourceChanged };
+            let error = if self.job.spec.source.has_same_content() { error } else { RunError::SourceChanged };
             let _ = self.segments.blocking_send(Err(error));
         }
     }
@@ -127,7 +127,7 @@ impl RunTask {
 }
 
 fn decode_request(job: &Job, stream: u32, start_seconds: f64, format: OutputFormat) -> DecodeRequest {
-    DecodeRequest { source: job.source.clone(), media: job.media.clone(), stream, start_seconds, format }
+    DecodeRequest { source: job.spec.source.clone(), media: job.spec.media.clone(), stream, start_seconds, format }
 }
 
 /// The state of a run.
@@ -145,10 +145,10 @@ struct RunLoop<'a> {
 impl<'a> RunLoop<'a> {
     fn start(task: &'a RunTask) -> Result<Self, RunError> {
         let RunTask { job, video_encoding, waker, .. } = task;
-        let start = job.grid.segment_start(job.first);
+        let start = job.spec.grid.segment_start(job.first);
         let start_seconds = to_seconds(start);
         let mut audio = None;
-        if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.rendition.audio {
+        if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.spec.rendition.audio {
             let decoder = Decoder::open(
                 decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, OutputFormat::Audio { channels }),
                 waker,
@@ -159,7 +159,7 @@ impl<'a> RunLoop<'a> {
             let timeline = AudioTimeline::new(channels, (first - aac::PREROLL_FRAMES) * FRAME_SAMPLES as i64);
             audio = Some(AudioBranch { decoder, timeline, channels, encoder, ready_frames: VecDeque::new() });
         }
-        let video = match (video_encoding, &*job.grid) {
+        let video = match (video_encoding, &*job.spec.grid) {
             (None, _) => None,
             (Some(encoding), Grid::Frames(frames)) => {
                 let (first, rate) = (frames.first_frame(job.first), frames.rate);
@@ -192,7 +192,7 @@ impl<'a> RunLoop<'a> {
     }
 
     fn run(&mut self) -> Result<(), RunError> {
-        let last = self.task.job.grid.len();
+        let last = self.task.job.spec.grid.len();
         // The channel closes without a stop request when the runtime shuts down.
         while !self.task.is_stopped() && !self.task.segments.is_closed() {
             let mut has_progress = self.open_allowed_segments()?;
@@ -236,7 +236,7 @@ impl<'a> RunLoop<'a> {
 
     /// The AAC frames of a segment.
     fn aac_frames(&self, index: usize) -> Range<i64> {
-        let grid = &self.task.job.grid;
+        let grid = &self.task.job.spec.grid;
         aac::frame_at_or_after(grid.segment_start(index))..aac::frame_at_or_after(grid.segment_start(index + 1))
     }
 
@@ -246,7 +246,7 @@ impl<'a> RunLoop<'a> {
         let mut has_progress = false;
         while self.open_segments.len() < MAX_OPEN_SEGMENTS
             && self.next_segment <= last_allowed
-            && self.next_segment < self.task.job.grid.len()
+            && self.next_segment < self.task.job.spec.grid.len()
         {
             let index = self.next_segment;
             let aac_frames = self.audio.as_ref().map(|_| self.aac_frames(index));
@@ -343,7 +343,7 @@ impl<'a> RunLoop<'a> {
                 Some(_) => self.canonicalize(index, &segment_encoder.into_bytes())?,
                 None => segment_encoder.into_bytes(),
             };
-            if !self.task.job.source.has_same_content() {
+            if !self.task.job.spec.source.has_same_content() {
                 return Err(RunError::SourceChanged);
             }
             self.task.quarantine_mark.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -360,7 +360,7 @@ impl<'a> RunLoop<'a> {
     /// is at its planned time.
     fn canonicalize(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>, RunError> {
         let mut segmenter = Segmenter::new(SegmenterSettings {
-            grid: self.task.job.grid.clone(),
+            grid: self.task.job.spec.grid.clone(),
             first_segment: index,
             base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
             has_video: true,

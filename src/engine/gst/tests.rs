@@ -10,6 +10,7 @@ use crate::domain::grid::Grid;
 use crate::domain::library::Root;
 use crate::domain::media::{Audio, Hdr, Stream, StreamKind, Subtitle, Video};
 use crate::domain::time::FrameRate;
+use crate::engine::RenditionSpec;
 use crate::engine::source::Roots;
 
 const RATE: FrameRate = FrameRate { num: 25, den: 1 };
@@ -40,8 +41,10 @@ fn film_job(folder: &Path) -> Job {
         max_kbps: 300,
         encoder: "libx264".into(),
     };
-    Job {
-        source: Arc::new(roots.open_file(path.to_str().unwrap()).unwrap()),
+    let source = roots.open_file(path.to_str().unwrap()).unwrap();
+    let spec = RenditionSpec {
+        fingerprint: source.fingerprint().unwrap().to_owned(),
+        source: Arc::new(source),
         sidecar: None,
         watermark: None,
         media: Arc::new(media),
@@ -51,9 +54,8 @@ fn film_job(folder: &Path) -> Job {
         }),
         grid: Arc::new(Grid::from_frame_rate(RATE, 2.0, 5.0)),
         package: None,
-        first: 1,
-        quarantine_mark: None,
-    }
+    };
+    Job::new(Arc::new(spec), 1)
 }
 
 /// An audio-only job, whose file decodebin3 opens.
@@ -65,13 +67,14 @@ fn audio_only_job(job: &Job, folder: &Path) -> Job {
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
     let streams = vec![Stream::new(0, "flac", StreamKind::Audio(Audio::new(1, 48_000)))];
     let audio = Some(AudioPlan::Encode { stream: 0, channels: 2, kbps: 96, gain_tenths_db: None });
-    Job {
+    let spec = RenditionSpec {
         source: Arc::new(roots.open_file(path.to_str().unwrap()).unwrap()),
         media: Arc::new(Media { duration_seconds: Some(5.0), ..Media::new(Container::Flac, streams) }),
         rendition: Arc::new(Rendition { video: None, audio }),
         grid: Arc::new(Grid::from_step(2.0, 5.0)),
-        ..job.clone()
-    }
+        ..RenditionSpec::clone(&job.spec)
+    };
+    Job::new(Arc::new(spec), job.first)
 }
 
 /// The job with a PGS sidecar: one subtitle, shown for its whole length.
@@ -89,11 +92,12 @@ fn pgs_job(job: &Job, folder: &Path) -> Job {
     std::fs::write(&path, display_set.concat()).unwrap();
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
     let sidecar = roots.open_file(path.to_str().unwrap()).unwrap();
-    let mut rendition = Rendition::clone(&job.rendition);
+    let mut rendition = Rendition::clone(&job.spec.rendition);
     if let Some(VideoPlan::Encode(plan)) = &mut rendition.video {
         plan.burn = Some(BurnedSubtitle::Sidecar { path: sidecar.path.clone(), bitmap: true });
     }
-    Job { sidecar: Some(Arc::new(sidecar)), rendition: Arc::new(rendition), ..job.clone() }
+    let (sidecar, rendition) = (Some(Arc::new(sidecar)), Arc::new(rendition));
+    Job::new(Arc::new(RenditionSpec { sidecar, rendition, ..RenditionSpec::clone(&job.spec) }), job.first)
 }
 
 #[tokio::test]
@@ -163,10 +167,10 @@ fn refusals_state_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let job = film_job(folder.path());
     let refusal_of = |change: fn(&mut EncodeVideo), container: Container, start_seconds: f64| {
-        let mut rendition = Rendition::clone(&job.rendition);
+        let mut rendition = Rendition::clone(&job.spec.rendition);
         let Some(VideoPlan::Encode(plan)) = &mut rendition.video else { panic!("video is encoded") };
         change(plan);
-        refusal_reason(&Media { container, start_seconds, ..Media::clone(&job.media) }, &rendition)
+        refusal_reason(&Media { container, start_seconds, ..Media::clone(&job.spec.media) }, &rendition)
             .unwrap_or("supported")
     };
     assert!(refusal_of(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
@@ -174,8 +178,8 @@ fn refusals_state_a_reason() {
     assert_eq!(refusal_of(|_| (), Container::Mp4, 1.4), "its clock does not start at 0");
     assert_eq!(refusal_of(|_| (), Container::Matroska, 0.0), "supported");
     assert_eq!(refusal_of(|_| (), Container::Avi, 0.0), "seeking in this container is not exact");
-    let mut rendition = Rendition::clone(&job.rendition);
-    let mut media = Media::clone(&job.media);
+    let mut rendition = Rendition::clone(&job.spec.rendition);
+    let mut media = Media::clone(&job.spec.media);
     let bitmap = StreamKind::Subtitle(Subtitle { is_text: false, is_hearing_impaired: false });
     media.streams.push(Stream::new(2, "dvd_subtitle", bitmap));
     let matroska_only = Some("PGS and VobSub are read from Matroska files only");

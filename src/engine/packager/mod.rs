@@ -94,8 +94,8 @@ impl Backend for Packager {
     }
 
     fn start(&self, job: Job, last_allowed: usize) -> Result<Run, RunError> {
-        let package = job.package.clone().ok_or_else(|| RunError::Internal("the job has no package".into()))?;
-        if job.first >= job.grid.len() {
+        let package = job.spec.package.clone().ok_or_else(|| RunError::Internal("the job has no package".into()))?;
+        if job.first >= job.spec.grid.len() {
             return Err(RunError::Internal(format!("segment {} is after the last segment", job.first)));
         }
         let (run, segments, gate) = Run::channel(last_allowed);
@@ -111,12 +111,12 @@ async fn run_package(
     segments: mpsc::Sender<Result<Segment, RunError>>,
     mut gate: watch::Receiver<usize>,
 ) {
-    for index in job.first..job.grid.len() {
+    for index in job.first..job.spec.grid.len() {
         tokio::select! {
             () = segments.closed() => return,
             open = gate.wait_for(|open| *open >= index) => if open.is_err() { return },
         }
-        let (source, package, grid) = (job.source.clone(), package.clone(), job.grid.clone());
+        let (source, package, grid) = (job.spec.source.clone(), package.clone(), job.spec.grid.clone());
         let task = tokio::task::spawn_blocking(move || {
             let result = package.lay_out_segment(&FileBytes::new(&source.file), &grid, index);
             if source.has_same_content() { result } else { Err(RunError::SourceChanged) }

@@ -10,7 +10,7 @@ use super::progress::{
     PastPosition, parse_filter, parse_if_match, parse_limit, request, resolve_save, set_version_etag,
 };
 use crate::domain::access::Access;
-use crate::domain::progress::{ProgressRecord, SaveResult};
+use crate::domain::progress::{ProgressRecord, ProgressSave, SaveResult};
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::error::{Error, Result};
 use crate::http::call::Call;
@@ -18,7 +18,6 @@ use crate::http::endpoint::{Endpoint, delete, get, post};
 use crate::http::reply;
 use crate::http::urls::ResourceUrls;
 use crate::service::Service;
-use crate::service::progress::ProgressUpdate;
 use crate::service::progress::audiobook::{Audiobook, AudiobookChapter, AudiobookPart, BookPositionUpdate};
 
 pub fn endpoints() -> Vec<Endpoint> {
@@ -174,9 +173,9 @@ pub async fn book(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: BookSaveRequest = call.json().await?;
-    let (path, mut update, book_position) = request.into_update()?;
-    update.version = parse_if_match(&call)?.or(update.version);
-    let verdict: SaveResult = service.save_book_progress(&call.user()?.user_id, &path, update, book_position).await?;
+    let (path, mut save, book_position) = request.into_save()?;
+    save.version = parse_if_match(&call)?.or(save.version);
+    let verdict: SaveResult = service.save_book_progress(&call.user()?.user_id, &path, save, book_position).await?;
     let (record, applied) = resolve_save(&call, verdict)?;
     let version = record.version;
     let mut response = reply::json(&BookProgressAnswer { progress: Some(BookProgress::new(record, applied)) });
@@ -229,7 +228,7 @@ pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 impl BookSaveRequest {
-    fn into_update(self) -> Result<(String, ProgressUpdate, BookPositionUpdate)> {
+    fn into_save(self) -> Result<(String, ProgressSave, BookPositionUpdate)> {
         let check_range = |field: &str, value: Option<f64>, low: f64, high: f64| match value {
             Some(value) if !(low..=high).contains(&value) => {
                 Err(Error::invalid_field(field, format!("must be a number from {low} to {high}")))
@@ -244,7 +243,7 @@ impl BookSaveRequest {
             playback_rate: check_range("playbackRate", self.playback_rate, 0.25, 4.0)?,
             percentage: check_range("progressPercentage", self.progress_percentage, 0.0, 100.0)?,
         };
-        let update = ProgressUpdate {
+        let save = ProgressSave {
             title: request::validate_title(self.title)?,
             position_seconds: Some(request::validate_seconds("positionSeconds", self.position_seconds)?),
             duration_seconds: validate_optional("durationSeconds", self.duration_seconds)?,
@@ -253,9 +252,9 @@ impl BookSaveRequest {
             device_id: self.device_id.map(request::validate_device_id).transpose()?,
             client_updated_at: self.client_updated_at.as_deref().map(request::parse_client_time).transpose()?,
             version: self.version,
-            ..ProgressUpdate::default()
+            ..ProgressSave::default()
         };
-        Ok((self.audiobook_path, update, book_position))
+        Ok((self.audiobook_path, save, book_position))
     }
 }
 

@@ -94,10 +94,10 @@ pub(super) struct NextUpItem {
     (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: SaveRequest = call.json().await?;
-    let (path, mut update) = request.into_update()?;
+    let (path, mut save) = request.into_save()?;
     let required_version = parse_if_match(&call)?;
-    update.version = required_version.or(update.version);
-    let verdict = service.save_progress(&call.user()?.user_id, &path, update).await?;
+    save.version = required_version.or(save.version);
+    let verdict = service.save_progress(&call.user()?.user_id, &path, save).await?;
     save_response(&call, verdict)
 }
 
@@ -136,9 +136,9 @@ pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub async fn mark_watched(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: WatchedRequest = call.json().await?;
-    let (path, mut options) = request.into_update()?;
-    options.version = parse_if_match(&call)?.or(options.version);
-    let verdict = service.save_progress(&call.user()?.user_id, &path, options).await?;
+    let (path, mut save) = request.into_save()?;
+    save.version = parse_if_match(&call)?.or(save.version);
+    let verdict = service.save_progress(&call.user()?.user_id, &path, save).await?;
     save_response(&call, verdict)
 }
 

@@ -11,12 +11,12 @@ use crate::domain::channel::{Channel, OutputSettings};
 use crate::domain::schedule::{Programme, ScheduleItem};
 use crate::engine::segment_cache::StoredSegment;
 use crate::engine::source::SourceFile;
-use crate::engine::{Backend, RunError};
+use crate::engine::{Backend, RenditionSpec, RunError};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::renditions::encode_slots::AdmissionRequest;
 use crate::service::renditions::planner::channel_item;
-use crate::service::renditions::runs::{self, Lease, RenditionSpec};
+use crate::service::renditions::runs::{self, Lease};
 
 /// Pause before an item that could not be shown is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(15);
@@ -43,7 +43,7 @@ enum ProgrammeState {
     #[default]
     Unopened,
     Ready {
-        work: Box<RenditionSpec>,
+        spec: Arc<RenditionSpec>,
         backend: Arc<dyn Backend>,
         rendition_name: Arc<str>,
         lease: Option<Arc<Lease>>,
@@ -204,9 +204,9 @@ impl ActiveProgramme {
         let mut state = self.state.lock().await;
         let is_on_air = programme.start_ms <= channel.channel_ms_at(service.clock.now().as_millisecond());
         self.ensure_open(&mut state, service, channel, item, is_on_air).await?;
-        let ProgrammeState::Ready { work, rendition_name: name, .. } = &*state else { return Ok(()) };
+        let ProgrammeState::Ready { spec, rendition_name: name, .. } = &*state else { return Ok(()) };
         let last_segment = first_segment + channel.definition.segment_ranges(programme).own_count().saturating_sub(1);
-        let is_made = |index: usize| service.renditions.runs().has_segment(name, index.min(work.grid.len() - 1));
+        let is_made = |index: usize| service.renditions.runs().has_segment(name, index.min(spec.grid.len() - 1));
         // A run makes segments in order, so all between the two were made as well.
         match is_made(first_segment + index) && is_made(last_segment) {
             true => Ok(()),
@@ -226,8 +226,8 @@ impl ActiveProgramme {
     ) -> Result<Option<(SegmentSupply, Arc<SourceFile>)>> {
         let mut state = self.state.lock().await;
         self.ensure_open(&mut state, service, channel, item, is_on_air).await?;
-        let ProgrammeState::Ready { work, rendition_name: name, lease, .. } = &*state else { return Ok(None) };
-        let source = work.source.clone();
+        let ProgrammeState::Ready { spec, rendition_name: name, lease, .. } = &*state else { return Ok(None) };
+        let source = spec.source.clone();
         if lease.is_none()
             && let Some(stored) = service.renditions.runs().stored_segment(name, index).await
         {
@@ -280,12 +280,12 @@ impl ActiveProgramme {
         service: &Service,
         channel: &Channel,
     ) -> Result<Option<Arc<Lease>>> {
-        let ProgrammeState::Ready { work, backend, lease, .. } = state else { return Ok(None) };
+        let ProgrammeState::Ready { spec, backend, lease, .. } = state else { return Ok(None) };
         if lease.is_none() {
             let audience = (channel.id, self.reader.clone());
             let admission = service.live_channels.admission(&audience);
             let viewer = admission.as_ref().map_or(AdmissionRequest::Channel, AdmissionRequest::Admitted);
-            let new_lease = service.renditions.runs().lease(backend.clone(), (**work).clone(), viewer)?;
+            let new_lease = service.renditions.runs().lease(backend.clone(), spec.clone(), viewer)?;
             if let Some(admission) = new_lease.admission() {
                 service.live_channels.admissions().entry(audience).or_insert(admission);
             }
@@ -305,12 +305,12 @@ impl ActiveProgramme {
     /// Drops the lease once the programme's last segment is made, because the next programme needs its encode slot.
     pub(super) fn release_when_complete(&self, service: &Service) {
         if let Ok(mut state) = self.state.try_lock()
-            && let ProgrammeState::Ready { lease, rendition_name: name, work, .. } = &mut *state
+            && let ProgrammeState::Ready { lease, rendition_name: name, spec, .. } = &mut *state
             && lease.is_some()
             && service
                 .renditions
                 .runs()
-                .has_segment(name, self.last_segment.load(Ordering::Relaxed).min(work.grid.len() - 1))
+                .has_segment(name, self.last_segment.load(Ordering::Relaxed).min(spec.grid.len() - 1))
         {
             *lease = None;
         }
@@ -324,16 +324,10 @@ enum SegmentSupply {
 }
 
 async fn open_programme(service: &Service, channel: &Channel, item: &ScheduleItem) -> Result<ProgrammeState> {
-    let work = channel_item::prepare(service, item, &channel.output).await?;
-    let backend = service.renditions.choose_backend(&work).await?.backend;
-    let rendition_name = runs::rendition_key(&*backend, &work);
-    Ok(ProgrammeState::Ready {
-        work: Box::new(work),
-        backend,
-        rendition_name,
-        lease: None,
-        output: channel.output.clone(),
-    })
+    let spec = Arc::new(channel_item::prepare(service, item, &channel.output).await?);
+    let backend = service.renditions.choose_backend(&spec).await?.backend;
+    let rendition_name = runs::rendition_key(&*backend, &spec);
+    Ok(ProgrammeState::Ready { spec, backend, rendition_name, lease: None, output: channel.output.clone() })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

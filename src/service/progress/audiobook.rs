@@ -6,10 +6,11 @@ use std::time::SystemTime;
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
-use super::{ProgressItem, ProgressUpdate};
 use crate::domain::library::{compare_natural, file_stem, kind_from_name};
 use crate::domain::media::Media;
-use crate::domain::progress::{BookPosition, MediaType, ProgressRecord, SaveResult, percentage};
+use crate::domain::progress::{
+    BookPosition, MediaType, ProgressItem, ProgressRecord, ProgressSave, SaveResult, percentage,
+};
 use crate::domain::sniff::MediaKind;
 use crate::engine::folder::{EntryHint, EntryTarget, Folder};
 use crate::error::{Code, Error, Result};
@@ -159,12 +160,12 @@ impl Service {
         &self,
         user_id: &str,
         path: &str,
-        mut update: ProgressUpdate,
+        mut save: ProgressSave,
         book_position: BookPositionUpdate,
     ) -> Result<SaveResult> {
         let (mut item, _) = self.book_item(path).await?;
         let stored_record = self.book_record(user_id, &item).await?;
-        let sent_duration = update.duration_seconds.filter(|duration| *duration > 0.0);
+        let sent_duration = save.duration_seconds.filter(|duration| *duration > 0.0);
         let known_duration =
             sent_duration.or_else(|| stored_record.as_ref().map(|record| record.duration_seconds).filter(|d| *d > 0.0));
         let is_complete = book_position.chapter_index.is_some()
@@ -176,7 +177,7 @@ impl Service {
             item = book.item.clone();
         }
         let duration = known_duration.or_else(|| book.as_ref().map(|book| book.duration_seconds)).unwrap_or(0.0);
-        let position = update.position_seconds.unwrap_or(duration);
+        let position = save.position_seconds.unwrap_or(duration);
         let position = if duration > 0.0 { position.min(duration) } else { position };
         let (chapter_index, chapter_position) = book.as_ref().map_or((0, position), |book| book.chapter_at(position));
         let chapter_position = match (book_position.chapter_index, &book) {
@@ -189,9 +190,9 @@ impl Service {
         let computed = percentage(position, duration);
         let stored_rate =
             stored_record.as_ref().and_then(|record| Some(record.book.as_ref()?.playback_rate)).unwrap_or(1.0);
-        update.media_type = MediaType::Audiobook;
-        update.duration_seconds = Some(duration);
-        update.book = Some(BookPosition {
+        save.media_type = MediaType::Audiobook;
+        save.duration_seconds = Some(duration);
+        save.book = Some(BookPosition {
             chapter_index: book_position.chapter_index.unwrap_or(chapter_index),
             chapter_position_seconds: book_position.chapter_position_seconds.unwrap_or(chapter_position),
             playback_rate: book_position.playback_rate.unwrap_or(stored_rate),
@@ -200,7 +201,7 @@ impl Service {
                 _ => computed,
             },
         });
-        self.books.save(user_id, &item.media_id.clone(), |stored| update.into_save(&item, stored)).await
+        self.books.save(user_id, &item, save).await
     }
 
     /// A user's progress in a book, also after the book is gone.

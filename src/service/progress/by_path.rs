@@ -2,86 +2,23 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::ProgressStore;
 use crate::domain::library::{LocatedPath, file_stem};
-use crate::domain::progress::{BookPosition, MediaType, ProgressRecord, ProgressSave, SaveResult};
+use crate::domain::progress::{ProgressItem, ProgressRecord, ProgressSave, SaveResult};
 use crate::engine::folder::EntryTarget;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Result};
 use crate::service::Service;
-
-/// One item of the library, by content.
-#[derive(Clone, Debug)]
-pub struct ProgressItem {
-    pub media_id: String,
-    pub path: String,
-    /// The default title.
-    pub title: String,
-    /// 0 for a folder.
-    pub size_bytes: u64,
-    /// None if it was not probed yet.
-    pub duration_seconds: Option<f64>,
-}
-
-/// A save request from a device; omitted fields keep their stored values.
-#[derive(Clone, Debug, Default)]
-pub struct ProgressUpdate {
-    pub media_type: MediaType,
-    pub title: Option<String>,
-    /// None means the end.
-    pub position_seconds: Option<f64>,
-    pub duration_seconds: Option<f64>,
-    pub completed: Option<bool>,
-    pub player: Option<String>,
-    pub device_id: Option<String>,
-    /// `Some(None)` means explicitly no stream.
-    pub audio_stream_index: Option<Option<u32>>,
-    pub subtitle_stream_index: Option<Option<u32>>,
-    pub book: Option<BookPosition>,
-    pub marks_watched: bool,
-    pub client_updated_at: Option<Timestamp>,
-    pub version: Option<u64>,
-}
-
-impl ProgressUpdate {
-    pub(in crate::service) fn into_save(self, item: &ProgressItem, stored: Option<&ProgressRecord>) -> ProgressSave {
-        let stored_duration = stored.map(|record| record.duration_seconds).filter(|duration| *duration > 0.0);
-        let duration =
-            self.duration_seconds.filter(|duration| *duration > 0.0).or(stored_duration).or(item.duration_seconds);
-        let duration = duration.unwrap_or(0.0);
-        let position = self.position_seconds.unwrap_or(duration);
-        ProgressSave {
-            media_id: item.media_id.clone(),
-            path: item.path.clone(),
-            size_bytes: item.size_bytes,
-            media_type: self.media_type,
-            title: self.title.or_else(|| Some(stored?.title.clone())).unwrap_or_else(|| item.title.clone()),
-            position_seconds: if duration > 0.0 { position.min(duration) } else { position },
-            duration_seconds: duration,
-            completed: self.completed,
-            player: self.player.unwrap_or_else(|| "unknown".to_owned()),
-            device_id: self.device_id,
-            audio_stream_index: self.audio_stream_index.unwrap_or_else(|| stored?.audio_stream_index),
-            subtitle_stream_index: self.subtitle_stream_index.unwrap_or_else(|| stored?.subtitle_stream_index),
-            book: self.book,
-            marks_watched: self.marks_watched,
-            client_updated_at: self.client_updated_at,
-            version: self.version,
-        }
-    }
-}
 
 impl Service {
     /// Saves a user's progress in a file.
     ///
     /// # Errors
     /// Those of opening the file; `STORAGE_FULL`.
-    pub async fn save_progress(&self, user_id: &str, path: &str, update: ProgressUpdate) -> Result<SaveResult> {
+    pub async fn save_progress(&self, user_id: &str, path: &str, save: ProgressSave) -> Result<SaveResult> {
         let source = self.library.open(path).await?;
         let mut item = self.progress_item(&source).await?;
-        if update.duration_seconds.is_none_or(|duration| duration == 0.0) {
+        if save.duration_seconds.is_none_or(|duration| duration == 0.0) {
             let has_duration =
                 self.progress.record(user_id, &item.media_id)?.is_some_and(|record| record.duration_seconds > 0.0);
             if !has_duration {
@@ -89,7 +26,7 @@ impl Service {
                 item.duration_seconds = self.media.probe(&source).await.ok().and_then(|media| media.duration_seconds);
             }
         }
-        self.progress.save(user_id, &item.media_id.clone(), |stored| update.into_save(&item, stored)).await
+        self.progress.save(user_id, &item, save).await
     }
 
     /// A user's progress in a file, also after the file is gone.

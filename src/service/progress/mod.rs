@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::progress::{self, ProgressRecord, ProgressSave, SaveResult};
+use crate::domain::progress::{self, ProgressItem, ProgressRecord, ProgressSave, SaveResult};
 use crate::error::{Error, Result};
 use crate::service::clock::{Clock, FutureTimeGuard};
 use crate::service::events::{EventContent, Events};
@@ -19,7 +19,6 @@ mod next_up;
 #[cfg(test)]
 mod tests;
 
-pub use by_path::{ProgressItem, ProgressUpdate};
 pub use index::HistoryFilter;
 pub use next_up::{NextUp, is_next_part};
 
@@ -97,20 +96,14 @@ impl ProgressStore {
         id.map_or(Ok(None), |id| self.record(user_id, &id))
     }
 
-    /// Merges a save into the stored record and persists it. `make_save` receives the current record.
+    /// Merges a save of an item into the stored record and persists it.
     ///
     /// # Errors
     /// `STORAGE_FULL` if it could not be persisted; `INTERNAL` if the stored record cannot be read.
-    pub async fn save(
-        &self,
-        user_id: &str,
-        media_id: &str,
-        make_save: impl FnOnce(Option<&ProgressRecord>) -> ProgressSave,
-    ) -> Result<SaveResult> {
-        let _item_lock = self.item_lock(user_id, media_id).lock().await;
-        let stored = self.stored_record(user_id, media_id)?;
-        let current = stored.as_ref().filter(|record| !record.is_reset);
-        let verdict = progress::merge_save(stored.as_ref(), make_save(current), self.now());
+    pub async fn save(&self, user_id: &str, item: &ProgressItem, save: ProgressSave) -> Result<SaveResult> {
+        let _item_lock = self.item_lock(user_id, &item.media_id).lock().await;
+        let stored = self.stored_record(user_id, &item.media_id)?;
+        let verdict = progress::merge_save(stored.as_ref(), item, save, self.now());
         if let SaveResult::Applied(record) = &verdict {
             self.persist(user_id, record).await?;
         }

@@ -4,7 +4,6 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::*;
-use crate::domain::progress::MediaType;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -21,25 +20,22 @@ async fn save(
     position: f64,
     client_time: Option<Timestamp>,
 ) -> SaveResult {
-    let make = |_: Option<&ProgressRecord>| ProgressSave {
+    let item = ProgressItem {
         media_id: item.to_owned(),
         path: format!("/films/{item}.mkv"),
-        size_bytes: 1,
-        media_type: MediaType::Video,
         title: item.to_owned(),
-        position_seconds: position,
-        duration_seconds: 3600.0,
-        completed: Some(false),
-        player: "web".to_owned(),
-        device_id: None,
-        audio_stream_index: None,
-        subtitle_stream_index: None,
-        book: None,
-        marks_watched: false,
-        client_updated_at: client_time,
-        version: None,
+        size_bytes: 1,
+        duration_seconds: None,
     };
-    progress.save(user, item, make).await.unwrap()
+    let save = ProgressSave {
+        position_seconds: Some(position),
+        duration_seconds: Some(3600.0),
+        completed: Some(false),
+        player: Some("web".to_owned()),
+        client_updated_at: client_time,
+        ..ProgressSave::default()
+    };
+    progress.save(user, &item, save).await.unwrap()
 }
 
 fn listed_ids(progress: &ProgressStore) -> Vec<String> {

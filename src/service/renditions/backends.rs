@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::OnceCell;
 
-use super::runs::RenditionSpec;
 use crate::config::{BackendSetting, Config};
 use crate::domain::plan::{Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
@@ -13,7 +12,7 @@ use crate::engine::fallback::FallbackBackend;
 use crate::engine::ffmpeg::FfmpegBackend;
 use crate::engine::gst::{self, GstBackend};
 use crate::engine::packager::Packager;
-use crate::engine::{Backend, Job, Run, RunError};
+use crate::engine::{Backend, Job, RenditionSpec, Run, RunError};
 use crate::error::{Code, Error, Result};
 use crate::service::media::quarantine::Quarantine;
 
@@ -108,8 +107,8 @@ impl Backends {
     ///
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
-    pub async fn choose(&self, work: &RenditionSpec) -> Result<ChosenBackend> {
-        if work.package.is_some() {
+    pub async fn choose(&self, spec: &RenditionSpec) -> Result<ChosenBackend> {
+        if spec.package.is_some() {
             return Ok(ChosenBackend {
                 backend: Arc::new(Packager),
                 reason: "copied from the file without re-encoding",
@@ -122,10 +121,10 @@ impl Backends {
         if self.setting == BackendSetting::Ffmpeg {
             return use_ffmpeg(self.ffmpeg().await?, "configured");
         }
-        if let Some(reason) = gst::refusal_reason(&work.media, &work.rendition) {
+        if let Some(reason) = gst::refusal_reason(&spec.media, &spec.rendition) {
             return use_ffmpeg(self.ffmpeg().await?, reason);
         }
-        if !WorkKind::of_rendition(&work.rendition).uses_gstreamer(self.setting) {
+        if !WorkKind::of_rendition(&spec.rendition).uses_gstreamer(self.setting) {
             return use_ffmpeg(self.ffmpeg().await?, "GStreamer measured no better for this kind of work");
         }
         let Ok(gstreamer) = self.gstreamer().await else {
@@ -202,8 +201,7 @@ impl Backend for QuarantinedBackend {
 
     fn start(&self, mut job: Job, last_allowed: usize) -> std::result::Result<Run, RunError> {
         if let Some(quarantine) = &self.quarantine {
-            let name = job.source.fingerprint().map_err(|cause| RunError::SourceRead(cause.to_string()))?;
-            let mark = quarantine.mark_reading(name, &job.source.path);
+            let mark = quarantine.mark_reading(&job.spec.fingerprint, &job.spec.source.path);
             let mark = mark.ok_or_else(|| RunError::Internal("the server crashed while it read this file".into()))?;
             job.quarantine_mark = Some(Arc::new(mark));
         }

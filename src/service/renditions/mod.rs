@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::engine::Backend;
 use crate::engine::segment_cache::{CacheLimits, SegmentCache};
+use crate::engine::{Backend, RenditionSpec};
 use crate::error::{Error, Result};
 use crate::service::media::quarantine::Quarantine;
 
@@ -18,7 +18,7 @@ pub mod runs;
 
 use backends::{Backends, ChosenBackend};
 use encode_slots::{AdmissionRequest, EncodeSlots};
-use runs::{Lease, RenditionSpec, RunHealth, Runs};
+use runs::{Lease, RunHealth, Runs};
 
 /// Segment memory of one rendition, bytes.
 const RENDITION_MEMORY_BYTES: u64 = 64 << 20;
@@ -102,7 +102,11 @@ impl Renditions {
     ///
     /// # Errors
     /// `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
-    pub async fn lease(&self, spec: &RenditionSpec, viewer: AdmissionRequest<'_>) -> Result<(Lease, BackendChoice)> {
+    pub async fn lease(
+        &self,
+        spec: &Arc<RenditionSpec>,
+        viewer: AdmissionRequest<'_>,
+    ) -> Result<(Lease, BackendChoice)> {
         let chosen = self.backends.choose(spec).await?;
         let backend_choice = (chosen.backend.name(), chosen.reason);
         Ok((self.runs.lease(chosen.backend, spec.clone(), viewer)?, backend_choice))

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::runs::RenditionSpec;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream, language_tag};
-use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playback::{
-    self, Decision, PlaybackRequest, RequestDevice, SubtitleDelivery, TrackAction, TranscodeReason,
+    self, Decision, PlaybackRequest, RequestDevice, SessionTracks, SubtitleDelivery, TrackAction, TranscodeReason,
 };
 use crate::domain::playlist::SubtitleRendition;
 use crate::domain::time::{round_to_ms, to_seconds, to_ticks};
+use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -22,13 +21,15 @@ mod burned_subtitles;
 pub mod channel_item;
 mod copied_video;
 mod ladder;
+mod rendition;
 mod request_check;
 mod video_encode;
 
 pub use ladder::Rung;
+use rendition::{PlannedRendition, Policy, plan_rendition};
 use request_check::resolve_request;
+use video_encode::EncodeLimits;
 pub use video_encode::display_size;
-use video_encode::plan_encode;
 
 /// Bit rates of encoded audio, kbit/s.
 const STEREO_KBPS: u32 = 160;
@@ -38,20 +39,22 @@ const SURROUND_KBPS: u32 = 384;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StartRequest {
     pub media_path: String,
-    pub audio_stream: Option<u32>,
     pub subtitle: SubtitleRequest,
     pub subtitle_stream: Option<u32>,
     pub subtitle_path: Option<String>,
     pub start_seconds: f64,
-    /// None: the original height.
-    pub max_height: Option<u32>,
-    pub max_bitrate_kbps: Option<u32>,
-    pub max_audio_channels: Option<u32>,
     pub device: RequestDevice,
     pub start_mode: StartMode,
-    pub force_transcode: bool,
-    /// Adaptive: offer every rung up to the best one, so that the player can switch between them.
-    pub is_adaptive: bool,
+    /// The request as the decision takes it. Its subtitle is set once the item's tracks are known.
+    pub playback: PlaybackRequest,
+}
+
+impl StartRequest {
+    /// The limits of the viewer and of the device.
+    fn encode_limits(&self) -> EncodeLimits {
+        let bitrates = [self.playback.max_bitrate_kbps, self.device.profile.max_bitrate_kbps];
+        EncodeLimits { max_height: self.playback.max_height, max_bitrate_kbps: bitrates.into_iter().flatten().min() }
+    }
 }
 
 /// How a session's playlists announce the start position.
@@ -115,7 +118,7 @@ impl SessionPlan {
     pub fn list_start(&self) -> i64 {
         match self.request.start_mode {
             StartMode::Tag => 0,
-            StartMode::List => self.work().grid.segment_start(start_segment(self)),
+            StartMode::List => self.spec().grid.segment_start(start_segment(self)),
         }
     }
 
@@ -124,10 +127,19 @@ impl SessionPlan {
         round_to_ms(to_seconds(self.list_start()))
     }
 
-    /// The work for the best rung.
-    pub fn work(&self) -> &RenditionSpec {
-        &self.top().work
+    /// The rendition of the best rung.
+    pub fn spec(&self) -> &Arc<RenditionSpec> {
+        &self.top().spec
     }
+}
+
+/// An open item, and what is done with its tracks.
+struct DecidedItem {
+    source: Arc<SourceFile>,
+    media: Arc<Media>,
+    tracks: SessionTracks,
+    /// None if it is unknown.
+    duration_seconds: Option<f64>,
 }
 
 /// A text subtitle that becomes a WebVTT rendition.
@@ -145,86 +157,68 @@ pub struct TextSubtitles {
 pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Result<PlannedPlayback> {
     let source = service.library.open(&request.media_path).await?;
     let media = service.media.probe(&source).await?;
-    let (playback_request, sidecar) = resolve_request(service, &request, &source, &media).await?;
-    let (decision, mut reasons) = playback::decide(&media, &request.device.profile, &playback_request);
+    let sidecar = resolve_request(service, &mut request, &source, &media).await?;
+    let (decision, mut reasons) = playback::decide(&media, &request.device.profile, &request.playback);
     let tracks = match decision {
         Decision::Refuse => return Err(unplayable_error(&reasons)),
-        Decision::Direct => return Ok(plan_direct(service, &request, source, &media, playback_request, reasons)),
+        Decision::Direct => return Ok(plan_direct(service, request, source, &media, reasons)),
         Decision::Session(tracks) => tracks,
     };
-    let duration =
+    let duration_seconds =
         media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate_duration(&source, &media));
-    let package = copied_video::open_package(service, &source, &media, &tracks).await;
-    let index = package.as_ref().and_then(|package| package.index().cloned());
-    let copied_grid = copied_video::copied_grid(service, &source, &media, &tracks, duration, index).await;
+    let chosen_video = tracks.video;
     let (mut ladder_grid, mut no_copy_reason) = (None, None);
-    let copied_grid = match (&copied_grid, tracks.video) {
-        (Some((grid, _)), Some((stream, _))) if request.is_adaptive => match ladder::encoded_grid(grid, &media, stream)
-        {
-            Ok(grid) => {
-                ladder_grid = Some(grid);
-                copied_grid
+    let accepts_copy = |copied_grid: &Grid| match chosen_video {
+        Some((stream, _)) if request.playback.is_adaptive => {
+            match ladder::encoded_grid(copied_grid, &media, stream) {
+                Ok(grid) => ladder_grid = Some(grid),
+                Err(reason) => no_copy_reason = Some(reason),
             }
-            Err(reason) => {
-                no_copy_reason = Some(reason);
-                None
-            }
-        },
-        _ => copied_grid,
-    };
-    let (video, grid, duration) = match (tracks.video, copied_grid) {
-        (Some((stream, _)), Some((grid, end))) => (Some(VideoPlan::Copy { stream }), grid, end),
-        (Some((stream, action)), None) => {
-            let duration = duration.ok_or_else(|| unplayable_error(&reasons))?;
-            let encoder = match best_encoder(service).await {
-                // Only subtitles need the encoder: direct play with the subtitle's address is better than an error.
-                Err(_) if reasons.iter().all(|reason| *reason == TranscodeReason::SubtitleSelected) => {
-                    return Ok(plan_direct(service, &request, source, &media, playback_request, Vec::new()));
-                }
-                found => found?,
-            };
-            let cannot_copy = action == TrackAction::Copy && no_copy_reason.is_none();
-            if cannot_copy && !reasons.contains(&TranscodeReason::ContainerNotSupported) {
-                reasons.push(TranscodeReason::ContainerNotSupported);
-            }
-            let plan = plan_encode(&media, stream, &request, &playback_request, encoder)?;
-            let grid = Grid::from_frame_rate(plan.frame_rate, service.config.segment_seconds, duration);
-            (Some(VideoPlan::Encode(plan)), grid, duration)
+            no_copy_reason.is_none()
         }
-        (None, _) => {
-            let duration = duration.ok_or_else(|| unplayable_error(&reasons))?;
-            (None, Grid::from_step(service.config.segment_seconds, duration), duration)
-        }
+        _ => true,
     };
-    let last_start = to_seconds(grid.segment_start(grid.len().saturating_sub(1)));
-    request.start_seconds = clamp_start(request.start_seconds, Some(duration), last_start);
-    let audio = tracks.audio.map(|(stream, action)| plan_audio(&media, stream, action, &request));
-    let rendition = Rendition { video, audio };
-    // Copyable video is encoded after all if it cannot be segmented well.
-    let package = package.filter(|_| !rendition.encodes_video());
-    let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
-    let grid = Arc::new(grid);
-    let shared_grid = ladder_grid.map_or_else(|| grid.clone(), Arc::new);
-    let work = RenditionSpec {
-        source,
-        fingerprint,
-        media,
-        rendition: Arc::new(rendition),
-        grid,
+    let (audio_channels, audio_kbps) = encoded_audio_format(&media, tracks.audio, &request);
+    let policy = Policy {
+        limits: request.encode_limits(),
+        subtitle: &request.playback.subtitle,
         sidecar,
-        watermark: None,
-        package,
+        frame_rate: None,
+        audio_channels,
+        audio_kbps,
     };
+    let item = DecidedItem { source: source.clone(), media: media.clone(), tracks, duration_seconds };
+    let planned = plan_rendition(service, item, policy, accepts_copy).await;
+    let planned = match planned {
+        // Only subtitles need the encoder: direct play with the subtitle's address is better than an error.
+        Err(fault)
+            if fault.code == Code::TranscoderUnavailable
+                && reasons.iter().all(|reason| *reason == TranscodeReason::SubtitleSelected) =>
+        {
+            return Ok(plan_direct(service, request, source, &media, Vec::new()));
+        }
+        planned => planned?,
+    };
+    let PlannedRendition { spec, duration_seconds, .. } = planned.ok_or_else(|| unplayable_error(&reasons))?;
+    let cannot_copy = spec.rendition.encodes_video()
+        && matches!(chosen_video, Some((_, TrackAction::Copy)))
+        && no_copy_reason.is_none();
+    if cannot_copy && !reasons.contains(&TranscodeReason::ContainerNotSupported) {
+        reasons.push(TranscodeReason::ContainerNotSupported);
+    }
+    let last_start = to_seconds(spec.grid.segment_start(spec.grid.len().saturating_sub(1)));
+    request.start_seconds = clamp_start(request.start_seconds, Some(duration_seconds), last_start);
+    let ladder_grid = ladder_grid.map_or_else(|| spec.grid.clone(), Arc::new);
     let mut plan = SessionPlan {
-        duration_seconds: duration,
-        subtitles: plan_subtitles(&work.media, &playback_request, work.source.file_name()),
-        rungs: vec![Rung::new(work, duration)],
+        duration_seconds,
+        subtitles: plan_subtitles(&spec.media, &request.playback.subtitle, spec.source.file_name()),
+        rungs: vec![Rung::new(Arc::new(spec), duration_seconds)],
         reasons,
         request,
         no_copy_reason,
     };
-    if plan.request.is_adaptive {
-        let lower_rungs = ladder::lower_rungs(service, &plan, &playback_request, &shared_grid).await?;
+    if plan.request.playback.is_adaptive {
+        let lower_rungs = ladder::lower_rungs(service, &plan, &ladder_grid).await?;
         plan.rungs.extend(lower_rungs);
     }
     Ok(PlannedPlayback::Session(Box::new(plan)))
@@ -232,16 +226,15 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
 
 fn plan_direct(
     service: &Service,
-    request: &StartRequest,
+    request: StartRequest,
     source: Arc<SourceFile>,
     media: &Media,
-    playback_request: PlaybackRequest,
     reasons: Vec<TranscodeReason>,
 ) -> PlannedPlayback {
     let duration_seconds = media.duration_seconds;
     let last_start = duration_seconds.map_or(0.0, |duration| (duration - service.config.segment_seconds).max(0.0));
     let start_seconds = clamp_start(request.start_seconds, duration_seconds, last_start);
-    PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle: playback_request.subtitle }
+    PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle: request.playback.subtitle }
 }
 
 fn unplayable_error(reasons: &[TranscodeReason]) -> Error {
@@ -271,23 +264,21 @@ fn estimate_duration(source: &SourceFile, media: &Media) -> Option<f64> {
     (estimate > 0.0).then_some(estimate.min(86_400.0))
 }
 
-fn plan_audio(media: &Media, index: u32, action: TrackAction, request: &StartRequest) -> AudioPlan {
-    if action == TrackAction::Copy {
-        return AudioPlan::Copy { stream: index };
-    }
-    let channels =
-        media.audio_streams().find(|(stream, _)| stream.index == index).map_or(2, |(_, audio)| audio.channels);
+/// Channels and kbit/s of an encoded audio track.
+fn encoded_audio_format(media: &Media, track: Option<(u32, TrackAction)>, request: &StartRequest) -> (u32, u32) {
+    let found = media.audio_streams().find(|(stream, _)| track.is_some_and(|(index, _)| stream.index == index));
+    let channels = found.map_or(2, |(_, audio)| audio.channels);
     let aac = request.device.profile.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
     let device_channels = aac.map_or(2, |support| support.max_channels.unwrap_or(8));
     // More than two channels only on request, because every device plays stereo.
-    let is_surround = channels >= 6 && device_channels >= 6 && request.max_audio_channels.is_some_and(|max| max >= 6);
-    let (channels, kbps) = if is_surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
-    AudioPlan::Encode { stream: index, channels, kbps, gain_tenths_db: None }
+    let is_surround =
+        channels >= 6 && device_channels >= 6 && request.playback.max_audio_channels.is_some_and(|max| max >= 6);
+    if is_surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) }
 }
 
-fn plan_subtitles(media: &Media, playback_request: &PlaybackRequest, file_name: &str) -> Option<TextSubtitles> {
+fn plan_subtitles(media: &Media, subtitle: &SubtitleDelivery, file_name: &str) -> Option<TextSubtitles> {
     let tag_of = |language: &Option<String>| language.as_deref().and_then(language_tag);
-    let rendition = match &playback_request.subtitle {
+    let rendition = match subtitle {
         SubtitleDelivery::Text { stream } => {
             let stream = media.stream(*stream)?;
             SubtitleRendition {
@@ -305,7 +296,7 @@ fn plan_subtitles(media: &Media, playback_request: &PlaybackRequest, file_name: 
         }
         SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return None,
     };
-    Some(TextSubtitles { delivery: playback_request.subtitle.clone(), rendition })
+    Some(TextSubtitles { delivery: subtitle.clone(), rendition })
 }
 
 fn subtitle_name(stream: &Stream) -> String {
@@ -315,7 +306,7 @@ fn subtitle_name(stream: &Stream) -> String {
 
 /// The segment of the start position. A start within the last segment is still inside the item.
 pub fn start_segment(plan: &SessionPlan) -> usize {
-    plan.work().grid.segment_at(to_ticks(plan.request.start_seconds))
+    plan.spec().grid.segment_at(to_ticks(plan.request.start_seconds))
 }
 
 #[cfg(test)]

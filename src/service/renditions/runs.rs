@@ -13,15 +13,8 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::domain::encode_slots::pixel_cost;
-use crate::domain::grid::Grid;
-use crate::domain::media::{Media, StreamKind};
-use crate::domain::plan::{Rendition, VideoPlan};
-use crate::engine::image::Image;
-use crate::engine::packager::Package;
 use crate::engine::segment_cache::{SegmentCache, SegmentHold, StoredSegment};
-use crate::engine::source::SourceFile;
-use crate::engine::{Backend, Job, RunError};
+use crate::engine::{Backend, RenditionSpec, RunError};
 use crate::error::{Code, Error, Result};
 use crate::service::renditions::encode_slots::{Admission, AdmissionRequest, EncodeJob, EncodeSlots, SlotsExhausted};
 
@@ -30,52 +23,6 @@ mod owner;
 mod tests;
 
 use owner::{Owner, SegmentRequest};
-
-/// A rendition of one item, with everything needed to produce it.
-#[derive(Clone, Debug)]
-pub struct RenditionSpec {
-    pub source: Arc<SourceFile>,
-    /// Content identity of the source.
-    pub fingerprint: String,
-    pub media: Arc<Media>,
-    pub rendition: Arc<Rendition>,
-    pub grid: Arc<Grid>,
-    /// The open file of a `BurnedSubtitle::Sidecar`.
-    pub sidecar: Option<Arc<SourceFile>>,
-    /// The image of a `WatermarkOverlay`.
-    pub watermark: Option<Arc<Image>>,
-    /// Set when the packager produces the segments.
-    pub package: Option<Arc<Package>>,
-}
-
-impl RenditionSpec {
-    /// Encoding cost in pixels per second; None if no video is encoded.
-    fn pixel_rate(&self) -> Option<f64> {
-        let Some(VideoPlan::Encode(plan)) = &self.rendition.video else { return None };
-        let source_stream = self.media.streams.iter().find(|stream| stream.index == plan.stream);
-        let decoded_video = source_stream.and_then(|stream| match &stream.kind {
-            StreamKind::Video(video) => {
-                Some((video.width, video.height, video.frame_rate.unwrap_or(plan.frame_rate).as_f64()))
-            }
-            _ => None,
-        });
-        Some(pixel_cost((plan.width, plan.height, plan.frame_rate.as_f64()), decoded_video))
-    }
-
-    fn job_from(&self, first_segment: usize) -> Job {
-        Job {
-            source: self.source.clone(),
-            media: self.media.clone(),
-            rendition: self.rendition.clone(),
-            grid: self.grid.clone(),
-            first: first_segment,
-            quarantine_mark: None,
-            sidecar: self.sidecar.clone(),
-            watermark: self.watermark.clone(),
-            package: self.package.clone(),
-        }
-    }
-}
 
 /// Current activity of a rendition's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -215,7 +162,12 @@ impl Runs {
     ///
     /// # Errors
     /// `TRANSCODER_BUSY` if the encode slots cannot carry one more viewer.
-    pub fn lease(&self, backend: Arc<dyn Backend>, spec: RenditionSpec, viewer: AdmissionRequest<'_>) -> Result<Lease> {
+    pub fn lease(
+        &self,
+        backend: Arc<dyn Backend>,
+        spec: Arc<RenditionSpec>,
+        viewer: AdmissionRequest<'_>,
+    ) -> Result<Lease> {
         let key = rendition_key(&*backend, &spec);
         let mut handles = lock(&self.owner_handles);
         let existing = handles.get(&key).and_then(Weak::upgrade);

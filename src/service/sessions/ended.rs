@@ -24,7 +24,7 @@ pub struct EndedSession {
 impl EndedSession {
     pub(super) fn new(session: &Session) -> Self {
         let status = session.current_status();
-        let rendition = session.plan.rungs.get(status.rung).unwrap_or(&session.plan.rungs[0]).work.rendition.clone();
+        let rendition = session.plan.rungs.get(status.rung).unwrap_or(&session.plan.rungs[0]).spec.rendition.clone();
         Self {
             id: session.id.clone(),
             user_id: session.user_id.clone(),

@@ -225,7 +225,7 @@ impl Session {
 
     /// The file that is played.
     pub fn source(&self) -> &Arc<SourceFile> {
-        &self.plan.work().source
+        &self.plan.spec().source
     }
 
     /// A segment of a rung.
@@ -235,7 +235,7 @@ impl Session {
     /// `TRANSCODER_BUSY`, or why the session failed.
     pub async fn segment(&self, rung: usize, index: usize) -> Result<StoredSegment> {
         self.touch();
-        if self.plan.rungs.get(rung).is_none_or(|rung| index >= rung.work.grid.len()) {
+        if self.plan.rungs.get(rung).is_none_or(|rung| index >= rung.spec.grid.len()) {
             return Err(Error::new(Code::AssetNotFound, format!("there is no segment {index}")));
         }
         let lease = self.lease(rung).await?;
@@ -270,7 +270,7 @@ impl Session {
             let viewer = admission.as_ref().map_or(AdmissionRequest::Session, AdmissionRequest::Admitted);
             let slots = self.renditions.encode_slots();
             let is_crowded = slots.used_slots() >= slots.slot_count();
-            match self.renditions.lease(&self.plan.rungs[rung].work, viewer).await {
+            match self.renditions.lease(&self.plan.rungs[rung].spec, viewer).await {
                 Ok((lease, backend)) => {
                     if is_crowded && lease.admission().is_some() {
                         self.rung_leases.release_unused(rung, Duration::ZERO);
@@ -296,7 +296,7 @@ impl Session {
     /// `ASSET_NOT_FOUND` past the end or without such a rendition; those of [`Subtitles::read_script`].
     pub async fn subtitle_segment(&self, subtitles: &Subtitles, index: usize) -> Result<String> {
         self.touch();
-        let spec = self.plan.work();
+        let spec = self.plan.spec();
         let grid = playlist::subtitle_grid(&spec.grid);
         let subtitle = match self.plan.subtitles.as_ref().map(|text| &text.delivery) {
             Some(SubtitleDelivery::Text { stream }) if index < grid.len() => SubtitleLocation::Stream(*stream),
@@ -366,7 +366,7 @@ impl Session {
 
     /// The rung of a playlist track; None for other tracks and unknown rungs.
     pub fn rung_of_track(&self, track: PlaylistTrack) -> Option<usize> {
-        match (track, self.plan.work().rendition.video.is_some()) {
+        match (track, self.plan.spec().rendition.video.is_some()) {
             (PlaylistTrack::Video(rung), true) => Some(rung).filter(|rung| *rung < self.plan.rungs.len()),
             (PlaylistTrack::Audio, false) => Some(0),
             _ => None,
@@ -388,9 +388,9 @@ impl Session {
     /// `ASSET_NOT_FOUND` for a track the session does not have.
     pub fn media_playlist(&self, track: PlaylistTrack, grant: &str) -> Result<Bytes> {
         let (start_seconds, from_segment) = (self.plan.request.start_seconds, self.plan.list_start());
-        let grid = &self.plan.work().grid;
+        let grid = &self.plan.spec().grid;
         if let Some(rung) = self.rung_of_track(track) {
-            Ok(playlist::media_playlist(track, &self.plan.rungs[rung].work.grid, from_segment, start_seconds, grant)
+            Ok(playlist::media_playlist(track, &self.plan.rungs[rung].spec.grid, from_segment, start_seconds, grant)
                 .into())
         } else if track == PlaylistTrack::Subtitles && self.plan.subtitles.is_some() {
             Ok(playlist::media_playlist(track, &playlist::subtitle_grid(grid), from_segment, start_seconds, grant)

@@ -9,11 +9,10 @@ use crate::domain::media::{Container, Media};
 use crate::domain::plan::{EncodeVideo, Rendition, VideoPlan};
 use crate::domain::session::SessionState;
 use crate::domain::time::FrameRate;
-use crate::engine::RunError;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::source::Roots;
+use crate::engine::{RenditionSpec, RunError};
 use crate::service::renditions::planner::{Rung, StartRequest};
-use crate::service::renditions::runs::RenditionSpec;
 
 struct Bench {
     folder: tempfile::TempDir,
@@ -83,7 +82,7 @@ impl Bench {
             package: None,
         };
         let top = Rung {
-            work: spec,
+            spec: Arc::new(spec),
             size: Some((320, 180)),
             frame_rate: Some(rate),
             bandwidth: 1,
@@ -105,12 +104,14 @@ impl Bench {
         let mut plan = self.plan(0.0);
         for rung in 1..rungs {
             let mut lower = plan.rungs[0].clone();
-            if let Some(VideoPlan::Encode(video)) = &mut Arc::make_mut(&mut lower.work.rendition).video {
+            if let Some(VideoPlan::Encode(video)) =
+                &mut Arc::make_mut(&mut Arc::make_mut(&mut lower.spec).rendition).video
+            {
                 video.max_kbps /= 2 * rung;
             }
             plan.rungs.push(lower);
         }
-        plan.request.is_adaptive = true;
+        plan.request.playback.is_adaptive = true;
         plan
     }
 
@@ -298,7 +299,7 @@ async fn an_unused_rung_is_released_and_sooner_for_another_session() {
     session.segment(2, 2).await.unwrap();
     assert_eq!(session.status().leased_rungs, [false, true, true]);
     let mut other_plan = bench.plan(0.0);
-    other_plan.rungs[0].work.fingerprint = "f_2".into();
+    Arc::make_mut(&mut other_plan.rungs[0].spec).fingerprint = "f_2".into();
     let other_session = bench.sessions.start(&viewer("b"), other_plan).await.unwrap();
     for index in 0..3 {
         other_session.segment(0, index).await.unwrap();
@@ -335,7 +336,7 @@ async fn releasing_a_rung_does_not_end_the_session() {
 async fn two_sessions_share_one_encode_slot_and_a_third_is_refused() {
     let bench = bench_with_segment_time(Duration::from_millis(800), |_| ());
     let mut other_plan = bench.plan(0.0);
-    other_plan.rungs[0].work.fingerprint = "f_2".into();
+    Arc::make_mut(&mut other_plan.rungs[0].spec).fingerprint = "f_2".into();
     let (first, two) =
         (bench.start("a", 0.0).await.unwrap(), bench.sessions.start(&viewer("b"), other_plan.clone()).await.unwrap());
     let watch = async |session: &Session| {
@@ -350,7 +351,7 @@ async fn two_sessions_share_one_encode_slot_and_a_third_is_refused() {
     };
     assert_eq!(tokio::join!(watch(&first), watch(&two)), (0, 0));
     assert_eq!((bench.renditions.active_jobs(), bench.fake.run_starts().len()), (1, 2));
-    other_plan.rungs[0].work.fingerprint = "f_3".into();
+    Arc::make_mut(&mut other_plan.rungs[0].spec).fingerprint = "f_3".into();
     let refused = bench.sessions.start(&viewer("c"), other_plan.clone()).await.err().unwrap();
     assert_eq!((refused.code, refused.retry_after), (Code::TranscoderBusy, Some(5)));
     assert!(bench.sessions.stop(&viewer("a"), &first.id).await.unwrap());

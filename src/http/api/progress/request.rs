@@ -4,11 +4,10 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::domain::progress::MediaType;
+use crate::domain::progress::{MediaType, ProgressSave};
 use crate::domain::time::round_to_ms;
 use crate::error::{Error, Result};
 use crate::http::api::stream_index::StreamIndex;
-use crate::service::progress::ProgressUpdate;
 
 /// Longest title, bytes.
 const MAX_TITLE_BYTES: usize = 512;
@@ -66,8 +65,8 @@ pub(in crate::http) struct WatchedRequest {
 }
 
 impl SaveRequest {
-    pub fn into_update(self) -> Result<(String, ProgressUpdate)> {
-        let update = ProgressUpdate {
+    pub fn into_save(self) -> Result<(String, ProgressSave)> {
+        let save = ProgressSave {
             media_type: self.media_type.as_deref().map(validate_media_type).transpose()?.unwrap_or_default(),
             title: validate_title(self.title)?,
             position_seconds: Some(validate_seconds("positionSeconds", self.position_seconds)?),
@@ -82,15 +81,15 @@ impl SaveRequest {
             subtitle_stream_index: self.subtitle_stream_index.selection(),
             client_updated_at: self.client_updated_at.as_deref().map(parse_client_time).transpose()?,
             version: self.version,
-            ..ProgressUpdate::default()
+            ..ProgressSave::default()
         };
-        Ok((self.media_path, update))
+        Ok((self.media_path, save))
     }
 }
 
 impl WatchedRequest {
-    pub fn into_update(self) -> Result<(String, ProgressUpdate)> {
-        let update = ProgressUpdate {
+    pub fn into_save(self) -> Result<(String, ProgressSave)> {
+        let save = ProgressSave {
             media_type: self.media_type.as_deref().map(validate_media_type).transpose()?.unwrap_or_default(),
             title: validate_title(self.title)?,
             duration_seconds: self
@@ -101,9 +100,9 @@ impl WatchedRequest {
             marks_watched: true,
             client_updated_at: self.client_updated_at.as_deref().map(parse_client_time).transpose()?,
             version: self.version,
-            ..ProgressUpdate::default()
+            ..ProgressSave::default()
         };
-        Ok((self.media_path, update))
+        Ok((self.media_path, save))
     }
 }
 

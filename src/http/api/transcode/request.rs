@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::domain::playback::{DeviceProfile, RUNGS, RequestDevice};
+use crate::domain::playback::{DeviceProfile, PlaybackRequest, RUNGS, RequestDevice};
 use crate::domain::time::round_to_ms;
 use crate::error::{Error, Result};
 use crate::http::api::stream_index::StreamIndex;
@@ -114,18 +114,21 @@ impl StartBody {
         };
         Ok(StartRequest {
             media_path,
-            audio_stream: self.audio_stream_index.stream(),
             subtitle,
             subtitle_stream,
             subtitle_path: self.subtitle_path,
             start_seconds: round_to_ms(start_seconds),
-            max_height,
-            max_bitrate_kbps: profile.max_bitrate_kbps,
-            max_audio_channels: profile.max_audio_channels,
             device: RequestDevice::resolve(self.device_profile, self.player.as_deref(), user_agent),
             start_mode,
-            force_transcode: self.force_transcode.unwrap_or(false),
-            is_adaptive: profile.abr.unwrap_or(false),
+            playback: PlaybackRequest {
+                audio_stream: self.audio_stream_index.stream(),
+                max_height,
+                max_bitrate_kbps: profile.max_bitrate_kbps,
+                max_audio_channels: profile.max_audio_channels,
+                force_transcode: self.force_transcode.unwrap_or(false),
+                is_adaptive: profile.abr.unwrap_or(false),
+                ..PlaybackRequest::default()
+            },
         })
     }
 }

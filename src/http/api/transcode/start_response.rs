@@ -135,7 +135,7 @@ impl Started {
 
     /// The response for a file that is played in a session.
     pub(super) fn for_session(service: &Service, principal: &Principal, session: &Session) -> Self {
-        let (plan, rendition) = (&session.plan, &session.plan.work().rendition);
+        let (plan, rendition) = (&session.plan, &session.plan.spec().rendition);
         let url = ResourceUrls::from_config(&service.config).session_playlist(&session.id);
         let video = rendition.video.as_ref();
         let burns_subtitles = matches!(video, Some(VideoPlan::Encode(encode)) if encode.burn.is_some());

@@ -158,14 +158,14 @@ impl FailureBody {
 
 impl Diagnostics {
     fn new(session: &Session, status: &SessionStatus) -> Self {
-        let Rung { work, size, .. } = &session.plan.rungs[status.rung];
-        let codec = |index: u32| work.media.stream(index).map(|stream| stream.codec.clone());
-        let (video, decoder) = match &work.rendition.video {
+        let Rung { spec, size, .. } = &session.plan.rungs[status.rung];
+        let codec = |index: u32| spec.media.stream(index).map(|stream| stream.codec.clone());
+        let (video, decoder) = match &spec.rendition.video {
             None => (None, None),
             Some(VideoPlan::Copy { stream }) => (Some("copy"), codec(*stream)),
             Some(VideoPlan::Encode(plan)) => (Some("encode"), codec(plan.stream)),
         };
-        let audio = work.rendition.audio.as_ref().map(|plan| match plan {
+        let audio = spec.rendition.audio.as_ref().map(|plan| match plan {
             AudioPlan::Copy { stream } => (audio_action(plan), codec(*stream).unwrap_or_default(), *stream),
             AudioPlan::Encode { stream, .. } => (audio_action(plan), "aac".to_owned(), *stream),
         });
@@ -177,9 +177,9 @@ impl Diagnostics {
                 height: size.map(|(_, height)| height),
             }),
             audio: audio.map(|(action, codec, _)| AudioBody { action, codec }),
-            rungs: session.plan.request.is_adaptive.then(|| RungBody::of_session(session, status)),
+            rungs: session.plan.request.playback.is_adaptive.then(|| RungBody::of_session(session, status)),
             copy_left_out: session.plan.no_copy_reason,
-            ..Self::without_plan(&work.rendition, status, session.started_at)
+            ..Self::without_plan(&spec.rendition, status, session.started_at)
         }
     }
 
@@ -220,7 +220,7 @@ impl RungBody {
         let rungs = session.plan.rungs.iter().enumerate();
         let to_body = |(number, rung): (usize, &Rung)| Self {
             playlist: PlaylistTrack::Video(number).playlist_name(),
-            action: if rung.work.rendition.copies_video() { "copy" } else { "encode" },
+            action: if rung.spec.rendition.copies_video() { "copy" } else { "encode" },
             width: rung.size.map(|(width, _)| width),
             height: rung.size.map(|(_, height)| height),
             bandwidth: rung.bandwidth,

@@ -6,23 +6,23 @@
 use std::sync::Arc;
 
 use super::burned_subtitles::{self, is_language};
-use super::{STEREO_KBPS, StartRequest, best_encoder, copied_video, plan_encode};
+use super::rendition::{PlannedRendition, Policy, plan_rendition};
+use super::video_encode::EncodeLimits;
+use super::{DecidedItem, STEREO_KBPS};
 use crate::domain::channel::{OutputSettings, WatermarkSettings};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media, Stream, Video};
 use crate::domain::mpegts::channel_timeline::LATE_START;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan, WatermarkOverlay};
-use crate::domain::playback::{self, Decision, PlaybackRequest, SessionTracks, SubtitleDelivery, TrackAction};
+use crate::domain::playback::{self, Decision, DeviceProfile, PlaybackRequest, SubtitleDelivery, TrackAction};
 use crate::domain::schedule::ScheduleItem;
 use crate::domain::schedule::breaks::{self, BreakPosition};
 use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
 use crate::domain::time::{FrameRate, to_ticks};
-use crate::engine::image::Image;
-use crate::engine::index;
+use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::renditions::runs::RenditionSpec;
 
 /// The properties of an item that a schedule freezes.
 #[derive(Clone, Debug)]
@@ -44,13 +44,10 @@ struct ItemSettings {
     frame_rate: Option<FrameRate>,
     /// Whether subtitles and the watermark may be burned in. Not for items that were scheduled to be copied.
     allows_burn_in: bool,
-    /// Whether it is prepared for airing. Measuring the loudness takes a while and is skipped otherwise.
-    is_for_airing: bool,
 }
 
 struct PlannedItem {
-    work: RenditionSpec,
-    video_format: VideoFormat,
+    spec: RenditionSpec,
     /// Start and end of the aired part, ticks of the file.
     first_frame_ticks: i64,
     end_ticks: i64,
@@ -67,18 +64,17 @@ pub async fn measure(service: &Service, path: &str, output: &OutputSettings) -> 
         max_height: output.max_height,
         frame_rate: output.frame_rate,
         allows_burn_in: true,
-        is_for_airing: false,
     };
     let source = service.library.open(path).await?;
-    let PlannedItem { work, video_format, first_frame_ticks, end_ticks } =
-        plan_item(service, source, &settings, output).await?;
-    let segmentation = match &*work.grid {
+    let PlannedItem { spec, first_frame_ticks, end_ticks } = plan_item(service, source, &settings, output).await?;
+    let segmentation = match &*spec.grid {
         Grid::Keyframes { bounds } => Segmentation::from_keyframes(bounds, first_frame_ticks),
         grid => Segmentation::from_grid(grid),
     };
     let duration_ms = (end_ticks - first_frame_ticks + 45) / 90;
-    let chapter_starts = work.media.chapters.iter().map(|chapter| to_ticks(chapter.start_seconds) - first_frame_ticks);
+    let chapter_starts = spec.media.chapters.iter().map(|chapter| to_ticks(chapter.start_seconds) - first_frame_ticks);
     let breaks = breaks::break_positions(chapter_starts, &segmentation.grid(), duration_ms);
+    let video_format = video_format(&spec.media, &spec.rendition, settings.max_height);
     Ok(MeasuredItem { duration_ms, segmentation, video_format, breaks })
 }
 
@@ -98,14 +94,13 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
         max_height: Some(item.video_format.height),
         frame_rate,
         allows_burn_in: !copy,
-        is_for_airing: true,
     };
     let source = service.library.open(&item.path).await?;
-    let mut work = plan_item(service, source, &settings, output).await?.work;
-    let is_unchanged = match (&item.segmentation, &*work.grid) {
+    let mut spec = plan_item(service, source, &settings, output).await?.spec;
+    let is_unchanged = match (&item.segmentation, &*spec.grid) {
         // Another length does no harm: the last frame is repeated, or the rest is left out.
         (Segmentation::Frames(stored), Grid::Frames(current)) => stored.rate == current.rate,
-        (Segmentation::Steps { .. }, Grid::Steps { .. }) => work.rendition.video.is_none(),
+        (Segmentation::Steps { .. }, Grid::Steps { .. }) => spec.rendition.video.is_none(),
         (Segmentation::Keyframes(stored), Grid::Keyframes { bounds }) => {
             Segmentation::from_keyframes(bounds, stored.first_frame_ticks).grid() == item.segmentation.grid()
         }
@@ -115,9 +110,21 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
         return Err(Error::new(Code::SourceChanged, "the file changed since it was scheduled"));
     }
     if !copy {
-        work.grid = Arc::new(item.segmentation.grid());
+        spec.grid = Arc::new(item.segmentation.grid());
+        if let Some(watermark) = &output.watermark {
+            add_watermark(service, &mut spec, watermark).await;
+        }
     }
-    Ok(work)
+    // Measured now only, because it takes a while.
+    if let Some(level) = output.loudness_lufs
+        && let Some(AudioPlan::Encode { stream, .. }) = spec.rendition.audio
+    {
+        let gain = service.gain_tenths(&spec.source, &spec.media, stream, level).await;
+        if let Some(AudioPlan::Encode { gain_tenths_db, .. }) = &mut Arc::make_mut(&mut spec.rendition).audio {
+            *gain_tenths_db = gain;
+        }
+    }
+    Ok(spec)
 }
 
 async fn plan_item(
@@ -127,33 +134,26 @@ async fn plan_item(
     output: &OutputSettings,
 ) -> Result<PlannedItem> {
     let media = service.media.probe(&source).await?;
-    let request = StartRequest {
-        media_path: source.path.clone(),
-        max_height: settings.max_height,
-        max_bitrate_kbps: output.max_kbps,
-        ..StartRequest::default()
-    };
+    let limits = EncodeLimits { max_height: settings.max_height, max_bitrate_kbps: output.max_kbps };
     let (subtitle, sidecar) = match settings.allows_burn_in {
         true => burned_subtitles::choose_subtitles(service, &source, &media, &output.subtitle_languages).await,
         false => (SubtitleDelivery::None, None),
     };
-    let playback_request = PlaybackRequest {
+    let request = PlaybackRequest {
         audio_stream: choose_audio(&media, &output.audio_languages),
-        max_height: settings.max_height,
-        max_bitrate_kbps: output.max_kbps,
+        max_height: limits.max_height,
+        max_bitrate_kbps: limits.max_bitrate_kbps,
         subtitle,
         force_transcode: true,
         ..PlaybackRequest::default()
     };
-    let (decision, reasons) = playback::decide(&media, &request.device.profile, &playback_request);
+    let (decision, reasons) = playback::decide(&media, &DeviceProfile::default(), &request);
     let Decision::Session(mut tracks) = decision else { return Err(super::unplayable_error(&reasons)) };
     let may_copy =
         settings.copy_video && matches!(media.container, Container::Mp4 | Container::Matroska | Container::Webm);
-    let watermark = output.watermark.as_ref().filter(|_| settings.allows_burn_in);
+    let has_watermark = settings.allows_burn_in && output.watermark.is_some();
     if let Some((stream, action)) = &mut tracks.video
-        && !(may_copy
-            && watermark.is_none()
-            && settings.frame_rate.is_none_or(|rate| has_frame_rate(&media, *stream, rate)))
+        && !(may_copy && !has_watermark && settings.frame_rate.is_none_or(|rate| has_frame_rate(&media, *stream, rate)))
     {
         *action = TrackAction::Encode;
     }
@@ -162,104 +162,39 @@ async fn plan_item(
     {
         *action = TrackAction::Encode;
     }
-    let duration = media.duration_seconds.filter(|duration| *duration > 0.0);
+    let policy = Policy {
+        limits,
+        subtitle: &request.subtitle,
+        sidecar,
+        frame_rate: settings.frame_rate,
+        audio_channels: 2,
+        audio_kbps: STEREO_KBPS,
+    };
+    let path = source.path.clone();
+    let accepts_copy = |grid: &Grid| {
+        let longest_seconds = segmentation::longest_segment_seconds(grid);
+        let is_short_enough = longest_seconds <= settings.target_seconds;
+        if !is_short_enough {
+            tracing::debug!(
+                media.path = path,
+                longest_seconds,
+                "a channel encodes this file, because its keyframes are too far apart"
+            );
+        }
+        is_short_enough
+    };
+    let duration_seconds = media.duration_seconds.filter(|duration| *duration > 0.0);
+    let item = DecidedItem { source, media, tracks, duration_seconds };
+    let planned = plan_rendition(service, item, policy, accepts_copy).await?;
     let unknown_duration = || Error::new(Code::UnplayableMedia, "its duration is unknown or zero");
-    let copied_grid = copied_grid(service, &source, &media, &tracks, duration, settings.target_seconds).await;
-    let step = service.config.segment_seconds;
-    let (mut first_frame_ticks, mut end_ticks) = (0, None);
-    // The watermark's image does not matter before airing.
-    let watermark_image = match watermark.filter(|_| settings.is_for_airing && tracks.video.is_some()) {
-        Some(watermark) => load_watermark(service, watermark).await,
-        None => None,
+    let PlannedRendition { spec, copied_frames, .. } = planned.ok_or_else(unknown_duration)?;
+    let grid_end = spec.grid.end_ticks();
+    let (first_frame_ticks, end_ticks) = match copied_frames {
+        // A first frame that is intentionally late stays late.
+        Some((first, end)) => (if (1..LATE_START).contains(&first) { first } else { 0 }, end.min(grid_end)),
+        None => (0, grid_end),
     };
-    let (video, grid) = match (tracks.video, copied_grid) {
-        (Some((stream, _)), Some((grid, first, video_end))) => {
-            (first_frame_ticks, end_ticks) = (first, Some(video_end.min(grid.end_ticks())));
-            (Some(VideoPlan::Copy { stream }), grid)
-        }
-        (Some((stream, _)), None) => {
-            let mut plan = plan_encode(&media, stream, &request, &playback_request, best_encoder(service).await?)?;
-            plan.frame_rate = settings.frame_rate.unwrap_or(plan.frame_rate);
-            plan.watermark =
-                watermark.zip(watermark_image.as_ref()).map(|(watermark, watermark_image)| WatermarkOverlay {
-                    digest: watermark_image.digest.clone(),
-                    corner: watermark.corner,
-                    opacity_percent: watermark.opacity_percent,
-                    width_percent: watermark.width_percent,
-                });
-            let grid = Grid::from_frame_rate(plan.frame_rate, step, duration.ok_or_else(unknown_duration)?);
-            (Some(VideoPlan::Encode(plan)), grid)
-        }
-        (None, _) => (None, Grid::from_step(step, duration.ok_or_else(unknown_duration)?)),
-    };
-    let audio = match tracks.audio {
-        None => None,
-        Some((stream, TrackAction::Copy)) => Some(AudioPlan::Copy { stream }),
-        Some((stream, TrackAction::Encode)) => {
-            let gain = match output.loudness_lufs.filter(|_| settings.is_for_airing) {
-                Some(level) => service.gain_tenths(&source, &media, stream, level).await,
-                None => None,
-            };
-            Some(AudioPlan::Encode { stream, channels: 2, kbps: STEREO_KBPS, gain_tenths_db: gain })
-        }
-    };
-    let rendition = Rendition { video, audio };
-    let package = match rendition.encodes_video() {
-        true => None,
-        false => copied_video::open_package(service, &source, &media, &tracks).await,
-    };
-    let format = video_format(&media, &rendition, settings.max_height);
-    let fingerprint = source.fingerprint().map_err(Error::internal)?.to_owned();
-    let end_ticks = end_ticks.unwrap_or(grid.end_ticks());
-    let (rendition, grid) = (Arc::new(rendition), Arc::new(grid));
-    Ok(PlannedItem {
-        work: RenditionSpec {
-            source,
-            fingerprint,
-            media,
-            rendition,
-            grid,
-            sidecar,
-            watermark: watermark_image,
-            package,
-        },
-        video_format: format,
-        first_frame_ticks,
-        end_ticks,
-    })
-}
-
-/// The grid of copied video, and the start of its first and the end of its last frame (ticks); None if it is to be encoded.
-async fn copied_grid(
-    service: &Service,
-    source: &Arc<SourceFile>,
-    media: &Media,
-    tracks: &SessionTracks,
-    duration: Option<f64>,
-    max_seconds: u64,
-) -> Option<(Grid, i64, i64)> {
-    let Some((stream, TrackAction::Copy)) = tracks.video else { return None };
-    let index = match index::build_index(source, media, stream).await {
-        Ok(index) => index,
-        Err(error) => {
-            tracing::debug!(media.path = source.path, %error, "a channel encodes this file, because its keyframes cannot be indexed");
-            return None;
-        }
-    };
-    let (first, video_end) = (index.keyframes.first().copied().unwrap_or_default(), index.end_ticks);
-    // A first frame that is intentionally late stays late.
-    let first_frame_ticks = if (1..LATE_START).contains(&first) { first } else { 0 };
-    let (grid, _) = copied_video::copied_grid(service, source, media, tracks, duration, Some(index)).await?;
-    let longest_seconds = segmentation::longest_segment_seconds(&grid);
-    if longest_seconds > max_seconds {
-        tracing::debug!(
-            media.path = source.path,
-            longest_seconds,
-            "a channel encodes this file, because its keyframes are too far apart"
-        );
-        return None;
-    }
-    Some((grid, first_frame_ticks, video_end))
+    Ok(PlannedItem { spec, first_frame_ticks, end_ticks })
 }
 
 /// Whether a stream has this constant frame rate.
@@ -281,14 +216,27 @@ fn is_stereo_aac(media: &Media, stream: u32) -> bool {
     })
 }
 
-/// The watermark's image; None if it cannot be read now.
-async fn load_watermark(service: &Service, watermark: &WatermarkSettings) -> Option<Arc<Image>> {
-    let image = service.load_image(&watermark.path).await;
-    image
-        .inspect_err(
-            |fault| tracing::warn!(media.path = watermark.path, %fault, "a channel is aired without its watermark"),
-        )
-        .ok()
+/// Overlays the watermark on encoded video, if its image can be read now.
+async fn add_watermark(service: &Service, spec: &mut RenditionSpec, watermark: &WatermarkSettings) {
+    if !spec.rendition.encodes_video() {
+        return;
+    }
+    let image = match service.load_image(&watermark.path).await {
+        Ok(image) => image,
+        Err(fault) => {
+            tracing::warn!(media.path = watermark.path, %fault, "a channel is aired without its watermark");
+            return;
+        }
+    };
+    if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut spec.rendition).video {
+        plan.watermark = Some(WatermarkOverlay {
+            digest: image.digest.clone(),
+            corner: watermark.corner,
+            opacity_percent: watermark.opacity_percent,
+            width_percent: watermark.width_percent,
+        });
+        spec.watermark = Some(image);
+    }
 }
 
 /// The first audio stream in the first of these languages that exists; None leaves the choice to the file.

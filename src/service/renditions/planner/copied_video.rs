@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use super::DecidedItem;
 use crate::domain::grid::Grid;
-use crate::domain::media::Media;
-use crate::domain::playback::{SessionTracks, TrackAction};
+use crate::domain::playback::TrackAction;
 use crate::domain::time::to_seconds;
 use crate::engine::index::{self, KeyframeIndex};
 use crate::engine::packager::Package;
-use crate::engine::source::SourceFile;
 use crate::service::Service;
 
 /// Video with longer copied segments is encoded: a viewer would wait for them, and a seek would be imprecise. Players buffer
@@ -18,13 +17,18 @@ const MAX_COPIED_SECONDS: f64 = 30.0;
 /// Audio after the last frame that still belongs to the item.
 const AUDIO_TAIL_SECONDS: f64 = 2.0;
 
+/// Copied video.
+pub(super) struct CopiedVideo {
+    pub grid: Grid,
+    /// End of the item.
+    pub end_seconds: f64,
+    pub first_frame_ticks: i64,
+    pub last_frame_end_ticks: i64,
+}
+
 /// Opens a package if the packager can make the whole rendition.
-pub(super) async fn open_package(
-    service: &Service,
-    source: &Arc<SourceFile>,
-    media: &Media,
-    tracks: &SessionTracks,
-) -> Option<Arc<Package>> {
+pub(super) async fn open_package(service: &Service, item: &DecidedItem) -> Option<Arc<Package>> {
+    let DecidedItem { source, media, tracks, .. } = item;
     let copied_stream = |track: Option<(u32, TrackAction)>| match track {
         Some((_, TrackAction::Encode)) => None,
         Some((stream, TrackAction::Copy)) => Some(Some(stream)),
@@ -40,15 +44,13 @@ pub(super) async fn open_package(
     }
 }
 
-/// The grid of copied video and its end, seconds; None when video is not copied or cannot be segmented well.
-pub(super) async fn copied_grid(
+/// Plans copied video; None when video is not copied or cannot be segmented well.
+pub(super) async fn plan_copy(
     service: &Service,
-    source: &Arc<SourceFile>,
-    media: &Media,
-    tracks: &SessionTracks,
-    duration: Option<f64>,
+    item: &DecidedItem,
     known_index: Option<KeyframeIndex>,
-) -> Option<(Grid, f64)> {
+) -> Option<CopiedVideo> {
+    let DecidedItem { source, media, tracks, duration_seconds } = item;
     let Some((stream, TrackAction::Copy)) = tracks.video else { return None };
     let result = match known_index {
         Some(index) => Ok(index),
@@ -63,10 +65,11 @@ pub(super) async fn copied_grid(
     };
     let video_end = to_seconds(index.end_ticks);
     // Audio may continue a little longer; much more means a truncated file.
-    let end = duration.filter(|duration| (video_end..video_end + AUDIO_TAIL_SECONDS).contains(duration));
-    let end = end.unwrap_or(video_end);
+    let end = duration_seconds.filter(|duration| (video_end..video_end + AUDIO_TAIL_SECONDS).contains(duration));
+    let end_seconds = end.unwrap_or(video_end);
     // A late first frame shares the first segment with the audio before it.
-    let grid = Grid::from_keyframes(index.keyframes.get(1..)?, service.config.segment_seconds, end);
+    let (first_frame_ticks, cuts) = index.keyframes.split_first()?;
+    let grid = Grid::from_keyframes(cuts, service.config.segment_seconds, end_seconds);
     let longest_seconds = (0..grid.len()).map(|segment| to_seconds(grid.segment_length(segment))).fold(0.0, f64::max);
     if longest_seconds > MAX_COPIED_SECONDS {
         tracing::info!(
@@ -76,5 +79,10 @@ pub(super) async fn copied_grid(
         );
         return None;
     }
-    Some((grid, end))
+    Some(CopiedVideo {
+        grid,
+        end_seconds,
+        first_frame_ticks: *first_frame_ticks,
+        last_frame_end_ticks: index.end_ticks,
+    })
 }

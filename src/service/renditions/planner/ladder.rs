@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use super::{STEREO_KBPS, SessionPlan, StartRequest, best_encoder, display_size, plan_encode};
+use super::video_encode::{self, EncodeLimits, plan_encode};
+use super::{STEREO_KBPS, SessionPlan, best_encoder, display_size};
 use crate::domain::codec::avc_level;
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
-use crate::domain::playback::{PlaybackRequest, RUNGS};
+use crate::domain::playback::RUNGS;
 use crate::domain::playlist::{PlaylistTrack, Variant};
 use crate::domain::time::{FrameRate, to_seconds};
+use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
 use crate::error::Result;
 use crate::service::Service;
-use crate::service::renditions::runs::RenditionSpec;
 
 /// No ladder for longer copied segments: a player notices a slow connection only after a segment has arrived.
 const MAX_SEGMENT_SECONDS: f64 = 6.0;
@@ -24,7 +25,7 @@ const MIN_COPY_RATIO: f64 = 1.5;
 /// A rung, with its attributes in the multivariant playlist.
 #[derive(Clone, Debug)]
 pub struct Rung {
-    pub work: RenditionSpec,
+    pub spec: Arc<RenditionSpec>,
     /// Display size, frame rate and rates in bit/s.
     pub size: Option<(u32, u32)>,
     pub frame_rate: Option<FrameRate>,
@@ -35,23 +36,23 @@ pub struct Rung {
 }
 
 impl Rung {
-    pub(super) fn new(work: RenditionSpec, duration: f64) -> Self {
-        let (peak, average) = bandwidth(&work.source, &work.media, &work.rendition, duration);
-        let video_format = video_size_and_rate(&work.media, &work.rendition);
+    pub(super) fn new(spec: Arc<RenditionSpec>, duration: f64) -> Self {
+        let (peak, average) = bandwidth(&spec.source, &spec.media, &spec.rendition, duration);
+        let video_format = video_size_and_rate(&spec.media, &spec.rendition);
         Self {
             size: video_format.map(|(size, _)| size),
             frame_rate: video_format.and_then(|(_, rate)| rate),
             bandwidth: peak,
             average_bandwidth: average,
-            audio_codec: audio_codec(&work.media, &work.rendition),
-            work,
+            audio_codec: audio_codec(&spec.media, &spec.rendition),
+            spec,
         }
     }
 
     /// Its entry in the multivariant playlist; `video` is the RFC 6381 codec string of its video.
     fn variant(&self, track: PlaylistTrack, video: Option<String>) -> Variant {
-        let has_codecs = video.is_some() || self.work.rendition.video.is_none();
-        let has_codecs = has_codecs && (self.audio_codec.is_some() || self.work.rendition.audio.is_none());
+        let has_codecs = video.is_some() || self.spec.rendition.video.is_none();
+        let has_codecs = has_codecs && (self.audio_codec.is_some() || self.spec.rendition.audio.is_none());
         let codecs = [video, self.audio_codec.clone()].into_iter().flatten().collect::<Vec<_>>().join(",");
         Variant {
             track,
@@ -69,13 +70,13 @@ impl SessionPlan {
     /// segment was made. Encoded rungs below it get its profile and a sufficient level, so that none of them has to be made
     /// for the list.
     pub fn variants(&self, video_codec: Option<&str>) -> Vec<Variant> {
-        let Some(video) = &self.work().rendition.video else {
+        let Some(video) = &self.spec().rendition.video else {
             return vec![self.top().variant(PlaylistTrack::Audio, None)];
         };
         let is_encoded = matches!(video, VideoPlan::Encode(_));
         let profile = video_codec.filter(|_| is_encoded).and_then(|codec| codec.get(..9)).unwrap_or("avc1.6400");
         let to_variant = |(number, rung): (usize, &Rung)| {
-            let codec = match (number, &rung.work.rendition.video) {
+            let codec = match (number, &rung.spec.rendition.video) {
                 (1.., Some(VideoPlan::Encode(plan))) if video_codec.is_some() => {
                     Some(format!("{profile}{:02x}", avc_level(plan.width, plan.height, plan.frame_rate)))
                 }
@@ -98,18 +99,13 @@ pub(super) fn encoded_grid(copied_grid: &Grid, media: &Media, stream: u32) -> st
     if to_seconds(longest_ticks) > MAX_SEGMENT_SECONDS {
         return Err("its keyframes are too far apart");
     }
-    copied_grid.to_frame_grid(super::video_encode::target_rate(video)).ok_or(UNEVEN)
+    copied_grid.to_frame_grid(video_encode::target_rate(video)).ok_or(UNEVEN)
 }
 
 /// The rungs below the best one of `plan`, all on `grid`.
-pub(super) async fn lower_rungs(
-    service: &Service,
-    plan: &SessionPlan,
-    playback_request: &PlaybackRequest,
-    grid: &Arc<Grid>,
-) -> Result<Vec<Rung>> {
+pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, grid: &Arc<Grid>) -> Result<Vec<Rung>> {
     let top = plan.top();
-    let (Some(video), Some((_, height))) = (&top.work.rendition.video, top.size) else { return Ok(Vec::new()) };
+    let (Some(video), Some((_, height))) = (&top.spec.rendition.video, top.size) else { return Ok(Vec::new()) };
     let (stream, is_copied) = match video {
         VideoPlan::Copy { stream } => (*stream, true),
         VideoPlan::Encode(plan) => (plan.stream, false),
@@ -121,12 +117,16 @@ pub(super) async fn lower_rungs(
     let lower_heights = RUNGS.iter().filter(|(_, lines, _)| lines * 10 <= height * 9);
     let mut rungs: Vec<Rung> = Vec::new();
     for rung_height in own_height.map(|_| height).into_iter().chain(lower_heights.map(|(_, lines, _)| *lines)) {
-        let request = StartRequest { max_height: Some(rung_height), ..plan.request.clone() };
-        let video = plan_encode(&top.work.media, stream, &request, playback_request, encoder.clone())?;
-        let rendition = Rendition { video: Some(VideoPlan::Encode(video)), audio: top.work.rendition.audio.clone() };
-        let work =
-            RenditionSpec { rendition: Arc::new(rendition), grid: grid.clone(), package: None, ..top.work.clone() };
-        let rung = Rung::new(work, plan.duration_seconds);
+        let limits = EncodeLimits { max_height: Some(rung_height), ..plan.request.encode_limits() };
+        let video = plan_encode(&top.spec.media, stream, limits, &plan.request.playback.subtitle, encoder.clone())?;
+        let rendition = Rendition { video: Some(VideoPlan::Encode(video)), audio: top.spec.rendition.audio.clone() };
+        let spec = RenditionSpec {
+            rendition: Arc::new(rendition),
+            grid: grid.clone(),
+            package: None,
+            ..RenditionSpec::clone(&top.spec)
+        };
+        let rung = Rung::new(Arc::new(spec), plan.duration_seconds);
         // Players choose by bit rate, so a rung that needs more and shows less is never useful.
         let best = rungs.last().unwrap_or(top);
         if rung.bandwidth < best.bandwidth {

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use super::{StartRequest, SubtitleRequest};
 use crate::domain::media::Media;
 use crate::domain::plan::BurnedSubtitle;
-use crate::domain::playback::{PlaybackRequest, SubtitleDelivery};
+use crate::domain::playback::SubtitleDelivery;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::library::sidecars::{self, Sidecar};
 
-/// The request resolved against the item's tracks, and the open file of a sidecar subtitle to burn in.
+/// Checks the request against the item's tracks and sets its subtitle. Returns the open file of a sidecar subtitle to burn in.
 pub(super) async fn resolve_request(
     service: &Service,
-    request: &StartRequest,
+    request: &mut StartRequest,
     source: &Arc<SourceFile>,
     media: &Media,
-) -> Result<(PlaybackRequest, Option<Arc<SourceFile>>)> {
-    if let Some(index) = request.audio_stream
+) -> Result<Option<Arc<SourceFile>>> {
+    if let Some(index) = request.playback.audio_stream
         && !media.audio_streams().any(|(stream, _)| stream.index == index)
     {
         return Err(Error::invalid_field("audioStreamIndex", format!("{index} is not an audio stream of this file")));
@@ -78,24 +78,15 @@ pub(super) async fn resolve_request(
             ));
         }
     };
-    let needs_subtitle_rendition = match &subtitle {
+    request.playback.needs_subtitle_rendition = match &subtitle {
         // Only sidecar files of the item have their own URL.
         SubtitleDelivery::TextSidecar { path } if !request.device.needs_subtitle_rendition() => {
             !sidecars::list_sidecars(&service.library, source).await?.iter().any(|sidecar| sidecar.path == *path)
         }
         _ => request.device.needs_subtitle_rendition(),
     };
-    let playback_request = PlaybackRequest {
-        audio_stream: request.audio_stream,
-        subtitle,
-        needs_subtitle_rendition,
-        max_height: request.max_height,
-        max_bitrate_kbps: request.max_bitrate_kbps,
-        max_audio_channels: request.max_audio_channels,
-        force_transcode: request.force_transcode,
-        is_adaptive: request.is_adaptive,
-    };
-    Ok((playback_request, sidecar))
+    request.playback.subtitle = subtitle;
+    Ok(sidecar)
 }
 
 fn check_text_path(path: &str) -> Result<()> {

@@ -1,33 +1,40 @@
 //! Settings of a video encode: size, frame rate and maximum bit rate.
 
-use super::{STEREO_KBPS, StartRequest};
+use super::STEREO_KBPS;
 use crate::domain::media::{Media, Video};
 use crate::domain::plan::EncodeVideo;
-use crate::domain::playback::{PlaybackRequest, RUNGS, SubtitleDelivery};
+use crate::domain::playback::{RUNGS, SubtitleDelivery};
 use crate::domain::time::{FrameRate, STANDARD_RATES};
 use crate::error::{Error, Result};
 
 /// Most pixels of an encoded picture: the limit of level 5.1 (ISO/IEC 14496-10 table A-1).
 const MAX_PIXELS: f64 = 36_864.0 * 256.0;
 
-/// Plans the encode of stream `index` as requested.
+/// Limits of a video encode.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EncodeLimits {
+    /// None: the original height.
+    pub max_height: Option<u32>,
+    /// Of video and audio together.
+    pub max_bitrate_kbps: Option<u32>,
+}
+
+/// Plans the encode of stream `index` within these limits, with a subtitle to burn in if that is its delivery.
 pub(super) fn plan_encode(
     media: &Media,
     index: u32,
-    request: &StartRequest,
-    playback_request: &PlaybackRequest,
+    limits: EncodeLimits,
+    subtitle: &SubtitleDelivery,
     encoder: String,
 ) -> Result<EncodeVideo> {
     let found = media.video_streams().find(|(stream, _)| stream.index == index);
     let (stream, video) = found.ok_or_else(|| Error::internal(format!("the chosen stream {index} is not video")))?;
-    let (width, height) = target_size(video, request.max_height);
+    let (width, height) = target_size(video, limits.max_height);
     let rung_kbps = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).map_or(RUNGS[0].2, |(.., kbps)| *kbps);
     // At original resolution, 1.5 times the rung's bit rate.
-    let ceiling_kbps = if request.max_height.is_some() { rung_kbps } else { rung_kbps + rung_kbps / 2 };
-    let device_limit = request.device.profile.max_bitrate_kbps;
-    let limit_kbps = [playback_request.max_bitrate_kbps, device_limit].into_iter().flatten().min();
-    let limit_kbps = limit_kbps.map(|limit| limit.saturating_sub(STEREO_KBPS).max(100));
-    let burn = match &playback_request.subtitle {
+    let ceiling_kbps = if limits.max_height.is_some() { rung_kbps } else { rung_kbps + rung_kbps / 2 };
+    let limit_kbps = limits.max_bitrate_kbps.map(|limit| limit.saturating_sub(STEREO_KBPS).max(100));
+    let burn = match subtitle {
         SubtitleDelivery::Burn(burn) => Some(burn.clone()),
         _ => None,
     };

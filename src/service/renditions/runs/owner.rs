@@ -18,14 +18,14 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{ReaderIdentity, RenditionProgress, RenditionSpec, RunActivity, RunHealth};
+use super::{ReaderIdentity, RenditionProgress, RunActivity, RunHealth};
 use crate::domain::encode_slots::PlaybackClock;
 use crate::domain::plan::VideoPlan;
 use crate::domain::time::to_seconds;
 use crate::engine::content::SegmentContent;
 use crate::engine::segment_cache::{SegmentCache, StoredSegment};
 use crate::engine::source::SourceFile;
-use crate::engine::{Backend, Run, RunError, Segment};
+use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 use crate::service::renditions::encode_slots::EncodeJob;
 
 mod assignment;
@@ -84,7 +84,7 @@ pub(super) struct Owner {
     backend: Arc<dyn Backend>,
     segments: SegmentCache,
     rendition_key: Arc<str>,
-    spec: RenditionSpec,
+    spec: Arc<RenditionSpec>,
     /// The encode job and the number of slots it has; None if it needs none.
     job_and_turns: Option<(Arc<EncodeJob>, watch::Receiver<usize>)>,
     /// How many runs may work.
@@ -109,7 +109,7 @@ impl Owner {
         backend: Arc<dyn Backend>,
         segments: SegmentCache,
         rendition_key: Arc<str>,
-        spec: RenditionSpec,
+        spec: Arc<RenditionSpec>,
         job_and_turns: Option<(Arc<EncodeJob>, watch::Receiver<usize>)>,
         health: Arc<RunHealth>,
     ) -> (Self, watch::Receiver<RenditionProgress>) {
@@ -284,7 +284,7 @@ impl Owner {
             self.give_up(RunError::SourceChanged);
             return false;
         }
-        match self.backend.start(self.spec.job_from(first), first) {
+        match self.backend.start(Job::new(self.spec.clone(), first), first) {
             Ok(run) => {
                 tracing::debug!(rendition = &*self.rendition_key, first, "run started");
                 self.progress.send_modify(|progress| {

@@ -5,16 +5,17 @@ use std::path::Path;
 use bytes::Bytes;
 
 use super::*;
+use crate::domain::grid::Grid;
 use crate::domain::library::Root;
-use crate::domain::media::Container;
-use crate::domain::plan::{EncodeVideo, VideoPlan};
+use crate::domain::media::{Container, Media};
+use crate::domain::plan::{EncodeVideo, Rendition, VideoPlan};
 use crate::domain::time::FrameRate;
-use crate::engine::Run;
 use crate::engine::content::SegmentContent;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::fallback::FallbackBackend;
 use crate::engine::segment_cache::CacheLimits;
 use crate::engine::source::Roots;
+use crate::engine::{Job, Run};
 
 mod slot_turns;
 
@@ -41,7 +42,7 @@ fn bench_with_cache(limits: CacheLimits, fake: FakeBackend, max_jobs: usize) -> 
 
 impl Bench {
     /// 100 segments of 2 s, encoded at `height`.
-    fn rendition_spec(&self, height: u32) -> RenditionSpec {
+    fn rendition_spec(&self, height: u32) -> Arc<RenditionSpec> {
         let path: &Path = self.folder.path();
         let roots = Roots::open(vec![Root { id: "r".into(), path: path.into() }]).unwrap();
         let source = roots.open_file(path.join("film.mp4").to_str().unwrap()).unwrap();
@@ -58,7 +59,7 @@ impl Bench {
             max_kbps: 400,
             encoder: "fake".into(),
         };
-        RenditionSpec {
+        Arc::new(RenditionSpec {
             source: Arc::new(source),
             fingerprint: "f_1".into(),
             media: Arc::new(Media { duration_seconds: Some(200.0), ..Media::new(Container::Mp4, Vec::new()) }),
@@ -67,7 +68,7 @@ impl Bench {
             sidecar: None,
             watermark: None,
             package: None,
-        }
+        })
     }
 
     fn try_lease(&self, height: u32) -> Result<Lease> {
@@ -304,7 +305,7 @@ async fn a_changed_source_ends_the_rendition() {
 async fn a_network_is_not_queried_when_a_run_starts() {
     let bench = bench_with_jobs(one_second_backend(), 1);
     let mut spec = bench.rendition_spec(240);
-    Arc::get_mut(&mut spec.source).unwrap().is_local = false;
+    Arc::get_mut(&mut Arc::get_mut(&mut spec).unwrap().source).unwrap().is_local = false;
     let lease = bench.runs.lease(Arc::new(bench.fake.clone()), spec, AdmissionRequest::Session).unwrap();
     std::fs::write(bench.folder.path().join("film.mp4"), "it").unwrap();
     // A real backend would detect the change, on a thread that may wait.

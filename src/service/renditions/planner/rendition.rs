@@ -1,0 +1,92 @@
+//! The rendition of an item on its segment grid: one path for sessions and channels.
+
+use std::sync::Arc;
+
+use super::video_encode::{EncodeLimits, plan_encode};
+use super::{DecidedItem, best_encoder, copied_video};
+use crate::domain::grid::Grid;
+use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
+use crate::domain::playback::{SubtitleDelivery, TrackAction};
+use crate::domain::time::FrameRate;
+use crate::engine::RenditionSpec;
+use crate::engine::source::SourceFile;
+use crate::error::{Error, Result};
+use crate::service::Service;
+
+/// How the tracks are encoded that are not copied.
+pub(super) struct Policy<'a> {
+    pub limits: EncodeLimits,
+    /// Burned into the video if it is [`SubtitleDelivery::Burn`].
+    pub subtitle: &'a SubtitleDelivery,
+    /// The open file of a subtitle to burn in.
+    pub sidecar: Option<Arc<SourceFile>>,
+    /// Of the video; None keeps the file's rate.
+    pub frame_rate: Option<FrameRate>,
+    pub audio_channels: u32,
+    pub audio_kbps: u32,
+}
+
+/// A rendition, and what its grid covers.
+pub(super) struct PlannedRendition {
+    pub spec: RenditionSpec,
+    pub duration_seconds: f64,
+    /// Start of the first and end of the last frame of copied video, ticks; None if video is not copied.
+    pub copied_frames: Option<(i64, i64)>,
+}
+
+/// Plans the rendition of an item. Copied video whose grid is not accepted is encoded. None if the grid needs the item's
+/// duration, which is unknown.
+///
+/// # Errors
+/// `TRANSCODER_UNAVAILABLE` when video must be encoded and no encoder works.
+pub(super) async fn plan_rendition(
+    service: &Service,
+    item: DecidedItem,
+    policy: Policy<'_>,
+    accepts_copy: impl FnOnce(&Grid) -> bool,
+) -> Result<Option<PlannedRendition>> {
+    let package = copied_video::open_package(service, &item).await;
+    let known_index = package.as_ref().and_then(|package| package.index().cloned());
+    let copied = copied_video::plan_copy(service, &item, known_index).await;
+    let copied = copied.filter(|copied| accepts_copy(&copied.grid));
+    let DecidedItem { source, media, tracks, duration_seconds } = item;
+    let segment_seconds = service.config.segment_seconds;
+    let (video, grid, duration_seconds, copied_frames) = match (tracks.video, copied) {
+        (Some((stream, _)), Some(copied)) => {
+            let frames = (copied.first_frame_ticks, copied.last_frame_end_ticks);
+            (Some(VideoPlan::Copy { stream }), copied.grid, copied.end_seconds, Some(frames))
+        }
+        (Some((stream, _)), None) => {
+            let Some(duration) = duration_seconds else { return Ok(None) };
+            let encoder = best_encoder(service).await?;
+            let mut plan = plan_encode(&media, stream, policy.limits, policy.subtitle, encoder)?;
+            plan.frame_rate = policy.frame_rate.unwrap_or(plan.frame_rate);
+            let grid = Grid::from_frame_rate(plan.frame_rate, segment_seconds, duration);
+            (Some(VideoPlan::Encode(plan)), grid, duration, None)
+        }
+        (None, _) => {
+            let Some(duration) = duration_seconds else { return Ok(None) };
+            (None, Grid::from_step(segment_seconds, duration), duration, None)
+        }
+    };
+    let audio = tracks.audio.map(|(stream, action)| match action {
+        TrackAction::Copy => AudioPlan::Copy { stream },
+        TrackAction::Encode => {
+            AudioPlan::Encode { stream, channels: policy.audio_channels, kbps: policy.audio_kbps, gain_tenths_db: None }
+        }
+    });
+    let rendition = Rendition { video, audio };
+    // Copyable video is encoded after all if it cannot be segmented well.
+    let package = package.filter(|_| !rendition.encodes_video());
+    let spec = RenditionSpec {
+        fingerprint: source.fingerprint().map_err(Error::internal)?.to_owned(),
+        source,
+        media,
+        rendition: Arc::new(rendition),
+        grid: Arc::new(grid),
+        sidecar: policy.sidecar,
+        watermark: None,
+        package,
+    };
+    Ok(Some(PlannedRendition { spec, duration_seconds, copied_frames }))
+}

@@ -13,6 +13,7 @@ use crate::domain::time::{file_instant, format_timestamp, round_to_ms};
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::http::api::progress::WatchProgress;
+use crate::service::library::sidecars::Sidecar;
 use crate::service::media::ProbeResult;
 
 /// Media info of a file.

@@ -160,7 +160,7 @@ struct DecodedSegment {
 
 impl DecodedSegment {
     async fn decode(bench: &Bench, sidecar: Option<&Arc<SourceFile>>, index: usize) -> Self {
-        let job = Job { sidecar: sidecar.cloned(), ..bench.job(index) };
+        let job = bench.job_with_sidecar(sidecar, index);
         let mut run = bench.backend.start(job, index).unwrap();
         let segment = SegmentBytes::read(next_segment(&mut run).await.unwrap().unwrap(), &bench.source).await;
         let path = bench.write_joined("one.ts", [&segment]);

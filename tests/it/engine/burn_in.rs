@@ -41,7 +41,7 @@ fn bench_with_text(
 
 /// The first segment of a run that starts at `index`, with burned-in subtitles.
 async fn burn_segment(bench: &Bench, sidecar: Option<&Arc<SourceFile>>, index: usize, name: &str) -> PathBuf {
-    let job = Job { sidecar: sidecar.cloned(), ..bench.job(index) };
+    let job = bench.job_with_sidecar(sidecar, index);
     let mut run = bench.backend.start(job, index).unwrap();
     let segment = SegmentBytes::read(next_segment(&mut run).await.unwrap().unwrap(), &bench.source).await;
     bench.write_joined(name, [&segment])

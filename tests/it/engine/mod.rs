@@ -22,7 +22,7 @@ use hearthcast::engine::ffmpeg::FfmpegBackend;
 use hearthcast::engine::gst::GstBackend;
 use hearthcast::engine::packager::Package;
 use hearthcast::engine::source::SourceFile;
-use hearthcast::engine::{Backend, Job, Run, RunError, Segment};
+use hearthcast::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 
 use crate::kit::media;
 
@@ -103,17 +103,21 @@ impl Bench {
     }
 
     fn job(&self, first: usize) -> Job {
-        Job {
+        self.job_with_sidecar(None, first)
+    }
+
+    fn job_with_sidecar(&self, sidecar: Option<&Arc<SourceFile>>, first: usize) -> Job {
+        let spec = RenditionSpec {
             source: self.source.clone(),
-            sidecar: None,
-            watermark: None,
-            package: self.package.clone(),
+            fingerprint: self.source.fingerprint().unwrap().to_owned(),
             media: self.media.clone(),
             rendition: self.rendition.clone(),
             grid: self.grid.clone(),
-            first,
-            quarantine_mark: None,
-        }
+            sidecar: sidecar.cloned(),
+            watermark: None,
+            package: self.package.clone(),
+        };
+        Job::new(Arc::new(spec), first)
     }
 
     fn start(&self, first: usize, through: usize) -> Run {

@@ -20,6 +20,8 @@ pub struct ServerUnderTest {
     pub address: SocketAddr,
     /// Request line and headers except `Range`, with the final line end.
     pub request_head: String,
+    /// Its state and cache, outside the folder it serves.
+    _data: Option<tempfile::TempDir>,
 }
 
 impl Drop for ServerUnderTest {
@@ -34,9 +36,10 @@ impl Drop for ServerUnderTest {
 
 /// Starts our server over a folder; its request head is for `film.mp4` there.
 pub fn start_ours(folder: &Path) -> ServerUnderTest {
-    let state = folder.join("state");
+    let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (state, cache) = (data.path().join("state"), data.path().join("cache"));
     let token = {
-        let config = Config::new(state.clone(), folder.join("cache"));
+        let config = Config::new(state.clone(), cache.clone());
         let store = Store::open(&state).expect("a fresh store opens");
         let accounts = Accounts::open(&config, store, Clock::default()).expect("fresh accounts open");
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -51,7 +54,7 @@ pub fn start_ours(folder: &Path) -> ServerUnderTest {
         .arg(&state)
         .arg("--root")
         .arg(folder)
-        .env("HEARTHCAST_CACHE", folder.join("cache"))
+        .env("HEARTHCAST_CACHE", cache)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
@@ -59,7 +62,7 @@ pub fn start_ours(folder: &Path) -> ServerUnderTest {
         .expect("the server starts");
     let path = folder.join("film.mp4").display().to_string().replace('/', "%2F");
     let head = format!("GET /api/stream/file?path={path} HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer {token}\r\n");
-    ServerUnderTest { name: "ours", child, address, request_head: head }
+    ServerUnderTest { name: "ours", child, address, request_head: head, _data: Some(data) }
 }
 
 /// Starts nginx; prints a note and returns None where it is not installed.
@@ -84,7 +87,8 @@ pub fn start_nginx(folder: &Path, name: &'static str, directives: &str) -> Optio
     std::fs::write(&path, config).expect("a fresh file");
     match Command::new("nginx").arg("-p").arg(&prefix).arg("-c").arg(&path).stdin(Stdio::null()).spawn() {
         Ok(child) => {
-            Some(ServerUnderTest { name, child, address, request_head: "GET /film.mp4 HTTP/1.1\r\nHost: b\r\n".into() })
+            let request_head = "GET /film.mp4 HTTP/1.1\r\nHost: b\r\n".into();
+            Some(ServerUnderTest { name, child, address, request_head, _data: None })
         }
         Err(cause) => {
             eprintln!("{name} skipped: {cause}");

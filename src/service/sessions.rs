@@ -146,11 +146,6 @@ impl Sessions {
         self.inner.run_factory.runs.encode_slots()
     }
 
-    /// Number of live sessions.
-    pub fn live_count(&self) -> usize {
-        lock(&self.inner.registry).live.len()
-    }
-
     /// Live sessions, oldest first.
     pub fn live_sessions(&self) -> Vec<Arc<Session>> {
         let mut live: Vec<_> = lock(&self.inner.registry).live.values().cloned().collect();

@@ -91,11 +91,6 @@ impl Sessions {
         }
     }
 
-    /// Number of live sessions.
-    pub fn live_count(&self) -> usize {
-        lock(&self.inner.registry).live.len()
-    }
-
     /// Live sessions, oldest first.
     pub fn live_sessions(&self) -> Vec<Arc<Session>> {
         let mut live: Vec<_> = lock(&self.inner.registry).live.values().cloned().collect();

@@ -160,25 +160,12 @@ impl OutboundClient {
         Self { client, allowed, resolver, slots, host_throttle, started: Instant::now() }
     }
 
-    /// Whether requests to an address are allowed; for validation before the address is stored.
-    ///
-    /// # Errors
-    /// `OutboundError::BlockedAddress`, `OutboundError::UnknownHost`, `OutboundError::Timeout`.
-    pub async fn check_address(&self, address: &Address) -> Result<(), OutboundError> {
-        self.check_ip_literal(address)?;
-        if let (Host::Domain(name), _) = address.host_and_port() {
-            timeout(CONNECT_TIMEOUT, self.resolver.resolve_checked(name))
-                .await
-                .map_err(|_| OutboundError::Timeout("no DNS response"))??;
-        }
-        Ok(())
-    }
-
     /// The checked socket address of `address`, for protocols other than HTTP. The permit is a connection slot; the caller
     /// keeps it while it receives.
     ///
     /// # Errors
-    /// Those of [`Self::check_address`]; `OutboundError::Busy`, `OutboundError::RateLimited`.
+    /// `OutboundError::BlockedAddress`, `OutboundError::UnknownHost`, `OutboundError::Timeout`, `OutboundError::Busy`,
+    /// `OutboundError::RateLimited`.
     pub async fn resolve_and_reserve(
         &self,
         address: &Address,

@@ -138,9 +138,9 @@ async fn an_idle_session_is_stopped_and_remembered_for_ten_minutes() {
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!(session.status().state, SessionState::Paused, "a status request resets the idle timeout");
     tokio::time::sleep(Duration::from_secs(59)).await;
-    assert_eq!(bench.sessions.live_count(), 1);
+    assert_eq!(bench.sessions.live_sessions().len(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!((bench.sessions.live_count(), bench.renditions.active_jobs(), bench.fake.live_runs()), (0, 0, 0));
+    assert_eq!((bench.sessions.live_sessions().len(), bench.renditions.active_jobs(), bench.fake.live_runs()), (0, 0, 0));
     assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::SessionEnded);
     assert!(!bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     tokio::time::sleep(ENDED_RETENTION).await;
@@ -259,7 +259,7 @@ async fn shutdown_leaves_no_session_no_run_and_no_file() {
     }
     bench.sessions.shutdown().await;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!((bench.sessions.live_count(), bench.fake.live_runs()), (0, 0));
+    assert_eq!((bench.sessions.live_sessions().len(), bench.fake.live_runs()), (0, 0));
     assert!(!bench.folder.path().join("cache/segments").exists());
     assert_eq!(bench.start("a", 0.0).await.err().unwrap().code, Code::ServerBusy);
 }

@@ -358,7 +358,7 @@ async fn invalid_start_options_are_refused_with_their_field() {
     let outside =
         server.post("/api/stream/transcode/start", &json!({"mediaPath": "/etc/passwd"})).send().await.unwrap();
     assert_eq!(outside.status(), 403);
-    assert_eq!(server.service.sessions.live_count(), 0);
+    assert_eq!(server.service.sessions.live_sessions().len(), 0);
 
     // Lenient values are accepted.
     let lenient = json!({
@@ -478,7 +478,7 @@ async fn a_hundred_stopped_sessions_leave_no_process_or_file() {
         let stopped = server.client.delete(format!("{}{path}", server.base)).bearer_auth(&server.token).send().await;
         assert_eq!(stopped.unwrap().json::<Value>().await.unwrap()["stopped"], true);
     }
-    assert_eq!((server.service.sessions.live_count(), server.service.renditions.active_jobs()), (0, 0));
+    assert_eq!((server.service.sessions.live_sessions().len(), server.service.renditions.active_jobs()), (0, 0));
     wait_until("no child is left", || children_reading(&file).is_empty()).await;
     server.service.sessions.shutdown().await;
     assert!(!server.folder.path().join("cache/segments").exists(), "no segment file is left");

@@ -135,7 +135,7 @@ async fn ssrf_non_global_addresses_are_refused_in_every_notation() {
             "{url}: {answer:?}"
         );
         if let Ok(address) = Address::parse(&url) {
-            assert!(outbound.check_address(&address).await.is_err(), "{url}");
+            assert!(outbound.resolve_and_reserve(&address).await.is_err(), "{url}");
         }
     }
     let urls = [
@@ -220,7 +220,7 @@ async fn ssrf_the_checked_address_is_the_one_connected_to() {
     };
     let outbound = OutboundClient::with_lookup(AllowedSources::default(), Arc::new(lookup));
     let address = Address::parse(&format!("http://rebound.example:{}/", private_server.address.port())).unwrap();
-    assert_eq!(outbound.check_address(&address).await, Ok(()));
+    assert!(outbound.resolve_and_reserve(&address).await.is_ok());
     let answer = outbound.get(&address, &OutboundRequest::for_file(1000)).await;
     assert!(matches!(answer, Err(OutboundError::BlockedAddress(_))), "{answer:?}");
     assert_eq!((private_server.request_heads().len(), *answers.lock().unwrap()), (0, 2));

@@ -30,7 +30,7 @@ let screen = {}; // The value that the current screen returned.
 let navigations = 0; // Counts navigations, so that a slow response is not drawn into a later screen.
 let message = null;
 let usesKeyboard = !matchMedia("(pointer: fine)").matches; // Focus moves by itself only for keyboard users.
-const lastFocus = new Map(); // By address: the key of the element that had the focus, for the way back.
+const lastFocus = new Map(); // By address: the key of the element that had the focus, so that Back restores it.
 let currentHash = "";
 
 function parseHash() {

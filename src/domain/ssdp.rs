@@ -68,7 +68,7 @@ impl AnnouncedDevice {
         [named("upnp:rootdevice"), (own.clone(), own.clone()), named(DEVICE_TYPE)]
     }
 
-    /// The responses to a search, one datagram each; none if it is for something else.
+    /// The responses to a search, one datagram each; empty if the search is for another device type.
     pub fn responses(&self, search: &Search) -> Vec<String> {
         let names =
             self.search_targets().into_iter().filter(|(kind, _)| search.target == TARGET_ALL || search.target == *kind);

@@ -124,7 +124,7 @@ impl Run {
 }
 
 /// A backend: the packager for streams copied out of mp4 and Matroska files, GStreamer in this process, or the ffmpeg
-/// subprocess for everything else.
+/// subprocess for all other work.
 pub trait Backend: Send + Sync {
     /// Name for diagnostics, e.g. `ffmpeg`.
     fn name(&self) -> &'static str;

@@ -1,4 +1,4 @@
-//! Changing what a channel airs adds a revision and touches nothing else.
+//! A change to what a channel airs only adds a revision.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -372,11 +372,13 @@ async fn write_until_killed(
                         log.undecided.push(log.last_sent);
                     }
                     (507, Some("STORAGE_FULL")) => log.refused += 1,
-                    // The state is being opened again, or the disk failed to read a requested record.
-                    (503 | 500, _) if has_faults => {
+                    // The index failed on the full disk and is being reopened.
+                    (503, Some("SERVER_BUSY")) => {
                         log.refused += 1;
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
+                    // The disk failed to read a requested record.
+                    (500, _) if has_faults => log.refused += 1,
                     _ => panic!("{status}: {record}"),
                 }
             }

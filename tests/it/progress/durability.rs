@@ -90,9 +90,9 @@ async fn a_full_disk_is_507_and_loses_nothing() {
     let url = format!("{}/api/stream/progress", program.base);
     let mut acknowledged = vec![0; films.len()];
     let mut refused = 0;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(90);
     for position in 1.. {
-        assert!(Instant::now() < deadline, "the disk fills up within a minute");
+        assert!(Instant::now() < deadline, "the disk fills up in time");
         let saves = (0..64).map(|n| {
             let body = json!({"mediaPath": films[n % 8], "positionSeconds": position, "durationSeconds": 1e6,
                 "title": "x".repeat(512), "deviceId": "y".repeat(128)});
@@ -109,6 +109,8 @@ async fn a_full_disk_is_507_and_loses_nothing() {
                     assert_eq!(answer["code"], "STORAGE_FULL");
                     refused += 1;
                 }
+                // The index may reach the limit before the journal does; then it is reopened.
+                503 => assert_eq!(answer["code"], "SERVER_BUSY"),
                 other => panic!("{other}: {answer}"),
             }
         }
@@ -121,7 +123,13 @@ async fn a_full_disk_is_507_and_loses_nothing() {
         let mut versions = Vec::new();
         for film in &films {
             let query = serde_urlencoded::to_string([("path", film.to_str().unwrap())]).unwrap();
-            let answer = program.get(&format!("/api/stream/progress?{query}")).send().await.unwrap();
+            let read = async || program.get(&format!("/api/stream/progress?{query}")).send().await.unwrap();
+            let mut answer = read().await;
+            while answer.status() == 503 {
+                assert!(Instant::now() < deadline, "the index is reopened: {}", program.log());
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                answer = read().await;
+            }
             assert_eq!(answer.status(), 200, "reads succeed on a full disk: {}", program.log());
             versions.push(answer.json::<Value>().await.unwrap()["progress"]["version"].as_u64().unwrap());
         }

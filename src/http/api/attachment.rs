@@ -13,7 +13,7 @@ use crate::engine::probe;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::endpoint::{Endpoint, get};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::server::FileBody;
 use crate::service::Service;
 
@@ -22,7 +22,7 @@ const MAX_FONT_BYTES: u64 = 32 << 20;
 
 pub fn endpoints() -> Vec<Endpoint> {
     let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
-    vec![get("/api/stream/attachment", Access::Granted).resource(resource).to(attachment)]
+    vec![route!(attachment, Access::Granted).resource(resource)]
 }
 
 #[utoipa::path(get, path = "/api/stream/attachment", tag = "stream",

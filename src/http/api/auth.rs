@@ -13,22 +13,22 @@ use crate::domain::access::Access;
 use crate::domain::time::format_timestamp;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::{client, reply};
 use crate::service::Service;
 use crate::service::accounts::{DeviceView, IssuedLogin, KeptAccess};
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/auth/status", Access::Public).to(status),
-        post("/api/auth/setup", Access::Public).to(set_up),
-        post("/api/auth/login", Access::Public).to(login),
-        post("/api/auth/logout", Access::User).to(logout),
-        get("/api/auth/me", Access::User).to(me),
-        post("/api/auth/password", Access::User).to(change_password),
-        get("/api/auth/sessions", Access::User).to(sessions),
-        delete("/api/auth/sessions", Access::User).to(revoke_others),
-        delete("/api/auth/sessions/{id}", Access::User).to(revoke),
+        route!(status, Access::Public),
+        route!(set_up, Access::Public),
+        route!(login, Access::Public),
+        route!(logout, Access::User),
+        route!(me, Access::User),
+        route!(change_password, Access::User),
+        route!(sessions, Access::User),
+        route!(revoke_others, Access::User),
+        route!(revoke, Access::User),
     ]
 }
 

@@ -15,7 +15,7 @@ use crate::domain::playback::{DeviceProfile, RequestDevice};
 use crate::engine::source::SourceFile;
 use crate::error::{Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::http::urls::{QUERY_ENCODE_SET, ResourceUrls};
 use crate::service::Service;
@@ -33,10 +33,7 @@ use media_info::MediaInfo;
 const GRANT_SECONDS: i64 = 12 * 3600;
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        get("/api/stream/info/full", Access::User).to(info_full),
-        post("/api/stream/info/full", Access::User).to(info_full_for_device),
-    ]
+    vec![route!(info_full, Access::User), route!(info_full_for_device, Access::User)]
 }
 
 /// Media info for a built-in player profile, selected by `player`, then the User-Agent; default: a desktop browser.

@@ -20,7 +20,7 @@ use crate::engine::content::SegmentContent;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::http::server::LazySegmentBody;
 use crate::service::Service;
@@ -47,13 +47,13 @@ const MAX_HOLD_SECONDS: f64 = 20.0;
 pub fn endpoints() -> Vec<Endpoint> {
     let resource = |call: &Call| call.params.first().map(|id| grant_resource(id));
     vec![
-        get("/api/stream/transcode/{sessionId}/index.m3u8", Access::Granted).resource(resource).to(index),
-        get("/api/stream/transcode/{sessionId}/status", Access::Granted).resource(resource).to(status),
-        get("/api/stream/transcode/{sessionId}/{asset}", Access::Granted).resource(resource).to(session_asset),
-        get("/api/stream/transcode/sessions", Access::Admin).to(list::sessions),
-        post("/api/stream/transcode/start", Access::User).to(start),
-        post("/api/stream/transcode/{sessionId}/stop", Access::Granted).resource(resource).to(stop_by_post),
-        delete("/api/stream/transcode/{sessionId}", Access::Granted).resource(resource).to(stop),
+        route!(index, Access::Granted).resource(resource),
+        route!(status, Access::Granted).resource(resource),
+        route!(session_asset, Access::Granted).resource(resource),
+        route!(list::sessions, Access::Admin),
+        route!(start, Access::User),
+        route!(stop_by_post, Access::Granted).resource(resource),
+        route!(stop, Access::Granted).resource(resource),
     ]
 }
 

@@ -13,19 +13,19 @@ use crate::domain::account::User;
 use crate::domain::time::format_timestamp;
 use crate::error::Result;
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::service::Service;
 use crate::service::accounts::KeptAccess;
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/users", Access::Admin).to(users),
-        post("/api/users", Access::Admin).to(add_user),
-        delete("/api/users/{id}", Access::Admin).to(remove_user),
-        post("/api/users/{id}/password", Access::Admin).to(set_password),
-        get("/api/users/{id}/tokens", Access::Admin).to(tokens),
-        delete("/api/users/{id}/tokens/{tokenId}", Access::Admin).to(revoke_token),
+        route!(users, Access::Admin),
+        route!(add_user, Access::Admin),
+        route!(remove_user, Access::Admin),
+        route!(set_password, Access::Admin),
+        route!(tokens, Access::Admin),
+        route!(revoke_token, Access::Admin),
     ]
 }
 

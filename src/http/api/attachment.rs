@@ -25,7 +25,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![route!(attachment, Access::Granted).resource(resource)]
 }
 
-#[utoipa::path(get, path = "/api/stream/attachment", tag = "stream",
+#[utoipa::path(get, path = "/api/stream/attachment",
     params(
         ("path" = String, Query, description = "Absolute path of the media file"),
         ("index" = u32, Query, description = "`index` of one of the media info's `attachments` that has a `url`"),

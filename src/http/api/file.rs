@@ -39,7 +39,6 @@ pub fn endpoints() -> Vec<Endpoint> {
 #[utoipa::path(
     get,
     path = "/api/stream/file",
-    tag = "Streaming",
     params(
         ("path" = String, Query, description = "Absolute path of a media file inside a library root"),
         ("st" = Option<String>, Query, description = "Signed grant for exactly this path, instead of a bearer token"),

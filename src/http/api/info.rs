@@ -38,7 +38,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 
 /// Media info for a built-in player profile, selected by `player`, then the User-Agent; default: a desktop browser.
 #[utoipa::path(
-    get, path = "/api/stream/info/full", tag = "stream",
+    get, path = "/api/stream/info/full",
     params(
         ("path" = String, Query, description = "Absolute path of a media file"),
         ("player" = Option<String>, Query, description = "Name of the player, as in a start request"),
@@ -54,7 +54,7 @@ pub async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// Media info for the device profile in the body.
 #[utoipa::path(
-    post, path = "/api/stream/info/full", tag = "stream",
+    post, path = "/api/stream/info/full",
     params(("path" = String, Query, description = "Absolute path of a media file")),
     request_body = InfoRequest,
     responses((status = 200, body = MediaInfo), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422),

@@ -51,7 +51,6 @@ pub(super) struct LibraryEntry {
 #[utoipa::path(
     get,
     path = "/api/library",
-    tag = "Library",
     params(
         ("path" = Option<String>, Query, description = "Absolute path of a folder; default: list the roots"),
         ("limit" = Option<usize>, Query, description = "Entries per page, 1 to 1000; default 200"),

@@ -21,7 +21,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![route!(subtitle, Access::Granted).resource(resource)]
 }
 
-#[utoipa::path(get, path = "/api/stream/subtitle", tag = "stream",
+#[utoipa::path(get, path = "/api/stream/subtitle",
     params(
         ("path" = String, Query, description = "Absolute path of the media file"),
         ("id" = String, Query, description = "`id` of one of the media info's `subtitles`, e.g. `e2` or `x0`"),

@@ -83,7 +83,7 @@ pub struct NewPasswordRequest {
 }
 
 /// All users, by name
-#[utoipa::path(get, path = "/api/users", tag = "Accounts",
+#[utoipa::path(get, path = "/api/users",
     responses((status = 200, description = "All users", body = Users)))]
 pub async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
     let counts = service.accounts.stream_token_counts();
@@ -95,7 +95,7 @@ pub async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
 }
 
 /// Add a user
-#[utoipa::path(post, path = "/api/users", tag = "Accounts", request_body = UserRequest, responses(
+#[utoipa::path(post, path = "/api/users", request_body = UserRequest, responses(
     (status = 201, description = "Created", body = UserAnswer),
     (status = 409, description = "`CONFLICT`: another user has this name")))]
 pub async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response> {
@@ -109,7 +109,7 @@ pub async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response>
 }
 
 /// Delete a user and sign out all their devices
-#[utoipa::path(delete, path = "/api/users/{id}", tag = "Accounts",
+#[utoipa::path(delete, path = "/api/users/{id}",
     params(("id" = String, Path, description = "User id")), responses(
     (status = 204, description = "Deleted"),
     (status = 404, description = "`NOT_FOUND`"),
@@ -120,7 +120,7 @@ pub async fn remove_user(service: Arc<Service>, call: Call) -> Result<Response> 
 }
 
 /// Set a user's password and sign out all their devices
-#[utoipa::path(post, path = "/api/users/{id}/password", tag = "Accounts", request_body = NewPasswordRequest,
+#[utoipa::path(post, path = "/api/users/{id}/password", request_body = NewPasswordRequest,
     params(("id" = String, Path, description = "User id")), responses(
     (status = 204, description = "Changed"),
     (status = 404, description = "`NOT_FOUND`")))]
@@ -132,7 +132,7 @@ pub async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Respo
 }
 
 /// List a user's stream tokens
-#[utoipa::path(get, path = "/api/users/{id}/tokens", tag = "Accounts",
+#[utoipa::path(get, path = "/api/users/{id}/tokens",
     params(("id" = String, Path, description = "User id")), responses(
     (status = 200, description = "Oldest first, without their secrets", body = TokensAnswer),
     (status = 404, description = "`NOT_FOUND`")))]
@@ -142,7 +142,7 @@ pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Revoke a stream token of a user and all URLs signed with it
-#[utoipa::path(delete, path = "/api/users/{id}/tokens/{tokenId}", tag = "Accounts",
+#[utoipa::path(delete, path = "/api/users/{id}/tokens/{tokenId}",
     params(("id" = String, Path, description = "User id"), ("tokenId" = String, Path, description = "Token id")),
     responses(
     (status = 200, description = "Revoked", body = TokenGone),

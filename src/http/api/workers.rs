@@ -113,7 +113,7 @@ pub struct FallbackView {
     user_message: &'static str,
 }
 
-#[utoipa::path(get, path = "/api/stream/v2-workers", tag = "stream",
+#[utoipa::path(get, path = "/api/stream/v2-workers",
     responses((status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
     Ok(reply::json(&workers_view(service.local_encoders.status().await, &service.renditions, service.config.backend)))

@@ -33,7 +33,7 @@ pub struct Endpoint {
     resource: fn(&Call) -> Option<String>,
 }
 
-/// What `#[utoipa::path]` declares about a handler.
+/// Method, path and description of a handler, as declared by its `#[utoipa::path]`.
 pub(super) struct Declaration {
     method: Method,
     path: String,

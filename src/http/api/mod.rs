@@ -23,7 +23,7 @@ mod users;
 mod web;
 mod workers;
 
-/// All routes of the server. The order affects only speed, so media bytes come first.
+/// All routes of the server.
 pub fn endpoints() -> Vec<Endpoint> {
     [
         file::endpoints(),

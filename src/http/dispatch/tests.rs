@@ -106,6 +106,21 @@ async fn a_change_that_misses_the_deadline_is_completed() {
 }
 
 #[tokio::test]
+async fn templates_match_whole_path_segments() {
+    let (service, _dir) = service();
+    let template = "/api/x/{id}/status";
+    let mount = |path| Endpoint::new(Method::GET, path, Access::Public, |_, _| std::future::pending());
+    let dispatcher = Dispatcher::new(&service, vec![mount("/api/x/{id}/{asset}"), mount(template)]);
+    let found = |path: &'static str| {
+        dispatcher.find_endpoint(&Method::GET, path).map(|(endpoint, values)| (endpoint.path, values))
+    };
+    assert_eq!(found("/api/x/a%20b/status"), Some((template, vec!["a%20b"])));
+    for other in ["/api/x//status", "/api/x/a/status/", "/api/x/a", "/api/x/a/b/status", "//api/x/a/status", ""] {
+        assert_eq!(found(other), None, "{other}");
+    }
+}
+
+#[tokio::test]
 async fn the_more_specific_route_wins() {
     let (service, _dir) = service();
     let echo_as =

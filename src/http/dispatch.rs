@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, StatusCode};
+use matchit::Router;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use warp::reply::Response;
@@ -18,7 +19,7 @@ use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::server::{ConnectionSlot, RequestBody, RequestInfo};
 use super::urls::ResourceUrls;
-use super::{path_match, reply, urls};
+use super::{decode, reply, urls};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -32,11 +33,8 @@ const API_VERSION: (HeaderName, HeaderValue) =
 /// The routing table.
 pub struct Dispatcher {
     service: Arc<Service>,
-    endpoints: Vec<Arc<Endpoint>>,
-    /// Endpoints whose path has no parameters.
-    static_routes: HashMap<&'static str, Vec<usize>>,
-    /// Endpoints whose path has parameters, more exact ones first.
-    template_routes: Vec<usize>,
+    /// By method first, so that a path whose own route lacks the method still matches a template that has it.
+    routers: HashMap<Method, Router<Endpoint>>,
     cors: Cors,
     /// The main runtime, for handlers that are not inline and the tasks they start.
     main_runtime: Handle,
@@ -57,25 +55,13 @@ pub struct RequestParts {
 impl Dispatcher {
     /// Must be called inside the main runtime.
     pub fn new(service: &Arc<Service>, endpoints: Vec<Endpoint>) -> Self {
-        let endpoints: Vec<Arc<Endpoint>> = endpoints.into_iter().map(Arc::new).collect();
-        let mut static_routes: HashMap<&'static str, Vec<usize>> = HashMap::new();
-        let mut template_routes = Vec::new();
-        for (index, endpoint) in endpoints.iter().enumerate() {
-            match endpoint.path.contains('{') {
-                true => template_routes.push(index),
-                false => static_routes.entry(endpoint.path).or_default().push(index),
-            }
+        let mut routers: HashMap<Method, Router<Endpoint>> = HashMap::new();
+        for endpoint in endpoints {
+            let router = routers.entry(endpoint.method.clone()).or_default();
+            router.insert(endpoint.path, endpoint).expect("templates are valid and distinct");
         }
-        template_routes.sort_by_key(|index| std::cmp::Reverse(path_match::specificity(endpoints[*index].path)));
         let cors = Cors::new(&service.config.allowed_origins);
-        Self {
-            service: service.clone(),
-            endpoints,
-            static_routes,
-            template_routes,
-            cors,
-            main_runtime: Handle::current(),
-        }
+        Self { service: service.clone(), routers, cors, main_runtime: Handle::current() }
     }
 
     /// Handles a request. Every error response has the JSON error body (`{error, code, …}`).
@@ -114,12 +100,12 @@ impl Dispatcher {
             return ("-", result);
         };
         let body_limit = endpoint.body_limit.unwrap_or(self.service.config.limits.body_bytes);
-        let params: Result<Vec<String>> = params.into_iter().map(path_match::decode).collect();
+        let params: Result<Vec<String>> = params.into_iter().map(decode::percent_decode).collect();
         let mut call =
             Call { info, method, params: Vec::new(), headers, principal: None, query: Vec::new(), body, body_limit };
         let admission = async {
             call.params = params?;
-            call.query = path_match::parse_query(&query)?;
+            call.query = decode::parse_query(&query)?;
             call.principal = endpoint.admit(&self.service, &call)?;
             if call.principal.is_some() {
                 // Now, because the response may take a minute to begin.
@@ -130,40 +116,28 @@ impl Dispatcher {
         if let Err(error) = admission.await {
             return (endpoint.path, Err(error));
         }
-        (endpoint.path, self.run_handler(&endpoint, call).await)
+        (endpoint.path, self.run_handler(endpoint, call).await)
     }
 
-    fn find_endpoint<'a>(&self, method: &Method, path: &'a str) -> Option<(Arc<Endpoint>, Vec<&'a str>)> {
+    /// The endpoint of a request, with the raw values of its path's `{…}` parts. Fixed parts win over these.
+    fn find_endpoint<'a>(&'a self, method: &Method, path: &'a str) -> Option<(&'a Endpoint, Vec<&'a str>)> {
         let routed_method = if *method == Method::HEAD { &Method::GET } else { method };
-        let static_matches = self.static_routes.get(path).into_iter().flatten().map(|index| &self.endpoints[*index]);
-        if let Some(endpoint) = static_matches.into_iter().find(|endpoint| endpoint.method == *routed_method) {
-            return Some((endpoint.clone(), Vec::new()));
-        }
-        let template_endpoints = self
-            .template_routes
-            .iter()
-            .map(|index| &self.endpoints[*index])
-            .filter(|endpoint| endpoint.method == *routed_method);
-        let mut matches = template_endpoints
-            .filter_map(|endpoint| Some((endpoint.clone(), path_match::match_path(endpoint.path, path)?)));
-        matches.next()
+        let found = self.routers.get(routed_method)?.at(path).ok()?;
+        Some((found.value, found.params.iter().map(|(_, value)| value).collect()))
     }
 
     /// The methods allowed for a path, for `Allow`; None for an unknown path.
     fn allowed_methods(&self, path: &str) -> Option<String> {
-        let mut methods: Vec<&str> = Vec::new();
-        for endpoint in self.endpoints.iter().filter(|endpoint| path_match::match_path(endpoint.path, path).is_some()) {
-            methods.push(endpoint.method.as_str());
-            if endpoint.method == Method::GET {
-                methods.push("HEAD");
-            }
-        }
+        let matching = self.routers.iter().filter(|(_, router)| router.at(path).is_ok());
+        let mut methods: Vec<&str> = matching.map(|(method, _)| method.as_str()).collect();
         if methods.is_empty() {
             return None;
         }
+        if methods.contains(&"GET") {
+            methods.push("HEAD");
+        }
         methods.push("OPTIONS");
         methods.sort_unstable();
-        methods.dedup();
         Some(methods.join(", "))
     }
 

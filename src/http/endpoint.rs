@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use http::Method;
 use http::header::AUTHORIZATION;
+use utoipa::openapi::OpenApi;
 use warp::reply::Response;
 
 use super::call::Call;
@@ -22,6 +23,8 @@ pub struct Endpoint {
     /// e.g. `/api/stream/transcode/{sessionId}/status`
     pub path: &'static str,
     pub access: Access,
+    /// Builds the part of the OpenAPI document that describes this route; None for the web page.
+    pub(super) document: Option<fn() -> OpenApi>,
     /// Largest body, bytes; None for the configured limit.
     pub(super) body_limit: Option<u64>,
     /// Whether the handler runs on the connection's own thread.
@@ -30,69 +33,83 @@ pub struct Endpoint {
     resource: fn(&Call) -> Option<String>,
 }
 
-/// A route without its handler, as a builder.
-pub struct RouteBuilder {
+/// Method, path and description of a handler, as declared by its `#[utoipa::path]`.
+pub(super) struct Declaration {
     method: Method,
-    path: &'static str,
-    access: Access,
-    body_limit: Option<u64>,
-    is_inline: bool,
-    resource: fn(&Call) -> Option<String>,
+    path: String,
+    document: fn() -> OpenApi,
 }
 
-pub fn get(path: &'static str, access: Access) -> RouteBuilder {
-    route_builder(Method::GET, path, access)
+impl Declaration {
+    /// From an OpenAPI document with one operation.
+    pub(super) fn new(document: fn() -> OpenApi) -> Self {
+        let (path, item) = document().paths.paths.pop_first().expect("the document has one path");
+        let methods = [
+            (Method::GET, item.get),
+            (Method::POST, item.post),
+            (Method::PATCH, item.patch),
+            (Method::DELETE, item.delete),
+        ];
+        let declared = methods.into_iter().find(|(_, operation)| operation.is_some());
+        let (method, _) = declared.expect("a route is GET, POST, PATCH or DELETE");
+        Self { method, path, document }
+    }
 }
 
-pub fn post(path: &'static str, access: Access) -> RouteBuilder {
-    route_builder(Method::POST, path, access)
+/// Mounts a handler with the method and path of its `#[utoipa::path]`: `route!(status, Access::Public)`.
+macro_rules! route {
+    ($($handler:ident)::+, $access:expr) => {{
+        // Here utoipa finds the description by the handler's name. Method and path are read once per process.
+        #[derive(utoipa::OpenApi)]
+        #[openapi(paths($($handler)::+))]
+        struct Document;
+        static DECLARATION: std::sync::LazyLock<$crate::http::endpoint::Declaration> = std::sync::LazyLock::new(|| {
+            $crate::http::endpoint::Declaration::new(<Document as utoipa::OpenApi>::openapi)
+        });
+        $crate::http::endpoint::Endpoint::declared(&DECLARATION, $access, $($handler)::+)
+    }};
 }
+pub(super) use route;
 
-pub fn patch(path: &'static str, access: Access) -> RouteBuilder {
-    route_builder(Method::PATCH, path, access)
-}
+impl Endpoint {
+    /// A route that is not in the OpenAPI document; `route!` makes the others.
+    pub(super) fn new<H, F>(method: Method, path: &'static str, access: Access, handler: H) -> Self
+    where
+        H: Fn(Arc<Service>, Call) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Response>> + Send + 'static,
+    {
+        let handler: Handler = Box::new(move |service, call| Box::pin(handler(service, call)));
+        Self { method, path, access, document: None, body_limit: None, is_inline: false, handler, resource: |_| None }
+    }
 
-pub fn delete(path: &'static str, access: Access) -> RouteBuilder {
-    route_builder(Method::DELETE, path, access)
-}
+    pub(super) fn declared<H, F>(declaration: &'static Declaration, access: Access, handler: H) -> Self
+    where
+        H: Fn(Arc<Service>, Call) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Response>> + Send + 'static,
+    {
+        let endpoint = Self::new(declaration.method.clone(), &declaration.path, access, handler);
+        Self { document: Some(declaration.document), ..endpoint }
+    }
 
-fn route_builder(method: Method, path: &'static str, access: Access) -> RouteBuilder {
-    RouteBuilder { method, path, access, body_limit: None, is_inline: false, resource: |_| None }
-}
-
-impl RouteBuilder {
     /// Sets the largest body, bytes (default: the configured limit).
-    pub fn body_limit(mut self, bytes: u64) -> Self {
+    pub(super) fn body_limit(mut self, bytes: u64) -> Self {
         self.body_limit = Some(bytes);
         self
     }
 
     /// Runs the handler on the connection's own thread, which saves a thread switch. Only for a handler that nearly always
     /// answers from memory and starts no task that outlives the response.
-    pub fn inline(mut self) -> Self {
+    pub(super) fn inline(mut self) -> Self {
         self.is_inline = true;
         self
     }
 
     /// For `Access::Granted` and `Access::Live`: names the resource that a signed grant must be for.
-    pub fn resource(mut self, resource: fn(&Call) -> Option<String>) -> Self {
+    pub(super) fn resource(mut self, resource: fn(&Call) -> Option<String>) -> Self {
         self.resource = resource;
         self
     }
 
-    /// Completes the route with its handler.
-    pub fn to<H, F>(self, handler: H) -> Endpoint
-    where
-        H: Fn(Arc<Service>, Call) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Response>> + Send + 'static,
-    {
-        let Self { method, path, access, body_limit, is_inline, resource } = self;
-        let handler: Handler = Box::new(move |service, call| Box::pin(handler(service, call)));
-        Endpoint { method, path, access, body_limit, is_inline, handler, resource }
-    }
-}
-
-impl Endpoint {
     /// Authenticates a request and checks its access class.
     ///
     /// # Errors

@@ -1,8 +1,7 @@
 //! `GET /api/openapi.json`: the description of the HTTP API (OpenAPI 3.1).
 //!
-//! Each handler has a description (`#[utoipa::path]`) and is listed here. Parts common to all of them (errors,
-//! credentials, names) are added once; the access class is that of the mounted endpoint. Tests compare the list with the
-//! route table, and the schemas with real responses.
+//! Each mounted handler brings its description (`#[utoipa::path]`). Parts common to all of them (errors, credentials,
+//! names) are added here; the access class is that of the endpoint. Tests compare the schemas with real responses.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,12 +10,8 @@ use serde_json::{Map, Value, json};
 use utoipa::{OpenApi, ToSchema};
 use warp::reply::Response;
 
-use super::api::{
-    attachment, audiobook, auth, debug, events, file, health, info, library, livetv, progress, recordings, subtitle,
-    transcode, users, workers,
-};
 use super::call::Call;
-use super::endpoint::{Endpoint, get};
+use super::endpoint::{Endpoint, route};
 use super::reply;
 use super::urls::ResourceUrls;
 use crate::domain::access::Access;
@@ -24,102 +19,8 @@ use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
 #[derive(OpenApi)]
-#[openapi(
-    paths(
-        attachment::attachment,
-        audiobook::book,
-        audiobook::history,
-        audiobook::read,
-        audiobook::reset,
-        audiobook::save,
-        auth::change_password,
-        auth::login,
-        auth::logout,
-        auth::me,
-        auth::revoke,
-        auth::revoke_others,
-        auth::sessions,
-        auth::set_up,
-        auth::status,
-        debug::all,
-        debug::draw,
-        debug::log,
-        debug::tail,
-        events::events,
-        file::file,
-        health::health,
-        info::info_full,
-        info::info_full_for_device,
-        library::browse,
-        livetv::add,
-        livetv::audit::audit,
-        livetv::change,
-        livetv::channel,
-        livetv::channels,
-        livetv::export::m3u,
-        livetv::export::xmltv,
-        livetv::export::xmltv_gz,
-        livetv::guide::epg,
-        livetv::guide::now,
-        livetv::logo::logo,
-        livetv::preview,
-        livetv::preview_change,
-        livetv::remove,
-        livetv::skip,
-        livetv::sources::add,
-        livetv::sources::change,
-        livetv::sources::preview,
-        livetv::sources::refresh,
-        livetv::sources::remove,
-        livetv::sources::source,
-        livetv::sources::sources,
-        livetv::tokens::add,
-        livetv::tokens::revoke,
-        livetv::tokens::sign,
-        livetv::tokens::tokens,
-        livetv::tuner::device,
-        livetv::tuner::discover,
-        livetv::tuner::lineup,
-        livetv::tuner::receive,
-        livetv::tuner::scan,
-        livetv::tuner::status,
-        livetv::warm::warm,
-        livetv::warm::warmth,
-        livetv::watch::leave,
-        livetv::watch::playlist,
-        livetv::watch::segment,
-        livetv::watch::watch,
-        openapi,
-        progress::history,
-        progress::mark_watched,
-        progress::next_up,
-        progress::read,
-        progress::reset,
-        progress::save,
-        recordings::add,
-        recordings::recording,
-        recordings::recordings,
-        recordings::remove,
-        recordings::remove_series,
-        subtitle::subtitle,
-        transcode::index,
-        transcode::list::sessions,
-        transcode::session_asset,
-        transcode::start,
-        transcode::status,
-        transcode::stop,
-        transcode::stop_by_post,
-        users::add_user,
-        users::remove_user,
-        users::revoke_token,
-        users::set_password,
-        users::tokens,
-        users::users,
-        workers::workers,
-    ),
-    components(schemas(ErrorBody))
-)]
-struct ApiDocument;
+#[openapi(components(schemas(ErrorBody)))]
+struct CommonParts;
 
 /// The body of every error response.
 #[derive(ToSchema)]
@@ -138,8 +39,18 @@ struct ErrorBody {
 }
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
-    let mut document = serde_json::to_value(ApiDocument::openapi()).expect("the description is plain data");
+    let endpoints = super::endpoints();
+    let mut document = CommonParts::openapi();
+    for part in endpoints.iter().filter_map(|endpoint| endpoint.document) {
+        document.merge(part());
+    }
+    let mut document = serde_json::to_value(document).expect("the description is plain data");
     add_common_parts(&mut document);
+    for endpoint in endpoints.iter().filter(|endpoint| endpoint.document.is_some()) {
+        let method = endpoint.method.as_str().to_lowercase();
+        let operation = document["paths"][endpoint.path][&method].as_object_mut().expect("it was merged above");
+        complete_operation(endpoint.access, &method, endpoint.path, operation);
+    }
     document
 });
 
@@ -147,7 +58,7 @@ static TEXT: LazyLock<String> =
     LazyLock::new(|| serde_json::to_string_pretty(&*DOCUMENT).expect("the description is plain data"));
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![get("/api/openapi.json", Access::Public).to(openapi)]
+    vec![route!(openapi, Access::Public)]
 }
 
 /// The OpenAPI document
@@ -174,7 +85,7 @@ pub fn text() -> &'static str {
     &TEXT
 }
 
-/// Adds the parts that are common to all operations.
+/// Adds the parts that belong to no single operation.
 fn add_common_parts(document: &mut Value) {
     document["info"] = json!({
         "title": "Hearthcast",
@@ -193,18 +104,6 @@ fn add_common_parts(document: &mut Value) {
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     document["components"]["schemas"]["Error"]["properties"]["code"]["enum"] = json!(codes);
     add_new_channel_schema(document);
-    let mounted = super::endpoints();
-    let paths = document["paths"].as_object_mut().expect("there are routes");
-    for (path, item) in paths {
-        let operations = item.as_object_mut().expect("a path item is an object");
-        for (method, operation) in operations {
-            let operation = operation.as_object_mut().expect("an operation is an object");
-            let is_same =
-                |endpoint: &&Endpoint| endpoint.path == path && method.eq_ignore_ascii_case(endpoint.method.as_str());
-            let endpoint = mounted.iter().find(is_same).expect("each documented operation is mounted");
-            complete_operation(endpoint.access, method, path, operation);
-        }
-    }
 }
 
 /// Gives the operations that create a channel a schema with the fields they require.

@@ -13,7 +13,7 @@ use crate::engine::probe;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::endpoint::{Endpoint, get};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::server::FileBody;
 use crate::service::Service;
 
@@ -22,10 +22,10 @@ const MAX_FONT_BYTES: u64 = 32 << 20;
 
 pub fn endpoints() -> Vec<Endpoint> {
     let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
-    vec![get("/api/stream/attachment", Access::Granted).resource(resource).to(attachment)]
+    vec![route!(attachment, Access::Granted).resource(resource)]
 }
 
-#[utoipa::path(get, path = "/api/stream/attachment", tag = "stream",
+#[utoipa::path(get, path = "/api/stream/attachment",
     params(
         ("path" = String, Query, description = "Absolute path of the media file"),
         ("index" = u32, Query, description = "`index` of one of the media info's `attachments` that has a `url`"),

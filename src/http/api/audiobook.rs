@@ -14,7 +14,7 @@ use crate::domain::progress::{ProgressRecord, ProgressSave, SaveResult};
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::error::{Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::http::urls::ResourceUrls;
 use crate::service::Service;
@@ -22,11 +22,11 @@ use crate::service::progress::audiobook::{Audiobook, AudiobookChapter, Audiobook
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/stream/audiobook", Access::User).to(book),
-        post("/api/stream/audiobook/progress", Access::User).to(save),
-        get("/api/stream/audiobook/progress", Access::User).to(read),
-        delete("/api/stream/audiobook/progress", Access::User).to(reset),
-        get("/api/stream/audiobook/history", Access::User).to(history),
+        route!(book, Access::User),
+        route!(save, Access::User),
+        route!(read, Access::User),
+        route!(reset, Access::User),
+        route!(history, Access::User),
     ]
 }
 

@@ -13,22 +13,22 @@ use crate::domain::access::Access;
 use crate::domain::time::format_timestamp;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::{client, reply};
 use crate::service::Service;
 use crate::service::accounts::{DeviceView, IssuedLogin, KeptAccess};
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/auth/status", Access::Public).to(status),
-        post("/api/auth/setup", Access::Public).to(set_up),
-        post("/api/auth/login", Access::Public).to(login),
-        post("/api/auth/logout", Access::User).to(logout),
-        get("/api/auth/me", Access::User).to(me),
-        post("/api/auth/password", Access::User).to(change_password),
-        get("/api/auth/sessions", Access::User).to(sessions),
-        delete("/api/auth/sessions", Access::User).to(revoke_others),
-        delete("/api/auth/sessions/{id}", Access::User).to(revoke),
+        route!(status, Access::Public),
+        route!(set_up, Access::Public),
+        route!(login, Access::Public),
+        route!(logout, Access::User),
+        route!(me, Access::User),
+        route!(change_password, Access::User),
+        route!(sessions, Access::User),
+        route!(revoke_others, Access::User),
+        route!(revoke, Access::User),
     ]
 }
 
@@ -125,14 +125,14 @@ pub struct Revoked {
 }
 
 /// Whether the server must be set up first
-#[utoipa::path(get, path = "/api/auth/status", tag = "Accounts",
+#[utoipa::path(get, path = "/api/auth/status",
     responses((status = 200, description = "The state of the server", body = AuthStatus)))]
 pub async fn status(service: Arc<Service>, _: Call) -> Result<Response> {
     Ok(reply::json(&AuthStatus { setup_required: service.accounts.needs_setup() }))
 }
 
 /// Create the first admin, with the code from the console
-#[utoipa::path(post, path = "/api/auth/setup", tag = "Accounts", request_body = SetupRequest, responses(
+#[utoipa::path(post, path = "/api/auth/setup", request_body = SetupRequest, responses(
     (status = 200, description = "Signed in as the new admin", body = LoginAnswer),
     (status = 401, description = "`INVALID_CREDENTIALS`: wrong or expired code"),
     (status = 409, description = "`CONFLICT`: an admin already exists"),
@@ -146,7 +146,7 @@ pub async fn set_up(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// Sign in
-#[utoipa::path(post, path = "/api/auth/login", tag = "Accounts", request_body = LoginRequest, responses(
+#[utoipa::path(post, path = "/api/auth/login", request_body = LoginRequest, responses(
     (status = 200, description = "Signed in", body = LoginAnswer),
     (status = 401, description = "`INVALID_CREDENTIALS`, the same for unknown names"),
     (status = 429, description = "`RATE_LIMITED`, with `Retry-After`")))]
@@ -158,7 +158,7 @@ pub async fn login(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// Sign this device out
-#[utoipa::path(post, path = "/api/auth/logout", tag = "Accounts",
+#[utoipa::path(post, path = "/api/auth/logout",
     responses((status = 204, description = "Signed out; the token and every link signed with it are revoked")))]
 pub async fn logout(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
@@ -167,7 +167,7 @@ pub async fn logout(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// The signed-in user and device
-#[utoipa::path(get, path = "/api/auth/me", tag = "Accounts",
+#[utoipa::path(get, path = "/api/auth/me",
     responses((status = 200, description = "User and device of the token", body = Me)))]
 pub async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
@@ -179,7 +179,7 @@ pub async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Change your own password; all other devices are signed out, and stream tokens are revoked unless kept
-#[utoipa::path(post, path = "/api/auth/password", tag = "Accounts", request_body = PasswordRequest, responses(
+#[utoipa::path(post, path = "/api/auth/password", request_body = PasswordRequest, responses(
     (status = 204, description = "Changed"),
     (status = 401, description = "`INVALID_CREDENTIALS`: the current password is wrong"),
     (status = 429, description = "`RATE_LIMITED`")))]
@@ -193,7 +193,7 @@ pub async fn change_password(service: Arc<Service>, mut call: Call) -> Result<Re
 }
 
 /// The devices the user is signed in on, last seen first
-#[utoipa::path(get, path = "/api/auth/sessions", tag = "Accounts",
+#[utoipa::path(get, path = "/api/auth/sessions",
     responses((status = 200, description = "All devices whose sign-in has not expired", body = Sessions)))]
 pub async fn sessions(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
@@ -203,7 +203,7 @@ pub async fn sessions(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Sign every other device out; stream tokens stay valid
-#[utoipa::path(delete, path = "/api/auth/sessions", tag = "Accounts",
+#[utoipa::path(delete, path = "/api/auth/sessions",
     responses((status = 200, description = "Signed out", body = Revoked)))]
 pub async fn revoke_others(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
@@ -213,7 +213,7 @@ pub async fn revoke_others(service: Arc<Service>, call: Call) -> Result<Response
 }
 
 /// Sign one device out
-#[utoipa::path(delete, path = "/api/auth/sessions/{id}", tag = "Accounts",
+#[utoipa::path(delete, path = "/api/auth/sessions/{id}",
     params(("id" = String, Path, description = "As listed")), responses(
     (status = 204, description = "Signed out immediately"),
     (status = 404, description = "`NOT_FOUND`: no such device of this user")))]

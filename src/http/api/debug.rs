@@ -11,7 +11,7 @@ use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::gst::registry::{FailedPipeline, PipelineStatus, QueueLevel};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, get};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::service::Service;
 use crate::service::renditions::pipelines::{self, GraphFormat};
@@ -19,10 +19,10 @@ use crate::telemetry::{self, LogLine};
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/debug/pipelines", Access::Admin).to(all),
-        get("/api/debug/pipelines/{drawing}", Access::Admin).to(draw),
-        get("/api/debug/pipelines/{id}/log", Access::Admin).to(log),
-        get("/api/debug/log", Access::Admin).to(tail),
+        route!(all, Access::Admin),
+        route!(draw, Access::Admin),
+        route!(log, Access::Admin),
+        route!(tail, Access::Admin),
     ]
 }
 

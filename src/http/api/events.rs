@@ -21,7 +21,7 @@ use crate::domain::access::Access;
 use crate::domain::progress::ProgressRecord;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, get};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::urls::ResourceUrls;
 use crate::service::Service;
 use crate::service::events::{EventContent, Listener, ServerEvent};
@@ -35,7 +35,7 @@ const MAX_BUFFERED_EVENTS: usize = 16;
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![get("/api/events", Access::User).to(events)]
+    vec![route!(events, Access::User)]
 }
 
 /// Event stream (SSE): `progress.updated`, `progress.deleted`, `library.changed`, `channel.state`, `programme.changed`,

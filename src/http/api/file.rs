@@ -19,7 +19,7 @@ use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::endpoint::{Endpoint, get};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::server::FileBody;
 use crate::service::Service;
 
@@ -29,10 +29,9 @@ const MAX_BUFFERED_BYTES: u64 = 32 << 10;
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/stream/file", Access::Granted)
+        route!(file, Access::Granted)
             .resource(|call| Some(format!("stream/file:{}", call.media_path().ok()?)))
-            .inline()
-            .to(file),
+            .inline(),
     ]
 }
 
@@ -40,7 +39,6 @@ pub fn endpoints() -> Vec<Endpoint> {
 #[utoipa::path(
     get,
     path = "/api/stream/file",
-    tag = "Streaming",
     params(
         ("path" = String, Query, description = "Absolute path of a media file inside a library root"),
         ("st" = Option<String>, Query, description = "Signed grant for exactly this path, instead of a bearer token"),

@@ -9,12 +9,12 @@ use warp::reply::Response;
 use crate::domain::access::Access;
 use crate::error::Result;
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, get};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::service::Service;
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![get("/api/health", Access::Public).to(health)]
+    vec![route!(health, Access::Public)]
 }
 
 /// The health of the server. Public, so it contains nothing else.

@@ -15,7 +15,7 @@ use crate::domain::playback::{DeviceProfile, RequestDevice};
 use crate::engine::source::SourceFile;
 use crate::error::{Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::http::urls::{QUERY_ENCODE_SET, ResourceUrls};
 use crate::service::Service;
@@ -33,15 +33,12 @@ use media_info::MediaInfo;
 const GRANT_SECONDS: i64 = 12 * 3600;
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        get("/api/stream/info/full", Access::User).to(info_full),
-        post("/api/stream/info/full", Access::User).to(info_full_for_device),
-    ]
+    vec![route!(info_full, Access::User), route!(info_full_for_device, Access::User)]
 }
 
 /// Media info for a built-in player profile, selected by `player`, then the User-Agent; default: a desktop browser.
 #[utoipa::path(
-    get, path = "/api/stream/info/full", tag = "stream",
+    get, path = "/api/stream/info/full",
     params(
         ("path" = String, Query, description = "Absolute path of a media file"),
         ("player" = Option<String>, Query, description = "Name of the player, as in a start request"),
@@ -57,7 +54,7 @@ pub async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// Media info for the device profile in the body.
 #[utoipa::path(
-    post, path = "/api/stream/info/full", tag = "stream",
+    post, path = "/api/stream/info/full",
     params(("path" = String, Query, description = "Absolute path of a media file")),
     request_body = InfoRequest,
     responses((status = 200, body = MediaInfo), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422),

@@ -11,13 +11,13 @@ use crate::domain::sniff::MediaKind;
 use crate::domain::time::file_instant;
 use crate::error::Result;
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, get};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::service::Service;
 use crate::service::library::listing::{self, DEFAULT_LIMIT, EntryKind, MAX_LIMIT};
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![get("/api/library", Access::User).to(browse)]
+    vec![route!(browse, Access::User)]
 }
 
 /// One page of a folder, or all roots.
@@ -51,7 +51,6 @@ pub(super) struct LibraryEntry {
 #[utoipa::path(
     get,
     path = "/api/library",
-    tag = "Library",
     params(
         ("path" = Option<String>, Query, description = "Absolute path of a folder; default: list the roots"),
         ("limit" = Option<usize>, Query, description = "Entries per page, 1 to 1000; default 200"),

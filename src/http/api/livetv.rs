@@ -12,7 +12,7 @@ use crate::domain::access::{Access, Role};
 use crate::domain::channel::Channel;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, delete, get, patch, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::http::urls::ResourceUrls;
 use crate::service::Service;
@@ -51,31 +51,31 @@ const MAX_PREVIEW_ENTRIES: usize = 500;
 
 pub fn endpoints() -> Vec<Endpoint> {
     let mut endpoints = vec![
-        get("/api/livetv/channels", Access::User).to(channels),
-        post("/api/livetv/channels", Access::Admin).body_limit(MAX_BODY_BYTES).to(add),
-        post("/api/livetv/channels/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(preview),
-        get("/api/livetv/channels/{id}", Access::User).to(channel),
-        patch("/api/livetv/channels/{id}", Access::Admin).body_limit(MAX_BODY_BYTES).to(change),
-        delete("/api/livetv/channels/{id}", Access::Admin).to(remove),
-        post("/api/livetv/channels/{id}/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(preview_change),
-        post("/api/livetv/channels/{id}/skip", Access::Admin).to(skip),
-        get("/api/livetv/epg", Access::User).to(guide::epg),
-        get("/api/livetv/now", Access::User).to(guide::now),
-        get("/api/livetv/m3u", Access::Live).resource(|_| Some("livetv/m3u".to_owned())).to(export::m3u),
-        get("/api/livetv/xmltv", Access::Live).resource(|_| Some("livetv/xmltv".to_owned())).to(export::xmltv),
-        get("/api/livetv/xmltv.gz", Access::Live).resource(|_| Some("livetv/xmltv".to_owned())).to(export::xmltv_gz),
-        get("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(watch::watch),
-        delete("/api/livetv/watch/{id}", Access::Live).resource(watch::grant_resource).to(watch::leave),
-        get("/api/livetv/watch/{id}/live.m3u8", Access::Live).resource(watch::grant_resource).to(watch::playlist),
-        get("/api/livetv/watch/{id}/{segment}", Access::Live).resource(watch::grant_resource).to(watch::segment),
-        get("/api/livetv/tokens", Access::User).to(tokens::tokens),
-        post("/api/livetv/tokens", Access::User).to(tokens::add),
-        delete("/api/livetv/tokens/{id}", Access::User).to(tokens::revoke),
-        post("/api/livetv/sign", Access::User).to(tokens::sign),
-        get("/api/livetv/warm", Access::User).to(warm::warmth),
-        post("/api/livetv/warm", Access::User).to(warm::warm),
-        get("/api/livetv/audit", Access::Admin).to(audit::audit),
-        get("/api/livetv/logos/{id}", Access::Public).to(logo::logo),
+        route!(channels, Access::User),
+        route!(add, Access::Admin).body_limit(MAX_BODY_BYTES),
+        route!(preview, Access::Admin).body_limit(MAX_BODY_BYTES),
+        route!(channel, Access::User),
+        route!(change, Access::Admin).body_limit(MAX_BODY_BYTES),
+        route!(remove, Access::Admin),
+        route!(preview_change, Access::Admin).body_limit(MAX_BODY_BYTES),
+        route!(skip, Access::Admin),
+        route!(guide::epg, Access::User),
+        route!(guide::now, Access::User),
+        route!(export::m3u, Access::Live).resource(|_| Some("livetv/m3u".to_owned())),
+        route!(export::xmltv, Access::Live).resource(|_| Some("livetv/xmltv".to_owned())),
+        route!(export::xmltv_gz, Access::Live).resource(|_| Some("livetv/xmltv".to_owned())),
+        route!(watch::watch, Access::Live).resource(watch::grant_resource),
+        route!(watch::leave, Access::Live).resource(watch::grant_resource),
+        route!(watch::playlist, Access::Live).resource(watch::grant_resource),
+        route!(watch::segment, Access::Live).resource(watch::grant_resource),
+        route!(tokens::tokens, Access::User),
+        route!(tokens::add, Access::User),
+        route!(tokens::revoke, Access::User),
+        route!(tokens::sign, Access::User),
+        route!(warm::warmth, Access::User),
+        route!(warm::warm, Access::User),
+        route!(audit::audit, Access::Admin),
+        route!(logo::logo, Access::Public),
     ];
     endpoints.extend(sources::endpoints());
     endpoints.extend(tuner::endpoints());

@@ -3,27 +3,27 @@
 use super::endpoint::Endpoint;
 use super::openapi;
 
-pub(super) mod attachment;
-pub(super) mod audiobook;
-pub(super) mod auth;
-pub(super) mod debug;
+mod attachment;
+mod audiobook;
+mod auth;
+mod debug;
 mod device;
-pub(super) mod events;
-pub(super) mod file;
-pub(super) mod health;
+mod events;
+mod file;
+mod health;
 pub mod info;
-pub(super) mod library;
+mod library;
 pub(super) mod livetv;
-pub(super) mod progress;
-pub(super) mod recordings;
+mod progress;
+mod recordings;
 mod stream_index;
-pub(super) mod subtitle;
-pub(super) mod transcode;
-pub(super) mod users;
+mod subtitle;
+mod transcode;
+mod users;
 mod web;
-pub(super) mod workers;
+mod workers;
 
-/// All routes of the server. The order affects only speed, so media bytes come first.
+/// All routes of the server.
 pub fn endpoints() -> Vec<Endpoint> {
     [
         file::endpoints(),

@@ -12,7 +12,7 @@ use crate::domain::access::Access;
 use crate::domain::progress::{ProgressRecord, ProgressStatus, SaveResult};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::service::Service;
 use crate::service::progress::HistoryFilter;
@@ -29,12 +29,12 @@ pub(super) const MAX_LIMIT: usize = 200;
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        post("/api/stream/progress", Access::User).to(save),
-        get("/api/stream/progress", Access::User).to(read),
-        delete("/api/stream/progress", Access::User).to(reset),
-        post("/api/stream/progress/watched", Access::User).to(mark_watched),
-        get("/api/stream/history", Access::User).to(history),
-        get("/api/stream/next-up", Access::User).to(next_up),
+        route!(save, Access::User),
+        route!(read, Access::User),
+        route!(reset, Access::User),
+        route!(mark_watched, Access::User),
+        route!(history, Access::User),
+        route!(next_up, Access::User),
     ]
 }
 

@@ -12,7 +12,7 @@ use crate::domain::access::{Access, Role};
 use crate::domain::recording::{Recording, RecordingState};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::http::urls::ResourceUrls;
 use crate::service::Service;
@@ -26,11 +26,11 @@ use view::{RecordingView, SeriesView};
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/livetv/recordings", Access::User).to(recordings),
-        post("/api/livetv/recordings", Access::Admin).to(add),
-        get("/api/livetv/recordings/{id}", Access::User).to(recording),
-        delete("/api/livetv/recordings/{id}", Access::Admin).to(remove),
-        delete("/api/livetv/recordings/series/{id}", Access::Admin).to(remove_series),
+        route!(recordings, Access::User),
+        route!(add, Access::Admin),
+        route!(recording, Access::User),
+        route!(remove, Access::Admin),
+        route!(remove_series, Access::Admin),
     ]
 }
 

@@ -11,17 +11,17 @@ use crate::domain::subtitles::{SubtitleFormat, write_srt, write_webvtt};
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::endpoint::{Endpoint, get};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::service::Service;
 use crate::service::media::subtitles::{SubtitleLocation, SubtitleScript};
 
 pub fn endpoints() -> Vec<Endpoint> {
     let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
-    vec![get("/api/stream/subtitle", Access::Granted).resource(resource).to(subtitle)]
+    vec![route!(subtitle, Access::Granted).resource(resource)]
 }
 
-#[utoipa::path(get, path = "/api/stream/subtitle", tag = "stream",
+#[utoipa::path(get, path = "/api/stream/subtitle",
     params(
         ("path" = String, Query, description = "Absolute path of the media file"),
         ("id" = String, Query, description = "`id` of one of the media info's `subtitles`, e.g. `e2` or `x0`"),

@@ -20,7 +20,7 @@ use crate::engine::content::SegmentContent;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::http::server::LazySegmentBody;
 use crate::service::Service;
@@ -47,13 +47,13 @@ const MAX_HOLD_SECONDS: f64 = 20.0;
 pub fn endpoints() -> Vec<Endpoint> {
     let resource = |call: &Call| call.params.first().map(|id| grant_resource(id));
     vec![
-        get("/api/stream/transcode/{sessionId}/index.m3u8", Access::Granted).resource(resource).to(index),
-        get("/api/stream/transcode/{sessionId}/status", Access::Granted).resource(resource).to(status),
-        get("/api/stream/transcode/{sessionId}/{asset}", Access::Granted).resource(resource).to(session_asset),
-        get("/api/stream/transcode/sessions", Access::Admin).to(list::sessions),
-        post("/api/stream/transcode/start", Access::User).to(start),
-        post("/api/stream/transcode/{sessionId}/stop", Access::Granted).resource(resource).to(stop_by_post),
-        delete("/api/stream/transcode/{sessionId}", Access::Granted).resource(resource).to(stop),
+        route!(index, Access::Granted).resource(resource),
+        route!(status, Access::Granted).resource(resource),
+        route!(session_asset, Access::Granted).resource(resource),
+        route!(list::sessions, Access::Admin),
+        route!(start, Access::User),
+        route!(stop_by_post, Access::Granted).resource(resource),
+        route!(stop, Access::Granted).resource(resource),
     ]
 }
 
@@ -75,7 +75,7 @@ fn find_live(service: &Service, call: &Call) -> Result<Arc<Session>> {
 
 /// Starts a session, or returns the URL of the file if it can be played directly.
 #[utoipa::path(
-    post, path = "/api/stream/transcode/start", tag = "stream", request_body = StartBody,
+    post, path = "/api/stream/transcode/start", request_body = StartBody,
     responses(
         (status = 200, body = Started), (status = 400), (status = 403), (status = 404), (status = 415),
         (status = 422), (status = 429), (status = 503)
@@ -102,7 +102,7 @@ pub async fn start(service: Arc<Service>, mut call: Call) -> Result<Response> {
 
 /// The multivariant playlist. The request is held until the segment at the start position is ready.
 #[utoipa::path(
-    get, path = "/api/stream/transcode/{sessionId}/index.m3u8", tag = "stream",
+    get, path = "/api/stream/transcode/{sessionId}/index.m3u8",
     params(
         ("sessionId" = String, Path),
         ("wait" = Option<f64>, Query, description = "Seconds to hold the request, 0 to 20; default 10"),
@@ -147,7 +147,7 @@ pub(super) fn playlist_response(text: Bytes) -> Response {
 
 /// A media playlist or a segment of a session.
 #[utoipa::path(
-    get, path = "/api/stream/transcode/{sessionId}/{asset}", tag = "stream",
+    get, path = "/api/stream/transcode/{sessionId}/{asset}",
     params(
         ("sessionId" = String, Path),
         ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`"),
@@ -211,7 +211,7 @@ pub(super) fn segment_response(content_type: &'static str, bytes: Bytes, etag: &
 
 /// The status of a session.
 #[utoipa::path(
-    get, path = "/api/stream/transcode/{sessionId}/status", tag = "stream",
+    get, path = "/api/stream/transcode/{sessionId}/status",
     params(
         ("sessionId" = String, Path),
         ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
@@ -227,7 +227,7 @@ pub async fn status(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// Stops a session.
 #[utoipa::path(
-    delete, path = "/api/stream/transcode/{sessionId}", tag = "stream",
+    delete, path = "/api/stream/transcode/{sessionId}",
     params(
         ("sessionId" = String, Path),
         ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
@@ -242,7 +242,7 @@ pub async fn stop(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// Stops a session, for clients such as `navigator.sendBeacon` that can send neither `DELETE` nor headers.
 #[utoipa::path(
-    post, path = "/api/stream/transcode/{sessionId}/stop", tag = "stream",
+    post, path = "/api/stream/transcode/{sessionId}/stop",
     params(
         ("sessionId" = String, Path),
         ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")

@@ -13,19 +13,19 @@ use crate::domain::account::User;
 use crate::domain::time::format_timestamp;
 use crate::error::Result;
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, delete, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::service::Service;
 use crate::service::accounts::KeptAccess;
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/users", Access::Admin).to(users),
-        post("/api/users", Access::Admin).to(add_user),
-        delete("/api/users/{id}", Access::Admin).to(remove_user),
-        post("/api/users/{id}/password", Access::Admin).to(set_password),
-        get("/api/users/{id}/tokens", Access::Admin).to(tokens),
-        delete("/api/users/{id}/tokens/{tokenId}", Access::Admin).to(revoke_token),
+        route!(users, Access::Admin),
+        route!(add_user, Access::Admin),
+        route!(remove_user, Access::Admin),
+        route!(set_password, Access::Admin),
+        route!(tokens, Access::Admin),
+        route!(revoke_token, Access::Admin),
     ]
 }
 
@@ -83,7 +83,7 @@ pub struct NewPasswordRequest {
 }
 
 /// All users, by name
-#[utoipa::path(get, path = "/api/users", tag = "Accounts",
+#[utoipa::path(get, path = "/api/users",
     responses((status = 200, description = "All users", body = Users)))]
 pub async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
     let counts = service.accounts.stream_token_counts();
@@ -95,7 +95,7 @@ pub async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
 }
 
 /// Add a user
-#[utoipa::path(post, path = "/api/users", tag = "Accounts", request_body = UserRequest, responses(
+#[utoipa::path(post, path = "/api/users", request_body = UserRequest, responses(
     (status = 201, description = "Created", body = UserAnswer),
     (status = 409, description = "`CONFLICT`: another user has this name")))]
 pub async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response> {
@@ -109,7 +109,7 @@ pub async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response>
 }
 
 /// Delete a user and sign out all their devices
-#[utoipa::path(delete, path = "/api/users/{id}", tag = "Accounts",
+#[utoipa::path(delete, path = "/api/users/{id}",
     params(("id" = String, Path, description = "User id")), responses(
     (status = 204, description = "Deleted"),
     (status = 404, description = "`NOT_FOUND`"),
@@ -120,7 +120,7 @@ pub async fn remove_user(service: Arc<Service>, call: Call) -> Result<Response> 
 }
 
 /// Set a user's password and sign out all their devices
-#[utoipa::path(post, path = "/api/users/{id}/password", tag = "Accounts", request_body = NewPasswordRequest,
+#[utoipa::path(post, path = "/api/users/{id}/password", request_body = NewPasswordRequest,
     params(("id" = String, Path, description = "User id")), responses(
     (status = 204, description = "Changed"),
     (status = 404, description = "`NOT_FOUND`")))]
@@ -132,7 +132,7 @@ pub async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Respo
 }
 
 /// List a user's stream tokens
-#[utoipa::path(get, path = "/api/users/{id}/tokens", tag = "Accounts",
+#[utoipa::path(get, path = "/api/users/{id}/tokens",
     params(("id" = String, Path, description = "User id")), responses(
     (status = 200, description = "Oldest first, without their secrets", body = TokensAnswer),
     (status = 404, description = "`NOT_FOUND`")))]
@@ -142,7 +142,7 @@ pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Revoke a stream token of a user and all URLs signed with it
-#[utoipa::path(delete, path = "/api/users/{id}/tokens/{tokenId}", tag = "Accounts",
+#[utoipa::path(delete, path = "/api/users/{id}/tokens/{tokenId}",
     params(("id" = String, Path, description = "User id"), ("tokenId" = String, Path, description = "Token id")),
     responses(
     (status = 200, description = "Revoked", body = TokenGone),

@@ -1,13 +1,11 @@
 //! `GET /` and `/web/…`: the web page, embedded in the binary, with its Content-Security-Policy (CSP).
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use data_encoding::BASE64URL_NOPAD;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use rust_embed::{EmbeddedFile, RustEmbed};
 use warp::reply::Response;
 
@@ -15,9 +13,8 @@ use crate::domain::access::Access;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::endpoint::{Endpoint, get};
+use crate::http::endpoint::Endpoint;
 use crate::http::reply;
-use crate::service::Service;
 
 /// The files of assets/web. A debug build reads them from the source tree, so a reload shows a change.
 #[derive(RustEmbed)]
@@ -35,14 +32,13 @@ const ASS_WORKER_POLICY: &str =
 const ASS_WORKER: &str = "vendor/ass.worker.js";
 
 pub fn endpoints() -> Vec<Endpoint> {
-    let serve_from = |folder: &'static str| {
-        move |_: Arc<Service>, call: Call| async move { page_file(&format!("{folder}{}", call.params[0]), &call.headers) }
+    let serve_from = |path, folder: &'static str| {
+        Endpoint::new(Method::GET, path, Access::Public, move |_, call| async move {
+            let name = call.params.first().map_or("index.html", String::as_str);
+            page_file(&format!("{folder}{name}"), &call.headers)
+        })
     };
-    vec![
-        get("/", Access::Public).to(|_, call| async move { page_file("index.html", &call.headers) }),
-        get("/web/{file}", Access::Public).to(serve_from("")),
-        get("/web/vendor/{file}", Access::Public).to(serve_from("vendor/")),
-    ]
+    vec![serve_from("/", ""), serve_from("/web/{file}", ""), serve_from("/web/vendor/{file}", "vendor/")]
 }
 
 /// One file of the page. Only embedded files are served, so a name cannot escape the folder.

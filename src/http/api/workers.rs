@@ -11,7 +11,7 @@ use crate::domain::access::Access;
 use crate::domain::time::format_timestamp;
 use crate::error::Result;
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, get};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::service::Service;
 use crate::service::renditions::Renditions;
@@ -19,7 +19,7 @@ use crate::service::renditions::local_encoders::EncoderStatus;
 use crate::service::sessions::failure_message;
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![get("/api/stream/v2-workers", Access::User).to(workers)]
+    vec![route!(workers, Access::User)]
 }
 
 /// The encoders and backends of this server.
@@ -113,7 +113,7 @@ pub struct FallbackView {
     user_message: &'static str,
 }
 
-#[utoipa::path(get, path = "/api/stream/v2-workers", tag = "stream",
+#[utoipa::path(get, path = "/api/stream/v2-workers",
     responses((status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
     Ok(reply::json(&workers_view(service.local_encoders.status().await, &service.renditions, service.config.backend)))

@@ -7,7 +7,6 @@ use tempfile::TempDir;
 use super::*;
 use crate::config::Config;
 use crate::domain::access::{Access, Role};
-use crate::http::endpoint::{get, post};
 use crate::http::server::ConnectionSlots;
 
 fn service() -> (Arc<Service>, TempDir) {
@@ -41,7 +40,10 @@ async fn request_json(dispatcher: &Arc<Dispatcher>, method: Method, path: &str) 
 async fn a_panic_is_a_500_without_details() {
     let (service, _dir) = service();
     let panicking = |_: Arc<Service>, call: Call| async move { panic!("secret {}", call.method) };
-    let endpoints = vec![get("/a", Access::Public).to(panicking), post("/a", Access::Public).to(panicking)];
+    let endpoints = vec![
+        Endpoint::new(Method::GET, "/a", Access::Public, panicking),
+        Endpoint::new(Method::POST, "/a", Access::Public, panicking),
+    ];
     let dispatcher = Arc::new(Dispatcher::new(&service, endpoints));
     for method in [Method::GET, Method::POST] {
         let (status, body) = request_json(&dispatcher, method, "/a").await;
@@ -55,8 +57,8 @@ async fn a_stuck_handler_times_out_and_a_change_is_completed() {
     let (service, _dir) = service();
     let done = Arc::new(AtomicBool::new(false));
     let endpoints = vec![
-        get("/stuck", Access::Public).to(|_, _| std::future::pending()),
-        post("/slow", Access::Public).to({
+        Endpoint::new(Method::GET, "/stuck", Access::Public, |_, _| std::future::pending()),
+        Endpoint::new(Method::POST, "/slow", Access::Public, {
             let done = done.clone();
             move |_, _| {
                 let done = done.clone();
@@ -94,7 +96,8 @@ async fn a_change_that_misses_the_deadline_is_completed() {
             }
         }
     };
-    let dispatcher = Arc::new(Dispatcher::new(&service, vec![post("/slow", Access::Public).to(slow)]));
+    let dispatcher =
+        Arc::new(Dispatcher::new(&service, vec![Endpoint::new(Method::POST, "/slow", Access::Public, slow)]));
     let (status, body) = request_json(&dispatcher, Method::POST, "/slow").await;
     assert_eq!((status, &body["code"]), (503, &"SERVER_BUSY".into()));
     assert!(!done.load(Ordering::Relaxed));
@@ -103,14 +106,29 @@ async fn a_change_that_misses_the_deadline_is_completed() {
 }
 
 #[tokio::test]
+async fn templates_match_whole_path_segments() {
+    let (service, _dir) = service();
+    let template = "/api/x/{id}/status";
+    let mount = |path| Endpoint::new(Method::GET, path, Access::Public, |_, _| std::future::pending());
+    let dispatcher = Dispatcher::new(&service, vec![mount("/api/x/{id}/{asset}"), mount(template)]);
+    let found = |path: &'static str| {
+        dispatcher.find_endpoint(&Method::GET, path).map(|(endpoint, values)| (endpoint.path, values))
+    };
+    assert_eq!(found("/api/x/a%20b/status"), Some((template, vec!["a%20b"])));
+    for other in ["/api/x//status", "/api/x/a/status/", "/api/x/a", "/api/x/a/b/status", "//api/x/a/status", ""] {
+        assert_eq!(found(other), None, "{other}");
+    }
+}
+
+#[tokio::test]
 async fn the_more_specific_route_wins() {
     let (service, _dir) = service();
     let echo_as =
         |name: &'static str| move |_: Arc<Service>, call: Call| async move { Ok(reply::json(&(name, call.params))) };
     let endpoints = vec![
-        get("/a/{x}/{y}", Access::Public).to(echo_as("open")),
-        get("/a/{x}/status", Access::Public).to(echo_as("status")),
-        get("/a/b/status", Access::Public).to(echo_as("fixed")),
+        Endpoint::new(Method::GET, "/a/{x}/{y}", Access::Public, echo_as("open")),
+        Endpoint::new(Method::GET, "/a/{x}/status", Access::Public, echo_as("status")),
+        Endpoint::new(Method::GET, "/a/b/status", Access::Public, echo_as("fixed")),
     ];
     let dispatcher = Arc::new(Dispatcher::new(&service, endpoints));
     for (path, expected) in [
@@ -126,7 +144,7 @@ async fn the_more_specific_route_wins() {
 async fn credentials_protect_a_connection_while_its_request_is_held() {
     let (service, _dir) = service();
     let token = service.accounts.issue_token("viewer", Role::User).await.unwrap();
-    let endpoints = vec![get("/held", Access::User).to(|_, _| std::future::pending())];
+    let endpoints = vec![Endpoint::new(Method::GET, "/held", Access::User, |_, _| std::future::pending())];
     let dispatcher = Arc::new(Dispatcher::new(&service, endpoints));
     for (token, is_held) in [(token.as_str(), true), ("unknown", false)] {
         let mut headers = HeaderMap::new();

@@ -16,7 +16,7 @@ use crate::domain::source::{ChannelFilter, ImportSource, ReadCounts, ReadState};
 use crate::domain::time::format_ms;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, delete, get, patch, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::http::urls::ResourceUrls;
 use crate::service::Service;
@@ -31,13 +31,13 @@ const MAX_BODY_BYTES: u64 = 17 << 20;
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/api/livetv/sources", Access::Admin).to(sources),
-        post("/api/livetv/sources", Access::Admin).body_limit(MAX_BODY_BYTES).to(add),
-        post("/api/livetv/sources/preview", Access::Admin).body_limit(MAX_BODY_BYTES).to(preview),
-        get("/api/livetv/sources/{id}", Access::Admin).to(source),
-        patch("/api/livetv/sources/{id}", Access::Admin).body_limit(MAX_BODY_BYTES).to(change),
-        delete("/api/livetv/sources/{id}", Access::Admin).to(remove),
-        post("/api/livetv/sources/{id}/refresh", Access::Admin).to(refresh),
+        route!(sources, Access::Admin),
+        route!(add, Access::Admin).body_limit(MAX_BODY_BYTES),
+        route!(preview, Access::Admin).body_limit(MAX_BODY_BYTES),
+        route!(source, Access::Admin),
+        route!(change, Access::Admin).body_limit(MAX_BODY_BYTES),
+        route!(remove, Access::Admin),
+        route!(refresh, Access::Admin),
     ]
 }
 

@@ -26,7 +26,7 @@ use crate::domain::channel::Channel;
 use crate::domain::xmltv::encoding::escape;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, get, post};
+use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply::{self, secretive};
 use crate::service::Service;
 use crate::service::live::{self, TunerStream};
@@ -39,12 +39,12 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
-        get("/hdhr/{token}/discover.json", Access::Tuner).to(discover),
-        get("/hdhr/{token}/lineup.json", Access::Tuner).to(lineup),
-        get("/hdhr/{token}/lineup_status.json", Access::Tuner).to(status),
-        post("/hdhr/{token}/lineup.post", Access::Tuner).to(scan),
-        get("/hdhr/{token}/device.xml", Access::Tuner).to(device),
-        get("/hdhr/{token}/auto/{channel}", Access::Tuner).to(receive),
+        route!(discover, Access::Tuner),
+        route!(lineup, Access::Tuner),
+        route!(status, Access::Tuner),
+        route!(scan, Access::Tuner),
+        route!(device, Access::Tuner),
+        route!(receive, Access::Tuner),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! A channel: its settings, its stream settings and what it airs.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -184,14 +184,6 @@ pub struct RequestedFiller {
     pub cooldown_ms: i64,
 }
 
-impl RequestedFiller {
-    /// No filler; one value shared by all channels, because most have none.
-    pub fn shared_empty() -> Arc<Self> {
-        static NONE: LazyLock<Arc<RequestedFiller>> = LazyLock::new(Arc::default);
-        NONE.clone()
-    }
-}
-
 /// A channel with its schedule. There may be thousands, so common values are shared and rare ones boxed.
 #[derive(Clone, Debug)]
 pub struct Channel {
@@ -311,7 +303,7 @@ pub mod tests {
             output: Arc::default(),
             requested_items: Arc::default(),
             requested_blocks: None,
-            requested_filler: RequestedFiller::shared_empty(),
+            requested_filler: Arc::default(),
             external: None,
             listings: None,
             clock: None,
@@ -348,7 +340,6 @@ pub mod tests {
         let sizes =
             [size_of::<Channel>(), size_of::<crate::domain::schedule::ScheduleRevision>(), size_of::<RequestedItem>()];
         assert!(sizes.iter().zip([248, 120, 40]).all(|(size, most)| *size <= most), "{sizes:?} bytes");
-        assert!(Arc::ptr_eq(&RequestedFiller::shared_empty(), &RequestedFiller::shared_empty()));
     }
 
     #[test]

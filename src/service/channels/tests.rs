@@ -131,6 +131,7 @@ async fn equal_requests_are_shared_between_channels() {
     let channels = Channels::open(store, Clock::default()).unwrap();
     let [one, two, other] = [7, 8, 9].map(|id| channels.get(id).unwrap());
     assert!(Arc::ptr_eq(&one.requested_items, &two.requested_items) && one.requested_items != other.requested_items);
+    assert!(Arc::ptr_eq(&one.requested_filler, &other.requested_filler), "no filler");
 
     // Later channels share as well, and a change affects one channel only.
     let requested_items: Arc<[RequestedItem]> = one.requested_items.to_vec().into();

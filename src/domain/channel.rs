@@ -212,13 +212,13 @@ pub struct Channel {
 
 impl Channel {
     /// Channel time at a wall-clock instant, ms: the instant itself, unless the channel has its own clock.
-    pub fn channel_ms_at(&self, instant_ms: i64) -> i64 {
-        self.clock.as_ref().map_or(instant_ms, |clock| clock.channel_ms_at(instant_ms))
+    pub fn channel_ms_at(&self, wall_ms: i64) -> i64 {
+        self.clock.as_ref().map_or(wall_ms, |clock| clock.channel_ms_at(wall_ms))
     }
 
     /// The last wall-clock instant with this channel time, ms: when something that starts at that time was aired.
-    pub fn wall_ms_at(&self, time_ms: i64) -> i64 {
-        self.clock.as_ref().map_or(time_ms, |clock| clock.last_wall_ms(time_ms))
+    pub fn wall_ms_at(&self, channel_ms: i64) -> i64 {
+        self.clock.as_ref().map_or(channel_ms, |clock| clock.last_wall_ms(channel_ms))
     }
 
     /// Whether it airs only while it has viewers.

@@ -1,6 +1,6 @@
 //! A channel: its settings, its stream settings and what it airs.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -184,14 +184,6 @@ pub struct RequestedFiller {
     pub cooldown_ms: i64,
 }
 
-impl RequestedFiller {
-    /// No filler; one value shared by all channels, because most have none.
-    pub fn shared_empty() -> Arc<Self> {
-        static NONE: LazyLock<Arc<RequestedFiller>> = LazyLock::new(Arc::default);
-        NONE.clone()
-    }
-}
-
 /// A channel with its schedule. There may be thousands, so common values are shared and rare ones boxed.
 #[derive(Clone, Debug)]
 pub struct Channel {
@@ -220,13 +212,13 @@ pub struct Channel {
 
 impl Channel {
     /// Channel time at a wall-clock instant, ms: the instant itself, unless the channel has its own clock.
-    pub fn channel_ms_at(&self, instant_ms: i64) -> i64 {
-        self.clock.as_ref().map_or(instant_ms, |clock| clock.channel_ms_at(instant_ms))
+    pub fn channel_ms_at(&self, wall_ms: i64) -> i64 {
+        self.clock.as_ref().map_or(wall_ms, |clock| clock.channel_ms_at(wall_ms))
     }
 
     /// The last wall-clock instant with this channel time, ms: when something that starts at that time was aired.
-    pub fn wall_ms_at(&self, time_ms: i64) -> i64 {
-        self.clock.as_ref().map_or(time_ms, |clock| clock.last_wall_ms(time_ms))
+    pub fn wall_ms_at(&self, channel_ms: i64) -> i64 {
+        self.clock.as_ref().map_or(channel_ms, |clock| clock.last_wall_ms(channel_ms))
     }
 
     /// Whether it airs only while it has viewers.
@@ -311,7 +303,7 @@ pub mod tests {
             output: Arc::default(),
             requested_items: Arc::default(),
             requested_blocks: None,
-            requested_filler: RequestedFiller::shared_empty(),
+            requested_filler: Arc::default(),
             external: None,
             listings: None,
             clock: None,
@@ -348,7 +340,6 @@ pub mod tests {
         let sizes =
             [size_of::<Channel>(), size_of::<crate::domain::schedule::ScheduleRevision>(), size_of::<RequestedItem>()];
         assert!(sizes.iter().zip([248, 120, 40]).all(|(size, most)| *size <= most), "{sizes:?} bytes");
-        assert!(Arc::ptr_eq(&RequestedFiller::shared_empty(), &RequestedFiller::shared_empty()));
     }
 
     #[test]

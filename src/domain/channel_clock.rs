@@ -161,43 +161,43 @@ impl ChannelClock {
     }
 
     /// Channel time at a wall-clock instant. Time before the first record counts as aired without a pause.
-    pub fn channel_ms_at(&self, instant_ms: i64) -> i64 {
-        match self.intervals.partition_point(|run| run.from_ms <= instant_ms).checked_sub(1) {
+    pub fn channel_ms_at(&self, wall_ms: i64) -> i64 {
+        match self.intervals.partition_point(|run| run.from_ms <= wall_ms).checked_sub(1) {
             Some(n) => {
                 let run = &self.intervals[n];
-                run.channel_from_ms.saturating_add(instant_ms.min(run.to_ms) - run.from_ms)
+                run.channel_from_ms.saturating_add(wall_ms.min(run.to_ms) - run.from_ms)
             }
-            None => self.before_first_interval(instant_ms),
+            None => self.before_first_interval(wall_ms),
         }
     }
 
-    fn before_first_interval(&self, instant_ms: i64) -> i64 {
+    fn before_first_interval(&self, wall_ms: i64) -> i64 {
         let first = self.intervals[0];
-        first.channel_from_ms.saturating_sub(first.from_ms.saturating_sub(instant_ms))
+        first.channel_from_ms.saturating_sub(first.from_ms.saturating_sub(wall_ms))
     }
 
-    /// The first wall-clock instant at which channel time reaches `time_ms`: when something ends. [`ENDLESS`] if it is not
-    /// reached within the known intervals.
-    pub fn first_wall_ms(&self, time_ms: i64) -> i64 {
-        match self.intervals.partition_point(|run| run.channel_to_ms() < time_ms) {
+    /// The first wall-clock instant at which channel time reaches `channel_ms`: when something ends. [`ENDLESS`] if it is
+    /// not reached within the known intervals.
+    pub fn first_wall_ms(&self, channel_ms: i64) -> i64 {
+        match self.intervals.partition_point(|run| run.channel_to_ms() < channel_ms) {
             n if n == self.intervals.len() => ENDLESS,
             n => {
                 let run = &self.intervals[n];
-                match time_ms <= run.channel_from_ms {
-                    true if n == 0 => run.from_ms.saturating_sub(run.channel_from_ms.saturating_sub(time_ms)),
+                match channel_ms <= run.channel_from_ms {
+                    true if n == 0 => run.from_ms.saturating_sub(run.channel_from_ms.saturating_sub(channel_ms)),
                     true => run.from_ms,
-                    false => run.from_ms.saturating_add(time_ms - run.channel_from_ms),
+                    false => run.from_ms.saturating_add(channel_ms - run.channel_from_ms),
                 }
             }
         }
     }
 
-    /// The last wall-clock instant at which channel time is at most `time_ms`: when something that was aired begins.
-    pub fn last_wall_ms(&self, time_ms: i64) -> i64 {
-        match self.intervals.partition_point(|run| run.channel_from_ms <= time_ms).checked_sub(1) {
-            None => self.first_wall_ms(time_ms),
-            Some(n) if time_ms < self.intervals[n].channel_to_ms() => {
-                self.intervals[n].from_ms + (time_ms - self.intervals[n].channel_from_ms)
+    /// The last wall-clock instant at which channel time is at most `channel_ms`: when something that was aired begins.
+    pub fn last_wall_ms(&self, channel_ms: i64) -> i64 {
+        match self.intervals.partition_point(|run| run.channel_from_ms <= channel_ms).checked_sub(1) {
+            None => self.first_wall_ms(channel_ms),
+            Some(n) if channel_ms < self.intervals[n].channel_to_ms() => {
+                self.intervals[n].from_ms + (channel_ms - self.intervals[n].channel_from_ms)
             }
             Some(n) => self.intervals.get(n + 1).map_or(self.intervals[n].to_ms, |next| next.from_ms),
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::time::{FrameRate, to_seconds, to_ticks};
 
 /// Segment boundaries in 90 kHz ticks of source time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "cut")]
 pub enum Grid {
     /// Encoded video: a fixed number of frames, the first two segments in halves.

@@ -157,7 +157,7 @@ impl ProgrammeEntries {
         }
         loop {
             let scheduled = self.next_scheduled(definition)?;
-            let wall_ms = |time_ms: i64| self.clock.as_ref().map_or(time_ms, |clock| clock.first_wall_ms(time_ms));
+            let wall_ms = |channel_ms| self.clock.as_ref().map_or(channel_ms, |clock| clock.first_wall_ms(channel_ms));
             // A programme during which the clock was paused is one entry; one that was skipped before it began has no entry.
             let (start_ms, end_ms) = (wall_ms(scheduled.start_ms), wall_ms(scheduled.end_ms));
             if start_ms >= self.to_ms {

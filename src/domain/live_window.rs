@@ -45,9 +45,9 @@ pub struct LiveSegment {
 pub enum PlaylistView {
     /// The live window.
     Live,
-    /// Everything since an instant (ms).
+    /// Everything since an instant of channel time (ms).
     From(i64),
-    /// Between two instants (ms); complete once the second has passed.
+    /// Between two instants of channel time (ms); complete once the second has passed.
     Between(i64, i64),
 }
 
@@ -91,14 +91,15 @@ fn scheduled_segments(definition: &ScheduleDefinition, from_ms: i64) -> impl Ite
 /// The target of a skip: the end of the programme the guide shows as current. None before the channel's first programme.
 pub fn skip_target(channel: &Channel, now_ms: i64) -> Option<SkipTarget> {
     let (definition, clock) = (&channel.definition, channel.clock.as_deref()?);
-    let time_ms = clock.channel_ms_at(now_ms);
+    let channel_ms = clock.channel_ms_at(now_ms);
     let current = channel
-        .whole_programmes(time_ms, time_ms + 1)
+        .whole_programmes(channel_ms, channel_ms + 1)
         .next()
-        .filter(|current| current.programme.start_ms <= time_ms)?;
+        .filter(|current| current.programme.start_ms <= channel_ms)?;
     let to_ms = current.programme.end_ms;
     let next = scheduled_segments(definition, to_ms).next()?;
-    let window = listed_segments(definition, Some(clock), PlaylistView::Live, channel.output.target_seconds, time_ms);
+    let window =
+        listed_segments(definition, Some(clock), PlaylistView::Live, channel.output.target_seconds, channel_ms);
     let last = clock.intervals().last().copied()?;
     let drops_last_interval =
         window.last().is_none_or(|last_segment| last_segment.end_ticks <= last.channel_from_ms * 90);
@@ -146,7 +147,7 @@ pub fn listed_segments(
     clock: Option<&ChannelClock>,
     view: PlaylistView,
     target_seconds: u64,
-    now_ms: i64,
+    channel_now_ms: i64,
 ) -> Vec<LiveSegment> {
     let ends_by = |until_ms: i64| move |segment: &LiveSegment| segment.end_ticks <= until_ms * 90;
     match view {
@@ -154,9 +155,9 @@ pub fn listed_segments(
             // A player starts three target durations before the end and must find that segment listed for a while longer.
             let start_margin_ticks = (3 * target_seconds as i64 + 2) * 90_000;
             let back_ms = start_margin_ticks / 90 + MIN_LIVE_SEGMENTS as i64 * target_seconds as i64 * 1000;
-            let from_ms = rewind_aired(clock, now_ms, back_ms, target_seconds as i64 * 1000);
+            let from_ms = rewind_aired(clock, channel_now_ms, back_ms, target_seconds as i64 * 1000);
             let mut segments: Vec<LiveSegment> =
-                segments_from(definition, clock, from_ms).take_while(ends_by(now_ms)).collect();
+                segments_from(definition, clock, from_ms).take_while(ends_by(channel_now_ms)).collect();
             let mut length_ticks = 0;
             let is_enough = |index: &usize| {
                 length_ticks += segments[*index].end_ticks - segments[*index].start_ticks;
@@ -166,27 +167,27 @@ pub fn listed_segments(
             segments.drain(..first);
             segments
         }
-        PlaylistView::From(from) => {
-            segments_from(definition, clock, from).take_while(ends_by(now_ms.min(from + MAX_PLAYLIST_MS))).collect()
-        }
+        PlaylistView::From(from) => segments_from(definition, clock, from)
+            .take_while(ends_by(channel_now_ms.min(from + MAX_PLAYLIST_MS)))
+            .collect(),
         PlaylistView::Between(from, to) => {
             let until = to.min(from + MAX_PLAYLIST_MS);
             let segments = segments_from(definition, clock, from);
             segments
-                .take_while(|segment| segment.start_ticks < until * 90 && segment.end_ticks <= now_ms * 90)
+                .take_while(|segment| segment.start_ticks < until * 90 && segment.end_ticks <= channel_now_ms * 90)
                 .collect()
         }
     }
 }
 
 /// The channel time `back_ms` of aired time ago. A skip may have cut a segment short by up to `lost_ms`.
-pub fn rewind_aired(clock: Option<&ChannelClock>, now_ms: i64, mut back_ms: i64, lost_ms: i64) -> i64 {
-    let mut end = now_ms;
+pub fn rewind_aired(clock: Option<&ChannelClock>, channel_now_ms: i64, mut back_ms: i64, lost_ms: i64) -> i64 {
+    let mut end = channel_now_ms;
     for interval in clock.map(ChannelClock::aired_intervals).unwrap_or_default().iter().rev() {
-        if interval.from_ms > now_ms {
+        if interval.from_ms > channel_now_ms {
             continue;
         }
-        end = interval.to_ms.min(now_ms);
+        end = interval.to_ms.min(channel_now_ms);
         let aired = end.saturating_sub(interval.from_ms);
         if aired >= back_ms {
             break;
@@ -203,15 +204,15 @@ pub fn is_complete(
     clock: Option<&ChannelClock>,
     view: PlaylistView,
     segments: &[LiveSegment],
-    now_ms: i64,
+    channel_now_ms: i64,
     is_paused: bool,
 ) -> bool {
     let until = match view {
         PlaylistView::Live => return false,
-        PlaylistView::From(from) => return now_ms >= from + MAX_PLAYLIST_MS,
+        PlaylistView::From(from) => return channel_now_ms >= from + MAX_PLAYLIST_MS,
         PlaylistView::Between(from, to) => to.min(from + MAX_PLAYLIST_MS),
     };
-    let Some(last) = segments.last().filter(|_| now_ms >= until) else { return false };
+    let Some(last) = segments.last().filter(|_| channel_now_ms >= until) else { return false };
     last.end_ticks >= until * 90 || {
         let next = segments_from(definition, clock, last.end_ticks.div_euclid(90))
             .find(|segment| segment.start_ticks >= last.end_ticks);

@@ -327,4 +327,4 @@ fn unknown_outcome_error(cause: impl std::fmt::Display) -> Error {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -6,6 +6,7 @@ use super::*;
 
 mod batches;
 mod faults;
+pub mod records;
 mod reopening;
 mod safety;
 pub mod syscalls;

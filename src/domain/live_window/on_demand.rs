@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::tests::{MODES, START, items};
+use super::tests::{START, items};
 use super::*;
 use crate::domain::channel::OutputSettings;
+use crate::domain::schedule::tests::MODES;
 use crate::domain::schedule::{RevisionRequest, ScheduleMode};
 
 const TARGET: u64 = 3;

@@ -3,17 +3,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::domain::schedule::segmentation::{Segmentation, VideoFormat, item_duration_ms};
+use crate::domain::schedule::tests::MODES;
 use crate::domain::schedule::{RevisionRequest, ScheduleItem, ScheduleItems, ScheduleMode, assign_ids};
 use crate::domain::time::FrameRate;
 
 pub(super) const START: i64 = 1_767_225_600_000;
-pub(super) const MODES: [ScheduleMode; 5] = [
-    ScheduleMode::Sequential,
-    ScheduleMode::Shuffle,
-    ScheduleMode::ShuffleInOrder,
-    ScheduleMode::Random,
-    ScheduleMode::Weighted,
-];
 
 /// Items with every kind of segmentation.
 pub(super) fn items(count: usize, salt: u64) -> ScheduleItems {

@@ -1,12 +1,12 @@
 //! Device profiles: the formats a device plays, and the reasons why it cannot play a stream.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::TranscodeReason;
 use crate::domain::media::{Audio, Container, Hdr, Media, Stream, Video};
 
 /// The formats a device plays directly: the `device` object of a playback request. The default is a desktop browser.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceProfile {
     /// `mp4`, `webm`, `mkv`, `ts` … (audio files by their own names: `mp3`, `flac`, `ogg`, `wav`, `adts`).
@@ -17,15 +17,12 @@ pub struct DeviceProfile {
     pub max_bitrate_kbps: Option<u32>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VideoSupport {
     pub codec: String,
-    #[serde(default)]
     pub max_width: Option<u32>,
-    #[serde(default)]
     pub max_height: Option<u32>,
-    #[serde(default)]
     pub max_fps: Option<f64>,
     /// Empty = 8 bit only.
     #[serde(default)]
@@ -37,7 +34,6 @@ pub struct VideoSupport {
     #[serde(default)]
     pub hdr: Vec<String>,
     /// `5.1` and the like; None = any.
-    #[serde(default)]
     pub max_level: Option<f64>,
     /// Shows interlaced video as it is.
     #[serde(default)]
@@ -47,11 +43,10 @@ pub struct VideoSupport {
     pub square_pixels_only: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AudioSupport {
     pub codec: String,
-    #[serde(default)]
     pub max_channels: Option<u32>,
 }
 

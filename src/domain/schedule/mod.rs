@@ -211,4 +211,4 @@ fn no_items(items: &ScheduleItems) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

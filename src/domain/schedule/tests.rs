@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::segmentation::{Segmentation, VideoFormat, audio_segmentation};
 use super::*;
 
-const MODES: [ScheduleMode; 5] = [
+/// All modes but `Blocks`, which needs a schedule by the clock.
+pub const MODES: [ScheduleMode; 5] = [
     ScheduleMode::Sequential,
     ScheduleMode::Shuffle,
     ScheduleMode::ShuffleInOrder,

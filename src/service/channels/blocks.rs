@@ -55,14 +55,7 @@ pub(super) fn resolve_schedule(
                     (None, Some(previous)) => mid_only(&previous.requested_filler),
                     (None, None) => RequestedFiller::default(),
                 };
-                Ok((
-                    None,
-                    if filler == RequestedFiller::default() {
-                        RequestedFiller::shared_empty()
-                    } else {
-                        Arc::new(filler)
-                    },
-                ))
+                Ok((None, Arc::new(filler)))
             }
         };
     }
@@ -70,7 +63,7 @@ pub(super) fn resolve_schedule(
     let requested_blocks =
         requested_blocks.ok_or_else(|| Error::invalid_field("schedule", "is required for scheduleMode blocks"))?;
     let filler = filler.map(Arc::new).or_else(|| previous.map(|previous| previous.requested_filler.clone()));
-    Ok((Some(requested_blocks), filler.unwrap_or_else(RequestedFiller::shared_empty)))
+    Ok((Some(requested_blocks), filler.unwrap_or_default()))
 }
 
 impl Service {

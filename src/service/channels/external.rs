@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::ChannelChange;
 use crate::domain::address::Address;
-use crate::domain::channel::{Channel, ChannelSettings, RequestedFiller};
+use crate::domain::channel::{Channel, ChannelSettings};
 use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream, GuideChannelId};
 use crate::domain::rights::{self, Clearance, ClearanceChange, RightsClaim};
 use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
@@ -158,7 +158,7 @@ pub(super) fn draft(previous: Option<&Channel>, settings: ChannelSettings, exter
         requested_items: Arc::default(),
         output: Arc::default(),
         requested_blocks: None,
-        requested_filler: RequestedFiller::shared_empty(),
+        requested_filler: Arc::default(),
         external: Some(Box::new(external)),
         listings: previous.and_then(|previous| previous.listings.clone()),
         clock: None,

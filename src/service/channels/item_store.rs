@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
 use super::segment_bounds::SegmentBounds;
-use crate::domain::channel::{ChannelSettings, OutputSettings};
+use crate::domain::channel::{ChannelSettings, OutputSettings, RequestedFiller};
 use crate::domain::schedule::{ScheduleItem, ScheduleItems};
 use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
@@ -25,6 +25,8 @@ type ContentName = [u8; 16];
 pub(super) struct ItemStore {
     cache: Mutex<ItemCache>,
     segment_bounds: SegmentBounds,
+    /// The filler of the channels without one, which are most.
+    no_filler: Arc<RequestedFiller>,
 }
 
 #[derive(Default)]
@@ -66,6 +68,11 @@ impl ItemStore {
         }
         cache.outputs.insert(name, Arc::downgrade(&output));
         output
+    }
+
+    /// Shares one value among the channels without filler.
+    pub(super) fn share_filler(&self, filler: Arc<RequestedFiller>) -> Arc<RequestedFiller> {
+        if filler == self.no_filler { self.no_filler.clone() } else { filler }
     }
 
     /// Shares the time zone among channels. There are some hundred zones.

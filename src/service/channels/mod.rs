@@ -86,7 +86,7 @@ struct StoredChannel {
     output: Arc<OutputSettings>,
     #[serde(rename = "plan", default, skip_serializing_if = "Option::is_none")]
     requested_blocks: Option<Box<RequestedBlocks>>,
-    #[serde(rename = "filler", default = "RequestedFiller::shared_empty", skip_serializing_if = "is_default")]
+    #[serde(rename = "filler", default, skip_serializing_if = "is_default")]
     requested_filler: Arc<RequestedFiller>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     external: Option<Box<ExternalChannel>>,
@@ -250,6 +250,7 @@ impl Channels {
             }
         }
         channel.output = self.item_store.share_output(channel.output);
+        channel.requested_filler = self.item_store.share_filler(channel.requested_filler);
         self.item_store.share_time_zone(&mut channel.settings);
         let equal_requests = |other: &Arc<Channel>| {
             (other.requested_items == channel.requested_items).then(|| other.requested_items.clone())
@@ -365,11 +366,7 @@ fn load_channel(
         requested_items,
         output: item_store.share_output(output),
         requested_blocks,
-        requested_filler: if *requested_filler == RequestedFiller::default() {
-            RequestedFiller::shared_empty()
-        } else {
-            requested_filler
-        },
+        requested_filler: item_store.share_filler(requested_filler),
         external,
         listings: None,
         clock: channel_clock(mode_changes, intervals),

@@ -1,9 +1,11 @@
+use super::rights::AuditRecord;
 use super::*;
 use crate::domain::address::Address;
 use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream, ImportedEntry};
 use crate::domain::listing::{Listing, Listings};
 use crate::domain::m3u::parse::{M3uEntry, SkippedEntries};
 use crate::domain::schedule::segmentation::{KeyframeBounds, Segmentation};
+use crate::store::tests::records::assert_golden;
 
 /// A record as versions before 21 November 2026 wrote it, with the items inside the revision.
 const CHANNEL: &str = r#"{"tvg_id": "ch-7.home", "channel": {
@@ -28,6 +30,13 @@ fn bounds(item: &crate::domain::schedule::ScheduleItem) -> Vec<i64> {
         Segmentation::Keyframes(KeyframeBounds { bounds: Some(bounds), .. }) => bounds.to_vec(),
         _ => Vec::new(),
     }
+}
+
+#[test]
+fn records_keep_their_bytes() {
+    assert_golden::<ChannelRecord>("channels");
+    assert_golden::<RevisionRecord>("revisions");
+    assert_golden::<AuditRecord>("audit");
 }
 
 #[tokio::test]
@@ -122,6 +131,7 @@ async fn equal_requests_are_shared_between_channels() {
     let channels = Channels::open(store, Clock::default()).unwrap();
     let [one, two, other] = [7, 8, 9].map(|id| channels.get(id).unwrap());
     assert!(Arc::ptr_eq(&one.requested_items, &two.requested_items) && one.requested_items != other.requested_items);
+    assert!(Arc::ptr_eq(&one.requested_filler, &other.requested_filler), "no filler");
 
     // Later channels share as well, and a change affects one channel only.
     let requested_items: Arc<[RequestedItem]> = one.requested_items.to_vec().into();

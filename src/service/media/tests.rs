@@ -3,6 +3,13 @@ use std::process::Command;
 use super::*;
 use crate::domain::library::Root;
 use crate::engine::source::Roots;
+use crate::store::tests::records::assert_golden;
+
+#[test]
+fn records_keep_their_bytes() {
+    assert_golden::<Versioned<ProbeResult>>("probes");
+    assert_golden::<Versioned<Option<f64>>>("loudness");
+}
 
 fn write_sample_video(path: &Path, seconds: u32) {
     let test_video = format!("testsrc2=size=320x240:rate=25:duration={seconds}");

@@ -6,6 +6,7 @@ use super::*;
 use crate::domain::channel::Channel;
 use crate::domain::live_window;
 use crate::domain::schedule::segmentation::{Segmentation, VideoFormat, item_duration_ms};
+use crate::domain::schedule::tests::MODES;
 use crate::domain::schedule::{
     Programme, ProgrammeCursor, ProgrammeIter, RevisionRequest, ScheduleDefinition, ScheduleItems, assign_ids,
 };
@@ -13,13 +14,6 @@ use crate::domain::time::{FrameRate, to_ticks};
 
 mod blocks;
 
-const MODES: [ScheduleMode; 5] = [
-    ScheduleMode::Sequential,
-    ScheduleMode::Shuffle,
-    ScheduleMode::ShuffleInOrder,
-    ScheduleMode::Random,
-    ScheduleMode::Weighted,
-];
 const START: i64 = 1_767_225_600_000;
 const YEAR: i64 = 31_557_600_000;
 

@@ -26,13 +26,13 @@ const CONCURRENT_WRITES: usize = 64;
 
 /// The valid pieces.
 #[derive(Serialize, Deserialize)]
-struct GuideHead {
+pub struct GuideHead {
     generation: u32,
     pieces: u32,
 }
 
 /// Listings by the id of their channel; a channel may continue in the next piece.
-type GuidePiece = Vec<(String, Vec<Listing>)>;
+pub type GuidePiece = Vec<(String, Vec<Listing>)>;
 
 fn head_key(source: u32) -> String {
     format!("{source:010}")

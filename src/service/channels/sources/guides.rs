@@ -170,6 +170,17 @@ mod tests {
     use super::*;
     use crate::domain::rights::Provenance;
     use crate::domain::source::{ChannelFilter, ReadCounts, ReadState, SourceRights};
+    use crate::service::channels::sources::SourceRecord;
+    use crate::store::tests::records::assert_golden;
+
+    #[test]
+    fn records_keep_their_bytes() {
+        assert_golden::<SourceRecord>("sources");
+        for tree in ["programmes", "uploaded-programmes"] {
+            assert_golden::<guide_storage::GuideHead>(&format!("{tree}/head"));
+            assert_golden::<guide_storage::GuidePiece>(&format!("{tree}/piece"));
+        }
+    }
 
     fn uploaded_source() -> ImportSource {
         let provenance = Provenance { source_name: "Own".into(), source_url: String::new(), imported_at_ms: 0 };

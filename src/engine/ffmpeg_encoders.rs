@@ -7,13 +7,14 @@
 //! Every encoder here is H.264, and every segment is MPEG-TS. HEVC or AV1 needs a codec in `EncodeVideo` and a CMAF writer
 //! first.
 
-use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use lru::LruCache;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
@@ -26,7 +27,7 @@ const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
 /// Largest output of a trial, bytes.
 const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 /// Reports kept: one per ffmpeg binary this process was configured to use.
-const MAX_REPORTS: usize = 16;
+const MAX_REPORTS: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 
 /// Encoders of one ffmpeg binary, tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +83,7 @@ const CANDIDATES: [Candidate; 5] = [
     candidate("libx264", false),
 ];
 
-type ReportCache = Mutex<HashMap<PathBuf, Arc<OnceCell<Arc<EncoderReport>>>>>;
+type ReportCache = Mutex<LruCache<PathBuf, Arc<OnceCell<Arc<EncoderReport>>>>>;
 
 /// Prefix of the reason of a trial that timed out.
 const TIMEOUT_PREFIX: &str = "no answer within";
@@ -90,14 +91,8 @@ const TIMEOUT_PREFIX: &str = "no answer within";
 /// Tests every encoder of a binary once per process; later calls return the cached report. If no encoder worked because the
 /// machine was too busy, the next call tests again.
 pub async fn encoder_report(ffmpeg: &Path) -> Arc<EncoderReport> {
-    static REPORT_CACHE: LazyLock<ReportCache> = LazyLock::new(ReportCache::default);
-    let cell = {
-        let mut cache = REPORT_CACHE.lock().expect("no panic while held");
-        if cache.len() >= MAX_REPORTS && !cache.contains_key(ffmpeg) {
-            cache.clear();
-        }
-        cache.entry(ffmpeg.to_owned()).or_default().clone()
-    };
+    static REPORT_CACHE: LazyLock<ReportCache> = LazyLock::new(|| Mutex::new(LruCache::sparse(MAX_REPORTS)));
+    let cell = REPORT_CACHE.lock().expect("no panic while held").get_or_insert(ffmpeg.to_owned(), Arc::default).clone();
     let result = cell.get_or_try_init(|| async {
         let report = Arc::new(test_encoders(ffmpeg).await);
         if is_final(&report) { Ok(report) } else { Err(report) }

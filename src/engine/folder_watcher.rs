@@ -3,13 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
+use futures_util::{FutureExt, StreamExt};
+use inotify::{EventMask, EventStream, Inotify, WatchMask};
 use rustix::fs::OFlags;
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
-use rustix::io::Errno;
-use tokio::io::unix::AsyncFd;
 
 use super::source::Roots;
 
@@ -18,7 +16,7 @@ const EVENT_BUFFER_BYTES: usize = 16 * 1024;
 
 /// The watched folders.
 pub struct FolderWatcher {
-    queue: AsyncFd<OwnedFd>,
+    events: EventStream<Vec<u8>>,
     folders: HashMap<i32, String>,
     /// The kernel's limit is reached.
     is_limit_reached: bool,
@@ -39,10 +37,8 @@ impl FolderWatcher {
     /// # Errors
     /// The system's error; often that this user has too many inotify instances.
     pub fn new() -> io::Result<Self> {
-        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        // SAFETY: the descriptor is open, is moved here, and is closed only when its new owner is dropped.
-        let queue = unsafe { AsyncFd::register(queue)? };
-        Ok(Self { queue, folders: HashMap::new(), is_limit_reached: false })
+        let events = Inotify::init()?.into_event_stream(vec![0; EVENT_BUFFER_BYTES])?;
+        Ok(Self { events, folders: HashMap::new(), is_limit_reached: false })
     }
 
     /// Watches one more folder of the library. Blocks on the file system for a moment. Once the kernel's limit is
@@ -53,19 +49,20 @@ impl FolderWatcher {
         }
         let Ok(located) = roots.locate(path) else { return };
         let Ok(folder) = roots.open_beneath(&located, OFlags::PATH | OFlags::DIRECTORY) else { return };
-        let flags = WatchFlags::CREATE
-            | WatchFlags::DELETE
-            | WatchFlags::MOVED_FROM
-            | WatchFlags::MOVED_TO
-            | WatchFlags::CLOSE_WRITE
-            | WatchFlags::ONLYDIR;
+        let flags = WatchMask::CREATE
+            | WatchMask::DELETE
+            | WatchMask::MOVED_FROM
+            | WatchMask::MOVED_TO
+            | WatchMask::CLOSE_WRITE
+            | WatchMask::ONLYDIR;
         // By its descriptor, so that the watched folder is the one opened beneath the root.
         let descriptor_path = format!("/proc/self/fd/{}", folder.as_raw_fd());
-        match inotify::add_watch(self.queue.get_ref(), descriptor_path.as_str(), flags) {
-            Ok(id) => {
-                self.folders.insert(id, path.to_owned());
+        match self.events.watches().add(descriptor_path, flags) {
+            Ok(watch) => {
+                self.folders.insert(watch.get_watch_descriptor_id(), path.to_owned());
             }
-            Err(Errno::NOSPC) => {
+            // ENOSPC
+            Err(cause) if cause.kind() == io::ErrorKind::StorageFull => {
                 self.is_limit_reached = true;
                 let watched = self.folders.len();
                 tracing::warn!(
@@ -82,37 +79,25 @@ impl FolderWatcher {
     /// # Errors
     /// The system's error.
     pub async fn next_changes(&mut self) -> io::Result<FolderChanges> {
+        let mut folders = BTreeSet::new();
         loop {
-            let mut ready = self.queue.readable().await?;
-            let mut folders = BTreeSet::new();
-            let mut removed = Vec::new();
-            let mut buffer = [MaybeUninit::uninit(); EVENT_BUFFER_BYTES];
-            let mut events = Reader::new(self.queue.get_ref(), &mut buffer);
-            loop {
-                match events.next() {
-                    Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
-                        return Ok(FolderChanges::Everything);
-                    }
-                    Ok(event) => {
-                        folders.extend(self.folders.get(&event.wd()).cloned());
-                        // The folder itself is gone; its watch number may be reused.
-                        if event.events().contains(ReadFlags::IGNORED) {
-                            removed.push(event.wd());
-                        }
-                    }
-                    Err(Errno::AGAIN) => break,
-                    Err(Errno::INTR) => {}
-                    Err(cause) => return Err(cause.into()),
-                }
+            let next = if folders.is_empty() {
+                self.events.next().await
+            } else {
+                // Events that are already queued are reported together.
+                let Some(queued) = self.events.next().now_or_never() else {
+                    return Ok(FolderChanges::Folders(folders));
+                };
+                queued
+            };
+            let event = next.ok_or(io::ErrorKind::UnexpectedEof)??;
+            let id = event.wd.get_watch_descriptor_id();
+            if event.mask.contains(EventMask::Q_OVERFLOW) {
+                return Ok(FolderChanges::Everything);
             }
-            ready.clear_ready();
-            drop(ready);
-            for id in removed {
-                self.folders.remove(&id);
-            }
-            if !folders.is_empty() {
-                return Ok(FolderChanges::Folders(folders));
-            }
+            // When the folder itself is gone, its watch number may be reused.
+            let is_gone = event.mask.contains(EventMask::IGNORED);
+            folders.extend(if is_gone { self.folders.remove(&id) } else { self.folders.get(&id).cloned() });
         }
     }
 }

@@ -42,7 +42,7 @@ const COMMON_CRATES: [&str; 9] =
     ["std", "blake3", "bytes", "data_encoding", "jiff", "serde", "serde_json", "thiserror", "tracing"];
 
 /// The rooms that may use each other crate. A crate in neither list is refused, so that a new one gets a room.
-const CRATE_ROOMS: [(&str, &[&str]); 40] = [
+const CRATE_ROOMS: [(&str, &[&str]); 42] = [
     ("argon2", &["service"]),
     ("clap", &["cli", "config"]),
     ("encoding_rs", &["domain"]),
@@ -61,8 +61,10 @@ const CRATE_ROOMS: [(&str, &[&str]); 40] = [
     ("http_body", &["http"]),
     ("httpdate", &["http"]),
     ("hyper", &["http"]),
+    ("inotify", &["engine"]),
     ("itoa", &["http"]),
     ("libc", &["store", "engine"]),
+    ("lru", &["engine", "service"]),
     ("matchit", &["http"]),
     ("multer", &["http"]),
     ("percent_encoding", &["domain", "engine", "http"]),

@@ -1,9 +1,10 @@
 //! The package cache: a viewer who returns to a film, or watches the same film as another viewer, does not wait for its
 //! tables.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
+
+use lru::LruCache;
 
 use super::{Package, open_package};
 use crate::domain::media::Media;
@@ -12,15 +13,15 @@ use crate::engine::source::SourceFile;
 /// Maximum memory of the cached packages, bytes; a film of two hours takes about three MiB.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Packages in order of use, the most recent last.
+/// The most recently used packages.
 #[derive(Debug)]
 pub struct PackageCache {
     max_bytes: usize,
-    packages: Mutex<VecDeque<(PackageKey, Arc<Package>)>>,
+    packages: Mutex<LruCache<PackageKey, Arc<Package>>>,
 }
 
 /// A file in one state, and two of its streams.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PackageKey {
     file_id: (u64, u64),
     len: u64,
@@ -32,7 +33,7 @@ struct PackageKey {
 
 impl Default for PackageCache {
     fn default() -> Self {
-        Self { max_bytes: MAX_BYTES, packages: Mutex::default() }
+        Self { max_bytes: MAX_BYTES, packages: Mutex::new(LruCache::unbounded()) }
     }
 }
 
@@ -65,23 +66,14 @@ impl PackageCache {
     }
 
     fn get(&self, key: &PackageKey) -> Option<Arc<Package>> {
-        let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = packages.iter().position(|(cached_key, _)| cached_key == key)?;
-        let entry = packages.remove(index)?;
-        let package = entry.1.clone();
-        packages.push_back(entry);
-        Some(package)
+        self.packages.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
     fn insert(&self, key: PackageKey, package: Arc<Package>) {
         let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
-        packages.retain(|(cached_key, _)| *cached_key != key);
-        packages.push_back((key, package));
-        let total_bytes = |packages: &VecDeque<(PackageKey, Arc<Package>)>| {
-            packages.iter().map(|(_, package)| package.memory_bytes()).sum::<usize>()
-        };
-        while total_bytes(&packages) > self.max_bytes {
-            packages.pop_front();
+        packages.put(key, package);
+        while packages.iter().map(|(_, package)| package.memory_bytes()).sum::<usize>() > self.max_bytes {
+            packages.pop_lru();
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The library for requests: files opened by path and bytes read, all within a deadline.
 
-use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use lru::LruCache;
 use tokio::sync::Semaphore;
 
 use crate::engine::source::{Roots, SourceFile};
@@ -23,7 +24,7 @@ const RETRY_SECONDS: u32 = 5;
 const THREADS_PER_ROOT: usize = 16;
 
 /// Files kept open between requests.
-const MAX_OPEN_FILES: usize = 256;
+const MAX_OPEN_FILES: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 
 /// How long a path is assumed to lead to the same file.
 const RECHECK_AFTER: Duration = Duration::from_secs(1);
@@ -35,8 +36,11 @@ const CLOSE_AFTER: Duration = Duration::from_secs(10);
 pub struct Library {
     roots: Arc<Roots>,
     root_threads: Vec<Arc<Semaphore>>,
-    open_files: Arc<Mutex<HashMap<String, CachedFile>>>,
+    open_files: Arc<Mutex<OpenFiles>>,
 }
+
+/// By request path.
+type OpenFiles = LruCache<String, CachedFile>;
 
 struct CachedFile {
     source: Arc<SourceFile>,
@@ -47,7 +51,8 @@ struct CachedFile {
 impl Library {
     pub fn new(roots: Arc<Roots>) -> Self {
         let root_threads = roots.list().iter().map(|_| Arc::new(Semaphore::new(THREADS_PER_ROOT))).collect();
-        Self { roots, root_threads, open_files: Arc::default() }
+        let open_files = Arc::new(Mutex::new(LruCache::sparse(MAX_OPEN_FILES)));
+        Self { roots, root_threads, open_files }
     }
 
     pub fn roots(&self) -> &Arc<Roots> {
@@ -130,7 +135,7 @@ impl Library {
             .unwrap_or_else(|_| Err(timeout_error().with_retry_after(RETRY_SECONDS)))
     }
 
-    fn lock_open_files(&self) -> std::sync::MutexGuard<'_, HashMap<String, CachedFile>> {
+    fn lock_open_files(&self) -> std::sync::MutexGuard<'_, OpenFiles> {
         self.open_files.lock().expect("no panic while held")
     }
 
@@ -153,17 +158,11 @@ impl Library {
         let mut open_files = self.lock_open_files();
         let now = Instant::now();
         let was_empty = open_files.is_empty();
-        let source = match open_files.remove(request_path) {
+        let source = match open_files.pop(request_path) {
             Some(file) if file.source.is_same_version(&source) => file.source,
             _ => Arc::new(source),
         };
-        if open_files.len() >= MAX_OPEN_FILES
-            && let Some(oldest) = open_files.iter().min_by_key(|(_, file)| file.last_use).map(|(path, _)| path.clone())
-        {
-            open_files.remove(&oldest);
-        }
-        open_files
-            .insert(request_path.to_owned(), CachedFile { source: source.clone(), last_check: now, last_use: now });
+        open_files.put(request_path.to_owned(), CachedFile { source: source.clone(), last_check: now, last_use: now });
         if was_empty {
             tokio::spawn(close_idle_files(Arc::downgrade(&self.open_files)));
         }
@@ -176,7 +175,7 @@ fn read_error(source: &SourceFile, cause: &std::io::Error) -> Error {
 }
 
 /// Closes unused files; ends with the last of them.
-async fn close_idle_files(weak_files: Weak<Mutex<HashMap<String, CachedFile>>>) {
+async fn close_idle_files(weak_files: Weak<Mutex<OpenFiles>>) {
     loop {
         tokio::time::sleep(CLOSE_AFTER / 2).await;
         let Some(shared_files) = weak_files.upgrade() else { return };

@@ -1,9 +1,10 @@
 //! Loudness of library items: measured once, when an item is first aired at a target loudness (LUFS), and cached by content
 //! and version.
 
-use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lru::LruCache;
 use tokio::sync::Semaphore;
 
 use super::versioned::Versioned;
@@ -14,7 +15,7 @@ use crate::service::Service;
 use crate::store::Tree;
 
 /// Most results in memory; all of them are on the disk.
-const MAX_CACHED: usize = 4096;
+const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 
 /// The largest and the smallest gain, tenths of a decibel.
 const MAX_GAIN_TENTHS: f64 = 200.0;
@@ -22,14 +23,14 @@ const MIN_GAIN_TENTHS: f64 = -400.0;
 
 /// Measured loudness.
 pub struct LoudnessCache {
-    measured_lufs: Mutex<HashMap<String, Option<f64>>>,
+    measured_lufs: Mutex<LruCache<String, Option<f64>>>,
     /// One measurement at a time: each occupies a core for a second or two.
     measuring_slot: Semaphore,
 }
 
 impl Default for LoudnessCache {
     fn default() -> Self {
-        Self { measured_lufs: Mutex::default(), measuring_slot: Semaphore::new(1) }
+        Self { measured_lufs: Mutex::new(LruCache::sparse(MAX_CACHED)), measuring_slot: Semaphore::new(1) }
     }
 }
 
@@ -78,11 +79,7 @@ impl Service {
                 measured
             }
         };
-        let mut cache = self.loudness.measured_lufs.lock().unwrap_or_else(PoisonError::into_inner);
-        if cache.len() >= MAX_CACHED {
-            cache.clear();
-        }
-        cache.insert(cache_key, measured);
+        self.loudness.measured_lufs.lock().unwrap_or_else(PoisonError::into_inner).put(cache_key, measured);
         measured
     }
 

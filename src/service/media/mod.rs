@@ -1,11 +1,13 @@
 //! Probe results: each file version is probed once (single flight) and cached by content and version.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lru::LruCache;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -31,7 +33,7 @@ const CONCURRENT_PROBES: usize = 4;
 /// Most probes in flight, including those that wait for a disk.
 const MAX_IN_FLIGHT: usize = 32;
 /// Most results in memory; one is a few KiB.
-const MAX_CACHED: usize = 2048;
+const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(2048).expect("not zero");
 
 /// The longest probe, in deadlines, after its requests have timed out.
 const MAX_DEADLINES: u32 = 24;
@@ -53,18 +55,11 @@ pub struct Probes {
     results: Arc<Mutex<ProbeResults>>,
 }
 
-#[derive(Default)]
 struct ProbeResults {
     /// By fingerprint and version.
-    finished: HashMap<String, CachedProbe>,
+    finished: LruCache<String, ProbeOutcome>,
     /// Probes in flight, by version.
     in_flight: HashMap<String, watch::Receiver<Option<ProbeOutcome>>>,
-    use_counter: u64,
-}
-
-struct CachedProbe {
-    outcome: ProbeOutcome,
-    last_used: u64,
 }
 
 /// A probe result, and when it was found.
@@ -79,6 +74,7 @@ type ProbeOutcome = Result<ProbeResult, ProbeError>;
 impl Probes {
     /// `ffmpeg` is the configured program; its ffprobe is searched for beside it.
     pub fn new(ffmpeg: &Path, deadline: Duration) -> Self {
+        let results = ProbeResults { finished: LruCache::sparse(MAX_CACHED), in_flight: HashMap::new() };
         Self {
             tools: ProbeTools::for_ffmpeg(ffmpeg),
             deadline,
@@ -86,7 +82,7 @@ impl Probes {
             quarantine: None,
             probe_slots: Arc::new(Semaphore::new(CONCURRENT_PROBES)),
             in_flight_slots: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
-            results: Arc::default(),
+            results: Arc::new(Mutex::new(results)),
         }
     }
 
@@ -169,12 +165,9 @@ impl Probes {
 
     fn look_up(&self, source: &SourceFile, version: &str) -> ProbeLookup {
         let mut results = self.lock_results();
-        results.use_counter += 1;
-        let now = results.use_counter;
         let key = source.cached_fingerprint().map(|name| format!("{name}/{version}"));
-        if let Some(entry) = key.and_then(|key| results.finished.get_mut(&key)) {
-            entry.last_used = now;
-            return ProbeLookup::Finished(entry.outcome.clone());
+        if let Some(outcome) = key.and_then(|key| results.finished.get(&key).cloned()) {
+            return ProbeLookup::Finished(outcome);
         }
         results.in_flight.get(version).cloned().map_or(ProbeLookup::Missing, ProbeLookup::InFlight)
     }
@@ -212,14 +205,14 @@ impl Probes {
             Err(cause) => return Err(ProbeError::Unavailable(cause.to_string())),
         };
         let key = format!("{name}/{version}");
-        let finished = self.lock_results().finished.get(&key).map(|entry| entry.outcome.clone());
+        let finished = self.lock_results().finished.get(&key).cloned();
         if let Some(outcome) = finished {
             return outcome;
         }
         let outcome = self.load_or_run(&name, version, source).await;
         // Cache only results that depend on the bytes alone; a missing tool or a busy machine is temporary.
         if matches!(outcome, Ok(_) | Err(ProbeError::Unreadable(_) | ProbeError::ReportTooLarge)) {
-            self.lock_results().insert(key, outcome.clone());
+            self.lock_results().finished.put(key, outcome.clone());
         }
         outcome
     }
@@ -313,18 +306,6 @@ struct InFlightGuard {
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.results.lock().unwrap_or_else(PoisonError::into_inner).in_flight.remove(&self.version);
-    }
-}
-
-impl ProbeResults {
-    /// Caches a result, evicting the least recently used one if the cache is full.
-    fn insert(&mut self, key: String, outcome: ProbeOutcome) {
-        self.use_counter += 1;
-        if self.finished.len() >= MAX_CACHED {
-            let oldest = self.finished.iter().min_by_key(|(_, entry)| entry.last_used).map(|(key, _)| key.clone());
-            oldest.map(|key| self.finished.remove(&key));
-        }
-        self.finished.insert(key, CachedProbe { outcome, last_used: self.use_counter });
     }
 }
 

@@ -1,11 +1,11 @@
 //! Text subtitles of an item, embedded or in sidecar files, as cues.
 
-use std::collections::VecDeque;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lru::LruCache;
 use tokio::sync::{Semaphore, watch};
 
 use crate::domain::media::Media;
@@ -42,14 +42,13 @@ pub struct SubtitleScript {
 }
 
 type ScriptOutcome = Option<std::result::Result<Arc<SubtitleScript>, RunError>>;
-type ScriptCache = VecDeque<(String, watch::Receiver<ScriptOutcome>)>;
+type ScriptCache = LruCache<String, watch::Receiver<ScriptOutcome>>;
 
 /// Reads and caches subtitles.
 pub struct Subtitles {
     ffmpeg: PathBuf,
     library: Arc<Library>,
     extraction_slots: Arc<Semaphore>,
-    /// Most recently used first.
     cache: Mutex<ScriptCache>,
 }
 
@@ -59,7 +58,7 @@ impl Subtitles {
             ffmpeg,
             library,
             extraction_slots: Arc::new(Semaphore::new(CONCURRENT_EXTRACTIONS)),
-            cache: Mutex::default(),
+            cache: Mutex::new(LruCache::unbounded()),
         }
     }
 
@@ -159,7 +158,7 @@ impl Subtitles {
         }
         let (sender, outcome) = watch::channel(None);
         let mut cache = self.cache.lock().expect("no panic while held");
-        cache.push_front((key, outcome.clone()));
+        cache.put(key, outcome.clone());
         evict_scripts(&mut cache);
         drop(cache);
         let (ffmpeg, source, media) = (self.ffmpeg.clone(), source.clone(), media.clone());
@@ -216,7 +215,7 @@ impl Subtitles {
         };
         let script = self.library.run_with_deadline(root, read_text).await?;
         let mut cache = self.cache.lock().expect("no panic while held");
-        cache.push_front((key, watch::channel(Some(Ok(script.clone()))).1));
+        cache.put(key, watch::channel(Some(Ok(script.clone()))).1);
         evict_scripts(&mut cache);
         Ok(script)
     }
@@ -224,15 +223,12 @@ impl Subtitles {
     /// A cached entry, now the most recently used; failures are removed.
     fn cached(&self, key: &str) -> Option<watch::Receiver<ScriptOutcome>> {
         let mut cache = self.cache.lock().expect("no panic while held");
-        let position = cache.iter().position(|(cached_key, _)| cached_key == key)?;
-        let entry = cache.remove(position).expect("found");
-        let has_failed = matches!(*entry.1.borrow(), Some(Err(_)));
-        cache.push_front(entry);
-        if has_failed {
-            cache.pop_front();
+        let outcome = cache.get(key)?.clone();
+        if matches!(*outcome.borrow(), Some(Err(_))) {
+            cache.pop(key);
             return None;
         }
-        Some(cache[0].1.clone())
+        Some(outcome)
     }
 }
 
@@ -246,7 +242,9 @@ fn evict_scripts(cache: &mut ScriptCache) {
         bytes <= MAX_SCRIPT_BYTES
     });
     let count = fitting.count().max(1);
-    cache.truncate(count);
+    while cache.len() > count {
+        cache.pop_lru();
+    }
 }
 
 fn parse_script(bytes: &[u8], format: SubtitleFormat) -> SubtitleScript {

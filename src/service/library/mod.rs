@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::engine::source::{Roots, SourceFile};
 use crate::error::{Code, Error, Result};
+use crate::service::background_tasks::BackgroundTasks;
 
 mod images;
 pub mod listing;
@@ -36,6 +37,7 @@ pub struct Library {
     roots: Arc<Roots>,
     root_threads: Vec<Arc<Semaphore>>,
     open_files: Arc<Mutex<HashMap<String, CachedFile>>>,
+    tasks: BackgroundTasks,
 }
 
 struct CachedFile {
@@ -45,9 +47,9 @@ struct CachedFile {
 }
 
 impl Library {
-    pub fn new(roots: Arc<Roots>) -> Self {
+    pub fn new(roots: Arc<Roots>, tasks: BackgroundTasks) -> Self {
         let root_threads = roots.list().iter().map(|_| Arc::new(Semaphore::new(THREADS_PER_ROOT))).collect();
-        Self { roots, root_threads, open_files: Arc::default() }
+        Self { roots, root_threads, open_files: Arc::default(), tasks }
     }
 
     pub fn roots(&self) -> &Arc<Roots> {
@@ -165,7 +167,7 @@ impl Library {
         open_files
             .insert(request_path.to_owned(), CachedFile { source: source.clone(), last_check: now, last_use: now });
         if was_empty {
-            tokio::spawn(close_idle_files(Arc::downgrade(&self.open_files)));
+            self.tasks.spawn(close_idle_files(Arc::downgrade(&self.open_files)));
         }
         source
     }
@@ -199,7 +201,8 @@ mod tests {
     async fn a_dead_disk_times_out_and_delays_no_other_root() {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let root = |(n, folder): (usize, &tempfile::TempDir)| Root { id: format!("r{n}"), path: folder.path().into() };
-        let library = Library::new(Arc::new(Roots::open(folders.iter().enumerate().map(root).collect()).unwrap()));
+        let roots = Roots::open(folders.iter().enumerate().map(root).collect()).unwrap();
+        let library = Library::new(Arc::new(roots), BackgroundTasks::default());
         let mut disk = Vec::new();
         // One more than there are threads: the last one only waits for a thread.
         let blocked = (0..=THREADS_PER_ROOT).map(|_| {

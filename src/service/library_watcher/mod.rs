@@ -27,10 +27,10 @@ const MAX_REPORTED_FOLDERS: usize = 50;
 /// Files and folders examined in one pass as possible new paths of moved items.
 const MAX_CANDIDATES: usize = 500;
 
-/// Watches every root in a task of its own, so that a dead disk does not delay the others. Ends with the runtime.
+/// Watches every root in a task of its own, so that a dead disk does not delay the others.
 pub fn start_watchers(service: &Arc<Service>) {
     for root in 0..service.roots.list().len() {
-        tokio::spawn(watch_root(service.clone(), root));
+        service.tasks.spawn(watch_root(service.clone(), root));
     }
 }
 

@@ -8,8 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::domain::recording::{self, Recording, RecordingEvent, RecordingFailure, RecordingState, SeriesRule};
@@ -55,13 +56,11 @@ pub struct Recordings {
     /// Whether the maintenance task runs, and its wake-up signal.
     is_maintained: AtomicBool,
     wake_signal: Arc<Notify>,
-    /// Whether the server is stopping.
-    is_stopping: AtomicBool,
 }
 
 /// A recording under way.
 struct RunningRecording {
-    stop_signal: watch::Sender<bool>,
+    stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
@@ -102,7 +101,6 @@ impl Recordings {
             naming_lock: tokio::sync::Mutex::default(),
             is_maintained: AtomicBool::new(false),
             wake_signal: Arc::default(),
-            is_stopping: AtomicBool::new(false),
         })
     }
 
@@ -201,23 +199,11 @@ impl Recordings {
         Ok(())
     }
 
-    /// Interrupts every running recording with all of its data synced; the next start continues them.
-    pub async fn shutdown(&self) {
-        self.is_stopping.store(true, std::sync::atomic::Ordering::SeqCst);
-        let tasks: Vec<RunningRecording> = lock(&self.running_tasks).drain().map(|(_, running)| running).collect();
-        for running_recording in &tasks {
-            let _ = running_recording.stop_signal.send(true);
-        }
-        for running_recording in tasks {
-            let _ = running_recording.task.await;
-        }
-    }
-
     /// Stops a running recording and waits for its end.
     async fn stop(&self, id: &str) {
         let running = lock(&self.running_tasks).remove(id);
-        if let Some(RunningRecording { stop_signal, mut task }) = running {
-            let _ = stop_signal.send(true);
+        if let Some(RunningRecording { stop, mut task }) = running {
+            stop.cancel();
             if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
                 task.abort();
             }

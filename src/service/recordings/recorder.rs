@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::recorded_segments::{self, RecordedSegment, RecordingStep};
 use crate::domain::recording::{self, Recording, RecordingEvent, WrittenRange};
@@ -32,20 +32,20 @@ const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::fr
 const MAX_STALL_MS: i64 = 3_600_000;
 
 /// Records until the end of the recording, or until `stop`.
-pub(super) async fn run(service: Arc<Service>, id: String, stop: watch::Receiver<bool>) {
+pub(super) async fn run(service: Arc<Service>, id: String, stop: CancellationToken) {
     let channel = service.recordings.get(&id).map(|recording| recording.channel_id);
-    record_with_retries(&service, &id, stop).await;
+    record_with_retries(&service, &id, &stop).await;
     if let Ok(channel) = channel {
         service.viewers.leave(channel, &Viewer::internal(&id));
     }
 }
 
-async fn record_with_retries(service: &Arc<Service>, id: &str, mut stop: watch::Receiver<bool>) {
+async fn record_with_retries(service: &Arc<Service>, id: &str, stop: &CancellationToken) {
     let mut pause = RETRY_PAUSES.0;
     let mut rights = service.rights_changes.subscribe();
     loop {
         let previously_written = stored_range(service, id);
-        let outcome = append_segments(service, id, &mut stop).await;
+        let outcome = append_segments(service, id, stop).await;
         let now_ms = service.clock.now().as_millisecond();
         match outcome {
             Ok(RecordingEnd::Stopped) => return truncate_to_stored(service, id).await,
@@ -72,14 +72,9 @@ async fn record_with_retries(service: &Arc<Service>, id: &str, mut stop: watch::
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             Ok(()) = rights.changed() => {}
-            () = wait_for_stop(&mut stop) => return,
+            () = stop.cancelled() => return,
         }
     }
-}
-
-/// Returns when the recording is to stop.
-async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
-    let _ = stop.wait_for(|is_stopped| *is_stopped).await;
 }
 
 /// Whether another attempt cannot help.
@@ -109,7 +104,7 @@ enum RecordingEnd {
 }
 
 /// Appends segments, starting after the stored length.
-async fn append_segments(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<bool>) -> Result<RecordingEnd> {
+async fn append_segments(service: &Arc<Service>, id: &str, stop: &CancellationToken) -> Result<RecordingEnd> {
     let folder = service.recordings.folder()?.clone();
     let mut recording = service.recordings.get(id)?;
     let mut open_recording = OpenRecording { file: Some(open_file(service, &folder, &mut recording).await?) };
@@ -119,8 +114,10 @@ async fn append_segments(service: &Arc<Service>, id: &str, stop: &mut watch::Rec
         // The guide may have changed the end or title; the written length is more recent here than in the store.
         recording = Recording { written_range: recording.written_range, ..service.recordings.get(id)? };
         let next = tokio::select! {
+            // At shutdown the runs end, too; that is no failure of the recording.
+            biased;
+            () = stop.cancelled() => return sync_and_store(service, &mut open_recording, &recording).await.map(|()| RecordingEnd::Stopped),
             next = recorded_segments::next_step(service, &recording) => next,
-            () = wait_for_stop(stop) => return sync_and_store(service, &mut open_recording, &recording).await.map(|()| RecordingEnd::Stopped),
         };
         match next {
             Ok(RecordingStep::Segment(segment)) => {
@@ -141,7 +138,7 @@ async fn append_segments(service: &Arc<Service>, id: &str, stop: &mut watch::Rec
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
                     Ok(()) = rights.changed() => {}
-                    () = wait_for_stop(stop) => {}
+                    () = stop.cancelled() => {}
                 }
             }
             Ok(RecordingStep::Ended) if recording.written_range.has_no_programme() => {

@@ -119,7 +119,7 @@ impl Service {
             live_channels: LiveChannels::default(),
             loudness: LoudnessCache::default(),
             ingests: Ingests::default(),
-            recordings: Recordings::open(store.clone(), &config, events.clone())?,
+            recordings: Recordings::open(store.clone(), &config, events.clone(), clock.clone())?,
             outbound: OutboundClient::new(
                 AllowedSources::parse(&config.allowed_sources).map_err(crate::error::Error::internal)?,
             ),

@@ -34,7 +34,7 @@ impl Service {
                 GuideChange::Follow(airing) => airing,
                 GuideChange::Fail => {
                     let not_found = Error::new(Code::NotFound, "the programme is no longer in this channel's guide");
-                    recordings.finish(&recording.id, RecordingEvent::Fail, Some(&not_found), now_ms).await;
+                    recordings.finish(&recording.id, RecordingEvent::Fail, Some(&not_found)).await;
                     continue;
                 }
             };

@@ -58,10 +58,10 @@ async fn apply_rules(service: &Arc<Service>) {
             tracing::warn!(rule.id = rule.id, %fault, "a series could not be scheduled");
         }
     }
-    let now_ms = service.clock.now().as_millisecond();
-    let expired = recording::expired_ids(lock(&service.recordings.all).values(), now_ms);
+    let recordings = &service.recordings;
+    let expired = recording::expired_ids(lock(&recordings.all).values(), recordings.now_ms());
     for id in expired {
-        match service.recordings.remove(&id, FileAction::Delete, now_ms).await {
+        match recordings.remove(&id, FileAction::Delete).await {
             Ok(_) => tracing::info!(recording.id = id, "expired recording deleted"),
             Err(fault) => tracing::warn!(recording.id = id, %fault, "an expired recording could not be deleted"),
         }
@@ -71,7 +71,7 @@ async fn apply_rules(service: &Arc<Service>) {
 /// Starts due and interrupted recordings; returns how long to sleep until the next one.
 async fn start_due(service: &Arc<Service>) -> Duration {
     let recordings = &service.recordings;
-    let now_ms = service.clock.now().as_millisecond();
+    let now_ms = recordings.now_ms();
     lock(&recordings.running_tasks).retain(|_, running| !running.task.is_finished());
     let mut open_recordings: Vec<_> =
         recordings.all().into_iter().filter(|recording| recording.state.is_open()).collect();

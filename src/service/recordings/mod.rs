@@ -17,6 +17,7 @@ use crate::domain::recording::{self, Recording, RecordingEvent, RecordingFailure
 use crate::engine::recording_file::RecordingsFolder;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::clock::Clock;
 use crate::service::events::{EventContent, Events};
 use crate::store::{Batch, Store, Tree};
 
@@ -43,6 +44,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct Recordings {
     store: Store,
     events: Arc<Events>,
+    clock: Clock,
     folder: Option<Arc<RecordingsFolder>>,
     all: Mutex<BTreeMap<String, Recording>>,
     rules: Mutex<BTreeMap<String, SeriesRule>>,
@@ -85,13 +87,14 @@ impl Recordings {
     ///
     /// # Errors
     /// `INTERNAL` for a record that cannot be read or a missing folder.
-    pub fn open(store: Store, config: &Config, events: Arc<Events>) -> Result<Self> {
+    pub fn open(store: Store, config: &Config, events: Arc<Events>, clock: Clock) -> Result<Self> {
         let all = store.scan::<Recording>(Tree::Recordings)?.into_iter().collect();
         let rules = store.scan::<SeriesRule>(Tree::RecordingRules)?.into_iter().collect();
         let folder = config.recordings.as_deref().map(RecordingsFolder::open).transpose().map_err(Error::internal)?;
         Ok(Self {
             store,
             events,
+            clock,
             folder: folder.map(Arc::new),
             all: Mutex::new(all),
             rules: Mutex::new(rules),
@@ -149,11 +152,11 @@ impl Recordings {
     ///
     /// # Errors
     /// `NOT_FOUND`; `STORAGE_FULL`; `INTERNAL` if its file cannot be removed.
-    pub async fn remove(&self, id: &str, file_action: FileAction, now_ms: i64) -> Result<RemovedRecording> {
+    pub async fn remove(&self, id: &str, file_action: FileAction) -> Result<RemovedRecording> {
         // Cancelled first, so that the maintenance task does not start it again once it has stopped.
         let mut cancelled = false;
         let cancel = |recording: &mut Recording| {
-            cancelled = recording.apply(RecordingEvent::Cancel, now_ms);
+            cancelled = recording.apply(RecordingEvent::Cancel, self.now_ms());
             cancelled
         };
         self.edit(id, cancel).await?;
@@ -181,14 +184,14 @@ impl Recordings {
     ///
     /// # Errors
     /// `NOT_FOUND`; `STORAGE_FULL`.
-    pub async fn remove_rule(&self, id: &str, now_ms: i64) -> Result<()> {
+    pub async fn remove_rule(&self, id: &str) -> Result<()> {
         let _editing = self.edit_lock.lock().await;
         self.rule(id)?;
         let mut scheduled = self.all();
         scheduled.retain_mut(|recording| {
             recording.rule_id.as_deref() == Some(id)
                 && recording.state == RecordingState::Scheduled
-                && recording.apply(RecordingEvent::Cancel, now_ms)
+                && recording.apply(RecordingEvent::Cancel, self.now_ms())
         });
         let mut batch = Batch::default();
         batch.delete(Tree::RecordingRules, id)?;
@@ -197,6 +200,10 @@ impl Recordings {
         lock(&self.rules).remove(id);
         scheduled.into_iter().for_each(|recording| self.update_memory(recording));
         Ok(())
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.clock.now().as_millisecond()
     }
 
     /// Stops a running recording and waits for its end.
@@ -274,9 +281,9 @@ impl Recordings {
     }
 
     /// Sets the final state of a recording. If it cannot be stored, it is kept in memory and stored later.
-    async fn finish(&self, id: &str, event: RecordingEvent, fault: Option<&Error>, now_ms: i64) {
+    async fn finish(&self, id: &str, event: RecordingEvent, fault: Option<&Error>) {
         let _editing = self.edit_lock.lock().await;
-        let Ok(mut recording) = self.get(id) else { return };
+        let (Ok(mut recording), now_ms) = (self.get(id), self.now_ms()) else { return };
         if !recording.apply(event, now_ms) {
             return;
         }

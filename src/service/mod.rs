@@ -55,7 +55,6 @@ pub struct Service {
     pub store: Store,
     pub clock: Clock,
     pub accounts: Accounts,
-    pub roots: Arc<Roots>,
     pub library: Arc<Library>,
     pub local_encoders: LocalEncoders,
     pub media: Probes,
@@ -93,9 +92,9 @@ impl Service {
     /// # Errors
     /// The error of what could not be opened.
     pub fn open(config: Config) -> Result<Arc<Self>> {
-        let roots = Arc::new(Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?);
+        let roots = Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?;
         let tasks = BackgroundTasks::default();
-        let library = Arc::new(Library::new(roots.clone(), tasks.clone()));
+        let library = Arc::new(Library::new(Arc::new(roots), tasks.clone()));
         let store = Store::open_waiting(&config.state)?;
         let quarantine = Arc::new(Quarantine::open(quarantine::marks_folder(&config.state))?);
         let media =
@@ -129,7 +128,6 @@ impl Service {
             clock,
             subtitles: Subtitles::new(config.ffmpeg.clone(), library.clone()),
             library,
-            roots,
             sessions: Sessions::new(&config, renditions.clone(), tasks.clone()),
             tasks,
             renditions,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
+use crate::engine::folder::EntryTarget;
 use crate::engine::source::{Roots, SourceFile};
 use crate::error::{Code, Error, Result};
 use crate::service::background_tasks::BackgroundTasks;
@@ -95,6 +96,33 @@ impl Library {
             source.warm_blocking(offset, len).map_err(|cause| read_error(&source, &cause))
         })
         .await
+    }
+
+    /// Which of these paths exist now. Paths on a disk that does not respond count as missing.
+    pub async fn check_available(&self, paths: Vec<String>) -> Vec<bool> {
+        let mut available = vec![false; paths.len()];
+        let mut by_root: Vec<Vec<(usize, String)>> = vec![Vec::new(); self.roots.list().len()];
+        for (index, path) in paths.into_iter().enumerate() {
+            if let Ok(located) = self.roots.locate(&path) {
+                by_root[located.root_index].push((index, path));
+            }
+        }
+        let checks = by_root.into_iter().enumerate().filter(|(_, paths)| !paths.is_empty()).map(|(root, paths)| {
+            let roots = self.roots.clone();
+            let check_paths = move || {
+                let exists = |path: &str| {
+                    matches!(roots.resolve_target(path), Some(EntryTarget::File { .. } | EntryTarget::Folder))
+                };
+                Ok(paths.into_iter().filter(|(_, path)| exists(path)).map(|(index, _)| index).collect::<Vec<_>>())
+            };
+            self.run_with_deadline(root, check_paths)
+        });
+        for found in futures_util::future::join_all(checks).await {
+            for index in found.unwrap_or_default() {
+                available[index] = true;
+            }
+        }
+        available
     }
 
     /// Drops an open file that has changed, so that the next request opens it again.

@@ -196,7 +196,7 @@ struct Client {
 impl Client {
     fn start(service: &Arc<Service>, id: u32, ingest: &Arc<Ingest>, stream: ExternalStream) -> Self {
         let (pieces, events) = mpsc::channel(MAX_WAITING_PIECES);
-        let task = service.tasks.spawn(source_client::run(service.clone(), id, ingest.clone(), pieces));
+        let task = service.tasks.spawn(source_client::run(Arc::downgrade(service), id, ingest.clone(), pieces));
         Self { stream, events, task }
     }
 }

@@ -13,18 +13,15 @@ use crate::config::Config;
 use crate::domain::ssdp;
 use crate::error::{Error, Result};
 use crate::http;
-use crate::http::ssdp::Announcer;
+use crate::http::ssdp::announce_tuner;
 use crate::service::channels::sources;
 use crate::service::{Service, library_watcher, live, recordings};
 
-/// Time limits during shutdown: for sessions to stop, and for unwritten state. With those for responses in flight (4 s,
-/// `http::serve`) and for the runtime (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills the
-/// process.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limits during shutdown: for background tasks to end, and for unwritten state. With those for responses in flight
+/// (4 s, `http::serve`) and for the runtime (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills
+/// the process.
+const TASK_TIMEOUT: Duration = Duration::from_secs(2);
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Time limit for announcing to the home network that the tuner leaves.
-const BYEBYE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Serves until `stop` resolves. Prints one line to standard output when it is ready.
 ///
@@ -59,8 +56,8 @@ pub async fn run_on(
     let service = Service::open(config)?;
     let code = service.accounts.prepare().await?;
     let warming_service = service.clone();
-    tokio::spawn(async move {
-        tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.renditions.find_backends())
+    service.tasks.spawn(async move {
+        tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.renditions.find_backends());
     });
     library_watcher::start_watchers(&service);
     sources::start_refresh_task(&service);
@@ -68,8 +65,8 @@ pub async fn run_on(
         live::start_maintenance(&service);
     }
     recordings::start_maintenance(&service);
-    let announcer = announce(&service, address);
-    let cleanup_task = tokio::spawn(run_cleanup(service.clone()));
+    announce(&service, address);
+    service.tasks.spawn(run_cleanup(service.clone()));
     trim_memory();
     println!("listening on http://{address}");
     welcome(&service, address, code.as_deref());
@@ -82,17 +79,8 @@ pub async fn run_on(
         closing_service.live_channels.close();
     };
     http::serve(service.clone(), listener, stop).await?;
-    if tokio::time::timeout(SESSION_TIMEOUT, async {
-        tokio::join!(service.recordings.shutdown(), service.sessions.shutdown())
-    })
-    .await
-    .is_err()
-    {
-        tracing::warn!("sessions and recordings did not stop within {} s", SESSION_TIMEOUT.as_secs());
-    }
-    cleanup_task.abort();
-    if let Some(announcer) = announcer {
-        let _ = tokio::time::timeout(BYEBYE_TIMEOUT, announcer.shut_down()).await;
+    if tokio::time::timeout(TASK_TIMEOUT, service.shutdown()).await.is_err() {
+        tracing::warn!("background tasks did not end within {} s", TASK_TIMEOUT.as_secs());
     }
     match tokio::time::timeout(FLUSH_TIMEOUT, service.accounts.flush()).await {
         Ok(flushed) => flushed,
@@ -114,20 +102,21 @@ fn trim_memory() {
 
 /// Announces the tuner of the stream token in `hdhomerun_token_file`.
 #[allow(clippy::disallowed_methods, reason = "a file the operator named")]
-fn announce(service: &Arc<Service>, address: SocketAddr) -> Option<Announcer> {
-    let file = service.config.hdhomerun_token_file.as_ref()?;
+fn announce(service: &Arc<Service>, address: SocketAddr) {
+    let Some(file) = &service.config.hdhomerun_token_file else { return };
     let token = match std::fs::read_to_string(file) {
         Ok(token) => token.trim().to_owned(),
         Err(fault) => {
             tracing::error!(file = %file.display(), %fault, "the tuner is not announced: its token file cannot be read");
-            return None;
+            return;
         }
     };
     if service.accounts.authenticate_stream(&token).is_err() {
         tracing::warn!(file = %file.display(), "the tuner is not announced until the file contains a valid stream token");
     }
-    let announcer = Announcer::start(service, token, address, ssdp::PORT);
-    announcer.inspect_err(|fault| tracing::error!(%fault, "the tuner is not announced")).ok()
+    if let Err(fault) = announce_tuner(service, token, address, ssdp::PORT) {
+        tracing::error!(%fault, "the tuner is not announced");
+    }
 }
 
 /// Runs the cleanup of accounts, channel checkpoints and progress once a minute.

@@ -9,9 +9,8 @@ use std::time::Duration;
 use rustix::net::sockopt::{set_ip_add_membership, set_ip_multicast_if, set_ip_multicast_ttl, set_socket_reuseaddr};
 use rustix::net::{AddressFamily, SocketType, bind, socket};
 use tokio::net::UdpSocket;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::api::livetv::tuner;
 use crate::domain::ssdp::{self, AnnouncedDevice, Search};
@@ -36,30 +35,22 @@ const BACKOFF_RANGE: (Duration, Duration) = (Duration::from_millis(20), Duration
 /// Multicast TTL (UPnP Device Architecture 1.1, section 1.2.2).
 const MULTICAST_TTL: u32 = 2;
 
-/// A running announcement.
-pub struct Announcer {
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
-}
-
-impl Announcer {
-    /// Starts announcing the tuner of a stream token, for a server that listens at `listen`. `port` is [`ssdp::PORT`]
-    /// except in tests.
-    ///
-    /// # Errors
-    /// When the port is in use or the machine has no multicast.
-    pub fn start(service: &Arc<Service>, token: String, listen: SocketAddr, port: u16) -> io::Result<Self> {
-        let socket = UdpSocket::from_std(open_socket(listen.ip(), port)?)?;
-        let (stop, stopped) = oneshot::channel();
-        let server = AnnouncedServer { service: service.clone(), token, listen, port };
-        Ok(Self { stop, task: tokio::spawn(server.run(socket, stopped)) })
-    }
-
-    /// Announces that the tuner leaves (`ssdp:byebye`), and ends.
-    pub async fn shut_down(self) {
-        let _ = self.stop.send(());
-        let _ = self.task.await;
-    }
+/// Announces the tuner of a stream token, for a server that listens at `listen`, until shutdown or until the returned token
+/// is cancelled; then says goodbye (`ssdp:byebye`). `port` is [`ssdp::PORT`] except in tests.
+///
+/// # Errors
+/// When the port is in use or the machine has no multicast.
+pub fn announce_tuner(
+    service: &Arc<Service>,
+    token: String,
+    listen: SocketAddr,
+    port: u16,
+) -> io::Result<CancellationToken> {
+    let socket = UdpSocket::from_std(open_socket(listen.ip(), port)?)?;
+    let server = AnnouncedServer { service: service.clone(), token, listen, port };
+    let stop = service.tasks.stop_token();
+    service.tasks.spawn_graceful(server.run(socket, stop.clone()));
+    Ok(stop)
 }
 
 /// A socket that receives searches. Other SSDP programs on this machine can share its port.
@@ -89,7 +80,7 @@ struct AnnouncedServer {
 }
 
 impl AnnouncedServer {
-    async fn run(self, socket: UdpSocket, mut stopped: oneshot::Receiver<()>) {
+    async fn run(self, socket: UdpSocket, stop: CancellationToken) {
         let multicast_group = SocketAddrV4::new(ssdp::MULTICAST_ADDRESS, self.port);
         let mut announcements = tokio::time::interval(ANNOUNCE_INTERVAL);
         let mut queued_answers: Vec<(Instant, SocketAddrV4, String)> = Vec::new();
@@ -123,7 +114,7 @@ impl AnnouncedServer {
                     }
                 }
                 _ = announcements.tick() => self.announce(&socket, multicast_group, AnnouncedDevice::alive_announcements).await,
-                _ = &mut stopped => return self.announce(&socket, multicast_group, AnnouncedDevice::byebye_announcements).await,
+                () = stop.cancelled() => return self.announce(&socket, multicast_group, AnnouncedDevice::byebye_announcements).await,
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::store::{Store, Tree};
 
 pub mod accounts;
+pub mod background_tasks;
 pub mod channels;
 pub mod clock;
 pub mod events;
@@ -26,6 +27,7 @@ pub mod renditions;
 pub mod sessions;
 
 use accounts::Accounts;
+use background_tasks::BackgroundTasks;
 use channels::rights::{AuditLog, RightsNotifier};
 use channels::slates::Slates;
 use channels::sources::Sources;
@@ -49,10 +51,10 @@ use sessions::Sessions;
 /// The handles that requests and background tasks work with.
 pub struct Service {
     pub config: Config,
+    pub tasks: BackgroundTasks,
     pub store: Store,
     pub clock: Clock,
     pub accounts: Accounts,
-    pub roots: Arc<Roots>,
     pub library: Arc<Library>,
     pub local_encoders: LocalEncoders,
     pub media: Probes,
@@ -90,8 +92,9 @@ impl Service {
     /// # Errors
     /// The error of what could not be opened.
     pub fn open(config: Config) -> Result<Arc<Self>> {
-        let roots = Arc::new(Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?);
-        let library = Arc::new(Library::new(roots.clone()));
+        let roots = Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?;
+        let tasks = BackgroundTasks::default();
+        let library = Arc::new(Library::new(Arc::new(roots), tasks.clone()));
         let store = Store::open_waiting(&config.state)?;
         let quarantine = Arc::new(Quarantine::open(quarantine::marks_folder(&config.state))?);
         let media =
@@ -100,7 +103,7 @@ impl Service {
         let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random_bytes::<4>()));
         let open_progress =
             |tree| ProgressStore::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
-        let renditions = Renditions::open(&config, Some(quarantine))?;
+        let renditions = Renditions::open(&config, Some(quarantine), tasks.clone())?;
         let service = Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
             progress: open_progress(Tree::Progress)?,
@@ -115,7 +118,7 @@ impl Service {
             live_channels: LiveChannels::default(),
             loudness: LoudnessCache::default(),
             ingests: Ingests::default(),
-            recordings: Recordings::open(store.clone(), &config, events.clone())?,
+            recordings: Recordings::open(store.clone(), &config, events.clone(), clock.clone())?,
             outbound: OutboundClient::new(
                 AllowedSources::parse(&config.allowed_sources).map_err(crate::error::Error::internal)?,
             ),
@@ -125,8 +128,8 @@ impl Service {
             clock,
             subtitles: Subtitles::new(config.ffmpeg.clone(), library.clone()),
             library,
-            roots,
-            sessions: Sessions::new(&config, renditions.clone()),
+            sessions: Sessions::new(&config, renditions.clone(), tasks.clone()),
+            tasks,
             renditions,
             packages: PackageCache::default(),
             local_encoders: LocalEncoders::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
@@ -134,5 +137,12 @@ impl Service {
         });
         service.map_first_guides();
         Ok(service)
+    }
+
+    /// Ends all background tasks, with sessions, runs and recordings, and waits for them. Recordings have all of their data
+    /// synced; the next start continues them.
+    pub async fn shutdown(&self) {
+        self.tasks.shutdown().await;
+        self.renditions.clear_segments();
     }
 }

@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::domain::access::{Principal, Role};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::background_tasks::BackgroundTasks;
 use crate::service::renditions::Renditions;
 use crate::service::renditions::encode_slots::AdmissionRequest;
 use crate::service::renditions::planner::SessionPlan;
@@ -48,6 +49,7 @@ pub struct Sessions {
 }
 
 struct SessionsInner {
+    tasks: BackgroundTasks,
     renditions: Arc<Renditions>,
     max_per_user: usize,
     timeouts: SessionTimeouts,
@@ -74,15 +76,15 @@ impl Service {
 struct SessionRegistry {
     live: HashMap<String, Arc<Session>>,
     ended: VecDeque<Arc<EndedSession>>,
-    is_closed: bool,
 }
 
 impl Sessions {
     /// Sessions that lease their segments from `renditions`.
-    pub fn new(config: &Config, renditions: Arc<Renditions>) -> Self {
+    pub fn new(config: &Config, renditions: Arc<Renditions>, tasks: BackgroundTasks) -> Self {
         let limits = &config.limits;
         Self {
             inner: Arc::new(SessionsInner {
+                tasks,
                 renditions,
                 max_per_user: limits.sessions_per_user,
                 timeouts: SessionTimeouts { idle: limits.session_idle, segment: limits.segment_wait },
@@ -105,7 +107,7 @@ impl Sessions {
     pub async fn start(&self, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
         let chosen = self.inner.renditions.choose_backend(plan.spec()).await?;
         let mut registry = lock(&self.inner.registry);
-        if registry.is_closed {
+        if self.inner.tasks.is_stopping() {
             return Err(Error::new(Code::ServerBusy, "the server is stopping").with_retry_after(10));
         }
         let own_sessions =
@@ -138,8 +140,15 @@ impl Sessions {
                 registry.live.values().for_each(|session| session.release_unused_rungs());
                 runs.lease(chosen.backend, plan.spec().clone(), AdmissionRequest::Session)
             })?;
-        let renditions_and_timeouts = (self.inner.renditions.clone(), self.inner.timeouts);
-        let session = Arc::new(Session::new(&principal.user_id, plan, backend_choice, lease, renditions_and_timeouts));
+        let session = Arc::new(Session::new(
+            &principal.user_id,
+            plan,
+            backend_choice,
+            lease,
+            self.inner.renditions.clone(),
+            self.inner.timeouts,
+            self.inner.tasks.stop_token(),
+        ));
         tracing::info!(
             session.id = session.id,
             media.path = session.plan.request.media_path,
@@ -149,7 +158,7 @@ impl Sessions {
         registry.live.insert(session.id.clone(), session.clone());
         drop(registry);
         let (sessions, owned_session) = (self.clone(), session.clone());
-        tokio::spawn(async move {
+        self.inner.tasks.spawn_graceful(async move {
             owned_session.run().await;
             sessions.move_to_ended(&owned_session);
         });
@@ -197,19 +206,6 @@ impl Sessions {
             FoundSession::Live(session) => Ok(session.stop().await),
             FoundSession::Ended(_) => Ok(false),
         }
-    }
-
-    /// Ends all sessions and runs; no child process, task or file is left.
-    pub async fn shutdown(&self) {
-        let live: Vec<Arc<Session>> = {
-            let mut registry = lock(&self.inner.registry);
-            registry.is_closed = true;
-            registry.live.values().cloned().collect()
-        };
-        for session in live {
-            session.stop().await;
-        }
-        self.inner.renditions.shutdown().await;
     }
 
     /// Moves a session from the live ones to the ended ones, without its file.

@@ -32,7 +32,7 @@ pub fn run() {
             cold.push(runtime.block_on(server.zap_millis()));
             runtime.block_on(server.warm_channel());
             warm.push(runtime.block_on(server.zap_millis()));
-            runtime.block_on(server.service.sessions.shutdown());
+            runtime.block_on(server.service.shutdown());
         }
         println!("zap, {name}: cold {:.0} ms, warm {:.1} ms (medians of {ROUNDS})", median(cold), median(warm));
     }
@@ -51,7 +51,7 @@ pub fn run() {
         Some(requests) => println!("live.m3u8: {:.0} requests in a second of one core's time", requests / cpu_seconds),
         None => println!("live.m3u8: wrk is missing"),
     }
-    runtime.block_on(server.service.sessions.shutdown());
+    runtime.block_on(server.service.shutdown());
 }
 
 /// Processor time of this process, seconds.

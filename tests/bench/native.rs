@@ -148,7 +148,7 @@ async fn measure_runs(item: &Path, folder: &Path, backend: BackendSetting, has_b
             session.segment(0, segments * 2 / 3).await.expect("a segment");
             figures.jump_millis = millis_since(jump_started);
         }
-        service.sessions.shutdown().await;
+        service.shutdown().await;
         drop((session, service));
         wait_until_childless().await;
         if is_complete {

@@ -92,7 +92,7 @@ async fn measure_session(film: &Path, folder: &Path, is_encoded: bool) -> Sessio
         session.segment(0, index).await.expect("a segment");
     }
     let all = started.elapsed();
-    service.sessions.shutdown().await;
+    service.shutdown().await;
     SessionTimes { first_millis: to_millis(first), all_millis: to_millis(all) }
 }
 

@@ -228,7 +228,7 @@ async fn every_corpus_file_gets_an_accepted_decision() {
             continue;
         }
         let path = corpus.join(file);
-        let source = server.service.roots.open_file(path.to_str().expect("UTF-8")).expect(file).into();
+        let source = server.service.library.roots().open_file(path.to_str().expect("UTF-8")).expect(file).into();
         let started = Instant::now();
         let probed = server.service.media.probe(&source).await;
         if started.elapsed() > Duration::from_secs(6) {
@@ -325,7 +325,7 @@ async fn the_quick_probe_equals_ffprobe_over_the_corpus() {
         let mut files: Vec<_> = std::fs::read_dir(corpus.join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
         files.sort();
         for path in files {
-            let source = Arc::new(server.service.roots.open_file(path.to_str().unwrap()).unwrap());
+            let source = Arc::new(server.service.library.roots().open_file(path.to_str().unwrap()).unwrap());
             let name = source.file_name();
             match probe::probe_in_process(&tools, &source, Box::new(())).await {
                 Err(reason) => eprintln!("{name}: {reason}"),

@@ -219,7 +219,8 @@ pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = parse_limit(&call)?;
     let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor")?, limit)?;
-    let available = service.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
+    let available =
+        service.library.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
     let records = page.records.into_iter().zip(available);
     let history = records
         .map(|(record, is_available)| BookProgress { available: Some(is_available), ..BookProgress::new(record, true) })

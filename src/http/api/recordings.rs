@@ -158,7 +158,7 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
         Some(_) => return Err(Error::invalid_field("file", "must be keep or delete")),
     };
     let id = call.params[0].clone();
-    let removed = service.recordings.remove(&id, file_action, service.clock.now().as_millisecond()).await?;
+    let removed = service.recordings.remove(&id, file_action).await?;
     Ok(reply::json(&RecordingGone {
         id,
         deleted: removed.state.is_none(),
@@ -174,7 +174,7 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 404, description = "`NOT_FOUND`")))]
 pub async fn remove_series(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[0].clone();
-    service.recordings.remove_rule(&id, service.clock.now().as_millisecond()).await?;
+    service.recordings.remove_rule(&id).await?;
     Ok(reply::json(&SeriesGone { id, deleted: true }))
 }
 

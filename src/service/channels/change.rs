@@ -169,10 +169,10 @@ impl Service {
         };
         settings.validate()?;
         if let Some(Some(path)) = &requested.slate_image {
-            self.check_image("offline.imageUrl", path).await?;
+            self.library.check_image("offline.imageUrl", path).await?;
         }
         if let Some(Some(watermark)) = &requested.output.watermark {
-            self.check_image("watermark.imageUrl", &watermark.path).await?;
+            self.library.check_image("watermark.imageUrl", &watermark.path).await?;
         }
         let now = self.clock.now().as_millisecond();
         let is_on_demand = change.on_demand.unwrap_or(current.is_some_and(Channel::is_on_demand));

@@ -112,8 +112,9 @@ impl Service {
             let item = json!({"path": requested.path, "code": fault.code.as_str(), "reason": fault.message});
             fault.with_details(json!({"items": [item]}))
         };
-        let located = self.roots.locate(&requested.path).map_err(with_item)?;
-        let (roots, path, recursive) = (self.roots.clone(), located.path.clone(), requested.recursive);
+        let roots = self.library.roots().clone();
+        let located = roots.locate(&requested.path).map_err(with_item)?;
+        let (path, recursive) = (located.path.clone(), requested.recursive);
         let search = self.library.run_with_deadline(located.root_index, move || match roots.resolve_target(&path) {
             Some(EntryTarget::Folder) => {
                 let mut files = Vec::new();

@@ -74,7 +74,7 @@ impl Slates {
             let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
             let (ffmpeg, encoder) = (&service.config.ffmpeg, encoder.ok_or_else(unavailable)?);
             let slate_image = match &content.image {
-                Some((path, _)) => service.load_image(path).await.inspect_err(|fault| {
+                Some((path, _)) => service.library.load_image(path).await.inspect_err(|fault| {
                     tracing::warn!(media.path = path, %fault, "a slate is shown without its image");
                 }),
                 None => Err(Error::new(Code::NotFound, "the slate has no image")),

@@ -10,8 +10,7 @@ use super::ingest_input::IngestInput;
 use crate::domain::address::Address;
 use crate::domain::external::ExternalStream;
 use crate::domain::ingest::hls_playlist::{HlsPlaylist, HlsSegment, MAX_PLAYLIST_BYTES, MediaPlaylist, choose_variant};
-use crate::engine::outbound::{OutboundRequest, OutboundResponse};
-use crate::service::Service;
+use crate::engine::outbound::{OutboundClient, OutboundRequest, OutboundResponse};
 
 /// Most lines of the chosen variant.
 const MAX_HEIGHT: u32 = 1080;
@@ -26,17 +25,18 @@ const LIVE_EDGE_SEGMENTS: usize = 3;
 const STALE_TARGET_DURATIONS: f64 = 6.0;
 
 /// A playlist that is followed.
-pub(super) struct HlsClient {
+pub(super) struct HlsClient<'a> {
+    outbound: &'a OutboundClient,
     user_agent: Option<String>,
     address: Address,
     /// The first playlist, read while the source was identified.
     first_playlist: Option<MediaPlaylist>,
 }
 
-impl HlsClient {
+impl<'a> HlsClient<'a> {
     /// Reads the rest of a playlist, and the media playlist it refers to.
     pub(super) async fn open(
-        service: &Service,
+        outbound: &'a OutboundClient,
         stream: &ExternalStream,
         mut answer: OutboundResponse,
         mut head: Vec<u8>,
@@ -49,7 +49,8 @@ impl HlsClient {
             }
         }
         drop(answer);
-        let mut this = Self { user_agent: stream.user_agent.clone(), address: address.clone(), first_playlist: None };
+        let user_agent = stream.user_agent.clone();
+        let mut this = Self { outbound, user_agent, address: address.clone(), first_playlist: None };
         let mut text = String::from_utf8_lossy(&head).into_owned();
         for _ in 0..2 {
             match HlsPlaylist::parse(&text).ok_or(ConnectionEnd::Unsupported("its playlist cannot be read"))? {
@@ -64,23 +65,23 @@ impl HlsClient {
                     );
                     let next =
                         address.resolve(&variant.ok_or(separate_audio)?.uri).map_err(ConnectionEnd::Unsupported)?;
-                    (address, text) = this.fetch_playlist(service, &next).await?;
+                    (address, text) = this.fetch_playlist(&next).await?;
                 }
             }
         }
         Err(ConnectionEnd::Unsupported("its multivariant playlist refers to another multivariant playlist"))
     }
 
-    async fn fetch_playlist(&self, service: &Service, address: &Address) -> Result<(Address, String), ConnectionEnd> {
+    async fn fetch_playlist(&self, address: &Address) -> Result<(Address, String), ConnectionEnd> {
         let request =
             OutboundRequest { user_agent: self.user_agent.clone(), ..OutboundRequest::for_file(MAX_PLAYLIST_BYTES) };
-        let answer = service.outbound.get(address, &request).await?;
+        let answer = self.outbound.get(address, &request).await?;
         let final_address = answer.address.clone();
         Ok((final_address, String::from_utf8_lossy(&answer.read_all().await?).into_owned()))
     }
 
     /// Fetches segment after segment. Ok only if the receiver is gone.
-    pub(super) async fn follow(&mut self, service: &Service, input: &mut IngestInput<'_>) -> Result<(), ConnectionEnd> {
+    pub(super) async fn follow(&mut self, input: &mut IngestInput<'_>) -> Result<(), ConnectionEnd> {
         let mut media = self.first_playlist.take().unwrap_or_default();
         let mut next_sequence: Option<u64> = None;
         let mut map: Option<String> = None;
@@ -109,12 +110,12 @@ impl HlsClient {
                 }
                 if segment.init_uri.is_some()
                     && (is_discontinuous || next_sequence.is_none())
-                    && self.feed_map(service, segment, input).await?
+                    && self.feed_map(segment, input).await?
                 {
                     return Ok(());
                 }
                 map.clone_from(&segment.init_uri);
-                if self.feed_segment(service, segment, input).await? {
+                if self.feed_segment(segment, input).await? {
                     return Ok(());
                 }
                 next_sequence = Some(media.media_sequence + position as u64 + 1);
@@ -130,7 +131,7 @@ impl HlsClient {
             let pause = Duration::from_secs_f64((media.target_seconds / 2.0).clamp(0.5, 6.0));
             tokio::time::sleep_until(requested_at + pause).await;
             let address = self.address.clone();
-            let (_, text) = self.fetch_playlist(service, &address).await?;
+            let (_, text) = self.fetch_playlist(&address).await?;
             media = match HlsPlaylist::parse(&text) {
                 Some(HlsPlaylist::Media(media)) => media,
                 _ => return Err(ConnectionEnd::Unsupported("its playlist cannot be read")),
@@ -138,23 +139,13 @@ impl HlsClient {
         }
     }
 
-    async fn feed_map(
-        &self,
-        service: &Service,
-        segment: &HlsSegment,
-        input: &mut IngestInput<'_>,
-    ) -> Result<bool, ConnectionEnd> {
+    async fn feed_map(&self, segment: &HlsSegment, input: &mut IngestInput<'_>) -> Result<bool, ConnectionEnd> {
         let Some(uri) = &segment.init_uri else { return Ok(false) };
         let header = HlsSegment { uri: uri.clone(), ..HlsSegment::default() };
-        self.feed_segment(service, &header, input).await
+        self.feed_segment(&header, input).await
     }
 
-    async fn feed_segment(
-        &self,
-        service: &Service,
-        segment: &HlsSegment,
-        input: &mut IngestInput<'_>,
-    ) -> Result<bool, ConnectionEnd> {
+    async fn feed_segment(&self, segment: &HlsSegment, input: &mut IngestInput<'_>) -> Result<bool, ConnectionEnd> {
         let address = self.address.resolve(&segment.uri).map_err(ConnectionEnd::Unsupported)?;
         let range = segment
             .byte_range
@@ -164,7 +155,7 @@ impl HlsClient {
             range,
             ..OutboundRequest::for_file(MAX_SEGMENT_BYTES)
         };
-        let mut answer = service.outbound.get(&address, &request).await?;
+        let mut answer = self.outbound.get(&address, &request).await?;
         let mut segment_bytes = Vec::new();
         // Read completely before passing it on, so that back-pressure does not look like a slow server.
         while let Some(bytes) = answer.next_chunk().await? {

@@ -196,7 +196,7 @@ struct Client {
 impl Client {
     fn start(service: &Arc<Service>, id: u32, ingest: &Arc<Ingest>, stream: ExternalStream) -> Self {
         let (pieces, events) = mpsc::channel(MAX_WAITING_PIECES);
-        let task = tokio::spawn(source_client::run(service.clone(), id, ingest.clone(), pieces));
+        let task = service.tasks.spawn(source_client::run(Arc::downgrade(service), id, ingest.clone(), pieces));
         Self { stream, events, task }
     }
 }
@@ -238,11 +238,11 @@ pub fn start_ingest(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     let ingest = Arc::new(Ingest { state: Mutex::new(state), total_bytes: service.ingests.total_bytes.clone() });
     all.insert(channel.id, ingest.clone());
     let client = Client::start(service, channel.id, &ingest, external.stream.clone());
-    let (service, id) = (Arc::downgrade(service), channel.id);
-    tokio::spawn(async move {
-        let upgrade = || service.upgrade();
+    let (weak_service, id) = (Arc::downgrade(service), channel.id);
+    service.tasks.spawn(async move {
+        let upgrade = || weak_service.upgrade();
         run_timeline(upgrade, id, &ingest, client).await;
-        if let Some(service) = service.upgrade() {
+        if let Some(service) = weak_service.upgrade() {
             service.ingests.lock().remove(&id);
         }
     });

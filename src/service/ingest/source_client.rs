@@ -1,7 +1,7 @@
 //! The client of an external channel: connects, reads, and reconnects with exponential backoff, trying the fallback
 //! addresses in turn.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -13,7 +13,7 @@ use super::hls_client::HlsClient;
 use super::ingest_input::{FeedEvent, IngestInput, VideoHandling};
 use crate::domain::address::Address;
 use crate::domain::external::ExternalStream;
-use crate::engine::outbound::{OutboundRequest, OutboundResponse, rtsp, srt};
+use crate::engine::outbound::{OutboundClient, OutboundRequest, OutboundResponse, rtsp, srt};
 use crate::service::Service;
 
 /// The first and the longest pause between two attempts at the whole list of addresses.
@@ -23,18 +23,17 @@ const RECONNECT_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Dura
 const STABLE_AFTER: Duration = Duration::from_secs(4);
 
 /// A response body, by its first bytes.
-pub(super) enum SourceBody {
+pub(super) enum SourceBody<'a> {
     /// A stream, and its bytes read so far.
     Stream(Box<OutboundResponse>, Vec<u8>),
-    Playlist(Box<HlsClient>),
+    Playlist(Box<HlsClient<'a>>),
 }
 
 /// Connects and reconnects until the task is aborted or the receiver is gone.
-pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pieces: mpsc::Sender<FeedEvent>) {
-    // Upgraded per attempt, so that this task does not keep the whole server alive.
-    let service = Arc::downgrade(&service);
+pub(super) async fn run(service: Weak<Service>, id: u32, ingest: Arc<Ingest>, pieces: mpsc::Sender<FeedEvent>) {
     let (mut address_turn, mut pause, mut video_handling) = (0usize, RECONNECT_PAUSES.0, VideoHandling::default());
     loop {
+        // Upgraded per attempt, so that this task does not keep the whole server alive.
         let Some(service) = service.upgrade() else { return };
         let Some(source) = find_source(&service, id) else { return };
         let addresses: Vec<&Address> = std::iter::once(&source.url).chain(&source.failover).collect();
@@ -46,7 +45,7 @@ pub(super) async fn run(service: Arc<Service>, id: u32, ingest: Arc<Ingest>, pie
         };
         let began = Instant::now();
         let mut input = IngestInput::new(&service, connection, &pieces, video_handling);
-        let ended = connect(&service, &source, address, &mut input).await;
+        let ended = connect(&service.outbound, &source, address, &mut input).await;
         drop(input);
         let Err(ended) = ended else { return };
         if pieces.send(FeedEvent::Disconnected).await.is_err() {
@@ -85,25 +84,25 @@ fn find_source(service: &Service, id: u32) -> Option<ExternalStream> {
 
 /// One connection, from its first byte to its end. Ok only if the receiver is gone.
 async fn connect(
-    service: &Arc<Service>,
+    outbound: &OutboundClient,
     source: &ExternalStream,
     address: &Address,
     input: &mut IngestInput<'_>,
 ) -> Result<(), ConnectionEnd> {
     if address.is_srt() {
-        let (socket_address, connection_slot) = service.outbound.resolve_and_reserve(address).await?;
+        let (socket_address, connection_slot) = outbound.resolve_and_reserve(address).await?;
         let mut stream = srt::connect(address, socket_address, connection_slot).await?;
         while !input.feed(&stream.next().await?).await? {}
         return Ok(());
     }
     if address.is_rtsp() {
-        let to = service.outbound.resolve_and_reserve(address).await?;
+        let to = outbound.resolve_and_reserve(address).await?;
         let mut stream = rtsp::connect(address, to, source.user_agent.as_deref(), rtsp::RtspTimeouts::default());
         while !input.feed(&stream.next().await?).await? {}
         return Ok(());
     }
-    match open_body(service, source, address).await? {
-        SourceBody::Playlist(mut hls) => hls.follow(service, input).await,
+    match open_body(outbound, source, address).await? {
+        SourceBody::Playlist(mut hls) => hls.follow(input).await,
         SourceBody::Stream(mut answer, head) => {
             if input.feed(&head).await? {
                 return Ok(());
@@ -119,13 +118,13 @@ async fn connect(
 }
 
 /// Requests an address and identifies the body.
-async fn open_body(
-    service: &Arc<Service>,
+async fn open_body<'a>(
+    outbound: &'a OutboundClient,
     source: &ExternalStream,
     address: &Address,
-) -> Result<SourceBody, ConnectionEnd> {
+) -> Result<SourceBody<'a>, ConnectionEnd> {
     let request = OutboundRequest { user_agent: source.user_agent.clone(), ..OutboundRequest::for_stream() };
-    let mut answer = service.outbound.get(address, &request).await?;
+    let mut answer = outbound.get(address, &request).await?;
     let mut head = Vec::new();
     while head.len() < 16 {
         match answer.next_chunk().await? {
@@ -135,7 +134,7 @@ async fn open_body(
     }
     let text = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&head).trim_ascii_start();
     match text.starts_with(b"#EXTM3U") {
-        true => Ok(SourceBody::Playlist(Box::new(HlsClient::open(service, source, answer, head).await?))),
+        true => Ok(SourceBody::Playlist(Box::new(HlsClient::open(outbound, source, answer, head).await?))),
         false if text.starts_with(b"<") => {
             Err(ConnectionEnd::Unsupported("the server sent a web page instead of a stream"))
         }

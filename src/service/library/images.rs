@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::Library;
 use crate::engine::image::{Image, MAX_BYTES};
 use crate::error::{Code, Error, Result};
-use crate::service::Service;
 
-impl Service {
+impl Library {
     /// An image by its request path.
     ///
     /// # Errors
@@ -15,7 +15,7 @@ impl Service {
     pub(in crate::service) async fn load_image(&self, path: &str) -> Result<Arc<Image>> {
         let located = self.roots.locate(path)?;
         let roots = self.roots.clone();
-        let image = self.library.run_with_deadline(located.root_index, move || {
+        let image = self.run_with_deadline(located.root_index, move || {
             let source = roots.open_file(&located.path)?;
             let mut bytes = vec![0; MAX_BYTES + 1];
             let unreadable = |cause: std::io::Error| {

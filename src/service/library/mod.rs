@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use tokio::sync::Semaphore;
 
+use crate::engine::folder::EntryTarget;
 use crate::engine::source::{Roots, SourceFile};
 use crate::error::{Code, Error, Result};
+use crate::service::background_tasks::BackgroundTasks;
 
 mod images;
 pub mod listing;
@@ -37,6 +39,7 @@ pub struct Library {
     roots: Arc<Roots>,
     root_threads: Vec<Arc<Semaphore>>,
     open_files: Arc<Mutex<OpenFiles>>,
+    tasks: BackgroundTasks,
 }
 
 /// By request path.
@@ -49,10 +52,10 @@ struct CachedFile {
 }
 
 impl Library {
-    pub fn new(roots: Arc<Roots>) -> Self {
+    pub fn new(roots: Arc<Roots>, tasks: BackgroundTasks) -> Self {
         let root_threads = roots.list().iter().map(|_| Arc::new(Semaphore::new(THREADS_PER_ROOT))).collect();
         let open_files = Arc::new(Mutex::new(LruCache::sparse(MAX_OPEN_FILES)));
-        Self { roots, root_threads, open_files }
+        Self { roots, root_threads, open_files, tasks }
     }
 
     pub fn roots(&self) -> &Arc<Roots> {
@@ -98,6 +101,33 @@ impl Library {
             source.warm_blocking(offset, len).map_err(|cause| read_error(&source, &cause))
         })
         .await
+    }
+
+    /// Which of these paths exist now. Paths on a disk that does not respond count as missing.
+    pub async fn check_available(&self, paths: Vec<String>) -> Vec<bool> {
+        let mut available = vec![false; paths.len()];
+        let mut by_root: Vec<Vec<(usize, String)>> = vec![Vec::new(); self.roots.list().len()];
+        for (index, path) in paths.into_iter().enumerate() {
+            if let Ok(located) = self.roots.locate(&path) {
+                by_root[located.root_index].push((index, path));
+            }
+        }
+        let checks = by_root.into_iter().enumerate().filter(|(_, paths)| !paths.is_empty()).map(|(root, paths)| {
+            let roots = self.roots.clone();
+            let check_paths = move || {
+                let exists = |path: &str| {
+                    matches!(roots.resolve_target(path), Some(EntryTarget::File { .. } | EntryTarget::Folder))
+                };
+                Ok(paths.into_iter().filter(|(_, path)| exists(path)).map(|(index, _)| index).collect::<Vec<_>>())
+            };
+            self.run_with_deadline(root, check_paths)
+        });
+        for found in futures_util::future::join_all(checks).await {
+            for index in found.unwrap_or_default() {
+                available[index] = true;
+            }
+        }
+        available
     }
 
     /// Drops an open file that has changed, so that the next request opens it again.
@@ -164,7 +194,7 @@ impl Library {
         };
         open_files.put(request_path.to_owned(), CachedFile { source: source.clone(), last_check: now, last_use: now });
         if was_empty {
-            tokio::spawn(close_idle_files(Arc::downgrade(&self.open_files)));
+            self.tasks.spawn(close_idle_files(Arc::downgrade(&self.open_files)));
         }
         source
     }
@@ -198,7 +228,8 @@ mod tests {
     async fn a_dead_disk_times_out_and_delays_no_other_root() {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let root = |(n, folder): (usize, &tempfile::TempDir)| Root { id: format!("r{n}"), path: folder.path().into() };
-        let library = Library::new(Arc::new(Roots::open(folders.iter().enumerate().map(root).collect()).unwrap()));
+        let roots = Roots::open(folders.iter().enumerate().map(root).collect()).unwrap();
+        let library = Library::new(Arc::new(roots), BackgroundTasks::default());
         let mut disk = Vec::new();
         // One more than there are threads: the last one only waits for a thread.
         let blocked = (0..=THREADS_PER_ROOT).map(|_| {

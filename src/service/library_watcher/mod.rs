@@ -27,10 +27,10 @@ const MAX_REPORTED_FOLDERS: usize = 50;
 /// Files and folders examined in one pass as possible new paths of moved items.
 const MAX_CANDIDATES: usize = 500;
 
-/// Watches every root in a task of its own, so that a dead disk does not delay the others. Ends with the runtime.
+/// Watches every root in a task of its own, so that a dead disk does not delay the others.
 pub fn start_watchers(service: &Arc<Service>) {
-    for root in 0..service.roots.list().len() {
-        tokio::spawn(watch_root(service.clone(), root));
+    for root in 0..service.library.roots().list().len() {
+        service.tasks.spawn(watch_root(service.clone(), root));
     }
 }
 
@@ -38,12 +38,12 @@ async fn watch_root(service: Arc<Service>, root: usize) {
     let mut watcher = FolderWatcher::new()
         .inspect_err(|cause| tracing::warn!(%cause, "the library cannot be watched; changes are found by sweeps only"))
         .ok();
-    let top = service.roots.list()[root].path.to_string_lossy().into_owned();
+    let top = service.library.roots().list()[root].path.to_string_lossy().into_owned();
     let mut snapshot = RootSnapshot::default();
     let mut stale: BTreeSet<String> = BTreeSet::from([top.clone()]);
     let (mut is_first, mut is_full_scan, mut last_full_scan) = (true, true, Instant::now());
     loop {
-        let roots = service.roots.clone();
+        let roots = service.library.roots().clone();
         let (started, state) = (Instant::now(), (snapshot, watcher));
         let update = tokio::task::spawn_blocking(move || {
             let (mut snapshot, mut watcher) = state;
@@ -122,7 +122,7 @@ async fn find_moved(service: &Arc<Service>, snapshot: &RootSnapshot, changes: &R
     let absent = positions.filter(|(_, path, size)| may_match(*size) && !snapshot.contains(path));
     let (in_this_root, in_other_roots): (Vec<_>, Vec<_>) = absent.partition(|(_, path, _)| is_within(path, top));
     let is_available =
-        service.check_available(in_other_roots.iter().map(|(_, path, _)| path.to_string()).collect()).await;
+        service.library.check_available(in_other_roots.iter().map(|(_, path, _)| path.to_string()).collect()).await;
     let in_other_roots = in_other_roots
         .into_iter()
         .zip(is_available)

@@ -42,10 +42,10 @@ pub fn start_maintenance(service: &Arc<Service>) {
     if service.live_channels.has_maintenance_task.swap(true, Ordering::SeqCst) {
         return;
     }
-    let service = Arc::downgrade(service);
-    tokio::spawn(async move {
+    let weak_service = Arc::downgrade(service);
+    service.tasks.spawn(async move {
         loop {
-            let Some(service) = service.upgrade() else { return };
+            let Some(service) = weak_service.upgrade() else { return };
             if !maintain(&service) {
                 let has_task = &service.live_channels.has_maintenance_task;
                 has_task.store(false, Ordering::SeqCst);

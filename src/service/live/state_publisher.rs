@@ -65,11 +65,11 @@ pub fn publish_programmes(service: &Arc<Service>) {
     if service.live_channels.state_publisher.is_announcing.swap(true, Ordering::SeqCst) {
         return;
     }
-    let service = Arc::downgrade(service);
-    tokio::spawn(async move {
+    let weak_service = Arc::downgrade(service);
+    service.tasks.spawn(async move {
         let mut checked = HashMap::new();
         loop {
-            let Some(service) = service.upgrade() else { return };
+            let Some(service) = weak_service.upgrade() else { return };
             if !service.events.has_listeners() {
                 let is_announcing = &service.live_channels.state_publisher.is_announcing;
                 is_announcing.store(false, Ordering::SeqCst);

@@ -216,7 +216,7 @@ impl Service {
             }
             Err(fault) if fault.code == Code::NotFound => self
                 .books
-                .record_at_path(user_id, &self.locate_path(path)?.path)?
+                .record_at_path(user_id, &self.library.roots().locate(path)?.path)?
                 .map_or(Err(fault), |record| Ok(Some(record))),
             Err(fault) => Err(fault),
         }
@@ -227,7 +227,7 @@ impl Service {
     /// # Errors
     /// Those of opening its files, but a missing book is no error; `STORAGE_FULL`.
     pub async fn reset_book_progress(&self, user_id: &str, path: &str) -> Result<(String, bool)> {
-        let canonical_path = self.locate_path(path)?.path;
+        let canonical_path = self.library.roots().locate(path)?.path;
         let record = match self.book_item(path).await {
             Ok((item, _)) => self.book_record(user_id, &item).await?,
             Err(fault) if fault.code == Code::NotFound => self.books.record_at_path(user_id, &canonical_path)?,
@@ -261,8 +261,9 @@ impl Service {
     }
 
     async fn folder_item(&self, path: &str, absent: Error) -> Result<(ProgressItem, Vec<String>)> {
-        let located = self.locate_path(path)?;
-        let (roots, folder) = (self.roots.clone(), located.path.clone());
+        let roots = self.library.roots().clone();
+        let located = roots.locate(path)?;
+        let folder = located.path.clone();
         let listing = self.library.run_with_deadline(located.root_index, move || match roots.resolve_target(&folder) {
             Some(EntryTarget::Folder) => {
                 list_audio_files(&roots.open_folder(&folder)?, |sub| roots.open_folder(sub)).map(Some)

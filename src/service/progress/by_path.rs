@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::ProgressStore;
-use crate::domain::library::{LocatedPath, file_stem};
+use crate::domain::library::file_stem;
 use crate::domain::progress::{ProgressItem, ProgressRecord, ProgressSave, SaveResult};
-use crate::engine::folder::EntryTarget;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Result};
 use crate::service::Service;
@@ -38,7 +37,7 @@ impl Service {
             Ok(source) => self.progress_of_source(user_id, &source).await,
             Err(fault) if fault.code == Code::NotFound => self
                 .progress
-                .record_at_path(user_id, &self.locate_path(path)?.path)?
+                .record_at_path(user_id, &self.library.roots().locate(path)?.path)?
                 .map_or(Err(fault), |record| Ok(Some(record))),
             Err(fault) => Err(fault),
         }
@@ -58,7 +57,7 @@ impl Service {
     /// # Errors
     /// Those of opening the file, but a missing file is no error; `STORAGE_FULL`.
     pub async fn reset_progress(&self, user_id: &str, path: &str) -> Result<(String, bool)> {
-        let canonical_path = self.locate_path(path)?.path;
+        let canonical_path = self.library.roots().locate(path)?.path;
         let id = match self.library.open(path).await {
             Ok(source) => Some(self.media.fingerprint(&source).await?),
             Err(fault) if fault.code == Code::NotFound => {
@@ -73,33 +72,6 @@ impl Service {
         Ok((canonical_path, deleted))
     }
 
-    /// Which of these paths exist now. Paths on a disk that does not respond count as missing.
-    pub async fn check_available(&self, paths: Vec<String>) -> Vec<bool> {
-        let mut available = vec![false; paths.len()];
-        let mut by_root: Vec<Vec<(usize, String)>> = vec![Vec::new(); self.roots.list().len()];
-        for (index, path) in paths.into_iter().enumerate() {
-            if let Ok(located) = self.roots.locate(&path) {
-                by_root[located.root_index].push((index, path));
-            }
-        }
-        let checks = by_root.into_iter().enumerate().filter(|(_, paths)| !paths.is_empty()).map(|(root, paths)| {
-            let roots = self.roots.clone();
-            let check_paths = move || {
-                let exists = |path: &str| {
-                    matches!(roots.resolve_target(path), Some(EntryTarget::File { .. } | EntryTarget::Folder))
-                };
-                Ok(paths.into_iter().filter(|(_, path)| exists(path)).map(|(index, _)| index).collect::<Vec<_>>())
-            };
-            self.library.run_with_deadline(root, check_paths)
-        });
-        for found in futures_util::future::join_all(checks).await {
-            for index in found.unwrap_or_default() {
-                available[index] = true;
-            }
-        }
-        available
-    }
-
     pub(in crate::service) async fn progress_item(&self, source: &Arc<SourceFile>) -> Result<ProgressItem> {
         Ok(ProgressItem {
             media_id: self.media.fingerprint(source).await?,
@@ -108,10 +80,6 @@ impl Service {
             size_bytes: source.len,
             duration_seconds: None,
         })
-    }
-
-    pub(in crate::service) fn locate_path(&self, path: &str) -> Result<LocatedPath> {
-        self.roots.locate(path)
     }
 
     /// Deletes records of deleted users, and old resets.

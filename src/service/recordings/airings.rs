@@ -7,7 +7,6 @@ use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::recording::GuideAiring;
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::Segmentation;
-use crate::service::Service;
 
 /// How far ahead entries may be requested, ms.
 const MAX_AHEAD_MS: i64 = 14 * 24 * 3_600_000;
@@ -73,12 +72,11 @@ pub(super) fn nearest_airing(channel: &Channel, item: &str, start_ms: i64, now_m
 }
 
 /// The programme with this id in the guide.
-pub(super) fn find_airing(service: &Service, channel: &Channel, entry: &str) -> Option<GuideAiring> {
+pub(super) fn find_airing(channel: &Channel, entry: &str, now_ms: i64) -> Option<GuideAiring> {
     let (id, _) = entry.split_once('-')?;
     if id.parse() != Ok(channel.id) {
         return None;
     }
-    let now_ms = service.clock.now().as_millisecond();
     let found = channel
         .guide_entries(now_ms - CATCHUP_MS, now_ms + MAX_AHEAD_MS, now_ms)
         .find(|found| entry_id(channel, found) == entry);

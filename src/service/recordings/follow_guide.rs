@@ -20,7 +20,7 @@ impl Service {
     /// Brings recordings by entry up to date with the guide.
     pub(super) async fn follow_entries(&self) {
         let recordings = &self.recordings;
-        let now_ms = self.clock.now().as_millisecond();
+        let now_ms = recordings.now_ms();
         // Rules replace what they scheduled themselves.
         let is_followed = |recording: &Recording| {
             recording.guide_entry_id.is_some()
@@ -34,7 +34,7 @@ impl Service {
                 GuideChange::Follow(airing) => airing,
                 GuideChange::Fail => {
                     let not_found = Error::new(Code::NotFound, "the programme is no longer in this channel's guide");
-                    recordings.finish(&recording.id, RecordingEvent::Fail, Some(&not_found), now_ms).await;
+                    recordings.finish(&recording.id, RecordingEvent::Fail, Some(&not_found)).await;
                     continue;
                 }
             };

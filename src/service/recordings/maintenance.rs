@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{FileAction, RunningRecording, lock, recorder};
@@ -27,14 +26,11 @@ pub fn start_maintenance(service: &Arc<Service>) {
         return;
     }
     let (wake_signal, guide_changed) = (recordings.wake_signal.clone(), service.channels.guide_changed.clone());
-    let service = Arc::downgrade(service);
-    tokio::spawn(async move {
+    let weak_service = Arc::downgrade(service);
+    service.tasks.spawn(async move {
         let mut last_planned: Option<(Instant, i64)> = None;
         loop {
-            let Some(service) = service.upgrade() else { return };
-            if service.recordings.is_stopping.load(Ordering::SeqCst) {
-                return;
-            }
+            let Some(service) = weak_service.upgrade() else { return };
             let changed_ms = service.channels.changed_ms();
             if last_planned.is_none_or(|(planned_at, planned_changed_ms)| {
                 planned_changed_ms != changed_ms || planned_at.elapsed() >= PLANNING_INTERVAL
@@ -62,10 +58,10 @@ async fn apply_rules(service: &Arc<Service>) {
             tracing::warn!(rule.id = rule.id, %fault, "a series could not be scheduled");
         }
     }
-    let now_ms = service.clock.now().as_millisecond();
-    let expired = recording::expired_ids(lock(&service.recordings.all).values(), now_ms);
+    let recordings = &service.recordings;
+    let expired = recording::expired_ids(lock(&recordings.all).values(), recordings.now_ms());
     for id in expired {
-        match service.recordings.remove(&id, FileAction::Delete, now_ms).await {
+        match recordings.remove(&id, FileAction::Delete).await {
             Ok(_) => tracing::info!(recording.id = id, "expired recording deleted"),
             Err(fault) => tracing::warn!(recording.id = id, %fault, "an expired recording could not be deleted"),
         }
@@ -75,7 +71,7 @@ async fn apply_rules(service: &Arc<Service>) {
 /// Starts due and interrupted recordings; returns how long to sleep until the next one.
 async fn start_due(service: &Arc<Service>) -> Duration {
     let recordings = &service.recordings;
-    let now_ms = service.clock.now().as_millisecond();
+    let now_ms = recordings.now_ms();
     lock(&recordings.running_tasks).retain(|_, running| !running.task.is_finished());
     let mut open_recordings: Vec<_> =
         recordings.all().into_iter().filter(|recording| recording.state.is_open()).collect();
@@ -103,21 +99,19 @@ async fn start_due(service: &Arc<Service>) -> Duration {
             pause = pause.min(Duration::from_secs(5));
             continue;
         }
-        let (stop_signal, stop_receiver) = watch::channel(false);
         let mut running = lock(&recordings.running_tasks);
-        if recordings.is_stopping.load(Ordering::SeqCst) {
-            break;
-        }
         // It may have been cancelled meanwhile. A later cancellation finds it among the running ones.
         if !recordings.get(&recording.id).is_ok_and(|one| one.state == RecordingState::Recording) {
             continue;
         }
-        let (service, id, wake_signal) = (service.clone(), recording.id.clone(), recordings.wake_signal.clone());
-        let task = tokio::spawn(async move {
-            recorder::run(service, id, stop_receiver).await;
+        let stop = service.tasks.stop_token();
+        let recorder = recorder::run(service.clone(), recording.id.clone(), stop.clone());
+        let wake_signal = recordings.wake_signal.clone();
+        let task = service.tasks.spawn_graceful(async move {
+            recorder.await;
             wake_signal.notify_one();
         });
-        running.insert(recording.id, RunningRecording { stop_signal, task });
+        running.insert(recording.id, RunningRecording { stop, task });
     }
     pause
 }

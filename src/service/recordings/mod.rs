@@ -8,14 +8,16 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::domain::recording::{self, Recording, RecordingEvent, RecordingFailure, RecordingState, SeriesRule};
 use crate::engine::recording_file::RecordingsFolder;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::clock::Clock;
 use crate::service::events::{EventContent, Events};
 use crate::store::{Batch, Store, Tree};
 
@@ -42,6 +44,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct Recordings {
     store: Store,
     events: Arc<Events>,
+    clock: Clock,
     folder: Option<Arc<RecordingsFolder>>,
     all: Mutex<BTreeMap<String, Recording>>,
     rules: Mutex<BTreeMap<String, SeriesRule>>,
@@ -55,13 +58,11 @@ pub struct Recordings {
     /// Whether the maintenance task runs, and its wake-up signal.
     is_maintained: AtomicBool,
     wake_signal: Arc<Notify>,
-    /// Whether the server is stopping.
-    is_stopping: AtomicBool,
 }
 
 /// A recording under way.
 struct RunningRecording {
-    stop_signal: watch::Sender<bool>,
+    stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
@@ -86,13 +87,14 @@ impl Recordings {
     ///
     /// # Errors
     /// `INTERNAL` for a record that cannot be read or a missing folder.
-    pub fn open(store: Store, config: &Config, events: Arc<Events>) -> Result<Self> {
+    pub fn open(store: Store, config: &Config, events: Arc<Events>, clock: Clock) -> Result<Self> {
         let all = store.scan::<Recording>(Tree::Recordings)?.into_iter().collect();
         let rules = store.scan::<SeriesRule>(Tree::RecordingRules)?.into_iter().collect();
         let folder = config.recordings.as_deref().map(RecordingsFolder::open).transpose().map_err(Error::internal)?;
         Ok(Self {
             store,
             events,
+            clock,
             folder: folder.map(Arc::new),
             all: Mutex::new(all),
             rules: Mutex::new(rules),
@@ -102,7 +104,6 @@ impl Recordings {
             naming_lock: tokio::sync::Mutex::default(),
             is_maintained: AtomicBool::new(false),
             wake_signal: Arc::default(),
-            is_stopping: AtomicBool::new(false),
         })
     }
 
@@ -151,11 +152,11 @@ impl Recordings {
     ///
     /// # Errors
     /// `NOT_FOUND`; `STORAGE_FULL`; `INTERNAL` if its file cannot be removed.
-    pub async fn remove(&self, id: &str, file_action: FileAction, now_ms: i64) -> Result<RemovedRecording> {
+    pub async fn remove(&self, id: &str, file_action: FileAction) -> Result<RemovedRecording> {
         // Cancelled first, so that the maintenance task does not start it again once it has stopped.
         let mut cancelled = false;
         let cancel = |recording: &mut Recording| {
-            cancelled = recording.apply(RecordingEvent::Cancel, now_ms);
+            cancelled = recording.apply(RecordingEvent::Cancel, self.now_ms());
             cancelled
         };
         self.edit(id, cancel).await?;
@@ -183,14 +184,14 @@ impl Recordings {
     ///
     /// # Errors
     /// `NOT_FOUND`; `STORAGE_FULL`.
-    pub async fn remove_rule(&self, id: &str, now_ms: i64) -> Result<()> {
+    pub async fn remove_rule(&self, id: &str) -> Result<()> {
         let _editing = self.edit_lock.lock().await;
         self.rule(id)?;
         let mut scheduled = self.all();
         scheduled.retain_mut(|recording| {
             recording.rule_id.as_deref() == Some(id)
                 && recording.state == RecordingState::Scheduled
-                && recording.apply(RecordingEvent::Cancel, now_ms)
+                && recording.apply(RecordingEvent::Cancel, self.now_ms())
         });
         let mut batch = Batch::default();
         batch.delete(Tree::RecordingRules, id)?;
@@ -201,23 +202,15 @@ impl Recordings {
         Ok(())
     }
 
-    /// Interrupts every running recording with all of its data synced; the next start continues them.
-    pub async fn shutdown(&self) {
-        self.is_stopping.store(true, std::sync::atomic::Ordering::SeqCst);
-        let tasks: Vec<RunningRecording> = lock(&self.running_tasks).drain().map(|(_, running)| running).collect();
-        for running_recording in &tasks {
-            let _ = running_recording.stop_signal.send(true);
-        }
-        for running_recording in tasks {
-            let _ = running_recording.task.await;
-        }
+    fn now_ms(&self) -> i64 {
+        self.clock.now().as_millisecond()
     }
 
     /// Stops a running recording and waits for its end.
     async fn stop(&self, id: &str) {
         let running = lock(&self.running_tasks).remove(id);
-        if let Some(RunningRecording { stop_signal, mut task }) = running {
-            let _ = stop_signal.send(true);
+        if let Some(RunningRecording { stop, mut task }) = running {
+            stop.cancel();
             if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
                 task.abort();
             }
@@ -288,9 +281,9 @@ impl Recordings {
     }
 
     /// Sets the final state of a recording. If it cannot be stored, it is kept in memory and stored later.
-    async fn finish(&self, id: &str, event: RecordingEvent, fault: Option<&Error>, now_ms: i64) {
+    async fn finish(&self, id: &str, event: RecordingEvent, fault: Option<&Error>) {
         let _editing = self.edit_lock.lock().await;
-        let Ok(mut recording) = self.get(id) else { return };
+        let (Ok(mut recording), now_ms) = (self.get(id), self.now_ms()) else { return };
         if !recording.apply(event, now_ms) {
             return;
         }

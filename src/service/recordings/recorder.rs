@@ -9,9 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
+use super::Recordings;
 use super::recorded_segments::{self, RecordedSegment, RecordingStep};
 use crate::domain::recording::{self, Recording, RecordingEvent, WrittenRange};
 use crate::engine::recording_file::{RecordingFile, RecordingsFolder};
@@ -32,34 +33,31 @@ const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::fr
 const MAX_STALL_MS: i64 = 3_600_000;
 
 /// Records until the end of the recording, or until `stop`.
-pub(super) async fn run(service: Arc<Service>, id: String, stop: watch::Receiver<bool>) {
+pub(super) async fn run(service: Arc<Service>, id: String, stop: CancellationToken) {
     let channel = service.recordings.get(&id).map(|recording| recording.channel_id);
-    record_with_retries(&service, &id, stop).await;
+    record_with_retries(&service, &id, &stop).await;
     if let Ok(channel) = channel {
         service.viewers.leave(channel, &Viewer::internal(&id));
     }
 }
 
-async fn record_with_retries(service: &Arc<Service>, id: &str, mut stop: watch::Receiver<bool>) {
+async fn record_with_retries(service: &Arc<Service>, id: &str, stop: &CancellationToken) {
+    let recordings = &service.recordings;
     let mut pause = RETRY_PAUSES.0;
     let mut rights = service.rights_changes.subscribe();
     loop {
-        let previously_written = stored_range(service, id);
-        let outcome = append_segments(service, id, &mut stop).await;
-        let now_ms = service.clock.now().as_millisecond();
-        match outcome {
-            Ok(RecordingEnd::Stopped) => return truncate_to_stored(service, id).await,
-            Ok(RecordingEnd::Complete) => {
-                return service.recordings.finish(id, RecordingEvent::End, None, now_ms).await;
-            }
+        let previously_written = stored_range(recordings, id);
+        match append_segments(service, id, stop).await {
+            Ok(RecordingEnd::Stopped) => return truncate_to_stored(recordings, id).await,
+            Ok(RecordingEnd::Complete) => return recordings.finish(id, RecordingEvent::End, None).await,
             Err(fault) => {
-                let Ok(recording) = service.recordings.get(id) else { return };
+                let Ok(recording) = recordings.get(id) else { return };
                 if is_final(&fault)
-                    || now_ms > recording.padded_range_ms().1 + MAX_STALL_MS
+                    || recordings.now_ms() > recording.padded_range_ms().1 + MAX_STALL_MS
                         && recording.written_range == previously_written
                 {
-                    truncate_to_stored(service, id).await;
-                    return service.recordings.finish(id, RecordingEvent::Fail, Some(&fault), now_ms).await;
+                    truncate_to_stored(recordings, id).await;
+                    return recordings.finish(id, RecordingEvent::Fail, Some(&fault)).await;
                 }
                 pause = if recording.written_range == previously_written {
                     (pause * 2).min(RETRY_PAUSES.1)
@@ -72,14 +70,9 @@ async fn record_with_retries(service: &Arc<Service>, id: &str, mut stop: watch::
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             Ok(()) = rights.changed() => {}
-            () = wait_for_stop(&mut stop) => return,
+            () = stop.cancelled() => return,
         }
     }
-}
-
-/// Returns when the recording is to stop.
-async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
-    let _ = stop.wait_for(|is_stopped| *is_stopped).await;
 }
 
 /// Whether another attempt cannot help.
@@ -96,8 +89,8 @@ fn is_final(fault: &Error) -> bool {
     )
 }
 
-fn stored_range(service: &Service, id: &str) -> WrittenRange {
-    service.recordings.get(id).map(|recording| recording.written_range).unwrap_or_default()
+fn stored_range(recordings: &Recordings, id: &str) -> WrittenRange {
+    recordings.get(id).map(|recording| recording.written_range).unwrap_or_default()
 }
 
 /// How work on a recording ended.
@@ -109,18 +102,21 @@ enum RecordingEnd {
 }
 
 /// Appends segments, starting after the stored length.
-async fn append_segments(service: &Arc<Service>, id: &str, stop: &mut watch::Receiver<bool>) -> Result<RecordingEnd> {
-    let folder = service.recordings.folder()?.clone();
-    let mut recording = service.recordings.get(id)?;
+async fn append_segments(service: &Arc<Service>, id: &str, stop: &CancellationToken) -> Result<RecordingEnd> {
+    let recordings = &service.recordings;
+    let folder = recordings.folder()?.clone();
+    let mut recording = recordings.get(id)?;
     let mut open_recording = OpenRecording { file: Some(open_file(service, &folder, &mut recording).await?) };
     let mut last_sync = Instant::now();
     let mut rights = service.rights_changes.subscribe();
     loop {
         // The guide may have changed the end or title; the written length is more recent here than in the store.
-        recording = Recording { written_range: recording.written_range, ..service.recordings.get(id)? };
+        recording = Recording { written_range: recording.written_range, ..recordings.get(id)? };
         let next = tokio::select! {
+            // At shutdown the runs end, too; that is no failure of the recording.
+            biased;
+            () = stop.cancelled() => return open_recording.sync_and_store(recordings, &recording).await.map(|()| RecordingEnd::Stopped),
             next = recorded_segments::next_step(service, &recording) => next,
-            () = wait_for_stop(stop) => return sync_and_store(service, &mut open_recording, &recording).await.map(|()| RecordingEnd::Stopped),
         };
         match next {
             Ok(RecordingStep::Segment(segment)) => {
@@ -128,12 +124,12 @@ async fn append_segments(service: &Arc<Service>, id: &str, stop: &mut watch::Rec
                 if let Err(fault) = appended {
                     // Everything before this segment is intact: store its length.
                     if fault.code == Code::StorageFull {
-                        sync_and_store(service, &mut open_recording, &recording).await?;
+                        open_recording.sync_and_store(recordings, &recording).await?;
                     }
                     return Err(fault);
                 }
                 if last_sync.elapsed() >= SYNC_INTERVAL {
-                    sync_and_store(service, &mut open_recording, &recording).await?;
+                    open_recording.sync_and_store(recordings, &recording).await?;
                     last_sync = Instant::now();
                 }
             }
@@ -141,18 +137,18 @@ async fn append_segments(service: &Arc<Service>, id: &str, stop: &mut watch::Rec
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
                     Ok(()) = rights.changed() => {}
-                    () = wait_for_stop(stop) => {}
+                    () = stop.cancelled() => {}
                 }
             }
             Ok(RecordingStep::Ended) if recording.written_range.has_no_programme() => {
-                sync_and_store(service, &mut open_recording, &recording).await?;
+                open_recording.sync_and_store(recordings, &recording).await?;
                 return Err(Error::new(Code::ChannelUnavailable, "nothing was on air during the recording"));
             }
             Ok(RecordingStep::Ended) => {
-                return sync_and_store(service, &mut open_recording, &recording).await.map(|()| RecordingEnd::Complete);
+                return open_recording.sync_and_store(recordings, &recording).await.map(|()| RecordingEnd::Complete);
             }
             Err(fault) => {
-                sync_and_store(service, &mut open_recording, &recording).await?;
+                open_recording.sync_and_store(recordings, &recording).await?;
                 return Err(fault);
             }
         }
@@ -179,6 +175,20 @@ impl OpenRecording {
             timeout(STORAGE_DEADLINE, blocking_task).await.map_err(|_| timeout_error())?.map_err(Error::internal)?;
         self.file = Some(file);
         outcome.map_err(|cause| storage_error(&cause))
+    }
+
+    /// Syncs the file, then stores its length.
+    async fn sync_and_store(&mut self, recordings: &Recordings, recording: &Recording) -> Result<()> {
+        let written = recording.written_range;
+        if recordings.get(&recording.id)?.written_range == written {
+            return Ok(());
+        }
+        self.with_file(|file| file.sync()).await?;
+        let stored = recordings.edit(&recording.id, |stored| {
+            stored.written_range = written;
+            true
+        });
+        stored.await.map(drop)
     }
 }
 
@@ -248,24 +258,10 @@ async fn append_segment(
     Ok(())
 }
 
-/// Syncs the file, then stores its length.
-async fn sync_and_store(service: &Service, open_recording: &mut OpenRecording, recording: &Recording) -> Result<()> {
-    let written = recording.written_range;
-    if service.recordings.get(&recording.id)?.written_range == written {
-        return Ok(());
-    }
-    open_recording.with_file(|file| file.sync()).await?;
-    let stored = service.recordings.edit(&recording.id, |stored_recording| {
-        stored_recording.written_range = written;
-        true
-    });
-    stored.await.map(drop)
-}
-
 /// Truncates the file to its stored length; removes it if that is 0.
-async fn truncate_to_stored(service: &Service, id: &str) {
-    let Ok(recording) = service.recordings.get(id) else { return };
-    let (Some(path), Ok(folder)) = (recording.path, service.recordings.folder()) else { return };
+async fn truncate_to_stored(recordings: &Recordings, id: &str) {
+    let Ok(recording) = recordings.get(id) else { return };
+    let (Some(path), Ok(folder)) = (recording.path, recordings.folder()) else { return };
     let (folder, len) = (folder.clone(), recording.written_range.bytes);
     let is_empty = len == 0;
     let truncated = run_blocking(move || match is_empty {
@@ -275,7 +271,7 @@ async fn truncate_to_stored(service: &Service, id: &str) {
     if let Err(fault) = truncated.await {
         tracing::warn!(recording.id = id, %fault, "the file of a recording could not be truncated to its stored length");
     } else if is_empty {
-        let path_cleared = service.recordings.edit(id, |stored| {
+        let path_cleared = recordings.edit(id, |stored| {
             stored.path = None;
             true
         });

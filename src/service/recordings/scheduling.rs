@@ -58,10 +58,10 @@ impl Service {
         recordings.folder()?;
         let channel = self.channels.get(request.channel_id)?;
         self.check_recordable(&channel)?;
-        let airing = request.target.as_ref().map(|target| self.resolve_target(&channel, target)).transpose()?;
-        let now_ms = self.clock.now().as_millisecond();
+        let now_ms = recordings.now_ms();
+        let airing = request.target.as_ref().map(|target| resolve_target(&channel, target, now_ms)).transpose()?;
         if let Some(airing) = &airing {
-            self.check_airing(airing, &request.padding, now_ms)?;
+            check_airing(airing, &request.padding, now_ms)?;
             if channel.external.is_some() && airing.end_ms + request.padding.after_ms <= now_ms {
                 return Err(Error::invalid_field(
                     "end",
@@ -133,60 +133,13 @@ impl Service {
         Ok(ScheduledRecording { recording, rule })
     }
 
-    fn resolve_target(&self, channel: &Channel, target: &RecordingTarget) -> Result<GuideAiring> {
-        match target {
-            RecordingTarget::Entry(entry) => airings::find_airing(self, channel, entry)
-                .ok_or_else(|| Error::new(Code::NotFound, "the guide of this channel has no such entry")),
-            RecordingTarget::Span(start_ms, end_ms) => {
-                let (start_ms, end_ms) = (*start_ms, *end_ms);
-                if end_ms <= start_ms {
-                    return Err(Error::invalid_field("end", "must be later than start"));
-                }
-                let main_airing = airings::main_airing(channel, start_ms, end_ms);
-                let overlapping = main_airing.filter(|airing| airing.start_ms < end_ms && airing.end_ms > start_ms);
-                let title = overlapping
-                    .as_ref()
-                    .map_or_else(|| channel.settings.name.to_string(), |airing| airing.title.clone());
-                let (subtitle, season, episode) =
-                    overlapping.map_or((None, None, None), |airing| (airing.subtitle, airing.season, airing.episode));
-                let content_key = format!("{start_ms}");
-                Ok(GuideAiring {
-                    guide_entry_id: None,
-                    title,
-                    subtitle,
-                    season,
-                    episode,
-                    start_ms,
-                    end_ms,
-                    content_key,
-                    is_new: false,
-                })
-            }
-        }
-    }
-
-    /// Whether a span can still be recorded.
-    fn check_airing(&self, airing: &GuideAiring, padding: &Padding, now_ms: i64) -> Result<()> {
-        if airing.end_ms - airing.start_ms > MAX_LENGTH_MS {
-            return Err(Error::invalid_field(
-                "end",
-                format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000),
-            ));
-        }
-        // The past is recorded from catch-up segments, as far back as those can be produced.
-        if airing.start_ms - padding.before_ms < now_ms - CATCHUP_MS {
-            return Err(Error::invalid_field("start", "must not be older than the catch-up window"));
-        }
-        Ok(())
-    }
-
     /// Schedules the airings that match a rule, and removes scheduled recordings whose airing moved or vanished.
     pub(super) async fn plan_rule(&self, id: &str) -> Result<()> {
         let recordings = &self.recordings;
         let _editing = recordings.edit_lock.lock().await;
         let Ok(mut rule) = recordings.rule(id) else { return Ok(()) };
         let Ok(channel) = self.channels.get(rule.channel_id) else { return Ok(()) };
-        let now_ms = self.clock.now().as_millisecond();
+        let now_ms = recordings.now_ms();
         let upcoming = airings::between(&channel, now_ms, now_ms + PLANNING_WINDOW_MS);
         let stored_rule = rule.clone();
         let stale = recordings.stale_recordings(&rule, &upcoming);
@@ -212,6 +165,52 @@ impl Service {
         // In one transaction: a recording that the rule does not remember would be scheduled again.
         recordings.store_together((rule != stored_rule).then_some(rule), new_recordings, &stale).await
     }
+}
+
+fn resolve_target(channel: &Channel, target: &RecordingTarget, now_ms: i64) -> Result<GuideAiring> {
+    match target {
+        RecordingTarget::Entry(entry) => airings::find_airing(channel, entry, now_ms)
+            .ok_or_else(|| Error::new(Code::NotFound, "the guide of this channel has no such entry")),
+        RecordingTarget::Span(start_ms, end_ms) => {
+            let (start_ms, end_ms) = (*start_ms, *end_ms);
+            if end_ms <= start_ms {
+                return Err(Error::invalid_field("end", "must be later than start"));
+            }
+            let main_airing = airings::main_airing(channel, start_ms, end_ms);
+            let overlapping = main_airing.filter(|airing| airing.start_ms < end_ms && airing.end_ms > start_ms);
+            let title =
+                overlapping.as_ref().map_or_else(|| channel.settings.name.to_string(), |airing| airing.title.clone());
+            let (subtitle, season, episode) =
+                overlapping.map_or((None, None, None), |airing| (airing.subtitle, airing.season, airing.episode));
+            let content_key = format!("{start_ms}");
+            Ok(GuideAiring {
+                guide_entry_id: None,
+                title,
+                subtitle,
+                season,
+                episode,
+                start_ms,
+                end_ms,
+                content_key,
+                is_new: false,
+            })
+        }
+    }
+}
+
+/// Whether a span can still be recorded.
+fn check_airing(airing: &GuideAiring, padding: &Padding, now_ms: i64) -> Result<()> {
+    if airing.end_ms - airing.start_ms > MAX_LENGTH_MS {
+        return Err(Error::invalid_field(
+            "end",
+            format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000),
+        ));
+    }
+    // The past is recorded from catch-up segments, as far back as those can be produced.
+    if airing.start_ms - padding.before_ms < now_ms - CATCHUP_MS {
+        return Err(Error::invalid_field("start", "must not be older than the catch-up window"));
+    }
+    Ok(())
 }
 
 impl Recordings {

@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::engine::segment_cache::{CacheLimits, SegmentCache};
 use crate::engine::{Backend, RenditionSpec};
 use crate::error::{Error, Result};
+use crate::service::background_tasks::BackgroundTasks;
 use crate::service::media::quarantine::Quarantine;
 
 pub mod backends;
@@ -35,12 +36,13 @@ pub struct Renditions {
     backends: Backends,
     segments: SegmentCache,
     maintenance_started: OnceLock<()>,
+    tasks: BackgroundTasks,
 }
 
 impl Renditions {
     /// # Errors
     /// The segment folder cannot be emptied or created.
-    pub fn open(config: &Config, quarantine: Option<Arc<Quarantine>>) -> Result<Arc<Self>> {
+    pub fn open(config: &Config, quarantine: Option<Arc<Quarantine>>, tasks: BackgroundTasks) -> Result<Arc<Self>> {
         let limits = &config.limits;
         let cache_limits = CacheLimits {
             memory_bytes: limits.segment_memory_bytes,
@@ -51,10 +53,11 @@ impl Renditions {
         let segments = SegmentCache::open(&folder, cache_limits)
             .map_err(|cause| Error::internal(format!("{}: {cause}", folder.display())))?;
         Ok(Arc::new(Self {
-            runs: Runs::new(segments.clone(), limits.concurrent_jobs),
+            runs: Runs::new(segments.clone(), limits.concurrent_jobs, tasks.clone()),
             backends: Backends::new(config, quarantine),
             segments,
             maintenance_started: OnceLock::new(),
+            tasks,
         }))
     }
 
@@ -112,16 +115,16 @@ impl Renditions {
         Ok((self.runs.lease(chosen.backend, spec.clone(), viewer)?, backend_choice))
     }
 
-    /// Ends every run.
-    pub async fn shutdown(&self) {
-        self.runs.shutdown().await;
+    /// Removes all segments, once the runs have ended.
+    pub fn clear_segments(&self) {
+        self.segments.clear();
     }
 
     /// Starts the maintenance task, once: it evicts expired segments until the server stops.
     fn start_maintenance(self: &Arc<Self>) {
         if self.maintenance_started.set(()).is_ok() {
             let renditions = Arc::downgrade(self);
-            tokio::spawn(async move {
+            self.tasks.spawn(async move {
                 loop {
                     tokio::time::sleep(MAINTENANCE_INTERVAL).await;
                     let Some(renditions) = renditions.upgrade() else { return };

@@ -7,15 +7,14 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
 
 use crate::engine::segment_cache::{SegmentCache, SegmentHold, StoredSegment};
 use crate::engine::{Backend, RenditionSpec, RunError};
 use crate::error::{Code, Error, Result};
+use crate::service::background_tasks::BackgroundTasks;
 use crate::service::renditions::encode_slots::{Admission, AdmissionRequest, EncodeJob, EncodeSlots, SlotsExhausted};
 
 mod owner;
@@ -104,8 +103,7 @@ pub struct Runs {
     health: Arc<RunHealth>,
     slots: Arc<EncodeSlots>,
     owner_handles: Mutex<HashMap<Arc<str>, Weak<OwnerHandle>>>,
-    owners: Mutex<JoinSet<()>>,
-    stop_signal: watch::Sender<bool>,
+    tasks: BackgroundTasks,
 }
 
 /// The handle through which readers reach an owner task.
@@ -134,14 +132,13 @@ pub(super) struct ReaderIdentity;
 
 impl Runs {
     /// Runs at most `max_jobs` encodes at once and keeps segments in `segments`.
-    pub fn new(segments: SegmentCache, max_jobs: usize) -> Self {
+    pub fn new(segments: SegmentCache, max_jobs: usize, tasks: BackgroundTasks) -> Self {
         Self {
             segments,
             health: Arc::default(),
             slots: EncodeSlots::new(max_jobs),
             owner_handles: Mutex::default(),
-            owners: Mutex::default(),
-            stop_signal: watch::Sender::new(false),
+            tasks,
         }
     }
 
@@ -190,15 +187,7 @@ impl Runs {
         let (requests, request_receiver) = mpsc::channel(64);
         let (owner, progress) =
             Owner::new(backend, self.segments.clone(), key.clone(), spec, job_and_turns, self.health.clone());
-        let mut stop_receiver = self.stop_signal.subscribe();
-        let mut owners = lock(&self.owners);
-        while owners.try_join_next().is_some() {}
-        owners.spawn(async move {
-            tokio::select! {
-                _ = stop_receiver.wait_for(|stop| *stop) => {}
-                () = owner.run(request_receiver) => {}
-            }
-        });
+        self.tasks.spawn(owner.run(request_receiver));
         let handle = Arc::new(OwnerHandle {
             #[cfg(test)]
             rendition_key: key.clone(),
@@ -221,17 +210,6 @@ impl Runs {
     /// Whether a segment is stored.
     pub fn has_segment(&self, rendition_key: &str, index: usize) -> bool {
         self.segments.contains(rendition_key, index)
-    }
-
-    /// Ends every run and waits until the owner tasks have ended.
-    pub async fn shutdown(&self) {
-        self.stop_signal.send_replace(true);
-        let mut owners = std::mem::take(&mut *lock(&self.owners));
-        let owners_ended = async { while owners.join_next().await.is_some() {} };
-        if tokio::time::timeout(Duration::from_secs(5), owners_ended).await.is_err() {
-            tracing::error!("runs did not end within 5 s");
-        }
-        self.segments.clear();
     }
 
     /// The error for a viewer whose share of the encode slots does not fit.

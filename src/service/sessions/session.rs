@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::failure::{SessionFailure, failure_error, session_ended_error};
 use super::lock;
@@ -43,7 +44,7 @@ pub struct Session {
     view: watch::Sender<SessionView>,
     pub(super) rung_leases: RungLeases,
     renditions: Arc<Renditions>,
-    stop_signal: Notify,
+    stop: CancellationToken,
 }
 
 #[derive(Clone, Debug)]
@@ -83,7 +84,9 @@ impl Session {
         plan: SessionPlan,
         backend: BackendChoice,
         lease: Lease,
-        (renditions, timeouts): (Arc<Renditions>, SessionTimeouts),
+        renditions: Arc<Renditions>,
+        timeouts: SessionTimeouts,
+        stop: CancellationToken,
     ) -> Self {
         let rung_leases = RungLeases::new(plan.rungs.len(), lease, backend);
         Self {
@@ -97,7 +100,7 @@ impl Session {
             view: watch::Sender::new(SessionView { state: SessionState::Starting, failure: None, video_codec: None }),
             rung_leases,
             renditions,
-            stop_signal: Notify::new(),
+            stop,
         }
     }
 
@@ -123,7 +126,7 @@ impl Session {
             let event = tokio::select! {
                 // The progress of a released rung ends and must not be read any more.
                 biased;
-                () = self.stop_signal.notified() => SessionEvent::Stop,
+                () = self.stop.cancelled() => SessionEvent::Stop,
                 _ = current_rung.changed() => {
                     progress = current_rung.borrow_and_update().progress.clone();
                     progress.mark_changed();
@@ -186,7 +189,7 @@ impl Session {
         loop {
             let idle_at = lock(&self.last_access).0 + self.timeouts.idle;
             tokio::select! {
-                () = self.stop_signal.notified() => break,
+                () = self.stop.cancelled() => break,
                 () = tokio::time::sleep_until(idle_at) => {
                     if lock(&self.last_access).0.elapsed() >= self.timeouts.idle {
                         break;
@@ -218,7 +221,7 @@ impl Session {
         if view.borrow_and_update().state == SessionState::Stopped {
             return false;
         }
-        self.stop_signal.notify_one();
+        self.stop.cancel();
         let _ = view.wait_for(|view| view.state == SessionState::Stopped).await;
         true
     }

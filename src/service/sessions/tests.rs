@@ -17,6 +17,7 @@ use crate::service::renditions::planner::{Rung, StartRequest};
 struct Bench {
     folder: tempfile::TempDir,
     fake: FakeBackend,
+    tasks: BackgroundTasks,
     renditions: Arc<Renditions>,
     sessions: Sessions,
 }
@@ -32,11 +33,12 @@ fn bench_with_segment_time(segment_time: Duration, configure: impl FnOnce(&mut C
     let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
     config.limits.concurrent_jobs = 1;
     configure(&mut config);
-    let renditions = Renditions::open(&config, None).unwrap();
-    let sessions = Sessions::new(&config, renditions.clone());
+    let tasks = BackgroundTasks::default();
+    let renditions = Renditions::open(&config, None, tasks.clone()).unwrap();
+    let sessions = Sessions::new(&config, renditions.clone(), tasks.clone());
     let fake = FakeBackend::with_segment_time(segment_time);
     renditions.force_backend(Arc::new(fake.clone()));
-    Bench { folder, fake, renditions, sessions }
+    Bench { folder, fake, tasks, renditions, sessions }
 }
 
 fn viewer(name: &str) -> Principal {
@@ -260,7 +262,8 @@ async fn shutdown_leaves_no_session_no_run_and_no_file() {
     for start_seconds in 0..4 {
         bench.start("a", f64::from(start_seconds)).await.unwrap();
     }
-    bench.sessions.shutdown().await;
+    bench.tasks.shutdown().await;
+    bench.renditions.clear_segments();
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!((bench.sessions.live_sessions().len(), bench.fake.live_runs()), (0, 0));
     assert!(!bench.folder.path().join("cache/segments").exists());

@@ -480,7 +480,7 @@ async fn a_hundred_stopped_sessions_leave_no_process_or_file() {
     }
     assert_eq!((server.service.sessions.live_sessions().len(), server.service.renditions.active_jobs()), (0, 0));
     wait_until("no child is left", || children_reading(&file).is_empty()).await;
-    server.service.sessions.shutdown().await;
+    server.service.shutdown().await;
     assert!(!server.folder.path().join("cache/segments").exists(), "no segment file is left");
     let refused = server.post("/api/stream/transcode/start", &json!({"mediaPath": film_path(&folder)})).send().await;
     assert_eq!(refused.unwrap().status(), 503);

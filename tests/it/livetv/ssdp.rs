@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use hearthcast::domain::ssdp::MULTICAST_ADDRESS;
-use hearthcast::http::ssdp::Announcer;
+use hearthcast::http::ssdp::announce_tuner;
 use reqwest::Method;
 use rustix::net::sockopt::{set_ip_add_membership, set_socket_reuseaddr};
 use rustix::net::{AddressFamily, SocketType, bind, socket};
@@ -44,7 +44,7 @@ async fn clients_find_the_announced_tuner() {
     let secret = created["secret"].as_str().unwrap().to_owned();
     let listen: SocketAddr = server.base.strip_prefix("http://").unwrap().parse().unwrap();
     let port = std::net::UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
-    let start_announcer = |secret: &str| Announcer::start(&server.service, secret.to_owned(), listen, port);
+    let start_announcer = |secret: &str| announce_tuner(&server.service, secret.to_owned(), listen, port);
     let (listener, announcer, unknown_announcer) =
         match (listen_to_multicast(port), start_announcer(&secret), start_announcer("hcs_unknown")) {
             (Ok(neighbour), Ok(announcer), Ok(stranger)) => (neighbour, announcer, stranger),
@@ -96,7 +96,7 @@ async fn clients_find_the_announced_tuner() {
     for _ in 0..3 {
         assert!(receive_text(&searcher).await.starts_with("HTTP/1.1 200 OK\r\n"));
     }
-    announcer.shut_down().await;
+    announcer.cancel();
     for _ in 0..3 {
         // The listener receives the searches, too.
         let mut message = receive_text(&listener).await;
@@ -108,8 +108,9 @@ async fn clients_find_the_announced_tuner() {
     let answer = server.request(Method::DELETE, &target).bearer_auth(&server.token).send().await.unwrap();
     expect_success(answer, 200).await;
     let revoked_announcer = start_announcer(&secret).unwrap();
-    unknown_announcer.shut_down().await;
-    revoked_announcer.shut_down().await;
+    unknown_announcer.cancel();
+    revoked_announcer.cancel();
+    server.service.tasks.shutdown().await;
     let mut datagram = [0; 2048];
     let unexpected =
         listener.try_recv(&mut datagram).map(|length| String::from_utf8_lossy(&datagram[..length]).into_owned());

@@ -50,7 +50,7 @@ async fn prepare_recording(
     };
     let created = service.schedule_recording(request).await.unwrap();
     // Stop at once, because the program is to make the recording.
-    service.recordings.shutdown().await;
+    service.shutdown().await;
     created.recording.unwrap().id
 }
 

@@ -218,7 +218,7 @@ impl Service {
             return Ok(false);
         }
         let service = self.clone();
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             service.reread_source(&source).await;
             service.sources.reading_ids.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         });
@@ -348,10 +348,10 @@ impl Service {
 
 /// Starts the task that refreshes sources until the server stops.
 pub fn start_refresh_task(service: &Arc<Service>) {
-    let service = Arc::downgrade(service);
-    tokio::spawn(async move {
+    let weak_service = Arc::downgrade(service);
+    service.tasks.spawn(async move {
         loop {
-            let Some(service) = service.upgrade() else { return };
+            let Some(service) = weak_service.upgrade() else { return };
             service.refresh_due_sources();
             drop(service);
             tokio::time::sleep(DUE_CHECK_INTERVAL).await;

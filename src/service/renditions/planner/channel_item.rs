@@ -221,7 +221,7 @@ async fn add_watermark(service: &Service, spec: &mut RenditionSpec, watermark: &
     if !spec.rendition.encodes_video() {
         return;
     }
-    let image = match service.load_image(&watermark.path).await {
+    let image = match service.library.load_image(&watermark.path).await {
         Ok(image) => image,
         Err(fault) => {
             tracing::warn!(media.path = watermark.path, %fault, "a channel is aired without its watermark");

@@ -46,7 +46,7 @@ pub(super) async fn resolve_request(
         }
         (SubtitleRequest::External, _, Some(path)) => {
             check_text_path(path)?;
-            service.roots.locate(path)?;
+            service.library.roots().locate(path)?;
             SubtitleDelivery::TextSidecar { path: path.clone() }
         }
         (SubtitleRequest::Burn, None, Some(path)) => {
@@ -99,7 +99,7 @@ fn check_text_path(path: &str) -> Result<()> {
 
 /// Opens a subtitle file. It is no media file, so the library's check does not apply.
 pub(super) async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<SourceFile>> {
-    let root = service.roots.locate(path)?.root_index;
-    let (roots, path) = (service.roots.clone(), path.to_owned());
+    let (roots, path) = (service.library.roots().clone(), path.to_owned());
+    let root = roots.locate(&path)?.root_index;
     service.library.run_with_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)
 }

@@ -1,6 +1,7 @@
 //! The rules of runs, with a scripted backend and paused time.
 
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -37,7 +38,7 @@ fn bench_with_cache(limits: CacheLimits, fake: FakeBackend, max_jobs: usize) -> 
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("film.mp4"), "film").unwrap();
     let segments = SegmentCache::open(&folder.path().join("segments"), limits).unwrap();
-    Bench { runs: Runs::new(segments, max_jobs), fake, folder }
+    Bench { runs: Runs::new(segments, max_jobs, BackgroundTasks::default()), fake, folder }
 }
 
 impl Bench {
@@ -360,7 +361,8 @@ async fn nothing_is_left_when_the_last_lease_is_gone() {
     }
     wait_until(|| bench.fake.live_runs() == 0).await;
     assert_eq!(bench.runs.active_jobs(), 0);
-    bench.runs.shutdown().await;
+    bench.runs.tasks.shutdown().await;
+    bench.runs.segments.clear();
     assert!(!bench.folder.path().join("segments").exists());
 }
 
@@ -370,7 +372,7 @@ async fn shutdown_ends_runs_with_waiting_requests() {
     let lease = bench.lease(240);
     let (answer, ()) = tokio::join!(lease.segment(50), async {
         wait_until(|| bench.fake.live_runs() == 1).await;
-        bench.runs.shutdown().await;
+        bench.runs.tasks.shutdown().await;
     });
     assert!(answer.is_err());
     wait_until(|| bench.fake.live_runs() == 0).await;

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use crate::domain::media::Container;
+use crate::engine::container::bytes::{FileBytes, ReadAt};
+use crate::engine::container::matroska::read_attachments;
 use crate::engine::source::SourceFile;
-use crate::engine::tables::bytes::{FileBytes, ReadAt};
-use crate::engine::tables::matroska::read_attachments;
 
 /// Largest total size of a file's fonts, bytes. Further fonts are skipped, and libass substitutes others.
 const MAX_FONT_BYTES: u64 = 16 << 20;

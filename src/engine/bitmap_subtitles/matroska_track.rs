@@ -7,12 +7,12 @@ use super::{BitmapDecoder, MAX_BACKWARD_BYTES, MAX_BACKWARD_PACKETS, MAX_PACKET_
 use crate::domain::bitmap_subtitles::{PgsDecoder, VobSubDecoder};
 use crate::domain::media::Media;
 use crate::engine::RunError;
-use crate::engine::source::SourceFile;
-use crate::engine::tables::TableError;
-use crate::engine::tables::bytes::{FileBytes, ReadAt, Truncated};
-use crate::engine::tables::matroska::{
+use crate::engine::container::ContainerError;
+use crate::engine::container::bytes::{FileBytes, ReadAt, Truncated};
+use crate::engine::container::matroska::{
     Block, ClusterLayout, Compression, Cue, MatroskaFile, WalkPosition, split_lacing,
 };
+use crate::engine::source::SourceFile;
 
 /// How much later in the file a subtitle's packet may be than its time: muxers interleave to within this.
 const MAX_INTERLEAVE_MS: i64 = 1_000;
@@ -43,7 +43,7 @@ pub(super) struct MatroskaTrack {
 
 impl MatroskaTrack {
     pub(super) fn open(source: Arc<SourceFile>, media: &Media, stream: u32) -> Result<(Self, BitmapDecoder), RunError> {
-        let to_run_error = |cause: TableError| RunError::Decode(format!("bitmap subtitles: {}", cause.reason()));
+        let to_run_error = |cause: ContainerError| RunError::Decode(format!("bitmap subtitles: {}", cause.reason()));
         let disk = FileBytes::new(&source.file);
         let film = MatroskaFile::read(&disk).map_err(to_run_error)?;
         let (track, compression) = film.read_compressed_track(stream).map_err(to_run_error)?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{MAX_BACKWARD_BYTES, MAX_BACKWARD_PACKETS, MAX_PACKET_BYTES, SearchLimit, SubtitlePacket};
 use crate::domain::bitmap_subtitles::PgsDecoder;
 use crate::engine::RunError;
+use crate::engine::container::bytes::{FileBytes, ReadAt};
 use crate::engine::source::SourceFile;
-use crate::engine::tables::bytes::{FileBytes, ReadAt};
 
 /// Bytes of the header before a segment: `PG`, presentation time, decoding time (90 kHz). The segment itself starts with
 /// type and length.

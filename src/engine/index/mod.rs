@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::RunError;
+use super::container::ContainerError;
+use super::container::bytes::{FileBytes, ReadAt};
+use super::container::matroska::{self, ClusterLayout, Cue, MatroskaFile};
+use super::container::mp4::{Mp4File, Mp4Track, Sample};
 use super::source::SourceFile;
-use super::tables::TableError;
-use super::tables::bytes::{FileBytes, ReadAt};
-use super::tables::matroska::{self, ClusterLayout, Cue, MatroskaFile};
-use super::tables::mp4::{Mp4File, Mp4Track, Sample};
 use crate::domain::media::{Container, Media};
 use crate::domain::time::{to_seconds, to_ticks};
 
@@ -92,8 +92,8 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
             });
             match result.await.map_err(|cause| RunError::Internal(cause.to_string()))? {
                 Ok((index, _)) => return Ok(index),
-                Err(TableError::Uncuttable(reason)) => return Err(cannot_copy(reason)),
-                Err(TableError::Unsupported(why)) => {
+                Err(ContainerError::Uncuttable(reason)) => return Err(cannot_copy(reason.into())),
+                Err(ContainerError::Unsupported(why)) => {
                     tracing::debug!(path = source.path, why, "keyframe index by a full pass")
                 }
             }
@@ -172,7 +172,7 @@ pub(super) fn index_mp4_track(
     file: &(impl ReadAt + ?Sized),
     start: i64,
     track: &Mp4Track,
-) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
+) -> Result<(KeyframeIndex, Vec<u32>), ContainerError> {
     keep_idr(file, start, mp4::candidate_table(track)?)
 }
 
@@ -183,7 +183,7 @@ pub(super) fn index_matroska_track(
     layout: ClusterLayout,
     track: &matroska::TrackEntry,
     cues: &[Cue],
-) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
+) -> Result<(KeyframeIndex, Vec<u32>), ContainerError> {
     keep_idr(file, start, mkv::candidate_table(file, layout, track, cues)?)
 }
 
@@ -192,7 +192,7 @@ fn keep_idr(
     file: &(impl ReadAt + ?Sized),
     start: i64,
     table: CandidateTable,
-) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
+) -> Result<(KeyframeIndex, Vec<u32>), ContainerError> {
     let deadline = Instant::now() + CHECK_TIME_LIMIT;
     let count = table.candidates.len();
     let mut is_idr = vec![true; count];
@@ -206,7 +206,7 @@ fn keep_idr(
             if checked >= 64 && refused == 0 {
                 break;
             }
-            return Err(TableError::Uncuttable("checking its keyframes took longer than 3 s".into()));
+            return Err(ContainerError::Uncuttable("checking its keyframes took longer than 3 s"));
         }
         let candidate = table.candidates[index];
         let candidate_is_idr = nal::is_idr(file, candidate.offset, candidate.size, table.nal_length_size)?;
@@ -215,7 +215,7 @@ fn keep_idr(
         refused += usize::from(!candidate_is_idr);
     }
     if table.starts_without_keyframe || !is_idr.first().copied().unwrap_or(false) {
-        return Err(TableError::Uncuttable("the video does not begin with an IDR picture".into()));
+        return Err(ContainerError::Uncuttable("the video does not begin with an IDR picture"));
     }
     let mut kept: Vec<Candidate> =
         table.candidates.into_iter().zip(is_idr).filter(|(_, idr)| *idr).map(|(candidate, _)| candidate).collect();

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+use super::container::bytes::FileBytes;
 use super::source::SourceFile;
-use super::tables::bytes::FileBytes;
 use super::{Backend, Job, Run, RunError, Segment, SegmentContent};
 use crate::domain::media::{Container, Media};
 

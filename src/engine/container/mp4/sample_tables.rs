@@ -1,13 +1,13 @@
 //! The sample tables of a track (`stbl`).
 
-use super::super::TableError;
+use super::super::ContainerError;
 use super::super::bytes::{ByteCursor, Truncated};
 use super::MAX_SAMPLES;
 use super::boxes::{child, parse_full_box};
 use super::samples::{Chunk, SampleSizes, SampleTable};
 
 /// Parses `stbl`. The samples are not checked against the file yet.
-pub(super) fn parse_stbl(stbl: &[u8]) -> Result<SampleTable, TableError> {
+pub(super) fn parse_stbl(stbl: &[u8]) -> Result<SampleTable, ContainerError> {
     let mut samples = SampleTable::default();
     if let Some(stts) = child(stbl, b"stts") {
         samples.durations = parse_entries(stts, 8, |cursor| Ok((cursor.u32()?, cursor.u32()?)))?;
@@ -30,18 +30,18 @@ pub(super) fn parse_stbl(stbl: &[u8]) -> Result<SampleTable, TableError> {
             SampleSizes::PerSample(bytes.as_chunks::<4>().0.iter().map(|&size| u32::from_be_bytes(size)).collect())
         };
     } else if child(stbl, b"stz2").is_some() {
-        return Err(TableError::Unsupported("sizes are in stz2"));
+        return Err(ContainerError::Unsupported("sizes are in stz2"));
     }
     // A long run of samples takes few bytes in the file, so the count has its own limit.
     if u64::from(samples.count) > MAX_SAMPLES {
-        return Err(TableError::Uncuttable("the track has too many samples".into()));
+        return Err(ContainerError::Uncuttable("the track has too many samples"));
     }
     parse_chunks(stbl, &mut samples)?;
     Ok(samples)
 }
 
 /// Reads the chunk offsets, and the first sample of each chunk.
-fn parse_chunks(stbl: &[u8], samples: &mut SampleTable) -> Result<(), TableError> {
+fn parse_chunks(stbl: &[u8], samples: &mut SampleTable) -> Result<(), ContainerError> {
     let offsets = if let Some(stco) = child(stbl, b"stco") {
         parse_entries(stco, 4, |cursor| cursor.u32().map(u64::from))?
     } else if let Some(co64) = child(stbl, b"co64") {

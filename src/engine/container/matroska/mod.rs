@@ -8,7 +8,7 @@ mod ebml;
 mod lacing;
 mod track;
 
-use super::TableError;
+use super::ContainerError;
 use super::bytes::ReadAt;
 pub use attachments::read_attachments;
 pub use blocks::{Block, ClusterLayout, WalkPosition};
@@ -46,48 +46,48 @@ pub struct Cue {
 }
 
 impl<'a, F: ReadAt + ?Sized> MatroskaFile<'a, F> {
-    pub fn read(file: &'a F) -> Result<Self, TableError> {
+    pub fn read(file: &'a F) -> Result<Self, ContainerError> {
         let segment = read_segment(file)?;
         let elements = TopLevelElements::locate(file, segment)?;
         let timestamp_scale = elements.info.map_or(Ok(1_000_000), |info| read_timestamp_scale(file, info))?;
-        let tracks = read_body(file, elements.tracks.ok_or(TableError::Unsupported("there are no Tracks"))?)?;
-        let first_cluster = elements.first_cluster.ok_or(TableError::Unsupported("there are no clusters"))?;
+        let tracks = read_body(file, elements.tracks.ok_or(ContainerError::Unsupported("there are no Tracks"))?)?;
+        let first_cluster = elements.first_cluster.ok_or(ContainerError::Unsupported("there are no clusters"))?;
         let layout =
             ClusterLayout { segment_body: segment.body, segment_end: segment.end(), timestamp_scale, first_cluster };
         Ok(Self { file, tracks, cues: elements.cues, layout })
     }
 
     /// The track with ffmpeg's number `stream`. Tracks with compressed frames are refused.
-    pub fn read_track(&self, stream: u32) -> Result<TrackEntry, TableError> {
+    pub fn read_track(&self, stream: u32) -> Result<TrackEntry, ContainerError> {
         match self.read_compressed_track(stream)? {
             (track, Compression::None) => Ok(track),
-            _ => Err(TableError::Unsupported("the track is compressed or encrypted")),
+            _ => Err(ContainerError::Unsupported("the track is compressed or encrypted")),
         }
     }
 
     /// The track with ffmpeg's number `stream`, and the compression of its frames.
-    pub fn read_compressed_track(&self, stream: u32) -> Result<(TrackEntry, Compression), TableError> {
+    pub fn read_compressed_track(&self, stream: u32) -> Result<(TrackEntry, Compression), ContainerError> {
         TrackEntry::parse(&self.tracks, stream)
     }
 
     /// The cues of a track.
-    pub fn read_cues(&self, track: u64) -> Result<Vec<Cue>, TableError> {
-        let cues = read_body(self.file, self.cues.ok_or(TableError::Unsupported("there are no Cues"))?)?;
+    pub fn read_cues(&self, track: u64) -> Result<Vec<Cue>, ContainerError> {
+        let cues = read_body(self.file, self.cues.ok_or(ContainerError::Unsupported("there are no Cues"))?)?;
         parse_cue_points(&cues, track).collect()
     }
 }
 
 /// The segment, which follows the EBML header.
-fn read_segment(file: &(impl ReadAt + ?Sized)) -> Result<Element, TableError> {
+fn read_segment(file: &(impl ReadAt + ?Sized)) -> Result<Element, ContainerError> {
     let ebml_header = read_element(file, 0)?;
     let segment = read_element(file, ebml_header.end())?;
     if ebml_header.id != EBML || segment.id != SEGMENT {
-        return Err(TableError::Unsupported("there is no EBML header with a segment"));
+        return Err(ContainerError::Unsupported("there is no EBML header with a segment"));
     }
     Ok(segment)
 }
 
-fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue, TableError>> {
+fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue, ContainerError>> {
     children(cues).filter(|(id, _)| *id == 0xbb).filter_map(move |(_, point)| {
         let time = parse_uint(children(point).find(|(id, _)| *id == 0xb3)?.1);
         let track_positions = children(point)
@@ -97,7 +97,7 @@ fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue,
         Some(
             cluster
                 .map(|cluster| Cue { time, cluster })
-                .ok_or(TableError::Unsupported("a cue has no cluster position")),
+                .ok_or(ContainerError::Unsupported("a cue has no cluster position")),
         )
     })
 }
@@ -115,7 +115,7 @@ struct TopLevelElements {
 
 impl TopLevelElements {
     /// Walks up to the first cluster and follows the seek heads to elements after it.
-    fn locate(file: &(impl ReadAt + ?Sized), segment: Element) -> Result<Self, TableError> {
+    fn locate(file: &(impl ReadAt + ?Sized), segment: Element) -> Result<Self, ContainerError> {
         let mut elements = Self::default();
         let mut seek_heads = Vec::new();
         let mut position = segment.body;
@@ -163,12 +163,12 @@ impl TopLevelElements {
 }
 
 /// Nanoseconds per unit of time.
-fn read_timestamp_scale(file: &(impl ReadAt + ?Sized), info: Element) -> Result<u64, TableError> {
+fn read_timestamp_scale(file: &(impl ReadAt + ?Sized), info: Element) -> Result<u64, ContainerError> {
     let info = read_body(file, info)?;
     let nanos = children(&info).find(|(id, _)| *id == 0x2a_d7b1).map_or(1_000_000, |(_, bytes)| parse_uint(bytes));
     if (1..=1_000_000_000).contains(&nanos) {
         Ok(nanos)
     } else {
-        Err(TableError::Unsupported("the timestamp scale is not between 1 ns and 1 s"))
+        Err(ContainerError::Unsupported("the timestamp scale is not between 1 ns and 1 s"))
     }
 }

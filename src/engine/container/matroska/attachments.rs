@@ -2,8 +2,8 @@
 
 use super::ebml::{Element, read_body, read_element};
 use super::{TopLevelElements, read_segment};
-use crate::engine::tables::TableError;
-use crate::engine::tables::bytes::ReadAt;
+use crate::engine::container::ContainerError;
+use crate::engine::container::bytes::ReadAt;
 
 const ATTACHED_FILE: u32 = 0x61a7;
 const FILE_NAME: u32 = 0x466e;
@@ -24,7 +24,7 @@ pub struct Attachment {
 }
 
 /// The attachments of a file, up to the first damaged element.
-pub fn read_attachments(file: &(impl ReadAt + ?Sized)) -> Result<Vec<Attachment>, TableError> {
+pub fn read_attachments(file: &(impl ReadAt + ?Sized)) -> Result<Vec<Attachment>, ContainerError> {
     let Some(attachments) = TopLevelElements::locate(file, read_segment(file)?)?.attachments else {
         return Ok(Vec::new());
     };

@@ -12,7 +12,7 @@ mod samples;
 mod timing;
 mod track;
 
-use super::TableError;
+use super::ContainerError;
 use super::bytes::ReadAt;
 use boxes::{FileBox, child, children, read_top_level};
 pub use description::SampleDescription;
@@ -33,24 +33,24 @@ pub struct Mp4File<'a, F: ?Sized> {
 }
 
 impl<'a, F: ReadAt + ?Sized> Mp4File<'a, F> {
-    pub fn read(file: &'a F) -> Result<Self, TableError> {
+    pub fn read(file: &'a F) -> Result<Self, ContainerError> {
         let boxes = read_top_level(file);
         let moov = boxes
             .iter()
             .find(|top_level_box| &top_level_box.box_type == b"moov")
-            .ok_or(TableError::Unsupported("there is no moov"))?;
+            .ok_or(ContainerError::Unsupported("there is no moov"))?;
         let size = moov.end.min(file.len()).saturating_sub(moov.body);
         if size > MAX_MOOV_BYTES || moov.end > file.len() {
-            return Err(TableError::Unsupported("moov is too large or truncated"));
+            return Err(ContainerError::Unsupported("moov is too large or truncated"));
         }
         let moov = file.read_exact(moov.body, size as usize)?;
         Ok(Self { file, boxes, moov })
     }
 
     /// The track with ffmpeg's number `stream`, which counts in the order of `trak` boxes.
-    pub fn read_track(&self, stream: u32) -> Result<Mp4Track, TableError> {
+    pub fn read_track(&self, stream: u32) -> Result<Mp4Track, ContainerError> {
         let trak = children(&self.moov).filter(|(kind, _)| kind == b"trak").nth(stream as usize);
-        let (_, trak) = trak.ok_or(TableError::Unsupported("there is no such track"))?;
+        let (_, trak) = trak.ok_or(ContainerError::Unsupported("there is no such track"))?;
         let mut track = Mp4Track::parse(trak, &self.moov)?;
         let is_in_file = |sample: &Sample| sample.end() <= self.file.len();
         if let Some(mvex) = child(&self.moov, b"mvex") {

@@ -1,7 +1,7 @@
 //! EBML elements (RFC 8794).
 
-use crate::engine::tables::TableError;
-use crate::engine::tables::bytes::{ByteCursor, ReadAt, Truncated};
+use crate::engine::container::ContainerError;
+use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
 
 /// Maximum size of an element that is read whole; the Cues of 160 keyframes take some 4 KiB.
 const MAX_ELEMENT_BYTES: u64 = 32 << 20;
@@ -58,11 +58,11 @@ pub(super) fn parse_header(cursor: &mut ByteCursor, position: u64) -> Result<Ele
     Ok(Element { id, body: position + (before - cursor.0.len()) as u64, size })
 }
 
-pub(super) fn read_body(file: &(impl ReadAt + ?Sized), element: Element) -> Result<Vec<u8>, TableError> {
+pub(super) fn read_body(file: &(impl ReadAt + ?Sized), element: Element) -> Result<Vec<u8>, ContainerError> {
     let size = element
         .size
         .filter(|&size| size <= MAX_ELEMENT_BYTES)
-        .ok_or(TableError::Unsupported("an element is too large"))?;
+        .ok_or(ContainerError::Unsupported("an element is too large"))?;
     Ok(file.read_exact(element.body, size as usize)?)
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use crate::domain::media::Container;
-use crate::engine::container::bytes::{FileBytes, ReadAt};
+use crate::engine::container::bytes::ReadAt;
 use crate::engine::container::matroska::read_attachments;
 use crate::engine::source::SourceFile;
 
@@ -40,16 +40,15 @@ pub(super) fn attached_section(source: &SourceFile, container: Container) -> Str
     if !matches!(container, Container::Matroska | Container::Webm) {
         return out;
     }
-    let file = FileBytes::new(&source.file);
     let mut remaining_bytes = MAX_FONT_BYTES;
-    for (number, font) in read_attachments(&file).unwrap_or_default().into_iter().enumerate() {
+    for (number, font) in read_attachments(source).unwrap_or_default().into_iter().enumerate() {
         let extension = font.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
         let is_font = FONT_MEDIA_TYPES.contains(&font.media_type.as_str())
             || matches!(extension.as_deref(), Some("ttf" | "otf" | "ttc"));
         if !is_font || font.size > remaining_bytes {
             continue;
         }
-        let Ok(bytes) = file.read_exact(font.offset, font.size as usize) else { continue };
+        let Ok(bytes) = source.read_exact(font.offset, font.size as usize) else { continue };
         remaining_bytes -= font.size;
         if out.is_empty() {
             out.push_str("\n[Fonts]\n");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::RunError;
 use super::container::ContainerError;
-use super::container::bytes::{FileBytes, ReadAt};
+use super::container::bytes::ReadAt;
 use super::container::matroska::{self, ClusterLayout, Cue, MatroskaFile};
 use super::container::mp4::{Mp4File, Mp4Track, Sample};
 use super::source::SourceFile;
@@ -81,13 +81,12 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
         if matches!(container, Container::Mp4 | Container::Matroska | Container::Webm) {
             let file = source.clone();
             let result = tokio::task::spawn_blocking(move || {
-                let file_bytes = FileBytes::new(&file.file);
                 if container == Container::Mp4 {
-                    index_mp4_track(&file_bytes, start, &Mp4File::read(&file_bytes)?.read_track(stream)?)
+                    index_mp4_track(&*file, start, &Mp4File::read(&*file)?.read_track(stream)?)
                 } else {
-                    let header = MatroskaFile::read(&file_bytes)?;
+                    let header = MatroskaFile::read(&*file)?;
                     let track = header.read_track(stream)?;
-                    index_matroska_track(&file_bytes, start, header.layout, &track, &header.read_cues(track.number)?)
+                    index_matroska_track(&*file, start, header.layout, &track, &header.read_cues(track.number)?)
                 }
             });
             match result.await.map_err(|cause| RunError::Internal(cause.to_string()))? {
@@ -110,23 +109,20 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
 pub async fn keyframe_interval(source: &Arc<SourceFile>, media: &Media) -> Option<f64> {
     let stream = media.video_streams().next()?.0.index;
     let (file, container, duration) = (source.clone(), media.container, media.duration_seconds);
-    let task = tokio::task::spawn_blocking(move || {
-        let file_bytes = FileBytes::new(&file.file);
-        match container {
-            Container::Mp4 => {
-                let track = Mp4File::read(&file_bytes).ok()?.read_track(stream).ok()?;
-                let shown_seconds =
-                    |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
-                mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(shown_seconds), duration)
-            }
-            Container::Matroska | Container::Webm => {
-                let header = MatroskaFile::read(&file_bytes).ok()?;
-                let cues = header.read_cues(header.read_track(stream).ok()?.number).ok()?;
-                let seconds_per_unit = header.layout.timestamp_scale as f64 / 1e9;
-                mean_step(cues.iter().map(|cue| cue.time as f64 * seconds_per_unit), duration)
-            }
-            _ => None,
+    let task = tokio::task::spawn_blocking(move || match container {
+        Container::Mp4 => {
+            let track = Mp4File::read(&*file).ok()?.read_track(stream).ok()?;
+            let shown_seconds =
+                |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
+            mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(shown_seconds), duration)
         }
+        Container::Matroska | Container::Webm => {
+            let header = MatroskaFile::read(&*file).ok()?;
+            let cues = header.read_cues(header.read_track(stream).ok()?.number).ok()?;
+            let seconds_per_unit = header.layout.timestamp_scale as f64 / 1e9;
+            mean_step(cues.iter().map(|cue| cue.time as f64 * seconds_per_unit), duration)
+        }
+        _ => None,
     });
     tokio::time::timeout(INTERVAL_TIMEOUT, task).await.ok()?.ok()?
 }
@@ -139,8 +135,7 @@ pub fn last_cue(source: &SourceFile, media: &Media) -> Option<(f64, u64)> {
         .next()
         .map(|(stream, _)| stream)
         .or(media.audio_streams().next().map(|(stream, _)| stream))?;
-    let file_bytes = FileBytes::new(&source.file);
-    let header = MatroskaFile::read(&file_bytes).ok()?;
+    let header = MatroskaFile::read(source).ok()?;
     let cues = header.read_cues(header.read_compressed_track(stream.index).ok()?.0.number).ok()?;
     let last = cues.iter().max_by_key(|cue| cue.time)?;
     Some((

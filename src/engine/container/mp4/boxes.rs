@@ -2,9 +2,6 @@
 
 use super::super::bytes::{ByteCursor, ReadAt, Truncated};
 
-/// Maximum number of boxes read on one level: a day of one-second fragments, twice over.
-const MAX_BOXES: usize = 200_000;
-
 /// A box's position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileBox {
@@ -15,22 +12,26 @@ pub struct FileBox {
     pub end: u64,
 }
 
-/// The top-level boxes. A box that reaches beyond the end of the file is the last.
-pub fn read_top_level(file: &(impl ReadAt + ?Sized)) -> Vec<FileBox> {
-    let (mut boxes, mut position, len) = (Vec::new(), 0u64, file.len());
-    while boxes.len() < MAX_BOXES {
-        let mut header_bytes = [0; 16];
-        let read = file.read_at(&mut header_bytes, position);
-        let Ok((box_type, header_len, size)) = parse_header(&header_bytes[..read]) else { break };
-        let size = size.unwrap_or(len - position);
-        let Some(end) = position.checked_add(size).filter(|_| size >= header_len) else { break };
-        boxes.push(FileBox { box_type, start: position, body: position + header_len, end });
-        if end >= len {
-            break;
+/// The top-level boxes, up to the first damaged one. The last may reach beyond the end of the file.
+pub fn top_level(file: &(impl ReadAt + ?Sized)) -> impl Iterator<Item = Result<FileBox, Truncated>> {
+    let mut position = 0;
+    std::iter::from_fn(move || {
+        if position >= file.len() {
+            return None;
         }
-        position = end;
-    }
-    boxes
+        let found = read_box(file, position);
+        position = found.map_or(u64::MAX, |file_box| file_box.end);
+        Some(found)
+    })
+}
+
+fn read_box(file: &(impl ReadAt + ?Sized), start: u64) -> Result<FileBox, Truncated> {
+    let mut header_bytes = [0; 16];
+    let read = file.read_at(&mut header_bytes, start);
+    let (box_type, header_len, size) = parse_header(&header_bytes[..read])?;
+    let size = size.unwrap_or(file.len() - start);
+    let end = start.checked_add(size).filter(|_| size >= header_len).ok_or(Truncated)?;
+    Ok(FileBox { box_type, start, body: start + header_len, end })
 }
 
 /// Type, header length, and size (None: to the end of the parent box).
@@ -46,15 +47,29 @@ fn parse_header(bytes: &[u8]) -> Result<([u8; 4], u64, Option<u64>), Truncated> 
 }
 
 /// The boxes in a body, up to the first damaged one.
-pub fn children(mut body: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
+pub fn boxes(mut body: &[u8]) -> impl Iterator<Item = Result<([u8; 4], &[u8]), Truncated>> {
     std::iter::from_fn(move || {
-        let (box_type, header_len, size) = parse_header(body).ok()?;
-        let size = usize::try_from(size.unwrap_or(body.len() as u64)).ok()?;
-        let content_start = header_len as usize;
-        let content = body.get(content_start..size)?;
-        body = &body[size..];
-        Some((box_type, content))
+        // A terminator of four zero bytes ends QuickTime user data.
+        if body.len() < 8 {
+            return None;
+        }
+        let found = parse_box(body);
+        body = found.map_or(&[][..], |(_, rest)| rest);
+        Some(found.map(|(first, _)| first))
     })
+}
+
+/// The first box in these bytes, and the bytes after it.
+fn parse_box(bytes: &[u8]) -> Result<(([u8; 4], &[u8]), &[u8]), Truncated> {
+    let (box_type, header_len, size) = parse_header(bytes)?;
+    let size = usize::try_from(size.unwrap_or(bytes.len() as u64)).map_err(|_| Truncated)?;
+    let (whole, rest) = bytes.split_at_checked(size).ok_or(Truncated)?;
+    Ok(((box_type, whole.get(header_len as usize..).ok_or(Truncated)?), rest))
+}
+
+/// The boxes before the first damaged one.
+pub fn children(body: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
+    boxes(body).map_while(Result::ok)
 }
 
 /// The first box of a type in a body.

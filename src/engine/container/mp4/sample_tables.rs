@@ -20,15 +20,7 @@ pub(super) fn parse_stbl(stbl: &[u8]) -> Result<SampleTable, ContainerError> {
             Some(parse_entries(stss, 4, |cursor| cursor.u32().map(|number| number.wrapping_sub(1)))?);
     }
     if let Some(stsz) = child(stbl, b"stsz") {
-        let (_, _, mut cursor) = parse_full_box(stsz)?;
-        let (size, count) = (cursor.u32()?, cursor.u32()?);
-        samples.count = count;
-        samples.sizes = if size > 0 {
-            SampleSizes::Uniform(size)
-        } else {
-            let bytes = cursor.take((count as usize).checked_mul(4).ok_or(Truncated)?)?;
-            SampleSizes::PerSample(bytes.as_chunks::<4>().0.iter().map(|&size| u32::from_be_bytes(size)).collect())
-        };
+        (samples.count, samples.sizes) = parse_stsz(stsz)?;
     } else if child(stbl, b"stz2").is_some() {
         return Err(ContainerError::Unsupported("sizes are in stz2"));
     }
@@ -40,15 +32,31 @@ pub(super) fn parse_stbl(stbl: &[u8]) -> Result<SampleTable, ContainerError> {
     Ok(samples)
 }
 
+/// Number of samples, and their sizes.
+pub fn parse_stsz(stsz: &[u8]) -> Result<(u32, SampleSizes), Truncated> {
+    let (_, _, mut cursor) = parse_full_box(stsz)?;
+    let (size, count) = (cursor.u32()?, cursor.u32()?);
+    if size > 0 {
+        return Ok((count, SampleSizes::Uniform(size)));
+    }
+    let bytes = cursor.take((count as usize).checked_mul(4).ok_or(Truncated)?)?;
+    let sizes = bytes.as_chunks::<4>().0.iter().map(|&size| u32::from_be_bytes(size));
+    Ok((count, SampleSizes::PerSample(sizes.collect())))
+}
+
+/// The offsets of all chunks; empty without a table.
+pub fn parse_chunk_offsets(stbl: &[u8]) -> Result<Vec<u64>, Truncated> {
+    if let Some(stco) = child(stbl, b"stco") {
+        parse_entries(stco, 4, |cursor| cursor.u32().map(u64::from))
+    } else if let Some(co64) = child(stbl, b"co64") {
+        parse_entries(co64, 8, |cursor| cursor.u64())
+    } else {
+        Ok(Vec::new())
+    }
+}
+
 /// Reads the chunk offsets, and the first sample of each chunk.
 fn parse_chunks(stbl: &[u8], samples: &mut SampleTable) -> Result<(), ContainerError> {
-    let offsets = if let Some(stco) = child(stbl, b"stco") {
-        parse_entries(stco, 4, |cursor| cursor.u32().map(u64::from))?
-    } else if let Some(co64) = child(stbl, b"co64") {
-        parse_entries(co64, 8, |cursor| cursor.u64())?
-    } else {
-        Vec::new()
-    };
     let runs: Vec<(u32, u32)> = match child(stbl, b"stsc") {
         Some(stsc) => parse_entries(stsc, 12, |cursor| {
             let run = (cursor.u32()?, cursor.u32()?);
@@ -58,7 +66,7 @@ fn parse_chunks(stbl: &[u8], samples: &mut SampleTable) -> Result<(), ContainerE
         None => Vec::new(),
     };
     let (mut run, mut first_sample) = (0, 0u32);
-    for (chunk, offset) in offsets.into_iter().enumerate() {
+    for (chunk, offset) in parse_chunk_offsets(stbl)?.into_iter().enumerate() {
         while runs.get(run + 1).is_some_and(|next| next.0 as usize <= chunk + 1) {
             run += 1;
         }
@@ -76,7 +84,7 @@ fn parse_chunks(stbl: &[u8], samples: &mut SampleTable) -> Result<(), ContainerE
 }
 
 /// A table: version and flags, a count, and entries of `entry_bytes` bytes.
-fn parse_entries<T>(
+pub fn parse_entries<T>(
     body: &[u8],
     entry_bytes: usize,
     parse_entry: impl Fn(&mut ByteCursor) -> Result<T, Truncated>,

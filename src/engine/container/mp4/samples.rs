@@ -36,7 +36,7 @@ impl Sample {
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum SampleSizes {
+pub enum SampleSizes {
     Uniform(u32),
     PerSample(Vec<u32>),
 }

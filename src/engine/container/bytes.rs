@@ -27,7 +27,9 @@ pub trait ReadAt {
 /// The length is that at opening. Querying it for every sample took most of the planning of a film.
 impl ReadAt for SourceFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
-        self.read_blocking(buffer, offset).unwrap_or(0)
+        let available = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = buffer.len().min(available);
+        self.read_blocking(&mut buffer[..count], offset).unwrap_or(0)
     }
 
     fn len(&self) -> u64 {

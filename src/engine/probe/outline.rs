@@ -4,6 +4,7 @@
 
 use crate::domain::media::{Attachment, Chapter, Container, Tags};
 use crate::domain::time::FrameRate;
+use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::Truncated;
 
 /// A file as its container describes it.
@@ -66,6 +67,12 @@ pub(super) struct NeedsFfprobe(pub &'static str);
 impl From<Truncated> for NeedsFfprobe {
     fn from(_: Truncated) -> Self {
         Self("a field is truncated")
+    }
+}
+
+impl From<ContainerError> for NeedsFfprobe {
+    fn from(error: ContainerError) -> Self {
+        Self(error.reason())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Attachments of a Matroska file, such as the fonts of its subtitles.
 
-use super::ebml::{Element, read_body, read_element};
-use super::{TopLevelElements, read_segment};
+use super::TopLevelElements;
+use super::ebml::{Element, parse_text, read_body, read_element};
 use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::ReadAt;
 
@@ -10,41 +10,44 @@ const FILE_NAME: u32 = 0x466e;
 const FILE_MEDIA_TYPE: u32 = 0x4660;
 const FILE_DATA: u32 = 0x465c;
 
+/// Maximum size of a name or media type, bytes.
+const MAX_TEXT_BYTES: u64 = 1 << 20;
+
 /// Maximum number of attachments read.
 const MAX_ATTACHMENTS: usize = 256;
 
 /// An attachment; its bytes stay in the file.
 #[derive(Clone, Debug)]
 pub struct Attachment {
-    pub name: String,
+    pub name: Option<String>,
     /// The media type that the file states.
-    pub media_type: String,
+    pub media_type: Option<String>,
     pub offset: u64,
     pub size: u64,
 }
 
-/// The attachments of a file, up to the first damaged element.
-pub fn read_attachments(file: &(impl ReadAt + ?Sized)) -> Result<Vec<Attachment>, ContainerError> {
-    let Some(attachments) = TopLevelElements::locate(file, read_segment(file)?)?.attachments else {
-        return Ok(Vec::new());
-    };
-    let read_text = |child: Element| read_body(file, child).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let mut out = Vec::new();
-    for entry in child_elements(file, attachments).filter(|child| child.id == ATTACHED_FILE).take(MAX_ATTACHMENTS) {
-        let (mut name, mut media_type, mut data) = (String::new(), String::new(), None);
-        for child in child_elements(file, entry) {
-            match child.id {
-                FILE_NAME => name = read_text(child)?,
-                FILE_MEDIA_TYPE => media_type = read_text(child)?,
-                FILE_DATA => data = child.size.map(|size| (child.body, size)),
-                _ => {}
+impl TopLevelElements {
+    /// The attachments, up to the first damaged element.
+    pub fn read_attachments(&self, file: &(impl ReadAt + ?Sized)) -> Result<Vec<Attachment>, ContainerError> {
+        let Some(attachments) = self.attachments else { return Ok(Vec::new()) };
+        let read_text = |child: Element| read_body(file, child, MAX_TEXT_BYTES).map(|bytes| parse_text(&bytes));
+        let mut out = Vec::new();
+        for entry in child_elements(file, attachments).filter(|child| child.id == ATTACHED_FILE).take(MAX_ATTACHMENTS) {
+            let (mut name, mut media_type, mut data) = (None, None, None);
+            for child in child_elements(file, entry) {
+                match child.id {
+                    FILE_NAME => name = read_text(child)?,
+                    FILE_MEDIA_TYPE => media_type = read_text(child)?,
+                    FILE_DATA => data = child.size.map(|size| (child.body, size)),
+                    _ => {}
+                }
+            }
+            if let Some((offset, size)) = data.filter(|(offset, size)| offset.saturating_add(*size) <= file.len()) {
+                out.push(Attachment { name, media_type, offset, size });
             }
         }
-        if let Some((offset, size)) = data.filter(|(offset, size)| offset.saturating_add(*size) <= file.len()) {
-            out.push(Attachment { name, media_type, offset, size });
-        }
+        Ok(out)
     }
-    Ok(out)
 }
 
 /// The children of an element that is too large to be read whole.

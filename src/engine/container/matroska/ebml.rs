@@ -3,12 +3,9 @@
 use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
 
-/// Maximum size of an element that is read whole; the Cues of 160 keyframes take some 4 KiB.
-const MAX_ELEMENT_BYTES: u64 = 32 << 20;
-
 /// An element's position in the file.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Element {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Element {
     pub id: u32,
     pub body: u64,
     /// None: unknown, to the end of the parent element.
@@ -32,7 +29,7 @@ fn parse_id(cursor: &mut ByteCursor) -> Result<u32, Truncated> {
 }
 
 /// A variable-length size or number; None for "unknown".
-pub(super) fn parse_vint(cursor: &mut ByteCursor) -> Result<Option<u64>, Truncated> {
+pub fn parse_vint(cursor: &mut ByteCursor) -> Result<Option<u64>, Truncated> {
     let first = cursor.u8()?;
     let extra_bytes = first.leading_zeros() as usize;
     if extra_bytes > 7 {
@@ -44,38 +41,57 @@ pub(super) fn parse_vint(cursor: &mut ByteCursor) -> Result<Option<u64>, Truncat
     Ok((value != unknown).then_some(value))
 }
 
-pub(super) fn read_element(file: &(impl ReadAt + ?Sized), position: u64) -> Result<Element, Truncated> {
+pub fn read_element(file: &(impl ReadAt + ?Sized), position: u64) -> Result<Element, Truncated> {
     let mut header_bytes = [0; 12];
     let read = file.read_at(&mut header_bytes, position);
     parse_header(&mut ByteCursor(&header_bytes[..read]), position)
 }
 
 /// Parses an element's header, which is at `position` in the file.
-pub(super) fn parse_header(cursor: &mut ByteCursor, position: u64) -> Result<Element, Truncated> {
+pub fn parse_header(cursor: &mut ByteCursor, position: u64) -> Result<Element, Truncated> {
     let before = cursor.0.len();
     let id = parse_id(cursor)?;
     let size = parse_vint(cursor)?;
     Ok(Element { id, body: position + (before - cursor.0.len()) as u64, size })
 }
 
-pub(super) fn read_body(file: &(impl ReadAt + ?Sized), element: Element) -> Result<Vec<u8>, ContainerError> {
-    let size = element
-        .size
-        .filter(|&size| size <= MAX_ELEMENT_BYTES)
-        .ok_or(ContainerError::Unsupported("an element is too large"))?;
-    Ok(file.read_exact(element.body, size as usize)?)
+/// Reads an element of at most `max_bytes` whole.
+pub fn read_body(file: &(impl ReadAt + ?Sized), element: Element, max_bytes: u64) -> Result<Vec<u8>, ContainerError> {
+    let size = element.size.filter(|&size| size <= max_bytes);
+    Ok(file.read_exact(element.body, size.ok_or(ContainerError::Unsupported("an element is too large"))? as usize)?)
 }
 
 /// The child elements of a body, up to the first damaged one.
-pub(super) fn children(bytes: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
-    let mut cursor = ByteCursor(bytes);
+pub fn elements(mut body: &[u8]) -> impl Iterator<Item = Result<(u32, &[u8]), Truncated>> {
     std::iter::from_fn(move || {
-        let id = parse_id(&mut cursor).ok()?;
-        let size = parse_vint(&mut cursor).ok()??;
-        Some((id, cursor.take(usize::try_from(size).ok()?).ok()?))
+        if body.is_empty() {
+            return None;
+        }
+        let found = parse_element(body);
+        body = found.map_or(&[][..], |(_, rest)| rest);
+        Some(found.map(|(first, _)| first))
     })
 }
 
-pub(super) fn parse_uint(bytes: &[u8]) -> u64 {
+/// The first element in these bytes, and the bytes after it.
+fn parse_element(bytes: &[u8]) -> Result<((u32, &[u8]), &[u8]), Truncated> {
+    let mut cursor = ByteCursor(bytes);
+    let header = parse_header(&mut cursor, 0)?;
+    let size = usize::try_from(header.size.ok_or(Truncated)?).map_err(|_| Truncated)?;
+    Ok(((header.id, cursor.take(size)?), cursor.0))
+}
+
+/// The child elements before the first damaged one.
+pub fn children(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    elements(body).map_while(Result::ok)
+}
+
+pub fn parse_uint(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+}
+
+/// A string without padding, at most 512 characters; None if it is empty.
+pub fn parse_text(bytes: &[u8]) -> Option<String> {
+    let text: String = String::from_utf8_lossy(bytes).trim_matches('\0').trim().chars().take(512).collect();
+    (!text.is_empty()).then_some(text)
 }

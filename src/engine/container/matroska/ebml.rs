@@ -62,23 +62,24 @@ pub fn read_body(file: &(impl ReadAt + ?Sized), element: Element, max_bytes: u64
 }
 
 /// The child elements of a body, up to the first damaged one.
-pub fn elements(mut body: &[u8]) -> impl Iterator<Item = Result<(u32, &[u8]), Truncated>> {
+pub fn elements(body: &[u8]) -> impl Iterator<Item = Result<(u32, &[u8]), Truncated>> {
+    let mut rest = ByteCursor(body);
     std::iter::from_fn(move || {
-        if body.is_empty() {
+        if rest.0.is_empty() {
             return None;
         }
-        let found = parse_element(body);
-        body = found.map_or(&[][..], |(_, rest)| rest);
-        Some(found.map(|(first, _)| first))
+        let found = take_element(&mut rest);
+        if found.is_err() {
+            rest.0 = &[];
+        }
+        Some(found)
     })
 }
 
-/// The first element in these bytes, and the bytes after it.
-fn parse_element(bytes: &[u8]) -> Result<((u32, &[u8]), &[u8]), Truncated> {
-    let mut cursor = ByteCursor(bytes);
-    let header = parse_header(&mut cursor, 0)?;
+fn take_element<'a>(rest: &mut ByteCursor<'a>) -> Result<(u32, &'a [u8]), Truncated> {
+    let header = parse_header(rest, 0)?;
     let size = usize::try_from(header.size.ok_or(Truncated)?).map_err(|_| Truncated)?;
-    Ok(((header.id, cursor.take(size)?), cursor.0))
+    Ok((header.id, rest.take(size)?))
 }
 
 /// The child elements before the first damaged one.

@@ -157,7 +157,7 @@ impl TopLevelElements {
         Ok(elements)
     }
 
-    /// Where the clusters lie; `timestamp_scale` in nanoseconds per unit.
+    /// The clusters, with a `timestamp_scale` in nanoseconds per unit.
     pub fn cluster_layout(&self, timestamp_scale: u64) -> Result<ClusterLayout, ContainerError> {
         let first_cluster = self.first_cluster.ok_or(ContainerError::Unsupported("there are no clusters"))?;
         let (segment_body, segment_end) = (self.segment.body, self.segment.end());

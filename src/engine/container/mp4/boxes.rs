@@ -47,24 +47,26 @@ fn parse_header(bytes: &[u8]) -> Result<([u8; 4], u64, Option<u64>), Truncated> 
 }
 
 /// The boxes in a body, up to the first damaged one.
-pub fn boxes(mut body: &[u8]) -> impl Iterator<Item = Result<([u8; 4], &[u8]), Truncated>> {
+pub fn boxes(body: &[u8]) -> impl Iterator<Item = Result<([u8; 4], &[u8]), Truncated>> {
+    let mut rest = ByteCursor(body);
     std::iter::from_fn(move || {
         // A terminator of four zero bytes ends QuickTime user data.
-        if body.len() < 8 {
+        if rest.0.len() < 8 {
             return None;
         }
-        let found = parse_box(body);
-        body = found.map_or(&[][..], |(_, rest)| rest);
-        Some(found.map(|(first, _)| first))
+        let found = take_box(&mut rest);
+        if found.is_err() {
+            rest.0 = &[];
+        }
+        Some(found)
     })
 }
 
-/// The first box in these bytes, and the bytes after it.
-fn parse_box(bytes: &[u8]) -> Result<(([u8; 4], &[u8]), &[u8]), Truncated> {
-    let (box_type, header_len, size) = parse_header(bytes)?;
-    let size = usize::try_from(size.unwrap_or(bytes.len() as u64)).map_err(|_| Truncated)?;
-    let (whole, rest) = bytes.split_at_checked(size).ok_or(Truncated)?;
-    Ok(((box_type, whole.get(header_len as usize..).ok_or(Truncated)?), rest))
+fn take_box<'a>(rest: &mut ByteCursor<'a>) -> Result<([u8; 4], &'a [u8]), Truncated> {
+    let (box_type, header_len, size) = parse_header(rest.0)?;
+    let size = usize::try_from(size.unwrap_or(rest.0.len() as u64)).map_err(|_| Truncated)?;
+    let content = rest.take(size)?.get(header_len as usize..).ok_or(Truncated)?;
+    Ok((box_type, content))
 }
 
 /// The boxes before the first damaged one.

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, watch};
 mod ass;
 mod bitmap_subtitles;
 pub mod clock;
+mod container;
 pub mod content;
 #[cfg(test)]
 mod damaged_films;
@@ -32,7 +33,6 @@ pub mod segment_cache;
 pub mod source;
 pub mod still_image;
 pub mod subtitle_extraction;
-mod tables;
 pub mod versions;
 
 pub use rendition_spec::RenditionSpec;

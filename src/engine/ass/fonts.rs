@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use crate::domain::media::Container;
+use crate::engine::container::bytes::ReadAt;
+use crate::engine::container::matroska::TopLevelElements;
 use crate::engine::source::SourceFile;
-use crate::engine::tables::bytes::{FileBytes, ReadAt};
-use crate::engine::tables::matroska::read_attachments;
 
 /// Largest total size of a file's fonts, bytes. Further fonts are skipped, and libass substitutes others.
 const MAX_FONT_BYTES: u64 = 16 << 20;
@@ -40,16 +40,17 @@ pub(super) fn attached_section(source: &SourceFile, container: Container) -> Str
     if !matches!(container, Container::Matroska | Container::Webm) {
         return out;
     }
-    let file = FileBytes::new(&source.file);
     let mut remaining_bytes = MAX_FONT_BYTES;
-    for (number, font) in read_attachments(&file).unwrap_or_default().into_iter().enumerate() {
-        let extension = font.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-        let is_font = FONT_MEDIA_TYPES.contains(&font.media_type.as_str())
+    let attachments = TopLevelElements::locate(source).and_then(|elements| elements.read_attachments(source));
+    for (number, font) in attachments.unwrap_or_default().into_iter().enumerate() {
+        let name = font.name.unwrap_or_default();
+        let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+        let is_font = font.media_type.is_some_and(|stated| FONT_MEDIA_TYPES.contains(&stated.as_str()))
             || matches!(extension.as_deref(), Some("ttf" | "otf" | "ttc"));
         if !is_font || font.size > remaining_bytes {
             continue;
         }
-        let Ok(bytes) = file.read_exact(font.offset, font.size as usize) else { continue };
+        let Ok(bytes) = source.read_exact(font.offset, font.size as usize) else { continue };
         remaining_bytes -= font.size;
         if out.is_empty() {
             out.push_str("\n[Fonts]\n");

@@ -7,12 +7,12 @@ use super::{BitmapDecoder, MAX_BACKWARD_BYTES, MAX_BACKWARD_PACKETS, MAX_PACKET_
 use crate::domain::bitmap_subtitles::{PgsDecoder, VobSubDecoder};
 use crate::domain::media::Media;
 use crate::engine::RunError;
-use crate::engine::source::SourceFile;
-use crate::engine::tables::TableError;
-use crate::engine::tables::bytes::{FileBytes, ReadAt, Truncated};
-use crate::engine::tables::matroska::{
+use crate::engine::container::ContainerError;
+use crate::engine::container::bytes::{ReadAt, Truncated};
+use crate::engine::container::matroska::{
     Block, ClusterLayout, Compression, Cue, MatroskaFile, WalkPosition, split_lacing,
 };
+use crate::engine::source::SourceFile;
 
 /// How much later in the file a subtitle's packet may be than its time: muxers interleave to within this.
 const MAX_INTERLEAVE_MS: i64 = 1_000;
@@ -43,9 +43,8 @@ pub(super) struct MatroskaTrack {
 
 impl MatroskaTrack {
     pub(super) fn open(source: Arc<SourceFile>, media: &Media, stream: u32) -> Result<(Self, BitmapDecoder), RunError> {
-        let to_run_error = |cause: TableError| RunError::Decode(format!("bitmap subtitles: {}", cause.reason()));
-        let disk = FileBytes::new(&source.file);
-        let film = MatroskaFile::read(&disk).map_err(to_run_error)?;
+        let to_run_error = |cause: ContainerError| RunError::Decode(format!("bitmap subtitles: {}", cause.reason()));
+        let film = MatroskaFile::read(&*source).map_err(to_run_error)?;
         let (track, compression) = film.read_compressed_track(stream).map_err(to_run_error)?;
         let decoder = match track.codec.as_slice() {
             b"S_HDMV/PGS" => BitmapDecoder::Pgs(PgsDecoder::default()),
@@ -118,8 +117,7 @@ impl MatroskaTrack {
         let end = self.to_timestamp_units(to_ms.saturating_add(MAX_INTERLEAVE_MS));
         let (number, last_offset) = (self.track_number, self.last_offset);
         let mut blocks = Vec::new();
-        let disk = FileBytes::new(&self.source.file);
-        let walk_result = self.layout.resume_walk(&disk, &mut self.read_position, MAX_ELEMENTS, |block| {
+        let walk_result = self.layout.resume_walk(&*self.source, &mut self.read_position, MAX_ELEMENTS, |block| {
             if block.track == number && block.offset > last_offset {
                 blocks.push(block);
             }
@@ -146,8 +144,7 @@ impl MatroskaTrack {
     fn find_cue_block(&self, cue: &Cue) -> Result<Option<Block>, RunError> {
         let cue_time = i64::try_from(cue.time).map_err(|_| unreadable_clusters(Truncated))?;
         let mut matching_block = None;
-        let disk = FileBytes::new(&self.source.file);
-        let walk_result = self.layout.walk_blocks(&disk, cue.cluster, MAX_CLUSTER_ELEMENTS, |block| {
+        let walk_result = self.layout.walk_blocks(&*self.source, cue.cluster, MAX_CLUSTER_ELEMENTS, |block| {
             if block.track == self.track_number && block.time == cue_time {
                 matching_block = Some(block);
             }
@@ -162,11 +159,10 @@ impl MatroskaTrack {
         if block.size > MAX_PACKET_BYTES {
             return Ok(None);
         }
-        let disk = FileBytes::new(&self.source.file);
-        let Some(&(offset, size)) = split_lacing(&disk, block).map_err(unreadable_clusters)?.first() else {
+        let Some(&(offset, size)) = split_lacing(&*self.source, block).map_err(unreadable_clusters)?.first() else {
             return Ok(None);
         };
-        let bytes = disk.read_exact(offset, size as usize).map_err(unreadable_clusters)?;
+        let bytes = self.source.read_exact(offset, size as usize).map_err(unreadable_clusters)?;
         let bytes = match &self.compression {
             Compression::None => bytes,
             Compression::HeaderStripped(head) => [&head[..], &bytes].concat(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{MAX_BACKWARD_BYTES, MAX_BACKWARD_PACKETS, MAX_PACKET_BYTES, SearchLimit, SubtitlePacket};
 use crate::domain::bitmap_subtitles::PgsDecoder;
 use crate::engine::RunError;
+use crate::engine::container::bytes::ReadAt;
 use crate::engine::source::SourceFile;
-use crate::engine::tables::bytes::{FileBytes, ReadAt};
 
 /// Bytes of the header before a segment: `PG`, presentation time, decoding time (90 kHz). The segment itself starts with
 /// type and length.
@@ -38,13 +38,12 @@ struct DisplaySet {
 impl SupFile {
     /// Finds the display sets by the headers of all segments.
     pub(super) fn open(source: Arc<SourceFile>, limit: &SearchLimit) -> Result<Self, RunError> {
-        let disk = FileBytes::new(&source.file);
         let mut display_sets: Vec<DisplaySet> = Vec::new();
         let mut offset = 0;
         for _ in 0..MAX_SEGMENTS {
             // Long enough to include the composition state of a composition segment.
             let mut header = [0; HEADER_BYTES as usize + 14];
-            let read = disk.read_at(&mut header, offset);
+            let read = source.read_at(&mut header, offset);
             let [b'P', b'G', a, b, c, d, _, _, _, _, kind, high, low, ..] = header else { break };
             if read < HEADER_BYTES as usize + 3 {
                 break;
@@ -93,13 +92,12 @@ impl SupFile {
     }
 
     fn read_packets(&self, sets: &[DisplaySet], limit: &SearchLimit) -> Result<Vec<SubtitlePacket>, RunError> {
-        let disk = FileBytes::new(&self.source.file);
         let mut packets = Vec::new();
         for set in sets.iter().filter(|set| set.len <= MAX_PACKET_BYTES) {
             limit.check()?;
             // The last one may be truncated.
-            let len = set.len.min(disk.len().saturating_sub(set.offset));
-            let read = disk.read_exact(set.offset, len as usize);
+            let len = set.len.min(self.source.len.saturating_sub(set.offset));
+            let read = self.source.read_exact(set.offset, len as usize);
             let set_bytes = read.map_err(|_| RunError::SourceRead("the subtitle file cannot be read".into()))?;
             let (mut rest, mut bytes) = (&set_bytes[..], Vec::new());
             while let Some((_, segment)) = rest.split_at_checked(HEADER_BYTES as usize)

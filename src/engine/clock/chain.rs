@@ -10,8 +10,8 @@ use std::sync::Arc;
 use super::READ_BYTES;
 use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
+use crate::engine::container::ogg::{CONTINUED, FIRST, LAST, MAX_PAGE_BYTES, NO_GRANULE, Page, page, pages, rewrite};
 use crate::engine::source::SourceFile;
-use crate::engine::tables::ogg::{CONTINUED, FIRST, LAST, MAX_PAGE_BYTES, NO_GRANULE, Page, page, pages, rewrite};
 
 /// Maximum number of links. Each costs a search for its end.
 const MAX_LINKS: usize = 256;

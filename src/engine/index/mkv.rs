@@ -1,9 +1,9 @@
 //! Keyframe candidates of a Matroska track, by its cues.
 
 use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
-use crate::engine::tables::TableError;
-use crate::engine::tables::bytes::{ReadAt, Truncated};
-use crate::engine::tables::matroska::{Block, ClusterLayout, Cue, TrackEntry};
+use crate::engine::container::ContainerError;
+use crate::engine::container::bytes::{ReadAt, Truncated};
+use crate::engine::container::matroska::{Block, ClusterLayout, Cue, TrackEntry};
 
 /// Maximum number of elements visited in a cluster to find a cue's block.
 const MAX_CUE_ELEMENTS: usize = 4_000;
@@ -13,9 +13,9 @@ const MAX_TAIL_ELEMENTS: usize = 40_000;
 
 /// Size of a NAL unit's length field by the decoder's configuration, bytes. Without one the stream has start codes (seen
 /// in real files).
-fn nal_length_size(track: &TrackEntry) -> Result<u8, TableError> {
+fn nal_length_size(track: &TrackEntry) -> Result<u8, ContainerError> {
     if !track.is_h264() {
-        return Err(TableError::Unsupported("the track is not V_MPEG4/ISO/AVC"));
+        return Err(ContainerError::Unsupported("the track is not V_MPEG4/ISO/AVC"));
     }
     match track.codec_private.first() {
         Some(1) => Ok((track.codec_private.get(4).ok_or(Truncated)? & 3) + 1),
@@ -29,20 +29,20 @@ pub(super) fn candidate_table(
     layout: ClusterLayout,
     track: &TrackEntry,
     cues: &[Cue],
-) -> Result<CandidateTable, TableError> {
+) -> Result<CandidateTable, ContainerError> {
     let nal_length_size = nal_length_size(track)?;
     let video_blocks = VideoBlocks { file, layout, track: track.number };
     let mut candidates = Vec::new();
     for (number, cue) in cues.iter().enumerate() {
         if candidates.len() > MAX_KEYFRAMES {
-            return Err(TableError::Uncuttable("the video has too many keyframes".into()));
+            return Err(ContainerError::Uncuttable("the video has too many keyframes"));
         }
-        let block = video_blocks.find_cue_block(cue)?.ok_or(TableError::Unsupported("a cue points to no block"))?;
+        let block = video_blocks.find_cue_block(cue)?.ok_or(ContainerError::Unsupported("a cue points to no block"))?;
         let (time, number) = (layout.to_ticks(block.time), number as u32);
         candidates.push(Candidate { time, number, offset: block.offset, size: block.size });
     }
     let first_offset = video_blocks.first_offset()?;
-    let last_cue = cues.last().ok_or(TableError::Unsupported("there are no cues for the video"))?;
+    let last_cue = cues.last().ok_or(ContainerError::Unsupported("there are no cues for the video"))?;
     let (latest_ticks, step_ticks) = video_blocks.latest_frame(last_cue)?;
     let frame_ticks = track.frame_nanos.map(|nanoseconds| (u128::from(nanoseconds) * 90_000 / 1_000_000_000) as i64);
     let end = latest_ticks + frame_ticks.or(step_ticks).unwrap_or(3_600);
@@ -59,7 +59,7 @@ struct VideoBlocks<'a, F: ?Sized> {
 
 impl<F: ReadAt + ?Sized> VideoBlocks<'_, F> {
     /// The block that a cue points to.
-    fn find_cue_block(&self, cue: &Cue) -> Result<Option<Block>, TableError> {
+    fn find_cue_block(&self, cue: &Cue) -> Result<Option<Block>, ContainerError> {
         let cue_time = i64::try_from(cue.time).map_err(|_| Truncated)?;
         let mut found = None;
         self.walk_video(cue.cluster, MAX_CUE_ELEMENTS, |block| {
@@ -72,17 +72,17 @@ impl<F: ReadAt + ?Sized> VideoBlocks<'_, F> {
     }
 
     /// Position of the first block of the video.
-    fn first_offset(&self) -> Result<u64, TableError> {
+    fn first_offset(&self) -> Result<u64, ContainerError> {
         let mut offset = None;
         self.walk_video(self.layout.first_cluster, MAX_CUE_ELEMENTS, |block| {
             offset = Some(block.offset);
             false
         })?;
-        offset.ok_or(TableError::Unsupported("there is no first block"))
+        offset.ok_or(ContainerError::Unsupported("there is no first block"))
     }
 
     /// Time of the latest frame after a cue, and the shortest step between two frames; in ticks.
-    fn latest_frame(&self, cue: &Cue) -> Result<(i64, Option<i64>), TableError> {
+    fn latest_frame(&self, cue: &Cue) -> Result<(i64, Option<i64>), ContainerError> {
         let mut times = Vec::new();
         self.walk_video(cue.cluster, MAX_TAIL_ELEMENTS, |block| {
             // A block beyond the end of the file ends the stream.
@@ -93,7 +93,7 @@ impl<F: ReadAt + ?Sized> VideoBlocks<'_, F> {
             is_in_file
         })?;
         times.sort_unstable();
-        let latest = *times.last().ok_or(TableError::Unsupported("there are no blocks after the last cue"))?;
+        let latest = *times.last().ok_or(ContainerError::Unsupported("there are no blocks after the last cue"))?;
         let step = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|&step| step > 0).min();
         Ok((self.layout.to_ticks(latest), step.map(|step| self.layout.to_ticks(step))))
     }
@@ -104,13 +104,13 @@ impl<F: ReadAt + ?Sized> VideoBlocks<'_, F> {
         cluster: u64,
         max_elements: usize,
         mut visit: impl FnMut(Block) -> bool,
-    ) -> Result<(), TableError> {
+    ) -> Result<(), ContainerError> {
         let mut is_laced = false;
         self.layout.walk_blocks(self.file, cluster, max_elements, |block| {
             let is_video = block.track == self.track;
             is_laced |= is_video && block.lacing != 0;
             !is_laced && (!is_video || visit(block))
         })?;
-        if is_laced { Err(TableError::Unsupported("the video uses lacing")) } else { Ok(()) }
+        if is_laced { Err(ContainerError::Unsupported("the video uses lacing")) } else { Ok(()) }
     }
 }

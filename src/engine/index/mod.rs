@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::RunError;
+use super::container::ContainerError;
+use super::container::bytes::ReadAt;
+use super::container::matroska::{self, ClusterLayout, Cue, MatroskaFile};
+use super::container::mp4::{Mp4File, Mp4Track, Sample};
 use super::source::SourceFile;
-use super::tables::TableError;
-use super::tables::bytes::{FileBytes, ReadAt};
-use super::tables::matroska::{self, ClusterLayout, Cue, MatroskaFile};
-use super::tables::mp4::{Mp4File, Mp4Track, Sample};
 use crate::domain::media::{Container, Media};
 use crate::domain::time::{to_seconds, to_ticks};
 
@@ -81,19 +81,18 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
         if matches!(container, Container::Mp4 | Container::Matroska | Container::Webm) {
             let file = source.clone();
             let result = tokio::task::spawn_blocking(move || {
-                let file_bytes = FileBytes::new(&file.file);
                 if container == Container::Mp4 {
-                    index_mp4_track(&file_bytes, start, &Mp4File::read(&file_bytes)?.read_track(stream)?)
+                    index_mp4_track(&*file, start, &Mp4File::read(&*file)?.read_track(stream)?)
                 } else {
-                    let header = MatroskaFile::read(&file_bytes)?;
+                    let header = MatroskaFile::read(&*file)?;
                     let track = header.read_track(stream)?;
-                    index_matroska_track(&file_bytes, start, header.layout, &track, &header.read_cues(track.number)?)
+                    index_matroska_track(&*file, start, header.layout, &track, &header.read_cues(track.number)?)
                 }
             });
             match result.await.map_err(|cause| RunError::Internal(cause.to_string()))? {
                 Ok((index, _)) => return Ok(index),
-                Err(TableError::Uncuttable(reason)) => return Err(cannot_copy(reason)),
-                Err(TableError::Unsupported(why)) => {
+                Err(ContainerError::Uncuttable(reason)) => return Err(cannot_copy(reason.into())),
+                Err(ContainerError::Unsupported(why)) => {
                     tracing::debug!(path = source.path, why, "keyframe index by a full pass")
                 }
             }
@@ -110,23 +109,20 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
 pub async fn keyframe_interval(source: &Arc<SourceFile>, media: &Media) -> Option<f64> {
     let stream = media.video_streams().next()?.0.index;
     let (file, container, duration) = (source.clone(), media.container, media.duration_seconds);
-    let task = tokio::task::spawn_blocking(move || {
-        let file_bytes = FileBytes::new(&file.file);
-        match container {
-            Container::Mp4 => {
-                let track = Mp4File::read(&file_bytes).ok()?.read_track(stream).ok()?;
-                let shown_seconds =
-                    |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
-                mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(shown_seconds), duration)
-            }
-            Container::Matroska | Container::Webm => {
-                let header = MatroskaFile::read(&file_bytes).ok()?;
-                let cues = header.read_cues(header.read_track(stream).ok()?.number).ok()?;
-                let seconds_per_unit = header.layout.timestamp_scale as f64 / 1e9;
-                mean_step(cues.iter().map(|cue| cue.time as f64 * seconds_per_unit), duration)
-            }
-            _ => None,
+    let task = tokio::task::spawn_blocking(move || match container {
+        Container::Mp4 => {
+            let track = Mp4File::read(&*file).ok()?.read_track(stream).ok()?;
+            let shown_seconds =
+                |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
+            mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(shown_seconds), duration)
         }
+        Container::Matroska | Container::Webm => {
+            let header = MatroskaFile::read(&*file).ok()?;
+            let cues = header.read_cues(header.read_track(stream).ok()?.number).ok()?;
+            let seconds_per_unit = header.layout.timestamp_scale as f64 / 1e9;
+            mean_step(cues.iter().map(|cue| cue.time as f64 * seconds_per_unit), duration)
+        }
+        _ => None,
     });
     tokio::time::timeout(INTERVAL_TIMEOUT, task).await.ok()?.ok()?
 }
@@ -139,8 +135,7 @@ pub fn last_cue(source: &SourceFile, media: &Media) -> Option<(f64, u64)> {
         .next()
         .map(|(stream, _)| stream)
         .or(media.audio_streams().next().map(|(stream, _)| stream))?;
-    let file_bytes = FileBytes::new(&source.file);
-    let header = MatroskaFile::read(&file_bytes).ok()?;
+    let header = MatroskaFile::read(source).ok()?;
     let cues = header.read_cues(header.read_compressed_track(stream.index).ok()?.0.number).ok()?;
     let last = cues.iter().max_by_key(|cue| cue.time)?;
     Some((
@@ -172,7 +167,7 @@ pub(super) fn index_mp4_track(
     file: &(impl ReadAt + ?Sized),
     start: i64,
     track: &Mp4Track,
-) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
+) -> Result<(KeyframeIndex, Vec<u32>), ContainerError> {
     keep_idr(file, start, mp4::candidate_table(track)?)
 }
 
@@ -183,7 +178,7 @@ pub(super) fn index_matroska_track(
     layout: ClusterLayout,
     track: &matroska::TrackEntry,
     cues: &[Cue],
-) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
+) -> Result<(KeyframeIndex, Vec<u32>), ContainerError> {
     keep_idr(file, start, mkv::candidate_table(file, layout, track, cues)?)
 }
 
@@ -192,7 +187,7 @@ fn keep_idr(
     file: &(impl ReadAt + ?Sized),
     start: i64,
     table: CandidateTable,
-) -> Result<(KeyframeIndex, Vec<u32>), TableError> {
+) -> Result<(KeyframeIndex, Vec<u32>), ContainerError> {
     let deadline = Instant::now() + CHECK_TIME_LIMIT;
     let count = table.candidates.len();
     let mut is_idr = vec![true; count];
@@ -206,7 +201,7 @@ fn keep_idr(
             if checked >= 64 && refused == 0 {
                 break;
             }
-            return Err(TableError::Uncuttable("checking its keyframes took longer than 3 s".into()));
+            return Err(ContainerError::Uncuttable("checking its keyframes took longer than 3 s"));
         }
         let candidate = table.candidates[index];
         let candidate_is_idr = nal::is_idr(file, candidate.offset, candidate.size, table.nal_length_size)?;
@@ -215,7 +210,7 @@ fn keep_idr(
         refused += usize::from(!candidate_is_idr);
     }
     if table.starts_without_keyframe || !is_idr.first().copied().unwrap_or(false) {
-        return Err(TableError::Uncuttable("the video does not begin with an IDR picture".into()));
+        return Err(ContainerError::Uncuttable("the video does not begin with an IDR picture"));
     }
     let mut kept: Vec<Candidate> =
         table.candidates.into_iter().zip(is_idr).filter(|(_, idr)| *idr).map(|(candidate, _)| candidate).collect();

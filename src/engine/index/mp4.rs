@@ -2,28 +2,28 @@
 
 use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
 use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::tables::TableError;
-use crate::engine::tables::mp4::{Mp4Track, SampleDescription};
+use crate::engine::container::ContainerError;
+use crate::engine::container::mp4::{Mp4Track, SampleDescription};
 
 /// Size of a NAL unit's length field by the decoder's configuration, bytes.
 ///
 /// # Errors
 /// The track is not H.264 with an `avcC` record.
-pub fn nal_length_size(track: &Mp4Track) -> Result<u8, TableError> {
+pub fn nal_length_size(track: &Mp4Track) -> Result<u8, ContainerError> {
     let SampleDescription::Avc(record) = &track.description else {
-        return Err(TableError::Unsupported("the description is not avc1 or avc3"));
+        return Err(ContainerError::Unsupported("the description is not avc1 or avc3"));
     };
-    let length = record.get(4).ok_or(TableError::Unsupported("avcC is truncated"))? & 3;
+    let length = record.get(4).ok_or(ContainerError::Unsupported("avcC is truncated"))? & 3;
     Ok(length + 1)
 }
 
 /// The candidates of a track by its tables.
-pub(super) fn candidate_table(track: &Mp4Track) -> Result<CandidateTable, TableError> {
+pub(super) fn candidate_table(track: &Mp4Track) -> Result<CandidateTable, ContainerError> {
     let nal_length_size = nal_length_size(track)?;
     let (first_time, is_sync) =
-        track.sample_span.first_presented.ok_or(TableError::Uncuttable("there are no frames".into()))?;
+        track.sample_span.first_presented.ok_or(ContainerError::Uncuttable("there are no frames"))?;
     if track.timing.presentation_ticks(first_time) < track.timing.edit_start() - TICKS_PER_SECOND / 20 {
-        return Err(TableError::Uncuttable("the edit list begins inside a group of pictures".into()));
+        return Err(ContainerError::Uncuttable("the edit list begins inside a group of pictures"));
     }
     let end = track.end_ticks();
     let mut candidates = Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn candidate_table(track: &Mp4Track) -> Result<CandidateTable, TableE
             continue;
         }
         if candidates.len() >= MAX_KEYFRAMES {
-            return Err(TableError::Uncuttable("the video has too many keyframes".into()));
+            return Err(ContainerError::Uncuttable("the video has too many keyframes"));
         }
         let size = u64::from(sample.size);
         candidates.push(Candidate { time, number: sample.number, offset: sample.offset, size });

@@ -1,6 +1,6 @@
 //! Whether an H.264 picture is an IDR, by its first NAL units (ITU-T H.264 section 7.4.1).
 
-use crate::engine::tables::bytes::{ReadAt, Truncated};
+use crate::engine::container::bytes::{ReadAt, Truncated};
 
 /// Maximum number of NAL units checked before the first slice: delimiters, parameter sets and SEI precede it.
 const MAX_UNITS: usize = 64;

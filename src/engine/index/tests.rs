@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::engine::damaged_films::{SeededRandom, damage, make_film};
 
-fn mkv_table(bytes: &[u8]) -> Result<CandidateTable, TableError> {
+fn mkv_table(bytes: &[u8]) -> Result<CandidateTable, ContainerError> {
     let film = MatroskaFile::read(bytes)?;
     let track = film.read_track(0)?;
     mkv::candidate_table(bytes, film.layout, &track, &film.read_cues(track.number)?)
 }
 
-fn mp4_table(bytes: &[u8]) -> Result<CandidateTable, TableError> {
+fn mp4_table(bytes: &[u8]) -> Result<CandidateTable, ContainerError> {
     mp4::candidate_table(&Mp4File::read(bytes)?.read_track(0)?)
 }
 
@@ -57,5 +57,5 @@ fn samples_in_another_file_are_refused() {
     let mut file = make_film("a.mp4", "", "-movflags +faststart");
     let position = file.windows(4).position(|bytes| bytes == b"url ").unwrap();
     file[position + 7] = 0;
-    assert!(matches!(mp4_table(&file), Err(TableError::Uncuttable(why)) if why.contains("another file")));
+    assert!(matches!(mp4_table(&file), Err(ContainerError::Uncuttable(why)) if why.contains("another file")));
 }

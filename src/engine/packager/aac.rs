@@ -1,6 +1,6 @@
 //! AAC frames with ADTS headers (ISO/IEC 13818-7 section 6.2).
 
-use crate::engine::tables::TableError;
+use crate::engine::container::ContainerError;
 
 /// Size of a header, bytes.
 const HEADER_BYTES: usize = 7;
@@ -18,7 +18,7 @@ pub(super) struct AdtsConfig {
 impl AdtsConfig {
     /// Parses an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1). If spectral band replication is signalled, the
     /// header describes the core codec.
-    pub(super) fn parse(config: &[u8]) -> Result<Self, TableError> {
+    pub(super) fn parse(config: &[u8]) -> Result<Self, ContainerError> {
         let mut bits = BitReader { bytes: config, position: 0 };
         let mut object_type = bits.read_object_type()?;
         let frequency_index = bits.read_frequency_index()?;
@@ -28,11 +28,11 @@ impl AdtsConfig {
             object_type = bits.read_object_type()?;
         }
         if !(1..=4).contains(&object_type) || frequency_index > 12 || !(1..=7).contains(&channel_config) {
-            return Err(TableError::Unsupported("the AAC cannot be described by an ADTS header"));
+            return Err(ContainerError::Unsupported("the AAC cannot be described by an ADTS header"));
         }
         // `frameLengthFlag`, `dependsOnCoreCoder`, `extensionFlag`.
         if bits.take(3)? != 0 {
-            return Err(TableError::Unsupported("the AAC uses short frames, a core coder or extensions"));
+            return Err(ContainerError::Unsupported("the AAC uses short frames, a core coder or extensions"));
         }
         Ok(Self { profile: object_type as u8 - 1, frequency_index, channel_config })
     }
@@ -67,26 +67,26 @@ struct BitReader<'a> {
 }
 
 impl BitReader<'_> {
-    fn take(&mut self, count: usize) -> Result<u32, TableError> {
+    fn take(&mut self, count: usize) -> Result<u32, ContainerError> {
         let mut value = 0;
         for _ in 0..count {
             let byte = self
                 .bytes
                 .get(self.position / 8)
-                .ok_or(TableError::Unsupported("the AudioSpecificConfig is truncated"))?;
+                .ok_or(ContainerError::Unsupported("the AudioSpecificConfig is truncated"))?;
             value = value << 1 | u32::from(byte >> (7 - self.position % 8) & 1);
             self.position += 1;
         }
         Ok(value)
     }
 
-    fn read_object_type(&mut self) -> Result<u32, TableError> {
+    fn read_object_type(&mut self) -> Result<u32, ContainerError> {
         let object_type = self.take(5)?;
         if object_type == 31 { Ok(32 + self.take(6)?) } else { Ok(object_type) }
     }
 
     /// The frequency index; 15 is followed by an explicit frequency.
-    fn read_frequency_index(&mut self) -> Result<u8, TableError> {
+    fn read_frequency_index(&mut self) -> Result<u8, ContainerError> {
         let index = self.take(4)?;
         if index == 15 {
             self.take(24)?;

@@ -3,8 +3,8 @@
 use super::lazy_segment::Extent;
 use super::sps::reorder_depth;
 use crate::domain::mpegts::layout::PayloadPart as _;
-use crate::engine::tables::TableError;
-use crate::engine::tables::bytes::{ByteCursor, ReadAt, Truncated};
+use crate::engine::container::ContainerError;
+use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
 
 const SLICE: u8 = 1;
 const IDR: u8 = 5;
@@ -41,12 +41,12 @@ pub(super) struct NalUnit {
 
 impl AvcConfig {
     /// From the decoder's configuration record (ISO/IEC 14496-15 section 5.3.3.1).
-    pub(super) fn parse(record: &[u8]) -> Result<Self, TableError> {
+    pub(super) fn parse(record: &[u8]) -> Result<Self, ContainerError> {
         let mut cursor = ByteCursor(record);
         cursor.take(4)?;
         let length_size = usize::from(cursor.u8()? & 3) + 1;
         if length_size == 3 {
-            return Err(TableError::Unsupported("NAL unit lengths of three bytes"));
+            return Err(ContainerError::Unsupported("NAL unit lengths of three bytes"));
         }
         let count = cursor.u8()? & 0x1f;
         let sps = parameter_sets(&mut cursor, count)?;

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::engine::tables::bytes::Truncated;
+use crate::engine::container::bytes::Truncated;
 
 /// A gap between two samples up to this size is read too, instead of starting another read.
 const MAX_GAP_BYTES: u64 = 16 << 10;
@@ -92,7 +92,7 @@ impl GatheredBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::tables::bytes::ReadAt;
+    use crate::engine::container::bytes::ReadAt;
     use proptest::prelude::*;
 
     fn gather(file: &[u8], requested: Vec<(u64, u32)>) -> Result<Option<GatheredBytes>, Truncated> {

@@ -12,8 +12,8 @@ use super::gather::GatheredBytes;
 use super::pooled_buffer::PooledBuffer;
 use crate::domain::mpegts::layout::{LayoutCursor, PayloadPart, SegmentLayout};
 use crate::engine::RunError;
+use crate::engine::container::bytes::Truncated;
 use crate::engine::source::SourceFile;
-use crate::engine::tables::bytes::Truncated;
 
 /// Bytes of samples packed at a time, unless one sample has more.
 const CHUNK_BYTES: usize = 192 << 10;

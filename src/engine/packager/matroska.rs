@@ -12,10 +12,10 @@ use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::RunError;
+use crate::engine::container::ContainerError;
+use crate::engine::container::bytes::{ReadAt, Truncated};
+use crate::engine::container::matroska::{self, Block, ClusterLayout, split_lacing};
 use crate::engine::index::{self, KeyframeIndex};
-use crate::engine::tables::TableError;
-use crate::engine::tables::bytes::{ReadAt, Truncated};
-use crate::engine::tables::matroska::{self, Block, ClusterLayout, split_lacing};
 
 /// Maximum number of elements visited for one segment: 30 s of a film with a dozen tracks is under 20,000.
 const MAX_ELEMENTS: usize = 400_000;
@@ -69,25 +69,25 @@ impl MatroskaTracks {
         video: u32,
         audio: Option<u32>,
         start_ticks: i64,
-    ) -> Result<(Self, AvcConfig, Option<AdtsConfig>, KeyframeIndex), TableError> {
+    ) -> Result<(Self, AvcConfig, Option<AdtsConfig>, KeyframeIndex), ContainerError> {
         let header = matroska::MatroskaFile::read(file)?;
         let layout = header.layout;
         let track = header.read_track(video)?;
         if !track.is_h264() || track.codec_private.first() != Some(&1) {
-            return Err(TableError::Unsupported("the video is not H.264 with an avcC record"));
+            return Err(ContainerError::Unsupported("the video is not H.264 with an avcC record"));
         }
         if track.delay_nanos > 0 {
-            return Err(TableError::Unsupported("the video has a codec delay"));
+            return Err(ContainerError::Unsupported("the video has a codec delay"));
         }
         let avc = AvcConfig::parse(&track.codec_private)?;
         let reorder_depth =
-            avc.reorder_depth().ok_or(TableError::Unsupported("the video does not state its reordering depth"))?;
+            avc.reorder_depth().ok_or(ContainerError::Unsupported("the video does not state its reordering depth"))?;
         let frame_nanos =
-            track.frame_nanos.ok_or(TableError::Unsupported("the video does not state its frame duration"))?;
+            track.frame_nanos.ok_or(ContainerError::Unsupported("the video does not state its frame duration"))?;
         let cues = header.read_cues(track.number)?;
         let (index, cue_numbers) = index::index_matroska_track(file, start_ticks, layout, &track, &cues)?;
         if !cue_numbers.is_sorted() {
-            return Err(TableError::Unsupported("keyframes are out of order"));
+            return Err(ContainerError::Unsupported("keyframes are out of order"));
         }
         let cluster_of = |&number: &u32| cues.get(number as usize).map(|cue| cue.cluster);
         let clusters = cue_numbers.iter().map(cluster_of).collect::<Option<_>>().ok_or(Truncated)?;
@@ -239,9 +239,9 @@ impl MatroskaAudio {
         file: &(impl ReadAt + ?Sized),
         layout: ClusterLayout,
         track: &matroska::TrackEntry,
-    ) -> Result<(Self, AdtsConfig), TableError> {
+    ) -> Result<(Self, AdtsConfig), ContainerError> {
         if track.codec != b"A_AAC" {
-            return Err(TableError::Unsupported("the audio is not A_AAC"));
+            return Err(ContainerError::Unsupported("the audio is not A_AAC"));
         }
         let adts = AdtsConfig::parse(&track.codec_private)?;
         let sample_rate = adts.sample_rate().ok_or(Truncated)?;
@@ -256,7 +256,7 @@ impl MatroskaAudio {
         })?;
         let mut audio = Self { number: track.number, delay_units, sample_rate, first_sample: 0 };
         audio.first_sample =
-            audio.to_samples(layout, first_time.ok_or(TableError::Unsupported("the audio begins too late"))?);
+            audio.to_samples(layout, first_time.ok_or(ContainerError::Unsupported("the audio begins too late"))?);
         Ok((audio, adts))
     }
 

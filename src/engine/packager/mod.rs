@@ -12,7 +12,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use super::source::SourceFile;
-use super::tables::bytes::FileBytes;
 use super::{Backend, Job, Run, RunError, Segment, SegmentContent};
 use crate::domain::media::{Container, Media};
 
@@ -66,10 +65,8 @@ pub async fn open_package(
     }
     let (source_handle, start, container) = (source.clone(), media.start_seconds, media.container);
     let task = tokio::task::spawn_blocking(move || match (container, video) {
-        (Container::Matroska, Some(video)) => {
-            Package::open_matroska(&FileBytes::new(&source_handle.file), video, audio, start)
-        }
-        _ => Package::open_mp4(&FileBytes::new(&source_handle.file), video, audio, start),
+        (Container::Matroska, Some(video)) => Package::open_matroska(&*source_handle, video, audio, start),
+        _ => Package::open_mp4(&*source_handle, video, audio, start),
     });
     let result =
         tokio::time::timeout(OPEN_TIMEOUT, task).await.map_err(|_| "reading the tables took longer than 5 s")?;
@@ -118,7 +115,7 @@ async fn run_package(
         }
         let (source, package, grid) = (job.spec.source.clone(), package.clone(), job.spec.grid.clone());
         let task = tokio::task::spawn_blocking(move || {
-            let result = package.lay_out_segment(&FileBytes::new(&source.file), &grid, index);
+            let result = package.lay_out_segment(&*source, &grid, index);
             if source.has_same_content() { result } else { Err(RunError::SourceChanged) }
         });
         let result = task.await.unwrap_or_else(|cause| Err(RunError::Internal(cause.to_string())));

@@ -7,10 +7,10 @@ use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::engine::RunError;
+use crate::engine::container::ContainerError;
+use crate::engine::container::bytes::ReadAt;
+use crate::engine::container::mp4::{Mp4Track, Sample, SampleDescription};
 use crate::engine::index::{self, KeyframeIndex};
-use crate::engine::tables::TableError;
-use crate::engine::tables::bytes::ReadAt;
-use crate::engine::tables::mp4::{Mp4Track, Sample, SampleDescription};
 
 /// The video track and its keyframes.
 #[derive(Debug)]
@@ -31,23 +31,23 @@ impl Mp4Video {
         file: &(impl ReadAt + ?Sized),
         track: Mp4Track,
         start_ticks: i64,
-    ) -> Result<(Self, AvcConfig, KeyframeIndex), TableError> {
+    ) -> Result<(Self, AvcConfig, KeyframeIndex), ContainerError> {
         let SampleDescription::Avc(record) = &track.description else {
-            return Err(TableError::Unsupported("the video is not H.264"));
+            return Err(ContainerError::Unsupported("the video is not H.264"));
         };
         let avc = AvcConfig::parse(record)?;
         let (index, keyframe_samples) = index::index_mp4_track(file, start_ticks, &track)?;
         let timing = &track.timing;
         // ffmpeg decodes such frames without showing them, and how many depends on the frames around them.
         if timing.presentation_ticks(track.sample_span.earliest) < timing.edit_start() {
-            return Err(TableError::Unsupported("frames before the edit"));
+            return Err(ContainerError::Unsupported("frames before the edit"));
         }
         if timing.edit_end().is_some_and(|end| timing.presentation_ticks(track.sample_span.latest) >= end) {
-            return Err(TableError::Unsupported("frames after the edit"));
+            return Err(ContainerError::Unsupported("frames after the edit"));
         }
         check_distinct_times(&track)?;
         if !keyframe_samples.is_sorted() {
-            return Err(TableError::Unsupported("keyframes are out of order"));
+            return Err(ContainerError::Unsupported("keyframes are out of order"));
         }
         Ok((Self { track, keyframe_samples }, avc, index))
     }
@@ -90,16 +90,16 @@ impl Mp4Video {
 }
 
 impl Mp4Audio {
-    pub(super) fn read(track: Mp4Track) -> Result<(Self, AdtsConfig), TableError> {
+    pub(super) fn read(track: Mp4Track) -> Result<(Self, AdtsConfig), ContainerError> {
         let SampleDescription::Aac(config) = &track.description else {
-            return Err(TableError::Unsupported("the audio is not AAC"));
+            return Err(ContainerError::Unsupported("the audio is not AAC"));
         };
         let adts = AdtsConfig::parse(config)?;
         if track.samples.is_reordered() {
-            return Err(TableError::Unsupported("the audio has composition offsets"));
+            return Err(ContainerError::Unsupported("the audio has composition offsets"));
         }
         if track.sample_span.first_presented.is_none() {
-            return Err(TableError::Unsupported("the audio track has no samples"));
+            return Err(ContainerError::Unsupported("the audio track has no samples"));
         }
         check_distinct_times(&track)?;
         Ok((Self { track }, adts))
@@ -135,10 +135,10 @@ impl Mp4Audio {
 }
 
 /// Requires distinct times in ticks: ffmpeg shifts samples that share one.
-fn check_distinct_times(track: &Mp4Track) -> Result<(), TableError> {
+fn check_distinct_times(track: &Mp4Track) -> Result<(), ContainerError> {
     if track.timing.decode_ticks(i64::from(track.sample_span.min_step)) > track.timing.decode_ticks(0) {
         Ok(())
     } else {
-        Err(TableError::Unsupported("samples share a timestamp"))
+        Err(ContainerError::Unsupported("samples share a timestamp"))
     }
 }

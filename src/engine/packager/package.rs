@@ -10,10 +10,10 @@ use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::{PmtEntry, TrackKind};
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
 use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
+use crate::engine::container::ContainerError;
+use crate::engine::container::bytes::ReadAt;
+use crate::engine::container::mp4::Mp4File;
 use crate::engine::index::KeyframeIndex;
-use crate::engine::tables::TableError;
-use crate::engine::tables::bytes::ReadAt;
-use crate::engine::tables::mp4::Mp4File;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
 
 /// Limits of one segment: 10 s at 200 Mbit/s.
@@ -46,7 +46,7 @@ impl Package {
         video: Option<u32>,
         audio: Option<u32>,
         start_seconds: f64,
-    ) -> Result<Self, TableError> {
+    ) -> Result<Self, ContainerError> {
         let start_ticks = to_ticks(start_seconds);
         let movie = Mp4File::read(file)?;
         let (mut avc, mut adts, mut index) = (None, None, None);
@@ -68,7 +68,7 @@ impl Package {
         video: u32,
         audio: Option<u32>,
         start_seconds: f64,
-    ) -> Result<Self, TableError> {
+    ) -> Result<Self, ContainerError> {
         let start_ticks = to_ticks(start_seconds);
         let (matroska_tracks, avc, adts, index) = MatroskaTracks::read(file, video, audio, start_ticks)?;
         Ok(Self {

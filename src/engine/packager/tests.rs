@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::domain::library::Root;
+use crate::engine::container::bytes::ReadAt;
 use crate::engine::damaged_films::{SeededRandom, damage, make_film};
 use crate::engine::source::Roots;
-use crate::engine::tables::bytes::ReadAt;
 
 const AUDIO_INPUT: &str = "-f lavfi -i sine=r=48000:d=3";
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::domain::media::{Container, Media};
+use crate::engine::container::matroska::TopLevelElements;
 use crate::engine::source::SourceFile;
 
 mod avc;
@@ -106,7 +107,9 @@ pub async fn warm(tools: &ProbeTools) {
 
 /// Offset and length of an attachment of a Matroska file, by its name. Blocks on file I/O.
 pub fn find_attachment(source: &SourceFile, name: &str) -> Option<(u64, u64)> {
-    matroska::find_attachment(source, name).ok().flatten()
+    let attachments = TopLevelElements::locate(source).and_then(|elements| elements.read_attachments(source)).ok()?;
+    let found = attachments.into_iter().find(|attachment| attachment.name.as_deref() == Some(name))?;
+    Some((found.offset, found.size))
 }
 
 /// The first bytes, read on a blocking thread because the disk may be asleep.

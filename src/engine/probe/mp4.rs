@@ -5,14 +5,18 @@
 
 use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, parse_uint};
 use crate::domain::media::{Container, Tags};
+use crate::engine::container::bytes::{ReadAt, Truncated};
+use crate::engine::container::mp4::boxes::{boxes, top_level};
 use crate::engine::source::SourceFile;
 
-mod boxes;
 mod sample_tables;
 mod track;
 
-use boxes::{ChildBoxes, find_child, read_movie_box};
 use track::{TimedMp4Track, parse_track};
+
+/// Maximum size of the movie box; a film of two hours has about 6 MiB.
+const MAX_MOOV_BYTES: u64 = 48 << 20;
+const MAX_TOP_LEVEL_BOXES: usize = 255;
 
 /// Reads the file's outline.
 pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, NeedsFfprobe> {
@@ -20,7 +24,7 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, Need
     let mut timescale = 0;
     let mut tracks: Vec<TimedMp4Track> = Vec::new();
     let mut tags = Tags::default();
-    for entry in ChildBoxes(&moov) {
+    for entry in boxes(&moov) {
         let (box_type, body) = entry?;
         match &box_type {
             b"mvhd" => {
@@ -65,6 +69,41 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, Need
     })
 }
 
+/// Reads the movie box; gives up on anything unusual at the top level.
+fn read_movie_box(source: &SourceFile) -> Result<Vec<u8>, NeedsFfprobe> {
+    let mut moov = None;
+    for (number, file_box) in top_level(source).enumerate() {
+        let file_box = file_box?;
+        if number == MAX_TOP_LEVEL_BOXES || file_box.end > source.len {
+            return Err(NeedsFfprobe("too many boxes, or a box runs past the end"));
+        }
+        match &file_box.box_type {
+            b"ftyp" if source.read_exact(file_box.body, 4)? == b"qt  " => return Err(NeedsFfprobe("QuickTime")),
+            b"moov" if moov.is_none() && file_box.end - file_box.start <= MAX_MOOV_BYTES => {
+                moov = Some(source.read_exact(file_box.body, (file_box.end - file_box.body) as usize)?);
+            }
+            b"ftyp" | b"mdat" | b"free" | b"skip" | b"wide" | b"uuid" | b"udta" => {}
+            _ => return Err(NeedsFfprobe("an unusual box")),
+        }
+    }
+    moov.ok_or(NeedsFfprobe("no movie box"))
+}
+
+/// The first child of a type; an error if a damaged box precedes it.
+fn find_child<'a>(body: &'a [u8], expected: &[u8; 4]) -> Result<Option<&'a [u8]>, Truncated> {
+    for entry in boxes(body) {
+        let (box_type, content) = entry?;
+        if &box_type == expected {
+            return Ok(Some(content));
+        }
+    }
+    Ok(None)
+}
+
+fn require_child<'a>(body: &'a [u8], expected: &[u8; 4]) -> Result<&'a [u8], NeedsFfprobe> {
+    find_child(body, expected)?.ok_or(NeedsFfprobe("a box is missing"))
+}
+
 /// Tags of an iTunes item list. Chapters and covers add tracks or need samples: ffprobe reads those files.
 fn parse_user_data(udta: &[u8]) -> Result<Tags, NeedsFfprobe> {
     let mut tags = Tags::default();
@@ -73,7 +112,7 @@ fn parse_user_data(udta: &[u8]) -> Result<Tags, NeedsFfprobe> {
     }
     let Some(meta) = find_child(udta, b"meta")? else { return Ok(tags) };
     let Some(list) = find_child(meta.get(4..).unwrap_or_default(), b"ilst")? else { return Ok(tags) };
-    for entry in ChildBoxes(list) {
+    for entry in boxes(list) {
         let (box_type, item) = entry?;
         let field = match &box_type {
             b"covr" => return Err(NeedsFfprobe("cover art")),

@@ -4,6 +4,8 @@
 
 use crate::domain::media::{Attachment, Chapter, Container, Tags};
 use crate::domain::time::FrameRate;
+use crate::engine::container::ContainerError;
+use crate::engine::container::bytes::Truncated;
 
 /// A file as its container describes it.
 #[derive(Debug)]
@@ -62,10 +64,21 @@ pub(super) enum OutlineTrackKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NeedsFfprobe(pub &'static str);
 
+impl From<Truncated> for NeedsFfprobe {
+    fn from(_: Truncated) -> Self {
+        Self("a field is truncated")
+    }
+}
+
+impl From<ContainerError> for NeedsFfprobe {
+    fn from(error: ContainerError) -> Self {
+        Self(error.reason())
+    }
+}
+
 /// A big-endian number of up to eight bytes.
 pub(super) fn parse_uint(bytes: &[u8], offset: usize, size: usize) -> Result<u64, NeedsFfprobe> {
-    let bytes =
-        offset.checked_add(size).and_then(|end| bytes.get(offset..end)).ok_or(NeedsFfprobe("a field is truncated"))?;
+    let bytes = offset.checked_add(size).and_then(|end| bytes.get(offset..end)).ok_or(Truncated)?;
     Ok(bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 

@@ -2,14 +2,13 @@
 //!
 //! The check costs a few reads of headers and of the file's end; only a file that fails it is examined further.
 
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::outline::parse_uint;
 use super::{ends, matroska};
 use crate::domain::media::{Container, Media};
 use crate::domain::time::{round_to_ms, to_seconds};
 use crate::engine::clock::{self, PlayedLinks};
+use crate::engine::container::mp4::boxes::{FileBox, top_level};
 use crate::engine::index;
 use crate::engine::source::SourceFile;
 
@@ -188,32 +187,19 @@ pub(super) fn measure_present_share(source: &SourceFile, container: Container) -
 }
 
 fn measure_mp4_share(source: &SourceFile) -> Option<f64> {
-    let (mut position, mut has_moov, mut has_samples) = (0, false, false);
-    for _ in 0..10_000 {
-        let mut head = [0; 16];
-        let filled = source.file.read_at(&mut head, position).ok()?;
-        if filled < 8 {
-            break;
-        }
-        let mut size = parse_uint(&head[..filled], 0, 4).ok()?;
-        if size == 1 {
-            size = parse_uint(&head[..filled], 8, 8).ok()?;
-        }
-        has_moov |= &head[4..8] == b"moov";
-        has_samples |= matches!(&head[4..8], b"mdat" | b"moof");
-        if size == 0 {
-            return None;
-        }
-        let end = position.checked_add(size.max(8))?;
+    let (mut has_moov, mut has_samples) = (false, false);
+    for file_box in top_level(source).take(10_000).map_while(Result::ok) {
+        let FileBox { box_type, start, end, .. } = file_box;
+        has_moov |= &box_type == b"moov";
+        has_samples |= matches!(&box_type, b"mdat" | b"moof");
         if end > source.len {
             return match (has_samples, has_moov) {
-                (true, _) => Some((source.len - position) as f64 / size as f64),
+                (true, _) => Some((source.len - start) as f64 / (end - start) as f64),
                 // The tables themselves are truncated.
                 (false, true) => Some(0.0),
                 (false, false) => None,
             };
         }
-        position = end;
     }
     // The tables are present, but no samples.
     (has_moov && !has_samples).then_some(0.0)

@@ -1,8 +1,9 @@
 //! One track entry (RFC 9559 section 5.1.4).
 
 use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, nearest_usual_rate};
-use super::ebml::{ChildElements, parse_float, parse_text, parse_unsigned};
+use super::{parse_float, parse_unsigned};
 use crate::domain::time::FrameRate;
+use crate::engine::container::matroska::ebml::{elements, parse_text};
 
 /// A track, and the field that the file's start is computed from.
 pub(super) struct TimedMatroskaTrack {
@@ -15,7 +16,7 @@ pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack,
     let mut track = OutlineTrack { index, is_default: true, ..OutlineTrack::default() };
     let (mut track_type, mut codec, mut frame_ns, mut delay_ns, mut bcp47) = (0, String::new(), 0, 0, None);
     let mut sample_rate = 0.0;
-    for field in ChildElements(body) {
+    for field in elements(body) {
         let (id, value) = field?;
         match id {
             0xd7 => track.container_id = parse_unsigned(value)?,
@@ -75,7 +76,7 @@ pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack,
 
 /// Parses the video settings. Features of unusual video are left to ffprobe.
 fn parse_video(body: &[u8], track: &mut OutlineTrack) -> Result<(), NeedsFfprobe> {
-    for field in ChildElements(body) {
+    for field in elements(body) {
         let (id, value) = field?;
         match id {
             0x9a if parse_unsigned(value)? == 1 => return Err(NeedsFfprobe("interlaced")),
@@ -93,7 +94,7 @@ fn parse_video(body: &[u8], track: &mut OutlineTrack) -> Result<(), NeedsFfprobe
 
 /// The `Range` of a `Colour` element (RFC 9559 section 5.1.4.1.28.23): 1 is broadcast, 2 full.
 fn parse_color_range(colour: &[u8]) -> Result<Option<bool>, NeedsFfprobe> {
-    for field in ChildElements(colour) {
+    for field in elements(colour) {
         let (id, value) = field?;
         if id == 0x55b9 {
             return Ok(match parse_unsigned(value)? {
@@ -107,7 +108,7 @@ fn parse_color_range(colour: &[u8]) -> Result<Option<bool>, NeedsFfprobe> {
 }
 
 fn parse_sample_rate(body: &[u8]) -> Result<f64, NeedsFfprobe> {
-    for field in ChildElements(body) {
+    for field in elements(body) {
         let (id, value) = field?;
         if id == 0xb5 {
             return parse_float(value);

@@ -1,8 +1,10 @@
 //! The sample tables of a track (`stbl`): durations, counts, sizes, offsets.
 
 use super::super::outline::{NeedsFfprobe, nearest_usual_rate, parse_uint};
-use super::boxes::{find_child, require_child};
+use super::{find_child, require_child};
 use crate::domain::time::FrameRate;
+use crate::engine::container::mp4::SampleSizes;
+use crate::engine::container::mp4::sample_tables::{parse_chunk_offsets, parse_entries, parse_stsz};
 
 /// `stts`: durations of samples.
 pub(super) struct SampleDurations {
@@ -13,20 +15,13 @@ pub(super) struct SampleDurations {
 }
 
 pub(super) fn parse_stts(stts: &[u8]) -> Result<SampleDurations, NeedsFfprobe> {
-    let count = parse_uint(stts, 4, 4)? as usize;
-    let table = stts.get(8..).unwrap_or_default();
-    if table.len() / 8 < count {
-        return Err(NeedsFfprobe("a table is truncated"));
+    let runs = parse_entries(stts, 8, |cursor| Ok((u64::from(cursor.u32()?), u64::from(cursor.u32()?))))?;
+    let (mut sample_count, mut total_units) = (0, 0u64);
+    for &(samples, units) in &runs {
+        sample_count += samples;
+        total_units = total_units.checked_add(samples * units).ok_or(NeedsFfprobe("a duration that overflows"))?;
     }
-    let mut durations = SampleDurations { sample_count: 0, total_units: 0, runs: Vec::new() };
-    for entry in table.chunks_exact(8).take(count) {
-        let (samples, units) = (parse_uint(entry, 0, 4)?, parse_uint(entry, 4, 4)?);
-        durations.sample_count += samples;
-        durations.total_units =
-            durations.total_units.checked_add(samples * units).ok_or(NeedsFfprobe("a duration that overflows"))?;
-        durations.runs.push((samples, units));
-    }
-    Ok(durations)
+    Ok(SampleDurations { sample_count, total_units, runs })
 }
 
 impl SampleDurations {
@@ -67,30 +62,17 @@ fn reduced_rate(mut num: u64, mut den: u64) -> Option<FrameRate> {
 
 /// Number of samples and their total size, bytes.
 pub(super) fn total_size(stbl: &[u8]) -> Result<(u64, u64), NeedsFfprobe> {
-    let stsz = require_child(stbl, b"stsz")?;
-    let (uniform_size, count) = (parse_uint(stsz, 4, 4)?, parse_uint(stsz, 8, 4)?);
-    if uniform_size > 0 {
-        return Ok((count, uniform_size * count));
-    }
-    let table = stsz.get(12..).unwrap_or_default();
-    if ((table.len() / 4) as u64) < count {
-        return Err(NeedsFfprobe("a table is truncated"));
-    }
-    let sizes = table.chunks_exact(4).take(count as usize);
-    Ok((count, sizes.map(|row| u64::from(u32::from_be_bytes([row[0], row[1], row[2], row[3]]))).sum()))
+    let (count, sizes) = parse_stsz(require_child(stbl, b"stsz")?)?;
+    let count = u64::from(count);
+    Ok(match sizes {
+        SampleSizes::Uniform(size) => (count, u64::from(size) * count),
+        SampleSizes::PerSample(sizes) => (count, sizes.into_iter().map(u64::from).sum()),
+    })
 }
 
 /// The largest chunk offset.
 pub(super) fn last_chunk_offset(stbl: &[u8]) -> Result<u64, NeedsFfprobe> {
-    let (table, width) = match find_child(stbl, b"stco")? {
-        Some(table) => (table, 4),
-        None => (require_child(stbl, b"co64")?, 8),
-    };
-    let rows = table.get(8..).unwrap_or_default().chunks_exact(width);
-    if (rows.len() as u64) < parse_uint(table, 4, 4)? {
-        return Err(NeedsFfprobe("a table is truncated"));
-    }
-    Ok(rows.map(|row| row.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))).max().unwrap_or(0))
+    parse_chunk_offsets(stbl)?.into_iter().max().ok_or(NeedsFfprobe("a track without samples"))
 }
 
 /// Composition offset of the first frame, in units of the track.

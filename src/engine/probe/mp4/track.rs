@@ -2,8 +2,8 @@
 
 use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, parse_uint};
 use super::super::report::orientation;
-use super::boxes::{ChildBoxes, find_child, require_child};
-use super::sample_tables;
+use super::{find_child, require_child, sample_tables};
+use crate::engine::container::mp4::boxes::boxes;
 
 /// A track, and the fields that the file's start and duration are computed from.
 pub(super) struct TimedMp4Track {
@@ -112,7 +112,7 @@ fn parse_sample_description(track: &mut OutlineTrack, handler: &[u8], stsd: &[u8
         return Err(NeedsFfprobe("several sample descriptions"));
     }
     let (fourcc, entry) =
-        ChildBoxes(stsd.get(8..).unwrap_or_default()).next().ok_or(NeedsFfprobe("no sample description"))??;
+        boxes(stsd.get(8..).unwrap_or_default()).next().ok_or(NeedsFfprobe("no sample description"))??;
     let boxes_after =
         |entry_bytes: usize| entry.get(entry_bytes..).ok_or(NeedsFfprobe("a sample description is truncated"));
     match handler {

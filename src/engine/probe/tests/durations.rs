@@ -1,7 +1,7 @@
 //! The duration of files that are truncated, joined, or state a wrong one or none.
 
 use super::*;
-use crate::engine::tables::ogg;
+use crate::engine::container::ogg;
 
 #[tokio::test]
 async fn a_truncated_film_has_a_warning_and_its_real_duration() {

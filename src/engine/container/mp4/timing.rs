@@ -4,7 +4,7 @@
 //! decode times earlier by the largest of them, and a video whose first frame would come late in its edit is moved to the
 //! edit's start.
 
-use super::super::TableError;
+use super::super::ContainerError;
 use super::super::bytes::Truncated;
 use super::boxes::parse_full_box;
 use crate::domain::time::TICKS_PER_SECOND;
@@ -84,7 +84,7 @@ pub(super) fn parse_edit_list(
     elst: &[u8],
     timescale: u32,
     movie_scale: u32,
-) -> Result<Option<EditListEntry>, TableError> {
+) -> Result<Option<EditListEntry>, ContainerError> {
     let (version, _, mut cursor) = parse_full_box(elst)?;
     let count = cursor.u32()?;
     let to_units = |length: u64| {
@@ -92,7 +92,7 @@ pub(super) fn parse_edit_list(
         ((numerator * 2 + scale) / (scale * 2)).min(i64::MAX as u128 / 4) as i64
     };
     if count > 16 {
-        return Err(TableError::Uncuttable("the edit list has several edits".into()));
+        return Err(ContainerError::Uncuttable("the edit list has several edits"));
     }
     let mut edit = EditListEntry::default();
     let mut has_edit = false;
@@ -102,12 +102,12 @@ pub(super) fn parse_edit_list(
         let media_start = if version == 1 { media_start as i64 } else { i64::from(media_start as u32 as i32) };
         let rate = cursor.u32()?;
         if has_edit {
-            return Err(TableError::Uncuttable("the edit list has several edits".into()));
+            return Err(ContainerError::Uncuttable("the edit list has several edits"));
         }
         if media_start < 0 {
             edit.delay = edit.delay.saturating_add(to_units(length));
         } else if rate != 0x1_0000 {
-            return Err(TableError::Uncuttable("the edit list changes the playback rate".into()));
+            return Err(ContainerError::Uncuttable("the edit list changes the playback rate"));
         } else if media_start > i64::MAX / 4 {
             return Err(Truncated.into());
         } else {

@@ -1,7 +1,7 @@
 //! One track entry, and how its frames are compressed.
 
 use super::ebml::{children, parse_uint};
-use crate::engine::tables::TableError;
+use crate::engine::container::ContainerError;
 
 /// A track entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,19 +20,21 @@ pub struct TrackEntry {
 
 impl TrackEntry {
     /// `stream` is ffmpeg's number, which counts video, audio, subtitle and metadata tracks in order.
-    pub(super) fn parse(tracks: &[u8], stream: u32) -> Result<(Self, Compression), TableError> {
+    pub(super) fn parse(tracks: &[u8], stream: u32) -> Result<(Self, Compression), ContainerError> {
         let entries = children(tracks).filter(|(id, _)| *id == 0xae).map(|(_, entry)| entry);
         let is_counted = |entry: &&[u8]| {
             let track_type = children(entry).find(|(id, _)| *id == 0x83).map_or(0, |(_, bytes)| parse_uint(bytes));
             [1, 2, 0x11, 0x21].contains(&track_type)
         };
-        let entry =
-            entries.filter(is_counted).nth(stream as usize).ok_or(TableError::Unsupported("there is no such track"))?;
+        let entry = entries
+            .filter(is_counted)
+            .nth(stream as usize)
+            .ok_or(ContainerError::Unsupported("there is no such track"))?;
         let child = |child_id: u32| find_child(entry, child_id);
         let uint = |child_id: u32| child(child_id).map(self::parse_uint).filter(|&number| number > 0);
         let compression = Compression::parse(child(0x6d80))?;
         let track = Self {
-            number: uint(0xd7).ok_or(TableError::Unsupported("the track has no number"))?,
+            number: uint(0xd7).ok_or(ContainerError::Unsupported("the track has no number"))?,
             codec: child(0x86).unwrap_or_default().to_vec(),
             codec_private: child(0x63a2).unwrap_or_default().to_vec(),
             frame_nanos: uint(0x23_e383),
@@ -57,9 +59,9 @@ pub enum Compression {
 }
 
 impl Compression {
-    fn parse(encodings: Option<&[u8]>) -> Result<Self, TableError> {
+    fn parse(encodings: Option<&[u8]>) -> Result<Self, ContainerError> {
         let Some(encodings) = encodings else { return Ok(Self::None) };
-        let unsupported = Err(TableError::Unsupported("the track is compressed or encrypted"));
+        let unsupported = Err(ContainerError::Unsupported("the track is compressed or encrypted"));
         let mut entries = children(encodings).filter(|(id, _)| *id == 0x6240);
         let (Some((_, encoding)), None) = (entries.next(), entries.next()) else { return unsupported };
         let uint = |parent: &[u8], id, default| find_child(parent, id).map_or(default, parse_uint);

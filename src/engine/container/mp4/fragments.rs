@@ -1,6 +1,6 @@
 //! Samples in movie fragments (ISO/IEC 14496-12 section 8.8).
 
-use super::super::TableError;
+use super::super::ContainerError;
 use super::super::bytes::{ReadAt, Truncated};
 use super::boxes::{FileBox, child, children, parse_full_box};
 use super::samples::SampleTable;
@@ -27,7 +27,7 @@ pub(super) fn append_fragments(
     boxes: &[FileBox],
     mvex: &[u8],
     track: &mut Mp4Track,
-) -> Result<(), TableError> {
+) -> Result<(), ContainerError> {
     let defaults = parse_defaults(mvex, track.id)?;
     let id = track.id;
     let samples = &mut track.samples;
@@ -41,7 +41,7 @@ pub(super) fn append_fragments(
             break;
         }
         if size > MAX_MOOF_BYTES {
-            return Err(TableError::Unsupported("a moof is too large"));
+            return Err(ContainerError::Unsupported("a moof is too large"));
         }
         let body = file.read_exact(moof.body, size as usize)?;
         for (_, traf) in children(&body).filter(|(kind, _)| kind == b"traf") {
@@ -69,7 +69,7 @@ fn append_fragment(
     mut defaults: SampleDefaults,
     next_dts: &mut i64,
     samples: &mut SampleTable,
-) -> Result<(), TableError> {
+) -> Result<(), ContainerError> {
     let (_, flags, mut tfhd) = parse_full_box(child(traf, b"tfhd").ok_or(Truncated)?)?;
     if tfhd.u32()? != id {
         return Ok(());
@@ -124,7 +124,7 @@ fn append_fragment(
             if composition_offset < 0 {
                 // ffmpeg shows such frames later than the file states, by an amount that depends on what it has read:
                 // leave it to ffmpeg.
-                return Err(TableError::Unsupported("fragments have negative composition offsets"));
+                return Err(ContainerError::Unsupported("fragments have negative composition offsets"));
             }
             samples.push_sample(size, duration, composition_offset, sample_flags & NON_SYNC_FLAGS == 0)?;
             offset = offset.saturating_add(u64::from(size));

@@ -2,7 +2,7 @@
 
 use super::blocks::Block;
 use super::ebml::parse_vint;
-use crate::engine::tables::bytes::{ByteCursor, ReadAt, Truncated};
+use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
 
 /// Maximum size of the lace header: 255 sizes of a few bytes each.
 const MAX_HEADER_BYTES: usize = 4096;

@@ -1,6 +1,6 @@
 //! The sample description (`stsd`): the decoder's configuration.
 
-use super::super::TableError;
+use super::super::ContainerError;
 use super::super::bytes::{ByteCursor, Truncated};
 use super::boxes::{child, children, parse_full_box};
 
@@ -21,16 +21,16 @@ const VISUAL_ENTRY_BYTES: usize = 78;
 /// Size of an audio sample entry before its boxes, bytes: ISO, and QuickTime's versions 1 and 2.
 const AUDIO_ENTRY_BYTES: [usize; 3] = [28, 44, 64];
 
-pub(super) fn parse_stsd(stsd: &[u8]) -> Result<SampleDescription, TableError> {
+pub(super) fn parse_stsd(stsd: &[u8]) -> Result<SampleDescription, ContainerError> {
     let (_, _, mut cursor) = parse_full_box(stsd)?;
     if cursor.u32()? != 1 {
-        return Err(TableError::Uncuttable("the track has several sample descriptions".into()));
+        return Err(ContainerError::Uncuttable("the track has several sample descriptions"));
     }
     let Some((codec, entry)) = children(cursor.0).next() else { return Err(Truncated.into()) };
     Ok(match &codec {
         b"avc1" | b"avc2" | b"avc3" | b"avc4" => {
             let avcc = entry.get(VISUAL_ENTRY_BYTES..).and_then(|boxes| child(boxes, b"avcC"));
-            SampleDescription::Avc(avcc.ok_or(TableError::Unsupported("there is no avcC"))?.to_vec())
+            SampleDescription::Avc(avcc.ok_or(ContainerError::Unsupported("there is no avcC"))?.to_vec())
         }
         b"mp4a" => {
             let esds = AUDIO_ENTRY_BYTES.iter().find_map(|&entry_bytes| {

@@ -4,17 +4,19 @@
 
 mod attachments;
 mod blocks;
-mod ebml;
+pub mod ebml;
 mod lacing;
 mod track;
 
-use super::TableError;
+use super::ContainerError;
 use super::bytes::ReadAt;
-pub use attachments::read_attachments;
 pub use blocks::{Block, ClusterLayout, WalkPosition};
 use ebml::{Element, children, parse_uint, read_body, read_element};
 pub use lacing::split_lacing;
 pub use track::{Compression, TrackEntry};
+
+/// Maximum size of an element that is read whole; the Cues of 160 keyframes take some 4 KiB.
+const MAX_ELEMENT_BYTES: u64 = 32 << 20;
 
 /// Maximum number of elements visited in the head of the file.
 const MAX_ELEMENTS: usize = 4_000;
@@ -25,6 +27,7 @@ const SEEK_HEAD: u32 = 0x114d_9b74;
 const INFO: u32 = 0x1549_a966;
 const TRACKS: u32 = 0x1654_ae6b;
 const CUES: u32 = 0x1c53_bb6b;
+const CHAPTERS: u32 = 0x1043_a770;
 const ATTACHMENTS: u32 = 0x1941_a469;
 const CLUSTER: u32 = 0x1f43_b675;
 
@@ -46,48 +49,46 @@ pub struct Cue {
 }
 
 impl<'a, F: ReadAt + ?Sized> MatroskaFile<'a, F> {
-    pub fn read(file: &'a F) -> Result<Self, TableError> {
-        let segment = read_segment(file)?;
-        let elements = TopLevelElements::locate(file, segment)?;
+    pub fn read(file: &'a F) -> Result<Self, ContainerError> {
+        let elements = TopLevelElements::locate(file)?;
         let timestamp_scale = elements.info.map_or(Ok(1_000_000), |info| read_timestamp_scale(file, info))?;
-        let tracks = read_body(file, elements.tracks.ok_or(TableError::Unsupported("there are no Tracks"))?)?;
-        let first_cluster = elements.first_cluster.ok_or(TableError::Unsupported("there are no clusters"))?;
-        let layout =
-            ClusterLayout { segment_body: segment.body, segment_end: segment.end(), timestamp_scale, first_cluster };
-        Ok(Self { file, tracks, cues: elements.cues, layout })
+        let tracks = elements.tracks.ok_or(ContainerError::Unsupported("there are no Tracks"))?;
+        let tracks = read_body(file, tracks, MAX_ELEMENT_BYTES)?;
+        Ok(Self { file, tracks, cues: elements.cues, layout: elements.cluster_layout(timestamp_scale)? })
     }
 
     /// The track with ffmpeg's number `stream`. Tracks with compressed frames are refused.
-    pub fn read_track(&self, stream: u32) -> Result<TrackEntry, TableError> {
+    pub fn read_track(&self, stream: u32) -> Result<TrackEntry, ContainerError> {
         match self.read_compressed_track(stream)? {
             (track, Compression::None) => Ok(track),
-            _ => Err(TableError::Unsupported("the track is compressed or encrypted")),
+            _ => Err(ContainerError::Unsupported("the track is compressed or encrypted")),
         }
     }
 
     /// The track with ffmpeg's number `stream`, and the compression of its frames.
-    pub fn read_compressed_track(&self, stream: u32) -> Result<(TrackEntry, Compression), TableError> {
+    pub fn read_compressed_track(&self, stream: u32) -> Result<(TrackEntry, Compression), ContainerError> {
         TrackEntry::parse(&self.tracks, stream)
     }
 
     /// The cues of a track.
-    pub fn read_cues(&self, track: u64) -> Result<Vec<Cue>, TableError> {
-        let cues = read_body(self.file, self.cues.ok_or(TableError::Unsupported("there are no Cues"))?)?;
+    pub fn read_cues(&self, track: u64) -> Result<Vec<Cue>, ContainerError> {
+        let cues = self.cues.ok_or(ContainerError::Unsupported("there are no Cues"))?;
+        let cues = read_body(self.file, cues, MAX_ELEMENT_BYTES)?;
         parse_cue_points(&cues, track).collect()
     }
 }
 
 /// The segment, which follows the EBML header.
-fn read_segment(file: &(impl ReadAt + ?Sized)) -> Result<Element, TableError> {
+pub fn read_segment(file: &(impl ReadAt + ?Sized)) -> Result<Element, ContainerError> {
     let ebml_header = read_element(file, 0)?;
     let segment = read_element(file, ebml_header.end())?;
     if ebml_header.id != EBML || segment.id != SEGMENT {
-        return Err(TableError::Unsupported("there is no EBML header with a segment"));
+        return Err(ContainerError::Unsupported("there is no EBML header with a segment"));
     }
     Ok(segment)
 }
 
-fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue, TableError>> {
+fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue, ContainerError>> {
     children(cues).filter(|(id, _)| *id == 0xbb).filter_map(move |(_, point)| {
         let time = parse_uint(children(point).find(|(id, _)| *id == 0xb3)?.1);
         let track_positions = children(point)
@@ -97,26 +98,29 @@ fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue,
         Some(
             cluster
                 .map(|cluster| Cue { time, cluster })
-                .ok_or(TableError::Unsupported("a cue has no cluster position")),
+                .ok_or(ContainerError::Unsupported("a cue has no cluster position")),
         )
     })
 }
 
-/// Positions of the segment's top-level elements.
+/// Positions of the segment and its top-level elements.
 #[derive(Clone, Copy, Debug, Default)]
-struct TopLevelElements {
-    info: Option<Element>,
-    tracks: Option<Element>,
+pub struct TopLevelElements {
+    pub segment: Element,
+    pub info: Option<Element>,
+    pub tracks: Option<Element>,
+    pub chapters: Option<Element>,
+    pub attachments: Option<Element>,
     cues: Option<Element>,
-    attachments: Option<Element>,
     /// The first cluster, relative to the segment's body.
     first_cluster: Option<u64>,
 }
 
 impl TopLevelElements {
     /// Walks up to the first cluster and follows the seek heads to elements after it.
-    fn locate(file: &(impl ReadAt + ?Sized), segment: Element) -> Result<Self, TableError> {
-        let mut elements = Self::default();
+    pub fn locate(file: &(impl ReadAt + ?Sized)) -> Result<Self, ContainerError> {
+        let segment = read_segment(file)?;
+        let mut elements = Self { segment, ..Self::default() };
         let mut seek_heads = Vec::new();
         let mut position = segment.body;
         for _ in 0..MAX_ELEMENTS {
@@ -138,7 +142,9 @@ impl TopLevelElements {
         // A seek head may point to another one.
         for _ in 0..4 {
             let Some(seek_head) = seek_heads.pop() else { break };
-            for (_, seek) in children(&read_body(file, seek_head)?).filter(|(id, _)| *id == 0x4dbb).take(64) {
+            for (_, seek) in
+                children(&read_body(file, seek_head, MAX_ELEMENT_BYTES)?).filter(|(id, _)| *id == 0x4dbb).take(64)
+            {
                 let position = children(seek).find(|(id, _)| *id == 0x53ac).map(|(_, bytes)| parse_uint(bytes));
                 let Some(target) = position.and_then(|position| segment.body.checked_add(position)) else { continue };
                 let Ok(target_element) = read_element(file, target) else { continue };
@@ -151,11 +157,19 @@ impl TopLevelElements {
         Ok(elements)
     }
 
+    /// The clusters, with a `timestamp_scale` in nanoseconds per unit.
+    pub fn cluster_layout(&self, timestamp_scale: u64) -> Result<ClusterLayout, ContainerError> {
+        let first_cluster = self.first_cluster.ok_or(ContainerError::Unsupported("there are no clusters"))?;
+        let (segment_body, segment_end) = (self.segment.body, self.segment.end());
+        Ok(ClusterLayout { segment_body, segment_end, timestamp_scale, first_cluster })
+    }
+
     fn record(&mut self, child: Element) {
         match child.id {
             INFO => self.info.get_or_insert(child),
             TRACKS => self.tracks.get_or_insert(child),
             CUES => self.cues.get_or_insert(child),
+            CHAPTERS => self.chapters.get_or_insert(child),
             ATTACHMENTS => self.attachments.get_or_insert(child),
             _ => return,
         };
@@ -163,12 +177,12 @@ impl TopLevelElements {
 }
 
 /// Nanoseconds per unit of time.
-fn read_timestamp_scale(file: &(impl ReadAt + ?Sized), info: Element) -> Result<u64, TableError> {
-    let info = read_body(file, info)?;
+fn read_timestamp_scale(file: &(impl ReadAt + ?Sized), info: Element) -> Result<u64, ContainerError> {
+    let info = read_body(file, info, MAX_ELEMENT_BYTES)?;
     let nanos = children(&info).find(|(id, _)| *id == 0x2a_d7b1).map_or(1_000_000, |(_, bytes)| parse_uint(bytes));
     if (1..=1_000_000_000).contains(&nanos) {
         Ok(nanos)
     } else {
-        Err(TableError::Unsupported("the timestamp scale is not between 1 ns and 1 s"))
+        Err(ContainerError::Unsupported("the timestamp scale is not between 1 ns and 1 s"))
     }
 }

@@ -1,6 +1,6 @@
 //! A track as `moov` describes it.
 
-use super::super::TableError;
+use super::super::ContainerError;
 use super::super::bytes::Truncated;
 use super::boxes::{child, children, parse_full_box};
 use super::samples::{Sample, SampleTable};
@@ -33,8 +33,8 @@ pub struct SampleSpan {
 }
 
 impl Mp4Track {
-    pub(super) fn parse(trak: &[u8], moov: &[u8]) -> Result<Self, TableError> {
-        let required = |body: Option<_>, reason: &'static str| body.ok_or(TableError::Unsupported(reason));
+    pub(super) fn parse(trak: &[u8], moov: &[u8]) -> Result<Self, ContainerError> {
+        let required = |body: Option<_>, reason: &'static str| body.ok_or(ContainerError::Unsupported(reason));
         let movie_scale =
             required(child(moov, b"mvhd"), "there is no mvhd").and_then(|body| Ok(parse_timescale(body)?))?;
         let (version, _, mut tkhd) = parse_full_box(required(child(trak, b"tkhd"), "there is no tkhd")?)?;
@@ -43,7 +43,7 @@ impl Mp4Track {
         let mdia = required(child(trak, b"mdia"), "there is no mdia")?;
         let timescale = parse_timescale(required(child(mdia, b"mdhd"), "there is no mdhd")?)?;
         if timescale == 0 || movie_scale == 0 {
-            return Err(TableError::Unsupported("there is no timescale"));
+            return Err(ContainerError::Unsupported("there is no timescale"));
         }
         let minf = required(child(mdia, b"minf"), "there is no minf")?;
         if let Some(dref) = child(minf, b"dinf").and_then(|dinf| child(dinf, b"dref")) {
@@ -66,7 +66,7 @@ impl Mp4Track {
     }
 
     /// Gathers [`SampleSpan`] from all samples, and drops those from the first one that is not in the file.
-    pub(super) fn index_samples(&mut self, is_in_file: impl Fn(&Sample) -> bool) -> Result<(), TableError> {
+    pub(super) fn index_samples(&mut self, is_in_file: impl Fn(&Sample) -> bool) -> Result<(), ContainerError> {
         let mut sample_span = SampleSpan {
             earliest: i64::MAX,
             latest: i64::MIN,
@@ -111,13 +111,13 @@ fn parse_timescale(body: &[u8]) -> Result<u32, Truncated> {
 }
 
 /// Refuses samples that are stored in another file.
-fn check_self_contained(dref: &[u8]) -> Result<(), TableError> {
+fn check_self_contained(dref: &[u8]) -> Result<(), ContainerError> {
     let (_, _, mut cursor) = parse_full_box(dref)?;
     let _count = cursor.u32()?;
     for (_, entry) in children(cursor.0) {
         let (_, flags, _) = parse_full_box(entry)?;
         if flags & 1 == 0 {
-            return Err(TableError::Uncuttable("its samples are stored in another file".into()));
+            return Err(ContainerError::Uncuttable("its samples are stored in another file"));
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use super::CLUSTER;
 use super::ebml::{parse_header, parse_uint, parse_vint};
 use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::tables::bytes::{ByteCursor, ReadAt, Truncated};
+use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
 
 const CLUSTER_TIME: u32 = 0xe7;
 const SIMPLE_BLOCK: u32 = 0xa3;

@@ -4,20 +4,23 @@
 //! a `get`. `track` reads a track in `moov`, `sample_tables` its samples, and `fragments` the samples of `moof` boxes.
 //! `timing` computes the same times as ffmpeg, because ffmpeg makes the segments of files that this reader refuses.
 
-mod boxes;
+pub mod boxes;
 pub mod description;
 mod fragments;
-mod sample_tables;
+pub mod sample_tables;
 mod samples;
 mod timing;
 mod track;
 
-use super::TableError;
+use super::ContainerError;
 use super::bytes::ReadAt;
-use boxes::{FileBox, child, children, read_top_level};
+use boxes::{FileBox, child, children, top_level};
 pub use description::SampleDescription;
-pub use samples::Sample;
+pub use samples::{Sample, SampleSizes};
 pub use track::Mp4Track;
+
+/// Maximum number of top-level boxes read: a day of one-second fragments, twice over.
+const MAX_BOXES: usize = 200_000;
 
 /// Maximum size of `moov`, bytes (2 h with 551,037 samples: 6.2 MB).
 const MAX_MOOV_BYTES: u64 = 256 << 20;
@@ -33,24 +36,24 @@ pub struct Mp4File<'a, F: ?Sized> {
 }
 
 impl<'a, F: ReadAt + ?Sized> Mp4File<'a, F> {
-    pub fn read(file: &'a F) -> Result<Self, TableError> {
-        let boxes = read_top_level(file);
+    pub fn read(file: &'a F) -> Result<Self, ContainerError> {
+        let boxes: Vec<FileBox> = top_level(file).take(MAX_BOXES).map_while(Result::ok).collect();
         let moov = boxes
             .iter()
             .find(|top_level_box| &top_level_box.box_type == b"moov")
-            .ok_or(TableError::Unsupported("there is no moov"))?;
+            .ok_or(ContainerError::Unsupported("there is no moov"))?;
         let size = moov.end.min(file.len()).saturating_sub(moov.body);
         if size > MAX_MOOV_BYTES || moov.end > file.len() {
-            return Err(TableError::Unsupported("moov is too large or truncated"));
+            return Err(ContainerError::Unsupported("moov is too large or truncated"));
         }
         let moov = file.read_exact(moov.body, size as usize)?;
         Ok(Self { file, boxes, moov })
     }
 
     /// The track with ffmpeg's number `stream`, which counts in the order of `trak` boxes.
-    pub fn read_track(&self, stream: u32) -> Result<Mp4Track, TableError> {
+    pub fn read_track(&self, stream: u32) -> Result<Mp4Track, ContainerError> {
         let trak = children(&self.moov).filter(|(kind, _)| kind == b"trak").nth(stream as usize);
-        let (_, trak) = trak.ok_or(TableError::Unsupported("there is no such track"))?;
+        let (_, trak) = trak.ok_or(ContainerError::Unsupported("there is no such track"))?;
         let mut track = Mp4Track::parse(trak, &self.moov)?;
         let is_in_file = |sample: &Sample| sample.end() <= self.file.len();
         if let Some(mvex) = child(&self.moov, b"mvex") {

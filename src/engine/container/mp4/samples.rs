@@ -3,7 +3,7 @@
 //! Run-length tables stay run-length coded. A sample costs the four bytes of its size, and eight more if it is reordered.
 //! Any sample is reached by a walk from a checkpoint at most 1,024 samples before it.
 
-use super::super::TableError;
+use super::super::ContainerError;
 use super::MAX_SAMPLES;
 
 /// Samples between two checkpoints.
@@ -36,7 +36,7 @@ impl Sample {
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum SampleSizes {
+pub enum SampleSizes {
     Uniform(u32),
     PerSample(Vec<u32>),
 }
@@ -144,8 +144,8 @@ impl SampleTable {
     /// samples are known.
     pub(super) fn truncate_and_index(
         &mut self,
-        mut keep: impl FnMut(&Sample) -> Result<bool, TableError>,
-    ) -> Result<(), TableError> {
+        mut keep: impl FnMut(&Sample) -> Result<bool, ContainerError>,
+    ) -> Result<(), ContainerError> {
         let mut checkpoints = Vec::with_capacity((self.count / CHECKPOINT_INTERVAL) as usize + 1);
         let mut walk =
             SampleIter { samples: self, position: WalkPosition { dts: self.first_dts, ..WalkPosition::default() } };
@@ -175,7 +175,7 @@ impl SampleTable {
     }
 
     /// Begins a run of consecutive samples, at this decoding time if the file states one.
-    pub(super) fn begin_run(&mut self, dts: Option<i64>, next_dts: &mut i64) -> Result<(), TableError> {
+    pub(super) fn begin_run(&mut self, dts: Option<i64>, next_dts: &mut i64) -> Result<(), ContainerError> {
         let Some(dts) = dts.filter(|dts| dts != next_dts) else { return Ok(()) };
         match self.durations.last_mut() {
             None => self.first_dts = dts,
@@ -183,7 +183,7 @@ impl SampleTable {
             Some(&mut (_, last_duration)) => {
                 let duration = i64::from(last_duration).checked_add(dts - *next_dts);
                 let duration = duration.and_then(|duration| u32::try_from(duration).ok());
-                let duration = duration.ok_or(TableError::Unsupported("fragments jump in time"))?;
+                let duration = duration.ok_or(ContainerError::Unsupported("fragments jump in time"))?;
                 pop_last(&mut self.durations);
                 push_run(&mut self.durations, duration);
             }
@@ -202,9 +202,9 @@ impl SampleTable {
         duration: u32,
         composition_offset: i32,
         is_sync: bool,
-    ) -> Result<(), TableError> {
+    ) -> Result<(), ContainerError> {
         if u64::from(self.count) >= MAX_SAMPLES {
-            return Err(TableError::Uncuttable("the track has too many samples".into()));
+            return Err(ContainerError::Uncuttable("the track has too many samples"));
         }
         if let SampleSizes::PerSample(sizes) = &mut self.sizes {
             sizes.push(size);

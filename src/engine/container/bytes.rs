@@ -1,13 +1,12 @@
 //! Reads numbers from untrusted bytes.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use crate::engine::source::SourceFile;
 
 /// Fewer bytes are available than a field states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated;
 
-/// Bytes at an offset: of a file, or of a slice in tests.
+/// Bytes at an offset: of an open file, or of a slice in tests.
 pub trait ReadAt {
     /// Fills `buffer` from `offset`; returns how many bytes were read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize;
@@ -25,30 +24,12 @@ pub trait ReadAt {
     }
 }
 
-/// A file whose length is read once: querying it for every sample took most of the planning of a film.
-pub struct FileBytes<'a> {
-    file: &'a File,
-    len: u64,
-}
-
-impl<'a> FileBytes<'a> {
-    pub fn new(file: &'a File) -> Self {
-        Self { file, len: file.metadata().map_or(0, |metadata| metadata.len()) }
-    }
-}
-
-impl ReadAt for FileBytes<'_> {
+/// The length is that at opening. Querying it for every sample took most of the planning of a film.
+impl ReadAt for SourceFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => break,
-            }
-        }
-        filled
+        let available = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = buffer.len().min(available);
+        self.read_blocking(&mut buffer[..count], offset).unwrap_or(0)
     }
 
     fn len(&self) -> u64 {

@@ -4,24 +4,25 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::codec::TargetCodec;
 use super::media::Hdr;
 use super::time::FrameRate;
 
 /// The output of a run: at most one video and one audio stream, muxed as MPEG-TS.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Rendition {
     pub video: Option<VideoPlan>,
     pub audio: Option<AudioPlan>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase", tag = "action")]
 pub enum VideoPlan {
     Copy { stream: u32 },
     Encode(EncodeVideo),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct EncodeVideo {
     pub stream: u32,
     /// Display size after rotation and pixel aspect, square pixels, both even.
@@ -34,11 +35,14 @@ pub struct EncodeVideo {
     pub tone_map: Option<Hdr>,
     pub burn: Option<BurnedSubtitle>,
     /// The watermark overlaid on it.
-    #[serde(rename = "emblem", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "emblem", skip_serializing_if = "Option::is_none")]
     pub watermark: Option<WatermarkOverlay>,
     /// Ceiling of the rate control, kbit/s.
     pub max_kbps: u32,
-    /// Encoder name, e.g. `libx264`.
+    /// Not in the content hash: the encoder implies it.
+    #[serde(skip)]
+    pub codec: TargetCodec,
+    /// ffmpeg's name of the encoder, e.g. `libx264`.
     pub encoder: String,
 }
 

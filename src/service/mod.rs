@@ -129,7 +129,7 @@ impl Service {
             sessions: Sessions::new(&config, renditions.clone()),
             renditions,
             packages: PackageCache::default(),
-            local_encoders: LocalEncoders::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
+            local_encoders: LocalEncoders::new(config.ffmpeg.clone()),
             config,
         });
         service.map_first_guides();

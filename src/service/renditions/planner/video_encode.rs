@@ -5,6 +5,7 @@ use crate::domain::media::{Media, Video};
 use crate::domain::plan::EncodeVideo;
 use crate::domain::playback::{RUNGS, SubtitleDelivery};
 use crate::domain::time::{FrameRate, STANDARD_RATES};
+use crate::engine::video_encoders::VideoEncoder;
 use crate::error::{Error, Result};
 
 /// Most pixels of an encoded picture: the limit of level 5.1 (ISO/IEC 14496-10 table A-1).
@@ -25,7 +26,7 @@ pub(super) fn plan_encode(
     index: u32,
     limits: EncodeLimits,
     subtitle: &SubtitleDelivery,
-    encoder: String,
+    encoder: &VideoEncoder,
 ) -> Result<EncodeVideo> {
     let found = media.video_streams().find(|(stream, _)| stream.index == index);
     let (stream, video) = found.ok_or_else(|| Error::internal(format!("the chosen stream {index} is not video")))?;
@@ -48,7 +49,8 @@ pub(super) fn plan_encode(
         burn,
         watermark: None,
         max_kbps: limit_kbps.map_or(ceiling_kbps, |limit| ceiling_kbps.min(limit)),
-        encoder,
+        codec: encoder.codec,
+        encoder: encoder.name.to_owned(),
     })
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 
 use super::*;
+use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
 use crate::domain::library::Root;
 use crate::domain::media::{Container, Media};
@@ -57,6 +58,7 @@ impl Bench {
             burn: None,
             watermark: None,
             max_kbps: 400,
+            codec: TargetCodec::H264,
             encoder: "fake".into(),
         };
         Arc::new(RenditionSpec {

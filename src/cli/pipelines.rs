@@ -4,7 +4,8 @@ use clap::Subcommand;
 
 use super::Outcome;
 use crate::engine::gst::{gallery, launch_text, run_trials};
-use crate::engine::{gst, gstreamer_elements};
+use crate::engine::gstreamer_elements;
+use crate::engine::video_encoders::VIDEO_ENCODERS;
 
 /// List, check or draw the GStreamer pipelines.
 #[derive(Subcommand)]
@@ -60,27 +61,29 @@ fn list() -> Outcome {
         println!("{:<16} {}", text.name, text.purpose);
     }
     println!();
-    for slot in &gst::ENCODER_ELEMENTS {
-        println!("{:<16} {}", slot.element, if slot.hardware { "hardware encoder" } else { "software encoder" });
+    for encoder in &VIDEO_ENCODERS {
+        let kind = if encoder.is_hardware { "hardware" } else { "software" };
+        println!("{:<16} {kind} encoder", encoder.gstreamer.element);
     }
     Ok(())
 }
 
 fn check() -> Outcome {
     let mut working_encoders = 0;
-    for (slot, trial) in run_trials() {
+    for (encoder, trial) in run_trials() {
+        let element = encoder.gstreamer.element;
         match trial {
             Ok(()) => {
                 working_encoders += 1;
-                println!("ok      {}", slot.element);
+                println!("ok      {element}");
                 for text in launch_text::ALL.into_iter().filter(|text| text.launch().contains("{video_encoder}")) {
-                    gallery::pipeline_graph(text.name, slot)
+                    gallery::pipeline_graph(text.name, encoder)
                         .expect("the name is in the list")
                         .map_err(|error| error.to_string())?;
-                    println!("ok      {} with {}", text.name, slot.element);
+                    println!("ok      {} with {element}", text.name);
                 }
             }
-            Err(reason) => println!("without {}: {reason}", slot.element),
+            Err(reason) => println!("without {element}: {reason}"),
         }
     }
     for text in launch_text::ALL.into_iter().filter(|text| !text.launch().contains("{video_encoder}")) {

@@ -1,6 +1,33 @@
-//! Codec strings of RFC 6381, from a stream's configuration record if there is one.
+//! Codecs that video is encoded to, and codec strings of RFC 6381, from a stream's configuration record if there is one.
 
 use super::time::FrameRate;
+
+/// A codec that video is encoded to. Copied video may have others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TargetCodec {
+    H264,
+}
+
+impl TargetCodec {
+    /// ffmpeg's name of the codec and of its raw muxer.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::H264 => "h264",
+        }
+    }
+
+    /// Checks that an encoder's output contains it.
+    ///
+    /// # Errors
+    /// The fault.
+    pub fn check_output(self, output: &[u8]) -> Result<(), &'static str> {
+        match self {
+            // A start code (ISO/IEC 14496-10 annex B).
+            Self::H264 if output.windows(3).any(|bytes| bytes == [0, 0, 1]) => Ok(()),
+            Self::H264 => Err("encoding a frame gave no H.264 output"),
+        }
+    }
+}
 
 /// The data from which a codec string is made.
 #[derive(Clone, Copy, Debug, Default)]

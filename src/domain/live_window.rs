@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::channel::Channel;
 use super::channel_clock::{ChannelClock, ClockInterval, SkipTarget};
 use super::schedule::{Programme, ScheduleDefinition};
+use super::segment_format::SegmentFormat;
 use super::time::{format_timestamp, to_seconds};
 
 /// How far back catch-up reaches, days; and ms.
@@ -262,14 +263,17 @@ pub fn render_playlist(
     text
 }
 
+/// The format of a channel's segments.
+pub const SEGMENT_FORMAT: SegmentFormat = SegmentFormat::MpegTs;
+
 /// The file name of a segment.
 fn segment_name(programme_start_ms: i64, index: usize) -> String {
-    format!("{programme_start_ms}-{index:05}.ts")
+    format!("{programme_start_ms}-{index:05}.{}", SEGMENT_FORMAT.extension())
 }
 
 /// The segment a file name refers to; None for every name this program does not write itself.
 pub fn parse_segment_name(text: &str) -> Option<(i64, usize)> {
-    let (programme_start, index) = text.strip_suffix(".ts")?.split_once('-')?;
+    let (programme_start, index) = text.strip_suffix(SEGMENT_FORMAT.extension())?.strip_suffix('.')?.split_once('-')?;
     let parsed = (programme_start.parse().ok()?, index.parse().ok()?);
     (segment_name(parsed.0, parsed.1) == text).then_some(parsed)
 }

@@ -30,6 +30,7 @@ pub mod range;
 pub mod recording;
 pub mod rights;
 pub mod schedule;
+pub mod segment_format;
 pub mod session;
 pub mod signing;
 pub mod sniff;

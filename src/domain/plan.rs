@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::codec::TargetCodec;
 use super::media::Hdr;
 use super::time::FrameRate;
 
@@ -39,7 +40,10 @@ pub struct EncodeVideo {
     pub watermark: Option<WatermarkOverlay>,
     /// Ceiling of the rate control, kbit/s.
     pub max_kbps: u32,
-    /// Encoder name, e.g. `libx264`.
+    /// Not in the content hash: the encoder implies it.
+    #[serde(skip)]
+    pub codec: TargetCodec,
+    /// ffmpeg's name of the encoder, e.g. `libx264`.
     pub encoder: String,
 }
 

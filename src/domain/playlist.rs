@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use super::grid::Grid;
+use super::segment_format::SegmentFormat;
 use super::time::{FrameRate, to_seconds};
 
 /// Length of a subtitle segment, seconds. A subtitle rendition of a VOD playlist may have its own target duration (RFC 8216
@@ -49,10 +50,10 @@ impl PlaylistTrack {
         }
     }
 
-    fn extension(self) -> &'static str {
+    pub fn segment_format(self) -> SegmentFormat {
         match self {
-            Self::Video(_) | Self::Audio => "ts",
-            Self::Subtitles => "vtt",
+            Self::Video(_) | Self::Audio => SegmentFormat::MpegTs,
+            Self::Subtitles => SegmentFormat::WebVtt,
         }
     }
 
@@ -63,7 +64,7 @@ impl PlaylistTrack {
 
     /// Name of a segment, e.g. `v0-00042.ts`.
     pub fn segment_name(self, index: usize) -> String {
-        format!("{}-{index:05}.{}", self.prefix(), self.extension())
+        format!("{}-{index:05}.{}", self.prefix(), self.segment_format().extension())
     }
 }
 
@@ -76,7 +77,7 @@ pub fn parse_asset(name: &str) -> Option<SessionAsset> {
     if rest == ".m3u8" {
         return (track.playlist_name() == name).then_some(SessionAsset::Playlist(track));
     }
-    let digits = rest.strip_prefix('-')?.strip_suffix(track.extension())?.strip_suffix('.')?;
+    let digits = rest.strip_prefix('-')?.strip_suffix(track.segment_format().extension())?.strip_suffix('.')?;
     let index = digits.parse().ok()?;
     (track.segment_name(index) == name).then_some(SessionAsset::Segment(track, index))
 }
@@ -160,7 +161,7 @@ pub fn media_playlist(track: PlaylistTrack, grid: &Grid, from_ticks: i64, start_
     let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{}", grid.target_duration());
     let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{first}\n#EXT-X-PLAYLIST-TYPE:VOD\n#EXT-X-INDEPENDENT-SEGMENTS");
     write_start_tag(&mut text, start_seconds - to_seconds(from_ticks));
-    let (prefix, extension) = (track.prefix(), track.extension());
+    let (prefix, extension) = (track.prefix(), track.segment_format().extension());
     for index in first..grid.len() {
         // Nine ticks are 100 µs. Integers, because a film has thousands of lines.
         let before = (from_ticks - grid.segment_start(index)).max(0);

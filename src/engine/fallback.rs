@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Backend, Job, Run, RunError};
+use crate::domain::plan::EncodeVideo;
 
 /// Two backends for one rendition.
 pub struct FallbackBackend {
@@ -19,6 +20,10 @@ impl FallbackBackend {
     pub fn new(primary: Arc<dyn Backend>, secondary: Arc<dyn Backend>) -> Self {
         let version = format!("{} or {}", primary.version(), secondary.version());
         Self { primary, secondary, version, fallback_cause: Mutex::default() }
+    }
+
+    fn active(&self) -> &dyn Backend {
+        if self.fallback_cause().is_some() { self.secondary.as_ref() } else { self.primary.as_ref() }
     }
 
     fn switch_to_secondary(&self, error: &RunError) {
@@ -36,20 +41,16 @@ impl Backend for FallbackBackend {
         &self.version
     }
 
-    fn video_encoder(&self, planned: &str) -> Option<&'static str> {
-        if self.fallback_cause().is_some() {
-            self.secondary.video_encoder(planned)
-        } else {
-            self.primary.video_encoder(planned)
-        }
+    fn video_encoder(&self, plan: &EncodeVideo) -> Option<&'static str> {
+        self.active().video_encoder(plan)
     }
 
     fn audio_encoder(&self) -> &'static str {
-        if self.fallback_cause().is_some() { self.secondary.audio_encoder() } else { self.primary.audio_encoder() }
+        self.active().audio_encoder()
     }
 
     fn active_backend_name(&self) -> &'static str {
-        if self.fallback_cause().is_some() { self.secondary.name() } else { self.primary.active_backend_name() }
+        self.active().active_backend_name()
     }
 
     fn handle_failure(&self, error: &RunError) -> bool {

@@ -1,11 +1,8 @@
-//! Finds the H.264 encoders of this machine's ffmpeg that really encode.
+//! Finds the encoders of this machine's ffmpeg that really encode.
 //!
 //! A name in `ffmpeg -encoders` says only that the code was compiled in: on a machine without a graphics card Debian's
-//! ffmpeg lists five hardware encoders and none works. So each candidate encodes one frame, and the message of a failure is
-//! kept as the reason.
-//!
-//! Every encoder here is H.264, and every segment is MPEG-TS. HEVC or AV1 needs a codec in `EncodeVideo` and a CMAF writer
-//! first.
+//! ffmpeg lists five hardware encoders and none works. So each encoder of the table encodes one frame, and the message of a
+//! failure is kept as the reason.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -21,6 +18,8 @@ use tokio::sync::OnceCell;
 
 use super::ffmpeg::spawn::confined_command;
 use super::versions::parse_ffmpeg_version;
+use super::video_encoders::{FfmpegEncoder, VIDEO_ENCODERS, VideoEncoder};
+use crate::domain::codec::TargetCodec;
 
 /// Time limit of one trial. Measured: 0.1 s here; a sleeping graphics card may need seconds.
 const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
@@ -35,18 +34,16 @@ pub struct EncoderReport {
     /// First line of `ffmpeg -version`, e.g. `5.1.9-0+deb12u1`; None when there is no such program.
     pub version: Option<String>,
     /// Encoders that encoded a frame, best first.
-    pub working: Vec<Encoder>,
+    pub working: Vec<&'static VideoEncoder>,
     /// Encoders that did not, with the reason.
     pub rejected: Vec<RejectedEncoder>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoder {
-    /// The name that ffmpeg and the rendition use, e.g. `libx264`.
-    pub name: &'static str,
-    pub is_hardware: bool,
-    /// The device file it needs, if any.
-    pub device: Option<&'static str>,
+impl EncoderReport {
+    /// The best working encoder of this codec.
+    pub fn best(&self, codec: TargetCodec) -> Option<&'static VideoEncoder> {
+        self.working.iter().copied().find(|encoder| encoder.codec == codec)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,33 +52,7 @@ pub struct RejectedEncoder {
     pub reason: String,
 }
 
-struct Candidate {
-    encoder: Encoder,
-    /// Global arguments before the input.
-    global_args: &'static [&'static str],
-    filter: &'static str,
-    /// Whether runs can use it; others are tested for diagnostics only.
-    is_supported: bool,
-}
-
-const fn candidate(name: &'static str, is_hardware: bool) -> Candidate {
-    let encoder = Encoder { name, is_hardware, device: None };
-    Candidate { encoder, global_args: &[], filter: "format=yuv420p", is_supported: !is_hardware }
-}
-
-/// Best first: hardware before software, because it leaves the processor to other viewers.
-const CANDIDATES: [Candidate; 5] = [
-    candidate("h264_nvenc", true),
-    candidate("h264_qsv", true),
-    Candidate {
-        encoder: Encoder { name: "h264_vaapi", is_hardware: true, device: Some("/dev/dri/renderD128") },
-        global_args: &["-vaapi_device", "/dev/dri/renderD128"],
-        filter: "format=nv12,hwupload",
-        is_supported: false,
-    },
-    candidate("h264_v4l2m2m", true),
-    candidate("libx264", false),
-];
+type Candidate = (&'static VideoEncoder, &'static FfmpegEncoder);
 
 type ReportCache = Mutex<LruCache<PathBuf, Arc<OnceCell<Arc<EncoderReport>>>>>;
 
@@ -109,9 +80,9 @@ async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
     let listing_bytes = match run_ffmpeg(ffmpeg, &["-encoders"]).await {
         Ok(listed) => listed,
         Err(reason) => {
-            report.rejected = CANDIDATES
-                .map(|candidate| RejectedEncoder { name: candidate.encoder.name, reason: reason.clone() })
-                .into();
+            report.rejected = candidates()
+                .map(|(encoder, _)| RejectedEncoder { name: encoder.name, reason: reason.clone() })
+                .collect();
             return report;
         }
     };
@@ -121,38 +92,39 @@ async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
     }
     .or_else(|| Some("unknown".to_owned()));
     let listing = String::from_utf8_lossy(&listing_bytes);
-    let outcomes = join_all(CANDIDATES.iter().map(|candidate| test_encoder(ffmpeg, candidate, &listing))).await;
-    for (candidate, outcome) in CANDIDATES.iter().zip(outcomes) {
+    let outcomes = join_all(candidates().map(|candidate| test_encoder(ffmpeg, candidate, &listing))).await;
+    for ((encoder, _), outcome) in candidates().zip(outcomes) {
         match outcome {
-            Ok(()) => report.working.push(candidate.encoder.clone()),
-            Err(reason) => report.rejected.push(RejectedEncoder { name: candidate.encoder.name, reason }),
+            Ok(()) => report.working.push(encoder),
+            Err(reason) => report.rejected.push(RejectedEncoder { name: encoder.name, reason }),
         }
     }
     report
 }
 
-async fn test_encoder(ffmpeg: &Path, candidate: &Candidate, listing: &str) -> Result<(), String> {
-    let name = candidate.encoder.name;
-    if !is_listed(listing, name) {
+/// The encoders to test, best first.
+fn candidates() -> impl Iterator<Item = Candidate> {
+    VIDEO_ENCODERS.iter().filter_map(|encoder| Some((encoder, encoder.ffmpeg.as_ref()?)))
+}
+
+async fn test_encoder(ffmpeg: &Path, (encoder, settings): Candidate, listing: &str) -> Result<(), String> {
+    if !is_listed(listing, encoder.name) {
         return Err("not compiled into this ffmpeg".to_owned());
     }
-    run_trial(ffmpeg, candidate).await?;
-    if !candidate.is_supported {
+    run_trial(ffmpeg, (encoder, settings)).await?;
+    if !settings.is_supported {
         return Err("works, but this version of hearthcast does not use it yet".to_owned());
     }
     Ok(())
 }
 
-/// Encodes one frame and looks for an H.264 start code in the output.
-async fn run_trial(ffmpeg: &Path, candidate: &Candidate) -> Result<(), String> {
-    let mut args = candidate.global_args.to_vec();
-    args.extend(["-f", "lavfi", "-i", "color=black:s=320x240:r=25", "-frames:v", "1", "-vf", candidate.filter]);
-    args.extend(["-c:v", candidate.encoder.name, "-f", "h264", "pipe:1"]);
-    let stream = run_ffmpeg(ffmpeg, &args).await?;
-    match stream.windows(3).any(|bytes| bytes == [0, 0, 1]) {
-        true => Ok(()),
-        false => Err("encoding a frame gave no H.264 output".to_owned()),
-    }
+/// Encodes one frame and looks for its codec in the output.
+async fn run_trial(ffmpeg: &Path, (encoder, settings): Candidate) -> Result<(), String> {
+    let mut args = encoder.device.map_or_else(Vec::new, |(file, option)| vec![option, file]);
+    args.extend(["-f", "lavfi", "-i", "color=black:s=320x240:r=25", "-frames:v", "1", "-vf", settings.filter]);
+    args.extend(["-c:v", encoder.name, "-f", encoder.codec.as_str(), "pipe:1"]);
+    let output = run_ffmpeg(ffmpeg, &args).await?;
+    encoder.codec.check_output(&output).map_err(str::to_owned)
 }
 
 /// Whether `ffmpeg -encoders` lists the encoder, in lines like ` V....D libx264   description`.
@@ -206,7 +178,7 @@ mod tests {
         let report = encoder_report(Path::new("ffmpeg")).await;
         assert!(report.version.is_some());
         assert!(report.working.iter().any(|encoder| encoder.name == "libx264" && !encoder.is_hardware), "{report:?}");
-        assert_eq!(report.working.len() + report.rejected.len(), CANDIDATES.len());
+        assert_eq!(report.working.len() + report.rejected.len(), candidates().count());
         assert!(report.rejected.iter().all(|rejected| !rejected.reason.is_empty()));
     }
 
@@ -220,7 +192,7 @@ mod tests {
     #[tokio::test]
     async fn a_program_that_is_not_ffmpeg_proves_nothing() {
         let report = encoder_report(Path::new("/bin/true")).await;
-        assert_eq!(report.working, []);
+        assert!(report.working.is_empty(), "{report:?}");
         assert!(report.rejected.iter().all(|rejected| rejected.reason == "not compiled into this ffmpeg"));
     }
 
@@ -245,7 +217,7 @@ mod tests {
     fn a_report_is_cached_unless_all_trials_timed_out() {
         let report = |proven: &[&'static str], reason: &str| EncoderReport {
             version: Some("5.1".into()),
-            working: proven.iter().map(|name| Encoder { name, is_hardware: false, device: None }).collect(),
+            working: VIDEO_ENCODERS.iter().filter(|encoder| proven.contains(&encoder.name)).collect(),
             rejected: vec![RejectedEncoder { name: "h264_vaapi", reason: reason.into() }],
         };
         assert!(is_final(&report(&["libx264"], "no answer within 8 s")));

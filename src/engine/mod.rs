@@ -34,9 +34,11 @@ pub mod source;
 pub mod still_image;
 pub mod subtitle_extraction;
 pub mod versions;
+pub mod video_encoders;
 
 pub use rendition_spec::RenditionSpec;
 
+use crate::domain::plan::EncodeVideo;
 use content::SegmentContent;
 
 /// MPEG-TS timestamps of a segment are source time plus this many seconds, as in `hlssink2`.
@@ -138,8 +140,8 @@ pub trait Backend: Send + Sync {
         false
     }
 
-    /// The video encoder this backend uses where a plan names `planned`; None if it is the same one.
-    fn video_encoder(&self, _planned: &str) -> Option<&'static str> {
+    /// The video encoder this backend uses for a plan; None if it is the planned one.
+    fn video_encoder(&self, _plan: &EncodeVideo) -> Option<&'static str> {
         None
     }
 

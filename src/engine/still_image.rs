@@ -11,6 +11,7 @@ use super::RunError;
 use super::ass;
 use super::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
 use super::image::Image;
+use super::video_encoders::VideoEncoder;
 use crate::domain::mpegts::channel_timeline::StillImage;
 use crate::domain::subtitles::TextStyle;
 
@@ -22,14 +23,14 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
-/// Encodes a slate of this size, with an optional line of text over `image` or a built-in image. `encoder` must be
-/// known to work.
+/// Encodes a slate of this size, with an optional line of text over `image` or a built-in image. `encoder` must be an H.264
+/// encoder that is known to work.
 ///
 /// # Errors
 /// `Encoder` with ffmpeg's last message; `Stalled`; `Internal` when ffmpeg does not start.
 pub async fn encode(
     ffmpeg: &Path,
-    encoder: &str,
+    encoder: &VideoEncoder,
     (width, height): (u32, u32),
     text_line: Option<(&str, &TextStyle)>,
     image: Option<&Image>,
@@ -64,7 +65,7 @@ pub async fn encode(
 /// The built-in image is a dark room with a fire, drawn in boxes, so that no file has to be read. An image file is
 /// scaled to fit.
 fn arguments(
-    encoder: &str,
+    encoder: &VideoEncoder,
     (width, height): (u32, u32),
     script_path: Option<&str>,
     image_input: Option<(&'static str, String)>,
@@ -91,16 +92,10 @@ fn arguments(
         }
     }
     let output_args = format!(
-        "-frames:v {FRAMES} -pix_fmt yuv420p -c:v {encoder} -g {FRAMES} -bf 0 -b:v 600k -maxrate 1200k -bufsize 2400k \
-         -color_range tv -bsf:v h264_metadata=aud=insert -f h264 pipe:1"
+        "-frames:v {FRAMES} -pix_fmt yuv420p {} -g {FRAMES} -bf 0 -b:v 600k -maxrate 1200k -bufsize 2400k \
+         -color_range tv -bsf:v h264_metadata=aud=insert -f h264 pipe:1",
+        encoder.bitrate_args()
     );
     args.extend(output_args.split(' ').filter(|word| !word.is_empty()).map(str::to_owned));
-    if encoder == "libx264" {
-        let position = args.len() - 3;
-        args.splice(
-            position..position,
-            ["-preset", "veryfast", "-profile:v", "high", "-sc_threshold", "0"].map(str::to_owned),
-        );
-    }
     args
 }

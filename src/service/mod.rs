@@ -132,7 +132,7 @@ impl Service {
             tasks,
             renditions,
             packages: PackageCache::default(),
-            local_encoders: LocalEncoders::new(config.ffmpeg.clone(), config.limits.concurrent_jobs),
+            local_encoders: LocalEncoders::new(config.ffmpeg.clone()),
             config,
         });
         service.map_first_guides();

@@ -16,7 +16,7 @@ fn every_pipeline_can_be_built_with_every_working_encoder() {
         }
     }
     for (slot, trial) in run_trials() {
-        assert!(trial.as_ref().err().is_none_or(|reason| !reason.is_empty()), "{}", slot.element);
+        assert!(trial.as_ref().err().is_none_or(|reason| !reason.is_empty()), "{}", slot.gstreamer.element);
     }
 }
 

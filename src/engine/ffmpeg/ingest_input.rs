@@ -15,6 +15,7 @@ use tokio::net::unix::pipe::Sender;
 use super::spawn::{Child, ChildLimits, spawn};
 use crate::domain::ingest::stream_info::{StreamContainer, StreamInfo};
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
+use crate::engine::video_encoders::VideoEncoder;
 
 const READ_BYTES: usize = 64 << 10;
 
@@ -23,8 +24,8 @@ const READ_BYTES: usize = 64 << 10;
 pub enum VideoMode {
     Copy,
     Encode {
-        /// ffmpeg's name, e.g. `libx264`.
-        encoder: String,
+        /// An H.264 encoder.
+        encoder: &'static VideoEncoder,
         /// Keyframe interval, seconds.
         keyframe_seconds: f64,
         /// Largest height, lines.
@@ -84,7 +85,7 @@ impl ChildOutput {
 
 fn ingest_args(input: &str, stream_info: StreamInfo, video: &VideoMode) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
-    let add = |args: &mut Vec<String>, words: &str| args.extend(words.split(' ').map(str::to_owned));
+    let add = |args: &mut Vec<String>, words: &str| args.extend(words.split_whitespace().map(str::to_owned));
     add(&mut args, "-nostdin -hide_banner -v error -max_error_rate 1 -fflags +genpts+discardcorrupt");
     // The streams are known, so probing can be short. With `nobuffer` all probed data would be lost, and ffmpeg would
     // wait for the next keyframe (measured: 11 s of a slow stream, then 9 more).
@@ -96,11 +97,8 @@ fn ingest_args(input: &str, stream_info: StreamInfo, video: &VideoMode) -> Vec<S
         match video {
             VideoMode::Copy => add(&mut args, "-c:v copy"),
             VideoMode::Encode { encoder, keyframe_seconds, max_height } => {
-                add(&mut args, "-pix_fmt yuv420p -c:v");
-                args.push(encoder.clone());
-                if encoder == "libx264" {
-                    add(&mut args, "-preset veryfast -profile:v high -sc_threshold 0");
-                }
+                add(&mut args, "-pix_fmt yuv420p");
+                add(&mut args, &encoder.bitrate_args());
                 add(&mut args, "-b:v 4000k -maxrate 6000k -bufsize 8000k -vf");
                 args.push(format!("yadif=deint=interlaced,scale=-2:'min({max_height},trunc(ih/2)*2)'"));
                 add(&mut args, "-force_key_frames");
@@ -131,6 +129,7 @@ fn ingest_args(input: &str, stream_info: StreamInfo, video: &VideoMode) -> Vec<S
 mod tests {
     use super::*;
     use crate::domain::ingest::stream_info::VideoCodec;
+    use crate::engine::video_encoders::VIDEO_ENCODERS;
 
     #[test]
     fn nothing_but_the_pipe_can_be_opened() {
@@ -143,7 +142,8 @@ mod tests {
         assert!(args.contains("-streamid 0:65 -streamid 1:66") && args.ends_with("-f mpegts pipe:1"), "{args}");
         let audio_only = ingest_args("pipe:7", StreamInfo { video: None, ..stream_info }, &VideoMode::Copy).join(" ");
         assert!(!audio_only.contains("0:v") && audio_only.contains("-streamid 0:66"), "{audio_only}");
-        let encode = VideoMode::Encode { encoder: "libx264".into(), keyframe_seconds: 2.0, max_height: 720 };
+        let encoder = VIDEO_ENCODERS.iter().find(|encoder| encoder.name == "libx264").unwrap();
+        let encode = VideoMode::Encode { encoder, keyframe_seconds: 2.0, max_height: 720 };
         let encoded = ingest_args("pipe:7", stream_info, &encode).join(" ");
         assert!(encoded.contains("expr:gte(t,n_forced*2)") && encoded.contains("min(720,"), "{encoded}");
     }

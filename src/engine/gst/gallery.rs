@@ -4,26 +4,26 @@ use std::fmt::Write as _;
 
 use gstreamer::prelude::*;
 
-use super::encoder_elements::{ENCODER_ELEMENTS, EncoderElement};
 use super::graph::PipelineGraph;
 use super::{aac, launch_text};
 use crate::engine::RunError;
+use crate::engine::video_encoders::{VIDEO_ENCODERS, VideoEncoder};
 
 /// The graph of the pipeline with this name, built with this video encoder; None if there is no such pipeline.
 ///
 /// # Errors
 /// `Internal` with the element this machine lacks.
-pub fn pipeline_graph(name: &str, encoder: &EncoderElement) -> Option<Result<PipelineGraph, RunError>> {
+pub fn pipeline_graph(name: &str, encoder: &VideoEncoder) -> Option<Result<PipelineGraph, RunError>> {
     let text = launch_text::ALL.into_iter().find(|text| text.name == name)?;
     Some(
-        text.parse(encoder.launch(), aac::ENCODER_LAUNCH)
+        text.parse(encoder.gstreamer.launch, aac::ENCODER_LAUNCH)
             .map(|pipeline| PipelineGraph::from_bin(pipeline.upcast_ref())),
     )
 }
 
 /// The encoder that every machine is expected to have: x264enc.
-pub fn default_encoder() -> &'static EncoderElement {
-    ENCODER_ELEMENTS.iter().find(|encoder| encoder.element == "x264enc").unwrap_or(&ENCODER_ELEMENTS[0])
+pub fn default_encoder() -> &'static VideoEncoder {
+    VIDEO_ENCODERS.iter().find(|encoder| encoder.gstreamer.element == "x264enc").unwrap_or(&VIDEO_ENCODERS[0])
 }
 
 /// The text of `pipelines/README.md`.
@@ -41,13 +41,13 @@ pub fn render_page() -> Result<String, RunError> {
     );
     for text in launch_text::ALL {
         let _ = write!(page, "\n## {}\n\n{}\n\n```\n{}```\n", text.name, text.purpose, text.launch());
-        let pipeline = text.parse(default_encoder().launch(), aac::ENCODER_LAUNCH)?;
+        let pipeline = text.parse(default_encoder().gstreamer.launch, aac::ENCODER_LAUNCH)?;
         let _ = write!(page, "\n```mermaid\n{}```\n", PipelineGraph::from_bin(pipeline.upcast_ref()).to_mermaid());
     }
     page.push_str("\n## Encoders\n\nBest first, software last; each is tested with two frames before it is used.\n");
-    for encoder in &ENCODER_ELEMENTS {
-        let kind = if encoder.hardware { "hardware" } else { "software" };
-        let _ = write!(page, "\n### {} ({kind})\n\n```\n{}```\n", encoder.element, encoder.launch());
+    for encoder in &VIDEO_ENCODERS {
+        let kind = if encoder.is_hardware { "hardware" } else { "software" };
+        let _ = write!(page, "\n### {} ({kind})\n\n```\n{}```\n", encoder.gstreamer.element, encoder.gstreamer.launch);
     }
     Ok(page)
 }

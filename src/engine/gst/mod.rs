@@ -8,6 +8,7 @@ use std::thread::Thread;
 
 use tokio::sync::{mpsc, watch};
 
+use crate::domain::codec::TargetCodec;
 use crate::domain::media::{Container, Media, Stream};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::subtitles::{AssScript, TextStyle};
@@ -36,7 +37,7 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
-pub use encoder_elements::{ENCODER_ELEMENTS, EncoderElement, TrialResult, run_trials};
+pub use encoder_elements::{TrialResult, run_trials};
 
 use panic_guard::ThreadWaker;
 use run::{Control, RunTask};
@@ -81,7 +82,7 @@ impl GstBackend {
             }
         }
         // Tested here, where blocking is fine, and not at the first start.
-        encoder_elements::select_encoder("libx264").ok_or("no H.264 encoder of GStreamer works")?;
+        encoder_elements::select_encoder(TargetCodec::H264, "libx264").ok_or("no H.264 encoder of GStreamer works")?;
         let (major, minor, micro, _) = gstreamer::version();
         Ok(Self {
             version: format!("gstreamer {major}.{minor}.{micro} p{PIPELINES_VERSION}"),
@@ -112,8 +113,8 @@ impl Backend for GstBackend {
         &self.version
     }
 
-    fn video_encoder(&self, planned: &str) -> Option<&'static str> {
-        encoder_elements::select_encoder(planned).map(|encoder| encoder.element)
+    fn video_encoder(&self, plan: &EncodeVideo) -> Option<&'static str> {
+        encoder_elements::select_encoder(plan.codec, &plan.encoder).map(|encoder| encoder.gstreamer.element)
     }
 
     fn audio_encoder(&self) -> &'static str {
@@ -222,9 +223,9 @@ async fn apply_control(gate: &mut watch::Receiver<usize>, control: &Control, thr
 fn resolve_video_encoding(media: &Media, plan: &EncodeVideo) -> Result<VideoEncoding, RunError> {
     let missing = || RunError::Internal(format!("stream {} is not video", plan.stream));
     let (_, video) = media.video_streams().find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
-    let encoder = encoder_elements::select_encoder(&plan.encoder)
+    let encoder = encoder_elements::select_encoder(plan.codec, &plan.encoder)
         .ok_or_else(|| RunError::Encoder("no H.264 encoder works on this machine".into()))?;
-    Ok(VideoEncoding { plan: plan.clone(), video: video.clone(), encoder, script: None })
+    Ok(VideoEncoding { plan: plan.clone(), video: video.clone(), encoder: &encoder.gstreamer, script: None })
 }
 
 /// Why this backend leaves a rendition to ffmpeg; None if it can make it.

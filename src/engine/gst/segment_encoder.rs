@@ -15,7 +15,6 @@ use gstreamer::prelude::*;
 use gstreamer_app as app;
 
 use super::aac::{self, FRAME_DURATION};
-use super::encoder_elements::EncoderElement;
 use super::overlay::Overlay;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::{BusEvent, RunningPipeline};
@@ -25,6 +24,7 @@ use crate::domain::media::{Color, Video};
 use crate::domain::plan::EncodeVideo;
 use crate::domain::subtitles::AssScript;
 use crate::engine::RunError;
+use crate::engine::video_encoders::EncoderElement;
 
 /// Largest number of frames queued before the encoder.
 const MAX_QUEUED_FRAMES: u64 = 6;
@@ -98,7 +98,7 @@ impl SegmentEncoder {
             (false, false, true) => launch_text::SEGMENT,
             (false, false, false) => launch_text::SEGMENT_WITHOUT_AUDIO,
         };
-        let pipeline = RunningPipeline::new(text, (encoding.encoder.launch(), ""), &index.to_string(), wake)?;
+        let pipeline = RunningPipeline::new(text, (encoding.encoder.launch, ""), &index.to_string(), wake)?;
         encoding.configure(&pipeline, video_frames.end - video_frames.start)?;
         let bytes = Arc::default();
         capture_output(&pipeline.element("segment")?, &bytes, wake);
@@ -283,7 +283,7 @@ impl VideoEncoding {
         };
         let (width, height) = if is_rotated { (height, width) } else { (width, height) };
         let caps = gst::Caps::builder("video/x-raw")
-            .field("format", self.encoder.format())
+            .field("format", self.encoder.format)
             .field("width", width as i32)
             .field("height", height as i32)
             .field("pixel-aspect-ratio", gst::Fraction::new(1, 1))

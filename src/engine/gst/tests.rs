@@ -39,6 +39,7 @@ fn film_job(folder: &Path) -> Job {
         burn: None,
         watermark: None,
         max_kbps: 300,
+        codec: TargetCodec::H264,
         encoder: "libx264".into(),
     };
     let source = roots.open_file(path.to_str().unwrap()).unwrap();

@@ -16,6 +16,7 @@ use warp::reply::Response;
 use crate::domain::access::{Access, Principal};
 use crate::domain::playback::accepts_start_in_multivariant;
 use crate::domain::playlist::{PlaylistTrack, SessionAsset, parse_asset};
+use crate::domain::segment_format::SegmentFormat;
 use crate::engine::content::SegmentContent;
 use crate::error::{Code, Error, Result};
 use crate::http::call::Call;
@@ -168,12 +169,13 @@ pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response
             Ok(playlist_response(session.media_playlist(track, &session_grant(&service, call.user()?, &session))?))
         }
         SessionAsset::Segment(track @ (PlaylistTrack::Video(_) | PlaylistTrack::Audio), index) => {
+            let format = track.segment_format();
             let no_track = || Error::new(Code::AssetNotFound, "the session has no such track");
             let stored = session.segment(session.rung_of_track(track).ok_or_else(no_track)?, index).await?;
             Ok(match stored.content {
-                SegmentContent::InMemory(bytes) => segment_response("video/mp2t", bytes, &stored.etag, &call.headers),
+                SegmentContent::InMemory(bytes) => segment_response(format, bytes, &stored.etag, &call.headers),
                 SegmentContent::Lazy(segment) => {
-                    let mut response = segment_response("video/mp2t", Bytes::new(), &stored.etag, &call.headers);
+                    let mut response = segment_response(format, Bytes::new(), &stored.etag, &call.headers);
                     if response.status() == StatusCode::OK {
                         response.headers_mut().insert(CONTENT_LENGTH, segment.size_bytes().into());
                         let body = LazySegmentBody::new(service.library.clone(), segment, session.source().clone());
@@ -183,23 +185,23 @@ pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response
                 }
             })
         }
-        SessionAsset::Segment(PlaylistTrack::Subtitles, index) => {
+        SessionAsset::Segment(track @ PlaylistTrack::Subtitles, index) => {
             let text = session.subtitle_segment(&service.subtitles, index).await?;
             let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
-            Ok(segment_response("text/vtt; charset=utf-8", text.into(), &etag, &call.headers))
+            Ok(segment_response(track.segment_format(), text.into(), &etag, &call.headers))
         }
     }
 }
 
 /// Responds with a segment. Segments never change under their name, so clients may cache them.
-pub(super) fn segment_response(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
+pub(super) fn segment_response(format: SegmentFormat, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
     let mut response = match (Validators { etag, modified: None }).evaluate(headers) {
         PreconditionResult::NotModified => {
             let mut response = reply::empty();
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
         }
-        PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(content_type, bytes),
+        PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(format.content_type(), bytes),
     };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600, immutable"));
@@ -282,7 +284,7 @@ mod tests {
             for tag in tags {
                 headers.append(IF_NONE_MATCH, tag.parse().unwrap());
             }
-            let response = segment_response("video/mp2t", Bytes::from_static(b"ts"), "\"a\"", &headers);
+            let response = segment_response(SegmentFormat::MpegTs, Bytes::from_static(b"ts"), "\"a\"", &headers);
             assert_eq!(response.status().as_u16(), status, "{tags:?}");
             assert_eq!(response.headers()[ETAG], "\"a\"", "{tags:?}");
         }

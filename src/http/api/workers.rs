@@ -9,13 +9,13 @@ use warp::reply::Response;
 use crate::config::BackendSetting;
 use crate::domain::access::Access;
 use crate::domain::time::format_timestamp;
+use crate::engine::ffmpeg_encoders::EncoderReport;
+use crate::engine::versions;
 use crate::error::Result;
 use crate::http::call::Call;
 use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply;
 use crate::service::Service;
-use crate::service::renditions::Renditions;
-use crate::service::renditions::local_encoders::EncoderStatus;
 use crate::service::sessions::failure_message;
 
 pub fn endpoints() -> Vec<Endpoint> {
@@ -116,12 +116,11 @@ pub struct FallbackView {
 #[utoipa::path(get, path = "/api/stream/v2-workers",
     responses((status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
-    Ok(reply::json(&workers_view(service.local_encoders.status().await, &service.renditions, service.config.backend)))
+    Ok(reply::json(&workers_view(&service.local_encoders.report().await, &service)))
 }
 
-fn workers_view(workers: EncoderStatus, renditions: &Renditions, backend: BackendSetting) -> WorkersView {
-    let status = renditions.health();
-    let report = &workers.encoder_report;
+fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
+    let status = service.renditions.health();
     let available = !report.working.is_empty();
     let fallback = match available {
         true => FallbackView {
@@ -137,9 +136,9 @@ fn workers_view(workers: EncoderStatus, renditions: &Renditions, backend: Backen
     };
     let encoders = report.working.iter().map(|encoder| EncoderView {
         name: encoder.name,
-        codec: "h264",
+        codec: encoder.codec.as_str(),
         kind: if encoder.is_hardware { "hardware" } else { "software" },
-        device: encoder.device,
+        device: encoder.device.map(|(file, _)| file),
         verified: true,
     });
     let rejected =
@@ -152,17 +151,17 @@ fn workers_view(workers: EncoderStatus, renditions: &Renditions, backend: Backen
         supported_encoders: report.working.iter().map(|encoder| encoder.name).collect(),
         encoders: encoders.collect(),
         rejected_encoders: rejected.collect(),
-        max_concurrent_jobs: workers.max_concurrent_jobs,
-        active_job_count: renditions.active_jobs(),
+        max_concurrent_jobs: service.config.limits.concurrent_jobs,
+        active_job_count: service.renditions.active_jobs(),
         queue_length: status.waiting_requests(),
         last_error: status
             .last_fault()
             .map(|(at, error)| ErrorView { message: failure_message(&error).to_owned(), at: format_timestamp(at) }),
         pipelines: PipelinesView {
             native: "gstreamer",
-            version: workers.gstreamer_version,
-            backend: backend.as_str(),
-            reason: match backend {
+            version: versions::gstreamer_version(),
+            backend: service.config.backend.as_str(),
+            reason: match service.config.backend {
                 BackendSetting::Auto => {
                     "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster"
                 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::OnceCell;
 
 use crate::domain::channel::Channel;
+use crate::domain::codec::TargetCodec;
 use crate::domain::mpegts::channel_timeline::StillImage;
 use crate::domain::schedule::segmentation::VideoFormat;
 use crate::engine::still_image;
@@ -70,9 +71,8 @@ impl Slates {
         };
         let image = cell.get_or_try_init(|| async {
             let report = service.local_encoders.report().await;
-            let encoder = report.working.first().map(|encoder| encoder.name);
             let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
-            let (ffmpeg, encoder) = (&service.config.ffmpeg, encoder.ok_or_else(unavailable)?);
+            let (ffmpeg, encoder) = (&service.config.ffmpeg, report.best(TargetCodec::H264).ok_or_else(unavailable)?);
             let slate_image = match &content.image {
                 Some((path, _)) => service.library.load_image(path).await.inspect_err(|fault| {
                     tracing::warn!(media.path = path, %fault, "a slate is shown without its image");

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::connection_end::ConnectionEnd;
+use crate::domain::codec::TargetCodec;
 use crate::domain::ingest::live_segmenter::{IngestSegment, LiveSegmenter, LiveSegmenterError, SegmentLimits};
 use crate::domain::ingest::stream_info::{self, StreamInfo, VideoCodec};
 use crate::engine::ffmpeg::ingest_input::{ChildInput, ChildOutput, VideoMode, start};
@@ -135,10 +136,10 @@ impl<'a> IngestInput<'a> {
         let (mut video_mode, mut slot) = (VideoMode::Copy, None);
         if needs_encoding {
             let report = self.service.local_encoders.report().await;
-            let software_encoder = report.working.iter().find(|encoder| encoder.name == "libx264");
-            let encoder = software_encoder.or(report.working.first());
-            let encoder =
-                encoder.ok_or(ConnectionEnd::Unsupported("no video encoder works on this machine"))?.name.to_owned();
+            let encoders = report.working.iter().copied().filter(|encoder| encoder.codec == TargetCodec::H264);
+            let encoder = encoders
+                .min_by_key(|encoder| encoder.is_hardware)
+                .ok_or(ConnectionEnd::Unsupported("no video encoder works on this machine"))?;
             // A live encode cannot wait for a turn.
             let slots = self.service.renditions.encode_slots();
             slot = Some(slots.reserve_slot().ok_or(ConnectionEnd::Unsupported("all encode slots are in use"))?);

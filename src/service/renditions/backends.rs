@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 
 use crate::config::{BackendSetting, Config};
-use crate::domain::plan::{Rendition, VideoPlan};
+use crate::domain::plan::{EncodeVideo, Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::engine::fallback::FallbackBackend;
 use crate::engine::ffmpeg::FfmpegBackend;
@@ -191,8 +191,8 @@ impl Backend for QuarantinedBackend {
         self.backend.version()
     }
 
-    fn video_encoder(&self, planned_encoder: &str) -> Option<&'static str> {
-        self.backend.video_encoder(planned_encoder)
+    fn video_encoder(&self, plan: &EncodeVideo) -> Option<&'static str> {
+        self.backend.video_encoder(plan)
     }
 
     fn audio_encoder(&self) -> &'static str {

@@ -4,26 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::engine::ffmpeg_encoders::{self, EncoderReport};
-use crate::engine::versions;
-
-/// The current state of the local encoders.
-#[derive(Clone, Debug)]
-pub struct EncoderStatus {
-    pub encoder_report: Arc<EncoderReport>,
-    pub gstreamer_version: String,
-    pub max_concurrent_jobs: usize,
-}
 
 /// Tests and reports the local encoders.
 #[derive(Debug)]
 pub struct LocalEncoders {
     ffmpeg: PathBuf,
-    max_concurrent_jobs: usize,
 }
 
 impl LocalEncoders {
-    pub fn new(ffmpeg: PathBuf, max_concurrent_jobs: usize) -> Self {
-        Self { ffmpeg, max_concurrent_jobs }
+    pub fn new(ffmpeg: PathBuf) -> Self {
+        Self { ffmpeg }
     }
 
     /// Tests the encoders before the first request.
@@ -41,13 +31,5 @@ impl LocalEncoders {
     /// The encoders that work, best first; empty when ffmpeg is missing.
     pub async fn report(&self) -> Arc<EncoderReport> {
         ffmpeg_encoders::encoder_report(&self.ffmpeg).await
-    }
-
-    pub async fn status(&self) -> EncoderStatus {
-        EncoderStatus {
-            encoder_report: self.report().await,
-            gstreamer_version: versions::gstreamer_version(),
-            max_concurrent_jobs: self.max_concurrent_jobs,
-        }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream, language_tag};
 use crate::domain::playback::{
@@ -13,6 +14,7 @@ use crate::domain::playlist::SubtitleRendition;
 use crate::domain::time::{round_to_ms, to_seconds, to_ticks};
 use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
+use crate::engine::video_encoders::VideoEncoder;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::library::sidecars;
@@ -251,10 +253,11 @@ fn clamp_start(start_seconds: f64, duration: Option<f64>, last_segment: f64) -> 
     }
 }
 
-async fn best_encoder(service: &Service) -> Result<String> {
+/// The encoder of all encoded video. Every player decodes H.264.
+async fn best_encoder(service: &Service) -> Result<&'static VideoEncoder> {
     let report = service.local_encoders.report().await;
-    let best_name = report.working.first().map(|encoder| encoder.name.to_owned());
-    best_name.ok_or_else(|| Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine"))
+    let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
+    report.best(TargetCodec::H264).ok_or_else(unavailable)
 }
 
 /// Duration from size and bit rate, for streams that do not state it; at most a day.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
 use crate::domain::library::Root;
 use crate::domain::media::{Container, Media};
@@ -70,6 +71,7 @@ impl Bench {
             burn: None,
             watermark: None,
             max_kbps: 400,
+            codec: TargetCodec::H264,
             encoder: "fake".into(),
         };
         let media = Media { duration_seconds: Some(200.0), ..Media::new(Container::Mp4, Vec::new()) };

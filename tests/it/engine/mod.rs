@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hearthcast::domain::codec::TargetCodec;
 use hearthcast::domain::grid::Grid;
 use hearthcast::domain::media::{Container, Media, StreamKind};
 use hearthcast::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
@@ -75,6 +76,7 @@ impl Bench {
                 burn: None,
                 watermark: None,
                 max_kbps: 2000,
+                codec: TargetCodec::H264,
                 encoder: "libx264".into(),
             })
         });

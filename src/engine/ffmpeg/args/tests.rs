@@ -2,6 +2,7 @@
 
 use super::super::amr_extraction;
 use super::*;
+use crate::domain::codec::TargetCodec;
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
 use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::plan::{Corner, EncodeVideo, WatermarkOverlay};
@@ -24,6 +25,7 @@ fn encode(change: impl FnOnce(&mut EncodeVideo)) -> Option<VideoPlan> {
         burn: None,
         watermark: None,
         max_kbps: 4000,
+        codec: TargetCodec::H264,
         encoder: "libx264".into(),
     };
     change(&mut plan);

@@ -7,6 +7,7 @@ use crate::domain::media::{Container, Hdr, Media, StreamKind};
 use crate::domain::plan::{BurnedSubtitle, Corner, EncodeVideo, VideoPlan, WatermarkOverlay};
 use crate::domain::time::to_seconds;
 use crate::engine::RunError;
+use crate::engine::video_encoders::{FfmpegEncoder, VIDEO_ENCODERS};
 
 pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> Result<(), RunError> {
     let plan = match &options.rendition.video {
@@ -140,12 +141,7 @@ fn video_filters(options: &ArgumentOptions, plan: &EncodeVideo) -> Result<(Vec<S
             false => format!("scale=w={width}:h={height}:flags=bilinear:out_range=tv"),
         });
     }
-    let format = match plan.encoder.as_str() {
-        "h264_vaapi" => "format=nv12,hwupload",
-        "h264_qsv" | "h264_nvenc" | "h264_amf" => "format=nv12",
-        _ => "format=yuv420p",
-    };
-    Ok((filters, vec!["setsar=1".to_owned(), format.to_owned()]))
+    Ok((filters, vec!["setsar=1".to_owned(), ffmpeg_encoder(plan)?.filter.to_owned()]))
 }
 
 /// Whether zscale can scale this stream. It refuses odd sizes, and RGB, which 4:2:0 H.264 and HEVC cannot contain. Of more
@@ -201,35 +197,18 @@ fn watermark_filter(options: &ArgumentOptions, plan: &EncodeVideo, watermark: &W
 fn add_encoder(args: &mut ArgumentList, plan: &EncodeVideo, per_segment: u32) -> Result<(), RunError> {
     let max_kbps = plan.max_kbps.max(100);
     let gop_args = format!("-g {per_segment} -keyint_min {per_segment}");
-    match plan.encoder.as_str() {
-        // A short lookahead, because each frame of it delays the first segment by a frame; motion search as in other
-        // servers. Processor time to the first 2 s of 1080p, measured: 2.25 s; with a lookahead of ten 2.4 s. Without
-        // partitions in P pictures an eighth less, for 1 to 7 % more bytes at the same SSIM (three films).
-        "libx264" => args
-            .add("-c:v libx264 -preset veryfast -crf 23 -profile:v high -sc_threshold 0")
-            .add(&gop_args)
-            .add("-x264-params rc-lookahead=5:subme=0:open-gop=0:partitions=i4x4,i8x8"),
-        "libopenh264" => {
-            args.add("-c:v libopenh264 -rc_mode bitrate").add(&gop_args).pair("-b:v", format!("{max_kbps}k"))
-        }
-        "h264_nvenc" => {
-            args.add("-c:v h264_nvenc -preset p4 -rc vbr -cq 23 -no-scenecut 1 -forced-idr 1 -bf 0").add(&gop_args)
-        }
-        "h264_qsv" => args
-            .add("-c:v h264_qsv -preset veryfast -global_quality 23 -idr_interval 0 -forced_idr 1 -bf 0")
-            .add(&gop_args),
-        "h264_vaapi" => {
-            args.add("-c:v h264_vaapi -rc_mode VBR -bf 0").add(&gop_args).pair("-b:v", format!("{max_kbps}k"))
-        }
-        "h264_amf" => {
-            args.add("-c:v h264_amf -quality speed -bf 0").add(&gop_args).pair("-b:v", format!("{max_kbps}k"))
-        }
-        other => return Err(RunError::Encoder(format!("no settings for encoder {other}"))),
-    };
+    let run_args = ffmpeg_encoder(plan)?.run_args.replace("{gop}", &gop_args).replace("{kbps}", &max_kbps.to_string());
+    args.pair("-c:v", &plan.encoder).add(&run_args);
     args.pair("-maxrate", format!("{max_kbps}k")).pair("-bufsize", format!("{}k", max_kbps * 2));
     args.add("-color_range tv");
     if plan.tone_map.is_some() {
         args.add("-colorspace bt709 -color_primaries bt709 -color_trc bt709");
     }
     Ok(())
+}
+
+fn ffmpeg_encoder(plan: &EncodeVideo) -> Result<&'static FfmpegEncoder, RunError> {
+    let encoder = VIDEO_ENCODERS.iter().find(|encoder| encoder.name == plan.encoder);
+    let settings = encoder.and_then(|encoder| encoder.ffmpeg.as_ref());
+    settings.ok_or_else(|| RunError::Encoder(format!("no settings for encoder {}", plan.encoder)))
 }

@@ -280,7 +280,8 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
         return Err(not_found());
     }
     let stored = live::produce_segment(&service, &channel, segment_id, &viewer.unique_name()).await?;
-    let mut response = transcode::segment_response("video/mp2t", stored.bytes, &stored.etag, &call.headers);
+    let format = live_window::SEGMENT_FORMAT;
+    let mut response = transcode::segment_response(format, stored.bytes, &stored.etag, &call.headers);
     if stored.is_slate {
         // The item is tried again, and this URL then shows it.
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -118,7 +118,7 @@ pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, grid: &Ar
     let mut rungs: Vec<Rung> = Vec::new();
     for rung_height in own_height.map(|_| height).into_iter().chain(lower_heights.map(|(_, lines, _)| *lines)) {
         let limits = EncodeLimits { max_height: Some(rung_height), ..plan.request.encode_limits() };
-        let video = plan_encode(&top.spec.media, stream, limits, &plan.request.playback.subtitle, encoder.clone())?;
+        let video = plan_encode(&top.spec.media, stream, limits, &plan.request.playback.subtitle, encoder)?;
         let rendition = Rendition { video: Some(VideoPlan::Encode(video)), audio: top.spec.rendition.audio.clone() };
         let spec = RenditionSpec {
             rendition: Arc::new(rendition),

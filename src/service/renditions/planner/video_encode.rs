@@ -5,6 +5,7 @@ use crate::domain::media::{Media, Video};
 use crate::domain::plan::EncodeVideo;
 use crate::domain::playback::{RUNGS, SubtitleDelivery};
 use crate::domain::time::{FrameRate, STANDARD_RATES};
+use crate::engine::video_encoders::VideoEncoder;
 use crate::error::{Error, Result};
 
 /// Most pixels of an encoded picture: the limit of level 5.1 (ISO/IEC 14496-10 table A-1).
@@ -25,7 +26,7 @@ pub(super) fn plan_encode(
     index: u32,
     limits: EncodeLimits,
     subtitle: &SubtitleDelivery,
-    encoder: String,
+    encoder: &VideoEncoder,
 ) -> Result<EncodeVideo> {
     let found = media.video_streams().find(|(stream, _)| stream.index == index);
     let (stream, video) = found.ok_or_else(|| Error::internal(format!("the chosen stream {index} is not video")))?;
@@ -48,7 +49,8 @@ pub(super) fn plan_encode(
         burn,
         watermark: None,
         max_kbps: limit_kbps.map_or(ceiling_kbps, |limit| ceiling_kbps.min(limit)),
-        encoder,
+        codec: encoder.codec,
+        encoder: encoder.name.to_owned(),
     })
 }
 
@@ -72,17 +74,12 @@ fn target_size(video: &Video, max_height: Option<u32>) -> (u32, u32) {
 
 /// The source's own rate if it is constant and plausible; otherwise the nearest standard one, at most 60.
 pub(super) fn target_rate(video: &Video) -> FrameRate {
-    let nearest_rate = |frames_per_second: f64| {
-        let distance = |rate: &FrameRate| (rate.as_f64() - frames_per_second).abs();
-        let by_distance = |a: &FrameRate, b: &FrameRate| distance(a).total_cmp(&distance(b));
-        STANDARD_RATES.into_iter().min_by(by_distance).unwrap_or(FrameRate { num: 30, den: 1 })
-    };
-    let Some(rate) = video.frame_rate else { return FrameRate { num: 25, den: 1 } };
+    let is_plausible = |rate: &FrameRate| (1.0..=240.0).contains(&rate.as_f64());
+    let Some(rate) = video.frame_rate.filter(is_plausible) else { return FrameRate { num: 25, den: 1 } };
     let fps = rate.as_f64();
-    if !(1.0..=240.0).contains(&fps) {
-        return FrameRate { num: 25, den: 1 };
-    }
-    let standard = nearest_rate(fps);
+    let distance = |rate: &FrameRate| (rate.as_f64() - fps).abs();
+    let by_distance = |a: &FrameRate, b: &FrameRate| distance(a).total_cmp(&distance(b));
+    let standard = STANDARD_RATES.into_iter().min_by(by_distance).unwrap_or(FrameRate { num: 30, den: 1 });
     if video.has_variable_frame_rate || fps > 60.0 || (standard.as_f64() / fps - 1.0).abs() < 0.0005 {
         return standard;
     }

@@ -327,7 +327,7 @@ impl Owner {
             progress.speed = self.speed;
             progress.backend = self.backend.active_backend_name();
             progress.encoder = match &self.spec.rendition.video {
-                Some(VideoPlan::Encode(plan)) => self.backend.video_encoder(&plan.encoder),
+                Some(VideoPlan::Encode(plan)) => self.backend.video_encoder(plan),
                 _ if self.spec.rendition.encodes_audio() => Some(self.backend.audio_encoder()),
                 _ => None,
             };

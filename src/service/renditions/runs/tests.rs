@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::*;
+use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
 use crate::domain::library::Root;
 use crate::domain::media::{Container, Media};
@@ -58,6 +59,7 @@ impl Bench {
             burn: None,
             watermark: None,
             max_kbps: 400,
+            codec: TargetCodec::H264,
             encoder: "fake".into(),
         };
         Arc::new(RenditionSpec {

@@ -133,8 +133,7 @@ pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
             && category.is_none_or(|category| *channel.settings.category == *category)
     });
     let views = visible.iter().map(|channel| {
-        let view =
-            ChannelView::new(channel, now, ResourceUrls::from_config(&service.config)).with_state(&service, channel);
+        let view = ChannelView::new(&service, channel, now).with_state(&service, channel);
         if is_admin { view.with_rights(&service, channel) } else { view }
     });
     Ok(reply::json(&ChannelsAnswer { channels: views.collect() }))
@@ -147,8 +146,7 @@ pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = find_visible_channel(&service, &call, parse_channel_id(&call)?)?;
-    let mut view = ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
-        .with_state(&service, &channel);
+    let mut view = ChannelView::new(&service, &channel, service.clock.now()).with_state(&service, &channel);
     if call.user()?.role == Role::Admin {
         view = view.with_items(&service, &channel);
     }
@@ -173,8 +171,7 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     if channel.settings.always_on {
         live::start_maintenance(&service);
     }
-    let view = ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
-        .with_items(&service, &channel);
+    let view = ChannelView::new(&service, &channel, service.clock.now()).with_items(&service, &channel);
     let mut response = reply::json_with(StatusCode::CREATED, &ChannelAnswer { channel: view });
     let location = HeaderValue::try_from(
         ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/channels/{}", channel.id)),
@@ -208,11 +205,8 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     if channel.settings.always_on {
         live::start_maintenance(&service);
     }
-    Ok(reply::json(&ChannelAnswer {
-        channel: ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
-            .with_state(&service, &channel)
-            .with_items(&service, &channel),
-    }))
+    let view = ChannelView::new(&service, &channel, service.clock.now()).with_state(&service, &channel);
+    Ok(reply::json(&ChannelAnswer { channel: view.with_items(&service, &channel) }))
 }
 
 /// Delete a channel; its id is never reused
@@ -285,8 +279,7 @@ fn preview_response(service: &Service, channel: &Channel) -> Response {
         .map(|entry| GuideEntry::new(channel, &entry, now, ResourceUrls::from_config(&service.config)))
         .collect();
     reply::json(&PreviewAnswer {
-        channel: ChannelView::new(channel, now, ResourceUrls::from_config(&service.config))
-            .with_items(service, channel),
+        channel: ChannelView::new(service, channel, now).with_items(service, channel),
         entries,
     })
 }

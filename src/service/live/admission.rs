@@ -30,7 +30,7 @@ pub const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// # Errors
 /// `TRANSCODER_BUSY` within 2 s. Other errors are reported when the segment is requested.
 pub async fn admit(service: &Arc<Service>, channel: &Channel, segment: &LiveSegment, reader: &str) -> Result<()> {
-    if channel.external.is_some() || !shows_item(channel, segment) {
+    if !shows_item(channel, segment) {
         return Ok(());
     }
     let (programme, item) = programme_starting_at(channel, segment.programme_start_ms)?;

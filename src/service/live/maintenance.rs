@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::{
-    ActiveProgramme, ProgrammeKey, channel_state, first_requested_segment, is_kept_by, is_made, listed_segments,
-    produce_segment, programme_key, programme_starting_at, shows_item,
+    ActiveProgramme, ProgrammeKey, first_requested_segment, is_kept_by, is_made, listed_segments, produce_segment,
+    programme_key, programme_starting_at, shows_item,
 };
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
@@ -80,18 +80,11 @@ fn maintain(service: &Arc<Service>) -> bool {
         .iter()
         .filter(|channel| published.contains(&channel.id) && !watched.contains(&channel.id) && !is_kept_ready(channel))
     {
-        live_channels.state_publisher.publish(
-            service,
-            channel,
-            channel_state(service, channel),
-            service.viewers.viewer_count(channel.id),
-        );
+        live_channels.state_publisher.publish(service, channel);
     }
     for channel in channels.iter().filter(|channel| is_kept_ready(channel) || watched.contains(&channel.id)) {
         has_work = true;
-        if channel.external.is_some()
-            && let Err(fault) = ingest::start_ingest(service, channel)
-        {
+        if let Err(fault) = ingest::start_ingest(service, channel) {
             tracing::debug!(channel.id = channel.id, %fault, "an external channel cannot be received");
         }
         let may_take_slots = !is_cooling_down || watched.contains(&channel.id);
@@ -115,12 +108,7 @@ fn maintain(service: &Arc<Service>) -> bool {
                 make_ahead(service, channel, segment);
             }
         }
-        live_channels.state_publisher.publish(
-            service,
-            channel,
-            channel_state(service, channel),
-            service.viewers.viewer_count(channel.id),
-        );
+        live_channels.state_publisher.publish(service, channel);
     }
     live_channels.drop_outdated(service);
     let mut active_programmes = live_channels.active_programmes();
@@ -140,11 +128,9 @@ fn maintain(service: &Arc<Service>) -> bool {
     has_work || !active_programmes.is_empty()
 }
 
-/// The segments a viewer who joins now needs, from their first one to those the list is about to name.
+/// The segments a viewer who joins now needs, from their first one to those the list is about to name. Empty for an external
+/// channel, because it has no schedule.
 fn join_segments(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
-    if channel.external.is_some() {
-        return Vec::new();
-    }
     let (window, now_ms) = listed_segments(service, channel, PlaylistView::Live);
     let (definition, clock) = (&channel.definition, channel.clock.as_deref());
     // Before anything is listed: the segment that will be first.
@@ -211,9 +197,7 @@ pub fn make_current(service: &Arc<Service>, channel: &Arc<Channel>) {
 
 /// Makes the first segment of a channel whose list is still empty.
 pub fn make_first(service: &Arc<Service>, channel: &Arc<Channel>) {
-    if channel.external.is_none()
-        && let Some(segment) = join_segments(service, channel).first()
-    {
+    if let Some(segment) = join_segments(service, channel).first() {
         make_ahead(service, channel, *segment);
     }
 }

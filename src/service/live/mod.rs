@@ -245,17 +245,13 @@ pub async fn produce_segment(
     reader: &str,
 ) -> Result<AiredSegment> {
     service.check_showing_rights(channel)?;
-    if channel.external.is_some() {
-        let not_found = || Error::new(Code::AssetNotFound, "this segment is not on air");
-        let bytes =
-            ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0).ok_or_else(not_found)?;
-        return Ok(AiredSegment {
-            etag: format!("\"e-{programme_start_ms}-{}\"", bytes.len()),
-            bytes,
-            is_slate: false,
-        });
-    }
     let not_on_air = || Error::new(Code::AssetNotFound, "this segment is not on air");
+    if channel.external.is_some() {
+        let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0);
+        let bytes = found.ok_or_else(not_on_air)?;
+        let etag = format!("\"e-{programme_start_ms}-{}\"", bytes.len());
+        return Ok(AiredSegment { bytes, etag, is_slate: false });
+    }
     let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
     // First, because the schedule of a far instant takes long to compute.
     if programme_start_ms > now_ms + MAX_EARLY_MS {

@@ -29,7 +29,12 @@ pub const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// `TRANSCODER_BUSY` within 2 s. Other errors are reported when the segment is requested.
-pub async fn admit(service: &Arc<Service>, channel: &Channel, segment: &LiveSegment, reader: &str) -> Result<()> {
+pub(super) async fn admit(
+    service: &Arc<Service>,
+    channel: &Channel,
+    segment: &LiveSegment,
+    reader: &str,
+) -> Result<()> {
     if !shows_item(channel, segment) {
         return Ok(());
     }

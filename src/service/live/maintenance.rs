@@ -196,7 +196,7 @@ pub fn make_current(service: &Arc<Service>, channel: &Arc<Channel>) {
 }
 
 /// Makes the first segment of a channel whose list is still empty.
-pub fn make_first(service: &Arc<Service>, channel: &Arc<Channel>) {
+pub(super) fn make_first(service: &Arc<Service>, channel: &Arc<Channel>) {
     if let Some(segment) = join_segments(service, channel).first() {
         make_ahead(service, channel, *segment);
     }
@@ -239,7 +239,7 @@ impl Drop for Busy {
 }
 
 /// Makes a segment before it is requested, unless it exists or is under way. An error is reported by the request for it.
-pub fn make_ahead(service: &Arc<Service>, channel: &Arc<Channel>, segment: LiveSegment) {
+pub(super) fn make_ahead(service: &Arc<Service>, channel: &Arc<Channel>, segment: LiveSegment) {
     if !shows_item(channel, &segment) {
         return;
     }

@@ -30,16 +30,18 @@ mod admission;
 mod maintenance;
 mod state_publisher;
 mod tuner;
+mod watch;
 
 use active_programme::ActiveProgramme;
-use admission::retry_when_busy;
 pub use admission::{MAX_ADMISSION_WAIT, RETRY_INTERVAL};
-pub use admission::{admit, free_warm_slots, is_kept_by, is_kept_ready, make_room, needs_slot_to_warm};
-pub use maintenance::{make_ahead, make_current, make_first, make_for, start_maintenance};
+use admission::{admit, retry_when_busy};
+pub use admission::{free_warm_slots, is_kept_by, is_kept_ready, make_room, needs_slot_to_warm};
+pub use maintenance::{make_current, make_for, start_maintenance};
 use state_publisher::StatePublisher;
 pub use state_publisher::publish_programmes;
 use tuner::StreamCounts;
 pub use tuner::TunerStream;
+pub use watch::{ChannelPlaylist, Opening, RequestedView, leave, open, playlist, segment};
 
 /// How far before the live window a request still belongs to the live viewers, ms.
 const MAX_LIVE_LAG_MS: i64 = 60_000;

@@ -167,10 +167,7 @@ pub async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: ChannelRequest = call.json().await?;
     let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username)?;
-    let channel = service.add_channel(change).await?;
-    if channel.settings.always_on {
-        live::start_maintenance(&service);
-    }
+    let channel = live::save_channel(&service, None, change).await?;
     let view = ChannelView::new(&service, &channel, service.clock.now()).with_items(&service, &channel);
     let mut response = reply::json_with(StatusCode::CREATED, &ChannelAnswer { channel: view });
     let location = HeaderValue::try_from(
@@ -201,10 +198,7 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = parse_channel_id(&call)?;
     let request: ChannelRequest = call.json().await?;
     let change = request.into_change(parse_skip_invalid(&call)?, parse_apply_at(&call)?, &call.user()?.username)?;
-    let channel = service.change_channel(id, change).await?;
-    if channel.settings.always_on {
-        live::start_maintenance(&service);
-    }
+    let channel = live::save_channel(&service, Some(id), change).await?;
     let view = ChannelView::new(&service, &channel, service.clock.now()).with_state(&service, &channel);
     Ok(reply::json(&ChannelAnswer { channel: view.with_items(&service, &channel) }))
 }
@@ -230,10 +224,7 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 404, description = "`CHANNEL_NOT_FOUND`"),
         (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
 pub async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
-    let channel = service.channels.skip_programme(parse_channel_id(&call)?).await?;
-    if service.viewers.viewer_count(channel.id) > 0 {
-        live::make_current(&service, &channel);
-    }
+    let channel = live::skip(&service, parse_channel_id(&call)?).await?;
     Ok(guide::now_response(&service, &channel))
 }
 

@@ -187,12 +187,19 @@ fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: 
     }
 }
 
-/// Makes the current segment before a list names it: after a skip there was no time to prepare it.
-pub fn make_current(service: &Arc<Service>, channel: &Arc<Channel>) {
+/// Skips the current programme of an on-demand channel. If it is watched, the next one is made at once, because there was no
+/// time to prepare it.
+///
+/// # Errors
+/// Those of [`Channels::skip_programme`](crate::service::channels::Channels::skip_programme).
+pub async fn skip(service: &Arc<Service>, id: u32) -> Result<Arc<Channel>> {
+    let channel = service.channels.skip_programme(id).await?;
     let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
-    if let Some(segment) = live_window::segments_from(&channel.definition, channel.clock.as_deref(), now_ms).next() {
-        make_ahead(service, channel, segment);
+    let current = live_window::segments_from(&channel.definition, channel.clock.as_deref(), now_ms).next();
+    if let Some(segment) = current.filter(|_| service.viewers.viewer_count(id) > 0) {
+        make_ahead(service, &channel, segment);
     }
+    Ok(channel)
 }
 
 /// Makes the first segment of a channel whose list is still empty.

@@ -199,7 +199,7 @@ pub struct Channel {
     pub requested_filler: Arc<RequestedFiller>,
     /// Only for an external channel, which has no schedule of its own: its definition is empty.
     pub external: Option<Box<ExternalChannel>>,
-    /// The external guide's listings of an external channel; not part of its record.
+    /// The external guide's listings; only for an external channel. Not part of its record.
     pub listings: Option<Arc<Listings>>,
     /// Its own clock, if it has one; not part of its record.
     pub clock: Option<Arc<ChannelClock>>,

@@ -64,7 +64,6 @@ impl Channel {
 
     /// A programme's listing in an external guide; None on scheduled channels.
     pub fn listing(&self, programme: &Programme) -> Option<&Listing> {
-        self.external.as_ref()?;
         self.listings.as_ref()?.all.get(programme.item_index)
     }
 
@@ -120,7 +119,7 @@ impl ProgrammeEntries {
         lists_parts: bool,
     ) -> Self {
         let definition = &channel.definition;
-        let listings = channel.listings.as_ref().filter(|_| channel.external.is_some());
+        let listings = channel.listings.as_ref();
         let listings = listings.map(|listings| (listings.clone(), listings.first_ending_after(from_ms)));
         let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
         let mut entries = Self {

@@ -42,6 +42,13 @@ pub fn empty() -> Response {
     response
 }
 
+/// A 304.
+pub fn not_modified() -> Response {
+    let mut response = empty();
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response
+}
+
 /// Marks a response that contains a token or a signed URL: it is not cached, and its links send no referrer.
 pub fn secretive(mut response: Response) -> Response {
     let headers = response.headers_mut();

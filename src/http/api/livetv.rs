@@ -133,8 +133,7 @@ pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
             && category.is_none_or(|category| *channel.settings.category == *category)
     });
     let views = visible.iter().map(|channel| {
-        let view =
-            ChannelView::new(channel, now, ResourceUrls::from_config(&service.config)).with_state(&service, channel);
+        let view = ChannelView::new(&service, channel, now).with_state(&service, channel);
         if is_admin { view.with_rights(&service, channel) } else { view }
     });
     Ok(reply::json(&ChannelsAnswer { channels: views.collect() }))
@@ -147,8 +146,7 @@ pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = find_visible_channel(&service, &call, parse_channel_id(&call)?)?;
-    let mut view = ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
-        .with_state(&service, &channel);
+    let mut view = ChannelView::new(&service, &channel, service.clock.now()).with_state(&service, &channel);
     if call.user()?.role == Role::Admin {
         view = view.with_items(&service, &channel);
     }
@@ -169,12 +167,8 @@ pub async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: ChannelRequest = call.json().await?;
     let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username)?;
-    let channel = service.add_channel(change).await?;
-    if channel.settings.always_on {
-        live::start_maintenance(&service);
-    }
-    let view = ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
-        .with_items(&service, &channel);
+    let channel = live::save_channel(&service, None, change).await?;
+    let view = ChannelView::new(&service, &channel, service.clock.now()).with_items(&service, &channel);
     let mut response = reply::json_with(StatusCode::CREATED, &ChannelAnswer { channel: view });
     let location = HeaderValue::try_from(
         ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/channels/{}", channel.id)),
@@ -204,15 +198,9 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = parse_channel_id(&call)?;
     let request: ChannelRequest = call.json().await?;
     let change = request.into_change(parse_skip_invalid(&call)?, parse_apply_at(&call)?, &call.user()?.username)?;
-    let channel = service.change_channel(id, change).await?;
-    if channel.settings.always_on {
-        live::start_maintenance(&service);
-    }
-    Ok(reply::json(&ChannelAnswer {
-        channel: ChannelView::new(&channel, service.clock.now(), ResourceUrls::from_config(&service.config))
-            .with_state(&service, &channel)
-            .with_items(&service, &channel),
-    }))
+    let channel = live::save_channel(&service, Some(id), change).await?;
+    let view = ChannelView::new(&service, &channel, service.clock.now()).with_state(&service, &channel);
+    Ok(reply::json(&ChannelAnswer { channel: view.with_items(&service, &channel) }))
 }
 
 /// Delete a channel; its id is never reused
@@ -236,10 +224,7 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 404, description = "`CHANNEL_NOT_FOUND`"),
         (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
 pub async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
-    let channel = service.channels.skip_programme(parse_channel_id(&call)?).await?;
-    if service.viewers.viewer_count(channel.id) > 0 {
-        live::make_current(&service, &channel);
-    }
+    let channel = live::skip(&service, parse_channel_id(&call)?).await?;
     Ok(guide::now_response(&service, &channel))
 }
 
@@ -285,8 +270,7 @@ fn preview_response(service: &Service, channel: &Channel) -> Response {
         .map(|entry| GuideEntry::new(channel, &entry, now, ResourceUrls::from_config(&service.config)))
         .collect();
     reply::json(&PreviewAnswer {
-        channel: ChannelView::new(channel, now, ResourceUrls::from_config(&service.config))
-            .with_items(service, channel),
+        channel: ChannelView::new(service, channel, now).with_items(service, channel),
         entries,
     })
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue};
 use warp::reply::Response;
 
@@ -55,19 +54,13 @@ pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
     let (content_type, text) = render(&script, format)?;
     let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
     let mut response = match (Validators { etag: &etag, modified: None }).evaluate(&call.headers) {
-        PreconditionResult::NotModified => not_modified(),
+        PreconditionResult::NotModified => reply::not_modified(),
         PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(content_type, text.into()),
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, HeaderValue::from_str(&etag).expect("hex in quotes"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     Ok(response)
-}
-
-fn not_modified() -> Response {
-    let mut response = reply::empty();
-    *response.status_mut() = StatusCode::NOT_MODIFIED;
-    response
 }
 
 /// Content type and text of the subtitle in the requested format.

@@ -196,11 +196,7 @@ pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response
 /// Responds with a segment. Segments never change under their name, so clients may cache them.
 pub(super) fn segment_response(format: SegmentFormat, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
     let mut response = match (Validators { etag, modified: None }).evaluate(headers) {
-        PreconditionResult::NotModified => {
-            let mut response = reply::empty();
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            response
-        }
+        PreconditionResult::NotModified => reply::not_modified(),
         PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(format.content_type(), bytes),
     };
     let headers = response.headers_mut();

@@ -53,6 +53,11 @@ impl Viewer {
         Self { user: name.to_owned(), login: String::new(), session: String::new() }
     }
 
+    /// Whether the client gave the view a name.
+    pub fn is_named(&self) -> bool {
+        !self.session.is_empty()
+    }
+
     /// A name that no other viewer has.
     pub fn unique_name(&self) -> String {
         format!("{}/{}/{}", self.user, self.login, self.session)

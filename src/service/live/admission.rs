@@ -1,6 +1,6 @@
 //! Admission to the encode slots: which viewers of channels and films have a share, and who gives one up for another.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::active_programme::ActiveProgramme;
-use super::{Audience, is_current_encoded, programme_key, programme_starting_at, shows_item, start_maintenance};
+use super::{Audience, programme_key, programme_starting_at, shows_item, start_maintenance};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::LiveSegment;
 use crate::domain::schedule::segmentation::Segmentation;
@@ -29,8 +29,13 @@ pub const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// `TRANSCODER_BUSY` within 2 s. Other errors are reported when the segment is requested.
-pub async fn admit(service: &Arc<Service>, channel: &Channel, segment: &LiveSegment, reader: &str) -> Result<()> {
-    if channel.external.is_some() || !shows_item(channel, segment) {
+pub(super) async fn admit(
+    service: &Arc<Service>,
+    channel: &Channel,
+    segment: &LiveSegment,
+    reader: &str,
+) -> Result<()> {
+    if !shows_item(channel, segment) {
         return Ok(());
     }
     let (programme, item) = programme_starting_at(channel, segment.programme_start_ms)?;
@@ -98,39 +103,4 @@ pub fn make_room(service: &Service) -> bool {
         *service.live_channels.last_preemption.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
     has_freed
-}
-
-/// How many more encoded channels `POST /api/livetv/warm` could keep ready: one for each encode slot in which no viewer has a
-/// share. Channels that are kept ready already count; channels that were just left do not, because they give way.
-pub fn free_warm_slots(service: &Service) -> usize {
-    let live_channels = &service.live_channels;
-    let slots = service.renditions.encode_slots();
-    let channels = service.channels.all();
-    let channel_by_id = |id: u32| channels.iter().find(|channel| channel.id == id);
-    let is_needed = |id: u32| {
-        service.viewers.viewer_count(id) > 0 || channel_by_id(id).is_some_and(|channel| is_kept_ready(service, channel))
-    };
-    let admitted: Vec<Audience> = live_channels.admissions().keys().cloned().collect();
-    let leaving = admitted.iter().filter(|(id, reader)| reader.is_empty() && !is_needed(*id)).count();
-    let is_admitted = |channel: &Channel| admitted.iter().any(|(id, reader)| *id == channel.id && reader.is_empty());
-    let will_begin = |channel: &&Arc<Channel>| {
-        is_kept_ready(service, channel) && !is_admitted(channel) && needs_slot_to_warm(service, channel)
-    };
-    let used_slots = slots.viewer_count().saturating_sub(leaving) + channels.iter().filter(will_begin).count();
-    slots.slot_count().saturating_sub(used_slots)
-}
-
-/// Whether a channel is kept ready even without viewers.
-pub fn is_kept_ready(service: &Service, channel: &Channel) -> bool {
-    is_kept_by(&service.viewers.warm_channels(), channel)
-}
-
-/// Whether a channel is kept ready even without viewers, when these channels are warm.
-pub fn is_kept_by(warm: &HashSet<u32>, channel: &Channel) -> bool {
-    channel.settings.enabled && (channel.settings.always_on || warm.contains(&channel.id))
-}
-
-/// Whether keeping a channel ready needs encode slots beyond those of its viewers.
-pub fn needs_slot_to_warm(service: &Service, channel: &Channel) -> bool {
-    is_current_encoded(service, channel) && service.viewers.viewer_count(channel.id) == 0
 }

@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::{
-    ActiveProgramme, ProgrammeKey, channel_state, first_requested_segment, is_kept_by, is_made, listed_segments,
-    produce_segment, programme_key, programme_starting_at, shows_item,
+    ActiveProgramme, ProgrammeKey, first_requested_segment, is_kept_by, is_made, listed_segments, produce_segment,
+    programme_key, programme_starting_at, shows_item,
 };
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
@@ -80,18 +80,11 @@ fn maintain(service: &Arc<Service>) -> bool {
         .iter()
         .filter(|channel| published.contains(&channel.id) && !watched.contains(&channel.id) && !is_kept_ready(channel))
     {
-        live_channels.state_publisher.publish(
-            service,
-            channel,
-            channel_state(service, channel),
-            service.viewers.viewer_count(channel.id),
-        );
+        live_channels.state_publisher.publish(service, channel);
     }
     for channel in channels.iter().filter(|channel| is_kept_ready(channel) || watched.contains(&channel.id)) {
         has_work = true;
-        if channel.external.is_some()
-            && let Err(fault) = ingest::start_ingest(service, channel)
-        {
+        if let Err(fault) = ingest::start_ingest(service, channel) {
             tracing::debug!(channel.id = channel.id, %fault, "an external channel cannot be received");
         }
         let may_take_slots = !is_cooling_down || watched.contains(&channel.id);
@@ -115,12 +108,7 @@ fn maintain(service: &Arc<Service>) -> bool {
                 make_ahead(service, channel, segment);
             }
         }
-        live_channels.state_publisher.publish(
-            service,
-            channel,
-            channel_state(service, channel),
-            service.viewers.viewer_count(channel.id),
-        );
+        live_channels.state_publisher.publish(service, channel);
     }
     live_channels.drop_outdated(service);
     let mut active_programmes = live_channels.active_programmes();
@@ -140,11 +128,9 @@ fn maintain(service: &Arc<Service>) -> bool {
     has_work || !active_programmes.is_empty()
 }
 
-/// The segments a viewer who joins now needs, from their first one to those the list is about to name.
+/// The segments a viewer who joins now needs, from their first one to those the list is about to name. Empty for an external
+/// channel, because it has no schedule.
 fn join_segments(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
-    if channel.external.is_some() {
-        return Vec::new();
-    }
     let (window, now_ms) = listed_segments(service, channel, PlaylistView::Live);
     let (definition, clock) = (&channel.definition, channel.clock.as_deref());
     // Before anything is listed: the segment that will be first.
@@ -201,19 +187,24 @@ fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: 
     }
 }
 
-/// Makes the current segment before a list names it: after a skip there was no time to prepare it.
-pub fn make_current(service: &Arc<Service>, channel: &Arc<Channel>) {
+/// Skips the current programme of an on-demand channel. If it is watched, the next one is made at once, because there was no
+/// time to prepare it.
+///
+/// # Errors
+/// Those of [`Channels::skip_programme`](crate::service::channels::Channels::skip_programme).
+pub async fn skip(service: &Arc<Service>, id: u32) -> Result<Arc<Channel>> {
+    let channel = service.channels.skip_programme(id).await?;
     let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
-    if let Some(segment) = live_window::segments_from(&channel.definition, channel.clock.as_deref(), now_ms).next() {
-        make_ahead(service, channel, segment);
+    let current = live_window::segments_from(&channel.definition, channel.clock.as_deref(), now_ms).next();
+    if let Some(segment) = current.filter(|_| service.viewers.viewer_count(id) > 0) {
+        make_ahead(service, &channel, segment);
     }
+    Ok(channel)
 }
 
 /// Makes the first segment of a channel whose list is still empty.
-pub fn make_first(service: &Arc<Service>, channel: &Arc<Channel>) {
-    if channel.external.is_none()
-        && let Some(segment) = join_segments(service, channel).first()
-    {
+pub(super) fn make_first(service: &Arc<Service>, channel: &Arc<Channel>) {
+    if let Some(segment) = join_segments(service, channel).first() {
         make_ahead(service, channel, *segment);
     }
 }
@@ -255,7 +246,7 @@ impl Drop for Busy {
 }
 
 /// Makes a segment before it is requested, unless it exists or is under way. An error is reported by the request for it.
-pub fn make_ahead(service: &Arc<Service>, channel: &Arc<Channel>, segment: LiveSegment) {
+pub(super) fn make_ahead(service: &Arc<Service>, channel: &Arc<Channel>, segment: LiveSegment) {
     if !shows_item(channel, &segment) {
         return;
     }

@@ -30,16 +30,20 @@ mod admission;
 mod maintenance;
 mod state_publisher;
 mod tuner;
+mod warm;
+mod watch;
 
 use active_programme::ActiveProgramme;
-use admission::retry_when_busy;
-pub use admission::{MAX_ADMISSION_WAIT, RETRY_INTERVAL};
-pub use admission::{admit, free_warm_slots, is_kept_by, is_kept_ready, make_room, needs_slot_to_warm};
-pub use maintenance::{make_ahead, make_current, make_first, make_for, start_maintenance};
+pub use admission::{MAX_ADMISSION_WAIT, RETRY_INTERVAL, make_room};
+use admission::{admit, retry_when_busy};
+pub use maintenance::{make_for, skip, start_maintenance};
 use state_publisher::StatePublisher;
 pub use state_publisher::publish_programmes;
 use tuner::StreamCounts;
 pub use tuner::TunerStream;
+use warm::is_kept_by;
+pub use warm::{Readiness, save_channel, warm, warm_channels};
+pub use watch::{ChannelPlaylist, Opening, RequestedView, leave, open, playlist, segment};
 
 /// How far before the live window a request still belongs to the live viewers, ms.
 const MAX_LIVE_LAG_MS: i64 = 60_000;
@@ -245,17 +249,13 @@ pub async fn produce_segment(
     reader: &str,
 ) -> Result<AiredSegment> {
     service.check_showing_rights(channel)?;
-    if channel.external.is_some() {
-        let not_found = || Error::new(Code::AssetNotFound, "this segment is not on air");
-        let bytes =
-            ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0).ok_or_else(not_found)?;
-        return Ok(AiredSegment {
-            etag: format!("\"e-{programme_start_ms}-{}\"", bytes.len()),
-            bytes,
-            is_slate: false,
-        });
-    }
     let not_on_air = || Error::new(Code::AssetNotFound, "this segment is not on air");
+    if channel.external.is_some() {
+        let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0);
+        let bytes = found.ok_or_else(not_on_air)?;
+        let etag = format!("\"e-{programme_start_ms}-{}\"", bytes.len());
+        return Ok(AiredSegment { bytes, etag, is_slate: false });
+    }
     let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
     // First, because the schedule of a far instant takes long to compute.
     if programme_start_ms > now_ms + MAX_EARLY_MS {
@@ -348,7 +348,7 @@ pub fn is_made(service: &Service, channel: &Channel, segment: &LiveSegment) -> b
 }
 
 /// Whether the current programme's video is encoded.
-pub fn is_current_encoded(service: &Service, channel: &Channel) -> bool {
+fn is_current_encoded(service: &Service, channel: &Channel) -> bool {
     let current = service.channels.current_programme(channel, service.clock.now().as_millisecond());
     current.is_some_and(|current| matches!(channel.definition.item_of(&current).segmentation, Segmentation::Frames(_)))
 }
@@ -367,7 +367,7 @@ fn is_current_broken(service: &Service, channel: &Channel) -> bool {
 }
 
 /// Whether a viewer who joins now can start playback at once, whether the channel is watched or not.
-pub fn is_ready(service: &Service, channel: &Channel) -> bool {
+fn is_ready(service: &Service, channel: &Channel) -> bool {
     match channel.external {
         Some(_) => matches!(channel_state(service, channel), ChannelState::Warm | ChannelState::Live),
         None => maintenance::can_join_at_once(service, channel),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::channel_state;
 use crate::domain::channel::Channel;
 use crate::domain::channel_state::ChannelState;
 use crate::service::Service;
@@ -37,7 +38,8 @@ impl StatePublisher {
     }
 
     /// Publishes the state of a channel if it changed.
-    pub(super) fn publish(&self, service: &Service, channel: &Channel, state: ChannelState, viewers: usize) {
+    pub(super) fn publish(&self, service: &Service, channel: &Channel) {
+        let (state, viewers) = (channel_state(service, channel), service.viewers.viewer_count(channel.id));
         let idle = (ChannelState::Idle, 0);
         {
             let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);

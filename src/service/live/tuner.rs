@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{MAX_LIVE_LAG_MS, first_requested_segment, listed_segments, produce_segment};
+use super::watch::no_segment_error;
+use super::{MAX_LIVE_LAG_MS, first_requested_segment, listed_segments, produce_segment, start_maintenance};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::error::{Code, Error, Result};
@@ -19,6 +20,9 @@ use crate::service::{Service, ingest};
 
 /// How often a waiting stream checks whether it may continue: a token may be revoked, a channel removed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Longest wait for the first segment.
+const FIRST_SEGMENT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Consecutive failed segments before the stream ends.
 const MAX_FAILURES: u32 = 3;
@@ -71,11 +75,12 @@ pub struct TunerStream {
 }
 
 impl TunerStream {
-    /// Opens a stream of a channel.
+    /// Opens a stream of a channel; returns it with its first segment.
     ///
     /// # Errors
-    /// `UNAUTHORIZED`, `TOKEN_EXPIRED`; `SERVER_BUSY` when the token has as many streams as a user may have sessions.
-    pub fn open(service: &Arc<Service>, secret: &str, channel: u32) -> Result<Self> {
+    /// `UNAUTHORIZED`, `TOKEN_EXPIRED`; `SERVER_BUSY` when the token has as many streams as a user may have sessions;
+    /// `CHANNEL_UNAVAILABLE` without a segment within 15 s; those of [`Self::next_segment`].
+    pub async fn open(service: &Arc<Service>, secret: &str, channel: u32) -> Result<(Self, Bytes)> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let token = service.accounts.authenticate_stream(secret)?.login_id.clone();
         let max_streams = service.config.limits.sessions_per_user;
@@ -85,16 +90,19 @@ impl TunerStream {
                 .with_header("x-hdhomerun-error", "805 All Tuners In Use")
         })?;
         let session = format!("tuner_{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let service = service.clone();
-        Ok(Self {
-            service,
+        let mut stream = Self {
+            service: service.clone(),
             channel,
             secret: secret.to_owned(),
             session,
             sent_until_ticks: None,
             failure_count: 0,
             _slot: slot,
-        })
+        };
+        start_maintenance(service);
+        let first = tokio::time::timeout(FIRST_SEGMENT_TIMEOUT, stream.next_segment()).await;
+        let first = first.map_err(|_| no_segment_error())??;
+        Ok((stream, first))
     }
 
     /// Returns the next segment when it is due.

@@ -97,8 +97,8 @@ pub struct ItemView {
 }
 
 impl<'a> ChannelView<'a> {
-    pub fn new(channel: &'a Channel, now: Timestamp, addresses: ResourceUrls<'a>) -> Self {
-        let now_ms = now.as_millisecond();
+    pub fn new(service: &'a Service, channel: &'a Channel, now: Timestamp) -> Self {
+        let (now_ms, addresses) = (now.as_millisecond(), ResourceUrls::from_config(&service.config));
         let mut guide = channel
             .guide_entries(now_ms, i64::MAX, now_ms)
             .map(|entry| GuideEntry::new(channel, &entry, now, addresses))

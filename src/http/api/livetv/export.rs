@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
     REFERRER_POLICY, VARY,
 };
-use http::{HeaderMap, StatusCode};
 use warp::reply::Response;
 
 use super::links::{LinkCredentials, base_url};
@@ -237,11 +237,7 @@ impl ExportResponse {
         let modified = modified.and_then(|ms| u64::try_from(ms / 1000).ok());
         let modified = modified.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         let mut response = match (Validators { etag: &etag, modified }).evaluate(headers) {
-            PreconditionResult::NotModified => {
-                let mut response = reply::empty();
-                *response.status_mut() = StatusCode::NOT_MODIFIED;
-                response
-            }
+            PreconditionResult::NotModified => reply::not_modified(),
             PreconditionResult::Failed => {
                 return Err(Error::new(Code::PreconditionFailed, "If-Match does not name the current ETag"));
             }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue};
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -108,11 +107,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     let etag = build_etag(&service, &channels, from, to, now);
     let outcome = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
     let mut response = match outcome {
-        PreconditionResult::NotModified => {
-            let mut response = Response::default();
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            response
-        }
+        PreconditionResult::NotModified => reply::not_modified(),
         PreconditionResult::Proceed | PreconditionResult::Failed => {
             let chunks = GuideWriter {
                 service,

@@ -29,10 +29,7 @@ use crate::http::call::Call;
 use crate::http::endpoint::{Endpoint, route};
 use crate::http::reply::{self, secretive};
 use crate::service::Service;
-use crate::service::live::{self, TunerStream};
-
-/// Longest wait for the first segment.
-const FIRST_SEGMENT_TIMEOUT: Duration = Duration::from_secs(15);
+use crate::service::live::TunerStream;
 
 /// A client that reads nothing for this long is disconnected.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -204,12 +201,7 @@ pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = find_channel_by_number(&service, &call)?;
     let (sender, mut receiver) = mpsc::channel::<std::result::Result<Bytes, std::io::Error>>(1);
     if call.method != Method::HEAD {
-        let mut tuner = TunerStream::open(&service, &call.params[0], channel.id)?;
-        live::start_maintenance(&service);
-        let first_chunk = tokio::time::timeout(FIRST_SEGMENT_TIMEOUT, tuner.next_segment()).await;
-        let not_ready =
-            || Error::new(Code::ChannelUnavailable, "the channel has no segment yet; retry in 5 s").with_retry_after(5);
-        let mut chunk = first_chunk.map_err(|_| not_ready())??;
+        let (mut tuner, mut chunk) = TunerStream::open(&service, &call.params[0], channel.id).await?;
         tokio::spawn(async move {
             loop {
                 if !matches!(tokio::time::timeout(STALL_TIMEOUT, sender.send(Ok(chunk))).await, Ok(Ok(()))) {

@@ -9,13 +9,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use crate::domain::channel::Channel;
 use crate::domain::time::format_timestamp;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 use crate::http::call::Call;
 use crate::http::reply;
-use crate::service::live;
-use crate::service::{Service, ingest};
+use crate::service::Service;
+use crate::service::live::{self, Readiness};
 
 const DEFAULT_TTL_SECONDS: u64 = 300;
 const MAX_TTL_SECONDS: u64 = 3600;
@@ -64,55 +63,31 @@ pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     if !(1..=MAX_TTL_SECONDS).contains(&ttl) {
         return Err(Error::invalid_field("ttlSeconds", format!("must be an integer from 1 to {MAX_TTL_SECONDS}")));
     }
-    let all = service.channels.all();
-    let requested_ids: Option<HashSet<u32>> = request.channel_ids.map(|ids| ids.into_iter().collect());
-    let requested = all.iter().filter(|channel| match &requested_ids {
-        None => channel.settings.enabled,
-        Some(ids) => ids.contains(&channel.id),
-    });
-    let mut room = live::free_warm_slots(&service);
-    let mut channels = Vec::new();
-    for channel in requested {
-        channels.push(warm_channel(&service, channel, &mut room, Duration::from_secs(ttl)));
-    }
-    let unknown = requested_ids.iter().flatten().filter(|id| all.iter().all(|channel| channel.id != **id));
-    channels.extend(unknown.map(|id| Warmth { channel_id: *id, state: "skipped", reason: Some("unsupported") }));
-    live::start_maintenance(&service);
+    let ids: Option<HashSet<u32>> = request.channel_ids.map(|ids| ids.into_iter().collect());
+    let warmed = live::warm(&service, ids.as_ref(), Duration::from_secs(ttl));
+    let channels: Vec<Warmth> = warmed.into_iter().map(Warmth::new).collect();
     let accepted = channels.iter().filter(|channel| channel.reason.is_none()).count();
     let expires_at = Some(format_timestamp(service.clock.now() + Duration::from_secs(ttl)));
     Ok(reply::json_with(StatusCode::ACCEPTED, &WarmAnswer { accepted, channels, expires_at }))
 }
 
-fn warm_channel(service: &Arc<Service>, channel: &Arc<Channel>, room: &mut usize, ttl: Duration) -> Warmth {
-    let readiness = |state, reason| Warmth { channel_id: channel.id, state, reason };
-    if !channel.settings.enabled {
-        return readiness("skipped", Some("disabled"));
+impl Warmth {
+    fn new((channel_id, readiness): (u32, Readiness)) -> Self {
+        let (state, reason) = match readiness {
+            Readiness::Warm => ("warm", None),
+            Readiness::Warming => ("warming", None),
+            Readiness::LimitReached => ("skipped", Some("limit")),
+            Readiness::Disabled => ("skipped", Some("disabled")),
+            Readiness::UnknownChannel => ("skipped", Some("unsupported")),
+        };
+        Self { channel_id, state, reason }
     }
-    if let Err(error) = ingest::start_ingest(service, channel) {
-        return readiness("skipped", Some(if error.code == Code::ServerBusy { "limit" } else { "disabled" }));
-    }
-    let is_ready = live::is_ready(service, channel);
-    // A channel that is already kept warm holds its slot.
-    if !live::is_kept_ready(service, channel) && live::needs_slot_to_warm(service, channel) {
-        if *room == 0 {
-            return readiness("skipped", Some("limit"));
-        }
-        *room -= 1;
-    }
-    service.viewers.keep_warm(channel.id, ttl);
-    readiness(if is_ready { "warm" } else { "warming" }, None)
 }
 
 /// List warm channels
 #[utoipa::path(get, path = "/api/livetv/warm",
     responses((status = 200, description = "All channels that are kept warm", body = WarmAnswer)))]
 pub async fn warmth(service: Arc<Service>, _call: Call) -> Result<Response> {
-    let warm = service.viewers.warm_channels();
-    let is_kept_warm = |channel: &Arc<Channel>| live::is_kept_by(&warm, channel);
-    let readiness = |channel: Arc<Channel>| {
-        let is_ready = live::is_ready(&service, &channel);
-        Warmth { channel_id: channel.id, state: if is_ready { "warm" } else { "warming" }, reason: None }
-    };
-    let channels: Vec<Warmth> = service.channels.all().into_iter().filter(is_kept_warm).map(readiness).collect();
+    let channels: Vec<Warmth> = live::warm_channels(&service).into_iter().map(Warmth::new).collect();
     Ok(reply::json(&WarmAnswer { accepted: channels.len(), channels, expires_at: None }))
 }

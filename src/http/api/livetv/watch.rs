@@ -13,7 +13,7 @@ use warp::reply::Response;
 
 use super::view_query::{UnixSecondsText, ViewParams, ViewQuery, parse_watch_session};
 use crate::domain::channel::Channel;
-use crate::domain::live_window::{self, LiveSegment, PlaylistView};
+use crate::domain::live_window;
 use crate::error::{Code, Error, Result};
 use crate::http::api::transcode;
 use crate::http::call::Call;
@@ -22,16 +22,13 @@ use crate::http::urls::ResourceUrls;
 use crate::service::Service;
 use crate::service::accounts::random_bytes;
 use crate::service::channels::{START_OVER, Viewer};
-use crate::service::{ingest, live};
+use crate::service::live::{self, Opening};
 
 /// Lifetime of the grant in child URLs after the end of the current hour, seconds: twelve hours.
 const GRANT_SECONDS: i64 = 12 * 3600;
 
 /// Shortest time a watch request is held: copied video is ready by then.
 const MIN_HOLD: Duration = Duration::from_millis(250);
-
-/// How often a held watch request checks whether the programme has finished the segment it is making.
-const MAKING_POLL: Duration = Duration::from_millis(20);
 
 /// Longest hold, seconds: of a watch request with `wait`, and of a playlist request without segments to list.
 const MAX_HOLD_SECONDS: f64 = 15.0;
@@ -96,52 +93,18 @@ pub fn grant_resource(call: &Call) -> Option<String> {
         (status = 503, description = "`CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
 pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
-    let query = ViewQuery::from_request(&service, &call, &channel, None)?;
-    let session =
-        query.watch_session.clone().unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random_bytes::<8>())));
+    let query = ViewQuery::from_request(&call, None)?;
+    let session = query.watch_session.unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random_bytes::<8>())));
     let wait = parse_wait(&call)?.unwrap_or(Duration::ZERO).max(MIN_HOLD);
     let viewer = Viewer::new(call.user()?, Some(&session));
-    query.record(&service, &channel, &viewer);
-    let channel = query.start_clock(&service, channel).await?;
-    live::start_maintenance(&service);
-
-    let mut slots = live::listed_segments(&service, &channel, query.view).0;
-    if channel.external.is_some() {
-        ingest::start_ingest(&service, &channel)?;
-        let deadline = tokio::time::Instant::now() + wait;
-        while slots.is_empty() && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            slots = live::listed_segments(&service, &channel, query.view).0;
-        }
-    }
-    let first = match query.view {
-        PlaylistView::Live => live::first_requested_segment(&slots, channel.output.target_seconds),
-        _ => slots.first().copied(),
+    let playlist = match live::open(&service, channel.clone(), &viewer, query.view, wait).await? {
+        Opening::Ready(playlist) => playlist,
+        Opening::Starting { progress } => return Ok(starting_response(&channel, session, progress)),
     };
-    let Some(slot) = first else {
-        live::make_first(&service, &channel);
-        return Ok(starting_response(&channel, session, 0));
-    };
-    live::admit(&service, &channel, &slot, &viewer.unique_name()).await?;
-    let until = tokio::time::Instant::now() + wait;
-    while !live::is_made(&service, &channel, &slot) {
-        // Continues after the request has ended: the next request finds the segment ready.
-        if let Some(task_service) = live::make_for(&service, &channel, slot, &viewer.unique_name())? {
-            match tokio::time::timeout_at(until, task_service).await {
-                Ok(result) => result.map_err(Error::internal)??,
-                Err(_) => return Ok(starting_response(&channel, session, 30)),
-            }
-            break;
-        }
-        if tokio::time::Instant::now() >= until {
-            return Ok(starting_response(&channel, session, 30));
-        }
-        tokio::time::sleep(MAKING_POLL).await;
-    }
     let mut location = ResourceUrls::from_config(&service.config).live_playlist(channel.id)
         + "?"
         + &child_query(&service, &call, &channel, Some(&session))?;
-    if let Some((start_ms, end_ms)) = query.absolute_range_ms {
+    if let Some((start_ms, end_ms)) = playlist.range_ms {
         location += &format!("&at={}", UnixSecondsText(start_ms));
         if let Some(end_ms) = end_ms {
             location += &format!("&end={}", UnixSecondsText(end_ms));
@@ -191,52 +154,15 @@ fn starting_response(channel: &Channel, watch_session: String, progress: u8) -> 
         (status = 503, description = "`CHANNEL_UNAVAILABLE`: no segment is ready yet; `TRANSCODER_BUSY`: all encode slots are in use")))]
 pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
-    let query = ViewQuery::from_request(&service, &call, &channel, Some(START_OVER))?;
-    let viewer = Viewer::new(call.user()?, query.watch_session.as_deref());
-    query.record(&service, &channel, &viewer);
-    let channel = query.start_clock(&service, channel).await?;
-    let target_seconds = channel.output.target_seconds;
-    ingest::start_ingest(&service, &channel)?;
-    let mut held_seconds = 0.0;
-    let (slots, now_ms) = loop {
-        let (slots, now_ms) = live::listed_segments(&service, &channel, query.view);
-        if !slots.is_empty() {
-            break (slots, now_ms);
-        }
-        if held_seconds == 0.0 {
-            live::make_first(&service, &channel);
-        }
-        if held_seconds >= MAX_HOLD_SECONDS {
-            return Err(Error::new(Code::ChannelUnavailable, "the channel has no segment yet; retry in 5 s")
-                .with_retry_after(5));
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        held_seconds += 0.2;
-    };
-    let first = match query.view {
-        PlaylistView::Live => live::first_requested_segment(&slots, target_seconds),
-        _ => slots.first().copied(),
-    };
-    if let Some(slot) = first {
-        // A playlist must not list segments that no encode slot is free for.
-        live::admit(&service, &channel, &slot, &viewer.unique_name()).await?;
-        // Start making the first segment before the player requests it.
-        if query.view == PlaylistView::Live {
-            live::make_ahead(&service, &channel, slot);
-        }
+    let query = ViewQuery::from_request(&call, Some(START_OVER))?;
+    let session = query.watch_session.as_deref();
+    let viewer = Viewer::new(call.user()?, session);
+    let wait = Duration::from_secs_f64(MAX_HOLD_SECONDS);
+    let mut playlist = live::playlist(&service, channel.clone(), &viewer, query.view, wait).await?;
+    if needs_no_discontinuity(&call) {
+        playlist.remove_discontinuities();
     }
-    live::start_maintenance(&service);
-    let child_query = child_query(&service, &call, &channel, query.watch_session.as_deref())?;
-    let slots = if needs_no_discontinuity(&call) {
-        slots.iter().map(|slot| LiveSegment { discontinuities: 0, ..*slot }).collect()
-    } else {
-        slots
-    };
-    let (definition, clock) = (&channel.definition, channel.clock.as_deref());
-    let is_paused = clock.is_some_and(|clock| clock.is_paused_at(service.clock.now().as_millisecond()));
-    let is_ended = live_window::is_complete(definition, clock, query.view, &slots, now_ms, is_paused);
-    let text =
-        live_window::render_playlist(&slots, clock, query.view, target_seconds, is_ended, &format!("?{child_query}"));
+    let text = playlist.render(&format!("?{}", child_query(&service, &call, &channel, session)?));
     let mut response = transcode::playlist_response(Bytes::from(text));
     response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
     Ok(response)
@@ -268,18 +194,8 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let not_found = || Error::new(Code::AssetNotFound, "the channel has no segment with this name");
     let segment_id = live_window::parse_segment_name(&call.params[1]).ok_or_else(not_found)?;
-    let session = parse_watch_session(&call)?;
-    let viewer = Viewer::new(call.user()?, session);
-    if session.is_some() {
-        service.viewers.record_request(channel.id, &viewer, None);
-    }
-    if segment_id.0
-        < channel.channel_ms_at(service.clock.now().as_millisecond() - live_window::CATCHUP_MS)
-            - live_window::MAX_PLAYLIST_MS
-    {
-        return Err(not_found());
-    }
-    let stored = live::produce_segment(&service, &channel, segment_id, &viewer.unique_name()).await?;
+    let viewer = Viewer::new(call.user()?, parse_watch_session(&call)?);
+    let stored = live::segment(&service, &channel, segment_id, &viewer).await?;
     let format = live_window::SEGMENT_FORMAT;
     let mut response = transcode::segment_response(format, stored.bytes, &stored.etag, &call.headers);
     if stored.is_slate {
@@ -304,11 +220,8 @@ pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
         super::find_visible_channel(&service, &call, id)?;
     }
     let session = parse_watch_session(&call)?.ok_or_else(|| Error::invalid_field("watchSession", "is missing"))?;
-    let viewers = &service.viewers;
-    let ended = viewers.leave(id, &Viewer::new(call.user()?, Some(session)));
-    if ended {
-        service.channels.pause_clock(id, || viewers.viewer_count(id) > 0).await;
-    }
+    let viewer = Viewer::new(call.user()?, Some(session));
+    let ended = live::leave(&service, id, &viewer).await;
     Ok(reply::json(&Ended { ended }))
 }
 

@@ -11,7 +11,6 @@ use warp::reply::Response;
 
 use crate::domain::access::Access;
 use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
 use crate::http::conditional::{PreconditionResult, Validators};
 use crate::http::endpoint::Endpoint;
 use crate::http::reply;

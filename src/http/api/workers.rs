@@ -116,7 +116,8 @@ pub struct FallbackView {
 #[utoipa::path(get, path = "/api/stream/v2-workers",
     responses((status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
-    Ok(reply::json(&workers_view(&service.local_encoders.report().await, &service)))
+    let report = service.local_encoders.report().await;
+    Ok(reply::json(&workers_view(&report, &service)))
 }
 
 fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {

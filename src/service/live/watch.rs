@@ -34,6 +34,9 @@ pub enum RequestedView {
     Between(i64, i64),
 }
 
+/// Start and end of a start-over or catch-up view, unix ms; without an end it goes on to the present.
+pub type RangeMs = (i64, Option<i64>);
+
 /// A channel as a viewer requested it.
 pub enum Opening {
     /// Its first segment can be sent.
@@ -46,8 +49,8 @@ pub enum Opening {
 pub struct ChannelPlaylist {
     channel: Arc<Channel>,
     view: PlaylistView,
-    /// Start and end of a start-over or catch-up view, unix ms; None for the live view.
-    pub range_ms: Option<(i64, Option<i64>)>,
+    /// None for the live view.
+    pub range_ms: Option<RangeMs>,
     segments: Arc<[LiveSegment]>,
     /// The segment that a player requests first.
     first: LiveSegment,
@@ -62,7 +65,7 @@ impl RequestedView {
         channel: &Channel,
         viewer: &Viewer,
         now_ms: i64,
-    ) -> Result<(PlaylistView, Option<(i64, Option<i64>)>)> {
+    ) -> Result<(PlaylistView, Option<RangeMs>)> {
         Ok(match self {
             Self::Live => (PlaylistView::Live, None),
             Self::StartOver => {
@@ -215,6 +218,7 @@ async fn list(
     }
     while segments.is_empty() && Instant::now() < deadline {
         tokio::time::sleep(LIST_POLL).await;
+        service.check_showing_rights(&service.channels.get(channel.id)?)?;
         (segments, now_ms) = listed_segments(service, &channel, view);
     }
     let first = match view {

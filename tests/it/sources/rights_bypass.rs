@@ -267,8 +267,10 @@ async fn a_withdrawal_wins_every_race() {
                 expect_success(send_as_admin(&server, Method::PATCH, &target, &body).await, 200).await;
             }
         };
-        let (created, (), (), _) = tokio::join!(start_recording, withdraw, rename, server.get(&playlist).send());
+        let (created, (), (), listed) = tokio::join!(start_recording, withdraw, rename, server.get(&playlist).send());
         assert_closed(&server, &secret, &id, "RIGHTS_WITHDRAWN").await;
+        // A request that waits for the first segment ends with the right.
+        assert!([200, 403].contains(&listed.unwrap().status().as_u16()));
         let (status, answer) = created;
         assert!(status == 201 || status == 403, "{status} {answer}");
         if status == 201 {

@@ -254,7 +254,7 @@ impl ActiveProgramme {
         }
         let opened = async {
             let spec = Arc::new(channel_item::prepare(service, item, &channel.output).await?);
-            let backend = service.renditions.choose_backend(&spec).await?.backend;
+            let backend = service.renditions.backends.choose(&spec).await?.backend;
             let rendition_name = runs::rendition_key(&*backend, &spec);
             *lock(&self.rendition_name) = Some(rendition_name.clone());
             let output = channel.output.clone();

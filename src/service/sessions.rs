@@ -105,7 +105,7 @@ impl Sessions {
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
     pub async fn start(&self, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
-        let chosen = self.inner.renditions.choose_backend(plan.spec()).await?;
+        let chosen = self.inner.renditions.backends.choose(plan.spec()).await?;
         let mut registry = lock(&self.inner.registry);
         if self.inner.tasks.is_stopping() {
             return Err(Error::new(Code::ServerBusy, "the server is stopping").with_retry_after(10));

@@ -149,7 +149,7 @@ impl Store {
             let message = format!("the record has {bytes} bytes, the limit is {MAX_RECORD_BYTES}");
             return Err(Error::new(Code::PayloadTooLarge, message));
         }
-        self.write_record(tree, key, Some(json)).await.map(drop)
+        self.commit(vec![Edit { tree, key: key.to_owned(), json: Some(json) }]).await.map(drop)
     }
 
     /// Removes one record, durably; returns whether it existed.
@@ -160,7 +160,7 @@ impl Store {
         if !self.contains(tree, key)? {
             return Ok(false);
         }
-        self.write_record(tree, key, None).await
+        self.commit(vec![Edit { tree, key: key.to_owned(), json: None }]).await
     }
 
     /// Makes all changes of a batch, or none; they are on disk when this returns. A reader may see some of them earlier.
@@ -260,15 +260,14 @@ impl Store {
         tree_in_index(&view, tree)?.contains_key(key).map_err(|cause| record_error(tree, key, cause))
     }
 
-    async fn write_record(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
-        if !tree.journaled() {
-            return self.write_unjournaled(tree, key, json);
-        }
-        self.commit(vec![Edit { tree, key: key.to_owned(), json }]).await
-    }
-
-    /// Sends changes to the committer and waits until they are durable; returns whether one of the records existed.
+    /// Sends changes to the committer and waits until they are durable; returns whether one of the records existed. A single
+    /// record of a tree that is not journaled is written at once.
     async fn commit(&self, edits: Vec<Edit>) -> Result<bool> {
+        if let [edit] = &*edits
+            && !edit.tree.journaled()
+        {
+            return self.write_unjournaled(edit);
+        }
         let (reply, outcome) = oneshot::channel();
         let change_queue = self.inner.change_queue.as_ref().expect("the committer runs as long as the store is open");
         let change = commit::PendingChange { edits, reply };
@@ -281,13 +280,13 @@ impl Store {
     }
 
     /// Writes directly to the index: records of trees that are not journaled can be computed again.
-    fn write_unjournaled(&self, tree: Tree, key: &str, json: Option<Vec<u8>>) -> Result<bool> {
+    fn write_unjournaled(&self, Edit { tree, key, json }: &Edit) -> Result<bool> {
         if disk_space::free_bytes(&self.inner.dir) < self.inner.reserve_bytes {
             return Err(not_stored_error("the disk is nearly full"));
         }
         let view = self.view();
         let index = view.index.as_ref().ok_or_else(|| not_stored_error("the index is being reopened"))?;
-        index.set(tree, key, 0, json.as_deref()).map(|before| before.is_some()).map_err(not_stored_error)
+        index.set(*tree, key, 0, json.as_deref()).map(|before| before.is_some()).map_err(not_stored_error)
     }
 }
 

@@ -137,7 +137,12 @@ impl Backend for FfmpegBackend {
         // Refuses unsupported plans at once, before anything is extracted from the file.
         self.arguments_for(&job, None, Some("/proc/self/fd/0"), None)?;
         let (run, segments, gate) = Run::channel(last_allowed);
-        tokio::spawn(RunTask { ffmpeg: self.clone(), job, segments, gate }.run());
+        let mut task = RunTask { ffmpeg: self.clone(), job, segments, gate };
+        tokio::spawn(async move {
+            if let Err(error) = task.make_segments().await {
+                let _ = task.segments.send(Err(error)).await;
+            }
+        });
         Ok(run)
     }
 }
@@ -151,12 +156,6 @@ struct RunTask {
 }
 
 impl RunTask {
-    async fn run(mut self) {
-        if let Err(error) = self.make_segments().await {
-            let _ = self.segments.send(Err(error)).await;
-        }
-    }
-
     /// Runs to the end of the grid, to the end of the source, or until the run is dropped.
     async fn make_segments(&mut self) -> Result<(), RunError> {
         let subtitle = tokio::select! {

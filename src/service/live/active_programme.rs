@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::domain::channel::{Channel, OutputSettings};
-use crate::domain::schedule::{Programme, ScheduleItem};
+use crate::domain::schedule::Programme;
 use crate::engine::segment_cache::StoredSegment;
 use crate::engine::source::SourceFile;
 use crate::engine::{Backend, RenditionSpec, RunError};
@@ -151,8 +151,7 @@ impl ActiveProgramme {
         let own_count = channel.definition.segment_ranges(programme).own_count();
         self.last_segment.store((first_segment + own_count).saturating_sub(1), Ordering::Relaxed);
         let index = first_segment + index;
-        let is_on_air = programme.start_ms <= channel.channel_ms_at(service.clock.now().as_millisecond());
-        let Some((supply, source)) = self.find_supply(service, channel, item, index, is_on_air).await? else {
+        let Some((supply, source)) = self.find_supply(service, channel, programme, index).await? else {
             return Ok(None);
         };
         let made_by = match &supply {
@@ -199,11 +198,8 @@ impl ActiveProgramme {
         index: usize,
     ) -> Result<()> {
         self.touch();
-        let item = channel.definition.item_of(programme);
-        let first_segment = item.part(programme.part_index).first_segment;
-        let mut state = self.state.lock().await;
-        let is_on_air = programme.start_ms <= channel.channel_ms_at(service.clock.now().as_millisecond());
-        self.ensure_open(&mut state, service, channel, item, is_on_air).await?;
+        let first_segment = channel.definition.item_of(programme).part(programme.part_index).first_segment;
+        let mut state = self.open(service, channel, programme).await?;
         let ProgrammeState::Ready { spec, rendition_name: name, .. } = &*state else { return Ok(()) };
         let last_segment = first_segment + channel.definition.segment_ranges(programme).own_count().saturating_sub(1);
         let is_made = |index: usize| service.renditions.runs().has_segment(name, index.min(spec.grid.len() - 1));
@@ -220,12 +216,10 @@ impl ActiveProgramme {
         &self,
         service: &Service,
         channel: &Channel,
-        item: &ScheduleItem,
+        programme: &Programme,
         index: usize,
-        is_on_air: bool,
     ) -> Result<Option<(SegmentSupply, Arc<SourceFile>)>> {
-        let mut state = self.state.lock().await;
-        self.ensure_open(&mut state, service, channel, item, is_on_air).await?;
+        let mut state = self.open(service, channel, programme).await?;
         let ProgrammeState::Ready { spec, rendition_name: name, lease, .. } = &*state else { return Ok(None) };
         let source = spec.source.clone();
         if lease.is_none()
@@ -237,25 +231,37 @@ impl ActiveProgramme {
         Ok(lease.map(|lease| (SegmentSupply::Leased(lease), source)))
     }
 
-    /// Opens the file unless it is open or opening just failed.
-    async fn ensure_open(
+    /// Locks the state, and opens the file unless it is open or opening just failed.
+    async fn open(
         &self,
-        state: &mut ProgrammeState,
         service: &Service,
         channel: &Channel,
-        item: &ScheduleItem,
-        is_on_air: bool,
-    ) -> Result<()> {
+        programme: &Programme,
+    ) -> Result<tokio::sync::MutexGuard<'_, ProgrammeState>> {
+        let item = channel.definition.item_of(programme);
+        let mut state = self.state.lock().await;
+        let is_on_air = programme.start_ms <= channel.channel_ms_at(service.clock.now().as_millisecond());
         if !is_on_air && state.is_outdated(&channel.output) {
             *state = ProgrammeState::Unopened;
         }
-        match &*state {
-            ProgrammeState::Ready { .. } => return Ok(()),
-            ProgrammeState::Broken { until } if *until > Instant::now() => return Ok(()),
-            _ => {}
+        let is_settled = match &*state {
+            ProgrammeState::Ready { .. } => true,
+            ProgrammeState::Broken { until } => *until > Instant::now(),
+            ProgrammeState::Unopened => false,
+        };
+        if is_settled {
+            return Ok(state);
         }
-        *state = match open_programme(service, channel, item).await {
-            Ok(state) => state,
+        let opened = async {
+            let spec = Arc::new(channel_item::prepare(service, item, &channel.output).await?);
+            let backend = service.renditions.backends.choose(&spec).await?.backend;
+            let rendition_name = runs::rendition_key(&*backend, &spec);
+            *lock(&self.rendition_name) = Some(rendition_name.clone());
+            let output = channel.output.clone();
+            Ok::<_, Error>(ProgrammeState::Ready { spec, backend, rendition_name, lease: None, output })
+        };
+        *state = match opened.await {
+            Ok(ready) => ready,
             // A network share that hangs, or an encoder that is missing at the moment: the player may retry.
             Err(fault)
                 if matches!(fault.code, Code::StorageTimeout | Code::ProbeTimedOut | Code::TranscoderUnavailable) =>
@@ -267,10 +273,7 @@ impl ActiveProgramme {
                 ProgrammeState::Broken { until: Instant::now() + RETRY_DELAY }
             }
         };
-        if let ProgrammeState::Ready { rendition_name: name, .. } = &*state {
-            *lock(&self.rendition_name) = Some(name.clone());
-        }
-        Ok(())
+        Ok(state)
     }
 
     /// Takes the lease on behalf of the audience; None when the item cannot be shown.
@@ -321,13 +324,6 @@ impl ActiveProgramme {
 enum SegmentSupply {
     Cached(StoredSegment),
     Leased(Arc<Lease>),
-}
-
-async fn open_programme(service: &Service, channel: &Channel, item: &ScheduleItem) -> Result<ProgrammeState> {
-    let spec = Arc::new(channel_item::prepare(service, item, &channel.output).await?);
-    let backend = service.renditions.choose_backend(&spec).await?.backend;
-    let rendition_name = runs::rendition_key(&*backend, &spec);
-    Ok(ProgrammeState::Ready { spec, backend, rendition_name, lease: None, output: channel.output.clone() })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

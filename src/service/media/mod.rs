@@ -108,7 +108,7 @@ impl Probes {
     /// the deadline (default 5 s): the probe continues, and a later request gets its result;
     /// `SOURCE_READ_FAILED` when the file cannot be read; `INTERNAL` when the probe itself cannot run.
     pub async fn probe(&self, source: &Arc<SourceFile>) -> Result<Arc<Media>> {
-        Ok(self.probe_with_time(source).await?.media)
+        Ok(self.probe_within(source, self.deadline).await?.media)
     }
 
     /// Like [`Self::probe`], with the time of the probe.
@@ -148,10 +148,17 @@ impl Probes {
     /// requests have left, so that a disk that was asleep is awake for the next request.
     async fn cached_or_started(&self, source: &Arc<SourceFile>) -> ProbeOutcome {
         let version = source.version();
-        let mut outcome_receiver = match self.look_up(source, &version) {
-            ProbeLookup::Finished(outcome) => return outcome,
-            ProbeLookup::InFlight(awaited) => awaited,
-            ProbeLookup::Missing => {
+        let in_flight = {
+            let mut results = self.lock_results();
+            let key = source.cached_fingerprint().map(|name| format!("{name}/{version}"));
+            if let Some(outcome) = key.and_then(|key| results.finished.get(&key).cloned()) {
+                return outcome;
+            }
+            results.in_flight.get(&version).cloned()
+        };
+        let mut outcome_receiver = match in_flight {
+            Some(awaited) => awaited,
+            None => {
                 let in_flight_slot =
                     self.in_flight_slots.clone().acquire_owned().await.expect("the semaphore is never closed");
                 self.start_probe(source, version, in_flight_slot)
@@ -161,15 +168,6 @@ impl Probes {
             Ok(outcome) => outcome.clone().expect("waited for"),
             Err(_) => Err(ProbeError::Unavailable("the probe ended without an answer".into())),
         }
-    }
-
-    fn look_up(&self, source: &SourceFile, version: &str) -> ProbeLookup {
-        let mut results = self.lock_results();
-        let key = source.cached_fingerprint().map(|name| format!("{name}/{version}"));
-        if let Some(outcome) = key.and_then(|key| results.finished.get(&key).cloned()) {
-            return ProbeLookup::Finished(outcome);
-        }
-        results.in_flight.get(version).cloned().map_or(ProbeLookup::Missing, ProbeLookup::InFlight)
     }
 
     fn start_probe(
@@ -289,12 +287,6 @@ impl Probes {
     fn lock_results(&self) -> MutexGuard<'_, ProbeResults> {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-enum ProbeLookup {
-    Finished(ProbeOutcome),
-    InFlight(watch::Receiver<Option<ProbeOutcome>>),
-    Missing,
 }
 
 /// The entry of a probe in flight; removed on drop.

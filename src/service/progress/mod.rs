@@ -170,10 +170,12 @@ impl ProgressStore {
         batch.put(self.tree, &record_key(user_id, to), &record)?;
         batch.delete(self.tree, &record_key(user_id, from))?;
         self.store.write(batch).await?;
-        self.publish(user_id, &record);
-        if let Some(index) = self.write_index().get_mut(user_id) {
-            index.remove(from);
-        }
+        let mut users = self.write_index();
+        let index = users.entry(user_id.to_owned()).or_default();
+        index.remove(from);
+        index.put(&record);
+        drop(users);
+        self.events.publish(Some(user_id), EventContent::Progress(Box::new(record)));
         Ok(())
     }
 
@@ -255,13 +257,9 @@ impl ProgressStore {
     /// The caller holds the lock of the item.
     async fn persist(&self, user_id: &str, record: &ProgressRecord) -> Result<()> {
         self.store.put(self.tree, &record_key(user_id, &record.media_id), record).await?;
-        self.publish(user_id, record);
-        Ok(())
-    }
-
-    fn publish(&self, user_id: &str, record: &ProgressRecord) {
         self.write_index().entry(user_id.to_owned()).or_default().put(record);
         self.events.publish(Some(user_id), EventContent::Progress(Box::new(record.clone())));
+        Ok(())
     }
 
     /// Now, with the precision of the API, so that a timestamp a device received and sent back is not older than the record.

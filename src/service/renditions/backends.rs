@@ -85,7 +85,7 @@ impl Backends {
         }
     }
 
-    /// Uses `backend` for everything. To be called before the first start.
+    /// Uses `backend` for everything, whatever ffmpeg this machine has. To be called before the first start.
     pub fn force(&self, backend: Arc<dyn Backend>) {
         let _ = self.forced.set(backend);
     }

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::engine::RenditionSpec;
 use crate::engine::segment_cache::{CacheLimits, SegmentCache};
-use crate::engine::{Backend, RenditionSpec};
 use crate::error::{Error, Result};
 use crate::service::background_tasks::BackgroundTasks;
 use crate::service::media::quarantine::Quarantine;
@@ -17,7 +17,7 @@ pub mod pipelines;
 pub mod planner;
 pub mod runs;
 
-use backends::{Backends, ChosenBackend};
+use backends::Backends;
 use encode_slots::{AdmissionRequest, EncodeSlots};
 use runs::{Lease, RunHealth, Runs};
 
@@ -33,7 +33,7 @@ pub type BackendChoice = (&'static str, &'static str);
 /// The runs of all renditions, the backends they use and the segments they produced.
 pub struct Renditions {
     runs: Runs,
-    backends: Backends,
+    pub backends: Backends,
     segments: SegmentCache,
     maintenance_started: OnceLock<()>,
     tasks: BackgroundTasks,
@@ -81,24 +81,11 @@ impl Renditions {
         self.runs.encode_slots()
     }
 
-    /// Uses `backend` for all segments from the first start, whatever ffmpeg this machine has.
-    pub fn force_backend(&self, backend: Arc<dyn Backend>) {
-        self.backends.force(backend);
-    }
-
     /// Finds the backends before the first session starts.
     pub async fn find_backends(&self) {
         if let Err(error) = self.backends.find_backends().await {
             tracing::error!(%error, "no backend is available; sessions cannot start");
         }
-    }
-
-    /// Chooses the backend for a rendition.
-    ///
-    /// # Errors
-    /// `TRANSCODER_UNAVAILABLE`.
-    pub async fn choose_backend(&self, spec: &RenditionSpec) -> Result<ChosenBackend> {
-        self.backends.choose(spec).await
     }
 
     /// Leases `spec`; also returns the backend chosen for it and why.

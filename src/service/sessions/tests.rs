@@ -38,7 +38,7 @@ fn bench_with_segment_time(segment_time: Duration, configure: impl FnOnce(&mut C
     let renditions = Renditions::open(&config, None, tasks.clone()).unwrap();
     let sessions = Sessions::new(&config, renditions.clone(), tasks.clone());
     let fake = FakeBackend::with_segment_time(segment_time);
-    renditions.force_backend(Arc::new(fake.clone()));
+    renditions.backends.force(Arc::new(fake.clone()));
     Bench { folder, fake, tasks, renditions, sessions }
 }
 

@@ -401,7 +401,7 @@ async fn limits_are_reported_with_retry_after() {
         config.limits.sessions_per_user = 2;
     })
     .await;
-    server.service.renditions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.renditions.backends.force(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let with_resolution = |label: &str| json!({"mediaPath": film_path(&folder), "profile": {"resolution": label}});
     let with_start = |seconds: f64| json!({"mediaPath": film_path(&folder), "startPositionSeconds": seconds});
     start(&server, &with_start(0.0)).await;

@@ -194,7 +194,7 @@ async fn an_unwatched_channel_gives_its_encode_slot_to_a_session() {
     assert_eq!(expect_success(answer, 200).await, json!({"ended": true}));
     // A session that needs a whole slot takes that of the unwatched channel.
     player::stop(&server, &started).await;
-    server.service.renditions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.renditions.backends.force(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let large = folder.path().join("c.avi");
     media::run_ffmpeg(&large, &["-f lavfi -i", "color=size=1920x1080:rate=60:duration=3", "-c:v mpeg4"]);
     let (status, started) = player::start(&server, &large, json!({})).await;
@@ -312,7 +312,7 @@ async fn repeated_watch_requests_share_one_task_of_the_programme() {
     media::flash_and_beep(&folder.path().join("a.avi"), 120, "-c:v mpeg4 -q:v 5 -c:a ac3");
     let server = kit::start_server(&[folder.path()]).await;
     // No segment is made in time.
-    server.service.renditions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.renditions.backends.force(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let start = (Timestamp::now() - Duration::from_secs(30)).to_string();
     let made =
         add_channel(&server, &json!({"name": "Slow", "startAt": start, "items": [{"path": folder.path()}]})).await;

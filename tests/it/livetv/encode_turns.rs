@@ -87,7 +87,7 @@ async fn a_viewer_without_encode_slot_is_refused_before_its_playlist() {
         media::run_ffmpeg(path, &["-f lavfi -i", &frames, "-c:v mpeg4"]);
     }
     let server = kit::start_server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 1).await;
-    server.service.renditions.force_backend(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
+    server.service.renditions.backends.force(Arc::new(FakeBackend::with_segment_time(Duration::from_secs(60))));
     let ids = [add_encoded_channel(&server, &paths[0], 60).await, add_encoded_channel(&server, &paths[1], 60).await];
     let target = |id: &Value, player: &str| format!("/api/livetv/watch/{id}/live.m3u8?watchSession={player}");
     assert_eq!(server.get(&target(&ids[0], "sofa")).send().await.unwrap().status(), 200);

@@ -17,7 +17,7 @@ impl AllowedSources {
     /// Parses addresses, networks (`192.168.1.0/24`) and host names.
     ///
     /// # Errors
-    /// The first item that is none of these.
+    /// The first item of another form.
     pub fn parse(items: &[String]) -> Result<Self, String> {
         let mut allowed = Self::default();
         for item in items {

@@ -37,7 +37,7 @@ pub(super) struct Decoder {
     was_reopened: bool,
 }
 
-/// What to decode, from which time, into which format.
+/// The stream to decode, the start time and the output format.
 #[derive(Clone, Debug)]
 pub(super) struct DecodeRequest {
     pub source: Arc<SourceFile>,

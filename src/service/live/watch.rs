@@ -34,7 +34,7 @@ pub enum RequestedView {
     Between(i64, i64),
 }
 
-/// Start and end of a start-over or catch-up view, unix ms; without an end it goes on to the present.
+/// Start and end of a start-over or catch-up view, unix ms; without an end it extends to the present.
 pub type RangeMs = (i64, Option<i64>);
 
 /// A channel as a viewer requested it.

@@ -145,8 +145,8 @@ fn the_watermark_is_overlaid_before_the_encoder_with_any_subtitle() {
     let watermark = || {
         Some(WatermarkOverlay { digest: "d".into(), corner: Corner::TopRight, opacity_percent: 70, width_percent: 8 })
     };
-    let overlay_graph = "[under];[1:v]scale=w=102:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa=0.70[emblem];\
-                [under][emblem]overlay=x=W-w-W*0.03:y=H*0.03:eof_action=repeat,setsar=1,format=yuv420p[v]";
+    let overlay_graph = "[under];[1:v]scale=w=102:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa=0.70[watermark];\
+                [under][watermark]overlay=x=W-w-W*0.03:y=H*0.03:eof_action=repeat,setsar=1,format=yuv420p[v]";
     for burn in [
         None,
         Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false }),

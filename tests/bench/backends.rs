@@ -1,4 +1,4 @@
-//! Runs of GStreamer in process, compared with the ffmpeg subprocess, for each kind of run in interleaved rounds. `auto` is
+//! The GStreamer backend, compared with the ffmpeg backend, for each kind of run in interleaved rounds. `auto` is
 //! decided by these figures (`service/renditions/backends.rs`).
 
 use std::path::{Path, PathBuf};

@@ -80,7 +80,6 @@ struct ChannelRecord {
 struct StoredChannel {
     #[serde(rename = "face")]
     settings: ChannelSettings,
-    // Stored under its first name.
     #[serde(rename = "asks")]
     requested_items: Arc<[RequestedItem]>,
     #[serde(default, skip_serializing_if = "is_default")]

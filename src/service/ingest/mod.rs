@@ -354,8 +354,7 @@ async fn air_piece(
     let slate_times = (0, SLATE_TICKS, 0);
     let (from_ticks, to_ticks, base_ticks) =
         piece.as_ref().map_or(slate_times, |piece| (piece.start, piece.end, piece.audio_frame_time));
-    let (live_segment, span) =
-        ingest.place_interval(origin, (from_ticks - base_ticks, to_ticks - base_ticks), base_ticks, now);
+    let (live, span) = ingest.place_interval(origin, (from_ticks - base_ticks, to_ticks - base_ticks), base_ticks, now);
     let segment_task = tokio::task::spawn_blocking(move || {
         let bytes =
             piece.map_or_else(Vec::new, |piece| if piece.is_first { piece.drop_undecodable() } else { piece.bytes });
@@ -363,7 +362,7 @@ async fn air_piece(
     });
     let Ok(bytes) = segment_task.await else { return };
     let segment = TimelineSegment {
-        start_ms: live_segment.programme_start_ms,
+        start_ms: live.programme_start_ms,
         bytes: bytes.into(),
         is_slate: origin == SegmentOrigin::Slate,
     };
@@ -391,10 +390,9 @@ mod tests {
         let origin = SegmentOrigin::Source { connection: 1, format: 7 };
         let put = |n: i64| {
             let (segment, _) = ingest.place_interval(origin, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
-            ingest.store_segment(
-                TimelineSegment { start_ms: segment.programme_start_ms, bytes: bytes.clone(), is_slate: false },
-                1,
-            );
+            let stored =
+                TimelineSegment { start_ms: segment.programme_start_ms, bytes: bytes.clone(), is_slate: false };
+            ingest.store_segment(stored, 1);
             segment
         };
         let segments: Vec<LiveSegment> = (1..=4).map(put).collect();

@@ -129,14 +129,14 @@ fn every_kind_of_run_has_its_golden_arguments() {
         )
     );
     let bitmap = encode(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 3, bitmap: true }));
-    insta::assert_snapshot!("bitmap_drawn", golden_lines(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
+    insta::assert_snapshot!("bitmap_burned_in", golden_lines(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
     let mut telephone = plain(Container::Mp4);
     let amr = Audio::new(1, 8000);
     let amr = Stream { index: 1, codec: "amr_nb".into(), kind: StreamKind::Audio(amr), ..telephone.streams[0].clone() };
     telephone.streams.push(amr);
     insta::assert_snapshot!("amr_unpacked", golden_lines(&telephone, encode(|_| ()), AAC, &frames(), 9));
     let text = encode(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false }));
-    insta::assert_snapshot!("text_drawn", golden_lines(&plain(Container::Matroska), text, AAC, &frames(), 9));
+    insta::assert_snapshot!("text_burned_in", golden_lines(&plain(Container::Matroska), text, AAC, &frames(), 9));
 }
 
 #[test]

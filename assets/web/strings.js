@@ -146,7 +146,7 @@ export const TEXT = {
   stop: "Stop",
   confirmStop: "Tap again to stop",
   copied: "original",
-  noSessions: "Nobody is streaming right now.",
+  noSessions: "No one is streaming right now.",
   noWatchedChannels: "No channel is being watched.",
   conversions: (now, max) => `Conversions: ${now} of ${max}`,
   // Server
@@ -351,7 +351,7 @@ const REASONS = {
   ANAMORPHIC: "non-square pixels",
   BITRATE_EXCEEDS_LIMIT: "over your quality limit",
   SECONDARY_AUDIO_SELECTED: "you chose another audio track",
-  START_FORCED: "you asked for conversion",
+  START_FORCED: "you requested conversion",
 };
 
 /** What the server does for this playback, and why, e.g. "Converting audio (unsupported audio format)". */

@@ -42,7 +42,7 @@ export function liveTable(heads, emptyText, key, cells) {
   return { element: h("div", {}, emptyNote, wrapper), show };
 }
 
-/** A button that asks for confirmation before it does something that cannot be undone. */
+/** A button that needs confirmation before it does something that cannot be undone. */
 export function confirmButton(act, work, label = TEXT.remove, confirmLabel = TEXT.confirmRemove) {
   const button = h("button", { type: "button", onclick: () => {
     if (button.dataset.confirming) return act(work);

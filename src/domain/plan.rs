@@ -35,7 +35,7 @@ pub struct EncodeVideo {
     /// Set when the video must be mapped to SDR BT.709.
     pub tone_map: Option<Hdr>,
     pub burn: Option<BurnedSubtitle>,
-    /// The watermark overlaid on it.
+    /// The watermark overlaid on it. Hashed under its first name, so that cached segments stay valid.
     #[serde(rename = "emblem", skip_serializing_if = "Option::is_none")]
     pub watermark: Option<WatermarkOverlay>,
     /// Ceiling of the rate control, kbit/s.

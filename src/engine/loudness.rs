@@ -26,7 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(15);
 
 const MAX_OUTPUT_BYTES: u64 = 4 << 20;
 
-/// What the meter shows for silence, LUFS.
+/// The meter's value for silence, LUFS.
 const SILENCE_LUFS: f64 = -69.0;
 
 /// Measures the loudness of an audio stream, LUFS; None for silence.
@@ -127,8 +127,8 @@ fn arguments(
     }
     let input_labels: String = (0..starts.len()).map(|n| format!("[{n}:{stream}]")).collect();
     let meter = "ebur128=metadata=1:framelog=verbose,ametadata=mode=print:key=lavfi.r128.I:file=-";
-    let graph = format!("{input_labels}concat=n={}:v=0:a=1,{meter}[heard]", starts.len());
-    args.extend(["-filter_complex".into(), graph, "-map".into(), "[heard]".into()]);
+    let graph = format!("{input_labels}concat=n={}:v=0:a=1,{meter}[measured]", starts.len());
+    args.extend(["-filter_complex".into(), graph, "-map".into(), "[measured]".into()]);
     args.extend("-f null /dev/null".split(' ').map(str::to_owned));
     args
 }

@@ -32,7 +32,7 @@ const LOW_CHORD: &str =
 const CUES: [(&str, &str); 6] = [
     ("A fire, and nothing to hurry for.", "Ein Feuer, und nichts, das eilt."),
     ("The wood has been drying since spring.", "Das Holz trocknet seit dem Frühling."),
-    ("Somebody has put the kettle on.", "Jemand hat Wasser aufgesetzt."),
+    ("Someone has put the kettle on.", "Jemand hat Wasser aufgesetzt."),
     ("Outside, it may rain as it likes.", "Draußen mag es regnen, wie es will."),
     ("Stay as long as you want.", "Bleib, so lange du magst."),
     ("There is more wood by the door.", "An der Tür liegt noch mehr Holz."),
@@ -42,7 +42,7 @@ const CUES: [(&str, &str); 6] = [
 struct Sample {
     /// Relative to the sample folder.
     path: &'static str,
-    /// What the sample demonstrates, for the terminal.
+    /// The feature that the sample demonstrates, for the terminal.
     demonstrates: &'static str,
     /// Arguments between `ffmpeg` and the output file. Names without a slash are files in the work folder; `{PICTURE}`,
     /// `{CHORD}` and `{LOW_CHORD}` are replaced by the constants above.

@@ -79,7 +79,7 @@ pub fn run() {
 
 /// A thousand channels, each with a hundred titles of one audio file of 45 minutes.
 async fn add_channels(folder: &Path) -> Arc<Service> {
-    let path = folder.join("sound.mka");
+    let path = folder.join("audio.mka");
     let status = std::process::Command::new("ffmpeg")
         .args(["-v", "error", "-f", "lavfi", "-i", "anullsrc=sample_rate=8000:channel_layout=mono", "-t", "2700"])
         .args(["-c:a", "libopus", "-b:a", "6k"])

@@ -2,6 +2,8 @@
 //! or fails here. The latest figures and their conditions are in `README.md`.
 #![allow(clippy::disallowed_methods, reason = "benchmarks open files that they made")]
 
+/// The GStreamer backend, compared with the ffmpeg backend.
+mod backends;
 /// A large cached file, compared with nginx.
 mod bytes;
 /// Damaged files of a killed server.
@@ -24,8 +26,6 @@ mod kept;
 mod kill;
 /// Zapping to channels.
 mod live;
-/// Runs of GStreamer in process, compared with the ffmpeg subprocess.
-mod native;
 /// Segments of a copied film, compared with nginx and the ffmpeg command.
 mod package;
 /// Servers under test, and a client.
@@ -48,7 +48,7 @@ fn main() {
         ("bytes", bytes::run),
         ("probe", probe::run),
         ("session", session::run),
-        ("native", native::run),
+        ("backends", backends::run),
         ("package", package::run),
         ("live", live::run),
         ("progress", progress::run),

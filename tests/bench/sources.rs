@@ -143,7 +143,7 @@ fn programme_element(n: usize) -> String {
         1 + n / 24 % 28,
         n % 24,
         n / 672,
-        "What happens in it, told at length &amp; with care. ".repeat(14)
+        "What happens in it, described at length &amp; with care. ".repeat(14)
     )
 }
 

@@ -37,7 +37,7 @@ fn pipelines_are_listed_checked_and_rendered() {
     let home = TempDir::new().unwrap();
     let run = |args: &[&str]| hearthcast_command(home.path(), args).output().unwrap();
     let list_output = output_text(&run(&["pipelines", "list"]));
-    assert!(list_output.contains("decode-picture-mp4 ") && list_output.contains("x264enc "), "{list_output}");
+    assert!(list_output.contains("decode-video-mp4 ") && list_output.contains("x264enc "), "{list_output}");
     let check_output = run(&["pipelines", "check"]);
     assert!(check_output.status.success(), "{}", output_text(&check_output));
     assert!(output_text(&check_output).contains("ok      segment with x264enc"), "{}", output_text(&check_output));

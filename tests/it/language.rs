@@ -59,8 +59,16 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Phrases with a good use of a retired word.
-const GOOD: &[&str] =
-    &["surround sound", "hearing impaired", "hearing-impaired", "hearing_impaired", "HEARING_IMPAIRED", "goes on air"];
+const GOOD: &[&str] = &[
+    "surround sound",
+    "hearing impaired",
+    "hearing-impaired",
+    "hearing_impaired",
+    "hearingImpaired",
+    "HEARING_IMPAIRED",
+    "hard of hearing",
+    "goes on air",
+];
 
 /// Names that cannot be guessed from their use. They are refused where a type, a trait, a function or a module is defined.
 const NAMES: &[(&str, &str)] = &[
@@ -117,7 +125,7 @@ const BEFORE_ELSE: [&str; 8] =
     ["anyone", "anything", "everyone", "everything", "nothing", "one", "someone", "something"];
 
 /// Rooms, as folders or files. A file belongs to the first room that contains it.
-const ROOMS: [&str; 16] = [
+const ROOMS: [&str; 17] = [
     "src/domain",
     "src/engine",
     "src/http",
@@ -129,6 +137,7 @@ const ROOMS: [&str; 16] = [
     "tests/players",
     "tests/web",
     "assets/web",
+    "pipelines",
     "scripts",
     "README.md",
     "CHANGELOG.md",
@@ -136,20 +145,18 @@ const ROOMS: [&str; 16] = [
     "LIMITS.md",
 ];
 
-/// Retired words that rooms still have. A number may only fall, and a room without any is removed from the list.
+/// Retired words that rooms must keep. A number may only fall, and a room without any is removed from the list.
 const REMAINING: &[(&str, usize)] = &[
+    // `emblem`, hashed into the keys of cached segments.
     ("src/domain", 1),
-    ("src/engine", 24),
-    ("src/http", 2),
-    ("src/service", 4),
-    ("tests/bench", 4),
-    ("tests/it", 36),
-    ("tests/web", 1),
-    ("assets/web", 5),
+    // `asks`, a field of stored channels, and its test.
+    ("src/service", 2),
+    // Lines of subtitle files that others wrote.
+    ("tests/it", 2),
 ];
 
 /// Files of the project's own text, by extension. Scripts have none.
-const EXTENSIONS: [&str; 8] = ["rs", "md", "js", "mjs", "html", "css", "c", ""];
+const EXTENSIONS: [&str; 9] = ["rs", "md", "js", "mjs", "html", "css", "c", "launch", ""];
 
 /// Folders with text of others, and this file.
 const SKIPPED: [&str; 4] = ["assets/web/vendor", "tests/web/node_modules", "tests/golden", "tests/it/language.rs"];

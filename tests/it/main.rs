@@ -9,8 +9,6 @@ mod contract;
 mod corpus;
 /// Runs of both backends over real files. Their output is decoded and compared.
 mod engine;
-/// The rooms and their import direction, checked in the sources.
-mod floors;
 /// Hostile files and paths: no crash, no leak, no hang, no leftovers.
 mod hostile;
 /// External channels: one connection, slates while the source is away, recordings over interruptions.
@@ -35,6 +33,8 @@ mod process;
 mod progress;
 /// Recordings: made, resumed after a crash, kept and deleted.
 mod recordings;
+/// The rooms and their import direction, checked in the sources.
+mod rooms;
 /// Pages for readers of the source, compared with the files and the numbers they name.
 mod searches;
 /// Imported lists and guides: rights, parsing, SSRF.

@@ -8,15 +8,15 @@ use hearthcast::engine::gstreamer_elements;
 #[test]
 fn every_pipeline_can_be_built_with_every_working_encoder() {
     gstreamer_elements::missing_elements().unwrap();
-    let working: Vec<_> = run_trials().filter(|(_, trial)| trial.is_ok()).map(|(slot, _)| slot).collect();
+    let working: Vec<_> = run_trials().filter(|(_, trial)| trial.is_ok()).map(|(encoder, _)| encoder).collect();
     assert!(working.contains(&gallery::default_encoder()), "{:?}", run_trials().collect::<Vec<_>>());
-    for slot in working {
+    for encoder in working {
         for text in launch_text::ALL {
-            gallery::pipeline_graph(text.name, slot).expect("a name of the list").unwrap();
+            gallery::pipeline_graph(text.name, encoder).expect("a name of the list").unwrap();
         }
     }
-    for (slot, trial) in run_trials() {
-        assert!(trial.as_ref().err().is_none_or(|reason| !reason.is_empty()), "{}", slot.gstreamer.element);
+    for (encoder, trial) in run_trials() {
+        assert!(trial.as_ref().err().is_none_or(|reason| !reason.is_empty()), "{}", encoder.gstreamer.element);
     }
 }
 

@@ -157,7 +157,7 @@ export async function admin(kit, openPage) {
   });
 
   // A server with the GStreamer backend, and a film whose codecs and container it decodes itself.
-  const mpeg2Film = server.makeMedia("Other/Reel.mkv", ["-f", "lavfi", "-i", "testsrc=s=320x180:r=25:d=60", "-f", "lavfi", "-i",
+  const mpeg2Film = server.makeMedia("Other/Mpeg2.mkv", ["-f", "lavfi", "-i", "testsrc=s=320x180:r=25:d=60", "-f", "lavfi", "-i",
     "sine=440:d=60", "-c:v", "mpeg2video", "-q:v", "4", "-g", "25", "-c:a", "ac3"]);
   // The page is below a path, as behind a proxy.
   const gstreamerServer = await server.startSecond(["--backend", "gstreamer"],

@@ -192,13 +192,13 @@ mod tests {
             for (length, tag) in pieces {
                 now += length;
                 let from = if tag == 0 { SegmentOrigin::Slate } else { source(tag, 7) };
-                let slot = timeline.append(from, length, now);
+                let segment = timeline.append(from, length, now);
                 if let Some(last) = last {
-                    prop_assert_eq!((slot.media_sequence, slot.start_ticks), (last.media_sequence + 1, last.end_ticks));
-                    prop_assert!(slot.discontinuities == last.discontinuities || slot.discontinuities == last.discontinuities + 1);
-                    prop_assert!(slot.programme_start_ms > last.programme_start_ms);
+                    prop_assert_eq!((segment.media_sequence, segment.start_ticks), (last.media_sequence + 1, last.end_ticks));
+                    prop_assert!(segment.discontinuities == last.discontinuities || segment.discontinuities == last.discontinuities + 1);
+                    prop_assert!(segment.programme_start_ms > last.programme_start_ms);
                 }
-                last = Some(slot);
+                last = Some(segment);
                 timeline.prune(6);
                 let window = timeline.window(6);
                 prop_assert_eq!(window.last().copied(), last);

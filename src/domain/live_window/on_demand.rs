@@ -73,7 +73,7 @@ fn check_against_earlier(
     for pair in segments.windows(2) {
         prop_assert_eq!(pair[1].media_sequence, pair[0].media_sequence + 1, "{:?}", pair);
         prop_assert!(pair[1].discontinuities - pair[0].discontinuities <= 1, "{:?}", pair);
-        let line = |slot: &LiveSegment, at: i64| at - clock.interval_of(slot.programme_start_ms).skipped_ticks;
+        let line = |segment: &LiveSegment, at: i64| at - clock.interval_of(segment.programme_start_ms).skipped_ticks;
         prop_assert_eq!(
             line(&pair[1], pair[1].start_ticks),
             line(&pair[0], pair[0].end_ticks),
@@ -86,9 +86,9 @@ fn check_against_earlier(
             pair
         );
     }
-    for slot in segments {
-        let first_seen = *earlier.entry((slot.programme_start_ms, slot.index)).or_insert(*slot);
-        prop_assert_eq!(first_seen, *slot, "differs from an earlier list");
+    for segment in segments {
+        let first_seen = *earlier.entry((segment.programme_start_ms, segment.index)).or_insert(*segment);
+        prop_assert_eq!(first_seen, *segment, "differs from an earlier list");
     }
     Ok(())
 }
@@ -126,7 +126,7 @@ proptest! {
                     prop_assert!(after.media_sequence >= before.media_sequence, "{before:?} {after:?}");
                     aired += after.media_sequence - before.media_sequence;
                     if aired > 40 {
-                        let length: i64 = list.iter().map(|slot| slot.end_ticks - slot.start_ticks).sum();
+                        let length: i64 = list.iter().map(|segment| segment.end_ticks - segment.start_ticks).sum();
                         prop_assert!(list.len() >= MIN_LIVE_SEGMENTS && length >= 11 * 90_000);
                     }
                 }
@@ -143,9 +143,9 @@ proptest! {
             let entry = channel.guide_entries(at, at + 1, now).next().unwrap();
             let time = channel.channel_ms_at(at);
             prop_assert!((entry.programme.start_ms..entry.programme.end_ms).contains(&at));
-            let slot = segments_from(definition, Some(clock), time).next().unwrap();
-            let is_cut_short = slot.start_ticks > time * 90;
-            let on = definition.programme_at(if is_cut_short { time } else { slot.programme_start_ms }).unwrap();
+            let segment = segments_from(definition, Some(clock), time).next().unwrap();
+            let is_cut_short = segment.start_ticks > time * 90;
+            let on = definition.programme_at(if is_cut_short { time } else { segment.programme_start_ms }).unwrap();
             prop_assert_eq!((entry.programme.ordinal, entry.path), (on.ordinal, &*definition.item_of(&on).path));
         }
         let from_start = listed_segments(definition, Some(clock), PlaylistView::From(START), TARGET, channel.channel_ms_at(now));
@@ -206,9 +206,9 @@ fn a_past_playlist_ends_where_the_clock_paused() {
     let (definition, clock) = (&channel.definition, channel.clock.as_deref());
     let list = |to: i64, now: i64| {
         let (view, time) = (PlaylistView::Between(START, channel.channel_ms_at(to)), channel.channel_ms_at(now));
-        let slots = listed_segments(definition, clock, view, TARGET, time);
-        let ended = is_complete(definition, clock, view, &slots, time, clock.unwrap().is_paused_at(now));
-        (slots.len(), render_playlist(&slots, clock, view, TARGET, ended, "").contains("ENDLIST"))
+        let segments = listed_segments(definition, clock, view, TARGET, time);
+        let ended = is_complete(definition, clock, view, &segments, time, clock.unwrap().is_paused_at(now));
+        (segments.len(), render_playlist(&segments, clock, view, TARGET, ended, "").contains("ENDLIST"))
     };
     let (first, ended) = list(START + 13_500, START + 14_000);
     assert!(ended && first >= 4, "does not wait for a segment cut short");

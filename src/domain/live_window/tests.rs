@@ -56,15 +56,15 @@ proptest! {
         for at in instants.into_iter().chain([edit]).map(|at| START + at) {
             let guide = definition.programme_at(at).unwrap();
             let mut on = segments_from(&definition, None, at);
-            let slot = on.next().unwrap();
-            prop_assert!(slot.start_ticks <= at * 90 && at * 90 < slot.end_ticks, "{slot:?} at {at}");
-            prop_assert_eq!(slot.programme_start_ms, guide.start_ms);
-            prop_assert_eq!(parse_segment_name(&segment_name(slot.programme_start_ms, slot.index)), Some((slot.programme_start_ms, slot.index)));
-            let mut before = slot;
-            for slot in on.take(30) {
-                prop_assert_eq!((slot.start_ticks, slot.media_sequence), (before.end_ticks, before.media_sequence + 1));
-                prop_assert!(slot.discontinuities - before.discontinuities <= 1);
-                before = slot;
+            let segment = on.next().unwrap();
+            prop_assert!(segment.start_ticks <= at * 90 && at * 90 < segment.end_ticks, "{segment:?} at {at}");
+            prop_assert_eq!(segment.programme_start_ms, guide.start_ms);
+            prop_assert_eq!(parse_segment_name(&segment_name(segment.programme_start_ms, segment.index)), Some((segment.programme_start_ms, segment.index)));
+            let mut before = segment;
+            for segment in on.take(30) {
+                prop_assert_eq!((segment.start_ticks, segment.media_sequence), (before.end_ticks, before.media_sequence + 1));
+                prop_assert!(segment.discontinuities - before.discontinuities <= 1);
+                before = segment;
             }
         }
     }
@@ -78,10 +78,10 @@ proptest! {
         for step in steps {
             now += step;
             let after = listed_segments(&definition, None, PlaylistView::Live, 3, now);
-            for slot in &after {
-                prop_assert!(slot.end_ticks <= now * 90);
-                if let Some(listed_before) = before.iter().find(|known| known.media_sequence == slot.media_sequence) {
-                    prop_assert_eq!(listed_before, slot);
+            for segment in &after {
+                prop_assert!(segment.end_ticks <= now * 90);
+                if let Some(listed_before) = before.iter().find(|known| known.media_sequence == segment.media_sequence) {
+                    prop_assert_eq!(listed_before, segment);
                 }
             }
             let firsts = before.first().zip(after.first());
@@ -128,8 +128,8 @@ fn past_playlists_are_vod_and_current_ones_are_events() {
     let definition = channel(ScheduleMode::Shuffle, 4, 3);
     let now = START + 600_000;
     let list = |view| {
-        let slots = listed_segments(&definition, None, view, 3, now);
-        render_playlist(&slots, None, view, 3, is_complete(&definition, None, view, &slots, now, false), "")
+        let segments = listed_segments(&definition, None, view, 3, now);
+        render_playlist(&segments, None, view, 3, is_complete(&definition, None, view, &segments, now, false), "")
     };
     let past = list(PlaylistView::Between(now - 120_000, now - 60_000));
     assert!(past.contains("PLAYLIST-TYPE:VOD") && past.ends_with("#EXT-X-ENDLIST\n"), "{past}");

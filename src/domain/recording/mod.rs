@@ -412,9 +412,9 @@ pub mod tests {
     #[test]
     fn recordings_expire_by_age_and_count() {
         let day = 24 * 3_600_000;
-        let done = |id: &str, start: i64, rule: Option<&str>, keep| Recording {
+        let done = |id: &str, start: i64, rule: Option<&str>, retention| Recording {
             rule_id: rule.map(str::to_owned),
-            retention: keep,
+            retention,
             state: RecordingState::Complete,
             path: Some(format!("/rec/{id}.ts")),
             ended_ms: Some(start + 10),

@@ -45,7 +45,7 @@ pub(super) async fn extract_amr(program: &Path, job: &Job, stream: u32) -> Resul
         let read = (&mut child.stdout).take(MAX_TRACK_BYTES as u64).read_to_end(&mut bytes).await;
         read.map_err(|cause| to_run_error("reading from ffmpeg", &cause))?;
         let store = || -> std::io::Result<File> {
-            let mut file = File::from(rustix::fs::memfd_create("sound", MemfdFlags::CLOEXEC)?);
+            let mut file = File::from(rustix::fs::memfd_create("audio", MemfdFlags::CLOEXEC)?);
             file.write_all(&bytes)?;
             Ok(file)
         };

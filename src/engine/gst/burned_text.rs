@@ -29,7 +29,7 @@ pub(super) fn has_text(script: &AssScript, start_ms: i64, end_ms: i64) -> bool {
     script.has_dialogue(start_ms - MARGIN_MS, end_ms + MARGIN_MS)
 }
 
-/// Sends the element `draw` the script of this range of the item, milliseconds. The pipeline must have been started.
+/// Sends the element `subtitles` the script of this range of the item, milliseconds. The pipeline must have been started.
 pub(super) fn send_script(
     pipeline: &RunningPipeline,
     script: &AssScript,
@@ -37,7 +37,7 @@ pub(super) fn send_script(
     end_ms: i64,
 ) -> Result<(), RunError> {
     let to_run_error = |step: &str| RunError::Encoder(format!("assrender refuses the subtitle: {step}"));
-    let pad = pipeline.element("draw")?.static_pad("text_sink").ok_or_else(|| to_run_error("no pad"))?;
+    let pad = pipeline.element("subtitles")?.static_pad("text_sink").ok_or_else(|| to_run_error("no pad"))?;
     let text = script.excerpt(start_ms - MARGIN_MS, end_ms + MARGIN_MS);
     let caps =
         gst::Caps::builder("application/x-ass").field("codec_data", gst::Buffer::from_slice(text.into_bytes())).build();

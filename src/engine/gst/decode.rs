@@ -37,7 +37,7 @@ pub(super) struct Decoder {
     was_reopened: bool,
 }
 
-/// What to decode, from which time, into which format.
+/// The stream to decode, the start time and the output format.
 #[derive(Clone, Debug)]
 pub(super) struct DecodeRequest {
     pub source: Arc<SourceFile>,
@@ -80,9 +80,10 @@ impl OutputFormat {
     fn configure(self, pipeline: &RunningPipeline) -> Result<(), RunError> {
         match self {
             Self::Video { deinterlace } => {
-                pipeline.element("comb")?.set_property_from_str("mode", if deinterlace { "auto" } else { "disabled" });
+                let mode = if deinterlace { "auto" } else { "disabled" };
+                pipeline.element("deinterlacer")?.set_property_from_str("mode", mode);
             }
-            Self::Audio { channels } => pipeline.element("shape")?.set_property("caps", aac::sample_caps(channels)),
+            Self::Audio { channels } => pipeline.element("raw_caps")?.set_property("caps", aac::sample_caps(channels)),
         }
         Ok(())
     }

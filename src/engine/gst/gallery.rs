@@ -34,9 +34,9 @@ pub fn render_page() -> Result<String, RunError> {
     let mut page = String::from(
         "# Pipelines\n\n\
          The GStreamer pipelines of this server as launch texts. A text contains topology, names and constant properties;\n\
-         paths, sizes and rates are set on the named elements afterwards. `{video_encoder}` and `{audio_encoder}` are slots,\n\
-         filled from `encoders/` only. `hearthcast pipelines draw` writes this page, and a test compares it with the texts.\n\n\
-         A run of encoded segments uses one `decode-picture-…`, one `decode-sound-…`, one `encode-sound`, and one\n\
+         paths, sizes and rates are set on the named elements afterwards. `{video_encoder}` and `{audio_encoder}` are\n\
+         placeholders, filled from `encoders/` only. `hearthcast pipelines draw` writes this page, and a test checks it.\n\n\
+         A run of encoded segments uses one `decode-video-…`, one `decode-audio-…`, one `encode-audio`, and one\n\
          `segment` pipeline per segment, two at a time.\n",
     );
     for text in launch_text::ALL {

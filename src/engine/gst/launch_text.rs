@@ -27,24 +27,25 @@ macro_rules! text {
 }
 
 pub const DECODE_AUDIO: LaunchText =
-    text!("decode-sound", "Decodes one stream of an audio-only file to samples at 48 kHz, down-mixed.");
+    text!("decode-audio", "Decodes one stream of an audio-only file to samples at 48 kHz, down-mixed.");
 pub const DECODE_VIDEO_MATROSKA: LaunchText =
-    text!("decode-picture-matroska", "Decodes one video stream of a Matroska file to frames, in order.");
+    text!("decode-video-matroska", "Decodes one video stream of a Matroska file to frames, in order.");
 pub const DECODE_AUDIO_MATROSKA: LaunchText =
-    text!("decode-sound-matroska", "Decodes one audio stream of a Matroska file.");
-pub const DECODE_VIDEO_MP4: LaunchText = text!("decode-picture-mp4", "Decodes one video stream of an mp4 file.");
-pub const DECODE_AUDIO_MP4: LaunchText = text!("decode-sound-mp4", "Decodes one audio stream of an mp4 file.");
+    text!("decode-audio-matroska", "Decodes one audio stream of a Matroska file.");
+pub const DECODE_VIDEO_MP4: LaunchText = text!("decode-video-mp4", "Decodes one video stream of an mp4 file.");
+pub const DECODE_AUDIO_MP4: LaunchText = text!("decode-audio-mp4", "Decodes one audio stream of an mp4 file.");
 pub const ENCODE_AUDIO: LaunchText =
-    text!("encode-sound", "Encodes AAC frames for a whole run, on their grid of 1,024 samples.");
+    text!("encode-audio", "Encodes AAC frames for a whole run, on their grid of 1,024 samples.");
 pub const SEGMENT: LaunchText = text!("segment", "Encodes one segment: its video, muxed with its AAC frames.");
-pub const SEGMENT_WITHOUT_AUDIO: LaunchText = text!("segment-mute", "Encodes one segment without audio.");
-pub const SEGMENT_WITH_TEXT: LaunchText = text!("segment-drawn", "Encodes one segment with text subtitles burned in.");
+pub const SEGMENT_WITHOUT_AUDIO: LaunchText = text!("segment-without-audio", "Encodes one segment without audio.");
+pub const SEGMENT_WITH_TEXT: LaunchText =
+    text!("segment-with-text", "Encodes one segment with text subtitles burned in.");
 pub const SEGMENT_WITH_TEXT_WITHOUT_AUDIO: LaunchText =
-    text!("segment-drawn-mute", "Encodes one segment without audio, with text subtitles burned in.");
+    text!("segment-with-text-without-audio", "Encodes one segment without audio, with text subtitles burned in.");
 pub const SEGMENT_WITH_BITMAPS: LaunchText =
-    text!("segment-laid", "Encodes one segment with bitmap subtitles burned in.");
+    text!("segment-with-bitmaps", "Encodes one segment with bitmap subtitles burned in.");
 pub const SEGMENT_WITH_BITMAPS_WITHOUT_AUDIO: LaunchText =
-    text!("segment-laid-mute", "Encodes one segment without audio, with bitmap subtitles burned in.");
+    text!("segment-with-bitmaps-without-audio", "Encodes one segment without audio, with bitmap subtitles burned in.");
 pub const TRIAL: LaunchText = text!("trial", "Encodes two frames, to test whether an encoder works on this machine.");
 
 /// All of them, in the order of the gallery.
@@ -65,13 +66,13 @@ pub const ALL: [LaunchText; 13] = [
 ];
 
 impl LaunchText {
-    /// The text as in its file, slots unfilled.
+    /// The text as in its file, with its placeholders.
     pub fn launch(&self) -> &'static str {
         self.launch
     }
 
-    /// The text with its slots filled.
-    fn fill_slots(&self, video_encoder: &str, audio_encoder: &str) -> String {
+    /// The text with its placeholders filled.
+    fn fill_placeholders(&self, video_encoder: &str, audio_encoder: &str) -> String {
         self.launch.replace("{video_encoder}", video_encoder.trim()).replace("{audio_encoder}", audio_encoder.trim())
     }
 
@@ -82,7 +83,7 @@ impl LaunchText {
     pub fn parse(&self, video_encoder: &str, audio_encoder: &str) -> Result<gst::Pipeline, RunError> {
         let to_run_error =
             |cause: &dyn std::fmt::Display| RunError::Internal(format!("pipeline {}: {cause}", self.name));
-        let text = self.fill_slots(video_encoder, audio_encoder);
+        let text = self.fill_placeholders(video_encoder, audio_encoder);
         let flags = gst::ParseFlags::FATAL_ERRORS;
         let parsed = gst::parse::launch_full(&text, None, flags).map_err(|cause| to_run_error(&cause))?;
         parsed.downcast::<gst::Pipeline>().map_err(|_| to_run_error(&"is a single element, not a pipeline"))

@@ -59,14 +59,14 @@ pub(super) fn prepare_overlays(
     Ok(overlays)
 }
 
-/// Makes the element `lay` overlay them on the frames of their times.
+/// Makes the element `subtitles` overlay them on the frames of their times.
 pub(super) fn attach_overlays(
     pipeline: &RunningPipeline,
     overlays: Vec<Overlay>,
     wake: &ThreadWaker,
 ) -> Result<(), RunError> {
     let wake = wake.clone();
-    pipeline.element("lay")?.connect("draw", false, move |values| {
+    pipeline.element("subtitles")?.connect("draw", false, move |values| {
         let composition = wake.run_callback("draw", None, || {
             let sample = values.get(1)?.get::<gst::Sample>().ok()?;
             let time = sample.buffer()?.pts()?.nseconds();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 
-/// Given to every callback of a pipeline: wakes the run's thread and records a panic. Callbacks do little else, and take no
+/// Given to every callback of a pipeline: wakes the run's thread and records a panic. Callbacks do little more, and take no
 /// lock that a stopping thread may hold.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadWaker {

@@ -104,7 +104,7 @@ impl SegmentEncoder {
         capture_output(&pipeline.element("segment")?, &bytes, wake);
         let has_ended = Arc::default();
         watch_end(&pipeline.element("segment")?, &has_ended, wake)?;
-        let video_input: app::AppSrc = pipeline.element_of_type("picture")?;
+        let video_input: app::AppSrc = pipeline.element_of_type("video")?;
         let need_data_waker = wake.clone();
         video_input.set_callbacks(
             app::AppSrcCallbacks::builder()
@@ -118,7 +118,7 @@ impl SegmentEncoder {
                 frame_taken_waker.run_callback("taken", gst::PadProbeReturn::Ok, || gst::PadProbeReturn::Ok)
             });
         }
-        let audio_input = aac_frames.as_ref().map(|_| pipeline.element_of_type::<app::AppSrc>("sound")).transpose()?;
+        let audio_input = aac_frames.as_ref().map(|_| pipeline.element_of_type::<app::AppSrc>("audio")).transpose()?;
         if let Some(audio_input) = &audio_input {
             let caps = gst::Caps::builder("audio/mpeg")
                 .field("mpegversion", 4)
@@ -289,8 +289,8 @@ impl VideoEncoding {
             .field("pixel-aspect-ratio", gst::Fraction::new(1, 1))
             .field_if_some("colorimetry", limited_colorimetry(&self.video.color))
             .build();
-        pipeline.element("shape")?.set_property("caps", caps);
-        pipeline.element("turn")?.set_property_from_str("video-direction", direction);
+        pipeline.element("raw_caps")?.set_property("caps", caps);
+        pipeline.element("rotate")?.set_property_from_str("video-direction", direction);
         // After encoding, scaling costs most, and most sources are larger than the rendition.
         pipeline.element("scale")?.set_property_from_str("method", "catrom");
         self.encoder.configure(&pipeline.element("video_encoder")?, self.plan.max_kbps, frames);

@@ -21,7 +21,7 @@ fn sample_files() -> Vec<Vec<u8>> {
     containers.iter().map(make).collect()
 }
 
-/// The number of segments made, or why there are none.
+/// The number of segments made, or the reason of the refusal.
 fn count_segments(bytes: &[u8]) -> Result<usize, String> {
     let matroska = bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
     let package = if matroska {

@@ -1,4 +1,4 @@
-//! What a container's headers state, read by our own small readers.
+//! Reads the headers of containers with our own small readers.
 //!
 //! They handle the usual case only. When in doubt they give up, and ffprobe runs.
 

@@ -235,7 +235,7 @@ fn unusual_transport_streams_are_refused() {
         ("wraps.ts", &["-output_ts_offset", "95442"]),
         ("timed.m2ts", &[]),
         ("mpeg2.ts", &["-c:v", "mpeg2video"]),
-        ("sound.ts", &["-vn"]),
+        ("audio.ts", &["-vn"]),
     ] {
         make_film(&folder.path().join(name), more);
         let read = mpegts::read_outline(&open(folder.path(), name));

@@ -47,7 +47,7 @@ pub(super) struct RecordingAnswer {
     recording: RecordingView,
 }
 
-/// What a request scheduled.
+/// The recording and the series that a request scheduled.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RecordingMade {
     /// Null if the guide has no programme of the new series yet.

@@ -63,7 +63,7 @@ pub struct Ingest {
 
 struct IngestState {
     timeline: ExternalTimeline,
-    /// The end of the last slot and of its audio, ticks since 1970.
+    /// The end of the last segment and of its audio, ticks since 1970.
     last_ends: Option<(i64, i64)>,
     /// Oldest first.
     segments: VecDeque<TimelineSegment>,
@@ -74,14 +74,14 @@ struct IngestState {
 }
 
 impl IngestState {
-    /// Start of the oldest segment in memory, ms. Earlier slots were evicted; later ones may still be in production.
+    /// Start of the oldest segment in memory, ms. Earlier segments were evicted; later ones may still be in production.
     fn oldest_ms(&self) -> i64 {
         self.segments.front().map_or(i64::MIN, |oldest| oldest.start_ms)
     }
 }
 
 struct TimelineSegment {
-    /// The start of its slot, ms.
+    /// Its start, ms.
     start_ms: i64,
     bytes: Bytes,
     /// Whether a slate replaces the source.
@@ -134,9 +134,9 @@ impl Ingest {
         now: i64,
     ) -> (LiveSegment, TimelineSpan) {
         let mut state = self.lock();
-        let slot = state.timeline.append(origin, to - from, now);
+        let segment = state.timeline.append(origin, to - from, now);
         let previous_audio_end =
-            state.last_ends.filter(|(end, _)| *end == slot.start_ticks).map(|(_, audio_end)| audio_end);
+            state.last_ends.filter(|(end, _)| *end == segment.start_ticks).map(|(_, audio_end)| audio_end);
         let span = TimelineSpan {
             item_start: from,
             item_end: to,
@@ -144,20 +144,20 @@ impl Ingest {
             ends_item: origin == SegmentOrigin::Slate,
             base_timestamp: base,
             item_offset: 0,
-            channel_origin: slot.start_ticks - from,
+            channel_origin: segment.start_ticks - from,
             previous_audio_end,
         };
-        state.last_ends = Some((slot.end_ticks, span.audio_end()));
-        (slot, span)
+        state.last_ends = Some((segment.end_ticks, span.audio_end()));
+        (segment, span)
     }
 
-    /// The first segment in memory whose slot satisfies the predicate, and whether it is a slate.
+    /// The first segment in memory that satisfies the predicate, and whether it is a slate.
     fn next(&self, accepts: impl Fn(&LiveSegment) -> bool) -> Option<(LiveSegment, Bytes, bool)> {
         let state = self.lock();
         let oldest_ms = state.oldest_ms();
-        let slot = state.timeline.find_segment(|slot| slot.programme_start_ms >= oldest_ms && accepts(slot))?;
-        let segment = state.segments.iter().find(|segment| segment.start_ms == slot.programme_start_ms)?;
-        Some((slot, segment.bytes.clone(), segment.is_slate))
+        let segment = state.timeline.find_segment(|one| one.programme_start_ms >= oldest_ms && accepts(one))?;
+        let stored = state.segments.iter().find(|stored| stored.start_ms == segment.programme_start_ms)?;
+        Some((segment, stored.bytes.clone(), stored.is_slate))
     }
 
     /// Stores a segment and evicts old ones and those that exceed the memory. `channel_count` channels share it.
@@ -253,21 +253,21 @@ pub fn start_ingest(service: &Arc<Service>, channel: &Channel) -> Result<()> {
 pub fn playlist_window(service: &Service, channel: &Channel) -> Arc<[LiveSegment]> {
     let Some(ingest) = service.ingests.get(channel.id) else { return Arc::default() };
     let state = ingest.lock();
-    let mut slots = state.timeline.window(channel.output.target_seconds);
-    // Evicted segments are not listed; a slot whose segment is still being made is.
+    let mut segments = state.timeline.window(channel.output.target_seconds);
+    // Evicted segments are not listed; one that is still being made is.
     let oldest_ms = state.oldest_ms();
-    slots.retain(|slot| slot.programme_start_ms >= oldest_ms);
-    slots.into()
+    segments.retain(|segment| segment.programme_start_ms >= oldest_ms);
+    segments.into()
 }
 
-/// A segment by the start of its slot, ms.
+/// A segment by its start, ms.
 pub fn find_segment(service: &Service, channel: &Channel, start_ms: i64) -> Option<Bytes> {
     let ingest = service.ingests.get(channel.id)?;
     let state = ingest.lock();
     state.segments.iter().rev().find(|segment| segment.start_ms == start_ms).map(|segment| segment.bytes.clone())
 }
 
-/// The first segment in memory whose slot satisfies `accepts`, and whether it is a slate.
+/// The first segment in memory that satisfies `accepts`, and whether it is a slate.
 pub fn next_segment(
     service: &Service,
     channel: &Channel,
@@ -354,7 +354,7 @@ async fn air_piece(
     let slate_times = (0, SLATE_TICKS, 0);
     let (from_ticks, to_ticks, base_ticks) =
         piece.as_ref().map_or(slate_times, |piece| (piece.start, piece.end, piece.audio_frame_time));
-    let (slot, span) = ingest.place_interval(origin, (from_ticks - base_ticks, to_ticks - base_ticks), base_ticks, now);
+    let (live, span) = ingest.place_interval(origin, (from_ticks - base_ticks, to_ticks - base_ticks), base_ticks, now);
     let segment_task = tokio::task::spawn_blocking(move || {
         let bytes =
             piece.map_or_else(Vec::new, |piece| if piece.is_first { piece.drop_undecodable() } else { piece.bytes });
@@ -362,7 +362,7 @@ async fn air_piece(
     });
     let Ok(bytes) = segment_task.await else { return };
     let segment = TimelineSegment {
-        start_ms: slot.programme_start_ms,
+        start_ms: live.programme_start_ms,
         bytes: bytes.into(),
         is_slate: origin == SegmentOrigin::Slate,
     };
@@ -389,18 +389,17 @@ mod tests {
         let bytes: Bytes = vec![0u8; MAX_CHANNEL_BYTES / 3].into();
         let origin = SegmentOrigin::Source { connection: 1, format: 7 };
         let put = |n: i64| {
-            let (slot, _) = ingest.place_interval(origin, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
-            ingest.store_segment(
-                TimelineSegment { start_ms: slot.programme_start_ms, bytes: bytes.clone(), is_slate: false },
-                1,
-            );
-            slot
+            let (segment, _) = ingest.place_interval(origin, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
+            let stored =
+                TimelineSegment { start_ms: segment.programme_start_ms, bytes: bytes.clone(), is_slate: false };
+            ingest.store_segment(stored, 1);
+            segment
         };
-        let slots: Vec<LiveSegment> = (1..=4).map(put).collect();
+        let segments: Vec<LiveSegment> = (1..=4).map(put).collect();
         assert_eq!(ingest.lock().segments.len(), 3);
-        let next = |after: i64| ingest.next(|slot| slot.start_ticks >= after).map(|(slot, ..)| slot.start_ticks);
-        assert_eq!(next(slots[0].start_ticks), Some(slots[1].start_ticks), "the first segment is skipped");
-        assert_eq!(next(slots[2].start_ticks), Some(slots[2].start_ticks));
-        assert_eq!(next(slots[3].end_ticks), None);
+        let next = |after: i64| ingest.next(|segment| segment.start_ticks >= after).map(|(next, ..)| next.start_ticks);
+        assert_eq!(next(segments[0].start_ticks), Some(segments[1].start_ticks), "the first segment is skipped");
+        assert_eq!(next(segments[2].start_ticks), Some(segments[2].start_ticks));
+        assert_eq!(next(segments[3].end_ticks), None);
     }
 }

@@ -36,7 +36,7 @@ pub fn start_watchers(service: &Arc<Service>) {
 
 async fn watch_root(service: Arc<Service>, root: usize) {
     let mut watcher = FolderWatcher::new()
-        .inspect_err(|cause| tracing::warn!(%cause, "the library cannot be watched; changes are found by sweeps only"))
+        .inspect_err(|cause| tracing::warn!(%cause, "the library cannot be watched; only full scans find changes"))
         .ok();
     let top = service.library.roots().list()[root].path.to_string_lossy().into_owned();
     let mut snapshot = RootSnapshot::default();
@@ -101,7 +101,7 @@ async fn wait_for_changes(
                 return full_scan();
             }
             Ok(Err(cause)) => {
-                tracing::warn!(%cause, "the library is no longer watched; changes are found by sweeps only");
+                tracing::warn!(%cause, "the library is no longer watched; only full scans find changes");
                 *watcher = None;
                 tokio::time::sleep_until(scan_at).await;
                 return full_scan();

@@ -217,20 +217,20 @@ pub(super) fn make_first(service: &Arc<Service>, channel: &Arc<Channel>) {
 pub fn make_for(
     service: &Arc<Service>,
     channel: &Arc<Channel>,
-    slot: LiveSegment,
+    segment: LiveSegment,
     reader: &str,
 ) -> Result<Option<JoinHandle<Result<()>>>> {
-    let (programme, _) = programme_starting_at(channel, slot.programme_start_ms)?;
+    let (programme, _) = programme_starting_at(channel, segment.programme_start_ms)?;
     let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
     let active =
-        service.live_channels.active_programme(programme_key(channel, &programme, slot.index, now_ms, reader))?;
+        service.live_channels.active_programme(programme_key(channel, &programme, segment.index, now_ms, reader))?;
     active.touch();
     if !active.start_making_ahead() {
         return Ok(None);
     }
     let (busy, service, channel, reader) = (Busy(active), service.clone(), channel.clone(), reader.to_owned());
     Ok(Some(tokio::spawn(async move {
-        let made = produce_segment(&service, &channel, (slot.programme_start_ms, slot.index), &reader).await;
+        let made = produce_segment(&service, &channel, (segment.programme_start_ms, segment.index), &reader).await;
         drop(busy);
         made.map(drop)
     })))

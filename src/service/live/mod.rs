@@ -383,7 +383,7 @@ pub fn channel_state(service: &Service, channel: &Channel) -> ChannelState {
         }
         let segments = listed_segments(service, channel, PlaylistView::Live).0;
         first_requested_segment(&segments, channel.output.target_seconds)
-            .is_some_and(|slot| is_made(service, channel, &slot))
+            .is_some_and(|segment| is_made(service, channel, &segment))
     };
     let is_kept_warm =
         || viewers.warm_channels().contains(&channel.id) || (channel.settings.always_on && channel.settings.enabled);

@@ -124,7 +124,7 @@ impl TunerStream {
                 if channel.external.is_some() { 0 } else { segment.end_ticks.div_euclid(90) + 1 - now_ms }
             };
             let segment = self.next_segment_info(&channel, now_ms);
-            let Some(segment) = segment.filter(|slot| due_in_ms(slot) <= 0) else {
+            let Some(segment) = segment.filter(|segment| due_in_ms(segment) <= 0) else {
                 let wait_ms = segment.map_or(i64::MAX, |segment| due_in_ms(&segment)).unsigned_abs();
                 tokio::time::sleep(CHECK_INTERVAL.min(Duration::from_millis(wait_ms))).await;
                 continue;
@@ -169,7 +169,7 @@ impl TunerStream {
         });
         if let (Some(sent_until), true) = (sent_until, channel.external.is_some()) {
             return ingest::next_segment(&self.service, channel, |segment| segment.start_ticks >= sent_until)
-                .map(|(slot, ..)| slot);
+                .map(|(segment, ..)| segment);
         }
         match sent_until {
             Some(until) => {

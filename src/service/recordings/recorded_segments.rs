@@ -54,31 +54,31 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
     let has_begun = written.bytes > 0;
     let from_ticks = if has_begun { written.through_ticks } else { from_ms * 90 };
     // Half a millisecond of tolerance for rounding. A programme that was shortened meanwhile ends at its new end.
-    let is_after = |slot: &live_window::LiveSegment| {
-        if has_begun { slot.start_ticks >= from_ticks - 45 } else { slot.end_ticks > from_ticks }
+    let is_after = |segment: &live_window::LiveSegment| {
+        if has_begun { segment.start_ticks >= from_ticks - 45 } else { segment.end_ticks > from_ticks }
     };
-    let Some(slot) = live_window::segments_from(&channel.definition, None, from_ticks.div_euclid(90)).find(is_after)
+    let Some(segment) = live_window::segments_from(&channel.definition, None, from_ticks.div_euclid(90)).find(is_after)
     else {
         return Ok(RecordingStep::Ended);
     };
-    if slot.start_ticks >= to_ms * 90 {
+    if segment.start_ticks >= to_ms * 90 {
         return Ok(RecordingStep::Ended);
     }
     let now_ms = service.clock.now().as_millisecond();
-    if let Ok(wait @ 1..) = u64::try_from(slot.end_ticks.div_euclid(90) - now_ms) {
+    if let Ok(wait @ 1..) = u64::try_from(segment.end_ticks.div_euclid(90) - now_ms) {
         return Ok(RecordingStep::Wait(Duration::from_millis(wait).min(MAX_WAIT)));
     }
     // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
     service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), None);
     let aired_segment =
-        live::produce_segment(service, &channel, (slot.programme_start_ms, slot.index), &recording.id).await?;
+        live::produce_segment(service, &channel, (segment.programme_start_ms, segment.index), &recording.id).await?;
     let mut bytes = Vec::from(aired_segment.bytes);
-    shift_segment(&mut bytes, written.timestamp_shift(slot.start_ticks));
+    shift_segment(&mut bytes, written.timestamp_shift(segment.start_ticks));
     let is_slate = aired_segment.is_slate;
     Ok(RecordingStep::Segment(RecordedSegment {
         bytes: bytes.into(),
-        start_ticks: slot.start_ticks,
-        end_ticks: slot.end_ticks,
+        start_ticks: segment.start_ticks,
+        end_ticks: segment.end_ticks,
         is_slate,
     }))
 }
@@ -95,18 +95,18 @@ fn next_external_step(service: &Arc<Service>, channel: &Channel, recording: &Rec
         live::start_maintenance(service);
     }
     let from_ticks = if has_begun { written.through_ticks } else { from_ms * 90 };
-    let is_after = |slot: &live_window::LiveSegment| {
-        if has_begun { slot.start_ticks >= from_ticks - 45 } else { slot.end_ticks > from_ticks }
+    let is_after = |segment: &live_window::LiveSegment| {
+        if has_begun { segment.start_ticks >= from_ticks - 45 } else { segment.end_ticks > from_ticks }
     };
     match ingest::next_segment(service, channel, is_after) {
-        Some((slot, ..)) if slot.start_ticks >= to_ms * 90 => Ok(RecordingStep::Ended),
-        Some((slot, bytes, is_slate)) => {
+        Some((segment, ..)) if segment.start_ticks >= to_ms * 90 => Ok(RecordingStep::Ended),
+        Some((segment, bytes, is_slate)) => {
             let mut bytes = Vec::from(bytes);
-            shift_segment(&mut bytes, written.timestamp_shift(slot.start_ticks));
+            shift_segment(&mut bytes, written.timestamp_shift(segment.start_ticks));
             Ok(RecordingStep::Segment(RecordedSegment {
                 bytes: bytes.into(),
-                start_ticks: slot.start_ticks,
-                end_ticks: slot.end_ticks,
+                start_ticks: segment.start_ticks,
+                end_ticks: segment.end_ticks,
                 is_slate,
             }))
         }

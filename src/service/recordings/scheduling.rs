@@ -36,7 +36,7 @@ pub struct NewRecording {
     pub padding: Padding,
     /// Title of a series, and whether to record new episodes only.
     pub series: Option<(String, bool)>,
-    pub keep: RetentionLimit,
+    pub retention: RetentionLimit,
 }
 
 /// The scheduled recording and rule.
@@ -90,7 +90,7 @@ impl Service {
                 title: title.clone(),
                 new_only: *new_only,
                 padding: request.padding,
-                retention: request.keep,
+                retention: request.retention,
                 created_ms: now_ms,
                 handled_keys: Vec::new(),
             }),
@@ -100,8 +100,8 @@ impl Service {
             let matching_rule =
                 rule.as_ref().filter(|rule| rule.matches(&GuideAiring { is_new: true, ..airing.clone() }));
             let retention = RetentionLimit {
-                max_count: request.keep.max_count.filter(|_| matching_rule.is_some()),
-                ..request.keep
+                max_count: request.retention.max_count.filter(|_| matching_rule.is_some()),
+                ..request.retention
             };
             let scheduled = Recording {
                 rule_id: matching_rule.map(|rule| rule.id.clone()),

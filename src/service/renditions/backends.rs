@@ -27,10 +27,8 @@ enum WorkKind {
     AudioOnly,
 }
 
-/// The work that `auto` gives to GStreamer. Ratios of GStreamer to ffmpeg in the bench's row `native`
-/// (`tests/bench/README.md`; release build; first segment from the start, first segment in the middle, all segments,
-/// processor time): audio 0.73, 0.83, 0.81, 0.89; video from mp4 1.02, 1.03, 1.00, 1.00; with burned-in text 1.04, 0.97,
-/// 1.01, 1.00. When both take equally long, ffmpeg is preferred, because it runs in its own process.
+/// The work that `auto` gives to GStreamer, because it is faster there than in ffmpeg: bench row `backends`
+/// (`tests/bench/README.md`). When both take equally long, ffmpeg is preferred, because it runs in its own process.
 const GSTREAMER_WORK: [WorkKind; 1] = [WorkKind::AudioOnly];
 
 impl WorkKind {

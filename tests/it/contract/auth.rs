@@ -148,7 +148,7 @@ async fn failed_sign_ins_are_rate_limited_and_old_tokens_expire() {
         errors
             .push(expect_error(login("guess", "203.0.113.9").await, 401, "INVALID_CREDENTIALS").await["error"].clone());
     }
-    let unknown_user = json!({"username": "nobody", "password": "guess"});
+    let unknown_user = json!({"username": "stranger", "password": "guess"});
     let error =
         expect_error(post_anonymously(&server, "/api/auth/login", unknown_user).await, 401, "INVALID_CREDENTIALS")
             .await;
@@ -169,7 +169,7 @@ async fn failed_sign_ins_are_rate_limited_and_old_tokens_expire() {
     for number in 0..6 {
         let request =
             server.request(Method::POST, "/api/auth/login").header("x-forwarded-for", format!("10.9.8.{number}"));
-        let body = json!({"username": format!("nobody{number}"), "password": "guess"});
+        let body = json!({"username": format!("stranger{number}"), "password": "guess"});
         let answer = request.header("x-forwarded-for", "198.51.100.7").json(&body).send().await.unwrap();
         statuses.push(answer.status().as_u16());
     }
@@ -194,7 +194,7 @@ async fn admins_list_and_revoke_stream_tokens_of_all_users() {
         let users = expect_success(as_admin(Method::GET, "/api/users").await, 200).await["users"].clone();
         let user_named =
             |name: &str| users.as_array().unwrap().iter().find(|user| user["username"] == name).unwrap().clone();
-        (user_named("viewer")["streamTokens"].clone(), user_named("keeper")["streamTokens"].clone())
+        (user_named("viewer")["streamTokens"].clone(), user_named("operator")["streamTokens"].clone())
     };
 
     let (secret, id) = create_token().await;
@@ -205,8 +205,8 @@ async fn admins_list_and_revoke_stream_tokens_of_all_users() {
     let token_path = format!("{tokens_path}/{id}");
     expect_error(send_with_token(&server, Method::GET, &tokens_path, &server.token).await, 403, "FORBIDDEN").await;
     expect_error(send_with_token(&server, Method::DELETE, &token_path, &server.token).await, 403, "FORBIDDEN").await;
-    expect_error(as_admin(Method::GET, "/api/users/u_nobody/tokens").await, 404, "NOT_FOUND").await;
-    expect_error(as_admin(Method::DELETE, &format!("/api/users/u_nobody/tokens/{id}")).await, 404, "NOT_FOUND").await;
+    expect_error(as_admin(Method::GET, "/api/users/u_unknown/tokens").await, 404, "NOT_FOUND").await;
+    expect_error(as_admin(Method::DELETE, &format!("/api/users/u_unknown/tokens/{id}")).await, 404, "NOT_FOUND").await;
     assert_eq!(m3u_status(&secret).await, 200);
     assert_eq!(
         expect_success(as_admin(Method::DELETE, &token_path).await, 200).await,

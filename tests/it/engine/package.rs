@@ -180,7 +180,7 @@ async fn packets_are_those_of_ffmpegs_copy() {
         ("baseline.mkv", "-bf 0 -cluster_time_limit 700"),
         ("short-groups.mkv", "-bf 3 -x264-params keyint=2 -an"),
         ("silent.mp4", "-bf 2 -an"),
-        ("sound.m4a", "-vn"),
+        ("audio.m4a", "-vn"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);

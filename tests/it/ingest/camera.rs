@@ -126,16 +126,16 @@ impl CameraFilm {
 
     fn sdp(&self) -> String {
         let audio_section = match self.audio {
-            CameraAudio::G711 => "m=audio 0 RTP/AVP 8\r\na=control:track=sound\r\n",
+            CameraAudio::G711 => "m=audio 0 RTP/AVP 8\r\na=control:track=audio\r\n",
             _ => {
                 "m=audio 0 RTP/AVP 97\r\na=rtpmap:97 MPEG4-GENERIC/48000/2\r\na=fmtp:97 streamtype=5;mode=AAC-hbr;\
-                sizelength=13;indexlength=3;indexdeltalength=3;config=1190\r\na=control:track=sound\r\n"
+                sizelength=13;indexlength=3;indexdeltalength=3;config=1190\r\na=control:track=audio\r\n"
             }
         };
         // The video's control URL names another server, which clients must not use.
         format!(
             "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=Camera\r\nt=0 0\r\na=control:*\r\nm=video 0 RTP/AVP 96\r\n\
-             a=rtpmap:96 {}/90000\r\na=control:rtsp://10.9.8.7/live/track=picture\r\n{audio_section}",
+             a=rtpmap:96 {}/90000\r\na=control:rtsp://10.9.8.7/live/track=video\r\n{audio_section}",
             self.video_codec.name()
         )
     }
@@ -312,8 +312,8 @@ async fn serve_client(socket: TcpStream, state: &CameraState) -> Option<()> {
             }
             "PLAY" => {
                 player = Some(FilmPosition::default());
-                let headers = "Session: 77\r\nRTP-Info: url=rtsp://10.9.8.7/live/track=picture;seq=100;rtptime=90000,\
-                    url=rtsp://10.9.8.7/live/track=sound;seq=100;rtptime=0\r\n";
+                let headers = "Session: 77\r\nRTP-Info: url=rtsp://10.9.8.7/live/track=video;seq=100;rtptime=90000,\
+                    url=rtsp://10.9.8.7/live/track=audio;seq=100;rtptime=0\r\n";
                 response(&request, "200 OK", headers, "")
             }
             "TEARDOWN" => {

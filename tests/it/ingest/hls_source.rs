@@ -80,7 +80,7 @@ impl HlsSource {
 
 /// Two renditions. The larger has separate audio, so the smaller must be chosen.
 const MULTIVARIANT_PLAYLIST: &str = "#EXTM3U\n\
-    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"A\",URI=\"sound.m3u8\"\n\
+    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"A\",URI=\"audio.m3u8\"\n\
     #EXT-X-STREAM-INF:BANDWIDTH=9000000,RESOLUTION=1920x1080,AUDIO=\"a\"\nnone.m3u8\n\
     #EXT-X-STREAM-INF:BANDWIDTH=800000,RESOLUTION=320x180\nlive.m3u8\n";
 

@@ -47,7 +47,7 @@ async fn start_server(recordings_folder: &Path) -> Server {
 /// Adds an external channel with this source and everything that is required to show it, and optionally to record it.
 async fn add_channel(server: &Server, source: Value, recording_basis: Option<&str>) -> Value {
     let body = json!({
-        "name": "Elsewhere", "sourceType": "external", "source": source,
+        "name": "Remote", "sourceType": "external", "source": source,
         "provenance": {"sourceName": "Own antenna", "sourceUrl": "https://antenna.example/", "importedAt": "2026-01-01"},
         "rights": {"basis": "own-content", "statement": "Received with my own antenna, for my own household.",
             "recordingBasis": recording_basis},

@@ -54,7 +54,7 @@ async fn plain_text_is_burned_in_with_one_font_and_size() {
         let settings = [("FONTCONFIG_FILE", fonts.to_str().unwrap()), ("HEARTHCAST_BACKEND", backend)];
         let program = ServerProcess::start(&[folder.path()], &settings).await;
         for (name, body) in [("inside", &embedded), ("external", &external)] {
-            let output = file("drawn.ts");
+            let output = file("burned-in.ts");
             fetch_first_segment(&program.client, &program.base, &program.token, body, &output).await;
             let psnr = media::worst_psnr_decibels(&expected, &output);
             assert!(psnr > 32.0, "{name} by {backend}: {psnr} dB");

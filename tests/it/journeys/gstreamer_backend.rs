@@ -50,7 +50,7 @@ async fn only_admins_see_the_pipelines() {
     let all: serde_json::Value =
         get_as("/api/debug/pipelines".into(), &server.admin).await.unwrap().json().await.unwrap();
     let decoder = all["pipelines"].as_array().unwrap().iter().find(|pipeline| {
-        pipeline["name"].as_str().unwrap().starts_with("decode-picture") && pipeline["state"] == "playing"
+        pipeline["name"].as_str().unwrap().starts_with("decode-video") && pipeline["state"] == "playing"
     });
     let decoder = decoder.unwrap_or_else(|| panic!("{all}"));
     assert!(decoder["queues"].is_array() && decoder["ageSeconds"].is_number(), "{decoder}");

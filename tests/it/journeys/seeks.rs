@@ -1,4 +1,4 @@
-//! Seeks in a long film: each shows the right frames, starts one run, and encodes nothing that nobody requested.
+//! Seeks in a long film: each shows the right frames, starts one run, and encodes only what was requested.
 
 use std::process::Command;
 

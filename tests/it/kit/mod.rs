@@ -50,7 +50,7 @@ pub async fn start_server_with(roots: &[&Path], configure: impl FnOnce(&mut Conf
     let mut server = start_unclaimed(roots, configure).await;
     let accounts = &server.service.accounts;
     server.token = accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
-    server.admin = accounts.issue_token("keeper", Role::Admin).await.expect("a user can be made");
+    server.admin = accounts.issue_token("operator", Role::Admin).await.expect("a user can be made");
     server
 }
 

@@ -107,7 +107,7 @@ async fn unplayable_items_become_slates_and_the_rest_stays_on_time() {
     make_film(folder.path(), "1 gone.mp4", "-c:a aac");
     make_film(folder.path(), "2 broken.mkv", "-c:a aac");
     media::run_ffmpeg(
-        &folder.path().join("3 sound.wav"),
+        &folder.path().join("3 audio.wav"),
         &["-f lavfi -i", "sine=frequency=300:duration=5:sample_rate=8000", "-c:a pcm_u8"],
     );
     let server = kit::start_server(&[folder.path()]).await;

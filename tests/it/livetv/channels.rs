@@ -104,7 +104,7 @@ async fn invalid_channels_are_refused_with_their_field() {
         (with_field("timezone", json!("Mars/Olympus")), "timezone"),
         (with_field("startAt", json!("tomorrow")), "startAt"),
         (with_field("seed", json!(1u64 << 53)), "seed"),
-        (with_field("sourceType", json!("tape")), "sourceType"),
+        (with_field("sourceType", json!("satellite")), "sourceType"),
     ] {
         expect_refused_field(&server, Method::POST, CHANNELS, &body, field).await;
     }
@@ -134,7 +134,7 @@ async fn invalid_channels_are_refused_with_their_field() {
             .await;
     assert_eq!(created["channel"]["itemCount"], 1);
 
-    let mut external = json!({"name": "Elsewhere", "sourceType": "external"});
+    let mut external = json!({"name": "Remote", "sourceType": "external"});
     let refusal =
         expect_error(send_as_admin(&server, Method::POST, CHANNELS, &external).await, 422, "RIGHTS_BASIS_REQUIRED")
             .await;

@@ -58,7 +58,7 @@ async fn viewers_and_programme_starts_are_published() {
     let server = kit::start_server(&[folder.path()]).await;
     let start = (Timestamp::now() - Duration::from_secs(61)).to_string();
     let body =
-        json!({"name": "Told", "scheduleMode": "sequential", "startAt": start, "items": [{"path": folder.path()}]});
+        json!({"name": "News", "scheduleMode": "sequential", "startAt": start, "items": [{"path": folder.path()}]});
     let id = add_channel(&server, &body).await["id"].clone();
     let mut events = EventStream::connect(&server).await;
 

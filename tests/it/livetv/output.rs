@@ -76,7 +76,7 @@ async fn a_slate_shows_the_configured_message() {
     let start = (Timestamp::now() - Duration::from_secs(19)).to_string();
     let channel = add_channel(&server, &json!({"name": "Gone", "startAt": start, "items": [{"path": path}]})).await;
     std::fs::remove_file(&path).unwrap();
-    let (plain, with_message) = (folder.path().join("plain.ts"), folder.path().join("told.ts"));
+    let (plain, with_message) = (folder.path().join("plain.ts"), folder.path().join("message.ts"));
     record_aired(&server, &channel, (2, 6), &plain).await;
     let change = json!({"offline": {"message": "Back at {eight}, \\ soon"}});
     let target = format!("{CHANNELS}/{}", channel["id"]);

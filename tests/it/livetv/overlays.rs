@@ -100,7 +100,7 @@ async fn subtitles_are_burned_in_in_the_requested_language() {
     make_blue_film(&path, &["-i", subtitles.to_str().unwrap(), "-c:s srt -metadata:s:s:0 language=ger"]);
     std::fs::remove_file(&subtitles).unwrap();
     let server = kit::start_server(&[folder.path()]).await;
-    let (plain, burned_in) = (folder.path().join("plain.ts"), folder.path().join("drawn.ts"));
+    let (plain, burned_in) = (folder.path().join("plain.ts"), folder.path().join("burned-in.ts"));
     for (languages, path) in [(json!(["fre"]), &plain), (json!(["fre", "de"]), &burned_in)] {
         let mut body = channel_body(&folder.path().join("a.mkv"), 60);
         body["name"] = json!(languages.to_string());

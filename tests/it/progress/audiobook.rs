@@ -142,7 +142,7 @@ async fn a_folder_is_one_book_on_one_timeline() {
         let sine = format!("sine=frequency={}:duration={seconds}:sample_rate=8000", 200 + seconds);
         media::run_ffmpeg(&book_folder.join(name), &["-f lavfi -i", &sine, "-c:a pcm_s16le"]);
     }
-    std::fs::write(book_folder.join("cover.jpg"), "no sound").unwrap();
+    std::fs::write(book_folder.join("cover.jpg"), "no audio").unwrap();
     let server = kit::start_server(&[folder.path()]).await;
     let book = get(&server, &route_with_path(BOOK_ROUTE, &book_folder)).await;
     let values = |list: &str, field: &str| -> Vec<Value> {
@@ -158,7 +158,7 @@ async fn a_folder_is_one_book_on_one_timeline() {
     assert_eq!((&saved["progressPercentage"], &saved["title"]), (&json!(55.0), &json!("Title vol. 2")));
 
     // A moved book is still the same book, also when it loses a file.
-    let moved = folder.path().join("Elsewhere");
+    let moved = folder.path().join("Moved");
     std::fs::rename(&book_folder, &moved).unwrap();
     assert_eq!(get(&server, &route_with_path(PROGRESS_ROUTE, &moved)).await["progress"]["positionSeconds"], 5.5);
     save_position(&server, &moved, json!({"positionSeconds": 6.5})).await;

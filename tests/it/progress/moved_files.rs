@@ -30,7 +30,7 @@ async fn moved_files_are_found_while_the_server_runs() {
     let folder = tempfile::tempdir().unwrap();
     let film = small_film(folder.path(), "film.mp4", 70);
     let server = kit::start_server(&[folder.path()]).await;
-    let mut subscription = server.service.events.subscribe("nobody", None).unwrap();
+    let mut subscription = server.service.events.subscribe("u_unknown", None).unwrap();
     let body = json!({"mediaPath": film, "positionSeconds": 700, "durationSeconds": 5400});
     let saved: Value = expect_success(server.post("/api/stream/progress", &body).send().await.unwrap(), 200).await;
     library_watcher::start_watchers(&server.service);

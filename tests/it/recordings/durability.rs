@@ -46,7 +46,7 @@ async fn prepare_recording(
         target: Some(RecordingTarget::Span(now_ms + from * 1000, now_ms + to * 1000)),
         padding: Padding::default(),
         series: None,
-        keep: RetentionLimit::default(),
+        retention: RetentionLimit::default(),
     };
     let created = service.schedule_recording(request).await.unwrap();
     // Stop at once, because the program is to make the recording.

@@ -194,7 +194,7 @@ async fn imported_programmes_survive_a_restart() {
                 name: Some("S".into()),
                 upload: Some(text.into()),
                 claim: claim.clone(),
-                changed_by: "keeper".into(),
+                changed_by: "operator".into(),
                 ..SourceChange::default()
             };
             service.add_source(change).await.unwrap();

@@ -73,7 +73,7 @@ async fn a_list_becomes_channels_with_reasons_for_skipped_entries() {
         (&source["state"], &source["counts"]["channels"], &source["url"]),
         (&json!("ready"), &json!(3), &Value::Null)
     );
-    assert_eq!((&source["kind"], &source["attestation"]["by"]), (&json!("m3u"), &json!("keeper")));
+    assert_eq!((&source["kind"], &source["attestation"]["by"]), (&json!("m3u"), &json!("operator")));
     assert_eq!(get_as_admin(&server, &location).await["source"]["skipped"][0]["name"], "Three");
     let all = get_as_admin(&server, CHANNELS).await["channels"].clone();
     let listed: Vec<_> =
@@ -180,7 +180,7 @@ async fn channels_keep_their_ids_through_every_refresh() {
     *current_list.lock().unwrap() =
         "#EXTM3U\n#EXTINF:-1,New\nhttp://tv.example/new\n#EXTINF:-1,Four HD\nhttp://tv.example/4.ts\n\
         #EXTINF:-1 tvg-id=\"two\",Two HD\nhttp://tv.example/2.ts?token=other\n\
-        #EXTINF:-1 tvg-id=\"one\",One\nhttp://elsewhere.example/1.m3u8\n"
+        #EXTINF:-1 tvg-id=\"one\",One\nhttp://moved.example/1.m3u8\n"
             .to_owned();
     assert_eq!(refresh(&server, &target).await["counts"]["channels"], 4);
     let second = ids_by_name(&server).await;
@@ -188,8 +188,7 @@ async fn channels_keep_their_ids_through_every_refresh() {
     assert_eq!(get_as_admin(&server, &four).await["channel"]["number"], 4, "manual changes stay");
 
     // A channel missing from the list is disabled until it comes back.
-    *current_list.lock().unwrap() =
-        "#EXTM3U\n#EXTINF:-1 tvg-id=\"one\",One\nhttp://elsewhere.example/1.m3u8\n".to_owned();
+    *current_list.lock().unwrap() = "#EXTM3U\n#EXTINF:-1 tvg-id=\"one\",One\nhttp://moved.example/1.m3u8\n".to_owned();
     refresh(&server, &target).await;
     assert_eq!(get_as_admin(&server, &four).await["channel"]["enabled"], false);
     *current_list.lock().unwrap() = LIST.to_owned();

@@ -12,7 +12,7 @@ use crate::kit::{self, Server};
 const SECRET_URL: &str = "http://ada:hunter2@tv.example:8080/live/ada/hunter2/12.m3u8?token=hunter2";
 
 async fn add_external_channel(server: &Server) -> (String, Value) {
-    let body = with_rights(json!({"name": "Elsewhere", "sourceType": "external", "source": {"url": SECRET_URL}}));
+    let body = with_rights(json!({"name": "Remote", "sourceType": "external", "source": {"url": SECRET_URL}}));
     let channel =
         expect_success(send_as_admin(server, Method::POST, CHANNELS, &body).await, 201).await["channel"].clone();
     (format!("{CHANNELS}/{}", channel["id"]), channel)
@@ -33,7 +33,7 @@ async fn an_external_channel_shows_its_rights_and_never_its_password() {
     );
     assert_eq!(
         (&channel["attestation"]["authorized"], &channel["attestation"]["by"]),
-        (&json!(true), &json!("keeper"))
+        (&json!(true), &json!("operator"))
     );
     assert!(channel["attestation"]["text"].as_str().unwrap().contains("authorised"));
     assert_eq!(channel["source"], json!({"url": "http://tv.example:8080/…", "failoverUrls": [], "userAgent": null}));
@@ -45,7 +45,7 @@ async fn an_external_channel_shows_its_rights_and_never_its_password() {
     );
     assert_eq!(user_view["provenance"]["sourceName"], "Own antenna");
     let m3u = server.get("/api/livetv/m3u").send().await.unwrap().text().await.unwrap();
-    assert!(m3u.contains("Elsewhere"), "{m3u}");
+    assert!(m3u.contains("Remote"), "{m3u}");
     expect_success(server.get("/api/livetv/epg").send().await.unwrap(), 200).await;
     assert_eq!(server.get("/api/livetv/xmltv").send().await.unwrap().status(), 200);
     for target in [CHANNELS, &target, "/api/livetv/m3u", "/api/livetv/audit"] {
@@ -77,7 +77,7 @@ async fn incomplete_rights_are_refused_everywhere() {
     let film = folder.path().join("a.wav");
     kit::media::run_ffmpeg(&film, &["-f lavfi -i", "sine=duration=1", "-c:a pcm_u8"]);
     let server = kit::start_server(&[folder.path()]).await;
-    let complete = with_rights(json!({"name": "Elsewhere", "sourceType": "external", "source": {"url": SECRET_URL}}));
+    let complete = with_rights(json!({"name": "Remote", "sourceType": "external", "source": {"url": SECRET_URL}}));
     let body_without = |field_path: &[&str]| {
         let mut body = complete.clone();
         let (last, path) = field_path.split_last().unwrap();
@@ -206,7 +206,7 @@ async fn a_withdrawal_stops_a_channel_at_once_and_is_audited() {
         .iter()
         .map(|entry| (entry["action"].as_str().unwrap(), entry["by"].as_str().unwrap()))
         .collect();
-    let admin = "keeper";
+    let admin = "operator";
     assert_eq!(
         actions,
         [
@@ -245,8 +245,8 @@ async fn recorders_are_offered_an_external_channel_only_with_a_recording_basis()
         expect_error(server.request(Method::GET, &stream).send().await.unwrap(), 422, "RIGHTS_BASIS_REQUIRED").await;
     assert_eq!(refusal["details"], json!({"missing": ["rights.recordingBasis"]}));
     assert_eq!(server.request(Method::HEAD, &stream).send().await.unwrap().status(), 422);
-    assert!(text(&format!("/api/livetv/m3u?token={secret}")).await.contains("Elsewhere"));
-    assert!(text(&format!("/api/livetv/xmltv?token={secret}")).await.contains("Elsewhere"));
+    assert!(text(&format!("/api/livetv/m3u?token={secret}")).await.contains("Remote"));
+    assert!(text(&format!("/api/livetv/xmltv?token={secret}")).await.contains("Remote"));
 
     for (basis, is_listed) in [(json!("The statute permits it."), true), (Value::Null, false)] {
         let body = json!({"rights": {"recordingBasis": basis}, "attestation": {"authorized": true}});
@@ -268,8 +268,7 @@ async fn users_see_no_credentials_in_urls() {
         "http://ada:hunter2@tv.example/1.png",
         "http://tv.example/logo.php?username=ada&password=hunter2",
     );
-    let mut external =
-        with_rights(json!({"name": "Elsewhere", "sourceType": "external", "source": {"url": SECRET_URL}}));
+    let mut external = with_rights(json!({"name": "Remote", "sourceType": "external", "source": {"url": SECRET_URL}}));
     (external["provenance"]["sourceUrl"], external["logoUrl"]) = (json!(url_with_query), json!(logo_with_query));
     let library_channel = json!({"name": "Own", "items": [{"path": film}], "startAt": "2026-01-01T00:00:00Z", "logoUrl": url_with_user_info});
     let mut channels = Vec::new();

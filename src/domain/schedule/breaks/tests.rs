@@ -293,14 +293,14 @@ fn the_guide_is_what_plays_with_breaks() {
             let entry = channel.guide_entries(at, at + 1, at).next().unwrap();
             let filler = channel.definition.is_filler(&on);
             assert!(filler || entry.programme.item_index == on.item_index, "{on:?} {entry:?}");
-            let slot = live_window::segments_from(&channel.definition, None, at).next().unwrap();
-            assert!(slot.start_ticks <= at * 90 && at * 90 < slot.end_ticks, "{slot:?}");
-            assert_eq!(slot.programme_start_ms, on.start_ms);
+            let live = live_window::segments_from(&channel.definition, None, at).next().unwrap();
+            assert!(live.start_ticks <= at * 90 && at * 90 < live.end_ticks, "{live:?}");
+            assert_eq!(live.programme_start_ms, on.start_ms);
             let item = channel.definition.item_of(&on);
             let of = item.part(on.part_index);
-            assert!((of.first_segment..of.end_segment).contains(&slot.item_index));
+            assert!((of.first_segment..of.end_segment).contains(&live.item_index));
             // Position in the file: the progress of the programme without its breaks.
-            let shown_ticks = item.segmentation.grid().segment_start(slot.item_index) + (at * 90 - slot.start_ticks);
+            let shown_ticks = item.segmentation.grid().segment_start(live.item_index) + (at * 90 - live.start_ticks);
             let expected_ticks = (at - on.start_ms + channel.entry_of(on).item_offset_ms()) * 90;
             assert!((shown_ticks - expected_ticks).abs() <= 90, "{shown_ticks} {expected_ticks}");
             within += u32::from(filler);

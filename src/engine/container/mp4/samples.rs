@@ -218,7 +218,7 @@ impl SampleTable {
         Ok(())
     }
 
-    /// Minimum composition offset; 0 if there are none.
+    /// Minimum composition offset; 0 without any.
     pub(super) fn min_composition_offset(&self) -> i32 {
         self.composition_offsets.iter().filter(|(count, _)| *count > 0).map(|(_, shift)| *shift).min().unwrap_or(0)
     }

@@ -129,14 +129,14 @@ fn every_kind_of_run_has_its_golden_arguments() {
         )
     );
     let bitmap = encode(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 3, bitmap: true }));
-    insta::assert_snapshot!("bitmap_drawn", golden_lines(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
+    insta::assert_snapshot!("bitmap_burned_in", golden_lines(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
     let mut telephone = plain(Container::Mp4);
     let amr = Audio::new(1, 8000);
     let amr = Stream { index: 1, codec: "amr_nb".into(), kind: StreamKind::Audio(amr), ..telephone.streams[0].clone() };
     telephone.streams.push(amr);
     insta::assert_snapshot!("amr_unpacked", golden_lines(&telephone, encode(|_| ()), AAC, &frames(), 9));
     let text = encode(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false }));
-    insta::assert_snapshot!("text_drawn", golden_lines(&plain(Container::Matroska), text, AAC, &frames(), 9));
+    insta::assert_snapshot!("text_burned_in", golden_lines(&plain(Container::Matroska), text, AAC, &frames(), 9));
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn the_watermark_is_overlaid_before_the_encoder_with_any_subtitle() {
     let watermark = || {
         Some(WatermarkOverlay { digest: "d".into(), corner: Corner::TopRight, opacity_percent: 70, width_percent: 8 })
     };
-    let overlay_graph = "[under];[1:v]scale=w=102:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa=0.70[emblem];\
-                [under][emblem]overlay=x=W-w-W*0.03:y=H*0.03:eof_action=repeat,setsar=1,format=yuv420p[v]";
+    let overlay_graph = "[under];[1:v]scale=w=102:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa=0.70[watermark];\
+                [under][watermark]overlay=x=W-w-W*0.03:y=H*0.03:eof_action=repeat,setsar=1,format=yuv420p[v]";
     for burn in [
         None,
         Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false }),

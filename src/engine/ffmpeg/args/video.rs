@@ -189,8 +189,8 @@ fn watermark_filter(options: &ArgumentOptions, plan: &EncodeVideo, watermark: &W
         Corner::BottomRight => (right, bottom),
     };
     format!(
-        "null[under];[{input}:v]scale=w={width}:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa={opacity:.2}[emblem];\
-         [under][emblem]overlay=x={x}:y={y}:eof_action=repeat"
+        "null[under];[{input}:v]scale=w={width}:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa={opacity:.2}[watermark];\
+         [under][watermark]overlay=x={x}:y={y}:eof_action=repeat"
     )
 }
 

@@ -30,7 +30,7 @@ fn split_frames<'a>(codec: &str, payload: &'a [u8]) -> impl Iterator<Item = (&'a
     })
 }
 
-/// Total duration of the frames that begin in a payload, seconds; None if there are none.
+/// Total duration of the frames that begin in a payload, seconds; None without any.
 pub(super) fn duration_seconds(codec: &str, payload: &[u8]) -> Option<f64> {
     split_frames(codec, payload).map(|(_, frame_info)| frame_info.seconds).reduce(|sum, next| sum + next)
 }

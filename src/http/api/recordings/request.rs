@@ -79,9 +79,9 @@ impl RecordingRequest {
                 return Err(Error::invalid_field("entryId", "is required, or start and end, or series"));
             }
         };
-        let keep = self.keep.map_or_else(|| Ok(RetentionLimit::default()), |keep| keep.validate(series.is_some()))?;
+        let retention = self.keep.map(|keep| keep.validate(series.is_some())).transpose()?.unwrap_or_default();
         let padding = self.padding_seconds.map_or_else(|| Ok(Padding::default()), PaddingRequest::validate)?;
-        Ok(NewRecording { channel_id, user_id, target, padding, series, keep })
+        Ok(NewRecording { channel_id, user_id, target, padding, series, retention })
     }
 }
 

@@ -160,7 +160,7 @@ impl PaddingView {
 }
 
 impl KeepView {
-    fn new(keep: RetentionLimit) -> Self {
-        Self { count: keep.max_count, days: keep.max_days }
+    fn new(retention: RetentionLimit) -> Self {
+        Self { count: retention.max_count, days: retention.max_days }
     }
 }

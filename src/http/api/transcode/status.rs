@@ -57,7 +57,7 @@ struct Diagnostics {
     encoder: String,
     /// Codec of the source video, or of its audio if there is no video.
     decoder: Option<String>,
-    /// What makes the segments: `packager`, `gstreamer` or `ffmpeg`.
+    /// The backend that makes the segments: `packager`, `gstreamer` or `ffmpeg`.
     pipeline: &'static str,
     /// Why this one was chosen.
     pipeline_reason: &'static str,

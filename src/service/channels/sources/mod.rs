@@ -57,7 +57,7 @@ pub struct SourceChange {
     pub upload: Option<Bytes>,
     pub refresh_hours: Option<Option<u32>>,
     pub claim: RightsClaim,
-    pub select: Option<ChannelFilter>,
+    pub filter: Option<ChannelFilter>,
     pub number_from: Option<Option<u32>>,
     /// Who makes the change, for the audit log.
     pub changed_by: String,
@@ -304,7 +304,7 @@ impl Service {
         if former.is_none() && url.is_none() && change.upload.is_none() {
             return Err(Error::invalid_field("url", "is missing, and so is upload"));
         }
-        let select_bytes = change.select.as_ref().map_or(0, ChannelFilter::text_bytes);
+        let select_bytes = change.filter.as_ref().map_or(0, ChannelFilter::text_bytes);
         if select_bytes > MAX_SELECT_BYTES {
             let message = format!("select has {select_bytes} bytes of names; at most {MAX_SELECT_BYTES} are allowed");
             return Err(Error::new(Code::PayloadTooLarge, message));
@@ -317,7 +317,7 @@ impl Service {
             url,
             refresh_hours: change.refresh_hours.unwrap_or_else(|| former_value(|former| former.refresh_hours)),
             rights,
-            filter: change.select.clone().or_else(|| former.map(|former| former.filter.clone())).unwrap_or_default(),
+            filter: change.filter.clone().or_else(|| former.map(|former| former.filter.clone())).unwrap_or_default(),
             number_from: change.number_from.unwrap_or_else(|| former_value(|former| former.number_from)),
             state: ReadState::Ready,
             last_read_ms: None,

@@ -62,7 +62,7 @@ impl Service {
             ParsedSource::List(list) => {
                 let mut preview = Preview { guides: list.guide_urls.clone(), ..Preview::default() };
                 preview.counts.entries = list.entries.len() + list.skipped.count;
-                let (selected, mut skips) = select_entries(list, &change.select.unwrap_or_default());
+                let (selected, mut skips) = select_entries(list, &change.filter.unwrap_or_default());
                 // No source has id 0, so every entry counts as new.
                 let (planned_channels, _) =
                     self.channels.plan_import(0, change.number_from.flatten(), &selected, &mut skips);
@@ -150,11 +150,11 @@ fn guide_counts(guide: &XmltvGuide) -> ReadCounts {
 }
 
 /// Splits a list into entries that become channels and skipped ones, with reasons.
-fn select_entries(list: M3uList, select: &ChannelFilter) -> (Vec<m3u::parse::M3uEntry>, SkippedEntries) {
+fn select_entries(list: M3uList, filter: &ChannelFilter) -> (Vec<m3u::parse::M3uEntry>, SkippedEntries) {
     let mut skips = list.skipped;
     let mut selected = Vec::with_capacity(list.entries.len());
     for entry in list.entries {
-        match select.matches(&entry) {
+        match filter.matches(&entry) {
             true => selected.push(entry),
             false => skips.add(entry.line, &entry.name, "is not selected"),
         }

@@ -162,7 +162,7 @@ impl SourceRequest {
             upload,
             refresh_hours: self.refresh_hours,
             claim: self.claim.into_claim()?,
-            select: select.map(|SelectRequest { groups, names, ids }| ChannelFilter { groups, names, ids }),
+            filter: select.map(|SelectRequest { groups, names, ids }| ChannelFilter { groups, names, ids }),
             number_from: self.number_from,
             changed_by: username,
         })

@@ -1,4 +1,4 @@
-//! Runs of GStreamer in process, compared with the ffmpeg subprocess, for each kind of run in interleaved rounds. `auto` is
+//! The GStreamer backend, compared with the ffmpeg backend, for each kind of run in interleaved rounds. `auto` is
 //! decided by these figures (`service/renditions/backends.rs`).
 
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ fn make_matroska(folder: &Path) -> PathBuf {
 }
 
 fn make_audio(folder: &Path) -> PathBuf {
-    let path = folder.join("sound.flac");
+    let path = folder.join("audio.flac");
     run_command(
         Command::new("ffmpeg")
             .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", "sine=f=440:r=44100:d=30", "-ac", "2"])

@@ -95,17 +95,11 @@ fn starts(media: &Media) -> Vec<Option<f64>> {
     }
 }
 
-/// With `pipe_inputs`, each excerpt has a pipe that begins with it.
-fn arguments(
-    media: &Media,
-    stream: u32,
-    input: &str,
-    starts: &[Option<f64>],
-    pipe_inputs: &[PipeInput],
-) -> Vec<String> {
+/// With `inputs`, each excerpt has a pipe that begins with it.
+fn arguments(media: &Media, stream: u32, input: &str, starts: &[Option<f64>], inputs: &[PipeInput]) -> Vec<String> {
     let mut args: Vec<String> = "-nostdin -hide_banner -v error".split(' ').map(str::to_owned).collect();
     for (n, start) in starts.iter().enumerate() {
-        let pipe_input = pipe_inputs.get(n);
+        let pipe_input = inputs.get(n);
         if let (Some(start), None) = (start, pipe_input) {
             args.extend(["-ss".into(), format!("{start:.3}")]);
         }

@@ -144,10 +144,8 @@ impl ClockStream {
             };
             programs.iter().find(has_streams)
         };
-        let best_program =
-            first_with(true, true).or_else(|| first_with(true, false)).or_else(|| first_with(false, true));
-        let Some((program, first)) = best_program.and_then(|program| Some((program, pmts.get(&program.pmt_pid)?)))
-        else {
+        let best = first_with(true, true).or_else(|| first_with(true, false)).or_else(|| first_with(false, true));
+        let Some((program, first)) = best.and_then(|program| Some((program, pmts.get(&program.pmt_pid)?))) else {
             return Ok(None);
         };
         let video_pid = pid_of(&videos, program);

@@ -48,11 +48,10 @@ pub struct ChildOutput {
 ///
 /// # Errors
 /// When the pipe or the child cannot be created.
-pub async fn start(ffmpeg: &Path, stream_info: StreamInfo, video: &VideoMode) -> Result<(ChildInput, ChildOutput)> {
+pub async fn start(ffmpeg: &Path, info: StreamInfo, video: &VideoMode) -> Result<(ChildInput, ChildOutput)> {
     let (reader, writer) = std::io::pipe()?;
     let input = format!("pipe:{}", reader.as_raw_fd());
-    let child =
-        spawn(ffmpeg, ingest_args(&input, stream_info, video), vec![Arc::new(reader)], ChildLimits::TRANSCODE).await?;
+    let child = spawn(ffmpeg, ingest_args(&input, info, video), vec![Arc::new(reader)], ChildLimits::TRANSCODE).await?;
     let sender = Sender::from_owned_fd(OwnedFd::from(writer))?;
     Ok((ChildInput(sender), ChildOutput { child, bytes: BytesMut::with_capacity(READ_BYTES) }))
 }

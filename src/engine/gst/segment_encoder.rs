@@ -105,11 +105,9 @@ impl SegmentEncoder {
         let has_ended = Arc::default();
         watch_end(&pipeline.element("segment")?, &has_ended, wake)?;
         let video_input: app::AppSrc = pipeline.element_of_type("picture")?;
-        let need_data_waker = wake.clone();
+        let waker = wake.clone();
         video_input.set_callbacks(
-            app::AppSrcCallbacks::builder()
-                .need_data(move |_, _| need_data_waker.run_callback("need-data", (), || ()))
-                .build(),
+            app::AppSrcCallbacks::builder().need_data(move |_, _| waker.run_callback("need-data", (), || ())).build(),
         );
         // Wakes the thread at every frame taken, before the queue is empty and the encoder has to wait.
         let frame_taken_waker = wake.clone();

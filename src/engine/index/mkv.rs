@@ -99,14 +99,9 @@ impl<F: ReadAt + ?Sized> VideoBlocks<'_, F> {
     }
 
     /// Calls `visit` for every block of the video from a cluster on, until it returns false.
-    fn walk_video(
-        &self,
-        cluster: u64,
-        max_elements: usize,
-        mut visit: impl FnMut(Block) -> bool,
-    ) -> Result<(), ContainerError> {
+    fn walk_video(&self, cluster: u64, max: usize, mut visit: impl FnMut(Block) -> bool) -> Result<(), ContainerError> {
         let mut is_laced = false;
-        self.layout.walk_blocks(self.file, cluster, max_elements, |block| {
+        self.layout.walk_blocks(self.file, cluster, max, |block| {
             let is_video = block.track == self.track;
             is_laced |= is_video && block.lacing != 0;
             !is_laced && (!is_video || visit(block))

@@ -110,22 +110,18 @@ impl MatroskaTracks {
         index: &KeyframeIndex,
         grid: &Grid,
         number: usize,
-        start_ticks: i64,
+        start: i64,
     ) -> Result<Vec<SegmentSample>, RunError> {
         let keyframe =
             if number == 0 { Some(0) } else { index.keyframes.binary_search(&grid.segment_start(number)).ok() };
         let keyframe =
             keyframe.ok_or_else(|| RunError::Internal(format!("segment {number} does not begin with a keyframe")))?;
-        let start_time = if number == 0 { i64::MIN } else { grid.segment_start(number) + start_ticks };
+        let start_time = if number == 0 { i64::MIN } else { grid.segment_start(number) + start };
         let is_last = number + 1 >= grid.len();
-        let end_time = if is_last { i64::MAX } else { grid.segment_start(number + 1) + start_ticks };
-        let audio_start = if number == 0 { start_ticks - MAX_PRIMING + 1 } else { start_time };
-        let span = SegmentSpan {
-            start: start_time,
-            end: end_time,
-            audio_start,
-            audio_end: grid.segment_start(number + 1) + start_ticks,
-        };
+        let end = if is_last { i64::MAX } else { grid.segment_start(number + 1) + start };
+        let audio_start = if number == 0 { start - MAX_PRIMING + 1 } else { start_time };
+        let span =
+            SegmentSpan { start: start_time, end: end, audio_start, audio_end: grid.segment_start(number + 1) + start };
         // Start one group of pictures earlier, for its times and late audio; further back only if groups are very short.
         let mut start_keyframe = keyframe.saturating_sub(1);
         let scan = loop {
@@ -139,7 +135,7 @@ impl MatroskaTracks {
             }
             start_keyframe = start_keyframe.saturating_sub(4);
         };
-        Ok(self.assign_decode_times(scan, index, start_ticks))
+        Ok(self.assign_decode_times(scan, index, start))
     }
 
     /// Reads blocks from a cluster on until the segment is complete.

@@ -70,14 +70,8 @@ impl Package {
         start_seconds: f64,
     ) -> Result<Self, ContainerError> {
         let start_ticks = to_ticks(start_seconds);
-        let (matroska_tracks, avc, adts, index) = MatroskaTracks::read(file, video, audio, start_ticks)?;
-        Ok(Self {
-            tracks: PackageTracks::Matroska(matroska_tracks),
-            avc: Some(avc),
-            adts,
-            index: Some(index),
-            start_ticks,
-        })
+        let (tracks, avc, adts, index) = MatroskaTracks::read(file, video, audio, start_ticks)?;
+        Ok(Self { tracks: PackageTracks::Matroska(tracks), avc: Some(avc), adts, index: Some(index), start_ticks })
     }
 
     /// Where the video may be cut; None without video.

@@ -35,11 +35,10 @@ fn count_segments(bytes: &[u8]) -> Result<usize, String> {
         Grid::from_keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end_ticks as f64 / 90_000.0);
     let count = grid.len().min(20);
     let check_segment = |segment| {
-        let lazy_segment = package.lay_out_segment(bytes, &grid, segment).map_err(|error| error.to_string())?;
-        let bytes_packed = lazy_segment
-            .read_with(|buffer, offset| Some(bytes.read_at(buffer, offset)))
-            .map_err(|_| "the file ends")?;
-        assert_eq!(bytes_packed.len() as u64, lazy_segment.size_bytes());
+        let lazy = package.lay_out_segment(bytes, &grid, segment).map_err(|error| error.to_string())?;
+        let bytes_packed =
+            lazy.read_with(|buffer, offset| Some(bytes.read_at(buffer, offset))).map_err(|_| "the file ends")?;
+        assert_eq!(bytes_packed.len() as u64, lazy.size_bytes());
         Ok::<_, String>(())
     };
     (0..count).try_for_each(check_segment)?;

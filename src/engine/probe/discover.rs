@@ -97,11 +97,7 @@ fn discover_streams(discoverer: &pbutils::Discoverer, source: &SourceFile) -> Re
     if info.result() != pbutils::DiscovererResult::Ok {
         return Err(NeedsFfprobe("the discoverer's result is incomplete"));
     }
-    info.stream_list()
-        .iter()
-        .filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>())
-        .map(parse_stream_info)
-        .collect()
+    info.stream_list().iter().filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>()).map(parse).collect()
 }
 
 fn parse_stream_info(stream: &pbutils::DiscovererStreamInfo) -> Result<DecoderInfo, NeedsFfprobe> {

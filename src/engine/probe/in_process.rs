@@ -32,8 +32,7 @@ pub(super) async fn describe(
     decodable: &HashSet<String>,
     guard: InProcessGuard,
 ) -> Result<Media, NeedsFfprobe> {
-    let (outline, decoder_infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs)
-    {
+    let (outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
         let source = source.clone();
         let read_in_thread = move || {
             let _guard = guard;
@@ -46,10 +45,10 @@ pub(super) async fn describe(
     } else {
         let outline = read_outline(source, head).await?;
         outline.tracks.iter().filter(|track| track.kind == OutlineTrackKind::Video).try_for_each(check_size)?;
-        let decoder_infos = discover(source, guard).await?;
-        (outline, decoder_infos)
+        let infos = discover(source, guard).await?;
+        (outline, infos)
     };
-    merge(outline, &decoder_infos, head, source.len, decodable)
+    merge(outline, &infos, head, source.len, decodable)
 }
 
 async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<ContainerOutline, NeedsFfprobe> {
@@ -78,16 +77,13 @@ fn check_size(track: &OutlineTrack) -> Result<(), NeedsFfprobe> {
 
 fn merge(
     outline: ContainerOutline,
-    decoder_infos: &[DecoderInfo],
+    infos: &[DecoderInfo],
     head: &[u8],
     len: u64,
     decodable: &HashSet<String>,
 ) -> Result<Media, NeedsFfprobe> {
-    let streams = outline
-        .tracks
-        .iter()
-        .map(|track| merge_stream(track, decoder_infos, decodable))
-        .collect::<Result<Vec<_>, _>>()?;
+    let streams =
+        outline.tracks.iter().map(|track| merge_stream(track, infos, decodable)).collect::<Result<Vec<_>, _>>()?;
     let has_video = streams.iter().any(|stream| matches!(stream.kind, StreamKind::Video(_)));
     Ok(Media {
         container: outline.container,

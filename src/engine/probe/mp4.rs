@@ -38,26 +38,19 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, Need
             _ => {}
         }
     }
-    let is_empty = |timed_track: &TimedMp4Track| timed_track.sample_count == 0;
+    let is_empty = |track: &TimedMp4Track| track.sample_count == 0;
     if tracks.is_empty() || tracks.iter().any(is_empty) {
         return Err(NeedsFfprobe("a track without samples"));
     }
-    let played_tracks = || {
-        tracks
-            .iter()
-            .filter(|timed_track| matches!(timed_track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio))
-    };
-    let start = played_tracks().map(|timed_track| timed_track.start_seconds).fold(f64::INFINITY, f64::min);
-    let end = played_tracks()
-        .map(|timed_track| timed_track.start_seconds.max(0.0) + timed_track.duration_seconds)
-        .fold(0.0, f64::max);
+    let played_tracks =
+        || tracks.iter().filter(|track| matches!(track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio));
+    let start = played_tracks().map(|track| track.start_seconds).fold(f64::INFINITY, f64::min);
+    let end = played_tracks().map(|track| track.start_seconds.max(0.0) + track.duration_seconds).fold(0.0, f64::max);
     if !start.is_finite() || end <= start {
         return Err(NeedsFfprobe("neither video nor audio"));
     }
-    let tracks = tracks
-        .into_iter()
-        .enumerate()
-        .map(|(index, timed_track)| OutlineTrack { index: index as u32, ..timed_track.track });
+    let tracks =
+        tracks.into_iter().enumerate().map(|(index, track)| OutlineTrack { index: index as u32, ..track.track });
     Ok(ContainerOutline {
         container: Container::Mp4,
         duration_seconds: end - start,

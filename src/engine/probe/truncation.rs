@@ -143,13 +143,12 @@ pub(super) async fn with_duration_by_cues(source: &Arc<SourceFile>, media: Media
         (measured, media)
     });
     let (measured, mut media) = task.await.expect("readers of Matroska do not panic");
-    let (Some(present_seconds), Some(stated_seconds)) = (measured.filter(|left| *left > 0.0), media.duration_seconds)
-    else {
+    let (Some(present), Some(stated_seconds)) = (measured.filter(|left| *left > 0.0), media.duration_seconds) else {
         return media;
     };
-    if present_seconds > stated_seconds + TOLERANCE_SECONDS || present_seconds < stated_seconds - MAX_SUBTITLE_SECONDS {
-        media.warnings.push(wrong_duration_warning(present_seconds, stated_seconds));
-        set_duration(&mut media, source, Some(present_seconds));
+    if present > stated_seconds + TOLERANCE_SECONDS || present < stated_seconds - MAX_SUBTITLE_SECONDS {
+        media.warnings.push(wrong_duration_warning(present, stated_seconds));
+        set_duration(&mut media, source, Some(present));
     }
     media
 }

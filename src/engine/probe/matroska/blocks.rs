@@ -30,18 +30,16 @@ pub(super) fn first_timestamp(
             return false;
         }
         block_count += 1;
-        let is_played = |timed_track: &&mut TimedMatroskaTrack| {
-            matches!(timed_track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio)
+        let is_played = |track: &&mut TimedMatroskaTrack| {
+            matches!(track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio)
         };
-        if let Some(timed_track) =
-            tracks.iter_mut().filter(is_played).find(|timed_track| timed_track.track.container_id == block.track)
-        {
-            earliest = earliest.min(block.time as f64 - timed_track.delay_ms);
-            if timed_track.track.first_frame.is_empty() {
+        if let Some(track) = tracks.iter_mut().filter(is_played).find(|track| track.track.container_id == block.track) {
+            earliest = earliest.min(block.time as f64 - track.delay_ms);
+            if track.track.first_frame.is_empty() {
                 let mut frame_head = vec![0; FRAME_HEAD];
                 let filled = source.read_at(&mut frame_head, block.offset);
                 frame_head.truncate(filled);
-                timed_track.track.first_frame = frame_head;
+                track.track.first_frame = frame_head;
             }
         }
         block_count < MAX_FIRST_BLOCKS

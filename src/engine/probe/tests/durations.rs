@@ -51,12 +51,9 @@ async fn the_duration_of_half_a_file_is_that_of_its_last_packets() {
         let whole = std::fs::read(folder.path().join(name)).unwrap();
         std::fs::write(folder.path().join("half"), &whole[..whole.len() / 2]).unwrap();
         let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), "half"))).await.unwrap();
-        let present_seconds = packet_seconds(&folder.path().join("half"));
+        let present = packet_seconds(&folder.path().join("half"));
         let seconds = media.duration_seconds.unwrap();
-        assert!(
-            (seconds - present_seconds).abs() < 0.3 && present_seconds < 1.6,
-            "{name}: {seconds} s reported, {present_seconds} s present"
-        );
+        assert!((seconds - present).abs() < 0.3 && present < 1.6, "{name}: {seconds} s reported, {present} s present");
         assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{name}: {:?}", media.warnings);
         assert!(media.is_seekable);
     }
@@ -175,18 +172,15 @@ async fn raw_audio_is_as_long_as_its_frames() {
     let folder = tempfile::tempdir().unwrap();
     let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
     // With a quiet beginning, an estimate by the first frames is far too long.
-    let audio_source = "aevalsrc='if(lt(t,8),0,random(0))':s=44100:d=20";
+    let source = "aevalsrc='if(lt(t,8),0,random(0))':s=44100:d=20";
     for (name, more) in [
         ("a.aac", &["-c:a", "aac", "-b:a", "160k"][..]),
         ("a.mp3", &["-c:a", "libmp3lame", "-q:a", "2", "-write_xing", "0", "-id3v2_version", "3"]),
         ("b.mp3", &["-c:a", "libmp3lame", "-q:a", "2"]),
     ] {
         let path = folder.path().join(name);
-        let made = Command::new("ffmpeg")
-            .args(["-v", "error", "-f", "lavfi", "-i", audio_source])
-            .args(more)
-            .arg(&path)
-            .status();
+        let made =
+            Command::new("ffmpeg").args(["-v", "error", "-f", "lavfi", "-i", source]).args(more).arg(&path).status();
         assert!(made.expect("ffmpeg runs").success());
         let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
         let seconds = media.duration_seconds.unwrap();

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 
-use super::RunError;
 use super::clock::{PipeInput, RepairedFeed};
 use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
 use super::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
 use super::source::SourceFile;
+use super::{Result, RunError};
 use crate::domain::media::Media;
 
 /// Number of excerpts of an item, spread evenly, and the length of each, seconds. For films the result is usually within
@@ -33,23 +33,13 @@ const SILENCE_LUFS: f64 = -69.0;
 ///
 /// # Errors
 /// `Decode` with ffmpeg's last message; `SourceRead`; `Stalled`; `Internal` when ffmpeg does not start.
-pub async fn measure(
-    ffmpeg: &Path,
-    source: &Arc<SourceFile>,
-    media: &Media,
-    stream: u32,
-) -> Result<Option<f64>, RunError> {
+pub async fn measure(ffmpeg: &Path, source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<Option<f64>> {
     let measured = tokio::time::timeout(DEADLINE, measure_excerpts(ffmpeg, source, media, stream)).await;
     measured.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?
 }
 
 /// Dropping the future ends the child.
-async fn measure_excerpts(
-    ffmpeg: &Path,
-    source: &Arc<SourceFile>,
-    media: &Media,
-    stream: u32,
-) -> Result<Option<f64>, RunError> {
+async fn measure_excerpts(ffmpeg: &Path, source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<Option<f64>> {
     let starts = starts(media);
     let mut feeds = Vec::new();
     // The file itself has another clock, and the streams may have other numbers.

@@ -15,7 +15,7 @@ use super::launch_text;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::{BusEvent, RunningPipeline};
 use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
-use crate::engine::RunError;
+use crate::engine::{Result, RunError};
 
 /// AAC frames encoded and dropped before the first one kept.
 pub(super) const PREROLL_FRAMES: i64 = 4;
@@ -55,13 +55,7 @@ pub(super) fn frame_start_ticks(frame: i64) -> i64 {
 
 impl AacEncoder {
     /// Starts an encoder whose first frame is `first_frame`; `label` is part of the pipeline's name.
-    pub(super) fn start(
-        channels: u32,
-        kbps: u32,
-        first_frame: i64,
-        label: &str,
-        wake: &ThreadWaker,
-    ) -> Result<Self, RunError> {
+    pub(super) fn start(channels: u32, kbps: u32, first_frame: i64, label: &str, wake: &ThreadWaker) -> Result<Self> {
         let pipeline = RunningPipeline::new(launch_text::ENCODE_AUDIO, ("", ENCODER_LAUNCH), label, wake)?;
         let kbps = i32::try_from(kbps.max(32)).unwrap_or(i32::MAX / 1000);
         pipeline.element("audio_encoder")?.set_property_from_str("bitrate", &(kbps * 1000).to_string());
@@ -90,7 +84,7 @@ impl AacEncoder {
         (self.input.current_level_buffers() < MAX_QUEUED_FRAMES).then_some(self.next_input_frame)
     }
 
-    pub(super) fn push(&mut self, samples: &[f32]) -> Result<(), RunError> {
+    pub(super) fn push(&mut self, samples: &[f32]) -> Result<()> {
         let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
         let mut buffer = gst::Buffer::from_mut_slice(bytes);
         let clock_time = |frame: i64| {
@@ -110,7 +104,7 @@ impl AacEncoder {
     }
 
     /// The next AAC frame to keep, with its number; it includes the ADTS header.
-    pub(super) fn take_frame(&mut self) -> Result<Option<(i64, gst::Buffer)>, RunError> {
+    pub(super) fn take_frame(&mut self) -> Result<Option<(i64, gst::Buffer)>> {
         while let Some(event) = self.pipeline.next_event() {
             if let BusEvent::Error(text) = event {
                 return Err(RunError::Encoder(format!("audio: {text}")));

@@ -14,8 +14,8 @@ use super::panic_guard::ThreadWaker;
 use super::running_pipeline::{BusEvent, RunningPipeline, SeekResult};
 use super::stall_timer::StallTimer;
 use crate::domain::media::Media;
-use crate::engine::RunError;
 use crate::engine::source::SourceFile;
+use crate::engine::{Result, RunError};
 
 /// Time limit for the first buffer after opening and seeking. A file with one keyframe an hour must be decoded from there.
 const FIRST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -64,7 +64,7 @@ impl OutputFormat {
         }
     }
 
-    fn launch_text(self, opener: Opener) -> Result<LaunchText, RunError> {
+    fn launch_text(self, opener: Opener) -> Result<LaunchText> {
         Ok(match (self, opener) {
             (Self::Video { .. }, Opener::Decodebin3) => {
                 return Err(RunError::Internal("GStreamer does not decode video of this container".into()));
@@ -77,7 +77,7 @@ impl OutputFormat {
         })
     }
 
-    fn configure(self, pipeline: &RunningPipeline) -> Result<(), RunError> {
+    fn configure(self, pipeline: &RunningPipeline) -> Result<()> {
         match self {
             Self::Video { deinterlace } => {
                 pipeline.element("comb")?.set_property_from_str("mode", if deinterlace { "auto" } else { "disabled" });
@@ -107,7 +107,7 @@ pub(super) enum DecoderOutput {
 
 impl Decoder {
     /// Opens the file and starts decoding towards the requested time.
-    pub(super) fn open(request: DecodeRequest, wake: &ThreadWaker) -> Result<Self, RunError> {
+    pub(super) fn open(request: DecodeRequest, wake: &ThreadWaker) -> Result<Self> {
         let (pipeline, output, stage) = start_pipeline(&request, wake)?;
         Ok(Self {
             request,
@@ -121,7 +121,7 @@ impl Decoder {
     }
 
     /// Handles bus messages and advances opening and seeking. True if anything happened.
-    pub(super) fn poll(&mut self, wake: &ThreadWaker) -> Result<bool, RunError> {
+    pub(super) fn poll(&mut self, wake: &ThreadWaker) -> Result<bool> {
         let mut has_progress = false;
         while let Some(event) = self.pipeline.next_event() {
             has_progress = true;
@@ -191,7 +191,7 @@ impl Decoder {
     }
 
     /// The next buffer, if there is one. Does not block.
-    pub(super) fn next_output(&mut self) -> Result<DecoderOutput, RunError> {
+    pub(super) fn next_output(&mut self) -> Result<DecoderOutput> {
         match self.stage {
             Stage::Opening | Stage::Seeking(_) => return Ok(DecoderOutput::Pending),
             Stage::Ended => return Ok(DecoderOutput::End),
@@ -218,10 +218,7 @@ impl Decoder {
 }
 
 /// Builds and starts the pipeline: to PAUSED first if it must seek.
-fn start_pipeline(
-    request: &DecodeRequest,
-    wake: &ThreadWaker,
-) -> Result<(RunningPipeline, app::AppSink, Stage), RunError> {
+fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(RunningPipeline, app::AppSink, Stage)> {
     let missing = || RunError::Internal(format!("the file has no stream {}", request.stream));
     let selected = SelectedStream::find(&request.media, request.stream).ok_or_else(missing)?;
     let opener = Opener::for_container(&request.media);

@@ -11,8 +11,8 @@ use super::launch_text;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::{BusEvent, RunningPipeline};
 use crate::domain::codec::TargetCodec;
-use crate::engine::RunError;
 use crate::engine::video_encoders::{EncoderElement, VIDEO_ENCODERS, VideoEncoder};
+use crate::engine::{Result, RunError};
 
 /// Time limit of a trial. A sleeping graphics card may need seconds.
 const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
@@ -52,7 +52,7 @@ impl VideoEncoder {
         self.encode_test_frames().map_err(|error| error.to_string())
     }
 
-    fn encode_test_frames(&self) -> Result<(), RunError> {
+    fn encode_test_frames(&self) -> Result<()> {
         let waker = ThreadWaker::for_current_thread(
             #[cfg(test)]
             super::panic_guard::InjectedFault::default(),

@@ -13,7 +13,7 @@ use crate::domain::media::{Container, Media, Stream};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::subtitles::{AssScript, TextStyle};
 use crate::engine::ass::{self, ScriptCache};
-use crate::engine::{Backend, Job, Run, RunError, Segment, ffmpeg};
+use crate::engine::{Backend, Job, Result, Run, RunError, Segment, ffmpeg};
 
 mod aac;
 mod audio_segment;
@@ -65,18 +65,9 @@ impl GstBackend {
     pub fn detect() -> Result<Self, String> {
         gstreamer::init().map_err(|cause| cause.to_string())?;
         crate::engine::gstreamer_elements::restrict_elements();
-        for element in [
-            "qtdemux",
-            "matroskademux",
-            "decodebin",
-            "uridecodebin3",
-            "videoconvertscale",
-            "deinterlace",
-            "avenc_aac",
-            "aacparse",
-            "h264parse",
-            "hlssink2",
-        ] {
+        let demuxers = ["qtdemux", "matroskademux", "decodebin", "uridecodebin3"];
+        let others = ["videoconvertscale", "deinterlace", "avenc_aac", "aacparse", "h264parse", "hlssink2"];
+        for element in demuxers.into_iter().chain(others) {
             if gstreamer::ElementFactory::find(element).is_none() {
                 return Err(format!("GStreamer has no {element}"));
             }
@@ -121,7 +112,7 @@ impl Backend for GstBackend {
         "avenc_aac"
     }
 
-    fn start(&self, mut job: Job, last_allowed: usize) -> Result<Run, RunError> {
+    fn start(&self, mut job: Job, last_allowed: usize) -> Result<Run> {
         if job.first >= job.spec.grid.len() {
             return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
         }
@@ -163,14 +154,14 @@ impl Backend for GstBackend {
 struct PendingRun {
     job: Job,
     video_encoding: Option<VideoEncoding>,
-    segments: mpsc::Sender<Result<Segment, RunError>>,
+    segments: mpsc::Sender<Result<Segment>>,
     control: Arc<Control>,
     quarantine_mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl GstBackend {
     /// Starts the thread of a run.
-    fn spawn_run(&self, pending: PendingRun) -> Result<Thread, RunError> {
+    fn spawn_run(&self, pending: PendingRun) -> Result<Thread> {
         let name = format!("run-{}", pending.job.first);
         #[cfg(test)]
         let injected_fault = self.injected_fault.clone();
@@ -187,11 +178,7 @@ impl GstBackend {
     }
 
     /// Starts the thread of a run after extracting the text to burn in.
-    async fn spawn_run_with_text(
-        &self,
-        mut pending: PendingRun,
-        burn: Option<BurnedSubtitle>,
-    ) -> Result<Thread, RunError> {
+    async fn spawn_run_with_text(&self, mut pending: PendingRun, burn: Option<BurnedSubtitle>) -> Result<Thread> {
         if let (Some(burn), Some(video_encoding)) = (burn, &mut pending.video_encoding) {
             let program = self
                 .ffmpeg
@@ -220,7 +207,7 @@ async fn apply_control(gate: &mut watch::Receiver<usize>, control: &Control, thr
     thread.unpark();
 }
 
-fn resolve_video_encoding(media: &Media, plan: &EncodeVideo) -> Result<VideoEncoding, RunError> {
+fn resolve_video_encoding(media: &Media, plan: &EncodeVideo) -> Result<VideoEncoding> {
     let missing = || RunError::Internal(format!("stream {} is not video", plan.stream));
     let (_, video) = media.video_streams().find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
     let encoder = encoder_elements::select_encoder(plan.codec, &plan.encoder)

@@ -14,8 +14,8 @@ use super::panic_guard::ThreadWaker;
 use super::running_pipeline::RunningPipeline;
 use crate::domain::bitmap_subtitles::{PlacedBitmap, scale_to_video};
 use crate::domain::media::Video;
-use crate::engine::RunError;
 use crate::engine::bitmap_subtitles::ShownSubtitle;
+use crate::engine::{Result, RunError};
 
 /// An overlay and its display time, nanoseconds of the item.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(super) fn prepare_overlays(
     source: &Video,
     width: u32,
     height: u32,
-) -> Result<Vec<Overlay>, RunError> {
+) -> Result<Vec<Overlay>> {
     let matrix = ColorMatrix::for_video(source);
     let to_nanoseconds = |ms: i64| u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000);
     let mut overlays = Vec::new();
@@ -60,11 +60,7 @@ pub(super) fn prepare_overlays(
 }
 
 /// Makes the element `lay` overlay them on the frames of their times.
-pub(super) fn attach_overlays(
-    pipeline: &RunningPipeline,
-    overlays: Vec<Overlay>,
-    wake: &ThreadWaker,
-) -> Result<(), RunError> {
+pub(super) fn attach_overlays(pipeline: &RunningPipeline, overlays: Vec<Overlay>, wake: &ThreadWaker) -> Result<()> {
     let wake = wake.clone();
     pipeline.element("lay")?.connect("draw", false, move |values| {
         let composition = wake.run_callback("draw", None, || {
@@ -103,7 +99,7 @@ impl ColorMatrix {
         if is_bt709 { Self { red: 0.2126, blue: 0.0722 } } else { Self { red: 0.299, blue: 0.114 } }
     }
 
-    fn overlay_rectangle(self, bitmap: &PlacedBitmap) -> Result<video::VideoOverlayRectangle, RunError> {
+    fn overlay_rectangle(self, bitmap: &PlacedBitmap) -> Result<video::VideoOverlayRectangle> {
         let pixels: Vec<u8> =
             bitmap.pixels.as_chunks::<4>().0.iter().flat_map(|&[r, g, b, a]| self.to_ayuv(r, g, b, a)).collect();
         let mut buffer = gst::Buffer::from_mut_slice(pixels);

@@ -11,7 +11,7 @@ use gstreamer::prelude::*;
 use super::launch_text::LaunchText;
 use super::panic_guard::ThreadWaker;
 use super::registry::{self, Registration};
-use crate::engine::RunError;
+use crate::engine::{Result, RunError};
 
 /// A pipeline that takes longer to stop counts as hanging.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
@@ -49,12 +49,7 @@ pub(super) enum BusEvent {
 impl RunningPipeline {
     /// Builds `text` with the (video, audio) encoders; every bus message wakes `waker`. `label` is part of the pipeline's
     /// name.
-    pub(super) fn new(
-        text: LaunchText,
-        encoders: (&str, &str),
-        label: &str,
-        waker: &ThreadWaker,
-    ) -> Result<Self, RunError> {
+    pub(super) fn new(text: LaunchText, encoders: (&str, &str), label: &str, waker: &ThreadWaker) -> Result<Self> {
         if count_hanging() >= MAX_HANGING {
             return Err(RunError::Internal("too many pipelines of this process hang".into()));
         }
@@ -69,18 +64,18 @@ impl RunningPipeline {
         Ok(Self { pipeline, bus, waker: waker.clone(), registration, is_detecting: false })
     }
 
-    pub(super) fn element(&self, name: &str) -> Result<gst::Element, RunError> {
+    pub(super) fn element(&self, name: &str) -> Result<gst::Element> {
         let missing = || RunError::Internal(format!("{} has no element {name}", self.pipeline.name()));
         self.pipeline.by_name(name).ok_or_else(missing)
     }
 
-    pub(super) fn element_of_type<T: IsA<gst::Element>>(&self, name: &str) -> Result<T, RunError> {
+    pub(super) fn element_of_type<T: IsA<gst::Element>>(&self, name: &str) -> Result<T> {
         let wrong_type =
             |_| RunError::Internal(format!("{name} of {} is an element of another type", self.pipeline.name()));
         self.element(name)?.downcast::<T>().map_err(wrong_type)
     }
 
-    pub(super) fn set_state(&self, state: gst::State) -> Result<(), RunError> {
+    pub(super) fn set_state(&self, state: gst::State) -> Result<()> {
         self.pipeline.set_state(state).map(|_| ()).map_err(|_| match self.first_error() {
             Some(error) => RunError::Decode(error),
             None => RunError::Internal(format!("{} does not start", self.pipeline.name())),

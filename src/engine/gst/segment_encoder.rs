@@ -23,8 +23,8 @@ use crate::domain::grid::FrameGrid;
 use crate::domain::media::{Color, Video};
 use crate::domain::plan::EncodeVideo;
 use crate::domain::subtitles::AssScript;
-use crate::engine::RunError;
 use crate::engine::video_encoders::EncoderElement;
+use crate::engine::{Result, RunError};
 
 /// Largest number of frames queued before the encoder.
 const MAX_QUEUED_FRAMES: u64 = 6;
@@ -87,7 +87,7 @@ impl SegmentEncoder {
         overlays: Vec<Overlay>,
         aac_frames: Option<Range<i64>>,
         wake: &ThreadWaker,
-    ) -> Result<Self, RunError> {
+    ) -> Result<Self> {
         let (start_ms, end_ms) = encoding.time_range_ms(&video_frames);
         let script = encoding.script.as_ref().filter(|script| burned_text::has_text(script, start_ms, end_ms));
         let text = match (script.is_some(), !overlays.is_empty(), aac_frames.is_some()) {
@@ -147,7 +147,7 @@ impl SegmentEncoder {
     }
 
     /// Adds the frame `self.video_frames.start`.
-    pub(super) fn push_frame(&mut self, grid: &FrameGrid, sample: &gst::Sample) -> Result<(), RunError> {
+    pub(super) fn push_frame(&mut self, grid: &FrameGrid, sample: &gst::Sample) -> Result<()> {
         let SegmentOutput::Muxed(muxed) = &mut self.output else { return Ok(()) };
         let frame = self.video_frames.start;
         muxed.push_frame(grid, frame, sample)?;
@@ -160,7 +160,7 @@ impl SegmentEncoder {
     }
 
     /// Adds the AAC frame `self.aac_frames.start`.
-    pub(super) fn push_aac_frame(&mut self, mut buffer: gst::Buffer) -> Result<(), RunError> {
+    pub(super) fn push_aac_frame(&mut self, mut buffer: gst::Buffer) -> Result<()> {
         let start_ticks = aac::frame_start_ticks(self.aac_frames.start);
         self.aac_frames.start += 1;
         match &mut self.output {
@@ -183,7 +183,7 @@ impl SegmentEncoder {
         }
     }
 
-    fn end_audio_if_complete(&self) -> Result<(), RunError> {
+    fn end_audio_if_complete(&self) -> Result<()> {
         if let SegmentOutput::Muxed(MuxPipeline { audio_input: Some(audio_input), .. }) = &self.output
             && self.aac_frames.is_empty()
         {
@@ -193,7 +193,7 @@ impl SegmentEncoder {
     }
 
     /// Handles the pipeline's bus messages. True if there were any.
-    pub(super) fn poll(&mut self) -> Result<bool, RunError> {
+    pub(super) fn poll(&mut self) -> Result<bool> {
         let SegmentOutput::Muxed(muxed) = &mut self.output else { return Ok(false) };
         let mut has_progress = false;
         while let Some(event) = muxed.pipeline.next_event() {
@@ -232,7 +232,7 @@ impl SegmentEncoder {
 }
 
 impl MuxPipeline {
-    fn push_frame(&mut self, grid: &FrameGrid, frame: u64, sample: &gst::Sample) -> Result<(), RunError> {
+    fn push_frame(&mut self, grid: &FrameGrid, frame: u64, sample: &gst::Sample) -> Result<()> {
         let missing = || RunError::Decode("a decoded frame has no bytes or caps".into());
         let (caps, buffer) = (sample.caps().ok_or_else(missing)?, sample.buffer().ok_or_else(missing)?);
         if self.caps.as_ref().is_none_or(|(from, _)| from != caps) {
@@ -267,7 +267,7 @@ impl VideoEncoding {
         (start_ms(frames.start), start_ms(frames.end))
     }
 
-    fn configure(&self, pipeline: &RunningPipeline, frames: u64) -> Result<(), RunError> {
+    fn configure(&self, pipeline: &RunningPipeline, frames: u64) -> Result<()> {
         let EncodeVideo { width, height, .. } = self.plan;
         let (is_rotated, direction) = match (self.video.rotation, self.video.is_mirrored) {
             (90, false) => (true, "90r"),
@@ -329,7 +329,7 @@ fn capture_output(segment: &gst::Element, bytes: &Arc<Mutex<Vec<u8>>>, wake: &Th
 /// Sets `has_ended` when the end of the stream leaves the muxer. The sink after it writes on the same thread, so that all
 /// bytes are written by then. splitmuxsink also reports a closed fragment, but not always: of some 300 segments on a busy
 /// machine two were never reported, all threads idle after the end (GStreamer 1.22, measured).
-fn watch_end(segment: &gst::Element, has_ended: &Arc<AtomicBool>, wake: &ThreadWaker) -> Result<(), RunError> {
+fn watch_end(segment: &gst::Element, has_ended: &Arc<AtomicBool>, wake: &ThreadWaker) -> Result<()> {
     let missing = || RunError::Internal("hlssink2 has no muxer".into());
     let bin = segment.downcast_ref::<gst::Bin>().ok_or_else(missing)?;
     let is_muxer = |element: &gst::Element| element.factory().is_some_and(|factory| factory.name() == "mpegtsmux");

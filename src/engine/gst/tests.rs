@@ -105,21 +105,9 @@ fn pgs_job(job: &Job, folder: &Path) -> Job {
 async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let job = film_job(folder.path());
-    let kinds = [
-        "bus",
-        "sample",
-        "preroll",
-        "no-more-pads",
-        "seek",
-        "need-data",
-        "taken",
-        "end",
-        "frame",
-        "fragment",
-        "playlist",
-    ];
+    let kinds = "bus sample preroll no-more-pads seek need-data taken end frame fragment playlist";
     let (audio_only, with_pgs) = (audio_only_job(&job, folder.path()), pgs_job(&job, folder.path()));
-    let cases = kinds.map(|kind| (kind, &job)).into_iter();
+    let cases = kinds.split(' ').map(|kind| (kind, &job));
     let cases = cases.chain([("select-stream", &audio_only), ("draw", &with_pgs)]);
     let mut newest = 0;
     for (kind, job) in cases {

@@ -15,17 +15,13 @@ use crate::engine::clock::RepairedFeed;
 use crate::engine::ffmpeg::args;
 use crate::engine::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
 use crate::engine::source::SourceFile;
-use crate::engine::{RunError, TIMELINE_BASE_SECONDS, ffmpeg};
+use crate::engine::{Result, RunError, TIMELINE_BASE_SECONDS, ffmpeg};
 
 /// Maximum bytes of a keyframe that are buffered until its first slice.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Reads the stream to its end. The caller sets the deadline; dropping the future ends the child.
-pub(super) async fn scan_keyframes(
-    source: &Arc<SourceFile>,
-    media: &Media,
-    stream: u32,
-) -> Result<KeyframeIndex, RunError> {
+pub(super) async fn scan_keyframes(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<KeyframeIndex> {
     let program = ffmpeg::find_program().ok_or_else(|| cannot_copy("ffmpeg is not installed".into()))?;
     let feed = match media.clock_pieces.is_empty() {
         true => None,
@@ -121,7 +117,7 @@ impl KeyframeScanner {
         }
     }
 
-    fn into_index(mut self) -> Result<KeyframeIndex, RunError> {
+    fn into_index(mut self) -> Result<KeyframeIndex> {
         if self.starts_with_keyframe != Some(true) || self.keyframes.is_empty() {
             return Err(cannot_copy("the video does not begin with an IDR picture".into()));
         }

@@ -12,9 +12,9 @@ use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::RunError;
-use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::matroska::{self, Block, ClusterLayout, split_lacing};
+use crate::engine::container::{ContainerError, refuse_if};
 use crate::engine::index::{self, KeyframeIndex};
 
 /// Maximum number of elements visited for one segment: 30 s of a film with a dozen tracks is under 20,000.
@@ -76,9 +76,7 @@ impl MatroskaTracks {
         if !track.is_h264() || track.codec_private.first() != Some(&1) {
             return Err(ContainerError::Unsupported("the video is not H.264 with an avcC record"));
         }
-        if track.delay_nanos > 0 {
-            return Err(ContainerError::Unsupported("the video has a codec delay"));
-        }
+        refuse_if(track.delay_nanos > 0, ContainerError::Unsupported("the video has a codec delay"))?;
         let avc = AvcConfig::parse(&track.codec_private)?;
         let reorder_depth =
             avc.reorder_depth().ok_or(ContainerError::Unsupported("the video does not state its reordering depth"))?;
@@ -86,9 +84,7 @@ impl MatroskaTracks {
             track.frame_nanos.ok_or(ContainerError::Unsupported("the video does not state its frame duration"))?;
         let cues = header.read_cues(track.number)?;
         let (index, cue_numbers) = index::index_matroska_track(file, start_ticks, layout, &track, &cues)?;
-        if !cue_numbers.is_sorted() {
-            return Err(ContainerError::Unsupported("keyframes are out of order"));
-        }
+        refuse_if(!cue_numbers.is_sorted(), ContainerError::Unsupported("keyframes are out of order"))?;
         let cluster_of = |&number: &u32| cues.get(number as usize).map(|cue| cue.cluster);
         let clusters = cue_numbers.iter().map(cluster_of).collect::<Option<_>>().ok_or(Truncated)?;
         let (audio, adts) = match audio {
@@ -121,7 +117,7 @@ impl MatroskaTracks {
         let end = if is_last { i64::MAX } else { grid.segment_start(number + 1) + start };
         let audio_start = if number == 0 { start - MAX_PRIMING + 1 } else { start_time };
         let span =
-            SegmentSpan { start: start_time, end: end, audio_start, audio_end: grid.segment_start(number + 1) + start };
+            SegmentSpan { start: start_time, end, audio_start, audio_end: grid.segment_start(number + 1) + start };
         // Start one group of pictures earlier, for its times and late audio; further back only if groups are very short.
         let mut start_keyframe = keyframe.saturating_sub(1);
         let scan = loop {
@@ -236,9 +232,7 @@ impl MatroskaAudio {
         layout: ClusterLayout,
         track: &matroska::TrackEntry,
     ) -> Result<(Self, AdtsConfig), ContainerError> {
-        if track.codec != b"A_AAC" {
-            return Err(ContainerError::Unsupported("the audio is not A_AAC"));
-        }
+        refuse_if(track.codec != b"A_AAC", ContainerError::Unsupported("the audio is not A_AAC"))?;
         let adts = AdtsConfig::parse(&track.codec_private)?;
         let sample_rate = adts.sample_rate().ok_or(Truncated)?;
         let scale = layout.timestamp_scale;

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::InProcessGuard;
 use super::decoder_info::DecoderInfo;
-use super::outline::NeedsFfprobe;
+use super::outline::{NeedsFfprobe, refuse_if};
 use crate::domain::media::Color;
 use crate::engine::source::SourceFile;
 
@@ -94,10 +94,12 @@ fn discover_streams(discoverer: &pbutils::Discoverer, source: &SourceFile) -> Re
     let info = discoverer
         .discover_uri(&format!("file://{}", source.proc_path()))
         .map_err(|_| NeedsFfprobe("the discoverer failed"))?;
-    if info.result() != pbutils::DiscovererResult::Ok {
-        return Err(NeedsFfprobe("the discoverer's result is incomplete"));
-    }
-    info.stream_list().iter().filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>()).map(parse).collect()
+    refuse_if(info.result() != pbutils::DiscovererResult::Ok, NeedsFfprobe("the discoverer's result is incomplete"))?;
+    info.stream_list()
+        .iter()
+        .filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>())
+        .map(parse_stream_info)
+        .collect()
 }
 
 fn parse_stream_info(stream: &pbutils::DiscovererStreamInfo) -> Result<DecoderInfo, NeedsFfprobe> {

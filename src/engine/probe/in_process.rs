@@ -13,7 +13,7 @@ use super::avc;
 use super::coded;
 use super::decoder_info::DecoderInfo;
 use super::discover::discover;
-use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind};
+use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, refuse_if};
 use super::{InProcessGuard, container, matroska, mp4, mpegts};
 use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Media, Stream, StreamKind, Subtitle, Video};
@@ -54,9 +54,7 @@ pub(super) async fn describe(
 async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<ContainerOutline, NeedsFfprobe> {
     let matroska = head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
     let mp4 = head.get(4..8) == Some(b"ftyp");
-    if !matroska && !mp4 {
-        return Err(NeedsFfprobe("another container"));
-    }
+    refuse_if(!matroska && !mp4, NeedsFfprobe("another container"))?;
     let webm = container::doc_type(head) == Some(b"webm");
     let source = source.clone();
     let task = tokio::task::spawn_blocking(move || {
@@ -69,10 +67,8 @@ async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<Container
 fn check_size(track: &OutlineTrack) -> Result<(), NeedsFfprobe> {
     let stated_samples = u64::from(track.width) * u64::from(track.height);
     let coded_samples = coded::luma_samples(track).ok_or(NeedsFfprobe("the video does not state its frame size"))?;
-    if stated_samples.max(coded_samples) > MAX_FRAME_LUMA_SAMPLES {
-        return Err(NeedsFfprobe("frames too large to be decoded in this process"));
-    }
-    Ok(())
+    let is_too_large = stated_samples.max(coded_samples) > MAX_FRAME_LUMA_SAMPLES;
+    refuse_if(is_too_large, NeedsFfprobe("frames too large to be decoded in this process"))
 }
 
 fn merge(
@@ -165,19 +161,11 @@ fn merge_stream(
 
 fn merge_video(track: &OutlineTrack, info: &DecoderInfo) -> Result<Video, NeedsFfprobe> {
     let bit_depth = info.bit_depth.unwrap_or(if track.codec == "vp8" { 8 } else { 0 });
-    if bit_depth != 8 {
-        return Err(NeedsFfprobe("not 8-bit video"));
-    }
-    if info.is_interlaced {
-        return Err(NeedsFfprobe("interlaced"));
-    }
-    if info.width == 0 || info.height == 0 {
-        return Err(NeedsFfprobe("no size"));
-    }
+    refuse_if(bit_depth != 8, NeedsFfprobe("not 8-bit video"))?;
+    refuse_if(info.is_interlaced, NeedsFfprobe("interlaced"))?;
+    refuse_if(info.width == 0 || info.height == 0, NeedsFfprobe("no size"))?;
     let chroma = info.chroma.as_deref().unwrap_or(if track.codec == "vp8" { "4:2:0" } else { "" });
-    if !matches!(chroma, "4:2:0" | "4:2:2" | "4:4:4" | "4:0:0") {
-        return Err(NeedsFfprobe("unusual chroma"));
-    }
+    refuse_if(!matches!(chroma, "4:2:0" | "4:2:2" | "4:4:4" | "4:0:0"), NeedsFfprobe("unusual chroma"))?;
     let mut color = info.color.clone();
     if let Some(is_full) = stated_full_range(track) {
         color.range = Some(if is_full { "full" } else { "limited" }.to_owned());
@@ -204,13 +192,9 @@ fn stated_full_range(track: &OutlineTrack) -> Option<bool> {
 }
 
 fn merge_audio(track: &OutlineTrack, info: &DecoderInfo) -> Result<Audio, NeedsFfprobe> {
-    if info.channels == 0 || info.sample_rate == 0 {
-        return Err(NeedsFfprobe("audio without channels"));
-    }
+    refuse_if(info.channels == 0 || info.sample_rate == 0, NeedsFfprobe("audio without channels"))?;
     // Spectral band replication may be implicit, with half the sample rate in the headers; ffprobe decodes it.
-    if track.codec == "aac" && info.sample_rate <= 24_000 {
-        return Err(NeedsFfprobe("AAC that may be HE-AAC"));
-    }
+    refuse_if(track.codec == "aac" && info.sample_rate <= 24_000, NeedsFfprobe("AAC that may be HE-AAC"))?;
     let layout = match info.channels {
         1 => Some("mono"),
         2 => Some("stereo"),

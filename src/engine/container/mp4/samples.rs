@@ -3,7 +3,7 @@
 //! Run-length tables stay run-length coded. A sample costs the four bytes of its size, and eight more if it is reordered.
 //! Any sample is reached by a walk from a checkpoint at most 1,024 samples before it.
 
-use super::super::ContainerError;
+use super::super::{ContainerError, refuse_if};
 use super::MAX_SAMPLES;
 
 /// Samples between two checkpoints.
@@ -203,9 +203,7 @@ impl SampleTable {
         composition_offset: i32,
         is_sync: bool,
     ) -> Result<(), ContainerError> {
-        if u64::from(self.count) >= MAX_SAMPLES {
-            return Err(ContainerError::Uncuttable("the track has too many samples"));
-        }
+        refuse_if(u64::from(self.count) >= MAX_SAMPLES, ContainerError::Uncuttable("the track has too many samples"))?;
         if let SampleSizes::PerSample(sizes) = &mut self.sizes {
             sizes.push(size);
         }

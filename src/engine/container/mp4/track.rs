@@ -1,7 +1,7 @@
 //! A track as `moov` describes it.
 
-use super::super::ContainerError;
 use super::super::bytes::Truncated;
+use super::super::{ContainerError, refuse_if};
 use super::boxes::{child, children, parse_full_box};
 use super::samples::{Sample, SampleTable};
 use super::timing::{TrackTiming, parse_edit_list};
@@ -42,9 +42,7 @@ impl Mp4Track {
         let id = tkhd.u32()?;
         let mdia = required(child(trak, b"mdia"), "there is no mdia")?;
         let timescale = parse_timescale(required(child(mdia, b"mdhd"), "there is no mdhd")?)?;
-        if timescale == 0 || movie_scale == 0 {
-            return Err(ContainerError::Unsupported("there is no timescale"));
-        }
+        refuse_if(timescale == 0 || movie_scale == 0, ContainerError::Unsupported("there is no timescale"))?;
         let minf = required(child(mdia, b"minf"), "there is no minf")?;
         if let Some(dref) = child(minf, b"dinf").and_then(|dinf| child(dinf, b"dref")) {
             check_self_contained(dref)?;
@@ -116,9 +114,7 @@ fn check_self_contained(dref: &[u8]) -> Result<(), ContainerError> {
     let _count = cursor.u32()?;
     for (_, entry) in children(cursor.0) {
         let (_, flags, _) = parse_full_box(entry)?;
-        if flags & 1 == 0 {
-            return Err(ContainerError::Uncuttable("its samples are stored in another file"));
-        }
+        refuse_if(flags & 1 == 0, ContainerError::Uncuttable("its samples are stored in another file"))?;
     }
     Ok(())
 }

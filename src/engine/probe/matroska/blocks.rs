@@ -1,7 +1,7 @@
 //! Timestamps of blocks: the first and the last in the file.
 
 use super::super::coded::FRAME_HEAD;
-use super::super::outline::{NeedsFfprobe, OutlineTrackKind};
+use super::super::outline::{NeedsFfprobe, OutlineTrackKind, refuse_if};
 use super::TIMESTAMP_SCALE;
 use super::track::TimedMatroskaTrack;
 use crate::engine::container::bytes::{ByteCursor, ReadAt};
@@ -21,9 +21,7 @@ pub(super) fn first_timestamp(
     tracks: &mut [TimedMatroskaTrack],
 ) -> Result<f64, NeedsFfprobe> {
     let cluster_end = read_element(source, layout.segment_body + layout.first_cluster)?.end();
-    if cluster_end > source.len {
-        return Err(NeedsFfprobe("truncated"));
-    }
+    refuse_if(cluster_end > source.len, NeedsFfprobe("truncated"))?;
     let (mut earliest, mut block_count) = (f64::INFINITY, 0);
     layout.walk_blocks(source, layout.first_cluster, MAX_FIRST_BLOCKS * 8, |block| {
         if block.offset >= cluster_end {

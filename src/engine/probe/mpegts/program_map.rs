@@ -1,6 +1,6 @@
 //! The program map (ISO/IEC 13818-1 section 2.4.4), if it has nothing unusual.
 
-use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind};
+use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, refuse_if};
 use super::packet_window::PacketWindow;
 use crate::domain::mpegts::psi::{self, PmtEntry};
 
@@ -45,18 +45,14 @@ pub(super) fn read_program_map(window: &PacketWindow) -> Result<ProgramMap, Need
     for packet in window.packets(0).filter(|packet| packet.starts_unit()) {
         let pmt_pids = psi::parse_pat(packet.payload()).ok_or(NeedsFfprobe("an unusual association table"))?;
         let &[pid] = &pmt_pids[..] else { return Err(NeedsFfprobe("several programs")) };
-        if pmt_pid.is_some_and(|known| known != pid) {
-            return Err(NeedsFfprobe("another program"));
-        }
+        refuse_if(pmt_pid.is_some_and(|known| known != pid), NeedsFfprobe("another program"))?;
         pmt_pid = Some(pid);
     }
     let mut entries: Option<Vec<PmtEntry>> = None;
     let pmt_packets = window.packets(pmt_pid.ok_or(NeedsFfprobe(NO_MAP))?);
     for packet in pmt_packets.filter(|packet| packet.starts_unit()) {
         let pmt_entries = psi::parse_pmt(packet.payload()).ok_or(NeedsFfprobe("an unusual map"))?;
-        if entries.as_ref().is_some_and(|known| *known != pmt_entries) {
-            return Err(NeedsFfprobe("the map changes"));
-        }
+        refuse_if(entries.as_ref().is_some_and(|known| *known != pmt_entries), NeedsFfprobe("the map changes"))?;
         entries = Some(pmt_entries);
     }
     let streams = entries.ok_or(NeedsFfprobe(NO_MAP))?.iter().map(parse_entry).collect::<Result<Vec<_>, _>>()?;

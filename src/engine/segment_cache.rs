@@ -145,10 +145,8 @@ impl SegmentCache {
     pub fn rendition_usage(&self, rendition: &str) -> RenditionUsage {
         let state = self.lock();
         let Some(segments) = state.renditions.get(rendition) else { return RenditionUsage::default() };
-        RenditionUsage {
-            segments: segments.entries.len(),
-            bytes: segments.entries.values().map(|entry| entry.len).sum(),
-        }
+        let bytes = segments.entries.values().map(|entry| entry.len).sum();
+        RenditionUsage { segments: segments.entries.len(), bytes }
     }
 
     /// A cached segment; None when it must be made (again).
@@ -212,14 +210,8 @@ impl SegmentCache {
             let mut state = self.lock();
             self.remove(&mut state, rendition, index);
             state.use_count += 1;
-            let entry = CachedSegment {
-                content: Some(content),
-                is_spilling: false,
-                len,
-                digest,
-                etag,
-                last_use: state.use_count,
-            };
+            let (content, last_use) = (Some(content), state.use_count);
+            let entry = CachedSegment { content, is_spilling: false, len, digest, etag, last_use };
             state.memory_bytes += len;
             let segments = state.renditions.entry(rendition.clone()).or_default();
             segments.memory_bytes += len;

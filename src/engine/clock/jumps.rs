@@ -151,24 +151,12 @@ fn continues_video(stream: &ClockStream, new: &PesMark, next: u64) -> Result<boo
 }
 
 /// The range between two neighbouring marks that has not been scanned.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct UnscannedGap {
     /// The mismatch of byte count and clock, ticks.
     mismatch: i64,
     from: u64,
     to: u64,
-}
-
-impl PartialOrd for UnscannedGap {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for UnscannedGap {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.mismatch, self.from, self.to).cmp(&(other.mismatch, other.from, other.to))
-    }
 }
 
 /// The marks on either side of every jump found.

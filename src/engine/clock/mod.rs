@@ -178,15 +178,8 @@ impl ClockStream {
                 return;
             }
             let Some((pts, dts)) = pes::parse(payload).and_then(|header| header.pts.zip(header.dts)) else { return };
-            let is_keyframe = packet.is_random_access_point();
-            marks.push(PesMark {
-                offset,
-                pid,
-                pts,
-                dts,
-                is_keyframe,
-                has_new_clock: std::mem::take(&mut has_new_clock),
-            });
+            let (is_keyframe, has_new_clock) = (packet.is_random_access_point(), std::mem::take(&mut has_new_clock));
+            marks.push(PesMark { offset, pid, pts, dts, is_keyframe, has_new_clock });
         })?;
         Ok(self.keep_takeovers(marks))
     }

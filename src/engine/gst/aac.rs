@@ -97,9 +97,8 @@ impl AacEncoder {
             buffer.set_duration(clock_time(self.next_input_frame + 1) - clock_time(self.next_input_frame));
         }
         self.next_input_frame += 1;
-        self.input
-            .push_buffer(buffer)
-            .map_err(|flow| RunError::Encoder(format!("the AAC encoder refuses samples: {flow}")))?;
+        let refused = |flow| RunError::Encoder(format!("the AAC encoder refuses samples: {flow}"));
+        self.input.push_buffer(buffer).map_err(refused)?;
         Ok(())
     }
 

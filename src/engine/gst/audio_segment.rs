@@ -27,13 +27,8 @@ pub(super) fn mux_segment(frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
     let mut writer = TsWriter::new(TrackKind::Audio);
     for (start_ticks, bytes) in frames {
         let pts = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND + start_ticks;
-        writer.push_unit(&AccessUnit {
-            track: TrackKind::Audio,
-            pts,
-            dts: None,
-            random_access: true,
-            parts: &[bytes.as_slice()],
-        });
+        let parts = &[bytes.as_slice()];
+        writer.push_unit(&AccessUnit { track: TrackKind::Audio, pts, dts: None, random_access: true, parts });
     }
     writer.into_segment(&[PmtEntry { pid: AUDIO_PID, stream_type: ADTS_STREAM_TYPE, descriptors: Vec::new() }])
 }

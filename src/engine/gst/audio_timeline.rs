@@ -17,7 +17,7 @@ const MAX_JITTER_SAMPLES: i64 = 30 * SAMPLE_RATE / 1000;
 const MAX_GAP_SAMPLES: i64 = 3600 * SAMPLE_RATE;
 
 /// The sequence of samples, read frame by frame.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AudioTimeline {
     channels: usize,
     /// Position of the next sample returned, samples of the item.
@@ -33,17 +33,8 @@ pub(super) struct AudioTimeline {
 impl AudioTimeline {
     /// Starts at sample `start_sample` of the item, which may be negative.
     pub(super) fn new(channels: usize, start_sample: i64) -> Self {
-        let (frame, pending) = (Vec::with_capacity(FRAME_SAMPLES * channels), Vec::new());
-        Self {
-            channels,
-            position: start_sample,
-            frame,
-            silence_samples: 0,
-            pending,
-            pending_offset: 0,
-            has_started: false,
-            has_ended: false,
-        }
+        let frame = Vec::with_capacity(FRAME_SAMPLES * channels);
+        Self { channels, position: start_sample, frame, ..Self::default() }
     }
 
     /// The next frame, if all its samples are known.

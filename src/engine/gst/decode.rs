@@ -109,15 +109,8 @@ impl Decoder {
     /// Opens the file and starts decoding towards the requested time.
     pub(super) fn open(request: DecodeRequest, wake: &ThreadWaker) -> Result<Self> {
         let (pipeline, output, stage) = start_pipeline(&request, wake)?;
-        Ok(Self {
-            request,
-            pipeline,
-            output,
-            stage,
-            stall_timer: StallTimer::start(),
-            has_output: false,
-            was_reopened: false,
-        })
+        let stall_timer = StallTimer::start();
+        Ok(Self { request, pipeline, output, stage, stall_timer, has_output: false, was_reopened: false })
     }
 
     /// Handles bus messages and advances opening and seeking. True if anything happened.
@@ -137,10 +130,7 @@ impl Decoder {
         if matches!(self.stage, Stage::Opening) && self.pipeline.is_prerolled() {
             self.seek();
         }
-        let seek_result = match &self.stage {
-            Stage::Seeking(pending_seek) => pending_seek.get().copied(),
-            _ => None,
-        };
+        let seek_result = if let Stage::Seeking(pending) = &self.stage { pending.get().copied() } else { None };
         if seek_result == Some(true) {
             self.pipeline.set_state(gst::State::Playing)?;
             self.stage = Stage::Running;
@@ -175,9 +165,8 @@ impl Decoder {
 
     /// Starts a flushing seek to the requested time; buffers from before it are discarded.
     fn seek(&mut self) {
-        self.stage = Stage::Seeking(
-            self.pipeline.seek(gst::ClockTime::from_nseconds((self.request.start_seconds * 1e9) as u64)),
-        );
+        let position = gst::ClockTime::from_nseconds((self.request.start_seconds * 1e9) as u64);
+        self.stage = Stage::Seeking(self.pipeline.seek(position));
     }
 
     /// Name of its stage, for the log.

@@ -60,10 +60,8 @@ impl PipelineGraph {
             for pad in element.src_pads() {
                 let Some(peer) = pad.peer() else { continue };
                 let Some(other) = peer.parent_element() else { continue };
-                edges.push((
-                    (stable_name_of(element), pad.name().to_string()),
-                    (stable_name_of(&other), peer.name().to_string()),
-                ));
+                let (from, to) = (stable_name_of(element), stable_name_of(&other));
+                edges.push(((from, pad.name().to_string()), (to, peer.name().to_string())));
             }
         }
         nodes.sort_by(|a, b| a.name.cmp(&b.name));

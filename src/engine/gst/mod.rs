@@ -180,16 +180,13 @@ impl GstBackend {
     /// Starts the thread of a run after extracting the text to burn in.
     async fn spawn_run_with_text(&self, mut pending: PendingRun, burn: Option<BurnedSubtitle>) -> Result<Thread> {
         if let (Some(burn), Some(video_encoding)) = (burn, &mut pending.video_encoding) {
-            let program = self
-                .ffmpeg
-                .as_ref()
-                .ok_or_else(|| RunError::Internal("there is no ffmpeg to extract the subtitle".into()))?;
+            let missing = || RunError::Internal("there is no ffmpeg to extract the subtitle".into());
+            let program = self.ffmpeg.as_ref().ok_or_else(missing)?;
             let file = self.scripts.script_for(program, &pending.job, &burn).await?;
             let read = tokio::task::spawn_blocking(move || ass::read_script(&file).map(AssScript::new)).await;
             let read = read.map_err(|cause| RunError::Internal(cause.to_string()))?;
-            video_encoding.script = Some(Arc::new(
-                read.map_err(|cause| RunError::Internal(format!("reading the subtitle script: {cause}")))?,
-            ));
+            let script = read.map_err(|cause| RunError::Internal(format!("reading the subtitle script: {cause}")))?;
+            video_encoding.script = Some(Arc::new(script));
         }
         self.spawn_run(pending)
     }

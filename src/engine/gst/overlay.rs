@@ -50,11 +50,9 @@ pub(super) fn prepare_overlays(
             continue;
         }
         let composition = video::VideoOverlayComposition::new(&rectangles).map_err(to_run_error)?;
-        overlays.push(Overlay {
-            start_nanoseconds: to_nanoseconds(subtitle.start_ms),
-            end_nanoseconds: subtitle.end_ms.map_or(u64::MAX, to_nanoseconds),
-            composition,
-        });
+        let start_nanoseconds = to_nanoseconds(subtitle.start_ms);
+        let end_nanoseconds = subtitle.end_ms.map_or(u64::MAX, to_nanoseconds);
+        overlays.push(Overlay { start_nanoseconds, end_nanoseconds, composition });
     }
     Ok(overlays)
 }

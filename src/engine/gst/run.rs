@@ -149,10 +149,9 @@ impl<'a> RunLoop<'a> {
         let start_seconds = to_seconds(start);
         let mut audio = None;
         if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.spec.rendition.audio {
-            let decoder = Decoder::open(
-                decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, OutputFormat::Audio { channels }),
-                waker,
-            )?;
+            let format = OutputFormat::Audio { channels };
+            let request = decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, format);
+            let decoder = Decoder::open(request, waker)?;
             let first = aac::frame_at_or_after(start);
             let encoder = AacEncoder::start(channels, kbps, first, &job.first.to_string(), waker)?;
             let channels = channels as usize;
@@ -165,30 +164,17 @@ impl<'a> RunLoop<'a> {
                 let (first, rate) = (frames.first_frame(job.first), frames.rate);
                 let half_frame_seconds = 0.5 / rate.as_f64();
                 let format = OutputFormat::Video { deinterlace: encoding.plan.deinterlace };
-                let decoder = Decoder::open(
-                    decode_request(job, encoding.plan.stream, start_seconds - half_frame_seconds, format),
-                    waker,
-                )?;
+                let request = decode_request(job, encoding.plan.stream, start_seconds - half_frame_seconds, format);
+                let decoder = Decoder::open(request, waker)?;
                 let frame_picker = FramePicker::new(rate, first, frames.total_frames);
                 let bitmap_subtitles = task.open_bitmap_subtitles(encoding)?;
-                Some(VideoBranch {
-                    decoder,
-                    frame_picker,
-                    grid: frames.clone(),
-                    encoding: encoding.clone(),
-                    bitmap_subtitles,
-                })
+                let (grid, encoding) = (frames.clone(), encoding.clone());
+                Some(VideoBranch { decoder, frame_picker, grid, encoding, bitmap_subtitles })
             }
             _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
         };
-        Ok(Self {
-            task,
-            video,
-            audio,
-            open_segments: VecDeque::new(),
-            next_segment: job.first,
-            stall_timer: StallTimer::start(),
-        })
+        let (open_segments, stall_timer) = (VecDeque::new(), StallTimer::start());
+        Ok(Self { task, video, audio, open_segments, next_segment: job.first, stall_timer })
     }
 
     fn run(&mut self) -> Result<()> {

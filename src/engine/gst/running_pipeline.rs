@@ -151,30 +151,19 @@ impl RunningPipeline {
     /// Logs a message in the registry, for diagnostics.
     fn log_message(&self, message: &gst::Message) {
         let source = message.src().map_or_else(String::new, |source| source.name().to_string());
-        match message.view() {
+        self.registration.log_message(match message.view() {
             gst::MessageView::Error(error) => {
-                self.registration.log_message(format!(
-                    "error {source}: {} ({})",
-                    error.error(),
-                    error.debug().unwrap_or_default()
-                ));
+                format!("error {source}: {} ({})", error.error(), error.debug().unwrap_or_default())
             }
-            gst::MessageView::Warning(warning) => {
-                self.registration.log_message(format!("warning {source}: {}", warning.error()));
-            }
-            gst::MessageView::StateChanged(changed) => {
-                self.registration.log_message(format!("{source} is {:?}", changed.current()));
-            }
+            gst::MessageView::Warning(warning) => format!("warning {source}: {}", warning.error()),
+            gst::MessageView::StateChanged(changed) => format!("{source} is {:?}", changed.current()),
             gst::MessageView::Element(element) => {
-                self.registration.log_message(format!(
-                    "{source} posted {}",
-                    element.structure().map_or("", |structure| structure.name())
-                ));
+                format!("{source} posted {}", element.structure().map_or("", |structure| structure.name()))
             }
-            gst::MessageView::AsyncDone(_) => self.registration.log_message("settled".into()),
-            gst::MessageView::Eos(_) => self.registration.log_message("ended".into()),
-            _ => {}
-        }
+            gst::MessageView::AsyncDone(_) => "settled".into(),
+            gst::MessageView::Eos(_) => "ended".into(),
+            _ => return,
+        });
     }
 
     fn first_error(&self) -> Option<String> {

@@ -175,9 +175,8 @@ impl SegmentEncoder {
                 writable.set_pts(clock_time(start_ticks));
                 writable.set_dts(None);
                 writable.set_duration(gst::ClockTime::from_nseconds(FRAME_DURATION.as_nanos() as u64));
-                audio_input
-                    .push_buffer(buffer)
-                    .map_err(|flow| RunError::Encoder(format!("the muxer refuses audio: {flow}")))?;
+                let refused = |flow| RunError::Encoder(format!("the muxer refuses audio: {flow}"));
+                audio_input.push_buffer(buffer).map_err(refused)?;
                 self.end_audio_if_complete()
             }
         }

@@ -56,6 +56,7 @@ pub(super) async fn scan_keyframes(source: &Arc<SourceFile>, media: &Media, stre
 }
 
 /// Collects the keyframes of a transport stream.
+#[derive(Default)]
 struct KeyframeScanner {
     keyframes: Vec<i64>,
     /// A keyframe whose first slice has not arrived yet: its time and its bytes so far.
@@ -72,14 +73,7 @@ impl KeyframeScanner {
     fn new(media: &Media) -> Self {
         let rate = media.video_streams().find_map(|(_, video)| video.frame_rate);
         let frame_ticks = rate.map_or(TICKS_PER_SECOND / 25, |rate| rate.frame_start_ticks(1));
-        Self {
-            keyframes: Vec::new(),
-            pending: None,
-            starts_with_keyframe: None,
-            last_dts: 0,
-            latest_pts: 0,
-            frame_ticks,
-        }
+        Self { frame_ticks, ..Self::default() }
     }
 
     fn push_packet(&mut self, bytes: &[u8; PACKET_LEN]) {

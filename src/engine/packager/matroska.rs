@@ -276,13 +276,8 @@ impl MatroskaAudio {
             (i128::from(samples) * i128::from(TICKS_PER_SECOND) * 2 + i128::from(self.sample_rate))
                 .div_euclid(i128::from(self.sample_rate) * 2) as i64
         };
-        let frames = split_lacing(file, block)?.into_iter().enumerate();
-        Ok(frames
-            .map(|(n, (offset, size))| AacFrame {
-                timestamp: ticks(first + n as i64 * SAMPLES_PER_FRAME),
-                offset,
-                size,
-            })
-            .collect())
+        let timestamps = (0..).map(|n| ticks(first + n * SAMPLES_PER_FRAME));
+        let frames = timestamps.zip(split_lacing(file, block)?);
+        Ok(frames.map(|(timestamp, (offset, size))| AacFrame { timestamp, offset, size }).collect())
     }
 }

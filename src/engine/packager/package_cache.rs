@@ -49,14 +49,8 @@ impl PackageCache {
         video: Option<u32>,
         audio: Option<u32>,
     ) -> Result<Arc<Package>, String> {
-        let key = PackageKey {
-            file_id: source.file_id,
-            len: source.len,
-            modified: source.modified,
-            changed_at: source.changed_at,
-            video,
-            audio,
-        };
+        let SourceFile { file_id, len, modified, changed_at, .. } = **source;
+        let key = PackageKey { file_id, len, modified, changed_at, video, audio };
         if let Some(cached) = self.get(&key) {
             return Ok(cached);
         }

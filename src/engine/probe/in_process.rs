@@ -82,19 +82,14 @@ fn merge(
         outline.tracks.iter().map(|track| merge_stream(track, infos, decodable)).collect::<Result<Vec<_>, _>>()?;
     let has_video = streams.iter().any(|stream| matches!(stream.kind, StreamKind::Video(_)));
     Ok(Media {
-        container: outline.container,
         mime_type: container::mime_type(outline.container, head, has_video, &streams).to_owned(),
         duration_seconds: Some(outline.duration_seconds),
         start_seconds: outline.start_seconds,
-        clock_pieces: Vec::new(),
         bitrate_kbps: Some((len as f64 * 8.0 / outline.duration_seconds / 1000.0).round() as u32),
-        is_seekable: true,
-        keyframe_interval_seconds: None,
-        streams,
         chapters: outline.chapters,
         attachments: outline.attachments,
         tags: outline.tags,
-        warnings: Vec::new(),
+        ..Media::new(outline.container, streams)
     })
 }
 

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{ProbeTools, coded, matroska, mp4, mpegts, probe_in_process, probe_with_ffprobe, truncation};
-use crate::domain::library::Root;
 use crate::domain::media::{Container, Media, Stream};
-use crate::engine::source::{Roots, SourceFile};
+use crate::engine::source::{SourceFile, open_in_test};
 
 mod durations;
 
@@ -25,8 +24,7 @@ fn make_film(path: &Path, options: &[&str]) {
 }
 
 fn open(folder: &Path, name: &str) -> SourceFile {
-    let roots = Roots::open(vec![Root { id: "r".into(), path: folder.to_owned() }]).unwrap();
-    roots.open_file(folder.join(name).to_str().unwrap()).unwrap()
+    open_in_test(&folder.join(name))
 }
 
 async fn run_ffprobe(folder: &Path, name: &str) -> Media {

@@ -95,11 +95,8 @@ fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue,
             .filter(|(id, _)| *id == 0xb7)
             .find(|(_, positions)| children(positions).any(|(id, bytes)| id == 0xf7 && parse_uint(bytes) == track))?;
         let cluster = children(track_positions.1).find(|(id, _)| *id == 0xf1).map(|(_, bytes)| parse_uint(bytes));
-        Some(
-            cluster
-                .map(|cluster| Cue { time, cluster })
-                .ok_or(ContainerError::Unsupported("a cue has no cluster position")),
-        )
+        let missing = ContainerError::Unsupported("a cue has no cluster position");
+        Some(cluster.map(|cluster| Cue { time, cluster }).ok_or(missing))
     })
 }
 

@@ -90,12 +90,8 @@ fn append_fragment(
         None => None,
         Some(tfdt) => {
             let (version, _, mut cursor) = parse_full_box(tfdt)?;
-            Some(
-                i64::try_from(cursor.u32_or_u64(version == 1)?)
-                    .ok()
-                    .filter(|&dts| dts < i64::MAX / 4)
-                    .ok_or(Truncated)?,
-            )
+            let dts = i64::try_from(cursor.u32_or_u64(version == 1)?).ok().filter(|&dts| dts < i64::MAX / 4);
+            Some(dts.ok_or(Truncated)?)
         }
     };
     samples.begin_run(start_dts, next_dts)?;

@@ -52,7 +52,7 @@ pub(super) struct Chunk {
 type RunLengths<T> = Vec<(u32, T)>;
 
 /// All samples of a track, in decoding order.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct SampleTable {
     pub(super) count: u32,
     pub(super) sizes: SampleSizes,
@@ -72,18 +72,9 @@ impl std::fmt::Debug for SampleTable {
     }
 }
 
-impl Default for SampleTable {
+impl Default for SampleSizes {
     fn default() -> Self {
-        Self {
-            count: 0,
-            sizes: SampleSizes::PerSample(Vec::new()),
-            chunks: Vec::new(),
-            first_dts: 0,
-            durations: Vec::new(),
-            composition_offsets: Vec::new(),
-            sync_samples: None,
-            checkpoints: Vec::new(),
-        }
+        Self::PerSample(Vec::new())
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::domain::codec::TargetCodec;
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
 use crate::domain::mpegts::clock_jumps::ClockSection;
-use crate::domain::plan::{Corner, EncodeVideo, WatermarkOverlay};
+use crate::domain::plan::{Corner, WatermarkOverlay};
 use crate::domain::time::FrameRate;
 
 fn media(container: Container, start_seconds: f64, color: Color) -> Media {
@@ -36,6 +36,22 @@ fn has_watermark(rendition: &Rendition) -> bool {
     matches!(&rendition.video, Some(VideoPlan::Encode(plan)) if plan.watermark.is_some())
 }
 
+fn plain_options<'a>(media: &'a Media, rendition: &'a Rendition, grid: &'a Grid) -> ArgumentOptions<'a> {
+    ArgumentOptions {
+        media,
+        rendition,
+        grid,
+        first: 0,
+        input: "/proc/self/fd/9",
+        pipe_input: None,
+        subtitle_path: None,
+        watermark: None,
+        amr_path: None,
+        features: Features::default(),
+        decoder_threads: None,
+    }
+}
+
 /// The arguments, one option with its values per line.
 fn golden_lines(
     media: &Media,
@@ -46,24 +62,20 @@ fn golden_lines(
 ) -> String {
     let rendition = Rendition { video, audio };
     let features = Features { has_tone_map: true, has_ass: true, has_zscale: true };
-    let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
     let pipe_input =
         (!media.clock_pieces.is_empty()).then(|| PipeInput { address: "pipe:5".into(), offset_seconds: -991 });
     // Audio that has to be extracted from the item first, into memory.
     let amr_path = amr_extraction::amr_stream(media, &rendition).map(|_| "/proc/self/fd/7");
     let watermark = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| has_watermark(&rendition));
     let options = ArgumentOptions {
-        media,
-        rendition: &rendition,
-        grid,
         first,
-        input,
         pipe_input: pipe_input.as_ref(),
-        subtitle_path: burn,
+        subtitle_path: Some("/proc/self/fd/8"),
         watermark,
         amr_path,
         features,
         decoder_threads: Some(4),
+        ..plain_options(media, &rendition, grid)
     };
     let mut lines = String::new();
     for word in build_arguments(&options).unwrap() {
@@ -164,21 +176,8 @@ fn missing_ffmpeg_features_are_refused_with_a_reason() {
     let refused = |change: fn(&mut EncodeVideo)| {
         let media = media(Container::Mp4, 0.0, Color::default());
         let rendition = Rendition { video: encode(change), audio: None };
-        let (grid, input) = (frames(), "/proc/self/fd/9");
-        let features = Features::default();
-        let options = ArgumentOptions {
-            media: &media,
-            rendition: &rendition,
-            grid: &grid,
-            first: 0,
-            input,
-            pipe_input: None,
-            subtitle_path: Some(""),
-            watermark: None,
-            amr_path: None,
-            features,
-            decoder_threads: None,
-        };
+        let grid = frames();
+        let options = ArgumentOptions { subtitle_path: Some(""), ..plain_options(&media, &rendition, &grid) };
         build_arguments(&options).unwrap_err().to_string()
     };
     assert!(refused(|plan| plan.tone_map = Some(Hdr::Hlg)).contains("zscale"));
@@ -191,22 +190,9 @@ fn zscale_is_used_only_for_formats_it_supports() {
     let film = media(Container::Matroska, 0.0, Color::default());
     let size = |media: &Media, resize| {
         let rendition = Rendition { video: encode(|_| ()), audio: None };
-        let (grid, input) = (frames(), "/proc/self/fd/9");
+        let grid = frames();
         let features = Features { has_zscale: resize, ..Features::default() };
-        let (first, burn, watermark, amr_path, decoders) = (1, None, None, None, None);
-        let options = ArgumentOptions {
-            media,
-            rendition: &rendition,
-            grid: &grid,
-            first,
-            input,
-            pipe_input: None,
-            subtitle_path: burn,
-            watermark,
-            amr_path,
-            features,
-            decoder_threads: decoders,
-        };
+        let options = ArgumentOptions { first: 1, features, ..plain_options(media, &rendition, &grid) };
         let words = build_arguments(&options).unwrap().join(" ");
         assert!(!words.contains("-threads"), "{words}");
         [words.contains(",zscale=w=1280:h=720:f=bilinear:r=limited,"), words.contains(",scale=w=1280:h=720:")]

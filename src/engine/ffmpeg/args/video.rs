@@ -49,11 +49,8 @@ pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> R
             if !options.features.has_ass {
                 return Err(RunError::Encoder("this ffmpeg cannot burn in text (no libass)".into()));
             }
-            add_single_chain(
-                args,
-                plan,
-                &join(&[filters_before, vec![format!("ass=filename={path}")], filters_after].concat()),
-            );
+            let chain = [filters_before, vec![format!("ass=filename={path}")], filters_after].concat();
+            add_single_chain(args, plan, &join(&chain));
         }
         None => {
             add_single_chain(args, plan, &join(&[filters_before, filters_after].concat()));

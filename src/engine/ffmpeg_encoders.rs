@@ -192,10 +192,8 @@ mod tests {
 
     #[test]
     fn complaints_are_short_and_free_of_addresses() {
-        assert_eq!(
-            first_error_line("\n[h264_nvenc @ 0x56] Cannot load libcuda.so.1\nmore"),
-            "Cannot load libcuda.so.1"
-        );
+        let line = first_error_line("\n[h264_nvenc @ 0x56] Cannot load libcuda.so.1\nmore");
+        assert_eq!(line, "Cannot load libcuda.so.1");
         assert_eq!(first_error_line(""), "failed without a message");
         assert_eq!(first_error_line(&"é".repeat(500)).chars().count(), 200);
     }

@@ -69,9 +69,7 @@ async fn measure_excerpts(ffmpeg: &Path, source: &Arc<SourceFile>, media: &Media
     let integrated_lufs = text.lines().rev().find_map(|line| line.strip_prefix("lavfi.r128.I=")?.parse::<f64>().ok());
     match integrated_lufs {
         Some(loudness) => Ok(Some(loudness).filter(|loudness| *loudness > SILENCE_LUFS)),
-        None => Err(RunError::Decode(
-            exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg reported no loudness".into()),
-        )),
+        None => Err(RunError::Decode(exit.last_error("ffmpeg reported no loudness"))),
     }
 }
 

@@ -21,6 +21,7 @@ use tokio::sync::Mutex;
 
 use crate::domain::plan::{BurnedSubtitle, VideoPlan};
 use crate::domain::subtitles::{self, MAX_BYTES, SubtitleFormat, TextStyle};
+use crate::engine::subtitle_extraction::extract;
 use crate::engine::{Job, Result, RunError};
 
 /// Scripts cached for the next run of the same item, at most 16 MiB each and 22 MiB of fonts.
@@ -89,13 +90,10 @@ async fn extract_embedded(
     // Not with ffmpeg's own conversion to ASS: its style names a font that every machine resolves differently.
     let format = SubtitleFormat::from_codec(codec).unwrap_or(SubtitleFormat::Srt);
     if format != SubtitleFormat::Ass {
-        let text =
-            super::subtitle_extraction::extract(program, &job.spec.source, &job.spec.media, stream, format).await?;
+        let text = extract(program, &job.spec.source, &job.spec.media, stream, format).await?;
         return Ok(plain_text_script(&subtitles::parse(&text, format), style, size).into_bytes());
     }
-    let mut text =
-        super::subtitle_extraction::extract(program, &job.spec.source, &job.spec.media, stream, SubtitleFormat::Ass)
-            .await?;
+    let mut text = extract(program, &job.spec.source, &job.spec.media, stream, SubtitleFormat::Ass).await?;
     let (source, container) = (job.spec.source.clone(), job.spec.media.container);
     let fonts = tokio::task::spawn_blocking(move || fonts::attached_section(&source, container));
     text.extend(fonts.await.map_err(|cause| RunError::Internal(cause.to_string()))?.into_bytes());

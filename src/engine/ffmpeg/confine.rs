@@ -151,10 +151,8 @@ mod tests {
             line[name.len()..].split_whitespace().next().unwrap().to_owned()
         };
         assert_eq!((soft_limit("Max file size"), soft_limit("Max core file size")), ("0".into(), "0".into()));
-        assert_eq!(
-            soft_limit("Max address space"),
-            ChildLimits::PROBE.address_space_limit(total_memory_bytes()).to_string()
-        );
+        let address_space = ChildLimits::PROBE.address_space_limit(total_memory_bytes());
+        assert_eq!(soft_limit("Max address space"), address_space.to_string());
         assert_eq!(soft_limit("Max cpu time"), "20");
     }
 

@@ -57,6 +57,11 @@ impl ChildExit {
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
     }
+
+    /// The last line of its error output, or `fallback`.
+    pub fn last_error(&self, fallback: &str) -> String {
+        self.error_lines.last().map_or(fallback, String::as_str).to_owned()
+    }
 }
 
 /// Shared by the handle and the reaper. The pid is removed under the lock before the child is reaped, so that a signal can

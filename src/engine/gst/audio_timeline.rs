@@ -68,10 +68,9 @@ impl AudioTimeline {
     /// Adds the next samples of the source, interleaved, that start at `nanoseconds` of the item. Call only when
     /// `take_frame` returned None.
     pub(super) fn push_samples(&mut self, samples: &[f32], nanoseconds: i64) {
-        let start_sample =
-            (i128::from(nanoseconds) * i128::from(SAMPLE_RATE) + 500_000_000).div_euclid(1_000_000_000) as i64;
+        let start = (i128::from(nanoseconds) * i128::from(SAMPLE_RATE) + 500_000_000).div_euclid(1_000_000_000) as i64;
         let expected_sample = self.position + (self.frame.len() / self.channels) as i64 + self.silence_samples;
-        let difference = start_sample - expected_sample;
+        let difference = start - expected_sample;
         let mut skip_len = 0;
         if (!self.has_started || difference.abs() > MAX_JITTER_SAMPLES) && difference < MAX_GAP_SAMPLES {
             if difference > 0 {

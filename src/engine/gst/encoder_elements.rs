@@ -25,10 +25,8 @@ static TRIAL_RESULTS: [OnceLock<TrialResult>; VIDEO_ENCODERS.len()] = [const { O
 
 /// The trial of every encoder, best first; each is made once per process. Blocks for up to 8 s each.
 pub fn run_trials() -> impl Iterator<Item = (&'static VideoEncoder, &'static TrialResult)> {
-    VIDEO_ENCODERS
-        .iter()
-        .zip(&TRIAL_RESULTS)
-        .map(|(encoder, trial)| (encoder, trial.get_or_init(|| encoder.run_trial())))
+    let trials = VIDEO_ENCODERS.iter().zip(&TRIAL_RESULTS);
+    trials.map(|(encoder, trial)| (encoder, trial.get_or_init(|| encoder.run_trial())))
 }
 
 /// The encoder to use where a plan names `planned` (ffmpeg's name): the same one if it works, otherwise the best one of the

@@ -316,10 +316,9 @@ fn capture_output(segment: &gst::Element, bytes: &Arc<Mutex<Vec<u8>>>, wake: &Th
         let stream = fragment_waker.run_callback("fragment", None, || Some(gio::WriteOutputStream::new(buffer)));
         Some(stream.map(|stream| stream.upcast::<gio::OutputStream>()).to_value())
     });
-    let playlist_waker = wake.clone();
+    let waker = wake.clone();
     segment.connect("get-playlist-stream", false, move |_| {
-        let stream =
-            playlist_waker.run_callback("playlist", None, || Some(gio::WriteOutputStream::new(std::io::sink())));
+        let stream = waker.run_callback("playlist", None, || Some(gio::WriteOutputStream::new(std::io::sink())));
         Some(stream.map(|stream| stream.upcast::<gio::OutputStream>()).to_value())
     });
     segment.connect("delete-fragment", false, |_| None);

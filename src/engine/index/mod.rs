@@ -111,9 +111,8 @@ pub async fn keyframe_interval(source: &Arc<SourceFile>, media: &Media) -> Optio
     let task = tokio::task::spawn_blocking(move || match container {
         Container::Mp4 => {
             let track = Mp4File::read(&*file).ok()?.read_track(stream).ok()?;
-            let shown_seconds =
-                |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
-            mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(shown_seconds), duration)
+            let seconds = |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
+            mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(seconds), duration)
         }
         Container::Matroska | Container::Webm => {
             let header = MatroskaFile::read(&*file).ok()?;

@@ -50,7 +50,7 @@ pub(super) async fn scan_keyframes(source: &Arc<SourceFile>, media: &Media, stre
     }
     let exit = child.wait().await;
     if !exit.is_success() {
-        return Err(cannot_copy(exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg could not read it".into())));
+        return Err(cannot_copy(exit.last_error("ffmpeg could not read it")));
     }
     scanner.into_index()
 }
@@ -77,11 +77,10 @@ impl KeyframeScanner {
     }
 
     fn push_packet(&mut self, bytes: &[u8; PACKET_LEN]) {
-        let Some(packet) =
-            Packet::new(bytes).filter(|packet| TrackKind::from_pid(packet.pid()) == Some(TrackKind::Video))
-        else {
+        let Some(packet) = Packet::new(bytes) else { return };
+        if TrackKind::from_pid(packet.pid()) != Some(TrackKind::Video) {
             return;
-        };
+        }
         let mut payload = packet.payload();
         if packet.starts_unit() {
             self.pending = None;

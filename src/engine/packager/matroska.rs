@@ -108,10 +108,9 @@ impl MatroskaTracks {
         number: usize,
         start: i64,
     ) -> Result<Vec<SegmentSample>, RunError> {
-        let keyframe =
-            if number == 0 { Some(0) } else { index.keyframes.binary_search(&grid.segment_start(number)).ok() };
-        let keyframe =
-            keyframe.ok_or_else(|| RunError::Internal(format!("segment {number} does not begin with a keyframe")))?;
+        let found = index.keyframes.binary_search(&grid.segment_start(number));
+        let missing = |_| RunError::Internal(format!("segment {number} does not begin with a keyframe"));
+        let keyframe = if number == 0 { 0 } else { found.map_err(missing)? };
         let start_time = if number == 0 { i64::MIN } else { grid.segment_start(number) + start };
         let is_last = number + 1 >= grid.len();
         let end = if is_last { i64::MAX } else { grid.segment_start(number + 1) + start };

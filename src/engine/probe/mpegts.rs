@@ -80,18 +80,17 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec
 /// The program map, and a window at the beginning with enough of each of its streams.
 fn read_beginning(source: &SourceFile, packets: u64) -> Result<(ProgramMap, PacketWindow), NeedsFfprobe> {
     for attempt in 0..MAX_ATTEMPTS {
-        let packet_count = (HEAD_PACKETS << attempt).min(packets);
-        let window = PacketWindow::read(source, 0, packet_count)?;
+        let count = (HEAD_PACKETS << attempt).min(packets);
+        let window = PacketWindow::read(source, 0, count)?;
         let program_map = match program_map::read_program_map(&window) {
-            Err(NeedsFfprobe(program_map::NO_MAP)) if packet_count < packets => continue,
+            Err(NeedsFfprobe(program_map::NO_MAP)) if count < packets => continue,
             map => map?,
         };
-        let min_frames =
-            if packet_count == packets || attempt + 1 == MAX_ATTEMPTS { MIN_RATE_FRAMES } else { RATE_FRAMES };
+        let min_frames = if count == packets || attempt + 1 == MAX_ATTEMPTS { MIN_RATE_FRAMES } else { RATE_FRAMES };
         if program_map.has_enough(&window, min_frames) {
             return Ok((program_map, window));
         }
-        if packet_count == packets {
+        if count == packets {
             break;
         }
     }
@@ -140,11 +139,10 @@ impl PlayedStream {
             refuse_if(timestamps.iter().any(|(pts, _)| *pts < first), NeedsFfprobe("frames before the first"))?;
             let nal = h264::find_sps(first_window.payloads(pid))?;
             let (sps_info, stated_rate) = h264::parse_sps(&nal)?;
-            let (rate, frame_len) =
-                frame_rate::estimate_frame_rate(timestamps.iter().map(|(_, dts)| *dts), stated_rate)?;
+            let (rate, len) = frame_rate::estimate_frame_rate(timestamps.iter().map(|(_, dts)| *dts), stated_rate)?;
             track.config = [&[0, 0, 1], &nal[..]].concat();
             track.frame_rate = Some(rate);
-            (info, frame_ticks) = (sps_info, Some(frame_len));
+            (info, frame_ticks) = (sps_info, Some(len));
         } else {
             let payload = first_window.payloads(pid).next().unwrap_or_default();
             info = audio::parse_decoder_info(mapped.codec, &payload).ok_or(NeedsFfprobe("unusual audio"))?;

@@ -49,9 +49,8 @@ async fn chained(source: &Arc<SourceFile>, mut media: Media) -> Media {
     let task = tokio::task::spawn_blocking(move || clock::chained(&file, is_single));
     match task.await.ok().flatten() {
         Some(PlayedLinks::All(links)) => {
-            media
-                .warnings
-                .push(format!("the file is a chain of {} streams: they are played as one", links.pieces.len()));
+            let text = format!("the file is a chain of {} streams: they are played as one", links.pieces.len());
+            media.warnings.push(text);
             set_duration(&mut media, source, Some(to_seconds(links.end)));
             media.start_seconds = 0.0;
             media.clock_pieces = links.pieces;

@@ -54,10 +54,8 @@ async fn reproducible_segments_are_dropped_and_validated_by_their_inputs() {
         let stored = cache.put_reproducible(&name, index, content(), "a").await;
         assert_ne!(stored.etag, first.etag, "another segment");
     }
-    assert_eq!(
-        (cache.rendition_usage(&name), count_files(folder.path())),
-        (RenditionUsage { segments: 2, bytes: 200 }, 0)
-    );
+    let usage = RenditionUsage { segments: 2, bytes: 200 };
+    assert_eq!((cache.rendition_usage(&name), count_files(folder.path())), (usage, 0));
     assert!(!cache.contains(&name, 0) && cache.contains(&name, 3));
     assert_eq!(cache.put_reproducible(&name, 0, content(), "a").await.etag, first.etag);
     let other = cache.put_reproducible(&name, 0, content(), "b").await;

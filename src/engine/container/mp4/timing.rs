@@ -66,8 +66,7 @@ impl TrackTiming {
     /// End of the edit in ticks of the file's clock; None if it has no duration.
     pub fn edit_end(&self) -> Option<i64> {
         let edit = self.edit?;
-        edit.length
-            .map(|length| self.to_file_ticks(edit.media_start.saturating_add(length).saturating_add(self.advance)))
+        edit.length.map(|len| self.to_file_ticks(edit.media_start.saturating_add(len).saturating_add(self.advance)))
     }
 
     /// Applies ffmpeg's rules for video; `first_presented` is the earliest presentation time.

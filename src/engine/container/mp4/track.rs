@@ -35,8 +35,7 @@ pub struct SampleSpan {
 impl Mp4Track {
     pub(super) fn parse(trak: &[u8], moov: &[u8]) -> Result<Self, ContainerError> {
         let required = |body: Option<_>, reason: &'static str| body.ok_or(ContainerError::Unsupported(reason));
-        let movie_scale =
-            required(child(moov, b"mvhd"), "there is no mvhd").and_then(|body| Ok(parse_timescale(body)?))?;
+        let movie_scale = parse_timescale(required(child(moov, b"mvhd"), "there is no mvhd")?)?;
         let (version, _, mut tkhd) = parse_full_box(required(child(trak, b"tkhd"), "there is no tkhd")?)?;
         tkhd.take(if version == 1 { 16 } else { 8 })?;
         let id = tkhd.u32()?;
@@ -54,13 +53,8 @@ impl Mp4Track {
             None => None,
         };
         let timing = TrackTiming::new(timescale, edit);
-        Ok(Self {
-            id,
-            description,
-            samples: sample_tables::parse_stbl(stbl)?,
-            timing,
-            sample_span: SampleSpan::default(),
-        })
+        let samples = sample_tables::parse_stbl(stbl)?;
+        Ok(Self { id, description, samples, timing, sample_span: SampleSpan::default() })
     }
 
     /// Gathers [`SampleSpan`] from all samples, and drops those from the first one that is not in the file.

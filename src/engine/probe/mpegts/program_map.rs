@@ -123,11 +123,10 @@ fn parse_entry(entry: &PmtEntry) -> Result<MappedStream, NeedsFfprobe> {
 /// Tags and bodies of a list of descriptors.
 fn parse_descriptors(mut bytes: &[u8]) -> Result<Vec<(u8, &[u8])>, NeedsFfprobe> {
     let mut list = Vec::new();
-    while let [tag, length, rest @ ..] = bytes {
-        let body_and_rest =
-            rest.split_at_checked(usize::from(*length)).ok_or(NeedsFfprobe("a descriptor is truncated"))?;
-        list.push((*tag, body_and_rest.0));
-        bytes = body_and_rest.1;
+    while let [tag, len, rest @ ..] = bytes {
+        let (body, rest) = rest.split_at_checked(usize::from(*len)).ok_or(NeedsFfprobe("a descriptor is truncated"))?;
+        list.push((*tag, body));
+        bytes = rest;
     }
     Ok(list)
 }

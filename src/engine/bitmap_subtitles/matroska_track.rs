@@ -69,10 +69,8 @@ impl MatroskaTrack {
         let (layout, cues) = (film.layout, sorted_cues(track.number));
         let read_position = layout.cluster_start(layout.first_cluster).map_err(|short| to_run_error(short.into()))?;
         let track_number = track.number;
-        Ok((
-            Self { source, layout, track_number, compression, cues, keyframes, read_position, last_offset: 0 },
-            decoder,
-        ))
+        let track = Self { source, layout, track_number, compression, cues, keyframes, read_position, last_offset: 0 };
+        Ok((track, decoder))
     }
 
     /// The packets before `at_ms` that are needed to show what is on screen then; reading continues from there.

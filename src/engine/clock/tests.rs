@@ -131,11 +131,8 @@ fn a_file_with_too_many_jumps_is_not_repaired() {
 fn a_discontinuity_flag_makes_a_jump_of_one_second() {
     let (_, repair) = repair_joined(|film| {
         let mut film = with_clock_shifted(film, SECOND);
-        let pcr_packet = film
-            .as_chunks_mut::<PACKET_LEN>()
-            .0
-            .iter_mut()
-            .find(|packet| packet[3] & 0x20 != 0 && packet[5] & 0x10 != 0);
+        let mut packets = film.as_chunks_mut::<PACKET_LEN>().0.iter_mut();
+        let pcr_packet = packets.find(|packet| packet[3] & 0x20 != 0 && packet[5] & 0x10 != 0);
         pcr_packet.unwrap()[5] |= 0x80;
         film
     });
@@ -270,11 +267,11 @@ fn a_part_with_another_video_codec_is_not_played() {
 #[tokio::test]
 async fn of_several_programs_one_is_read_on_its_own_clock() {
     let folder = tempfile::tempdir().unwrap();
-    let other_program =
-        |from, to| with_pids_shifted(with_clock_shifted(make_film(from, to, 3000), 700 * SECOND), 0x100);
-    let parts = [interleave(&make_film(0, 10, 3000), &other_program(0, 10)), {
-        interleave(&with_clock_shifted(make_film(10, 20, 3000), -7000 * SECOND), &other_program(10, 20))
-    }];
+    let other = |from, to| with_pids_shifted(with_clock_shifted(make_film(from, to, 3000), 700 * SECOND), 0x100);
+    let parts = [
+        interleave(&make_film(0, 10, 3000), &other(0, 10)),
+        interleave(&with_clock_shifted(make_film(10, 20, 3000), -7000 * SECOND), &other(10, 20)),
+    ];
     let source = open_film(folder.path(), &parts.concat());
     let repair = find_clock_repair(&source).unwrap().unwrap();
     assert_eq!((repair.pieces.len(), repair.end_ticks, repair.programs), (2, 20 * SECOND + 9000, (2, 1)), "{repair:?}");
@@ -286,7 +283,7 @@ async fn of_several_programs_one_is_read_on_its_own_clock() {
     }
     // One clock: ffmpeg reads it as it is.
     let single_clock =
-        open_film(tempfile::tempdir().unwrap().path(), &interleave(&make_film(0, 10, 3000), &other_program(0, 10)));
+        open_film(tempfile::tempdir().unwrap().path(), &interleave(&make_film(0, 10, 3000), &other(0, 10)));
     assert_eq!(find_clock_repair(&single_clock).unwrap(), None);
 }
 
@@ -337,10 +334,8 @@ async fn a_feed_begins_at_the_requested_time_with_tables_and_one_clock() {
         let stream = ClockStream::find_in(&open_film(tempfile::tempdir().unwrap().path(), &bytes)).unwrap().unwrap();
         let marks = stream.read_marks(0, bytes.len() as u64).unwrap();
         let times: Vec<i64> = marks.iter().map(|mark| mark.dts + offset * SECOND).collect();
-        assert!(
-            (0..=(0.041 * SECOND as f64) as i64).contains(&((from * SECOND as f64) as i64 - times[0])),
-            "{from}: {times:?}"
-        );
+        let early = (from * SECOND as f64) as i64 - times[0];
+        assert!((0..=(0.041 * SECOND as f64) as i64).contains(&early), "{from}: {times:?}");
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{from}");
         assert_eq!(times.last(), Some(&(20 * SECOND - 3600)));
     }

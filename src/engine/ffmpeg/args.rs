@@ -301,10 +301,8 @@ fn add_audio(args: &mut ArgumentList, options: &ArgumentOptions) {
         )
     };
     let sidecar = matches!(burned_subtitle(options), Some(BurnedSubtitle::Sidecar { bitmap: true, .. }));
-    args.pair(
-        "-map",
-        if options.amr_path.is_some() { format!("{}:0", 1 + usize::from(sidecar)) } else { format!("0:{stream}") },
-    );
+    let has_own_input = options.amr_path.is_some();
+    args.pair("-map", if has_own_input { format!("{}:0", 1 + usize::from(sidecar)) } else { format!("0:{stream}") });
     args.pair("-filter:a", chain);
     args.add("-c:a aac").pair("-b:a", format!("{}k", kbps.max(32)));
 }

@@ -118,14 +118,8 @@ mod tests {
 
     use tokio::io::AsyncReadExt;
 
-    use super::super::spawn::{Child, InheritedFile, spawn};
+    use super::super::spawn::tests::{SH, shell};
     use super::*;
-
-    const SH: &str = "/bin/sh";
-
-    async fn shell(script: &str, inherit: Vec<InheritedFile>) -> Child {
-        spawn(Path::new(SH), vec!["-c".into(), script.into()], inherit, ChildLimits::PROBE).await.unwrap()
-    }
 
     #[tokio::test]
     async fn a_running_child_is_confined() {

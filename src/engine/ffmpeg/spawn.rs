@@ -234,14 +234,14 @@ fn drain_error_output(stderr: impl std::io::Read, error_tail: &Mutex<VecDeque<St
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::time::{Duration, Instant};
     use tokio::io::AsyncReadExt;
 
-    const SH: &str = "/bin/sh";
+    pub const SH: &str = "/bin/sh";
 
-    async fn shell(script: &str, inherit: Vec<InheritedFile>) -> Child {
+    pub async fn shell(script: &str, inherit: Vec<InheritedFile>) -> Child {
         spawn(Path::new(SH), vec!["-c".into(), script.into()], inherit, ChildLimits::PROBE).await.unwrap()
     }
 

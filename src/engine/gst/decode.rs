@@ -141,10 +141,8 @@ impl Decoder {
             if waited > FIRST_OUTPUT_TIMEOUT {
                 let (kind_name, stage_name) = (self.request.format.kind_name(), self.stage_name());
                 self.pipeline.record_stall();
-                return Err(RunError::Decode(format!(
-                    "no {kind_name} within {} s of {stage_name}",
-                    FIRST_OUTPUT_TIMEOUT.as_secs()
-                )));
+                let seconds = FIRST_OUTPUT_TIMEOUT.as_secs();
+                return Err(RunError::Decode(format!("no {kind_name} within {seconds} s of {stage_name}")));
             }
             if seek_result == Some(false) && self.was_reopened {
                 return Err(RunError::SourceRead("the source file is not seekable".into()));

@@ -105,9 +105,7 @@ impl PipelineGraph {
         }
         out
     }
-}
 
-impl PipelineGraph {
     /// An SVG image.
     pub fn to_svg(&self) -> String {
         let index_of = |name: &str| self.nodes.iter().position(|node| node.name == name);

@@ -83,9 +83,7 @@ impl GstBackend {
             injected_fault: panic_guard::InjectedFault::default(),
         })
     }
-}
 
-impl GstBackend {
     /// Sets the style of plain text to burn in.
     #[must_use]
     pub fn with_text_style(mut self, style: TextStyle) -> Self {

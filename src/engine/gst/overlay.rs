@@ -64,11 +64,9 @@ pub(super) fn attach_overlays(pipeline: &RunningPipeline, overlays: Vec<Overlay>
         let composition = wake.run_callback("draw", None, || {
             let sample = values.get(1)?.get::<gst::Sample>().ok()?;
             let time = sample.buffer()?.pts()?.nseconds();
-            overlays
-                .iter()
-                .rev()
-                .find(|overlay| (overlay.start_nanoseconds..overlay.end_nanoseconds).contains(&time))
-                .map(|overlay| overlay.composition.clone())
+            let mut latest_first = overlays.iter().rev();
+            let shown = latest_first.find(|shown| (shown.start_nanoseconds..shown.end_nanoseconds).contains(&time));
+            shown.map(|overlay| overlay.composition.clone())
         });
         Some(composition.to_value())
     });

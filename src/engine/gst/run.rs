@@ -99,9 +99,7 @@ impl RunTask {
             let _ = self.segments.blocking_send(Err(error));
         }
     }
-}
 
-impl RunTask {
     /// Opens the bitmap subtitles to burn in, if any.
     fn open_bitmap_subtitles(&self, encoding: &VideoEncoding) -> Result<Option<BitmapSubtitles>> {
         let burn = encoding.plan.burn.as_ref().filter(|burn| burn.is_bitmap());

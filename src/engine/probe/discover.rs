@@ -41,10 +41,9 @@ pub(super) async fn discover(
         TrySendError::Disconnected(_) => NeedsFfprobe("the discoverer has ended"),
     })?;
     let reply_timeout = std::time::Duration::from_millis(DISCOVERER_TIMEOUT.mseconds() + 300);
-    tokio::time::timeout(reply_timeout, result)
-        .await
-        .map_err(|_| NeedsFfprobe("the discoverer timed out"))?
-        .map_err(|_| NeedsFfprobe("the discoverer has ended"))?
+    let answer =
+        tokio::time::timeout(reply_timeout, result).await.map_err(|_| NeedsFfprobe("the discoverer timed out"));
+    answer?.map_err(|_| NeedsFfprobe("the discoverer has ended"))?
 }
 
 /// Initializes GStreamer and starts the threads, so that the first probe does not wait for it (0.2 s).
@@ -182,11 +181,10 @@ fn parse_colorimetry(text: Option<&str>) -> Result<Color, NeedsFfprobe> {
             let [range, matrix, transfer, primaries] = numbers[..] else { return Err(NeedsFfprobe("unusual colours")) };
             let name = |table: &[(u8, &str)], number: u8| match number {
                 0 => Ok(None),
-                _ => table
-                    .iter()
-                    .find(|(known, _)| *known == number)
-                    .map(|(_, name)| Some((*name).to_owned()))
-                    .ok_or(NeedsFfprobe("unusual colours")),
+                _ => {
+                    let entry = table.iter().find(|(known, _)| *known == number);
+                    entry.map(|(_, name)| Some((*name).to_owned())).ok_or(NeedsFfprobe("unusual colours"))
+                }
             };
             // Numbers of GstVideoColorRange, -Matrix, -TransferFunction and -Primaries.
             Ok(Color {

@@ -98,14 +98,12 @@ fn every_kind_of_run_has_its_golden_arguments() {
     let keyframes = Grid::from_keyframes(&[0, 250_000, 500_000, 900_000], 2.0, 12.0);
     let copy = Some(VideoPlan::Copy { stream: 0 });
     let copied = Some(AudioPlan::Copy { stream: 1 });
-    let mp4 = plain(Container::Mp4);
+    let (mp4, mkv) = (plain(Container::Mp4), plain(Container::Matroska));
     insta::assert_snapshot!("encode", golden_lines(&mp4, encode(|_| ()), AAC, &frames(), 9));
     insta::assert_snapshot!("encode_from_the_start", golden_lines(&mp4, encode(|_| ()), AAC, &frames(), 0));
     let ts = media(Container::MpegTs, 1.4, Color::default());
-    insta::assert_snapshot!(
-        "encode_interlaced_ts",
-        golden_lines(&ts, encode(|plan| plan.deinterlace = true), AAC, &frames(), 9)
-    );
+    let deinterlaced = encode(|plan| plan.deinterlace = true);
+    insta::assert_snapshot!("encode_interlaced_ts", golden_lines(&ts, deinterlaced, AAC, &frames(), 9));
     let mut jumping = ts;
     jumping.clock_pieces = vec![
         ClockSection { start_byte: 0, shift_ticks: -126_000 },
@@ -113,33 +111,16 @@ fn every_kind_of_run_has_its_golden_arguments() {
     ];
     insta::assert_snapshot!("encode_ts_whose_clock_jumps", golden_lines(&jumping, encode(|_| ()), AAC, &frames(), 9));
     insta::assert_snapshot!("copy_both", golden_lines(&mp4, copy.clone(), copied.clone(), &keyframes, 2));
-    insta::assert_snapshot!(
-        "copy_video_encode_audio",
-        golden_lines(&plain(Container::Matroska), copy, AAC, &keyframes, 2)
-    );
+    insta::assert_snapshot!("copy_video_encode_audio", golden_lines(&mkv, copy, AAC, &keyframes, 2));
     let steps = Grid::from_step(4.0, 60.0);
     insta::assert_snapshot!("audio_copied", golden_lines(&plain(Container::Mp3), None, copied, &steps, 3));
-    insta::assert_snapshot!(
-        "audio_encoded_5_1",
-        golden_lines(
-            &plain(Container::Ac3),
-            None,
-            Some(AudioPlan::Encode { stream: 0, channels: 6, kbps: 384, gain_tenths_db: None }),
-            &steps,
-            3,
-        )
-    );
+    let surround = Some(AudioPlan::Encode { stream: 0, channels: 6, kbps: 384, gain_tenths_db: None });
+    let ac3 = plain(Container::Ac3);
+    insta::assert_snapshot!("audio_encoded_5_1", golden_lines(&ac3, None, surround, &steps, 3));
     let pq = Color { transfer: Some("smpte2084".into()), ..Color::default() };
-    insta::assert_snapshot!(
-        "tone_mapped",
-        golden_lines(
-            &media(Container::Matroska, 0.0, pq),
-            encode(|plan| plan.tone_map = Some(Hdr::Hdr10)),
-            None,
-            &frames(),
-            0,
-        )
-    );
+    let (hdr_film, tone_mapped) =
+        (media(Container::Matroska, 0.0, pq), encode(|plan| plan.tone_map = Some(Hdr::Hdr10)));
+    insta::assert_snapshot!("tone_mapped", golden_lines(&hdr_film, tone_mapped, None, &frames(), 0));
     let bitmap = encode(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 3, bitmap: true }));
     insta::assert_snapshot!("bitmap_drawn", golden_lines(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
     let mut telephone = plain(Container::Mp4);

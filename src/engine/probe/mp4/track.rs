@@ -63,12 +63,8 @@ pub(super) fn parse_track(trak: &[u8], movie_timescale: u64, file_len: u64) -> R
     if measured_seconds > 0.0 {
         track.bitrate_kbps = Some((bytes as f64 * 8.0 / measured_seconds / 1000.0).round() as u32);
     }
-    Ok(TimedMp4Track {
-        track,
-        sample_count: samples,
-        start_seconds: delay_seconds + lead_seconds,
-        duration_seconds: edit_seconds,
-    })
+    let start_seconds = delay_seconds + lead_seconds;
+    Ok(TimedMp4Track { track, sample_count: samples, start_seconds, duration_seconds: edit_seconds })
 }
 
 /// Timescale, duration in its units, language.

@@ -13,7 +13,7 @@ use super::avc;
 use super::coded;
 use super::decoder_info::DecoderInfo;
 use super::discover::discover;
-use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, refuse_if};
+use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, Result, refuse_if};
 use super::{InProcessGuard, container, matroska, mp4, mpegts};
 use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Media, Stream, StreamKind, Subtitle, Video};
@@ -31,7 +31,7 @@ pub(super) async fn describe(
     head: &[u8],
     decodable: &HashSet<String>,
     guard: InProcessGuard,
-) -> Result<Media, NeedsFfprobe> {
+) -> Result<Media> {
     let (outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
         let source = source.clone();
         let read_in_thread = move || {
@@ -51,7 +51,7 @@ pub(super) async fn describe(
     merge(outline, &infos, head, source.len, decodable)
 }
 
-async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<ContainerOutline, NeedsFfprobe> {
+async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<ContainerOutline> {
     let matroska = head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
     let mp4 = head.get(4..8) == Some(b"ftyp");
     refuse_if(!matroska && !mp4, NeedsFfprobe("another container"))?;
@@ -64,7 +64,7 @@ async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<Container
 }
 
 /// Refuses video whose frames are too large for this process, by the container or the video itself, or of unknown size.
-fn check_size(track: &OutlineTrack) -> Result<(), NeedsFfprobe> {
+fn check_size(track: &OutlineTrack) -> Result<()> {
     let stated_samples = u64::from(track.width) * u64::from(track.height);
     let coded_samples = coded::luma_samples(track).ok_or(NeedsFfprobe("the video does not state its frame size"))?;
     let is_too_large = stated_samples.max(coded_samples) > MAX_FRAME_LUMA_SAMPLES;
@@ -77,7 +77,7 @@ fn merge(
     head: &[u8],
     len: u64,
     decodable: &HashSet<String>,
-) -> Result<Media, NeedsFfprobe> {
+) -> Result<Media> {
     let streams =
         outline.tracks.iter().map(|track| merge_stream(track, infos, decodable)).collect::<Result<Vec<_>, _>>()?;
     let has_video = streams.iter().any(|stream| matches!(stream.kind, StreamKind::Video(_)));
@@ -93,11 +93,7 @@ fn merge(
     })
 }
 
-fn merge_stream(
-    track: &OutlineTrack,
-    decoder_infos: &[DecoderInfo],
-    decodable: &HashSet<String>,
-) -> Result<Stream, NeedsFfprobe> {
+fn merge_stream(track: &OutlineTrack, decoder_infos: &[DecoderInfo], decodable: &HashSet<String>) -> Result<Stream> {
     let info_of_track = decoder_infos.iter().find(|info| info.container_id == track.container_id);
     let required_info = || {
         let info = info_of_track.ok_or(NeedsFfprobe("the discoverer misses a stream"))?;
@@ -154,7 +150,7 @@ fn merge_stream(
     })
 }
 
-fn merge_video(track: &OutlineTrack, info: &DecoderInfo) -> Result<Video, NeedsFfprobe> {
+fn merge_video(track: &OutlineTrack, info: &DecoderInfo) -> Result<Video> {
     let bit_depth = info.bit_depth.unwrap_or(if track.codec == "vp8" { 8 } else { 0 });
     refuse_if(bit_depth != 8, NeedsFfprobe("not 8-bit video"))?;
     refuse_if(info.is_interlaced, NeedsFfprobe("interlaced"))?;
@@ -186,7 +182,7 @@ fn stated_full_range(track: &OutlineTrack) -> Option<bool> {
     coded_range.or(track.full_range)
 }
 
-fn merge_audio(track: &OutlineTrack, info: &DecoderInfo) -> Result<Audio, NeedsFfprobe> {
+fn merge_audio(track: &OutlineTrack, info: &DecoderInfo) -> Result<Audio> {
     refuse_if(info.channels == 0 || info.sample_rate == 0, NeedsFfprobe("audio without channels"))?;
     // Spectral band replication may be implicit, with half the sample rate in the headers; ffprobe decodes it.
     refuse_if(track.codec == "aac" && info.sample_rate <= 24_000, NeedsFfprobe("AAC that may be HE-AAC"))?;

@@ -61,6 +61,9 @@ pub(super) enum OutlineTrackKind {
     Data,
 }
 
+/// A result of reading in this process.
+pub(super) type Result<T, E = NeedsFfprobe> = std::result::Result<T, E>;
+
 /// Why a reader gave up, so that ffprobe has to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NeedsFfprobe(pub &'static str);

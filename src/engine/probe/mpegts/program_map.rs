@@ -1,6 +1,6 @@
 //! The program map (ISO/IEC 13818-1 section 2.4.4), if it has nothing unusual.
 
-use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, refuse_if};
+use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, Result, refuse_if};
 use super::packet_window::PacketWindow;
 use crate::domain::mpegts::psi::{self, PmtEntry};
 
@@ -40,7 +40,7 @@ impl MappedStream {
 pub(super) const NO_MAP: &str = "no map";
 
 /// Reads PAT and PMT from the beginning of a file.
-pub(super) fn read_program_map(window: &PacketWindow) -> Result<ProgramMap, NeedsFfprobe> {
+pub(super) fn read_program_map(window: &PacketWindow) -> Result<ProgramMap> {
     let mut pmt_pid: Option<u16> = None;
     for packet in window.packets(0).filter(|packet| packet.starts_unit()) {
         let pmt_pids = psi::parse_pat(packet.payload()).ok_or(NeedsFfprobe("an unusual association table"))?;
@@ -72,7 +72,7 @@ impl ProgramMap {
     }
 }
 
-fn parse_entry(entry: &PmtEntry) -> Result<MappedStream, NeedsFfprobe> {
+fn parse_entry(entry: &PmtEntry) -> Result<MappedStream> {
     let (mut language, mut hearing_impaired, mut by_descriptor) = (None, false, None);
     for (tag, body) in parse_descriptors(&entry.descriptors)? {
         let (language_code, descriptor_codec) = match (tag, body) {
@@ -121,7 +121,7 @@ fn parse_entry(entry: &PmtEntry) -> Result<MappedStream, NeedsFfprobe> {
 }
 
 /// Tags and bodies of a list of descriptors.
-fn parse_descriptors(mut bytes: &[u8]) -> Result<Vec<(u8, &[u8])>, NeedsFfprobe> {
+fn parse_descriptors(mut bytes: &[u8]) -> Result<Vec<(u8, &[u8])>> {
     let mut list = Vec::new();
     while let [tag, len, rest @ ..] = bytes {
         let (body, rest) = rest.split_at_checked(usize::from(*len)).ok_or(NeedsFfprobe("a descriptor is truncated"))?;
@@ -136,10 +136,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parse(
-        stream_type: u8,
-        descriptors: &[u8],
-    ) -> Result<(OutlineTrackKind, &'static str, Option<String>, bool), NeedsFfprobe> {
+    fn parse(stream_type: u8, descriptors: &[u8]) -> Result<(OutlineTrackKind, &'static str, Option<String>, bool)> {
         let listed = parse_entry(&PmtEntry { pid: 256, stream_type, descriptors: descriptors.to_vec() })?;
         Ok((listed.kind, listed.codec, listed.language, listed.is_hearing_impaired))
     }

@@ -29,13 +29,7 @@ impl SegmentContent {
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
     pub async fn read_all(self, source: &Arc<SourceFile>) -> Result<Bytes, RunError> {
-        match self {
-            Self::InMemory(bytes) => Ok(bytes),
-            Self::Lazy(lazy_segment) => {
-                let source = source.clone();
-                run_blocking(move || lazy_segment.read_all(&source).map(Bytes::from)).await
-            }
-        }
+        self.read_with(source, |lazy, source| lazy.read_all(&source).map(Bytes::from)).await
     }
 
     /// The first bytes: enough to identify the streams.
@@ -43,18 +37,22 @@ impl SegmentContent {
     /// # Errors
     /// Those of [`Self::read_all`].
     pub async fn read_head(self, source: &Arc<SourceFile>) -> Result<Bytes, RunError> {
-        match self {
-            Self::InMemory(bytes) => Ok(bytes),
-            Self::Lazy(lazy_segment) => {
-                let source = source.clone();
-                run_blocking(move || lazy_segment.reader(source).next_blocking()).await
-            }
-        }
+        self.read_with(source, |lazy, source| lazy.reader(source).next_blocking()).await
     }
-}
 
-async fn run_blocking(read: impl FnOnce() -> Result<Bytes, RunError> + Send + 'static) -> Result<Bytes, RunError> {
-    tokio::task::spawn_blocking(read).await.map_err(|cause| RunError::Internal(cause.to_string()))?
+    async fn read_with(
+        self,
+        source: &Arc<SourceFile>,
+        read: fn(Arc<LazySegment>, Arc<SourceFile>) -> Result<Bytes, RunError>,
+    ) -> Result<Bytes, RunError> {
+        let lazy = match self {
+            Self::InMemory(bytes) => return Ok(bytes),
+            Self::Lazy(lazy) => lazy,
+        };
+        let source = source.clone();
+        let task = tokio::task::spawn_blocking(move || read(lazy, source));
+        task.await.map_err(|cause| RunError::Internal(cause.to_string()))?
+    }
 }
 
 impl From<Vec<u8>> for SegmentContent {

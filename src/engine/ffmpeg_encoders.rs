@@ -86,11 +86,8 @@ async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
             return report;
         }
     };
-    report.version = match run_ffmpeg(ffmpeg, &["-version"]).await {
-        Ok(text) => parse_ffmpeg_version(&String::from_utf8_lossy(&text)),
-        Err(_) => None,
-    }
-    .or_else(|| Some("unknown".to_owned()));
+    let text = run_ffmpeg(ffmpeg, &["-version"]).await.unwrap_or_default();
+    report.version = parse_ffmpeg_version(&String::from_utf8_lossy(&text)).or_else(|| Some("unknown".to_owned()));
     let listing = String::from_utf8_lossy(&listing_bytes);
     let outcomes = join_all(candidates().map(|candidate| test_encoder(ffmpeg, candidate, &listing))).await;
     for ((encoder, _), outcome) in candidates().zip(outcomes) {
@@ -162,10 +159,7 @@ async fn run_ffmpeg(ffmpeg: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
 /// The first line of ffmpeg's error output, without the bracketed prefix, at most 200 characters.
 fn first_error_line(error_output: &str) -> String {
     let line = error_output.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a message").trim();
-    let line = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
-        Some((_, message)) => message,
-        None => line,
-    };
+    let line = line.strip_prefix('[').and_then(|rest| rest.split_once("] ")).map_or(line, |(_, message)| message);
     line.chars().take(200).collect()
 }
 
@@ -198,10 +192,8 @@ mod tests {
 
     #[test]
     fn complaints_are_short_and_free_of_addresses() {
-        assert_eq!(
-            first_error_line("\n[h264_nvenc @ 0x56] Cannot load libcuda.so.1\nmore"),
-            "Cannot load libcuda.so.1"
-        );
+        let line = first_error_line("\n[h264_nvenc @ 0x56] Cannot load libcuda.so.1\nmore");
+        assert_eq!(line, "Cannot load libcuda.so.1");
         assert_eq!(first_error_line(""), "failed without a message");
         assert_eq!(first_error_line(&"é".repeat(500)).chars().count(), 200);
     }

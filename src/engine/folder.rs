@@ -59,10 +59,8 @@ impl Roots {
             FileType::Directory => Some(EntryTarget::Folder),
             FileType::RegularFile => {
                 let since_epoch = Duration::new(u64::try_from(stat.st_mtime).unwrap_or(0), stat.st_mtime_nsec as u32);
-                Some(EntryTarget::File {
-                    size_bytes: stat.st_size as u64,
-                    modified: SystemTime::UNIX_EPOCH + since_epoch,
-                })
+                let modified = SystemTime::UNIX_EPOCH + since_epoch;
+                Some(EntryTarget::File { size_bytes: stat.st_size as u64, modified })
             }
             _ => None,
         }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 
-use super::RunError;
 use super::clock::{PipeInput, RepairedFeed};
 use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
 use super::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
 use super::source::SourceFile;
+use super::{Result, RunError};
 use crate::domain::media::Media;
 
 /// Number of excerpts of an item, spread evenly, and the length of each, seconds. For films the result is usually within
@@ -33,23 +33,13 @@ const SILENCE_LUFS: f64 = -69.0;
 ///
 /// # Errors
 /// `Decode` with ffmpeg's last message; `SourceRead`; `Stalled`; `Internal` when ffmpeg does not start.
-pub async fn measure(
-    ffmpeg: &Path,
-    source: &Arc<SourceFile>,
-    media: &Media,
-    stream: u32,
-) -> Result<Option<f64>, RunError> {
+pub async fn measure(ffmpeg: &Path, source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<Option<f64>> {
     let measured = tokio::time::timeout(DEADLINE, measure_excerpts(ffmpeg, source, media, stream)).await;
     measured.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?
 }
 
 /// Dropping the future ends the child.
-async fn measure_excerpts(
-    ffmpeg: &Path,
-    source: &Arc<SourceFile>,
-    media: &Media,
-    stream: u32,
-) -> Result<Option<f64>, RunError> {
+async fn measure_excerpts(ffmpeg: &Path, source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<Option<f64>> {
     let starts = starts(media);
     let mut feeds = Vec::new();
     // The file itself has another clock, and the streams may have other numbers.
@@ -79,9 +69,7 @@ async fn measure_excerpts(
     let integrated_lufs = text.lines().rev().find_map(|line| line.strip_prefix("lavfi.r128.I=")?.parse::<f64>().ok());
     match integrated_lufs {
         Some(loudness) => Ok(Some(loudness).filter(|loudness| *loudness > SILENCE_LUFS)),
-        None => Err(RunError::Decode(
-            exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg reported no loudness".into()),
-        )),
+        None => Err(RunError::Decode(exit.last_error("ffmpeg reported no loudness"))),
     }
 }
 
@@ -95,17 +83,11 @@ fn starts(media: &Media) -> Vec<Option<f64>> {
     }
 }
 
-/// With `pipe_inputs`, each excerpt has a pipe that begins with it.
-fn arguments(
-    media: &Media,
-    stream: u32,
-    input: &str,
-    starts: &[Option<f64>],
-    pipe_inputs: &[PipeInput],
-) -> Vec<String> {
+/// With `inputs`, each excerpt has a pipe that begins with it.
+fn arguments(media: &Media, stream: u32, input: &str, starts: &[Option<f64>], inputs: &[PipeInput]) -> Vec<String> {
     let mut args: Vec<String> = "-nostdin -hide_banner -v error".split(' ').map(str::to_owned).collect();
     for (n, start) in starts.iter().enumerate() {
-        let pipe_input = pipe_inputs.get(n);
+        let pipe_input = inputs.get(n);
         if let (Some(start), None) = (start, pipe_input) {
             args.extend(["-ss".into(), format!("{start:.3}")]);
         }

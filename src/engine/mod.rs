@@ -68,6 +68,9 @@ pub struct Segment {
     pub content: SegmentContent,
 }
 
+/// A result of a run's work.
+pub type Result<T, E = RunError> = std::result::Result<T, E>;
+
 /// Why a run ended early.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunError {

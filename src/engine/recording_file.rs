@@ -154,10 +154,7 @@ impl RecordingsFolder {
 
     fn open_beneath(&self, relative: &Path, flags: OFlags) -> Result<File> {
         let file = File::from(self.open_relative(relative, flags | OFlags::NONBLOCK | OFlags::NOCTTY)?);
-        match file.metadata()?.is_file() {
-            true => Ok(file),
-            false => Err(ErrorKind::PermissionDenied.into()),
-        }
+        if file.metadata()?.is_file() { Ok(file) } else { Err(ErrorKind::PermissionDenied.into()) }
     }
 
     fn open_relative(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd> {

@@ -145,10 +145,8 @@ impl SegmentCache {
     pub fn rendition_usage(&self, rendition: &str) -> RenditionUsage {
         let state = self.lock();
         let Some(segments) = state.renditions.get(rendition) else { return RenditionUsage::default() };
-        RenditionUsage {
-            segments: segments.entries.len(),
-            bytes: segments.entries.values().map(|entry| entry.len).sum(),
-        }
+        let bytes = segments.entries.values().map(|entry| entry.len).sum();
+        RenditionUsage { segments: segments.entries.len(), bytes }
     }
 
     /// A cached segment; None when it must be made (again).
@@ -212,14 +210,8 @@ impl SegmentCache {
             let mut state = self.lock();
             self.remove(&mut state, rendition, index);
             state.use_count += 1;
-            let entry = CachedSegment {
-                content: Some(content),
-                is_spilling: false,
-                len,
-                digest,
-                etag,
-                last_use: state.use_count,
-            };
+            let (content, last_use) = (Some(content), state.use_count);
+            let entry = CachedSegment { content, is_spilling: false, len, digest, etag, last_use };
             state.memory_bytes += len;
             let segments = state.renditions.entry(rendition.clone()).or_default();
             segments.memory_bytes += len;
@@ -238,10 +230,10 @@ impl SegmentCache {
     }
 
     /// Picks the least recently used entries in memory that must leave it, and marks them as spilling.
-    fn pick_victims(&self, state: &mut CacheState, newest_rendition: &Arc<str>, newest_index: usize) -> Vec<Victim> {
+    fn pick_victims(&self, state: &mut CacheState, newest: &Arc<str>, newest_index: usize) -> Vec<Victim> {
         let mut victims = Vec::new();
         let (mut memory, mut rendition_memory) =
-            (state.memory_bytes, state.renditions.get(newest_rendition).map_or(0, |segments| segments.memory_bytes));
+            (state.memory_bytes, state.renditions.get(newest).map_or(0, |segments| segments.memory_bytes));
         loop {
             let is_over_rendition_limit = rendition_memory > self.inner.budget.rendition_memory_bytes;
             if !is_over_rendition_limit && memory <= self.inner.budget.memory_bytes {
@@ -250,20 +242,18 @@ impl SegmentCache {
             let oldest = state
                 .renditions
                 .iter_mut()
-                .filter(|(name, _)| !is_over_rendition_limit || *name == newest_rendition)
+                .filter(|(name, _)| !is_over_rendition_limit || *name == newest)
                 .flat_map(|(name, segments)| {
                     segments.entries.iter_mut().map(move |(index, entry)| (name, *index, entry))
                 })
                 .filter(|(name, index, entry)| {
-                    entry.content.is_some()
-                        && !entry.is_spilling
-                        && !(*name == newest_rendition && *index == newest_index)
+                    entry.content.is_some() && !entry.is_spilling && !(*name == newest && *index == newest_index)
                 })
                 .min_by_key(|(_, _, entry)| entry.last_use);
             let Some((name, index, entry)) = oldest else { return victims };
             entry.is_spilling = true;
             memory -= entry.len;
-            if name == newest_rendition {
+            if name == newest {
                 rendition_memory -= entry.len;
             }
             let bytes = match &entry.content {

@@ -170,10 +170,8 @@ impl SourceFile {
         const STEP: u64 = 128 * 1024;
         let last = offset + len.max(1) - 1;
         let mut byte = [0];
-        (offset..last)
-            .step_by(STEP as usize)
-            .chain([last])
-            .all(|position| matches!(self.read_cached(&mut byte, position), Ok(Some(1))))
+        let mut positions = (offset..last).step_by(STEP as usize).chain([last]);
+        positions.all(|position| matches!(self.read_cached(&mut byte, position), Ok(Some(1))))
     }
 
     /// Reads a byte range into the page cache, blocking as long as that takes, and requests read-ahead. Returns how many
@@ -286,20 +284,25 @@ impl SourceFile {
     }
 }
 
+/// Opens a file of a test, with its folder as the only root.
+#[cfg(test)]
+pub fn open_in_test(path: &std::path::Path) -> SourceFile {
+    let root = crate::domain::library::Root { id: "films".into(), path: path.parent().unwrap().to_owned() };
+    Roots::open(vec![root]).unwrap().open_file(path.to_str().unwrap()).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::domain::library::Root;
 
     #[test]
     fn a_file_that_grew_has_the_same_content_and_one_that_was_overwritten_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("growing.mkv");
         std::fs::write(&path, vec![7; 300_000]).unwrap();
-        let roots = Roots::open(vec![Root { id: "films".into(), path: folder.path().to_owned() }]).unwrap();
-        let mut source = roots.open_file(path.to_str().unwrap()).unwrap();
+        let mut source = open_in_test(&path);
         source.is_local = true;
         let append = |bytes: &[u8]| {
             std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(bytes).unwrap();

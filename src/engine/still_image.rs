@@ -55,9 +55,7 @@ pub async fn encode(
     read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
     let still = StillImage::from_annex_b(&stream);
     if still.frames.is_empty() {
-        return Err(RunError::Encoder(
-            exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg encoded no slate".into()),
-        ));
+        return Err(RunError::Encoder(exit.last_error("ffmpeg encoded no slate")));
     }
     Ok(still)
 }

@@ -44,7 +44,7 @@ pub async fn extract(
     read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
     // With a damaged file ffmpeg fails, but the lines before the damage are still useful.
     if text.is_empty() && !exit.is_success() {
-        return Err(RunError::Decode(exit.error_lines.last().cloned().unwrap_or_default()));
+        return Err(RunError::Decode(exit.last_error("")));
     }
     Ok(text)
 }

@@ -13,16 +13,8 @@ use crate::engine::source::SourceFile;
 const MAX_FONT_BYTES: u64 = 16 << 20;
 
 /// Media types of fonts (RFC 9559 section 21.2), old names included.
-const FONT_MEDIA_TYPES: [&str; 8] = [
-    "application/x-font-ttf",
-    "application/x-font-otf",
-    "application/x-truetype-font",
-    "application/vnd.ms-opentype",
-    "font/ttf",
-    "font/otf",
-    "font/sfnt",
-    "font/collection",
-];
+const FONT_MEDIA_TYPES: &str = "application/x-font-ttf application/x-font-otf application/x-truetype-font \
+    application/vnd.ms-opentype font/ttf font/otf font/sfnt font/collection";
 
 /// The section with the built-in font.
 pub(super) fn built_in_section() -> &'static str {
@@ -45,7 +37,7 @@ pub(super) fn attached_section(source: &SourceFile, container: Container) -> Str
     for (number, font) in attachments.unwrap_or_default().into_iter().enumerate() {
         let name = font.name.unwrap_or_default();
         let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-        let is_font = font.media_type.is_some_and(|stated| FONT_MEDIA_TYPES.contains(&stated.as_str()))
+        let is_font = font.media_type.is_some_and(|stated| FONT_MEDIA_TYPES.split(' ').any(|listed| listed == stated))
             || matches!(extension.as_deref(), Some("ttf" | "otf" | "ttc"));
         if !is_font || font.size > remaining_bytes {
             continue;

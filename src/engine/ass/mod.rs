@@ -21,7 +21,8 @@ use tokio::sync::Mutex;
 
 use crate::domain::plan::{BurnedSubtitle, VideoPlan};
 use crate::domain::subtitles::{self, MAX_BYTES, SubtitleFormat, TextStyle};
-use crate::engine::{Job, RunError};
+use crate::engine::subtitle_extraction::extract;
+use crate::engine::{Job, Result, RunError};
 
 /// Scripts cached for the next run of the same item, at most 16 MiB each and 22 MiB of fonts.
 const MAX_SCRIPTS: usize = 4;
@@ -48,12 +49,7 @@ impl ScriptCache {
     }
 
     /// The script for `burn`; takes a pass over the whole item if the subtitle is embedded.
-    pub(super) async fn script_for(
-        &self,
-        program: &Path,
-        job: &Job,
-        burn: &BurnedSubtitle,
-    ) -> Result<Arc<File>, RunError> {
+    pub(super) async fn script_for(&self, program: &Path, job: &Job, burn: &BurnedSubtitle) -> Result<Arc<File>> {
         let source_key = match burn {
             BurnedSubtitle::Embedded { stream, .. } => format!("{} {stream}", job.spec.source.version()),
             BurnedSubtitle::Sidecar { .. } => {
@@ -89,25 +85,22 @@ async fn extract_embedded(
     stream: u32,
     style: &TextStyle,
     size: (u32, u32),
-) -> Result<Vec<u8>, RunError> {
+) -> Result<Vec<u8>> {
     let codec = job.spec.media.stream(stream).map(|stream| stream.codec.as_str()).unwrap_or_default();
     // Not with ffmpeg's own conversion to ASS: its style names a font that every machine resolves differently.
     let format = SubtitleFormat::from_codec(codec).unwrap_or(SubtitleFormat::Srt);
     if format != SubtitleFormat::Ass {
-        let text =
-            super::subtitle_extraction::extract(program, &job.spec.source, &job.spec.media, stream, format).await?;
+        let text = extract(program, &job.spec.source, &job.spec.media, stream, format).await?;
         return Ok(plain_text_script(&subtitles::parse(&text, format), style, size).into_bytes());
     }
-    let mut text =
-        super::subtitle_extraction::extract(program, &job.spec.source, &job.spec.media, stream, SubtitleFormat::Ass)
-            .await?;
+    let mut text = extract(program, &job.spec.source, &job.spec.media, stream, SubtitleFormat::Ass).await?;
     let (source, container) = (job.spec.source.clone(), job.spec.media.container);
     let fonts = tokio::task::spawn_blocking(move || fonts::attached_section(&source, container));
     text.extend(fonts.await.map_err(|cause| RunError::Internal(cause.to_string()))?.into_bytes());
     Ok(text)
 }
 
-async fn read_sidecar(job: &Job, style: &TextStyle, size: (u32, u32)) -> Result<Vec<u8>, RunError> {
+async fn read_sidecar(job: &Job, style: &TextStyle, size: (u32, u32)) -> Result<Vec<u8>> {
     let source = job.spec.sidecar.clone().ok_or_else(|| RunError::Internal("the subtitle file is missing".into()))?;
     let format_by_name = Path::new(source.file_name())
         .extension()

@@ -69,10 +69,8 @@ impl MatroskaTrack {
         let (layout, cues) = (film.layout, sorted_cues(track.number));
         let read_position = layout.cluster_start(layout.first_cluster).map_err(|short| to_run_error(short.into()))?;
         let track_number = track.number;
-        Ok((
-            Self { source, layout, track_number, compression, cues, keyframes, read_position, last_offset: 0 },
-            decoder,
-        ))
+        let track = Self { source, layout, track_number, compression, cues, keyframes, read_position, last_offset: 0 };
+        Ok((track, decoder))
     }
 
     /// The packets before `at_ms` that are needed to show what is on screen then; reading continues from there.
@@ -104,9 +102,8 @@ impl MatroskaTrack {
             None => BACKWARD_WITHOUT_CUES_MS,
         };
         let from = self.to_timestamp_units(at_ms - backward_ms.max(MAX_INTERLEAVE_MS));
-        let keyframe_count =
-            self.keyframes.partition_point(|cue| i64::try_from(cue.time).is_ok_and(|time| time <= from));
-        let cluster = keyframe_count.checked_sub(1).and_then(|last| self.keyframes.get(last)).map(|cue| cue.cluster);
+        let count = self.keyframes.partition_point(|cue| i64::try_from(cue.time).is_ok_and(|time| time <= from));
+        let cluster = count.checked_sub(1).and_then(|last| self.keyframes.get(last)).map(|cue| cue.cluster);
         self.read_position =
             self.layout.cluster_start(cluster.unwrap_or(self.layout.first_cluster)).map_err(unreadable_clusters)?;
         Ok(packets)

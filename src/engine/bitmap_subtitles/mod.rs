@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use matroska_track::MatroskaTrack;
 use sup_file::SupFile;
 
-use crate::domain::bitmap_subtitles::{DisplayUpdate, PgsDecoder, PlacedBitmap, VobSubDecoder};
+use crate::domain::bitmap_subtitles::{DisplayUpdate, MalformedPacket, PgsDecoder, PlacedBitmap, VobSubDecoder};
 use crate::domain::plan::BurnedSubtitle;
 use crate::engine::{Job, RunError};
 
@@ -141,9 +141,8 @@ impl BitmapSubtitles {
             SubtitleReader::Sup(sup) => sup.packets_until(to_ms, &limit)?,
         };
         self.decode_packets(packets)?;
-        self.subtitles.retain(|subtitle| subtitle.end_ms.is_none_or(|end| end > from_ms));
-        let visible =
-            self.subtitles.iter().filter(|subtitle| subtitle.start_ms < to_ms && !subtitle.bitmaps.is_empty());
+        self.subtitles.retain(|shown| shown.end_ms.is_none_or(|end| end > from_ms));
+        let visible = self.subtitles.iter().filter(|shown| shown.start_ms < to_ms && !shown.bitmaps.is_empty());
         Ok(visible.cloned().collect())
     }
 
@@ -191,10 +190,7 @@ impl BitmapDecoder {
         }
     }
 
-    fn decode(
-        &mut self,
-        packet: &[u8],
-    ) -> Result<Option<DisplayUpdate>, crate::domain::bitmap_subtitles::MalformedPacket> {
+    fn decode(&mut self, packet: &[u8]) -> Result<Option<DisplayUpdate>, MalformedPacket> {
         match self {
             Self::Pgs(pgs) => pgs.decode(packet),
             Self::VobSub(vobsub) => vobsub.decode(packet).map(Some),

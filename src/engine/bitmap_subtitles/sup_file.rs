@@ -52,12 +52,8 @@ impl SupFile {
             let len = HEADER_BYTES + 3 + u64::from(u16::from_be_bytes([high, low]));
             if kind == COMPOSITION_SEGMENT {
                 let time_ms = i64::from(u32::from_be_bytes([a, b, c, d])) / 90;
-                display_sets.push(DisplaySet {
-                    time_ms,
-                    offset,
-                    len: 0,
-                    is_self_contained: PgsDecoder::is_self_contained(&header[HEADER_BYTES as usize..read]),
-                });
+                let is_self_contained = PgsDecoder::is_self_contained(&header[HEADER_BYTES as usize..read]);
+                display_sets.push(DisplaySet { time_ms, offset, len: 0, is_self_contained });
             }
             if let Some(set) = display_sets.last_mut() {
                 set.len += len;

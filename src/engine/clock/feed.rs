@@ -82,20 +82,18 @@ impl RepairedFeed {
 }
 
 impl ClockStream {
-    /// Offset of the last frame whose decode time is at or before `start_ticks` of source time.
-    pub(super) fn find_offset(&self, pieces: &[ClockSection], start_ticks: i64) -> Result<u64> {
+    /// Offset of the last frame whose decode time is at or before `start` of source time.
+    pub(super) fn find_offset(&self, pieces: &[ClockSection], start: i64) -> Result<u64> {
         let (mut low, mut high) = (0, self.source.len);
         while high - low > LINEAR_SEARCH_BYTES {
             let middle = low + (high - low) / 2;
             match self.sample(middle, high)?.first() {
-                Some(mark) if source_time(pieces, mark.offset, mark.dts) <= start_ticks => {
-                    low = mark.offset.max(middle)
-                }
+                Some(mark) if source_time(pieces, mark.offset, mark.dts) <= start => low = mark.offset.max(middle),
                 _ => high = middle,
             }
         }
         let candidates = self.read_marks(low, high)?.into_iter().rev();
-        let mut candidates = candidates.filter(|mark| source_time(pieces, mark.offset, mark.dts) <= start_ticks);
+        let mut candidates = candidates.filter(|mark| source_time(pieces, mark.offset, mark.dts) <= start);
         Ok(candidates.next().map_or(low, |mark| mark.offset))
     }
 }

@@ -151,24 +151,12 @@ fn continues_video(stream: &ClockStream, new: &PesMark, next: u64) -> Result<boo
 }
 
 /// The range between two neighbouring marks that has not been scanned.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct UnscannedGap {
     /// The mismatch of byte count and clock, ticks.
     mismatch: i64,
     from: u64,
     to: u64,
-}
-
-impl PartialOrd for UnscannedGap {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for UnscannedGap {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.mismatch, self.from, self.to).cmp(&(other.mismatch, other.from, other.to))
-    }
 }
 
 /// The marks on either side of every jump found.
@@ -222,9 +210,8 @@ fn find_jumps(stream: &ClockStream) -> Result<Vec<(PesMark, PesMark)>> {
         }
         let (Some(first), Some(last)) = (found.first().copied(), found.last().copied()) else { continue };
         if whole {
-            scanned.extend(
-                found.into_iter().filter(|mark| mark.offset > gap.from).map(|mark| (mark.offset, (mark, true))),
-            );
+            let later = found.into_iter().filter(|mark| mark.offset > gap.from);
+            scanned.extend(later.map(|mark| (mark.offset, (mark, true))));
         } else {
             let (from, to) = (scanned[&gap.from].0, scanned[&gap.to].0);
             insert_sample(&mut scanned, found);
@@ -352,7 +339,6 @@ fn find_end(stream: &ClockStream, pieces: &[ClockSection], to: u64) -> Result<i6
     };
     let stream_end = times_by_pid.get(&stream.pid).and_then(end_of).unwrap_or(0);
     // Subtitles may be sent long before they are shown.
-    let latest_end =
-        times_by_pid.values().filter_map(end_of).filter(|end| *end < stream_end + 2 * TICKS_PER_SECOND).max();
-    Ok(latest_end.unwrap_or(0).max(stream_end))
+    let latest = times_by_pid.values().filter_map(end_of).filter(|end| *end < stream_end + 2 * TICKS_PER_SECOND).max();
+    Ok(latest.unwrap_or(0).max(stream_end))
 }

@@ -144,10 +144,8 @@ impl ClockStream {
             };
             programs.iter().find(has_streams)
         };
-        let best_program =
-            first_with(true, true).or_else(|| first_with(true, false)).or_else(|| first_with(false, true));
-        let Some((program, first)) = best_program.and_then(|program| Some((program, pmts.get(&program.pmt_pid)?)))
-        else {
+        let best = first_with(true, true).or_else(|| first_with(true, false)).or_else(|| first_with(false, true));
+        let Some((program, first)) = best.and_then(|program| Some((program, pmts.get(&program.pmt_pid)?))) else {
             return Ok(None);
         };
         let video_pid = pid_of(&videos, program);
@@ -180,15 +178,8 @@ impl ClockStream {
                 return;
             }
             let Some((pts, dts)) = pes::parse(payload).and_then(|header| header.pts.zip(header.dts)) else { return };
-            let is_keyframe = packet.is_random_access_point();
-            marks.push(PesMark {
-                offset,
-                pid,
-                pts,
-                dts,
-                is_keyframe,
-                has_new_clock: std::mem::take(&mut has_new_clock),
-            });
+            let (is_keyframe, has_new_clock) = (packet.is_random_access_point(), std::mem::take(&mut has_new_clock));
+            marks.push(PesMark { offset, pid, pts, dts, is_keyframe, has_new_clock });
         })?;
         Ok(self.keep_takeovers(marks))
     }

@@ -3,16 +3,15 @@
 use std::path::Path;
 
 use super::*;
-use crate::domain::library::Root;
 use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
 use crate::domain::mpegts::psi::{PmtEntry, ProgramEntry, TrackKind, pat_of};
 use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
 use crate::domain::mpegts::{PMT_PID, TIMESTAMP_WRAP};
 use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::source::Roots;
+use crate::engine::source::open_in_test;
 
-const SECOND_TICKS: i64 = TICKS_PER_SECOND;
+const SECOND: i64 = TICKS_PER_SECOND;
 
 /// Video and audio from one second to another, `size` bytes per frame; frames are decoded 0.1 s before they are shown.
 fn make_film(from: i64, to: i64, size: usize) -> Vec<u8> {
@@ -20,21 +19,11 @@ fn make_film(from: i64, to: i64, size: usize) -> Vec<u8> {
     let mut writer = TsWriter::new(TrackKind::Video);
     for frame in from * 25..to * 25 {
         let (dts, is_keyframe) = (frame * 3600, frame % 25 == 0);
-        let (video_bytes, audio_bytes) = ([&bytes[..]], [&bytes[..100]]);
-        writer.push_unit(&AccessUnit {
-            track: TrackKind::Video,
-            pts: dts + 9000,
-            dts: Some(dts),
-            random_access: is_keyframe,
-            parts: &video_bytes,
-        });
-        writer.push_unit(&AccessUnit {
-            track: TrackKind::Audio,
-            pts: dts + 1000,
-            dts: None,
-            random_access: true,
-            parts: &audio_bytes,
-        });
+        let mut push = |track, pts, dts, random_access, bytes: &[u8]| {
+            writer.push_unit(&AccessUnit { track, pts, dts, random_access, parts: &[bytes] })
+        };
+        push(TrackKind::Video, dts + 9000, Some(dts), is_keyframe, &bytes);
+        push(TrackKind::Audio, dts + 1000, None, true, &bytes[..100]);
     }
     let pmt_entry = |track: TrackKind, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
     writer.into_segment(&[pmt_entry(TrackKind::Video, 0x1b), pmt_entry(TrackKind::Audio, 0x0f)])
@@ -86,15 +75,19 @@ fn with_clock_shifted(mut film: Vec<u8>, by: i64) -> Vec<u8> {
 fn open_film(folder: &Path, bytes: &[u8]) -> Arc<SourceFile> {
     let path = folder.join("film.ts");
     std::fs::write(&path, bytes).unwrap();
-    let roots = Roots::open(vec![Root { id: "films".into(), path: folder.to_owned() }]).unwrap();
-    Arc::new(roots.open_file(path.to_str().unwrap()).unwrap())
+    Arc::new(open_in_test(&path))
+}
+
+/// Number of pieces, end, and whether a part is not played.
+fn outcome(repair: &ClockRepair) -> (usize, i64, bool) {
+    (repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part)
 }
 
 /// A film of 20 s with another clock after its tenth second, and its repair.
 fn repair_joined(second: impl Fn(Vec<u8>) -> Vec<u8>) -> (usize, Option<ClockRepair>) {
     let folder = tempfile::tempdir().unwrap();
-    let first = with_clock_shifted(make_film(0, 10, 300), 5000 * SECOND_TICKS);
-    let second = second(with_clock_shifted(make_film(10, 20, 300), 5000 * SECOND_TICKS));
+    let first = with_clock_shifted(make_film(0, 10, 300), 5000 * SECOND);
+    let second = second(with_clock_shifted(make_film(10, 20, 300), 5000 * SECOND));
     let source = open_film(folder.path(), &[&first[..], &second].concat());
     let repair = find_clock_repair(&source).unwrap();
     assert_eq!(repair.is_some(), has_clock_jump(&source).unwrap());
@@ -103,7 +96,7 @@ fn repair_joined(second: impl Fn(Vec<u8>) -> Vec<u8>) -> (usize, Option<ClockRep
 
 #[test]
 fn every_jump_is_repaired_and_nothing_else() {
-    let repair_of_jump = |seconds: i64| repair_joined(move |film| with_clock_shifted(film, seconds * SECOND_TICKS));
+    let repair_of_jump = |seconds: i64| repair_joined(move |film| with_clock_shifted(film, seconds * SECOND));
     for seconds in [-4900, -5, 20, 1000, -50_000, 40_000] {
         let (boundary, repair) = repair_of_jump(seconds);
         let repair = repair.unwrap_or_else(|| panic!("a jump of {seconds} s"));
@@ -113,23 +106,22 @@ fn every_jump_is_repaired_and_nothing_else() {
             pieces.len() == 2 && (boundary as u64..boundary as u64 + 3 * 188).contains(&pieces[1].start_byte),
             "{seconds}: {repair:?}"
         );
-        assert_eq!(source_time(pieces, 0, (5000 * SECOND_TICKS).rem_euclid(TIMESTAMP_WRAP)), 0);
-        let first = ((5010 + seconds) * SECOND_TICKS).rem_euclid(TIMESTAMP_WRAP);
-        assert_eq!(source_time(pieces, pieces[1].start_byte, first), 10 * SECOND_TICKS, "{seconds} s");
-        assert_eq!(repair.end_ticks, 20 * SECOND_TICKS + 9000, "{seconds} s");
+        assert_eq!(source_time(pieces, 0, (5000 * SECOND).rem_euclid(TIMESTAMP_WRAP)), 0);
+        let first = ((5010 + seconds) * SECOND).rem_euclid(TIMESTAMP_WRAP);
+        assert_eq!(source_time(pieces, pieces[1].start_byte, first), 10 * SECOND, "{seconds} s");
+        assert_eq!(repair.end_ticks, 20 * SECOND + 9000, "{seconds} s");
     }
     // 5 s are lost; the 33 bits wrap.
     assert_eq!(repair_of_jump(5).1, None);
     let folder = tempfile::tempdir().unwrap();
-    let source =
-        open_film(folder.path(), &with_clock_shifted(make_film(0, 10, 300), TIMESTAMP_WRAP - 5 * SECOND_TICKS));
+    let source = open_film(folder.path(), &with_clock_shifted(make_film(0, 10, 300), TIMESTAMP_WRAP - 5 * SECOND));
     assert_eq!(find_clock_repair(&source).unwrap(), None);
 }
 
 #[test]
 fn a_file_with_too_many_jumps_is_not_repaired() {
     let folder = tempfile::tempdir().unwrap();
-    let part = |n: i64| with_clock_shifted(make_film(n, n + 1, 300), n % 2 * 100 * SECOND_TICKS);
+    let part = |n: i64| with_clock_shifted(make_film(n, n + 1, 300), n % 2 * 100 * SECOND);
     let source = open_film(folder.path(), &(0..520).flat_map(part).collect::<Vec<u8>>());
     assert!(has_clock_jump(&source).unwrap());
     assert_eq!(find_clock_repair(&source).unwrap(), None);
@@ -138,16 +130,13 @@ fn a_file_with_too_many_jumps_is_not_repaired() {
 #[test]
 fn a_discontinuity_flag_makes_a_jump_of_one_second() {
     let (_, repair) = repair_joined(|film| {
-        let mut film = with_clock_shifted(film, SECOND_TICKS);
-        let pcr_packet = film
-            .as_chunks_mut::<PACKET_LEN>()
-            .0
-            .iter_mut()
-            .find(|packet| packet[3] & 0x20 != 0 && packet[5] & 0x10 != 0);
+        let mut film = with_clock_shifted(film, SECOND);
+        let mut packets = film.as_chunks_mut::<PACKET_LEN>().0.iter_mut();
+        let pcr_packet = packets.find(|packet| packet[3] & 0x20 != 0 && packet[5] & 0x10 != 0);
         pcr_packet.unwrap()[5] |= 0x80;
         film
     });
-    assert_eq!(repair.unwrap().end_ticks, 20 * SECOND_TICKS + 9000);
+    assert_eq!(repair.unwrap().end_ticks, 20 * SECOND + 9000);
 }
 
 #[test]
@@ -158,7 +147,7 @@ fn a_damaged_timestamp_is_no_jump_and_a_truncated_packet_is_skipped() {
         let mut frames = packets.iter_mut().filter(|packet| {
             Packet::new(packet).is_some_and(|packet| packet.pid() == TrackKind::Video.pid() && packet.starts_unit())
         });
-        crate::domain::mpegts::timestamp_shift::shift_packet(frames.nth(100).unwrap(), 3000 * SECOND_TICKS);
+        crate::domain::mpegts::timestamp_shift::shift_packet(frames.nth(100).unwrap(), 3000 * SECOND);
         film
     });
     assert_eq!(repair, None);
@@ -169,7 +158,7 @@ fn a_damaged_timestamp_is_no_jump_and_a_truncated_packet_is_skipped() {
     bytes.extend(make_film(0, 10, 300));
     let repair = find_clock_repair(&open_film(folder.path(), &bytes)).unwrap().unwrap();
     assert!((boundary as u64..boundary as u64 + 3 * 188).contains(&repair.pieces[1].start_byte), "{repair:?}");
-    assert_eq!(repair.end_ticks, 20 * SECOND_TICKS + 9000);
+    assert_eq!(repair.end_ticks, 20 * SECOND + 9000);
 }
 
 /// Bytes that a feed writes, and its offset in seconds.
@@ -192,7 +181,7 @@ fn decode_times((bytes, offset): (Vec<u8>, i64), pid: u16) -> (Vec<i64>, Vec<u16
     for packet in bytes.as_chunks::<PACKET_LEN>().0.iter().map(|bytes| Packet::new(bytes).unwrap()) {
         pids.insert(packet.pid());
         if packet.pid() == pid && packet.starts_unit() {
-            times.push(pes::parse(packet.payload()).unwrap().dts.unwrap() + offset * SECOND_TICKS);
+            times.push(pes::parse(packet.payload()).unwrap().dts.unwrap() + offset * SECOND);
         }
     }
     (times, pids.into_iter().collect())
@@ -200,31 +189,22 @@ fn decode_times((bytes, offset): (Vec<u8>, i64), pid: u16) -> (Vec<i64>, Vec<u16
 
 #[tokio::test]
 async fn a_part_with_other_pids_plays_under_the_first_ones() {
-    for (jump_seconds, is_large) in [(0, false), (-4900, false), (0, true)] {
+    for (jump, is_large) in [(0, false), (-4900, false), (0, true)] {
         let folder = tempfile::tempdir().unwrap();
         let size = if is_large { 70_000 } else { 3000 };
-        let first = with_clock_shifted(make_film(0, 10, size), 5000 * SECOND_TICKS);
-        let second =
-            with_pids_shifted(with_clock_shifted(make_film(10, 20, size), (5000 + jump_seconds) * SECOND_TICKS), 0x100);
+        let first = with_clock_shifted(make_film(0, 10, size), 5000 * SECOND);
+        let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, size), (5000 + jump) * SECOND), 0x100);
         let source = open_film(folder.path(), &[&first[..], &second].concat());
         assert_eq!(source.len > jumps::MAX_FULL_SCAN_BYTES, is_large);
         assert!(has_clock_jump(&source).unwrap());
         let repair = find_clock_repair(&source).unwrap().unwrap();
-        assert_eq!(
-            (repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part),
-            (2, 20 * SECOND_TICKS + 9000, false),
-            "{jump_seconds}: {repair:?}"
-        );
+        assert_eq!(outcome(&repair), (2, 20 * SECOND + 9000, false), "{jump}: {repair:?}");
         for from in [0.0, 9.0, 15.0] {
             let (times, pids) = decode_times(read_feed(&source, &repair.pieces, from).await, TrackKind::Video.pid());
-            assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()], "{jump_seconds} {from}");
-            assert!(
-                (0..=3600).contains(&((from * SECOND_TICKS as f64) as i64 - times[0])),
-                "{jump_seconds} {from}: {}",
-                times[0]
-            );
-            assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{jump_seconds} {from}");
-            assert_eq!(times.last(), Some(&(20 * SECOND_TICKS - 3600)), "{jump_seconds} {from}");
+            assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()], "{jump} {from}");
+            assert!((0..=3600).contains(&((from * SECOND as f64) as i64 - times[0])), "{jump} {from}: {}", times[0]);
+            assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{jump} {from}");
+            assert_eq!(times.last(), Some(&(20 * SECOND - 3600)), "{jump} {from}");
         }
     }
 }
@@ -233,20 +213,16 @@ async fn a_part_with_other_pids_plays_under_the_first_ones() {
 async fn a_part_may_begin_before_its_tables() {
     for by in [0, -4900] {
         let folder = tempfile::tempdir().unwrap();
-        let first = with_clock_shifted(make_film(0, 10, 3000), 5000 * SECOND_TICKS);
-        let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, 3000), (5000 + by) * SECOND_TICKS), 0x100);
+        let first = with_clock_shifted(make_film(0, 10, 3000), 5000 * SECOND);
+        let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, 3000), (5000 + by) * SECOND), 0x100);
         let (tables, frames) = second.split_at(2 * PACKET_LEN);
         assert_eq!(Packet::new(tables.last_chunk().unwrap()).unwrap().pid(), PMT_PID + 0x100);
         let (begin, rest) = frames.split_at(200 * PACKET_LEN);
         let source = open_film(folder.path(), &[&first[..], begin, tables, rest].concat());
         let repair = find_clock_repair(&source).unwrap().unwrap();
-        assert_eq!(
-            (repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part),
-            (2, 20 * SECOND_TICKS + 9000, false),
-            "{by}: {repair:?}"
-        );
+        assert_eq!(outcome(&repair), (2, 20 * SECOND + 9000, false), "{by}: {repair:?}");
         let (times, _) = decode_times(read_feed(&source, &repair.pieces, 15.0).await, TrackKind::Video.pid());
-        assert_eq!(times.last(), Some(&(20 * SECOND_TICKS - 3600)), "{by}");
+        assert_eq!(times.last(), Some(&(20 * SECOND - 3600)), "{by}");
     }
 }
 
@@ -285,37 +261,29 @@ fn a_part_with_another_video_codec_is_not_played() {
     }
     let source = open_film(folder.path(), &[make_film(0, 10, 3000), second].concat());
     let repair = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!(
-        (repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part),
-        (1, 10 * SECOND_TICKS + 9000, true),
-        "{repair:?}"
-    );
+    assert_eq!(outcome(&repair), (1, 10 * SECOND + 9000, true), "{repair:?}");
 }
 
 #[tokio::test]
 async fn of_several_programs_one_is_read_on_its_own_clock() {
     let folder = tempfile::tempdir().unwrap();
-    let other_program =
-        |from, to| with_pids_shifted(with_clock_shifted(make_film(from, to, 3000), 700 * SECOND_TICKS), 0x100);
-    let parts = [interleave(&make_film(0, 10, 3000), &other_program(0, 10)), {
-        interleave(&with_clock_shifted(make_film(10, 20, 3000), -7000 * SECOND_TICKS), &other_program(10, 20))
-    }];
+    let other = |from, to| with_pids_shifted(with_clock_shifted(make_film(from, to, 3000), 700 * SECOND), 0x100);
+    let parts = [
+        interleave(&make_film(0, 10, 3000), &other(0, 10)),
+        interleave(&with_clock_shifted(make_film(10, 20, 3000), -7000 * SECOND), &other(10, 20)),
+    ];
     let source = open_film(folder.path(), &parts.concat());
     let repair = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!(
-        (repair.pieces.len(), repair.end_ticks, repair.programs),
-        (2, 20 * SECOND_TICKS + 9000, (2, 1)),
-        "{repair:?}"
-    );
+    assert_eq!((repair.pieces.len(), repair.end_ticks, repair.programs), (2, 20 * SECOND + 9000, (2, 1)), "{repair:?}");
     for from in [0.0, 15.0] {
         let (times, pids) = decode_times(read_feed(&source, &repair.pieces, from).await, TrackKind::Video.pid());
         assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()]);
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{from}");
-        assert_eq!(times.last(), Some(&(20 * SECOND_TICKS - 3600)));
+        assert_eq!(times.last(), Some(&(20 * SECOND - 3600)));
     }
     // One clock: ffmpeg reads it as it is.
     let single_clock =
-        open_film(tempfile::tempdir().unwrap().path(), &interleave(&make_film(0, 10, 3000), &other_program(0, 10)));
+        open_film(tempfile::tempdir().unwrap().path(), &interleave(&make_film(0, 10, 3000), &other(0, 10)));
     assert_eq!(find_clock_repair(&single_clock).unwrap(), None);
 }
 
@@ -324,13 +292,11 @@ fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
     let folder = tempfile::tempdir().unwrap();
     // 2.5 MB per second: 50 MB.
     let first = make_film(0, 9, 100_000);
-    let source = open_film(
-        folder.path(),
-        &[&first[..], &with_clock_shifted(make_film(9, 20, 100_000), -7 * SECOND_TICKS)].concat(),
-    );
+    let source =
+        open_film(folder.path(), &[&first[..], &with_clock_shifted(make_film(9, 20, 100_000), -7 * SECOND)].concat());
     assert!(source.len > jumps::MAX_FULL_SCAN_BYTES);
     let repair = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!((repair.pieces.len(), repair.end_ticks), (2, 20 * SECOND_TICKS + 9000), "{repair:?}");
+    assert_eq!((repair.pieces.len(), repair.end_ticks), (2, 20 * SECOND + 9000), "{repair:?}");
     assert!((first.len() as u64..first.len() as u64 + 3 * 188).contains(&repair.pieces[1].start_byte));
 }
 
@@ -338,13 +304,13 @@ fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
 fn frames_larger_than_a_sample_hide_neither_a_jump_nor_a_position() {
     let folder = tempfile::tempdir().unwrap();
     let parts = [
-        with_clock_shifted(make_film(0, 1, 900_000), 100 * SECOND_TICKS),
-        with_clock_shifted(make_film(1, 2, 900_000), 50 * SECOND_TICKS),
+        with_clock_shifted(make_film(0, 1, 900_000), 100 * SECOND),
+        with_clock_shifted(make_film(1, 2, 900_000), 50 * SECOND),
     ];
     let source = open_film(folder.path(), &parts.concat());
     assert!(source.len > jumps::MAX_FULL_SCAN_BYTES);
     let found = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!((found.pieces.len(), found.end_ticks), (2, 2 * SECOND_TICKS + 9000), "{found:?}");
+    assert_eq!((found.pieces.len(), found.end_ticks), (2, 2 * SECOND + 9000), "{found:?}");
     let stream = ClockStream::find_in(&source).unwrap().unwrap();
     for mark in stream.read_marks(0, source.len).unwrap().iter().step_by(7) {
         let from = source_time(&found.pieces, mark.offset, mark.dts);
@@ -357,7 +323,7 @@ async fn a_feed_begins_at_the_requested_time_with_tables_and_one_clock() {
     let folder = tempfile::tempdir().unwrap();
     let source = open_film(
         folder.path(),
-        &[make_film(0, 10, 3000), with_clock_shifted(make_film(10, 20, 3000), -9 * SECOND_TICKS)].concat(),
+        &[make_film(0, 10, 3000), with_clock_shifted(make_film(10, 20, 3000), -9 * SECOND)].concat(),
     );
     let found = find_clock_repair(&source).unwrap().unwrap();
     for from in [0.0, 7.5, 10.02, 19.0] {
@@ -367,12 +333,10 @@ async fn a_feed_begins_at_the_requested_time_with_tables_and_one_clock() {
         );
         let stream = ClockStream::find_in(&open_film(tempfile::tempdir().unwrap().path(), &bytes)).unwrap().unwrap();
         let marks = stream.read_marks(0, bytes.len() as u64).unwrap();
-        let times: Vec<i64> = marks.iter().map(|mark| mark.dts + offset * SECOND_TICKS).collect();
-        assert!(
-            (0..=(0.041 * SECOND_TICKS as f64) as i64).contains(&((from * SECOND_TICKS as f64) as i64 - times[0])),
-            "{from}: {times:?}"
-        );
+        let times: Vec<i64> = marks.iter().map(|mark| mark.dts + offset * SECOND).collect();
+        let early = (from * SECOND as f64) as i64 - times[0];
+        assert!((0..=(0.041 * SECOND as f64) as i64).contains(&early), "{from}: {times:?}");
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{from}");
-        assert_eq!(times.last(), Some(&(20 * SECOND_TICKS - 3600)));
+        assert_eq!(times.last(), Some(&(20 * SECOND - 3600)));
     }
 }

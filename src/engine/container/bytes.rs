@@ -1,5 +1,6 @@
 //! Reads numbers from untrusted bytes.
 
+use super::refuse_if;
 use crate::engine::source::SourceFile;
 
 /// Fewer bytes are available than a field states.
@@ -16,9 +17,7 @@ pub trait ReadAt {
     /// Reads exactly `count` bytes.
     fn read_exact(&self, offset: u64, count: usize) -> Result<Vec<u8>, Truncated> {
         // Checked before allocating: a length beyond the file costs nothing.
-        if offset.checked_add(count as u64).is_none_or(|end| end > self.len()) {
-            return Err(Truncated);
-        }
+        refuse_if(offset.checked_add(count as u64).is_none_or(|end| end > self.len()), Truncated)?;
         let mut bytes = vec![0; count];
         if self.read_at(&mut bytes, offset) == count { Ok(bytes) } else { Err(Truncated) }
     }

@@ -26,6 +26,11 @@ impl ContainerError {
     }
 }
 
+/// Fails with `error` if `condition` holds.
+pub fn refuse_if<E>(condition: bool, error: E) -> Result<(), E> {
+    if condition { Err(error) } else { Ok(()) }
+}
+
 impl From<bytes::Truncated> for ContainerError {
     fn from(_: bytes::Truncated) -> Self {
         Self::Unsupported("the tables are truncated or damaged")

@@ -19,7 +19,7 @@ use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media};
 use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
-use crate::domain::plan::{AudioPlan, BurnedSubtitle, Rendition, VideoPlan};
+use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::time::to_seconds;
 use crate::engine::clock::PipeInput;
 use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
@@ -206,9 +206,7 @@ fn reading_margin_seconds(media: &Media, rendition: &Rendition) -> f64 {
     let encodes_audio = matches!(rendition.audio, Some(AudioPlan::Encode { .. }));
     let margin = match (&rendition.video, media.container) {
         // The packet of a bitmap subtitle shown at the boundary is before it.
-        (Some(VideoPlan::Encode(plan)), _)
-            if matches!(plan.burn, Some(BurnedSubtitle::Embedded { bitmap: true, .. })) =>
-        {
+        (Some(VideoPlan::Encode(EncodeVideo { burn: Some(BurnedSubtitle::Embedded { bitmap: true, .. }), .. })), _) => {
             10.0
         }
         // Exactly at the keyframe; the millisecond allows for rounding.
@@ -303,10 +301,8 @@ fn add_audio(args: &mut ArgumentList, options: &ArgumentOptions) {
         )
     };
     let sidecar = matches!(burned_subtitle(options), Some(BurnedSubtitle::Sidecar { bitmap: true, .. }));
-    args.pair(
-        "-map",
-        if options.amr_path.is_some() { format!("{}:0", 1 + usize::from(sidecar)) } else { format!("0:{stream}") },
-    );
+    let has_own_input = options.amr_path.is_some();
+    args.pair("-map", if has_own_input { format!("{}:0", 1 + usize::from(sidecar)) } else { format!("0:{stream}") });
     args.pair("-filter:a", chain);
     args.add("-c:a aac").pair("-b:a", format!("{}k", kbps.max(32)));
 }

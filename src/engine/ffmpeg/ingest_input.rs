@@ -48,11 +48,10 @@ pub struct ChildOutput {
 ///
 /// # Errors
 /// When the pipe or the child cannot be created.
-pub async fn start(ffmpeg: &Path, stream_info: StreamInfo, video: &VideoMode) -> Result<(ChildInput, ChildOutput)> {
+pub async fn start(ffmpeg: &Path, info: StreamInfo, video: &VideoMode) -> Result<(ChildInput, ChildOutput)> {
     let (reader, writer) = std::io::pipe()?;
     let input = format!("pipe:{}", reader.as_raw_fd());
-    let child =
-        spawn(ffmpeg, ingest_args(&input, stream_info, video), vec![Arc::new(reader)], ChildLimits::TRANSCODE).await?;
+    let child = spawn(ffmpeg, ingest_args(&input, info, video), vec![Arc::new(reader)], ChildLimits::TRANSCODE).await?;
     let sender = Sender::from_owned_fd(OwnedFd::from(writer))?;
     Ok((ChildInput(sender), ChildOutput { child, bytes: BytesMut::with_capacity(READ_BYTES) }))
 }
@@ -78,8 +77,7 @@ impl ChildOutput {
             return Ok(&self.bytes);
         }
         let exit = self.child.wait().await;
-        let last_error = exit.error_lines.last().map_or("no error message", String::as_str);
-        Err(Error::other(format!("ffmpeg ended: {last_error}")))
+        Err(Error::other(format!("ffmpeg ended: {}", exit.last_error("no error message"))))
     }
 }
 
@@ -110,11 +108,8 @@ fn ingest_args(input: &str, stream_info: StreamInfo, video: &VideoMode) -> Vec<S
         // Gaps are filled and overlaps dropped, so that audio stays in sync with video.
         add(&mut args, "-map 0:a:0? -c:a aac -ac 2 -ar 48000 -b:a 160k -af aresample=async=1000");
     }
-    add(
-        &mut args,
-        "-sn -dn -map_metadata -1 -max_muxing_queue_size 4096 -muxdelay 0 -muxpreload 0 -pes_payload_size 0",
-    );
-    add(&mut args, "-flush_packets 1 -mpegts_pmt_start_pid");
+    add(&mut args, "-sn -dn -map_metadata -1 -max_muxing_queue_size 4096 -muxdelay 0 -muxpreload 0");
+    add(&mut args, "-pes_payload_size 0 -flush_packets 1 -mpegts_pmt_start_pid");
     args.push(PMT_PID.to_string());
     let pids = [stream_info.video.map(|_| VIDEO_PID), Some(AUDIO_PID)];
     for (n, pid) in pids.into_iter().flatten().enumerate() {

@@ -255,7 +255,7 @@ impl RunTask {
         self.deliver(finished_segments).await?;
         if segmenter.current_segment() == self.job.first {
             self.check_source_unchanged().await?;
-            let reason = exit.error_lines.last().map_or("the source file ends before it", String::as_str);
+            let reason = exit.last_error("the source file ends before it");
             return Err(RunError::SourceRead(format!("no output for segment {}: {reason}", self.job.first)));
         }
         Ok(())
@@ -298,15 +298,14 @@ fn segmenter_settings(job: &Job) -> SegmenterSettings {
 
 /// The kind of failure, judged by ffmpeg's error messages.
 fn classify_failure(exit: &ChildExit) -> RunError {
-    let last_error = exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg gave no error message".into());
+    let last_error = exit.last_error("ffmpeg gave no error message");
     if let Some(signal) = exit.signal {
         return RunError::Decode(format!("ffmpeg was ended by signal {signal}"));
     }
-    let mentions_any =
-        |words: &[&str]| exit.error_lines.iter().any(|line| words.iter().any(|word| line.contains(word)));
-    if mentions_any(&["opening encoder", "Unknown encoder", "Could not open encoder"]) {
+    let mentions = |words: &[&str]| exit.error_lines.iter().any(|line| words.iter().any(|word| line.contains(word)));
+    if mentions(&["opening encoder", "Unknown encoder", "Could not open encoder"]) {
         RunError::Encoder(last_error)
-    } else if mentions_any(&["Input/output error", "Invalid data found when processing input", "moov atom not found"]) {
+    } else if mentions(&["Input/output error", "Invalid data found when processing input", "moov atom not found"]) {
         RunError::SourceRead(last_error)
     } else {
         RunError::Decode(last_error)

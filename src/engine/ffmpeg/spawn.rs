@@ -57,6 +57,11 @@ impl ChildExit {
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
     }
+
+    /// The last line of its error output, or `fallback`.
+    pub fn last_error(&self, fallback: &str) -> String {
+        self.error_lines.last().map_or(fallback, String::as_str).to_owned()
+    }
 }
 
 /// Shared by the handle and the reaper. The pid is removed under the lock before the child is reaped, so that a signal can
@@ -229,14 +234,14 @@ fn drain_error_output(stderr: impl std::io::Read, error_tail: &Mutex<VecDeque<St
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::time::{Duration, Instant};
     use tokio::io::AsyncReadExt;
 
-    const SH: &str = "/bin/sh";
+    pub const SH: &str = "/bin/sh";
 
-    async fn shell(script: &str, inherit: Vec<InheritedFile>) -> Child {
+    pub async fn shell(script: &str, inherit: Vec<InheritedFile>) -> Child {
         spawn(Path::new(SH), vec!["-c".into(), script.into()], inherit, ChildLimits::PROBE).await.unwrap()
     }
 

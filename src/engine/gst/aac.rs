@@ -15,7 +15,7 @@ use super::launch_text;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::{BusEvent, RunningPipeline};
 use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
-use crate::engine::RunError;
+use crate::engine::{Result, RunError};
 
 /// AAC frames encoded and dropped before the first one kept.
 pub(super) const PREROLL_FRAMES: i64 = 4;
@@ -55,23 +55,15 @@ pub(super) fn frame_start_ticks(frame: i64) -> i64 {
 
 impl AacEncoder {
     /// Starts an encoder whose first frame is `first_frame`; `label` is part of the pipeline's name.
-    pub(super) fn start(
-        channels: u32,
-        kbps: u32,
-        first_frame: i64,
-        label: &str,
-        wake: &ThreadWaker,
-    ) -> Result<Self, RunError> {
+    pub(super) fn start(channels: u32, kbps: u32, first_frame: i64, label: &str, wake: &ThreadWaker) -> Result<Self> {
         let pipeline = RunningPipeline::new(launch_text::ENCODE_AUDIO, ("", ENCODER_LAUNCH), label, wake)?;
         let kbps = i32::try_from(kbps.max(32)).unwrap_or(i32::MAX / 1000);
         pipeline.element("audio_encoder")?.set_property_from_str("bitrate", &(kbps * 1000).to_string());
         let input: app::AppSrc = pipeline.element_of_type("in")?;
         input.set_caps(Some(&sample_caps(channels)));
-        let need_data_waker = wake.clone();
+        let waker = wake.clone();
         input.set_callbacks(
-            app::AppSrcCallbacks::builder()
-                .need_data(move |_, _| need_data_waker.run_callback("need-data", (), || ()))
-                .build(),
+            app::AppSrcCallbacks::builder().need_data(move |_, _| waker.run_callback("need-data", (), || ())).build(),
         );
         let output: app::AppSink = pipeline.element_of_type("out")?;
         let frame_waker = wake.clone();
@@ -92,7 +84,7 @@ impl AacEncoder {
         (self.input.current_level_buffers() < MAX_QUEUED_FRAMES).then_some(self.next_input_frame)
     }
 
-    pub(super) fn push(&mut self, samples: &[f32]) -> Result<(), RunError> {
+    pub(super) fn push(&mut self, samples: &[f32]) -> Result<()> {
         let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
         let mut buffer = gst::Buffer::from_mut_slice(bytes);
         let clock_time = |frame: i64| {
@@ -105,14 +97,13 @@ impl AacEncoder {
             buffer.set_duration(clock_time(self.next_input_frame + 1) - clock_time(self.next_input_frame));
         }
         self.next_input_frame += 1;
-        self.input
-            .push_buffer(buffer)
-            .map_err(|flow| RunError::Encoder(format!("the AAC encoder refuses samples: {flow}")))?;
+        let refused = |flow| RunError::Encoder(format!("the AAC encoder refuses samples: {flow}"));
+        self.input.push_buffer(buffer).map_err(refused)?;
         Ok(())
     }
 
     /// The next AAC frame to keep, with its number; it includes the ADTS header.
-    pub(super) fn take_frame(&mut self) -> Result<Option<(i64, gst::Buffer)>, RunError> {
+    pub(super) fn take_frame(&mut self) -> Result<Option<(i64, gst::Buffer)>> {
         while let Some(event) = self.pipeline.next_event() {
             if let BusEvent::Error(text) = event {
                 return Err(RunError::Encoder(format!("audio: {text}")));

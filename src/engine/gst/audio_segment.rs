@@ -8,13 +8,13 @@ use crate::domain::mpegts::AUDIO_PID;
 use crate::domain::mpegts::psi::{PmtEntry, TrackKind};
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
 use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
+use crate::engine::{Result, RunError, TIMELINE_BASE_SECONDS};
 
 /// The stream type of AAC in ADTS (ISO/IEC 13818-1 table 2-34).
 const ADTS_STREAM_TYPE: u8 = 0x0f;
 
 /// The samples of a buffer, interleaved.
-pub(super) fn read_samples(sample: &gst::Sample, channels: usize) -> Result<Vec<f32>, RunError> {
+pub(super) fn read_samples(sample: &gst::Sample, channels: usize) -> Result<Vec<f32>> {
     let map = sample.buffer().and_then(|buffer| buffer.map_readable().ok());
     let map = map.ok_or_else(|| RunError::Decode("an audio buffer has no samples".into()))?;
     let samples: Vec<f32> = map.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
@@ -27,13 +27,8 @@ pub(super) fn mux_segment(frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
     let mut writer = TsWriter::new(TrackKind::Audio);
     for (start_ticks, bytes) in frames {
         let pts = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND + start_ticks;
-        writer.push_unit(&AccessUnit {
-            track: TrackKind::Audio,
-            pts,
-            dts: None,
-            random_access: true,
-            parts: &[bytes.as_slice()],
-        });
+        let parts = &[bytes.as_slice()];
+        writer.push_unit(&AccessUnit { track: TrackKind::Audio, pts, dts: None, random_access: true, parts });
     }
     writer.into_segment(&[PmtEntry { pid: AUDIO_PID, stream_type: ADTS_STREAM_TYPE, descriptors: Vec::new() }])
 }

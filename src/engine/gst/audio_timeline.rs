@@ -17,7 +17,7 @@ const MAX_JITTER_SAMPLES: i64 = 30 * SAMPLE_RATE / 1000;
 const MAX_GAP_SAMPLES: i64 = 3600 * SAMPLE_RATE;
 
 /// The sequence of samples, read frame by frame.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AudioTimeline {
     channels: usize,
     /// Position of the next sample returned, samples of the item.
@@ -33,17 +33,8 @@ pub(super) struct AudioTimeline {
 impl AudioTimeline {
     /// Starts at sample `start_sample` of the item, which may be negative.
     pub(super) fn new(channels: usize, start_sample: i64) -> Self {
-        let (frame, pending) = (Vec::with_capacity(FRAME_SAMPLES * channels), Vec::new());
-        Self {
-            channels,
-            position: start_sample,
-            frame,
-            silence_samples: 0,
-            pending,
-            pending_offset: 0,
-            has_started: false,
-            has_ended: false,
-        }
+        let frame = Vec::with_capacity(FRAME_SAMPLES * channels);
+        Self { channels, position: start_sample, frame, ..Self::default() }
     }
 
     /// The next frame, if all its samples are known.
@@ -77,10 +68,9 @@ impl AudioTimeline {
     /// Adds the next samples of the source, interleaved, that start at `nanoseconds` of the item. Call only when
     /// `take_frame` returned None.
     pub(super) fn push_samples(&mut self, samples: &[f32], nanoseconds: i64) {
-        let start_sample =
-            (i128::from(nanoseconds) * i128::from(SAMPLE_RATE) + 500_000_000).div_euclid(1_000_000_000) as i64;
+        let start = (i128::from(nanoseconds) * i128::from(SAMPLE_RATE) + 500_000_000).div_euclid(1_000_000_000) as i64;
         let expected_sample = self.position + (self.frame.len() / self.channels) as i64 + self.silence_samples;
-        let difference = start_sample - expected_sample;
+        let difference = start - expected_sample;
         let mut skip_len = 0;
         if (!self.has_started || difference.abs() > MAX_JITTER_SAMPLES) && difference < MAX_GAP_SAMPLES {
             if difference > 0 {

@@ -12,7 +12,7 @@ use gstreamer::prelude::*;
 
 use super::running_pipeline::RunningPipeline;
 use crate::domain::subtitles::AssScript;
-use crate::engine::RunError;
+use crate::engine::{Result, RunError};
 
 /// Lines this close before or after a segment are included too, milliseconds, because libass parses odd times differently.
 const MARGIN_MS: i64 = 1000;
@@ -30,12 +30,7 @@ pub(super) fn has_text(script: &AssScript, start_ms: i64, end_ms: i64) -> bool {
 }
 
 /// Sends the element `subtitles` the script of this range of the item, milliseconds. The pipeline must have been started.
-pub(super) fn send_script(
-    pipeline: &RunningPipeline,
-    script: &AssScript,
-    start_ms: i64,
-    end_ms: i64,
-) -> Result<(), RunError> {
+pub(super) fn send_script(pipeline: &RunningPipeline, script: &AssScript, start_ms: i64, end_ms: i64) -> Result<()> {
     let to_run_error = |step: &str| RunError::Encoder(format!("assrender refuses the subtitle: {step}"));
     let pad = pipeline.element("subtitles")?.static_pad("text_sink").ok_or_else(|| to_run_error("no pad"))?;
     let text = script.excerpt(start_ms - MARGIN_MS, end_ms + MARGIN_MS);

@@ -14,8 +14,8 @@ use super::panic_guard::ThreadWaker;
 use super::running_pipeline::{BusEvent, RunningPipeline, SeekResult};
 use super::stall_timer::StallTimer;
 use crate::domain::media::Media;
-use crate::engine::RunError;
 use crate::engine::source::SourceFile;
+use crate::engine::{Result, RunError};
 
 /// Time limit for the first buffer after opening and seeking. A file with one keyframe an hour must be decoded from there.
 const FIRST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -64,7 +64,7 @@ impl OutputFormat {
         }
     }
 
-    fn launch_text(self, opener: Opener) -> Result<LaunchText, RunError> {
+    fn launch_text(self, opener: Opener) -> Result<LaunchText> {
         Ok(match (self, opener) {
             (Self::Video { .. }, Opener::Decodebin3) => {
                 return Err(RunError::Internal("GStreamer does not decode video of this container".into()));
@@ -77,7 +77,7 @@ impl OutputFormat {
         })
     }
 
-    fn configure(self, pipeline: &RunningPipeline) -> Result<(), RunError> {
+    fn configure(self, pipeline: &RunningPipeline) -> Result<()> {
         match self {
             Self::Video { deinterlace } => {
                 let mode = if deinterlace { "auto" } else { "disabled" };
@@ -108,21 +108,14 @@ pub(super) enum DecoderOutput {
 
 impl Decoder {
     /// Opens the file and starts decoding towards the requested time.
-    pub(super) fn open(request: DecodeRequest, wake: &ThreadWaker) -> Result<Self, RunError> {
+    pub(super) fn open(request: DecodeRequest, wake: &ThreadWaker) -> Result<Self> {
         let (pipeline, output, stage) = start_pipeline(&request, wake)?;
-        Ok(Self {
-            request,
-            pipeline,
-            output,
-            stage,
-            stall_timer: StallTimer::start(),
-            has_output: false,
-            was_reopened: false,
-        })
+        let stall_timer = StallTimer::start();
+        Ok(Self { request, pipeline, output, stage, stall_timer, has_output: false, was_reopened: false })
     }
 
     /// Handles bus messages and advances opening and seeking. True if anything happened.
-    pub(super) fn poll(&mut self, wake: &ThreadWaker) -> Result<bool, RunError> {
+    pub(super) fn poll(&mut self, wake: &ThreadWaker) -> Result<bool> {
         let mut has_progress = false;
         while let Some(event) = self.pipeline.next_event() {
             has_progress = true;
@@ -138,10 +131,7 @@ impl Decoder {
         if matches!(self.stage, Stage::Opening) && self.pipeline.is_prerolled() {
             self.seek();
         }
-        let seek_result = match &self.stage {
-            Stage::Seeking(pending_seek) => pending_seek.get().copied(),
-            _ => None,
-        };
+        let seek_result = if let Stage::Seeking(pending) = &self.stage { pending.get().copied() } else { None };
         if seek_result == Some(true) {
             self.pipeline.set_state(gst::State::Playing)?;
             self.stage = Stage::Running;
@@ -152,10 +142,8 @@ impl Decoder {
             if waited > FIRST_OUTPUT_TIMEOUT {
                 let (kind_name, stage_name) = (self.request.format.kind_name(), self.stage_name());
                 self.pipeline.record_stall();
-                return Err(RunError::Decode(format!(
-                    "no {kind_name} within {} s of {stage_name}",
-                    FIRST_OUTPUT_TIMEOUT.as_secs()
-                )));
+                let seconds = FIRST_OUTPUT_TIMEOUT.as_secs();
+                return Err(RunError::Decode(format!("no {kind_name} within {seconds} s of {stage_name}")));
             }
             if seek_result == Some(false) && self.was_reopened {
                 return Err(RunError::SourceRead("the source file is not seekable".into()));
@@ -176,9 +164,8 @@ impl Decoder {
 
     /// Starts a flushing seek to the requested time; buffers from before it are discarded.
     fn seek(&mut self) {
-        self.stage = Stage::Seeking(
-            self.pipeline.seek(gst::ClockTime::from_nseconds((self.request.start_seconds * 1e9) as u64)),
-        );
+        let position = gst::ClockTime::from_nseconds((self.request.start_seconds * 1e9) as u64);
+        self.stage = Stage::Seeking(self.pipeline.seek(position));
     }
 
     /// Name of its stage, for the log.
@@ -192,7 +179,7 @@ impl Decoder {
     }
 
     /// The next buffer, if there is one. Does not block.
-    pub(super) fn next_output(&mut self) -> Result<DecoderOutput, RunError> {
+    pub(super) fn next_output(&mut self) -> Result<DecoderOutput> {
         match self.stage {
             Stage::Opening | Stage::Seeking(_) => return Ok(DecoderOutput::Pending),
             Stage::Ended => return Ok(DecoderOutput::End),
@@ -219,10 +206,7 @@ impl Decoder {
 }
 
 /// Builds and starts the pipeline: to PAUSED first if it must seek.
-fn start_pipeline(
-    request: &DecodeRequest,
-    wake: &ThreadWaker,
-) -> Result<(RunningPipeline, app::AppSink, Stage), RunError> {
+fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(RunningPipeline, app::AppSink, Stage)> {
     let missing = || RunError::Internal(format!("the file has no stream {}", request.stream));
     let selected = SelectedStream::find(&request.media, request.stream).ok_or_else(missing)?;
     let opener = Opener::for_container(&request.media);

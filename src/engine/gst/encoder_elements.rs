@@ -11,8 +11,8 @@ use super::launch_text;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::{BusEvent, RunningPipeline};
 use crate::domain::codec::TargetCodec;
-use crate::engine::RunError;
 use crate::engine::video_encoders::{EncoderElement, VIDEO_ENCODERS, VideoEncoder};
+use crate::engine::{Result, RunError};
 
 /// Time limit of a trial. A sleeping graphics card may need seconds.
 const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
@@ -25,10 +25,8 @@ static TRIAL_RESULTS: [OnceLock<TrialResult>; VIDEO_ENCODERS.len()] = [const { O
 
 /// The trial of every encoder, best first; each is made once per process. Blocks for up to 8 s each.
 pub fn run_trials() -> impl Iterator<Item = (&'static VideoEncoder, &'static TrialResult)> {
-    VIDEO_ENCODERS
-        .iter()
-        .zip(&TRIAL_RESULTS)
-        .map(|(encoder, trial)| (encoder, trial.get_or_init(|| encoder.run_trial())))
+    let trials = VIDEO_ENCODERS.iter().zip(&TRIAL_RESULTS);
+    trials.map(|(encoder, trial)| (encoder, trial.get_or_init(|| encoder.run_trial())))
 }
 
 /// The encoder to use where a plan names `planned` (ffmpeg's name): the same one if it works, otherwise the best one of the
@@ -52,7 +50,7 @@ impl VideoEncoder {
         self.encode_test_frames().map_err(|error| error.to_string())
     }
 
-    fn encode_test_frames(&self) -> Result<(), RunError> {
+    fn encode_test_frames(&self) -> Result<()> {
         let waker = ThreadWaker::for_current_thread(
             #[cfg(test)]
             super::panic_guard::InjectedFault::default(),

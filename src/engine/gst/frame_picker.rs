@@ -24,15 +24,8 @@ pub(super) struct FramePicker<T> {
 
 impl<T: Clone> FramePicker<T> {
     pub(super) fn new(rate: FrameRate, first: u64, end_frame: u64) -> Self {
-        Self {
-            rate,
-            next_frame: first,
-            end_frame,
-            current: None,
-            current_until: first,
-            upcoming: None,
-            has_ended: false,
-        }
+        let (next_frame, current_until) = (first, first);
+        Self { rate, next_frame, end_frame, current: None, current_until, upcoming: None, has_ended: false }
     }
 
     /// The next grid frame with its source frame, if that is known already.

@@ -6,14 +6,14 @@ use gstreamer::prelude::*;
 
 use super::graph::PipelineGraph;
 use super::{aac, launch_text};
-use crate::engine::RunError;
+use crate::engine::Result;
 use crate::engine::video_encoders::{VIDEO_ENCODERS, VideoEncoder};
 
 /// The graph of the pipeline with this name, built with this video encoder; None if there is no such pipeline.
 ///
 /// # Errors
 /// `Internal` with the element this machine lacks.
-pub fn pipeline_graph(name: &str, encoder: &VideoEncoder) -> Option<Result<PipelineGraph, RunError>> {
+pub fn pipeline_graph(name: &str, encoder: &VideoEncoder) -> Option<Result<PipelineGraph>> {
     let text = launch_text::ALL.into_iter().find(|text| text.name == name)?;
     Some(
         text.parse(encoder.gstreamer.launch, aac::ENCODER_LAUNCH)
@@ -30,7 +30,7 @@ pub fn default_encoder() -> &'static VideoEncoder {
 ///
 /// # Errors
 /// `Internal` with the element this machine lacks.
-pub fn render_page() -> Result<String, RunError> {
+pub fn render_page() -> Result<String> {
     let mut page = String::from(
         "# Pipelines\n\n\
          The GStreamer pipelines of this server as launch texts. A text contains topology, names and constant properties;\n\

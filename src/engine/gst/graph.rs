@@ -45,12 +45,11 @@ impl PipelineGraph {
             };
             stable_names.insert(name, stable_name);
         }
-        let stable_name_of =
-            |element: &gst::Element| stable_names.get(element.name().as_str()).cloned().unwrap_or_default();
+        let name_of = |element: &gst::Element| stable_names.get(element.name().as_str()).cloned().unwrap_or_default();
         let mut nodes: Vec<Node> = elements
             .iter()
             .map(|element| Node {
-                name: stable_name_of(element),
+                name: name_of(element),
                 factory: factory_name(element),
                 properties: changed_properties(element),
             })
@@ -60,10 +59,8 @@ impl PipelineGraph {
             for pad in element.src_pads() {
                 let Some(peer) = pad.peer() else { continue };
                 let Some(other) = peer.parent_element() else { continue };
-                edges.push((
-                    (stable_name_of(element), pad.name().to_string()),
-                    (stable_name_of(&other), peer.name().to_string()),
-                ));
+                let (from, to) = (name_of(element), name_of(&other));
+                edges.push(((from, pad.name().to_string()), (to, peer.name().to_string())));
             }
         }
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -108,9 +105,7 @@ impl PipelineGraph {
         }
         out
     }
-}
 
-impl PipelineGraph {
     /// An SVG image.
     pub fn to_svg(&self) -> String {
         let index_of = |name: &str| self.nodes.iter().position(|node| node.name == name);
@@ -138,6 +133,8 @@ fn factory_name(element: &gst::Element) -> String {
 
 /// Properties of simple types that differ from their default.
 fn changed_properties(element: &gst::Element) -> Vec<(String, String)> {
+    use gst::glib::Type;
+    let plain_types = [Type::BOOL, Type::STRING, Type::I32, Type::U32, Type::I64, Type::U64];
     let mut properties: Vec<(String, String)> = Vec::new();
     for property in element.list_properties() {
         let flags = property.flags();
@@ -147,15 +144,7 @@ fn changed_properties(element: &gst::Element) -> Vec<(String, String)> {
         }
         let is_plain = property.value_type().is_a(glib::Type::ENUM)
             || property.value_type().is_a(gst::Caps::static_type())
-            || [
-                glib::Type::BOOL,
-                glib::Type::STRING,
-                glib::Type::I32,
-                glib::Type::U32,
-                glib::Type::I64,
-                glib::Type::U64,
-            ]
-            .contains(&property.value_type());
+            || plain_types.contains(&property.value_type());
         if !is_plain {
             continue;
         }

@@ -5,7 +5,7 @@
 use gstreamer as gst;
 use gstreamer::prelude::*;
 
-use crate::engine::RunError;
+use crate::engine::{Result, RunError};
 
 /// The launch text of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl LaunchText {
     ///
     /// # Errors
     /// `Internal` with the element, property or link that this machine's GStreamer refuses.
-    pub fn parse(&self, video_encoder: &str, audio_encoder: &str) -> Result<gst::Pipeline, RunError> {
+    pub fn parse(&self, video_encoder: &str, audio_encoder: &str) -> Result<gst::Pipeline> {
         let to_run_error =
             |cause: &dyn std::fmt::Display| RunError::Internal(format!("pipeline {}: {cause}", self.name));
         let text = self.fill_placeholders(video_encoder, audio_encoder);

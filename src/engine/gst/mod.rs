@@ -13,7 +13,7 @@ use crate::domain::media::{Container, Media, Stream};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::subtitles::{AssScript, TextStyle};
 use crate::engine::ass::{self, ScriptCache};
-use crate::engine::{Backend, Job, Run, RunError, Segment, ffmpeg};
+use crate::engine::{Backend, Job, Result, Run, RunError, Segment, ffmpeg};
 
 mod aac;
 mod audio_segment;
@@ -65,18 +65,9 @@ impl GstBackend {
     pub fn detect() -> Result<Self, String> {
         gstreamer::init().map_err(|cause| cause.to_string())?;
         crate::engine::gstreamer_elements::restrict_elements();
-        for element in [
-            "qtdemux",
-            "matroskademux",
-            "decodebin",
-            "uridecodebin3",
-            "videoconvertscale",
-            "deinterlace",
-            "avenc_aac",
-            "aacparse",
-            "h264parse",
-            "hlssink2",
-        ] {
+        let demuxers = ["qtdemux", "matroskademux", "decodebin", "uridecodebin3"];
+        let others = ["videoconvertscale", "deinterlace", "avenc_aac", "aacparse", "h264parse", "hlssink2"];
+        for element in demuxers.into_iter().chain(others) {
             if gstreamer::ElementFactory::find(element).is_none() {
                 return Err(format!("GStreamer has no {element}"));
             }
@@ -92,9 +83,7 @@ impl GstBackend {
             injected_fault: panic_guard::InjectedFault::default(),
         })
     }
-}
 
-impl GstBackend {
     /// Sets the style of plain text to burn in.
     #[must_use]
     pub fn with_text_style(mut self, style: TextStyle) -> Self {
@@ -121,7 +110,7 @@ impl Backend for GstBackend {
         "avenc_aac"
     }
 
-    fn start(&self, mut job: Job, last_allowed: usize) -> Result<Run, RunError> {
+    fn start(&self, mut job: Job, last_allowed: usize) -> Result<Run> {
         if job.first >= job.spec.grid.len() {
             return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
         }
@@ -163,14 +152,14 @@ impl Backend for GstBackend {
 struct PendingRun {
     job: Job,
     video_encoding: Option<VideoEncoding>,
-    segments: mpsc::Sender<Result<Segment, RunError>>,
+    segments: mpsc::Sender<Result<Segment>>,
     control: Arc<Control>,
     quarantine_mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl GstBackend {
     /// Starts the thread of a run.
-    fn spawn_run(&self, pending: PendingRun) -> Result<Thread, RunError> {
+    fn spawn_run(&self, pending: PendingRun) -> Result<Thread> {
         let name = format!("run-{}", pending.job.first);
         #[cfg(test)]
         let injected_fault = self.injected_fault.clone();
@@ -187,22 +176,15 @@ impl GstBackend {
     }
 
     /// Starts the thread of a run after extracting the text to burn in.
-    async fn spawn_run_with_text(
-        &self,
-        mut pending: PendingRun,
-        burn: Option<BurnedSubtitle>,
-    ) -> Result<Thread, RunError> {
+    async fn spawn_run_with_text(&self, mut pending: PendingRun, burn: Option<BurnedSubtitle>) -> Result<Thread> {
         if let (Some(burn), Some(video_encoding)) = (burn, &mut pending.video_encoding) {
-            let program = self
-                .ffmpeg
-                .as_ref()
-                .ok_or_else(|| RunError::Internal("there is no ffmpeg to extract the subtitle".into()))?;
+            let missing = || RunError::Internal("there is no ffmpeg to extract the subtitle".into());
+            let program = self.ffmpeg.as_ref().ok_or_else(missing)?;
             let file = self.scripts.script_for(program, &pending.job, &burn).await?;
             let read = tokio::task::spawn_blocking(move || ass::read_script(&file).map(AssScript::new)).await;
             let read = read.map_err(|cause| RunError::Internal(cause.to_string()))?;
-            video_encoding.script = Some(Arc::new(
-                read.map_err(|cause| RunError::Internal(format!("reading the subtitle script: {cause}")))?,
-            ));
+            let script = read.map_err(|cause| RunError::Internal(format!("reading the subtitle script: {cause}")))?;
+            video_encoding.script = Some(Arc::new(script));
         }
         self.spawn_run(pending)
     }
@@ -220,7 +202,7 @@ async fn apply_control(gate: &mut watch::Receiver<usize>, control: &Control, thr
     thread.unpark();
 }
 
-fn resolve_video_encoding(media: &Media, plan: &EncodeVideo) -> Result<VideoEncoding, RunError> {
+fn resolve_video_encoding(media: &Media, plan: &EncodeVideo) -> Result<VideoEncoding> {
     let missing = || RunError::Internal(format!("stream {} is not video", plan.stream));
     let (_, video) = media.video_streams().find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
     let encoder = encoder_elements::select_encoder(plan.codec, &plan.encoder)

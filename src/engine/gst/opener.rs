@@ -10,7 +10,7 @@ use gstreamer::prelude::*;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::RunningPipeline;
 use crate::domain::media::{Container, Media, StreamKind};
-use crate::engine::RunError;
+use crate::engine::Result;
 use crate::engine::source::SourceFile;
 
 /// Which element opens a file.
@@ -59,7 +59,7 @@ impl Opener {
         source: &SourceFile,
         selected: SelectedStream,
         wake: &ThreadWaker,
-    ) -> Result<(), RunError> {
+    ) -> Result<()> {
         let decode = pipeline.element("decode")?;
         if self == Self::Decodebin3 {
             // Not filesrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.

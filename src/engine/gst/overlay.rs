@@ -14,8 +14,8 @@ use super::panic_guard::ThreadWaker;
 use super::running_pipeline::RunningPipeline;
 use crate::domain::bitmap_subtitles::{PlacedBitmap, scale_to_video};
 use crate::domain::media::Video;
-use crate::engine::RunError;
 use crate::engine::bitmap_subtitles::ShownSubtitle;
+use crate::engine::{Result, RunError};
 
 /// An overlay and its display time, nanoseconds of the item.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(super) fn prepare_overlays(
     source: &Video,
     width: u32,
     height: u32,
-) -> Result<Vec<Overlay>, RunError> {
+) -> Result<Vec<Overlay>> {
     let matrix = ColorMatrix::for_video(source);
     let to_nanoseconds = |ms: i64| u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000);
     let mut overlays = Vec::new();
@@ -50,31 +50,23 @@ pub(super) fn prepare_overlays(
             continue;
         }
         let composition = video::VideoOverlayComposition::new(&rectangles).map_err(to_run_error)?;
-        overlays.push(Overlay {
-            start_nanoseconds: to_nanoseconds(subtitle.start_ms),
-            end_nanoseconds: subtitle.end_ms.map_or(u64::MAX, to_nanoseconds),
-            composition,
-        });
+        let start_nanoseconds = to_nanoseconds(subtitle.start_ms);
+        let end_nanoseconds = subtitle.end_ms.map_or(u64::MAX, to_nanoseconds);
+        overlays.push(Overlay { start_nanoseconds, end_nanoseconds, composition });
     }
     Ok(overlays)
 }
 
 /// Makes the element `subtitles` overlay them on the frames of their times.
-pub(super) fn attach_overlays(
-    pipeline: &RunningPipeline,
-    overlays: Vec<Overlay>,
-    wake: &ThreadWaker,
-) -> Result<(), RunError> {
+pub(super) fn attach_overlays(pipeline: &RunningPipeline, overlays: Vec<Overlay>, wake: &ThreadWaker) -> Result<()> {
     let wake = wake.clone();
     pipeline.element("subtitles")?.connect("draw", false, move |values| {
         let composition = wake.run_callback("draw", None, || {
             let sample = values.get(1)?.get::<gst::Sample>().ok()?;
             let time = sample.buffer()?.pts()?.nseconds();
-            overlays
-                .iter()
-                .rev()
-                .find(|overlay| (overlay.start_nanoseconds..overlay.end_nanoseconds).contains(&time))
-                .map(|overlay| overlay.composition.clone())
+            let mut latest_first = overlays.iter().rev();
+            let shown = latest_first.find(|shown| (shown.start_nanoseconds..shown.end_nanoseconds).contains(&time));
+            shown.map(|overlay| overlay.composition.clone())
         });
         Some(composition.to_value())
     });
@@ -103,7 +95,7 @@ impl ColorMatrix {
         if is_bt709 { Self { red: 0.2126, blue: 0.0722 } } else { Self { red: 0.299, blue: 0.114 } }
     }
 
-    fn overlay_rectangle(self, bitmap: &PlacedBitmap) -> Result<video::VideoOverlayRectangle, RunError> {
+    fn overlay_rectangle(self, bitmap: &PlacedBitmap) -> Result<video::VideoOverlayRectangle> {
         let pixels: Vec<u8> =
             bitmap.pixels.as_chunks::<4>().0.iter().flat_map(|&[r, g, b, a]| self.to_ayuv(r, g, b, a)).collect();
         let mut buffer = gst::Buffer::from_mut_slice(pixels);

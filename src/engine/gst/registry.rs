@@ -75,9 +75,8 @@ pub(super) struct Registration {
 pub(super) fn register(pipeline: &gst::Pipeline) -> Registration {
     let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
     let log = MessageLog::default();
-    let registered =
-        RegisteredPipeline { pipeline: pipeline.downgrade(), started_at: Instant::now(), log: log.clone() };
-    lock(&REGISTRY).running.insert(number, registered);
+    let entry = RegisteredPipeline { pipeline: pipeline.downgrade(), started_at: Instant::now(), log: log.clone() };
+    lock(&REGISTRY).running.insert(number, entry);
     Registration { number, log }
 }
 

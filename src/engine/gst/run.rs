@@ -29,7 +29,7 @@ use crate::domain::mpegts::segmenter::{AudioMode, Segmenter, SegmenterSettings};
 use crate::domain::plan::AudioPlan;
 use crate::domain::time::{TICKS_PER_SECOND, to_seconds};
 use crate::engine::bitmap_subtitles::BitmapSubtitles;
-use crate::engine::{Job, RunError, Segment, TIMELINE_BASE_SECONDS};
+use crate::engine::{Job, Result, RunError, Segment, TIMELINE_BASE_SECONDS};
 
 /// Time limit without any progress while a segment is due. Slow progress is left to the run's owner.
 const STALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -77,7 +77,7 @@ struct AudioBranch {
 pub(super) struct RunTask {
     pub job: Job,
     pub video_encoding: Option<VideoEncoding>,
-    pub segments: mpsc::Sender<Result<Segment, RunError>>,
+    pub segments: mpsc::Sender<Result<Segment>>,
     pub control: Arc<Control>,
     pub waker: ThreadWaker,
     /// The quarantine mark of the file, released with the first segment: by then most faults of a hostile file have shown.
@@ -99,11 +99,9 @@ impl RunTask {
             let _ = self.segments.blocking_send(Err(error));
         }
     }
-}
 
-impl RunTask {
     /// Opens the bitmap subtitles to burn in, if any.
-    fn open_bitmap_subtitles(&self, encoding: &VideoEncoding) -> Result<Option<BitmapSubtitles>, RunError> {
+    fn open_bitmap_subtitles(&self, encoding: &VideoEncoding) -> Result<Option<BitmapSubtitles>> {
         let burn = encoding.plan.burn.as_ref().filter(|burn| burn.is_bitmap());
         let size = (encoding.video.width, encoding.video.height);
         burn.map(|burn| BitmapSubtitles::open(&self.job, burn, size, &|| self.is_stopped())).transpose()
@@ -115,7 +113,7 @@ impl RunTask {
         subtitles: &mut BitmapSubtitles,
         encoding: &VideoEncoding,
         frames: &Range<u64>,
-    ) -> Result<Vec<Overlay>, RunError> {
+    ) -> Result<Vec<Overlay>> {
         let (start_ms, end_ms) = encoding.time_range_ms(frames);
         let shown = subtitles.shown_between(start_ms, end_ms, &|| self.is_stopped())?;
         overlay::prepare_overlays(&shown, &encoding.video, encoding.plan.width, encoding.plan.height)
@@ -143,16 +141,15 @@ struct RunLoop<'a> {
 }
 
 impl<'a> RunLoop<'a> {
-    fn start(task: &'a RunTask) -> Result<Self, RunError> {
+    fn start(task: &'a RunTask) -> Result<Self> {
         let RunTask { job, video_encoding, waker, .. } = task;
         let start = job.spec.grid.segment_start(job.first);
         let start_seconds = to_seconds(start);
         let mut audio = None;
         if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.spec.rendition.audio {
-            let decoder = Decoder::open(
-                decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, OutputFormat::Audio { channels }),
-                waker,
-            )?;
+            let format = OutputFormat::Audio { channels };
+            let request = decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, format);
+            let decoder = Decoder::open(request, waker)?;
             let first = aac::frame_at_or_after(start);
             let encoder = AacEncoder::start(channels, kbps, first, &job.first.to_string(), waker)?;
             let channels = channels as usize;
@@ -165,33 +162,20 @@ impl<'a> RunLoop<'a> {
                 let (first, rate) = (frames.first_frame(job.first), frames.rate);
                 let half_frame_seconds = 0.5 / rate.as_f64();
                 let format = OutputFormat::Video { deinterlace: encoding.plan.deinterlace };
-                let decoder = Decoder::open(
-                    decode_request(job, encoding.plan.stream, start_seconds - half_frame_seconds, format),
-                    waker,
-                )?;
+                let request = decode_request(job, encoding.plan.stream, start_seconds - half_frame_seconds, format);
+                let decoder = Decoder::open(request, waker)?;
                 let frame_picker = FramePicker::new(rate, first, frames.total_frames);
                 let bitmap_subtitles = task.open_bitmap_subtitles(encoding)?;
-                Some(VideoBranch {
-                    decoder,
-                    frame_picker,
-                    grid: frames.clone(),
-                    encoding: encoding.clone(),
-                    bitmap_subtitles,
-                })
+                let (grid, encoding) = (frames.clone(), encoding.clone());
+                Some(VideoBranch { decoder, frame_picker, grid, encoding, bitmap_subtitles })
             }
             _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
         };
-        Ok(Self {
-            task,
-            video,
-            audio,
-            open_segments: VecDeque::new(),
-            next_segment: job.first,
-            stall_timer: StallTimer::start(),
-        })
+        let (open_segments, stall_timer) = (VecDeque::new(), StallTimer::start());
+        Ok(Self { task, video, audio, open_segments, next_segment: job.first, stall_timer })
     }
 
-    fn run(&mut self) -> Result<(), RunError> {
+    fn run(&mut self) -> Result<()> {
         let last = self.task.job.spec.grid.len();
         // The channel closes without a stop request when the runtime shuts down.
         while !self.task.is_stopped() && !self.task.segments.is_closed() {
@@ -241,7 +225,7 @@ impl<'a> RunLoop<'a> {
     }
 
     /// Opens as many segments as allowed.
-    fn open_allowed_segments(&mut self) -> Result<bool, RunError> {
+    fn open_allowed_segments(&mut self) -> Result<bool> {
         let last_allowed = self.task.control.last_allowed.load(Ordering::SeqCst);
         let mut has_progress = false;
         while self.open_segments.len() < MAX_OPEN_SEGMENTS
@@ -269,7 +253,7 @@ impl<'a> RunLoop<'a> {
     }
 
     /// Moves frames from the video decoder into the first segment that lacks some.
-    fn pull_video(&mut self) -> Result<bool, RunError> {
+    fn pull_video(&mut self) -> Result<bool> {
         let Some(VideoBranch { decoder, frame_picker, grid, .. }) = &mut self.video else { return Ok(false) };
         let mut has_progress = decoder.poll(&self.task.waker)?;
         while let Some(segment) = self.open_segments.iter_mut().find(|segment| !segment.video_frames.is_empty()) {
@@ -297,7 +281,7 @@ impl<'a> RunLoop<'a> {
     }
 
     /// Moves samples from the audio decoder into the encoder, and AAC frames into their segments.
-    fn pull_audio(&mut self) -> Result<bool, RunError> {
+    fn pull_audio(&mut self) -> Result<bool> {
         let Some(audio) = &mut self.audio else { return Ok(false) };
         let AudioBranch { decoder, timeline, channels, encoder, ready_frames } = audio;
         let mut has_progress = decoder.poll(&self.task.waker)?;
@@ -332,7 +316,7 @@ impl<'a> RunLoop<'a> {
     }
 
     /// Delivers finished segments, in order.
-    fn deliver_finished(&mut self) -> Result<bool, RunError> {
+    fn deliver_finished(&mut self) -> Result<bool> {
         let mut has_progress = false;
         for segment in &mut self.open_segments {
             has_progress |= segment.poll()?;
@@ -358,7 +342,7 @@ impl<'a> RunLoop<'a> {
 
     /// Rewrites a muxed segment with fixed PIDs, our own tables and continuous counters, and verifies that every frame
     /// is at its planned time.
-    fn canonicalize(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>, RunError> {
+    fn canonicalize(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>> {
         let mut segmenter = Segmenter::new(SegmenterSettings {
             grid: self.task.job.spec.grid.clone(),
             first_segment: index,

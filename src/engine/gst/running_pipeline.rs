@@ -11,7 +11,7 @@ use gstreamer::prelude::*;
 use super::launch_text::LaunchText;
 use super::panic_guard::ThreadWaker;
 use super::registry::{self, Registration};
-use crate::engine::RunError;
+use crate::engine::{Result, RunError};
 
 /// A pipeline that takes longer to stop counts as hanging.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
@@ -49,12 +49,7 @@ pub(super) enum BusEvent {
 impl RunningPipeline {
     /// Builds `text` with the (video, audio) encoders; every bus message wakes `waker`. `label` is part of the pipeline's
     /// name.
-    pub(super) fn new(
-        text: LaunchText,
-        encoders: (&str, &str),
-        label: &str,
-        waker: &ThreadWaker,
-    ) -> Result<Self, RunError> {
+    pub(super) fn new(text: LaunchText, encoders: (&str, &str), label: &str, waker: &ThreadWaker) -> Result<Self> {
         if count_hanging() >= MAX_HANGING {
             return Err(RunError::Internal("too many pipelines of this process hang".into()));
         }
@@ -69,18 +64,18 @@ impl RunningPipeline {
         Ok(Self { pipeline, bus, waker: waker.clone(), registration, is_detecting: false })
     }
 
-    pub(super) fn element(&self, name: &str) -> Result<gst::Element, RunError> {
+    pub(super) fn element(&self, name: &str) -> Result<gst::Element> {
         let missing = || RunError::Internal(format!("{} has no element {name}", self.pipeline.name()));
         self.pipeline.by_name(name).ok_or_else(missing)
     }
 
-    pub(super) fn element_of_type<T: IsA<gst::Element>>(&self, name: &str) -> Result<T, RunError> {
+    pub(super) fn element_of_type<T: IsA<gst::Element>>(&self, name: &str) -> Result<T> {
         let wrong_type =
             |_| RunError::Internal(format!("{name} of {} is an element of another type", self.pipeline.name()));
         self.element(name)?.downcast::<T>().map_err(wrong_type)
     }
 
-    pub(super) fn set_state(&self, state: gst::State) -> Result<(), RunError> {
+    pub(super) fn set_state(&self, state: gst::State) -> Result<()> {
         self.pipeline.set_state(state).map(|_| ()).map_err(|_| match self.first_error() {
             Some(error) => RunError::Decode(error),
             None => RunError::Internal(format!("{} does not start", self.pipeline.name())),
@@ -156,30 +151,19 @@ impl RunningPipeline {
     /// Logs a message in the registry, for diagnostics.
     fn log_message(&self, message: &gst::Message) {
         let source = message.src().map_or_else(String::new, |source| source.name().to_string());
-        match message.view() {
+        self.registration.log_message(match message.view() {
             gst::MessageView::Error(error) => {
-                self.registration.log_message(format!(
-                    "error {source}: {} ({})",
-                    error.error(),
-                    error.debug().unwrap_or_default()
-                ));
+                format!("error {source}: {} ({})", error.error(), error.debug().unwrap_or_default())
             }
-            gst::MessageView::Warning(warning) => {
-                self.registration.log_message(format!("warning {source}: {}", warning.error()));
-            }
-            gst::MessageView::StateChanged(changed) => {
-                self.registration.log_message(format!("{source} is {:?}", changed.current()));
-            }
+            gst::MessageView::Warning(warning) => format!("warning {source}: {}", warning.error()),
+            gst::MessageView::StateChanged(changed) => format!("{source} is {:?}", changed.current()),
             gst::MessageView::Element(element) => {
-                self.registration.log_message(format!(
-                    "{source} posted {}",
-                    element.structure().map_or("", |structure| structure.name())
-                ));
+                format!("{source} posted {}", element.structure().map_or("", |structure| structure.name()))
             }
-            gst::MessageView::AsyncDone(_) => self.registration.log_message("settled".into()),
-            gst::MessageView::Eos(_) => self.registration.log_message("ended".into()),
-            _ => {}
-        }
+            gst::MessageView::AsyncDone(_) => "settled".into(),
+            gst::MessageView::Eos(_) => "ended".into(),
+            _ => return,
+        });
     }
 
     fn first_error(&self) -> Option<String> {

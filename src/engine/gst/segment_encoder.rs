@@ -23,8 +23,8 @@ use crate::domain::grid::FrameGrid;
 use crate::domain::media::{Color, Video};
 use crate::domain::plan::EncodeVideo;
 use crate::domain::subtitles::AssScript;
-use crate::engine::RunError;
 use crate::engine::video_encoders::EncoderElement;
+use crate::engine::{Result, RunError};
 
 /// Largest number of frames queued before the encoder.
 const MAX_QUEUED_FRAMES: u64 = 6;
@@ -87,7 +87,7 @@ impl SegmentEncoder {
         overlays: Vec<Overlay>,
         aac_frames: Option<Range<i64>>,
         wake: &ThreadWaker,
-    ) -> Result<Self, RunError> {
+    ) -> Result<Self> {
         let (start_ms, end_ms) = encoding.time_range_ms(&video_frames);
         let script = encoding.script.as_ref().filter(|script| burned_text::has_text(script, start_ms, end_ms));
         let text = match (script.is_some(), !overlays.is_empty(), aac_frames.is_some()) {
@@ -105,11 +105,9 @@ impl SegmentEncoder {
         let has_ended = Arc::default();
         watch_end(&pipeline.element("segment")?, &has_ended, wake)?;
         let video_input: app::AppSrc = pipeline.element_of_type("video")?;
-        let need_data_waker = wake.clone();
+        let waker = wake.clone();
         video_input.set_callbacks(
-            app::AppSrcCallbacks::builder()
-                .need_data(move |_, _| need_data_waker.run_callback("need-data", (), || ()))
-                .build(),
+            app::AppSrcCallbacks::builder().need_data(move |_, _| waker.run_callback("need-data", (), || ())).build(),
         );
         // Wakes the thread at every frame taken, before the queue is empty and the encoder has to wait.
         let frame_taken_waker = wake.clone();
@@ -149,7 +147,7 @@ impl SegmentEncoder {
     }
 
     /// Adds the frame `self.video_frames.start`.
-    pub(super) fn push_frame(&mut self, grid: &FrameGrid, sample: &gst::Sample) -> Result<(), RunError> {
+    pub(super) fn push_frame(&mut self, grid: &FrameGrid, sample: &gst::Sample) -> Result<()> {
         let SegmentOutput::Muxed(muxed) = &mut self.output else { return Ok(()) };
         let frame = self.video_frames.start;
         muxed.push_frame(grid, frame, sample)?;
@@ -162,7 +160,7 @@ impl SegmentEncoder {
     }
 
     /// Adds the AAC frame `self.aac_frames.start`.
-    pub(super) fn push_aac_frame(&mut self, mut buffer: gst::Buffer) -> Result<(), RunError> {
+    pub(super) fn push_aac_frame(&mut self, mut buffer: gst::Buffer) -> Result<()> {
         let start_ticks = aac::frame_start_ticks(self.aac_frames.start);
         self.aac_frames.start += 1;
         match &mut self.output {
@@ -177,15 +175,14 @@ impl SegmentEncoder {
                 writable.set_pts(clock_time(start_ticks));
                 writable.set_dts(None);
                 writable.set_duration(gst::ClockTime::from_nseconds(FRAME_DURATION.as_nanos() as u64));
-                audio_input
-                    .push_buffer(buffer)
-                    .map_err(|flow| RunError::Encoder(format!("the muxer refuses audio: {flow}")))?;
+                let refused = |flow| RunError::Encoder(format!("the muxer refuses audio: {flow}"));
+                audio_input.push_buffer(buffer).map_err(refused)?;
                 self.end_audio_if_complete()
             }
         }
     }
 
-    fn end_audio_if_complete(&self) -> Result<(), RunError> {
+    fn end_audio_if_complete(&self) -> Result<()> {
         if let SegmentOutput::Muxed(MuxPipeline { audio_input: Some(audio_input), .. }) = &self.output
             && self.aac_frames.is_empty()
         {
@@ -195,7 +192,7 @@ impl SegmentEncoder {
     }
 
     /// Handles the pipeline's bus messages. True if there were any.
-    pub(super) fn poll(&mut self) -> Result<bool, RunError> {
+    pub(super) fn poll(&mut self) -> Result<bool> {
         let SegmentOutput::Muxed(muxed) = &mut self.output else { return Ok(false) };
         let mut has_progress = false;
         while let Some(event) = muxed.pipeline.next_event() {
@@ -234,7 +231,7 @@ impl SegmentEncoder {
 }
 
 impl MuxPipeline {
-    fn push_frame(&mut self, grid: &FrameGrid, frame: u64, sample: &gst::Sample) -> Result<(), RunError> {
+    fn push_frame(&mut self, grid: &FrameGrid, frame: u64, sample: &gst::Sample) -> Result<()> {
         let missing = || RunError::Decode("a decoded frame has no bytes or caps".into());
         let (caps, buffer) = (sample.caps().ok_or_else(missing)?, sample.buffer().ok_or_else(missing)?);
         if self.caps.as_ref().is_none_or(|(from, _)| from != caps) {
@@ -269,7 +266,7 @@ impl VideoEncoding {
         (start_ms(frames.start), start_ms(frames.end))
     }
 
-    fn configure(&self, pipeline: &RunningPipeline, frames: u64) -> Result<(), RunError> {
+    fn configure(&self, pipeline: &RunningPipeline, frames: u64) -> Result<()> {
         let EncodeVideo { width, height, .. } = self.plan;
         let (is_rotated, direction) = match (self.video.rotation, self.video.is_mirrored) {
             (90, false) => (true, "90r"),
@@ -319,10 +316,9 @@ fn capture_output(segment: &gst::Element, bytes: &Arc<Mutex<Vec<u8>>>, wake: &Th
         let stream = fragment_waker.run_callback("fragment", None, || Some(gio::WriteOutputStream::new(buffer)));
         Some(stream.map(|stream| stream.upcast::<gio::OutputStream>()).to_value())
     });
-    let playlist_waker = wake.clone();
+    let waker = wake.clone();
     segment.connect("get-playlist-stream", false, move |_| {
-        let stream =
-            playlist_waker.run_callback("playlist", None, || Some(gio::WriteOutputStream::new(std::io::sink())));
+        let stream = waker.run_callback("playlist", None, || Some(gio::WriteOutputStream::new(std::io::sink())));
         Some(stream.map(|stream| stream.upcast::<gio::OutputStream>()).to_value())
     });
     segment.connect("delete-fragment", false, |_| None);
@@ -331,7 +327,7 @@ fn capture_output(segment: &gst::Element, bytes: &Arc<Mutex<Vec<u8>>>, wake: &Th
 /// Sets `has_ended` when the end of the stream leaves the muxer. The sink after it writes on the same thread, so that all
 /// bytes are written by then. splitmuxsink also reports a closed fragment, but not always: of some 300 segments on a busy
 /// machine two were never reported, all threads idle after the end (GStreamer 1.22, measured).
-fn watch_end(segment: &gst::Element, has_ended: &Arc<AtomicBool>, wake: &ThreadWaker) -> Result<(), RunError> {
+fn watch_end(segment: &gst::Element, has_ended: &Arc<AtomicBool>, wake: &ThreadWaker) -> Result<()> {
     let missing = || RunError::Internal("hlssink2 has no muxer".into());
     let bin = segment.downcast_ref::<gst::Bin>().ok_or_else(missing)?;
     let is_muxer = |element: &gst::Element| element.factory().is_some_and(|factory| factory.name() == "mpegtsmux");

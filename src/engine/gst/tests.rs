@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::grid::Grid;
-use crate::domain::library::Root;
 use crate::domain::media::{Audio, Hdr, Stream, StreamKind, Subtitle, Video};
 use crate::domain::time::FrameRate;
 use crate::engine::RenditionSpec;
-use crate::engine::source::Roots;
+use crate::engine::source::open_in_test;
 
 const RATE: FrameRate = FrameRate { num: 25, den: 1 };
 
@@ -25,7 +24,6 @@ fn make_film(path: &Path) {
 fn film_job(folder: &Path) -> Job {
     let path = folder.join("a.mp4");
     make_film(&path);
-    let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
     let video = StreamKind::Video(Video { frame_rate: Some(RATE), ..Video::new(64, 36) });
     let streams = vec![Stream::new(0, "h264", video), Stream::new(1, "aac", StreamKind::Audio(Audio::new(1, 48_000)))];
     let media = Media { duration_seconds: Some(5.0), ..Media::new(Container::Mp4, streams) };
@@ -42,7 +40,7 @@ fn film_job(folder: &Path) -> Job {
         codec: TargetCodec::H264,
         encoder: "libx264".into(),
     };
-    let source = roots.open_file(path.to_str().unwrap()).unwrap();
+    let source = open_in_test(&path);
     let spec = RenditionSpec {
         fingerprint: source.fingerprint().unwrap().to_owned(),
         source: Arc::new(source),
@@ -65,11 +63,10 @@ fn audio_only_job(job: &Job, folder: &Path) -> Job {
     let mut command = Command::new("ffmpeg");
     command.args("-nostdin -v error -y -f lavfi -i sine=d=5:r=48000".split(' ')).arg(&path);
     assert!(command.status().unwrap().success());
-    let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
     let streams = vec![Stream::new(0, "flac", StreamKind::Audio(Audio::new(1, 48_000)))];
     let audio = Some(AudioPlan::Encode { stream: 0, channels: 2, kbps: 96, gain_tenths_db: None });
     let spec = RenditionSpec {
-        source: Arc::new(roots.open_file(path.to_str().unwrap()).unwrap()),
+        source: Arc::new(open_in_test(&path)),
         media: Arc::new(Media { duration_seconds: Some(5.0), ..Media::new(Container::Flac, streams) }),
         rendition: Arc::new(Rendition { video: None, audio }),
         grid: Arc::new(Grid::from_step(2.0, 5.0)),
@@ -91,8 +88,7 @@ fn pgs_job(job: &Job, folder: &Path) -> Job {
     ];
     let path = folder.join("a.sup");
     std::fs::write(&path, display_set.concat()).unwrap();
-    let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
-    let sidecar = roots.open_file(path.to_str().unwrap()).unwrap();
+    let sidecar = open_in_test(&path);
     let mut rendition = Rendition::clone(&job.spec.rendition);
     if let Some(VideoPlan::Encode(plan)) = &mut rendition.video {
         plan.burn = Some(BurnedSubtitle::Sidecar { path: sidecar.path.clone(), bitmap: true });
@@ -105,21 +101,9 @@ fn pgs_job(job: &Job, folder: &Path) -> Job {
 async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let job = film_job(folder.path());
-    let kinds = [
-        "bus",
-        "sample",
-        "preroll",
-        "no-more-pads",
-        "seek",
-        "need-data",
-        "taken",
-        "end",
-        "frame",
-        "fragment",
-        "playlist",
-    ];
+    let kinds = "bus sample preroll no-more-pads seek need-data taken end frame fragment playlist";
     let (audio_only, with_pgs) = (audio_only_job(&job, folder.path()), pgs_job(&job, folder.path()));
-    let cases = kinds.map(|kind| (kind, &job)).into_iter();
+    let cases = kinds.split(' ').map(|kind| (kind, &job));
     let cases = cases.chain([("select-stream", &audio_only), ("draw", &with_pgs)]);
     let mut newest = 0;
     for (kind, job) in cases {

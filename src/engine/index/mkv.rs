@@ -1,9 +1,9 @@
 //! Keyframe candidates of a Matroska track, by its cues.
 
 use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
-use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::matroska::{Block, ClusterLayout, Cue, TrackEntry};
+use crate::engine::container::{ContainerError, refuse_if};
 
 /// Maximum number of elements visited in a cluster to find a cue's block.
 const MAX_CUE_ELEMENTS: usize = 4_000;
@@ -14,9 +14,7 @@ const MAX_TAIL_ELEMENTS: usize = 40_000;
 /// Size of a NAL unit's length field by the decoder's configuration, bytes. Without one the stream has start codes (seen
 /// in real files).
 fn nal_length_size(track: &TrackEntry) -> Result<u8, ContainerError> {
-    if !track.is_h264() {
-        return Err(ContainerError::Unsupported("the track is not V_MPEG4/ISO/AVC"));
-    }
+    refuse_if(!track.is_h264(), ContainerError::Unsupported("the track is not V_MPEG4/ISO/AVC"))?;
     match track.codec_private.first() {
         Some(1) => Ok((track.codec_private.get(4).ok_or(Truncated)? & 3) + 1),
         _ => Ok(0),
@@ -34,9 +32,7 @@ pub(super) fn candidate_table(
     let video_blocks = VideoBlocks { file, layout, track: track.number };
     let mut candidates = Vec::new();
     for (number, cue) in cues.iter().enumerate() {
-        if candidates.len() > MAX_KEYFRAMES {
-            return Err(ContainerError::Uncuttable("the video has too many keyframes"));
-        }
+        refuse_if(candidates.len() > MAX_KEYFRAMES, ContainerError::Uncuttable("the video has too many keyframes"))?;
         let block = video_blocks.find_cue_block(cue)?.ok_or(ContainerError::Unsupported("a cue points to no block"))?;
         let (time, number) = (layout.to_ticks(block.time), number as u32);
         candidates.push(Candidate { time, number, offset: block.offset, size: block.size });
@@ -99,14 +95,9 @@ impl<F: ReadAt + ?Sized> VideoBlocks<'_, F> {
     }
 
     /// Calls `visit` for every block of the video from a cluster on, until it returns false.
-    fn walk_video(
-        &self,
-        cluster: u64,
-        max_elements: usize,
-        mut visit: impl FnMut(Block) -> bool,
-    ) -> Result<(), ContainerError> {
+    fn walk_video(&self, cluster: u64, max: usize, mut visit: impl FnMut(Block) -> bool) -> Result<(), ContainerError> {
         let mut is_laced = false;
-        self.layout.walk_blocks(self.file, cluster, max_elements, |block| {
+        self.layout.walk_blocks(self.file, cluster, max, |block| {
             let is_video = block.track == self.track;
             is_laced |= is_video && block.lacing != 0;
             !is_laced && (!is_video || visit(block))

@@ -99,9 +99,8 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
         }
         pass::scan_keyframes(source, media, stream).await
     };
-    tokio::time::timeout(INDEX_TIMEOUT, build)
-        .await
-        .map_err(|_| cannot_copy("finding its keyframes took longer than 5 s".into()))?
+    let built = tokio::time::timeout(INDEX_TIMEOUT, build).await;
+    built.map_err(|_| cannot_copy("finding its keyframes took longer than 5 s".into()))?
 }
 
 /// Mean keyframe interval of the first video stream in seconds, by the tables of mp4 and Matroska; no picture is checked.
@@ -112,9 +111,8 @@ pub async fn keyframe_interval(source: &Arc<SourceFile>, media: &Media) -> Optio
     let task = tokio::task::spawn_blocking(move || match container {
         Container::Mp4 => {
             let track = Mp4File::read(&*file).ok()?.read_track(stream).ok()?;
-            let shown_seconds =
-                |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
-            mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(shown_seconds), duration)
+            let seconds = |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
+            mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(seconds), duration)
         }
         Container::Matroska | Container::Webm => {
             let header = MatroskaFile::read(&*file).ok()?;
@@ -130,18 +128,13 @@ pub async fn keyframe_interval(source: &Arc<SourceFile>, media: &Media) -> Optio
 /// The last cue of a Matroska file's first video stream, or of its first audio stream without video: seconds of the file's
 /// clock, and the position of its cluster in the file. None without cues. Blocks on file I/O.
 pub fn last_cue(source: &SourceFile, media: &Media) -> Option<(f64, u64)> {
-    let stream = media
-        .video_streams()
-        .next()
-        .map(|(stream, _)| stream)
-        .or(media.audio_streams().next().map(|(stream, _)| stream))?;
+    let audio = || media.audio_streams().next().map(|(stream, _)| stream);
+    let stream = media.video_streams().next().map(|(stream, _)| stream).or_else(audio)?;
     let header = MatroskaFile::read(source).ok()?;
     let cues = header.read_cues(header.read_compressed_track(stream.index).ok()?.0.number).ok()?;
     let last = cues.iter().max_by_key(|cue| cue.time)?;
-    Some((
-        last.time as f64 * header.layout.timestamp_scale as f64 / 1e9,
-        header.layout.segment_body.checked_add(last.cluster)?,
-    ))
+    let seconds = last.time as f64 * header.layout.timestamp_scale as f64 / 1e9;
+    Some((seconds, header.layout.segment_body.checked_add(last.cluster)?))
 }
 
 /// The mean step of these times; `duration` if there is only one.

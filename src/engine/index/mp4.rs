@@ -2,8 +2,8 @@
 
 use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
 use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::container::ContainerError;
 use crate::engine::container::mp4::{Mp4Track, SampleDescription};
+use crate::engine::container::{ContainerError, refuse_if};
 
 /// Size of a NAL unit's length field by the decoder's configuration, bytes.
 ///
@@ -32,9 +32,7 @@ pub(super) fn candidate_table(track: &Mp4Track) -> Result<CandidateTable, Contai
         if time >= end {
             continue;
         }
-        if candidates.len() >= MAX_KEYFRAMES {
-            return Err(ContainerError::Uncuttable("the video has too many keyframes"));
-        }
+        refuse_if(candidates.len() >= MAX_KEYFRAMES, ContainerError::Uncuttable("the video has too many keyframes"))?;
         let size = u64::from(sample.size);
         candidates.push(Candidate { time, number: sample.number, offset: sample.offset, size });
     }

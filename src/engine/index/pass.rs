@@ -15,17 +15,13 @@ use crate::engine::clock::RepairedFeed;
 use crate::engine::ffmpeg::args;
 use crate::engine::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
 use crate::engine::source::SourceFile;
-use crate::engine::{RunError, TIMELINE_BASE_SECONDS, ffmpeg};
+use crate::engine::{Result, RunError, TIMELINE_BASE_SECONDS, ffmpeg};
 
 /// Maximum bytes of a keyframe that are buffered until its first slice.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Reads the stream to its end. The caller sets the deadline; dropping the future ends the child.
-pub(super) async fn scan_keyframes(
-    source: &Arc<SourceFile>,
-    media: &Media,
-    stream: u32,
-) -> Result<KeyframeIndex, RunError> {
+pub(super) async fn scan_keyframes(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<KeyframeIndex> {
     let program = ffmpeg::find_program().ok_or_else(|| cannot_copy("ffmpeg is not installed".into()))?;
     let feed = match media.clock_pieces.is_empty() {
         true => None,
@@ -54,12 +50,13 @@ pub(super) async fn scan_keyframes(
     }
     let exit = child.wait().await;
     if !exit.is_success() {
-        return Err(cannot_copy(exit.error_lines.last().cloned().unwrap_or_else(|| "ffmpeg could not read it".into())));
+        return Err(cannot_copy(exit.last_error("ffmpeg could not read it")));
     }
     scanner.into_index()
 }
 
 /// Collects the keyframes of a transport stream.
+#[derive(Default)]
 struct KeyframeScanner {
     keyframes: Vec<i64>,
     /// A keyframe whose first slice has not arrived yet: its time and its bytes so far.
@@ -76,22 +73,14 @@ impl KeyframeScanner {
     fn new(media: &Media) -> Self {
         let rate = media.video_streams().find_map(|(_, video)| video.frame_rate);
         let frame_ticks = rate.map_or(TICKS_PER_SECOND / 25, |rate| rate.frame_start_ticks(1));
-        Self {
-            keyframes: Vec::new(),
-            pending: None,
-            starts_with_keyframe: None,
-            last_dts: 0,
-            latest_pts: 0,
-            frame_ticks,
-        }
+        Self { frame_ticks, ..Self::default() }
     }
 
     fn push_packet(&mut self, bytes: &[u8; PACKET_LEN]) {
-        let Some(packet) =
-            Packet::new(bytes).filter(|packet| TrackKind::from_pid(packet.pid()) == Some(TrackKind::Video))
-        else {
+        let Some(packet) = Packet::new(bytes) else { return };
+        if TrackKind::from_pid(packet.pid()) != Some(TrackKind::Video) {
             return;
-        };
+        }
         let mut payload = packet.payload();
         if packet.starts_unit() {
             self.pending = None;
@@ -121,7 +110,7 @@ impl KeyframeScanner {
         }
     }
 
-    fn into_index(mut self) -> Result<KeyframeIndex, RunError> {
+    fn into_index(mut self) -> Result<KeyframeIndex> {
         if self.starts_with_keyframe != Some(true) || self.keyframes.is_empty() {
             return Err(cannot_copy("the video does not begin with an IDR picture".into()));
         }

@@ -18,7 +18,7 @@ use super::{CONNECT_TIMEOUT, OutboundError};
 const READ_BYTES: usize = 32 << 10;
 
 /// Counts the bytes sent to a client that it has not turned into output yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct UnparsedBytes {
     count: AtomicU64,
     limit: AtomicU64,
@@ -59,11 +59,7 @@ pub async fn open_relay(
         server.map_err(|_| OutboundError::Timeout("the server does not accept the connection"))?.map_err(failed)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
-    let unparsed = Arc::new(UnparsedBytes {
-        count: AtomicU64::new(0),
-        limit: AtomicU64::new(limit),
-        is_exceeded: AtomicBool::new(false),
-    });
+    let unparsed = Arc::new(UnparsedBytes { limit: limit.into(), ..UnparsedBytes::default() });
     let task_unparsed = unparsed.clone();
     tokio::spawn(async move {
         // When either side ends, both are closed.

@@ -257,10 +257,8 @@ impl SelectedStreams {
                     Some(decoder) => {
                         let rate = i64::from(frame.timestamp().clock_rate().get());
                         for (n, samples) in frame.data().chunks(g711::MAX_SAMPLES).enumerate() {
-                            push(
-                                timestamp + (n * g711::MAX_SAMPLES) as i64 * 90_000 / rate,
-                                decoder.decode_packet(samples),
-                            )?;
+                            let delay = (n * g711::MAX_SAMPLES) as i64 * 90_000 / rate;
+                            push(timestamp + delay, decoder.decode_packet(samples))?;
                         }
                     }
                 }

@@ -123,9 +123,8 @@ impl SrtReceiver {
         }
         let first =
             timeout(IDLE_TIMEOUT, self.packets.recv()).await.map_err(|_| OutboundError::Timeout("no data received"))?;
-        let first = first
-            .ok_or_else(|| OutboundError::ConnectionFailed("the stream ended".into()))?
-            .map_err(OutboundError::ConnectionFailed)?;
+        let ended = || OutboundError::ConnectionFailed("the stream ended".into());
+        let first = first.ok_or_else(ended)?.map_err(OutboundError::ConnectionFailed)?;
         let mut bytes = Vec::from(first);
         while bytes.len() < MAX_READ_BYTES {
             match self.packets.try_recv() {

@@ -3,8 +3,8 @@
 use super::lazy_segment::Extent;
 use super::sps::reorder_depth;
 use crate::domain::mpegts::layout::PayloadPart as _;
-use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
+use crate::engine::container::{ContainerError, refuse_if};
 
 const SLICE: u8 = 1;
 const IDR: u8 = 5;
@@ -45,9 +45,7 @@ impl AvcConfig {
         let mut cursor = ByteCursor(record);
         cursor.take(4)?;
         let length_size = usize::from(cursor.u8()? & 3) + 1;
-        if length_size == 3 {
-            return Err(ContainerError::Unsupported("NAL unit lengths of three bytes"));
-        }
+        refuse_if(length_size == 3, ContainerError::Unsupported("NAL unit lengths of three bytes"))?;
         let count = cursor.u8()? & 0x1f;
         let sps = parameter_sets(&mut cursor, count)?;
         let count = cursor.u8()?;

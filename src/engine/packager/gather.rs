@@ -51,11 +51,9 @@ impl GatheredBytes {
         for (offset, size) in requested {
             let end = offset.checked_add(u64::from(size)).ok_or(Truncated)?;
             match merged.last_mut() {
-                Some((_, last_end))
-                    if offset <= last_end.saturating_add(MAX_GAP_BYTES) && gaps_bytes <= MAX_GAPS_BYTES =>
-                {
-                    gaps_bytes += offset.saturating_sub(*last_end);
-                    *last_end = end.max(*last_end);
+                Some((_, last)) if offset <= last.saturating_add(MAX_GAP_BYTES) && gaps_bytes <= MAX_GAPS_BYTES => {
+                    gaps_bytes += offset.saturating_sub(*last);
+                    *last = end.max(*last);
                 }
                 _ => merged.push((offset, end)),
             }

@@ -13,6 +13,7 @@ use super::pooled_buffer::PooledBuffer;
 use crate::domain::mpegts::layout::{LayoutCursor, PayloadPart, SegmentLayout};
 use crate::engine::RunError;
 use crate::engine::container::bytes::Truncated;
+use crate::engine::container::refuse_if;
 use crate::engine::source::SourceFile;
 
 /// Bytes of samples packed at a time, unless one sample has more.
@@ -86,9 +87,7 @@ impl LazySegment {
     ) -> Result<Vec<u8>, Truncated> {
         let (mut cursor, mut out) = (self.layout.cursor(), Vec::with_capacity(self.layout.size_bytes()));
         while !self.layout.is_written(&cursor) {
-            if !self.append_chunk(&mut cursor, &mut read_at, &mut out)? {
-                return Err(Truncated);
-            }
+            refuse_if(!self.append_chunk(&mut cursor, &mut read_at, &mut out)?, Truncated)?;
         }
         Ok(out)
     }

@@ -12,9 +12,9 @@ use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::RunError;
-use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::matroska::{self, Block, ClusterLayout, split_lacing};
+use crate::engine::container::{ContainerError, refuse_if};
 use crate::engine::index::{self, KeyframeIndex};
 
 /// Maximum number of elements visited for one segment: 30 s of a film with a dozen tracks is under 20,000.
@@ -76,9 +76,7 @@ impl MatroskaTracks {
         if !track.is_h264() || track.codec_private.first() != Some(&1) {
             return Err(ContainerError::Unsupported("the video is not H.264 with an avcC record"));
         }
-        if track.delay_nanos > 0 {
-            return Err(ContainerError::Unsupported("the video has a codec delay"));
-        }
+        refuse_if(track.delay_nanos > 0, ContainerError::Unsupported("the video has a codec delay"))?;
         let avc = AvcConfig::parse(&track.codec_private)?;
         let reorder_depth =
             avc.reorder_depth().ok_or(ContainerError::Unsupported("the video does not state its reordering depth"))?;
@@ -86,9 +84,7 @@ impl MatroskaTracks {
             track.frame_nanos.ok_or(ContainerError::Unsupported("the video does not state its frame duration"))?;
         let cues = header.read_cues(track.number)?;
         let (index, cue_numbers) = index::index_matroska_track(file, start_ticks, layout, &track, &cues)?;
-        if !cue_numbers.is_sorted() {
-            return Err(ContainerError::Unsupported("keyframes are out of order"));
-        }
+        refuse_if(!cue_numbers.is_sorted(), ContainerError::Unsupported("keyframes are out of order"))?;
         let cluster_of = |&number: &u32| cues.get(number as usize).map(|cue| cue.cluster);
         let clusters = cue_numbers.iter().map(cluster_of).collect::<Option<_>>().ok_or(Truncated)?;
         let (audio, adts) = match audio {
@@ -110,22 +106,17 @@ impl MatroskaTracks {
         index: &KeyframeIndex,
         grid: &Grid,
         number: usize,
-        start_ticks: i64,
+        start: i64,
     ) -> Result<Vec<SegmentSample>, RunError> {
-        let keyframe =
-            if number == 0 { Some(0) } else { index.keyframes.binary_search(&grid.segment_start(number)).ok() };
-        let keyframe =
-            keyframe.ok_or_else(|| RunError::Internal(format!("segment {number} does not begin with a keyframe")))?;
-        let start_time = if number == 0 { i64::MIN } else { grid.segment_start(number) + start_ticks };
+        let found = index.keyframes.binary_search(&grid.segment_start(number));
+        let missing = |_| RunError::Internal(format!("segment {number} does not begin with a keyframe"));
+        let keyframe = if number == 0 { 0 } else { found.map_err(missing)? };
+        let start_time = if number == 0 { i64::MIN } else { grid.segment_start(number) + start };
         let is_last = number + 1 >= grid.len();
-        let end_time = if is_last { i64::MAX } else { grid.segment_start(number + 1) + start_ticks };
-        let audio_start = if number == 0 { start_ticks - MAX_PRIMING + 1 } else { start_time };
-        let span = SegmentSpan {
-            start: start_time,
-            end: end_time,
-            audio_start,
-            audio_end: grid.segment_start(number + 1) + start_ticks,
-        };
+        let end = if is_last { i64::MAX } else { grid.segment_start(number + 1) + start };
+        let audio_start = if number == 0 { start - MAX_PRIMING + 1 } else { start_time };
+        let span =
+            SegmentSpan { start: start_time, end, audio_start, audio_end: grid.segment_start(number + 1) + start };
         // Start one group of pictures earlier, for its times and late audio; further back only if groups are very short.
         let mut start_keyframe = keyframe.saturating_sub(1);
         let scan = loop {
@@ -139,7 +130,7 @@ impl MatroskaTracks {
             }
             start_keyframe = start_keyframe.saturating_sub(4);
         };
-        Ok(self.assign_decode_times(scan, index, start_ticks))
+        Ok(self.assign_decode_times(scan, index, start))
     }
 
     /// Reads blocks from a cluster on until the segment is complete.
@@ -240,9 +231,7 @@ impl MatroskaAudio {
         layout: ClusterLayout,
         track: &matroska::TrackEntry,
     ) -> Result<(Self, AdtsConfig), ContainerError> {
-        if track.codec != b"A_AAC" {
-            return Err(ContainerError::Unsupported("the audio is not A_AAC"));
-        }
+        refuse_if(track.codec != b"A_AAC", ContainerError::Unsupported("the audio is not A_AAC"))?;
         let adts = AdtsConfig::parse(&track.codec_private)?;
         let sample_rate = adts.sample_rate().ok_or(Truncated)?;
         let scale = layout.timestamp_scale;
@@ -286,13 +275,8 @@ impl MatroskaAudio {
             (i128::from(samples) * i128::from(TICKS_PER_SECOND) * 2 + i128::from(self.sample_rate))
                 .div_euclid(i128::from(self.sample_rate) * 2) as i64
         };
-        let frames = split_lacing(file, block)?.into_iter().enumerate();
-        Ok(frames
-            .map(|(n, (offset, size))| AacFrame {
-                timestamp: ticks(first + n as i64 * SAMPLES_PER_FRAME),
-                offset,
-                size,
-            })
-            .collect())
+        let timestamps = (0..).map(|n| ticks(first + n * SAMPLES_PER_FRAME));
+        let frames = timestamps.zip(split_lacing(file, block)?);
+        Ok(frames.map(|(timestamp, (offset, size))| AacFrame { timestamp, offset, size }).collect())
     }
 }

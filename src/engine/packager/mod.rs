@@ -120,8 +120,7 @@ async fn run_package(
         });
         let result = task.await.unwrap_or_else(|cause| Err(RunError::Internal(cause.to_string())));
         let failed = result.is_err();
-        let segment =
-            result.map(|lazy_segment| Segment { index, content: SegmentContent::Lazy(Arc::new(lazy_segment)) });
+        let segment = result.map(|lazy| Segment { index, content: SegmentContent::Lazy(Arc::new(lazy)) });
         if segments.send(segment).await.is_err() || failed {
             return;
         }

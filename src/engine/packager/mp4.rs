@@ -7,9 +7,9 @@ use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;
 use crate::engine::RunError;
-use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::ReadAt;
 use crate::engine::container::mp4::{Mp4Track, Sample, SampleDescription};
+use crate::engine::container::{ContainerError, refuse_if};
 use crate::engine::index::{self, KeyframeIndex};
 
 /// The video track and its keyframes.
@@ -46,9 +46,7 @@ impl Mp4Video {
             return Err(ContainerError::Unsupported("frames after the edit"));
         }
         check_distinct_times(&track)?;
-        if !keyframe_samples.is_sorted() {
-            return Err(ContainerError::Unsupported("keyframes are out of order"));
-        }
+        refuse_if(!keyframe_samples.is_sorted(), ContainerError::Unsupported("keyframes are out of order"))?;
         Ok((Self { track, keyframe_samples }, avc, index))
     }
 
@@ -95,9 +93,7 @@ impl Mp4Audio {
             return Err(ContainerError::Unsupported("the audio is not AAC"));
         };
         let adts = AdtsConfig::parse(config)?;
-        if track.samples.is_reordered() {
-            return Err(ContainerError::Unsupported("the audio has composition offsets"));
-        }
+        refuse_if(track.samples.is_reordered(), ContainerError::Unsupported("the audio has composition offsets"))?;
         if track.sample_span.first_presented.is_none() {
             return Err(ContainerError::Unsupported("the audio track has no samples"));
         }
@@ -136,9 +132,6 @@ impl Mp4Audio {
 
 /// Requires distinct times in ticks: ffmpeg shifts samples that share one.
 fn check_distinct_times(track: &Mp4Track) -> Result<(), ContainerError> {
-    if track.timing.decode_ticks(i64::from(track.sample_span.min_step)) > track.timing.decode_ticks(0) {
-        Ok(())
-    } else {
-        Err(ContainerError::Unsupported("samples share a timestamp"))
-    }
+    let step = track.timing.decode_ticks(i64::from(track.sample_span.min_step));
+    refuse_if(step <= track.timing.decode_ticks(0), ContainerError::Unsupported("samples share a timestamp"))
 }

@@ -14,7 +14,7 @@ use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::ReadAt;
 use crate::engine::container::mp4::Mp4File;
 use crate::engine::index::KeyframeIndex;
-use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
+use crate::engine::{Result, RunError, TIMELINE_BASE_SECONDS};
 
 /// Limits of one segment: 10 s at 200 Mbit/s.
 const MAX_BYTES: u64 = 256 << 20;
@@ -70,14 +70,8 @@ impl Package {
         start_seconds: f64,
     ) -> Result<Self, ContainerError> {
         let start_ticks = to_ticks(start_seconds);
-        let (matroska_tracks, avc, adts, index) = MatroskaTracks::read(file, video, audio, start_ticks)?;
-        Ok(Self {
-            tracks: PackageTracks::Matroska(matroska_tracks),
-            avc: Some(avc),
-            adts,
-            index: Some(index),
-            start_ticks,
-        })
+        let (tracks, avc, adts, index) = MatroskaTracks::read(file, video, audio, start_ticks)?;
+        Ok(Self { tracks: PackageTracks::Matroska(tracks), avc: Some(avc), adts, index: Some(index), start_ticks })
     }
 
     /// Where the video may be cut; None without video.
@@ -106,7 +100,7 @@ impl Package {
         file: &(impl ReadAt + ?Sized),
         grid: &Grid,
         number: usize,
-    ) -> Result<LazySegment, RunError> {
+    ) -> Result<LazySegment> {
         let mut samples = self.segment_samples(file, grid, number)?;
         let total_bytes: u64 = samples.iter().map(|sample| u64::from(sample.size)).sum();
         if samples.len() > MAX_SAMPLES || total_bytes > MAX_BYTES {
@@ -121,12 +115,7 @@ impl Package {
         self.lay_out_samples(file, &samples, number)
     }
 
-    fn segment_samples(
-        &self,
-        file: &(impl ReadAt + ?Sized),
-        grid: &Grid,
-        number: usize,
-    ) -> Result<Vec<SegmentSample>, RunError> {
+    fn segment_samples(&self, file: &(impl ReadAt + ?Sized), grid: &Grid, number: usize) -> Result<Vec<SegmentSample>> {
         let mut samples = Vec::new();
         match &self.tracks {
             PackageTracks::Mp4 { video, audio } => {
@@ -151,7 +140,7 @@ impl Package {
         file: &(impl ReadAt + ?Sized),
         samples: &[SegmentSample],
         number: usize,
-    ) -> Result<LazySegment, RunError> {
+    ) -> Result<LazySegment> {
         let pcr_track = if self.avc.is_some() { TrackKind::Video } else { TrackKind::Audio };
         let base_ticks = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND;
         let mut generated_bytes = self.avc.as_ref().map(AvcConfig::generated_bytes).unwrap_or_default();

@@ -49,14 +49,8 @@ impl PackageCache {
         video: Option<u32>,
         audio: Option<u32>,
     ) -> Result<Arc<Package>, String> {
-        let key = PackageKey {
-            file_id: source.file_id,
-            len: source.len,
-            modified: source.modified,
-            changed_at: source.changed_at,
-            video,
-            audio,
-        };
+        let SourceFile { file_id, len, modified, changed_at, .. } = **source;
+        let key = PackageKey { file_id, len, modified, changed_at, video, audio };
         if let Some(cached) = self.get(&key) {
             return Ok(cached);
         }
@@ -109,10 +103,8 @@ mod tests {
         assert!(cache.get(&key(1)).is_some() && cache.get(&key(3)).is_some());
         let later = SystemTime::UNIX_EPOCH + Duration::from_nanos(1);
         assert!(cache.get(&PackageKey { modified: later, ..key(1) }).is_none());
-        assert!(
-            cache.get(&PackageKey { changed_at: (0, 1), ..key(1) }).is_none(),
-            "the modification time was restored"
-        );
+        let changed = PackageKey { changed_at: (0, 1), ..key(1) };
+        assert!(cache.get(&changed).is_none(), "the modification time was restored");
         assert!(cache.get(&PackageKey { audio: None, ..key(1) }).is_none());
         let small_cache = PackageCache { max_bytes: package_bytes - 1, ..PackageCache::default() };
         small_cache.insert(key(1), package());

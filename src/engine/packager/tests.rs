@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::grid::Grid;
-use crate::domain::library::Root;
 use crate::engine::container::bytes::ReadAt;
 use crate::engine::damaged_films::{SeededRandom, damage, make_film};
-use crate::engine::source::Roots;
+use crate::engine::source::open_in_test;
 
 const AUDIO_INPUT: &str = "-f lavfi -i sine=r=48000:d=3";
 
@@ -35,11 +34,10 @@ fn count_segments(bytes: &[u8]) -> Result<usize, String> {
         Grid::from_keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end_ticks as f64 / 90_000.0);
     let count = grid.len().min(20);
     let check_segment = |segment| {
-        let lazy_segment = package.lay_out_segment(bytes, &grid, segment).map_err(|error| error.to_string())?;
-        let bytes_packed = lazy_segment
-            .read_with(|buffer, offset| Some(bytes.read_at(buffer, offset)))
-            .map_err(|_| "the file ends")?;
-        assert_eq!(bytes_packed.len() as u64, lazy_segment.size_bytes());
+        let lazy = package.lay_out_segment(bytes, &grid, segment).map_err(|error| error.to_string())?;
+        let bytes_packed =
+            lazy.read_with(|buffer, offset| Some(bytes.read_at(buffer, offset))).map_err(|_| "the file ends")?;
+        assert_eq!(bytes_packed.len() as u64, lazy.size_bytes());
         Ok::<_, String>(())
     };
     (0..count).try_for_each(check_segment)?;
@@ -75,8 +73,7 @@ fn a_network_is_queried_only_where_waiting_is_allowed() {
     std::fs::write(&path, &bytes).unwrap();
     let package = Package::open_mp4(&bytes[..], Some(0), None, 0.0).unwrap();
     let segment = package.lay_out_segment(&bytes[..], &Grid::from_keyframes(&[], 0.5, 3.0), 0).unwrap();
-    let roots = Roots::open(vec![Root { id: "films".into(), path: folder.path().to_owned() }]).unwrap();
-    let mut source = roots.open_file(path.to_str().unwrap()).unwrap();
+    let mut source = open_in_test(&path);
     source.is_local = false;
     let mut reader = Arc::new(segment).reader(Arc::new(source));
     std::fs::write(&path, "cut").unwrap();

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::InProcessGuard;
 use super::decoder_info::DecoderInfo;
-use super::outline::NeedsFfprobe;
+use super::outline::{NeedsFfprobe, Result, refuse_if};
 use crate::domain::media::Color;
 use crate::engine::source::SourceFile;
 
@@ -26,14 +26,11 @@ const DISCOVERER_TIMEOUT: gst::ClockTime = gst::ClockTime::from_mseconds(1500);
 struct DiscoverRequest {
     source: Arc<SourceFile>,
     guard: InProcessGuard,
-    reply: oneshot::Sender<Result<Vec<DecoderInfo>, NeedsFfprobe>>,
+    reply: oneshot::Sender<Result<Vec<DecoderInfo>>>,
 }
 
 /// Runs the discoverer. `guard` is dropped when this process has closed the file.
-pub(super) async fn discover(
-    source: &Arc<SourceFile>,
-    guard: InProcessGuard,
-) -> Result<Vec<DecoderInfo>, NeedsFfprobe> {
+pub(super) async fn discover(source: &Arc<SourceFile>, guard: InProcessGuard) -> Result<Vec<DecoderInfo>> {
     let queue = request_queue().ok_or(NeedsFfprobe("GStreamer could not be initialized"))?;
     let (reply, result) = oneshot::channel();
     queue.try_send(DiscoverRequest { source: source.clone(), guard, reply }).map_err(|refused| match refused {
@@ -41,10 +38,9 @@ pub(super) async fn discover(
         TrySendError::Disconnected(_) => NeedsFfprobe("the discoverer has ended"),
     })?;
     let reply_timeout = std::time::Duration::from_millis(DISCOVERER_TIMEOUT.mseconds() + 300);
-    tokio::time::timeout(reply_timeout, result)
-        .await
-        .map_err(|_| NeedsFfprobe("the discoverer timed out"))?
-        .map_err(|_| NeedsFfprobe("the discoverer has ended"))?
+    let answer =
+        tokio::time::timeout(reply_timeout, result).await.map_err(|_| NeedsFfprobe("the discoverer timed out"));
+    answer?.map_err(|_| NeedsFfprobe("the discoverer has ended"))?
 }
 
 /// Initializes GStreamer and starts the threads, so that the first probe does not wait for it (0.2 s).
@@ -89,14 +85,12 @@ fn run_worker(requests: &Mutex<Receiver<DiscoverRequest>>) {
     }
 }
 
-fn discover_streams(discoverer: &pbutils::Discoverer, source: &SourceFile) -> Result<Vec<DecoderInfo>, NeedsFfprobe> {
+fn discover_streams(discoverer: &pbutils::Discoverer, source: &SourceFile) -> Result<Vec<DecoderInfo>> {
     // The URI refers to the open descriptor of this process, never to a path.
     let info = discoverer
         .discover_uri(&format!("file://{}", source.proc_path()))
         .map_err(|_| NeedsFfprobe("the discoverer failed"))?;
-    if info.result() != pbutils::DiscovererResult::Ok {
-        return Err(NeedsFfprobe("the discoverer's result is incomplete"));
-    }
+    refuse_if(info.result() != pbutils::DiscovererResult::Ok, NeedsFfprobe("the discoverer's result is incomplete"))?;
     info.stream_list()
         .iter()
         .filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>())
@@ -104,7 +98,7 @@ fn discover_streams(discoverer: &pbutils::Discoverer, source: &SourceFile) -> Re
         .collect()
 }
 
-fn parse_stream_info(stream: &pbutils::DiscovererStreamInfo) -> Result<DecoderInfo, NeedsFfprobe> {
+fn parse_stream_info(stream: &pbutils::DiscovererStreamInfo) -> Result<DecoderInfo> {
     let id = stream.stream_id().ok_or(NeedsFfprobe("a stream without an id"))?;
     // `<hash>/<track>` in mp4, `<hash>/<track>:<uid>` in Matroska.
     let container_id = id.rsplit('/').next().and_then(|tail| tail.split(':').next()?.parse().ok());
@@ -168,7 +162,7 @@ fn profile_name(codec: &str, name: &str) -> String {
 }
 
 /// Parses a colorimetry string, a name or `range:matrix:transfer:primaries`. Wide gamuts are left to ffprobe.
-fn parse_colorimetry(text: Option<&str>) -> Result<Color, NeedsFfprobe> {
+fn parse_colorimetry(text: Option<&str>) -> Result<Color> {
     let color_of = |primaries: &str, transfer: &str, matrix: &str, range: &str| Color {
         primaries: Some(primaries.into()),
         transfer: Some(transfer.into()),
@@ -184,11 +178,10 @@ fn parse_colorimetry(text: Option<&str>) -> Result<Color, NeedsFfprobe> {
             let [range, matrix, transfer, primaries] = numbers[..] else { return Err(NeedsFfprobe("unusual colours")) };
             let name = |table: &[(u8, &str)], number: u8| match number {
                 0 => Ok(None),
-                _ => table
-                    .iter()
-                    .find(|(known, _)| *known == number)
-                    .map(|(_, name)| Some((*name).to_owned()))
-                    .ok_or(NeedsFfprobe("unusual colours")),
+                _ => {
+                    let entry = table.iter().find(|(known, _)| *known == number);
+                    entry.map(|(_, name)| Some((*name).to_owned())).ok_or(NeedsFfprobe("unusual colours"))
+                }
             };
             // Numbers of GstVideoColorRange, -Matrix, -TransferFunction and -Primaries.
             Ok(Color {

@@ -118,18 +118,12 @@ pub(super) async fn run_ffprobe(tools: &ProbeTools, source: &Arc<SourceFile>) ->
     };
     let mut report: FfprobeReport = serde_json::from_slice(&report).unwrap_or_default();
     if report.streams.is_empty() {
-        let input = input_url(source);
-        let message = exit
-            .error_lines
-            .last()
-            .map_or("no streams", |line| line.trim_start_matches(&input).trim_start_matches(": "));
+        let message = exit.last_error("no streams");
+        let message = message.trim_start_matches(&input_url(source)).trim_start_matches(": ");
         return Err(ProbeError::Unreadable(message.to_owned()));
     }
-    if report
-        .streams
-        .iter()
-        .any(|stream| stream.codec_name.as_deref().is_some_and(|name| CODECS_WITH_RECORDS.contains(&name)))
-    {
+    let mut codecs = report.streams.iter().filter_map(|stream| stream.codec_name.as_deref());
+    if codecs.any(|name| CODECS_WITH_RECORDS.contains(&name)) {
         add_codec_records(tools, source, &mut report).await;
     }
     Ok(report)
@@ -149,9 +143,7 @@ pub(super) async fn run_on_feed(tools: &ProbeTools, feed: RepairedFeed) -> Resul
     let (report, exit) = run_and_read(tools, args, vec![inherited]).await?;
     let report: FfprobeReport = serde_json::from_slice(&report).unwrap_or_default();
     if report.streams.is_empty() {
-        return Err(ProbeError::Unreadable(
-            exit.error_lines.last().cloned().unwrap_or_else(|| "no streams".to_owned()),
-        ));
+        return Err(ProbeError::Unreadable(exit.last_error("no streams")));
     }
     Ok(report)
 }

@@ -13,7 +13,7 @@ use super::avc;
 use super::coded;
 use super::decoder_info::DecoderInfo;
 use super::discover::discover;
-use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind};
+use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, Result, refuse_if};
 use super::{InProcessGuard, container, matroska, mp4, mpegts};
 use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Media, Stream, StreamKind, Subtitle, Video};
@@ -31,9 +31,8 @@ pub(super) async fn describe(
     head: &[u8],
     decodable: &HashSet<String>,
     guard: InProcessGuard,
-) -> Result<Media, NeedsFfprobe> {
-    let (outline, decoder_infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs)
-    {
+) -> Result<Media> {
+    let (outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
         let source = source.clone();
         let read_in_thread = move || {
             let _guard = guard;
@@ -46,18 +45,16 @@ pub(super) async fn describe(
     } else {
         let outline = read_outline(source, head).await?;
         outline.tracks.iter().filter(|track| track.kind == OutlineTrackKind::Video).try_for_each(check_size)?;
-        let decoder_infos = discover(source, guard).await?;
-        (outline, decoder_infos)
+        let infos = discover(source, guard).await?;
+        (outline, infos)
     };
-    merge(outline, &decoder_infos, head, source.len, decodable)
+    merge(outline, &infos, head, source.len, decodable)
 }
 
-async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<ContainerOutline, NeedsFfprobe> {
+async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<ContainerOutline> {
     let matroska = head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
     let mp4 = head.get(4..8) == Some(b"ftyp");
-    if !matroska && !mp4 {
-        return Err(NeedsFfprobe("another container"));
-    }
+    refuse_if(!matroska && !mp4, NeedsFfprobe("another container"))?;
     let webm = container::doc_type(head) == Some(b"webm");
     let source = source.clone();
     let task = tokio::task::spawn_blocking(move || {
@@ -67,50 +64,36 @@ async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<Container
 }
 
 /// Refuses video whose frames are too large for this process, by the container or the video itself, or of unknown size.
-fn check_size(track: &OutlineTrack) -> Result<(), NeedsFfprobe> {
+fn check_size(track: &OutlineTrack) -> Result<()> {
     let stated_samples = u64::from(track.width) * u64::from(track.height);
     let coded_samples = coded::luma_samples(track).ok_or(NeedsFfprobe("the video does not state its frame size"))?;
-    if stated_samples.max(coded_samples) > MAX_FRAME_LUMA_SAMPLES {
-        return Err(NeedsFfprobe("frames too large to be decoded in this process"));
-    }
-    Ok(())
+    let is_too_large = stated_samples.max(coded_samples) > MAX_FRAME_LUMA_SAMPLES;
+    refuse_if(is_too_large, NeedsFfprobe("frames too large to be decoded in this process"))
 }
 
 fn merge(
     outline: ContainerOutline,
-    decoder_infos: &[DecoderInfo],
+    infos: &[DecoderInfo],
     head: &[u8],
     len: u64,
     decodable: &HashSet<String>,
-) -> Result<Media, NeedsFfprobe> {
-    let streams = outline
-        .tracks
-        .iter()
-        .map(|track| merge_stream(track, decoder_infos, decodable))
-        .collect::<Result<Vec<_>, _>>()?;
+) -> Result<Media> {
+    let streams =
+        outline.tracks.iter().map(|track| merge_stream(track, infos, decodable)).collect::<Result<Vec<_>, _>>()?;
     let has_video = streams.iter().any(|stream| matches!(stream.kind, StreamKind::Video(_)));
     Ok(Media {
-        container: outline.container,
         mime_type: container::mime_type(outline.container, head, has_video, &streams).to_owned(),
         duration_seconds: Some(outline.duration_seconds),
         start_seconds: outline.start_seconds,
-        clock_pieces: Vec::new(),
         bitrate_kbps: Some((len as f64 * 8.0 / outline.duration_seconds / 1000.0).round() as u32),
-        is_seekable: true,
-        keyframe_interval_seconds: None,
-        streams,
         chapters: outline.chapters,
         attachments: outline.attachments,
         tags: outline.tags,
-        warnings: Vec::new(),
+        ..Media::new(outline.container, streams)
     })
 }
 
-fn merge_stream(
-    track: &OutlineTrack,
-    decoder_infos: &[DecoderInfo],
-    decodable: &HashSet<String>,
-) -> Result<Stream, NeedsFfprobe> {
+fn merge_stream(track: &OutlineTrack, decoder_infos: &[DecoderInfo], decodable: &HashSet<String>) -> Result<Stream> {
     let info_of_track = decoder_infos.iter().find(|info| info.container_id == track.container_id);
     let required_info = || {
         let info = info_of_track.ok_or(NeedsFfprobe("the discoverer misses a stream"))?;
@@ -167,21 +150,13 @@ fn merge_stream(
     })
 }
 
-fn merge_video(track: &OutlineTrack, info: &DecoderInfo) -> Result<Video, NeedsFfprobe> {
+fn merge_video(track: &OutlineTrack, info: &DecoderInfo) -> Result<Video> {
     let bit_depth = info.bit_depth.unwrap_or(if track.codec == "vp8" { 8 } else { 0 });
-    if bit_depth != 8 {
-        return Err(NeedsFfprobe("not 8-bit video"));
-    }
-    if info.is_interlaced {
-        return Err(NeedsFfprobe("interlaced"));
-    }
-    if info.width == 0 || info.height == 0 {
-        return Err(NeedsFfprobe("no size"));
-    }
+    refuse_if(bit_depth != 8, NeedsFfprobe("not 8-bit video"))?;
+    refuse_if(info.is_interlaced, NeedsFfprobe("interlaced"))?;
+    refuse_if(info.width == 0 || info.height == 0, NeedsFfprobe("no size"))?;
     let chroma = info.chroma.as_deref().unwrap_or(if track.codec == "vp8" { "4:2:0" } else { "" });
-    if !matches!(chroma, "4:2:0" | "4:2:2" | "4:4:4" | "4:0:0") {
-        return Err(NeedsFfprobe("unusual chroma"));
-    }
+    refuse_if(!matches!(chroma, "4:2:0" | "4:2:2" | "4:4:4" | "4:0:0"), NeedsFfprobe("unusual chroma"))?;
     let mut color = info.color.clone();
     if let Some(is_full) = stated_full_range(track) {
         color.range = Some(if is_full { "full" } else { "limited" }.to_owned());
@@ -207,14 +182,10 @@ fn stated_full_range(track: &OutlineTrack) -> Option<bool> {
     coded_range.or(track.full_range)
 }
 
-fn merge_audio(track: &OutlineTrack, info: &DecoderInfo) -> Result<Audio, NeedsFfprobe> {
-    if info.channels == 0 || info.sample_rate == 0 {
-        return Err(NeedsFfprobe("audio without channels"));
-    }
+fn merge_audio(track: &OutlineTrack, info: &DecoderInfo) -> Result<Audio> {
+    refuse_if(info.channels == 0 || info.sample_rate == 0, NeedsFfprobe("audio without channels"))?;
     // Spectral band replication may be implicit, with half the sample rate in the headers; ffprobe decodes it.
-    if track.codec == "aac" && info.sample_rate <= 24_000 {
-        return Err(NeedsFfprobe("AAC that may be HE-AAC"));
-    }
+    refuse_if(track.codec == "aac" && info.sample_rate <= 24_000, NeedsFfprobe("AAC that may be HE-AAC"))?;
     let layout = match info.channels {
         1 => Some("mono"),
         2 => Some("stereo"),

@@ -3,7 +3,7 @@
 //! Elements are visited in place: only the needed ones are read, each below a megabyte, and of the clusters only the first
 //! blocks.
 
-use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrackKind};
+use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrackKind, refuse_if};
 use crate::domain::media::{Attachment, Chapter, Container, Tags};
 use crate::engine::container::bytes::Truncated;
 use crate::engine::container::matroska::ebml::{Element, elements, parse_text, parse_uint, read_body};
@@ -26,9 +26,7 @@ const TIMESTAMP_SCALE: u64 = 1_000_000;
 pub(super) fn read_outline(source: &SourceFile, webm: bool) -> Result<ContainerOutline, NeedsFfprobe> {
     let parts = TopLevelElements::locate(source)?;
     // Live recordings have no known end.
-    if parts.segment.end() > source.len {
-        return Err(NeedsFfprobe("truncated"));
-    }
+    refuse_if(parts.segment.end() > source.len, NeedsFfprobe("truncated"))?;
     let read_part = |part: Option<Element>| match part {
         Some(part) => read_body(source, part, MAX_ELEMENT_BYTES),
         None => Ok(Vec::new()),
@@ -83,9 +81,7 @@ fn parse_info(body: &[u8]) -> Result<(f64, Option<String>), NeedsFfprobe> {
             _ => {}
         }
     }
-    if scale != TIMESTAMP_SCALE {
-        return Err(NeedsFfprobe("an unusual timestamp scale"));
-    }
+    refuse_if(scale != TIMESTAMP_SCALE, NeedsFfprobe("an unusual timestamp scale"))?;
     let seconds = units.map(|units| units / 1000.0).filter(|seconds| seconds.is_finite() && *seconds > 0.0);
     Ok((seconds.ok_or(NeedsFfprobe("no duration"))?, title))
 }
@@ -108,9 +104,7 @@ fn parse_chapters(body: &[u8], duration: f64) -> Result<Vec<Chapter>, NeedsFfpro
             }
         }
     }
-    if editions > 1 {
-        return Err(NeedsFfprobe("several editions"));
-    }
+    refuse_if(editions > 1, NeedsFfprobe("several editions"))?;
     list.sort_by(|a, b| a.0.total_cmp(&b.0));
     let starts: Vec<f64> = list.iter().map(|(start, ..)| *start).collect();
     Ok(list

@@ -3,7 +3,7 @@
 //! Every length is checked against its box, nothing is indexed unchecked, and the size of the movie box is limited. The
 //! samples themselves are never read.
 
-use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, parse_uint};
+use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, parse_uint, refuse_if};
 use crate::domain::media::{Container, Tags};
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::mp4::boxes::{boxes, top_level};
@@ -38,26 +38,15 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, Need
             _ => {}
         }
     }
-    let is_empty = |timed_track: &TimedMp4Track| timed_track.sample_count == 0;
-    if tracks.is_empty() || tracks.iter().any(is_empty) {
-        return Err(NeedsFfprobe("a track without samples"));
-    }
-    let played_tracks = || {
-        tracks
-            .iter()
-            .filter(|timed_track| matches!(timed_track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio))
-    };
-    let start = played_tracks().map(|timed_track| timed_track.start_seconds).fold(f64::INFINITY, f64::min);
-    let end = played_tracks()
-        .map(|timed_track| timed_track.start_seconds.max(0.0) + timed_track.duration_seconds)
-        .fold(0.0, f64::max);
-    if !start.is_finite() || end <= start {
-        return Err(NeedsFfprobe("neither video nor audio"));
-    }
-    let tracks = tracks
-        .into_iter()
-        .enumerate()
-        .map(|(index, timed_track)| OutlineTrack { index: index as u32, ..timed_track.track });
+    let is_empty = |track: &TimedMp4Track| track.sample_count == 0;
+    refuse_if(tracks.is_empty() || tracks.iter().any(is_empty), NeedsFfprobe("a track without samples"))?;
+    let played_tracks =
+        || tracks.iter().filter(|track| matches!(track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio));
+    let start = played_tracks().map(|track| track.start_seconds).fold(f64::INFINITY, f64::min);
+    let end = played_tracks().map(|track| track.start_seconds.max(0.0) + track.duration_seconds).fold(0.0, f64::max);
+    refuse_if(!start.is_finite() || end <= start, NeedsFfprobe("neither video nor audio"))?;
+    let tracks =
+        tracks.into_iter().enumerate().map(|(index, track)| OutlineTrack { index: index as u32, ..track.track });
     Ok(ContainerOutline {
         container: Container::Mp4,
         duration_seconds: end - start,
@@ -107,9 +96,7 @@ fn require_child<'a>(body: &'a [u8], expected: &[u8; 4]) -> Result<&'a [u8], Nee
 /// Tags of an iTunes item list. Chapters and covers add tracks or need samples: ffprobe reads those files.
 fn parse_user_data(udta: &[u8]) -> Result<Tags, NeedsFfprobe> {
     let mut tags = Tags::default();
-    if find_child(udta, b"chpl")?.is_some() {
-        return Err(NeedsFfprobe("chapters"));
-    }
+    refuse_if(find_child(udta, b"chpl")?.is_some(), NeedsFfprobe("chapters"))?;
     let Some(meta) = find_child(udta, b"meta")? else { return Ok(tags) };
     let Some(list) = find_child(meta.get(4..).unwrap_or_default(), b"ilst")? else { return Ok(tags) };
     for entry in boxes(list) {

@@ -5,7 +5,7 @@
 //! limited.
 
 use super::decoder_info::DecoderInfo;
-use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind};
+use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, refuse_if};
 use crate::domain::media::{Container, Tags};
 use crate::domain::mpegts::TIMESTAMP_WRAP;
 use crate::domain::mpegts::packet::PACKET_LEN;
@@ -52,27 +52,19 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec
         }
         tracks.push(track);
     }
-    if !tracks.iter().any(|track| track.kind == OutlineTrackKind::Video) {
-        return Err(NeedsFfprobe("no video"));
-    }
+    refuse_if(!tracks.iter().any(|track| track.kind == OutlineTrackKind::Video), NeedsFfprobe("no video"))?;
     let start = played.iter().map(|stream| stream.first_pts).min().ok_or(NeedsFfprobe("no streams"))?;
-    if start >= TIMESTAMP_WRAP - NEAR_WRAP_TICKS {
-        return Err(NeedsFfprobe("the clock wraps"));
-    }
+    refuse_if(start >= TIMESTAMP_WRAP - NEAR_WRAP_TICKS, NeedsFfprobe("the clock wraps"))?;
     let end = find_end(source, packets, &played)?;
     for quarter in 1..4 {
         let first_packet = packets * quarter / 4;
         let window = PacketWindow::read(source, first_packet, MIDDLE_PACKETS.min(packets - first_packet))?;
         let mut timestamps = played.iter().flat_map(|stream| window.timestamps(stream.pid)).flatten();
-        if timestamps.any(|(pts, _)| pts < start || pts > end) {
-            return Err(NeedsFfprobe("timestamps jump"));
-        }
+        refuse_if(timestamps.any(|(pts, _)| pts < start || pts > end), NeedsFfprobe("timestamps jump"))?;
     }
     let duration_seconds = to_seconds(end - start);
     let is_plausible = duration_seconds < 60.0 || source.len as f64 * 8.0 / duration_seconds >= MIN_PLAUSIBLE_BPS;
-    if end <= start || !is_plausible {
-        return Err(NeedsFfprobe("no plausible duration"));
-    }
+    refuse_if(end <= start || !is_plausible, NeedsFfprobe("no plausible duration"))?;
     let outline = ContainerOutline {
         container: Container::MpegTs,
         duration_seconds,
@@ -88,18 +80,17 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec
 /// The program map, and a window at the beginning with enough of each of its streams.
 fn read_beginning(source: &SourceFile, packets: u64) -> Result<(ProgramMap, PacketWindow), NeedsFfprobe> {
     for attempt in 0..MAX_ATTEMPTS {
-        let packet_count = (HEAD_PACKETS << attempt).min(packets);
-        let window = PacketWindow::read(source, 0, packet_count)?;
+        let count = (HEAD_PACKETS << attempt).min(packets);
+        let window = PacketWindow::read(source, 0, count)?;
         let program_map = match program_map::read_program_map(&window) {
-            Err(NeedsFfprobe(program_map::NO_MAP)) if packet_count < packets => continue,
+            Err(NeedsFfprobe(program_map::NO_MAP)) if count < packets => continue,
             map => map?,
         };
-        let min_frames =
-            if packet_count == packets || attempt + 1 == MAX_ATTEMPTS { MIN_RATE_FRAMES } else { RATE_FRAMES };
+        let min_frames = if count == packets || attempt + 1 == MAX_ATTEMPTS { MIN_RATE_FRAMES } else { RATE_FRAMES };
         if program_map.has_enough(&window, min_frames) {
             return Ok((program_map, window));
         }
-        if packet_count == packets {
+        if count == packets {
             break;
         }
     }
@@ -145,16 +136,13 @@ impl PlayedStream {
         let (first, _) = *timestamps.first().ok_or(NeedsFfprobe("an empty stream"))?;
         let (mut info, frame_ticks);
         if track.kind == OutlineTrackKind::Video {
-            if timestamps.iter().any(|(pts, _)| *pts < first) {
-                return Err(NeedsFfprobe("frames before the first"));
-            }
+            refuse_if(timestamps.iter().any(|(pts, _)| *pts < first), NeedsFfprobe("frames before the first"))?;
             let nal = h264::find_sps(first_window.payloads(pid))?;
             let (sps_info, stated_rate) = h264::parse_sps(&nal)?;
-            let (rate, frame_len) =
-                frame_rate::estimate_frame_rate(timestamps.iter().map(|(_, dts)| *dts), stated_rate)?;
+            let (rate, len) = frame_rate::estimate_frame_rate(timestamps.iter().map(|(_, dts)| *dts), stated_rate)?;
             track.config = [&[0, 0, 1], &nal[..]].concat();
             track.frame_rate = Some(rate);
-            (info, frame_ticks) = (sps_info, Some(frame_len));
+            (info, frame_ticks) = (sps_info, Some(len));
         } else {
             let payload = first_window.payloads(pid).next().unwrap_or_default();
             info = audio::parse_decoder_info(mapped.codec, &payload).ok_or(NeedsFfprobe("unusual audio"))?;

@@ -6,6 +6,7 @@ use crate::domain::media::{Attachment, Chapter, Container, Tags};
 use crate::domain::time::FrameRate;
 use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::Truncated;
+pub(super) use crate::engine::container::refuse_if;
 
 /// A file as its container describes it.
 #[derive(Debug)]
@@ -60,6 +61,9 @@ pub(super) enum OutlineTrackKind {
     Data,
 }
 
+/// A result of reading in this process.
+pub(super) type Result<T, E = NeedsFfprobe> = std::result::Result<T, E>;
+
 /// Why a reader gave up, so that ffprobe has to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NeedsFfprobe(pub &'static str);
@@ -84,21 +88,11 @@ pub(super) fn parse_uint(bytes: &[u8], offset: usize, size: usize) -> Result<u64
 
 /// The usual frame rate within 0.05 % of the measured rate, if there is one.
 pub(super) fn nearest_usual_rate(measured: f64) -> Option<FrameRate> {
-    const USUAL_RATES: [(u32, u32); 11] = [
-        (24_000, 1001),
-        (24, 1),
-        (25, 1),
-        (30_000, 1001),
-        (30, 1),
-        (48, 1),
-        (50, 1),
-        (60_000, 1001),
-        (60, 1),
-        (15, 1),
-        (120, 1),
-    ];
-    USUAL_RATES
+    let whole_rates = [15, 24, 25, 30, 48, 50, 60, 120].map(|rate| (rate, 1));
+    let ntsc_rates = [24_000, 30_000, 60_000].map(|rate| (rate, 1001));
+    whole_rates
         .into_iter()
+        .chain(ntsc_rates)
         .filter_map(|(num, den)| FrameRate::new(num, den))
         .min_by(|a, b| (a.as_f64() - measured).abs().total_cmp(&(b.as_f64() - measured).abs()))
         .filter(|rate| (rate.as_f64() / measured - 1.0).abs() < 0.0005)

@@ -52,18 +52,15 @@ pub(super) fn to_media(
         .or_else(|| Some((parse_number(&report.format.bit_rate)? / 1000.0).round() as u32));
     Ok(Media {
         mime_type: container::mime_type(container, head, has_video, &streams).into(),
-        container,
         duration_seconds,
         start_seconds,
-        clock_pieces: Vec::new(),
         bitrate_kbps,
         is_seekable: duration_seconds.is_some(),
-        keyframe_interval_seconds: None,
         chapters: to_chapters(report),
         attachments,
         tags: to_tags(&report.format.tags, &played),
-        streams,
         warnings,
+        ..Media::new(container, streams)
     })
 }
 
@@ -172,10 +169,8 @@ fn to_tags(format: &HashMap<String, String>, streams: &[&Raw]) -> Tags {
 }
 
 fn find_tag<'a>(tags: &'a HashMap<String, String>, name: &str) -> Option<&'a str> {
-    tags.iter()
-        .find(|(key, _)| key.eq_ignore_ascii_case(name))
-        .map(|(_, value)| value.trim())
-        .filter(|value| !value.is_empty())
+    let found = tags.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+    found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
 }
 
 fn parse_number(text: &Option<String>) -> Option<f64> {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{ProbeTools, coded, matroska, mp4, mpegts, probe_in_process, probe_with_ffprobe, truncation};
-use crate::domain::library::Root;
 use crate::domain::media::{Container, Media, Stream};
-use crate::engine::source::{Roots, SourceFile};
+use crate::engine::source::{SourceFile, open_in_test};
 
 mod durations;
 
@@ -25,8 +24,12 @@ fn make_film(path: &Path, options: &[&str]) {
 }
 
 fn open(folder: &Path, name: &str) -> SourceFile {
-    let roots = Roots::open(vec![Root { id: "r".into(), path: folder.to_owned() }]).unwrap();
-    roots.open_file(folder.join(name).to_str().unwrap()).unwrap()
+    open_in_test(&folder.join(name))
+}
+
+async fn run_ffprobe(folder: &Path, name: &str) -> Media {
+    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
+    probe_with_ffprobe(&tools, &Arc::new(open(folder, name))).await.unwrap()
 }
 
 /// A pseudo-random number, the same in every run (xorshift).
@@ -75,6 +78,7 @@ fn damaged_headers_neither_panic_nor_delay_a_reader() {
 async fn both_probes_agree_on_a_plain_film() {
     let folder = tempfile::tempdir().unwrap();
     let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
+    let x265_params = "log-level=none:range=full:colorprim=bt709:transfer=bt709:colormatrix=bt709";
     for (name, more) in [
         ("a.mp4", &["-metadata:s:a:0", "language=fre"][..]),
         ("a.mkv", &["-disposition:a:0", "forced"]),
@@ -83,24 +87,8 @@ async fn both_probes_agree_on_a_plain_film() {
             &["-pix_fmt", "yuvj420p", "-colorspace", "bt709", "-color_trc", "bt709", "-color_primaries", "bt709"],
         ),
         ("full.mkv", &["-pix_fmt", "yuvj420p"]),
-        (
-            "hevc.mp4",
-            &[
-                "-c:v",
-                "libx265",
-                "-x265-params",
-                "log-level=none:range=full:colorprim=bt709:transfer=bt709:colormatrix=bt709",
-            ],
-        ),
-        (
-            "hevc.mkv",
-            &[
-                "-c:v",
-                "libx265",
-                "-x265-params",
-                "log-level=none:range=full:colorprim=bt709:transfer=bt709:colormatrix=bt709",
-            ],
-        ),
+        ("hevc.mp4", &["-c:v", "libx265", "-x265-params", x265_params]),
+        ("hevc.mkv", &["-c:v", "libx265", "-x265-params", x265_params]),
         ("a.ts", &["-metadata:s:a:0", "language=fre", "-b:a", "32k"]),
         ("b.ts", &["-c:a", "ac3", "-ac", "6", "-profile:v", "baseline"]),
         ("c.ts", &["-c:a", "eac3", "-mpegts_flags", "system_b", "-r", "24000/1001", "-bf", "3"]),
@@ -141,10 +129,7 @@ async fn attached_fonts_do_not_fill_the_report() {
         &path("a.mkv"),
         &["-i", cues, "-c:s", "ass", "-pix_fmt", "yuv420p10le", "-attach", font, "-metadata:s:t", "mimetype=font/ttf"],
     );
-    let media =
-        probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv")))
-            .await
-            .unwrap();
+    let media = run_ffprobe(folder.path(), "a.mkv").await;
     let codecs: Vec<_> = media.streams.iter().map(|stream| stream.codec.as_str()).collect();
     assert_eq!(codecs, ["h264", "aac", "ass"]);
     assert!(media.streams[0].codec_string.as_deref().unwrap().starts_with("avc1.6E"), "{:?}", media.streams[0]);
@@ -160,10 +145,7 @@ async fn chapters_do_not_fill_the_report() {
     let chapter = |n: u32| format!("[CHAPTER]\nTIMEBASE=1/1000\nSTART={n}\nEND={}\ntitle={title}\n", n + 1);
     std::fs::write(path("a.txt"), format!(";FFMETADATA1\n{}", (0..1500).map(chapter).collect::<String>())).unwrap();
     make_film(&path("a.mkv"), &["-i", path("a.txt").to_str().unwrap()]);
-    let media =
-        probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "a.mkv")))
-            .await
-            .unwrap();
+    let media = run_ffprobe(folder.path(), "a.mkv").await;
     let codecs: Vec<_> = media.streams.iter().map(|stream| stream.codec.as_str()).collect();
     assert_eq!(codecs, ["h264", "aac"]);
 }

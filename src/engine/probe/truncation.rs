@@ -49,9 +49,8 @@ async fn chained(source: &Arc<SourceFile>, mut media: Media) -> Media {
     let task = tokio::task::spawn_blocking(move || clock::chained(&file, is_single));
     match task.await.ok().flatten() {
         Some(PlayedLinks::All(links)) => {
-            media
-                .warnings
-                .push(format!("the file is a chain of {} streams: they are played as one", links.pieces.len()));
+            let text = format!("the file is a chain of {} streams: they are played as one", links.pieces.len());
+            media.warnings.push(text);
             set_duration(&mut media, source, Some(to_seconds(links.end)));
             media.start_seconds = 0.0;
             media.clock_pieces = links.pieces;
@@ -143,13 +142,12 @@ pub(super) async fn with_duration_by_cues(source: &Arc<SourceFile>, media: Media
         (measured, media)
     });
     let (measured, mut media) = task.await.expect("readers of Matroska do not panic");
-    let (Some(present_seconds), Some(stated_seconds)) = (measured.filter(|left| *left > 0.0), media.duration_seconds)
-    else {
+    let (Some(present), Some(stated_seconds)) = (measured.filter(|left| *left > 0.0), media.duration_seconds) else {
         return media;
     };
-    if present_seconds > stated_seconds + TOLERANCE_SECONDS || present_seconds < stated_seconds - MAX_SUBTITLE_SECONDS {
-        media.warnings.push(wrong_duration_warning(present_seconds, stated_seconds));
-        set_duration(&mut media, source, Some(present_seconds));
+    if present > stated_seconds + TOLERANCE_SECONDS || present < stated_seconds - MAX_SUBTITLE_SECONDS {
+        media.warnings.push(wrong_duration_warning(present, stated_seconds));
+        set_duration(&mut media, source, Some(present));
     }
     media
 }

@@ -48,21 +48,17 @@ async fn reproducible_segments_are_dropped_and_validated_by_their_inputs() {
     let (folder, cache) = cache(200, 1000);
     let name: Arc<str> = "r".into();
     let _hold = cache.hold(&name);
-    let first = cache.put_reproducible(&name, 0, SegmentContent::InMemory(segment_bytes(0)), "a").await;
+    let content = || SegmentContent::InMemory(segment_bytes(0));
+    let first = cache.put_reproducible(&name, 0, content(), "a").await;
     for index in 1..4 {
-        let stored = cache.put_reproducible(&name, index, SegmentContent::InMemory(segment_bytes(0)), "a").await;
+        let stored = cache.put_reproducible(&name, index, content(), "a").await;
         assert_ne!(stored.etag, first.etag, "another segment");
     }
-    assert_eq!(
-        (cache.rendition_usage(&name), count_files(folder.path())),
-        (RenditionUsage { segments: 2, bytes: 200 }, 0)
-    );
+    let usage = RenditionUsage { segments: 2, bytes: 200 };
+    assert_eq!((cache.rendition_usage(&name), count_files(folder.path())), (usage, 0));
     assert!(!cache.contains(&name, 0) && cache.contains(&name, 3));
-    assert_eq!(
-        cache.put_reproducible(&name, 0, SegmentContent::InMemory(segment_bytes(0)), "a").await.etag,
-        first.etag
-    );
-    let other = cache.put_reproducible(&name, 0, SegmentContent::InMemory(segment_bytes(0)), "b").await;
+    assert_eq!(cache.put_reproducible(&name, 0, content(), "a").await.etag, first.etag);
+    let other = cache.put_reproducible(&name, 0, content(), "b").await;
     assert_ne!(other.etag, first.etag, "another version of the file");
 }
 

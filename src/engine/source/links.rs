@@ -60,10 +60,7 @@ pub(super) fn resolve_links(roots: &Roots, located: &LocatedPath) -> Option<(usi
 fn locate_absolute(roots: &Roots, path: &Path, tail: &VecDeque<OsString>) -> Option<(usize, VecDeque<OsString>)> {
     let mut names: Vec<OsString> = Vec::new();
     for name in components(path).iter().chain(tail) {
-        match name == ".." {
-            true => drop(names.pop()),
-            false => names.push(name.clone()),
-        }
+        if name == ".." { drop(names.pop()) } else { names.push(name.clone()) }
     }
     let absolute: PathBuf = [OsString::from("/")].into_iter().chain(names).collect();
     let spellings = roots.roots.iter().map(|root| &root.path).zip(&roots.canonical_paths).enumerate();

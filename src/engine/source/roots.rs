@@ -130,17 +130,11 @@ impl Roots {
         })
     }
 
-    fn open_in_root(&self, root_index: usize, relative: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    fn open_in_root(&self, index: usize, relative: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let relative = if relative.as_os_str().is_empty() { ".".as_ref() } else { relative };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         #[allow(clippy::disallowed_methods, reason = "the one place where request data is opened")]
-        rustix::fs::openat2(
-            self.root_fds[root_index].as_fd(),
-            relative,
-            flags | OFlags::CLOEXEC,
-            Mode::empty(),
-            resolve,
-        )
+        rustix::fs::openat2(self.root_fds[index].as_fd(), relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
     }
 }
 

@@ -1,8 +1,7 @@
 //! Chains written page by page.
 
 use super::*;
-use crate::domain::library::Root;
-use crate::engine::source::Roots;
+use crate::engine::source::open_in_test;
 
 /// The header packets of 48 kHz stereo.
 const OPUS: &[&[u8]] = &[b"OpusHead\x01\x02\0\0\x80\xbb\0\0\0\0\0", b"OpusTags"];
@@ -30,8 +29,7 @@ fn open(bytes: &[u8]) -> SourceFile {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chain.ogg");
     std::fs::write(&path, bytes).unwrap();
-    let roots = Roots::open(vec![Root { id: "songs".into(), path: folder.path().to_owned() }]).unwrap();
-    roots.open_file(path.to_str().unwrap()).unwrap()
+    open_in_test(&path)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! EBML elements (RFC 8794).
 
-use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
+use crate::engine::container::{ContainerError, refuse_if};
 
 /// An element's position in the file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,9 +22,7 @@ impl Element {
 fn parse_id(cursor: &mut ByteCursor) -> Result<u32, Truncated> {
     let first = cursor.u8()?;
     let extra_bytes = first.leading_zeros() as usize;
-    if extra_bytes > 3 {
-        return Err(Truncated);
-    }
+    refuse_if(extra_bytes > 3, Truncated)?;
     Ok(cursor.take(extra_bytes)?.iter().fold(u32::from(first), |id, &byte| id << 8 | u32::from(byte)))
 }
 
@@ -32,9 +30,7 @@ fn parse_id(cursor: &mut ByteCursor) -> Result<u32, Truncated> {
 pub fn parse_vint(cursor: &mut ByteCursor) -> Result<Option<u64>, Truncated> {
     let first = cursor.u8()?;
     let extra_bytes = first.leading_zeros() as usize;
-    if extra_bytes > 7 {
-        return Err(Truncated);
-    }
+    refuse_if(extra_bytes > 7, Truncated)?;
     let mask = (1u64 << (7 - extra_bytes)) - 1;
     let value = cursor.take(extra_bytes)?.iter().fold(u64::from(first) & mask, |sum, &byte| sum << 8 | u64::from(byte));
     let unknown = (1u64 << (7 * (extra_bytes + 1))) - 1;

@@ -95,11 +95,8 @@ fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue,
             .filter(|(id, _)| *id == 0xb7)
             .find(|(_, positions)| children(positions).any(|(id, bytes)| id == 0xf7 && parse_uint(bytes) == track))?;
         let cluster = children(track_positions.1).find(|(id, _)| *id == 0xf1).map(|(_, bytes)| parse_uint(bytes));
-        Some(
-            cluster
-                .map(|cluster| Cue { time, cluster })
-                .ok_or(ContainerError::Unsupported("a cue has no cluster position")),
-        )
+        let missing = ContainerError::Unsupported("a cue has no cluster position");
+        Some(cluster.map(|cluster| Cue { time, cluster }).ok_or(missing))
     })
 }
 
@@ -142,9 +139,8 @@ impl TopLevelElements {
         // A seek head may point to another one.
         for _ in 0..4 {
             let Some(seek_head) = seek_heads.pop() else { break };
-            for (_, seek) in
-                children(&read_body(file, seek_head, MAX_ELEMENT_BYTES)?).filter(|(id, _)| *id == 0x4dbb).take(64)
-            {
+            let body = read_body(file, seek_head, MAX_ELEMENT_BYTES)?;
+            for (_, seek) in children(&body).filter(|(id, _)| *id == 0x4dbb).take(64) {
                 let position = children(seek).find(|(id, _)| *id == 0x53ac).map(|(_, bytes)| parse_uint(bytes));
                 let Some(target) = position.and_then(|position| segment.body.checked_add(position)) else { continue };
                 let Ok(target_element) = read_element(file, target) else { continue };

@@ -26,10 +26,8 @@ impl TrackEntry {
             let track_type = children(entry).find(|(id, _)| *id == 0x83).map_or(0, |(_, bytes)| parse_uint(bytes));
             [1, 2, 0x11, 0x21].contains(&track_type)
         };
-        let entry = entries
-            .filter(is_counted)
-            .nth(stream as usize)
-            .ok_or(ContainerError::Unsupported("there is no such track"))?;
+        let entry = entries.filter(is_counted).nth(stream as usize);
+        let entry = entry.ok_or(ContainerError::Unsupported("there is no such track"))?;
         let child = |child_id: u32| find_child(entry, child_id);
         let uint = |child_id: u32| child(child_id).map(self::parse_uint).filter(|&number| number > 0);
         let compression = Compression::parse(child(0x6d80))?;

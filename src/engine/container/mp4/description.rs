@@ -1,7 +1,7 @@
 //! The sample description (`stsd`): the decoder's configuration.
 
-use super::super::ContainerError;
 use super::super::bytes::{ByteCursor, Truncated};
+use super::super::{ContainerError, refuse_if};
 use super::boxes::{child, children, parse_full_box};
 
 /// The sample description of a track, which must have exactly one.
@@ -23,9 +23,7 @@ const AUDIO_ENTRY_BYTES: [usize; 3] = [28, 44, 64];
 
 pub(super) fn parse_stsd(stsd: &[u8]) -> Result<SampleDescription, ContainerError> {
     let (_, _, mut cursor) = parse_full_box(stsd)?;
-    if cursor.u32()? != 1 {
-        return Err(ContainerError::Uncuttable("the track has several sample descriptions"));
-    }
+    refuse_if(cursor.u32()? != 1, ContainerError::Uncuttable("the track has several sample descriptions"))?;
     let Some((codec, entry)) = children(cursor.0).next() else { return Err(Truncated.into()) };
     Ok(match &codec {
         b"avc1" | b"avc2" | b"avc3" | b"avc4" => {

@@ -1,7 +1,7 @@
 //! Samples in movie fragments (ISO/IEC 14496-12 section 8.8).
 
-use super::super::ContainerError;
 use super::super::bytes::{ReadAt, Truncated};
+use super::super::{ContainerError, refuse_if};
 use super::boxes::{FileBox, child, children, parse_full_box};
 use super::samples::SampleTable;
 use super::track::Mp4Track;
@@ -40,9 +40,7 @@ pub(super) fn append_fragments(
             // The file is truncated here.
             break;
         }
-        if size > MAX_MOOF_BYTES {
-            return Err(ContainerError::Unsupported("a moof is too large"));
-        }
+        refuse_if(size > MAX_MOOF_BYTES, ContainerError::Unsupported("a moof is too large"))?;
         let body = file.read_exact(moof.body, size as usize)?;
         for (_, traf) in children(&body).filter(|(kind, _)| kind == b"traf") {
             append_fragment(traf, moof.start, id, defaults, &mut next_dts, samples)?;
@@ -92,12 +90,8 @@ fn append_fragment(
         None => None,
         Some(tfdt) => {
             let (version, _, mut cursor) = parse_full_box(tfdt)?;
-            Some(
-                i64::try_from(cursor.u32_or_u64(version == 1)?)
-                    .ok()
-                    .filter(|&dts| dts < i64::MAX / 4)
-                    .ok_or(Truncated)?,
-            )
+            let dts = i64::try_from(cursor.u32_or_u64(version == 1)?).ok().filter(|&dts| dts < i64::MAX / 4);
+            Some(dts.ok_or(Truncated)?)
         }
     };
     samples.begin_run(start_dts, next_dts)?;

@@ -38,10 +38,8 @@ pub struct Mp4File<'a, F: ?Sized> {
 impl<'a, F: ReadAt + ?Sized> Mp4File<'a, F> {
     pub fn read(file: &'a F) -> Result<Self, ContainerError> {
         let boxes: Vec<FileBox> = top_level(file).take(MAX_BOXES).map_while(Result::ok).collect();
-        let moov = boxes
-            .iter()
-            .find(|top_level_box| &top_level_box.box_type == b"moov")
-            .ok_or(ContainerError::Unsupported("there is no moov"))?;
+        let moov = boxes.iter().find(|file_box| &file_box.box_type == b"moov");
+        let moov = moov.ok_or(ContainerError::Unsupported("there is no moov"))?;
         let size = moov.end.min(file.len()).saturating_sub(moov.body);
         if size > MAX_MOOV_BYTES || moov.end > file.len() {
             return Err(ContainerError::Unsupported("moov is too large or truncated"));

@@ -1,7 +1,7 @@
 //! The sample tables of a track (`stbl`).
 
-use super::super::ContainerError;
 use super::super::bytes::{ByteCursor, Truncated};
+use super::super::{ContainerError, refuse_if};
 use super::MAX_SAMPLES;
 use super::boxes::{child, parse_full_box};
 use super::samples::{Chunk, SampleSizes, SampleTable};
@@ -25,9 +25,7 @@ pub(super) fn parse_stbl(stbl: &[u8]) -> Result<SampleTable, ContainerError> {
         return Err(ContainerError::Unsupported("sizes are in stz2"));
     }
     // A long run of samples takes few bytes in the file, so the count has its own limit.
-    if u64::from(samples.count) > MAX_SAMPLES {
-        return Err(ContainerError::Uncuttable("the track has too many samples"));
-    }
+    refuse_if(u64::from(samples.count) > MAX_SAMPLES, ContainerError::Uncuttable("the track has too many samples"))?;
     parse_chunks(stbl, &mut samples)?;
     Ok(samples)
 }

@@ -3,7 +3,7 @@
 //! Run-length tables stay run-length coded. A sample costs the four bytes of its size, and eight more if it is reordered.
 //! Any sample is reached by a walk from a checkpoint at most 1,024 samples before it.
 
-use super::super::ContainerError;
+use super::super::{ContainerError, refuse_if};
 use super::MAX_SAMPLES;
 
 /// Samples between two checkpoints.
@@ -52,7 +52,7 @@ pub(super) struct Chunk {
 type RunLengths<T> = Vec<(u32, T)>;
 
 /// All samples of a track, in decoding order.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct SampleTable {
     pub(super) count: u32,
     pub(super) sizes: SampleSizes,
@@ -72,18 +72,9 @@ impl std::fmt::Debug for SampleTable {
     }
 }
 
-impl Default for SampleTable {
+impl Default for SampleSizes {
     fn default() -> Self {
-        Self {
-            count: 0,
-            sizes: SampleSizes::PerSample(Vec::new()),
-            chunks: Vec::new(),
-            first_dts: 0,
-            durations: Vec::new(),
-            composition_offsets: Vec::new(),
-            sync_samples: None,
-            checkpoints: Vec::new(),
-        }
+        Self::PerSample(Vec::new())
     }
 }
 
@@ -203,9 +194,7 @@ impl SampleTable {
         composition_offset: i32,
         is_sync: bool,
     ) -> Result<(), ContainerError> {
-        if u64::from(self.count) >= MAX_SAMPLES {
-            return Err(ContainerError::Uncuttable("the track has too many samples"));
-        }
+        refuse_if(u64::from(self.count) >= MAX_SAMPLES, ContainerError::Uncuttable("the track has too many samples"))?;
         if let SampleSizes::PerSample(sizes) = &mut self.sizes {
             sizes.push(size);
         }

@@ -4,8 +4,8 @@
 //! decode times earlier by the largest of them, and a video whose first frame would come late in its edit is moved to the
 //! edit's start.
 
-use super::super::ContainerError;
 use super::super::bytes::Truncated;
+use super::super::{ContainerError, refuse_if};
 use super::boxes::parse_full_box;
 use crate::domain::time::TICKS_PER_SECOND;
 
@@ -66,8 +66,7 @@ impl TrackTiming {
     /// End of the edit in ticks of the file's clock; None if it has no duration.
     pub fn edit_end(&self) -> Option<i64> {
         let edit = self.edit?;
-        edit.length
-            .map(|length| self.to_file_ticks(edit.media_start.saturating_add(length).saturating_add(self.advance)))
+        edit.length.map(|len| self.to_file_ticks(edit.media_start.saturating_add(len).saturating_add(self.advance)))
     }
 
     /// Applies ffmpeg's rules for video; `first_presented` is the earliest presentation time.
@@ -91,9 +90,7 @@ pub(super) fn parse_edit_list(
         let (numerator, scale) = (u128::from(length) * u128::from(timescale), u128::from(movie_scale.max(1)));
         ((numerator * 2 + scale) / (scale * 2)).min(i64::MAX as u128 / 4) as i64
     };
-    if count > 16 {
-        return Err(ContainerError::Uncuttable("the edit list has several edits"));
-    }
+    refuse_if(count > 16, ContainerError::Uncuttable("the edit list has several edits"))?;
     let mut edit = EditListEntry::default();
     let mut has_edit = false;
     for _ in 0..count {
@@ -101,9 +98,7 @@ pub(super) fn parse_edit_list(
         let media_start = cursor.u32_or_u64(version == 1)?;
         let media_start = if version == 1 { media_start as i64 } else { i64::from(media_start as u32 as i32) };
         let rate = cursor.u32()?;
-        if has_edit {
-            return Err(ContainerError::Uncuttable("the edit list has several edits"));
-        }
+        refuse_if(has_edit, ContainerError::Uncuttable("the edit list has several edits"))?;
         if media_start < 0 {
             edit.delay = edit.delay.saturating_add(to_units(length));
         } else if rate != 0x1_0000 {

@@ -1,7 +1,7 @@
 //! A track as `moov` describes it.
 
-use super::super::ContainerError;
 use super::super::bytes::Truncated;
+use super::super::{ContainerError, refuse_if};
 use super::boxes::{child, children, parse_full_box};
 use super::samples::{Sample, SampleTable};
 use super::timing::{TrackTiming, parse_edit_list};
@@ -35,16 +35,13 @@ pub struct SampleSpan {
 impl Mp4Track {
     pub(super) fn parse(trak: &[u8], moov: &[u8]) -> Result<Self, ContainerError> {
         let required = |body: Option<_>, reason: &'static str| body.ok_or(ContainerError::Unsupported(reason));
-        let movie_scale =
-            required(child(moov, b"mvhd"), "there is no mvhd").and_then(|body| Ok(parse_timescale(body)?))?;
+        let movie_scale = parse_timescale(required(child(moov, b"mvhd"), "there is no mvhd")?)?;
         let (version, _, mut tkhd) = parse_full_box(required(child(trak, b"tkhd"), "there is no tkhd")?)?;
         tkhd.take(if version == 1 { 16 } else { 8 })?;
         let id = tkhd.u32()?;
         let mdia = required(child(trak, b"mdia"), "there is no mdia")?;
         let timescale = parse_timescale(required(child(mdia, b"mdhd"), "there is no mdhd")?)?;
-        if timescale == 0 || movie_scale == 0 {
-            return Err(ContainerError::Unsupported("there is no timescale"));
-        }
+        refuse_if(timescale == 0 || movie_scale == 0, ContainerError::Unsupported("there is no timescale"))?;
         let minf = required(child(mdia, b"minf"), "there is no minf")?;
         if let Some(dref) = child(minf, b"dinf").and_then(|dinf| child(dinf, b"dref")) {
             check_self_contained(dref)?;
@@ -56,13 +53,8 @@ impl Mp4Track {
             None => None,
         };
         let timing = TrackTiming::new(timescale, edit);
-        Ok(Self {
-            id,
-            description,
-            samples: sample_tables::parse_stbl(stbl)?,
-            timing,
-            sample_span: SampleSpan::default(),
-        })
+        let samples = sample_tables::parse_stbl(stbl)?;
+        Ok(Self { id, description, samples, timing, sample_span: SampleSpan::default() })
     }
 
     /// Gathers [`SampleSpan`] from all samples, and drops those from the first one that is not in the file.
@@ -116,9 +108,7 @@ fn check_self_contained(dref: &[u8]) -> Result<(), ContainerError> {
     let _count = cursor.u32()?;
     for (_, entry) in children(cursor.0) {
         let (_, flags, _) = parse_full_box(entry)?;
-        if flags & 1 == 0 {
-            return Err(ContainerError::Uncuttable("its samples are stored in another file"));
-        }
+        refuse_if(flags & 1 == 0, ContainerError::Uncuttable("its samples are stored in another file"))?;
     }
     Ok(())
 }

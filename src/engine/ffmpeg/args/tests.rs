@@ -5,7 +5,7 @@ use super::*;
 use crate::domain::codec::TargetCodec;
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
 use crate::domain::mpegts::clock_jumps::ClockSection;
-use crate::domain::plan::{Corner, EncodeVideo, WatermarkOverlay};
+use crate::domain::plan::{Corner, WatermarkOverlay};
 use crate::domain::time::FrameRate;
 
 fn media(container: Container, start_seconds: f64, color: Color) -> Media {
@@ -36,6 +36,22 @@ fn has_watermark(rendition: &Rendition) -> bool {
     matches!(&rendition.video, Some(VideoPlan::Encode(plan)) if plan.watermark.is_some())
 }
 
+fn plain_options<'a>(media: &'a Media, rendition: &'a Rendition, grid: &'a Grid) -> ArgumentOptions<'a> {
+    ArgumentOptions {
+        media,
+        rendition,
+        grid,
+        first: 0,
+        input: "/proc/self/fd/9",
+        pipe_input: None,
+        subtitle_path: None,
+        watermark: None,
+        amr_path: None,
+        features: Features::default(),
+        decoder_threads: None,
+    }
+}
+
 /// The arguments, one option with its values per line.
 fn golden_lines(
     media: &Media,
@@ -46,24 +62,20 @@ fn golden_lines(
 ) -> String {
     let rendition = Rendition { video, audio };
     let features = Features { has_tone_map: true, has_ass: true, has_zscale: true };
-    let (input, burn) = ("/proc/self/fd/9", Some("/proc/self/fd/8"));
     let pipe_input =
         (!media.clock_pieces.is_empty()).then(|| PipeInput { address: "pipe:5".into(), offset_seconds: -991 });
     // Audio that has to be extracted from the item first, into memory.
     let amr_path = amr_extraction::amr_stream(media, &rendition).map(|_| "/proc/self/fd/7");
     let watermark = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| has_watermark(&rendition));
     let options = ArgumentOptions {
-        media,
-        rendition: &rendition,
-        grid,
         first,
-        input,
         pipe_input: pipe_input.as_ref(),
-        subtitle_path: burn,
+        subtitle_path: Some("/proc/self/fd/8"),
         watermark,
         amr_path,
         features,
         decoder_threads: Some(4),
+        ..plain_options(media, &rendition, grid)
     };
     let mut lines = String::new();
     for word in build_arguments(&options).unwrap() {
@@ -86,14 +98,12 @@ fn every_kind_of_run_has_its_golden_arguments() {
     let keyframes = Grid::from_keyframes(&[0, 250_000, 500_000, 900_000], 2.0, 12.0);
     let copy = Some(VideoPlan::Copy { stream: 0 });
     let copied = Some(AudioPlan::Copy { stream: 1 });
-    let mp4 = plain(Container::Mp4);
+    let (mp4, mkv) = (plain(Container::Mp4), plain(Container::Matroska));
     insta::assert_snapshot!("encode", golden_lines(&mp4, encode(|_| ()), AAC, &frames(), 9));
     insta::assert_snapshot!("encode_from_the_start", golden_lines(&mp4, encode(|_| ()), AAC, &frames(), 0));
     let ts = media(Container::MpegTs, 1.4, Color::default());
-    insta::assert_snapshot!(
-        "encode_interlaced_ts",
-        golden_lines(&ts, encode(|plan| plan.deinterlace = true), AAC, &frames(), 9)
-    );
+    let deinterlaced = encode(|plan| plan.deinterlace = true);
+    insta::assert_snapshot!("encode_interlaced_ts", golden_lines(&ts, deinterlaced, AAC, &frames(), 9));
     let mut jumping = ts;
     jumping.clock_pieces = vec![
         ClockSection { start_byte: 0, shift_ticks: -126_000 },
@@ -101,33 +111,16 @@ fn every_kind_of_run_has_its_golden_arguments() {
     ];
     insta::assert_snapshot!("encode_ts_whose_clock_jumps", golden_lines(&jumping, encode(|_| ()), AAC, &frames(), 9));
     insta::assert_snapshot!("copy_both", golden_lines(&mp4, copy.clone(), copied.clone(), &keyframes, 2));
-    insta::assert_snapshot!(
-        "copy_video_encode_audio",
-        golden_lines(&plain(Container::Matroska), copy, AAC, &keyframes, 2)
-    );
+    insta::assert_snapshot!("copy_video_encode_audio", golden_lines(&mkv, copy, AAC, &keyframes, 2));
     let steps = Grid::from_step(4.0, 60.0);
     insta::assert_snapshot!("audio_copied", golden_lines(&plain(Container::Mp3), None, copied, &steps, 3));
-    insta::assert_snapshot!(
-        "audio_encoded_5_1",
-        golden_lines(
-            &plain(Container::Ac3),
-            None,
-            Some(AudioPlan::Encode { stream: 0, channels: 6, kbps: 384, gain_tenths_db: None }),
-            &steps,
-            3,
-        )
-    );
+    let surround = Some(AudioPlan::Encode { stream: 0, channels: 6, kbps: 384, gain_tenths_db: None });
+    let ac3 = plain(Container::Ac3);
+    insta::assert_snapshot!("audio_encoded_5_1", golden_lines(&ac3, None, surround, &steps, 3));
     let pq = Color { transfer: Some("smpte2084".into()), ..Color::default() };
-    insta::assert_snapshot!(
-        "tone_mapped",
-        golden_lines(
-            &media(Container::Matroska, 0.0, pq),
-            encode(|plan| plan.tone_map = Some(Hdr::Hdr10)),
-            None,
-            &frames(),
-            0,
-        )
-    );
+    let (hdr_film, tone_mapped) =
+        (media(Container::Matroska, 0.0, pq), encode(|plan| plan.tone_map = Some(Hdr::Hdr10)));
+    insta::assert_snapshot!("tone_mapped", golden_lines(&hdr_film, tone_mapped, None, &frames(), 0));
     let bitmap = encode(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 3, bitmap: true }));
     insta::assert_snapshot!("bitmap_burned_in", golden_lines(&plain(Container::Matroska), bitmap, AAC, &frames(), 9));
     let mut telephone = plain(Container::Mp4);
@@ -164,21 +157,8 @@ fn missing_ffmpeg_features_are_refused_with_a_reason() {
     let refused = |change: fn(&mut EncodeVideo)| {
         let media = media(Container::Mp4, 0.0, Color::default());
         let rendition = Rendition { video: encode(change), audio: None };
-        let (grid, input) = (frames(), "/proc/self/fd/9");
-        let features = Features::default();
-        let options = ArgumentOptions {
-            media: &media,
-            rendition: &rendition,
-            grid: &grid,
-            first: 0,
-            input,
-            pipe_input: None,
-            subtitle_path: Some(""),
-            watermark: None,
-            amr_path: None,
-            features,
-            decoder_threads: None,
-        };
+        let grid = frames();
+        let options = ArgumentOptions { subtitle_path: Some(""), ..plain_options(&media, &rendition, &grid) };
         build_arguments(&options).unwrap_err().to_string()
     };
     assert!(refused(|plan| plan.tone_map = Some(Hdr::Hlg)).contains("zscale"));
@@ -191,22 +171,9 @@ fn zscale_is_used_only_for_formats_it_supports() {
     let film = media(Container::Matroska, 0.0, Color::default());
     let size = |media: &Media, resize| {
         let rendition = Rendition { video: encode(|_| ()), audio: None };
-        let (grid, input) = (frames(), "/proc/self/fd/9");
+        let grid = frames();
         let features = Features { has_zscale: resize, ..Features::default() };
-        let (first, burn, watermark, amr_path, decoders) = (1, None, None, None, None);
-        let options = ArgumentOptions {
-            media,
-            rendition: &rendition,
-            grid: &grid,
-            first,
-            input,
-            pipe_input: None,
-            subtitle_path: burn,
-            watermark,
-            amr_path,
-            features,
-            decoder_threads: decoders,
-        };
+        let options = ArgumentOptions { first: 1, features, ..plain_options(media, &rendition, &grid) };
         let words = build_arguments(&options).unwrap().join(" ");
         assert!(!words.contains("-threads"), "{words}");
         [words.contains(",zscale=w=1280:h=720:f=bilinear:r=limited,"), words.contains(",scale=w=1280:h=720:")]

@@ -49,11 +49,8 @@ pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> R
             if !options.features.has_ass {
                 return Err(RunError::Encoder("this ffmpeg cannot burn in text (no libass)".into()));
             }
-            add_single_chain(
-                args,
-                plan,
-                &join(&[filters_before, vec![format!("ass=filename={path}")], filters_after].concat()),
-            );
+            let chain = [filters_before, vec![format!("ass=filename={path}")], filters_after].concat();
+            add_single_chain(args, plan, &join(&chain));
         }
         None => {
             add_single_chain(args, plan, &join(&[filters_before, filters_after].concat()));
@@ -84,7 +81,7 @@ fn container_only_aspect(media: &Media, stream: u32) -> Option<(u32, u32)> {
 /// The filters before and after the burned-in subtitle.
 fn video_filters(options: &ArgumentOptions, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), RunError> {
     let rate = format!("{}/{}", plan.frame_rate.num, plan.frame_rate.den);
-    let start_seconds = to_seconds(options.grid.segment_start(options.first));
+    let start = to_seconds(options.grid.segment_start(options.first));
     let mut filters = Vec::new();
     if plan.deinterlace {
         filters.push("bwdif=mode=send_frame:deint=interlaced".to_owned());
@@ -98,19 +95,13 @@ fn video_filters(options: &ArgumentOptions, plan: &EncodeVideo) -> Result<(Vec<S
     if may_change_format(options.media.container) {
         // A quarter of a frame early: `trim` rounds to frames.
         let early_seconds = 0.25 / plan.frame_rate.as_f64();
-        let (begin_seconds, end_seconds) =
-            (start_seconds - early_seconds, to_seconds(options.grid.end_ticks()) - early_seconds);
-        let window_end_seconds = start_seconds + CHANGE_WINDOW_SECONDS as f64;
-        filters.push(format!(
-            "setpts='if(N,PTS,if(between(T,{start_seconds:.6},{window_end_seconds:.6}),{start_seconds:.6}/TB,PTS))'"
-        ));
+        let (begin_seconds, end) = (start - early_seconds, to_seconds(options.grid.end_ticks()) - early_seconds);
+        let window_end = start + CHANGE_WINDOW_SECONDS as f64;
+        filters.push(format!("setpts='if(N,PTS,if(between(T,{start:.6},{window_end:.6}),{start:.6}/TB,PTS))'"));
         filters.push(format!("fps=fps={rate}"));
-        filters.push(format!(
-            "tpad=stop=-1:stop_mode=clone,trim=start={begin_seconds:.6}:end={:.6}",
-            end_seconds.max(start_seconds)
-        ));
+        filters.push(format!("tpad=stop=-1:stop_mode=clone,trim=start={begin_seconds:.6}:end={:.6}", end.max(start)));
     } else {
-        filters.push(format!("fps=fps={rate}:start_time={start_seconds:.6}"));
+        filters.push(format!("fps=fps={rate}:start_time={start:.6}"));
         filters.push(format!("tpad=stop=-1:stop_mode=clone,trim=end_frame={}", frames.max(1)));
     }
     let (width, height) = (plan.width, plan.height);

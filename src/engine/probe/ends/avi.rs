@@ -51,9 +51,7 @@ pub(super) fn end_seconds(source: &SourceFile) -> Option<f64> {
             }
             [tens @ b'0'..=b'9', units @ b'0'..=b'9', b'd', b'c' | b'b'] => {
                 let stream = usize::from(tens - b'0') * 10 + usize::from(units - b'0');
-                if video_stream.is_some_and(|(video_number, _)| video_number == stream)
-                    && position + 8 + len <= source.len
-                {
+                if video_stream.is_some_and(|(number, _)| number == stream) && position + 8 + len <= source.len {
                     frame_count += 1;
                 }
             }

@@ -1,7 +1,7 @@
 //! Timestamps of blocks: the first and the last in the file.
 
 use super::super::coded::FRAME_HEAD;
-use super::super::outline::{NeedsFfprobe, OutlineTrackKind};
+use super::super::outline::{NeedsFfprobe, OutlineTrackKind, refuse_if};
 use super::TIMESTAMP_SCALE;
 use super::track::TimedMatroskaTrack;
 use crate::engine::container::bytes::{ByteCursor, ReadAt};
@@ -21,27 +21,23 @@ pub(super) fn first_timestamp(
     tracks: &mut [TimedMatroskaTrack],
 ) -> Result<f64, NeedsFfprobe> {
     let cluster_end = read_element(source, layout.segment_body + layout.first_cluster)?.end();
-    if cluster_end > source.len {
-        return Err(NeedsFfprobe("truncated"));
-    }
+    refuse_if(cluster_end > source.len, NeedsFfprobe("truncated"))?;
     let (mut earliest, mut block_count) = (f64::INFINITY, 0);
     layout.walk_blocks(source, layout.first_cluster, MAX_FIRST_BLOCKS * 8, |block| {
         if block.offset >= cluster_end {
             return false;
         }
         block_count += 1;
-        let is_played = |timed_track: &&mut TimedMatroskaTrack| {
-            matches!(timed_track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio)
+        let is_played = |track: &&mut TimedMatroskaTrack| {
+            matches!(track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio)
         };
-        if let Some(timed_track) =
-            tracks.iter_mut().filter(is_played).find(|timed_track| timed_track.track.container_id == block.track)
-        {
-            earliest = earliest.min(block.time as f64 - timed_track.delay_ms);
-            if timed_track.track.first_frame.is_empty() {
+        if let Some(track) = tracks.iter_mut().filter(is_played).find(|track| track.track.container_id == block.track) {
+            earliest = earliest.min(block.time as f64 - track.delay_ms);
+            if track.track.first_frame.is_empty() {
                 let mut frame_head = vec![0; FRAME_HEAD];
                 let filled = source.read_at(&mut frame_head, block.offset);
                 frame_head.truncate(filled);
-                timed_track.track.first_frame = frame_head;
+                track.track.first_frame = frame_head;
             }
         }
         block_count < MAX_FIRST_BLOCKS

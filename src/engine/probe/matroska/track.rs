@@ -1,6 +1,6 @@
 //! One track entry (RFC 9559 section 5.1.4).
 
-use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, nearest_usual_rate};
+use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, nearest_usual_rate, refuse_if};
 use super::{parse_float, parse_unsigned};
 use crate::domain::time::FrameRate;
 use crate::engine::container::matroska::ebml::{elements, parse_text};
@@ -59,13 +59,9 @@ pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack,
         (17, "S_VOBSUB") => (OutlineTrackKind::BitmapSubtitle, "dvd_subtitle"),
         _ => return Err(NeedsFfprobe("an unusual codec")),
     };
-    if track.codec == "aac" && sample_rate <= 24_000.0 {
-        return Err(NeedsFfprobe("AAC that may be HE-AAC"));
-    }
+    refuse_if(track.codec == "aac" && sample_rate <= 24_000.0, NeedsFfprobe("AAC that may be HE-AAC"))?;
     if track.kind == OutlineTrackKind::Video {
-        if frame_ns == 0 {
-            return Err(NeedsFfprobe("no frame rate"));
-        }
+        refuse_if(frame_ns == 0, NeedsFfprobe("no frame rate"))?;
         let measured_rate = 1e9 / frame_ns as f64;
         let exact_rate = FrameRate::new((measured_rate * 1000.0).round() as u32, 1000);
         track.frame_rate =

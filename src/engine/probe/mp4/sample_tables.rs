@@ -1,6 +1,6 @@
 //! The sample tables of a track (`stbl`): durations, counts, sizes, offsets.
 
-use super::super::outline::{NeedsFfprobe, nearest_usual_rate, parse_uint};
+use super::super::outline::{NeedsFfprobe, nearest_usual_rate, parse_uint, refuse_if};
 use super::{find_child, require_child};
 use crate::domain::time::FrameRate;
 use crate::engine::container::mp4::SampleSizes;
@@ -27,9 +27,7 @@ pub(super) fn parse_stts(stts: &[u8]) -> Result<SampleDurations, NeedsFfprobe> {
 impl SampleDurations {
     /// Average frame rate, and whether frame durations vary (by more than a clock's rounding).
     pub fn frame_rate(&self, timescale: u64) -> Result<(Option<FrameRate>, bool), NeedsFfprobe> {
-        if self.sample_count < 2 || self.total_units == 0 {
-            return Err(NeedsFfprobe("too few frames"));
-        }
+        refuse_if(self.sample_count < 2 || self.total_units == 0, NeedsFfprobe("too few frames"))?;
         let average = self.sample_count as f64 * timescale as f64 / self.total_units as f64;
         let (_, common_units) =
             *self.runs.iter().max_by_key(|(samples, _)| *samples).ok_or(NeedsFfprobe("no frames"))?;

@@ -1,6 +1,6 @@
 //! One track (`trak`): flags, language, rotation, codec, edits.
 
-use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, parse_uint};
+use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, parse_uint, refuse_if};
 use super::super::report::orientation;
 use super::{find_child, require_child, sample_tables};
 use crate::engine::container::mp4::boxes::boxes;
@@ -37,12 +37,8 @@ pub(super) fn parse_track(trak: &[u8], movie_timescale: u64, file_len: u64) -> R
     parse_sample_description(&mut track, handler, require_child(stbl, b"stsd")?)?;
     let timing = sample_tables::parse_stts(require_child(stbl, b"stts")?)?;
     let (samples, bytes) = sample_tables::total_size(stbl)?;
-    if sample_tables::last_chunk_offset(stbl)? >= file_len {
-        return Err(NeedsFfprobe("truncated"));
-    }
-    if samples != timing.sample_count {
-        return Err(NeedsFfprobe("the sample tables disagree"));
-    }
+    refuse_if(sample_tables::last_chunk_offset(stbl)? >= file_len, NeedsFfprobe("truncated"))?;
+    refuse_if(samples != timing.sample_count, NeedsFfprobe("the sample tables disagree"))?;
     let (delay, media_start, edit_units) = parse_edits(trak)?;
     let to_seconds = |units: f64| units / timescale as f64;
     let edit_seconds = match edit_units {
@@ -67,12 +63,8 @@ pub(super) fn parse_track(trak: &[u8], movie_timescale: u64, file_len: u64) -> R
     if measured_seconds > 0.0 {
         track.bitrate_kbps = Some((bytes as f64 * 8.0 / measured_seconds / 1000.0).round() as u32);
     }
-    Ok(TimedMp4Track {
-        track,
-        sample_count: samples,
-        start_seconds: delay_seconds + lead_seconds,
-        duration_seconds: edit_seconds,
-    })
+    let start_seconds = delay_seconds + lead_seconds;
+    Ok(TimedMp4Track { track, sample_count: samples, start_seconds, duration_seconds: edit_seconds })
 }
 
 /// Timescale, duration in its units, language.
@@ -83,9 +75,7 @@ fn parse_media_header(mdhd: &[u8]) -> Result<(u64, u64, Option<String>), NeedsFf
     } else {
         (parse_uint(mdhd, 12, 4)?, parse_uint(mdhd, 16, 4)?, parse_uint(mdhd, 20, 2)?)
     };
-    if timescale == 0 {
-        return Err(NeedsFfprobe("no timescale"));
-    }
+    refuse_if(timescale == 0, NeedsFfprobe("no timescale"))?;
     // Three letters of five bits each, starting at 'a' - 1. Smaller values are Macintosh codes, of which 0 is English.
     let language = match language {
         0 => Some("eng".to_owned()),
@@ -108,9 +98,7 @@ fn parse_track_name(trak: &[u8]) -> Result<Option<String>, NeedsFfprobe> {
 
 /// Parses the first sample description. Codecs that need a closer check are left to ffprobe.
 fn parse_sample_description(track: &mut OutlineTrack, handler: &[u8], stsd: &[u8]) -> Result<(), NeedsFfprobe> {
-    if parse_uint(stsd, 4, 4)? != 1 {
-        return Err(NeedsFfprobe("several sample descriptions"));
-    }
+    refuse_if(parse_uint(stsd, 4, 4)? != 1, NeedsFfprobe("several sample descriptions"))?;
     let (fourcc, entry) =
         boxes(stsd.get(8..).unwrap_or_default()).next().ok_or(NeedsFfprobe("no sample description"))??;
     let boxes_after =
@@ -141,9 +129,7 @@ fn parse_sample_description(track: &mut OutlineTrack, handler: &[u8], stsd: &[u8
             track.kind = OutlineTrackKind::Audio;
             track.codec = match &fourcc {
                 b"mp4a" => {
-                    if parse_uint(entry, 8, 2)? != 0 {
-                        return Err(NeedsFfprobe("a QuickTime audio description"));
-                    }
+                    refuse_if(parse_uint(entry, 8, 2)? != 0, NeedsFfprobe("a QuickTime audio description"))?;
                     let (codec, config) = parse_esds(require_child(boxes_after(28)?, b"esds")?)?;
                     track.config = config;
                     codec

@@ -37,8 +37,7 @@ pub(super) fn duration_seconds(codec: &str, payload: &[u8]) -> Option<f64> {
 
 /// The parameters of a stream by the frames of its first payload; None if they differ or are unusual.
 pub(super) fn parse_decoder_info(codec: &str, payload: &[u8]) -> Option<DecoderInfo> {
-    let mut whole_frames =
-        split_frames(codec, payload).filter(|(frame, frame_info)| frame_info.size_bytes <= frame.len());
+    let mut whole_frames = split_frames(codec, payload).filter(|(frame, info)| info.size_bytes <= frame.len());
     let parse = |(frame, _): (&[u8], AudioFrame)| match codec {
         "aac" => parse_adts(frame),
         "mp3" => parse_mpeg_audio(frame),

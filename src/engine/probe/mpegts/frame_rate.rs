@@ -1,6 +1,6 @@
 //! The frame rate, measured by decode timestamps.
 
-use super::super::outline::{NeedsFfprobe, nearest_usual_rate};
+use super::super::outline::{NeedsFfprobe, Result, nearest_usual_rate};
 use super::MIN_RATE_FRAMES;
 use crate::domain::time::{FrameRate, TICKS_PER_SECOND};
 
@@ -12,10 +12,7 @@ const MAX_RATE_ERROR: f64 = 0.0002;
 
 /// The frame rate, and the frame duration in ticks. `stated` is the rate in the video's own headers. It is used if the
 /// clock is too coarse to measure a rate and does not contradict it.
-pub(super) fn estimate_frame_rate(
-    times: impl Iterator<Item = i64>,
-    stated: Option<f64>,
-) -> Result<(FrameRate, i64), NeedsFfprobe> {
+pub(super) fn estimate_frame_rate(times: impl Iterator<Item = i64>, stated: Option<f64>) -> Result<(FrameRate, i64)> {
     let times: Vec<i64> = times.collect();
     let (&[first, ..], &[.., last]) = (&times[..], &times[..]) else { return Err(NeedsFfprobe("no frames")) };
     let span_ticks = (last - first) as f64;

@@ -4,7 +4,7 @@ use h264_reader::nal::sps::{ChromaFormat, FrameMbsFlags, SeqParameterSet, VideoS
 use h264_reader::nal::{Nal, RefNal};
 
 use super::super::decoder_info::DecoderInfo;
-use super::super::outline::NeedsFfprobe;
+use super::super::outline::{NeedsFfprobe, refuse_if};
 use crate::domain::codec;
 use crate::domain::media::Color;
 
@@ -29,18 +29,14 @@ pub(super) fn find_sps(access_units: impl Iterator<Item = Vec<u8>>) -> Result<Ve
                 _ => {}
             }
         }
-        if picture_count != 1 {
-            return Err(NeedsFfprobe("packets without exactly one picture"));
-        }
+        refuse_if(picture_count != 1, NeedsFfprobe("packets without exactly one picture"))?;
     }
     sps.ok_or(NeedsFfprobe("no parameter set at the beginning"))
 }
 
 /// Parses the set; also returns the frame rate it states, if any.
 pub(super) fn parse_sps(nal: &[u8]) -> Result<(DecoderInfo, Option<f64>), NeedsFfprobe> {
-    if nal.len() < 4 {
-        return Err(NeedsFfprobe("a short parameter set"));
-    }
+    refuse_if(nal.len() < 4, NeedsFfprobe("a short parameter set"))?;
     let sps = SeqParameterSet::from_bits(RefNal::new(nal, &[], true).rbsp_bits());
     let sps = sps.map_err(|_| NeedsFfprobe("an unusual parameter set"))?;
     let (width, height) = sps.pixel_dimensions().map_err(|_| NeedsFfprobe("an unusual size"))?;

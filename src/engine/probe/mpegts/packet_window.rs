@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::outline::NeedsFfprobe;
+use super::super::outline::{NeedsFfprobe, refuse_if};
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet};
 use crate::domain::mpegts::pes;
 use crate::engine::source::SourceFile;
@@ -23,9 +23,7 @@ impl PacketWindow {
         let mut bytes = vec![0; count as usize * PACKET_LEN];
         let filled =
             source.read_blocking(&mut bytes, first * PACKET_LEN as u64).map_err(|_| NeedsFfprobe("unreadable"))?;
-        if filled < bytes.len() {
-            return Err(NeedsFfprobe("the file has shrunk"));
-        }
+        refuse_if(filled < bytes.len(), NeedsFfprobe("the file has shrunk"))?;
         let mut packets_by_pid: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
         for (number, packet) in bytes.as_chunks::<PACKET_LEN>().0.iter().enumerate() {
             let packet = Packet::new(packet).ok_or(NeedsFfprobe("packets of another size"))?;

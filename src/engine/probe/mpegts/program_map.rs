@@ -1,6 +1,6 @@
 //! The program map (ISO/IEC 13818-1 section 2.4.4), if it has nothing unusual.
 
-use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind};
+use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, Result, refuse_if};
 use super::packet_window::PacketWindow;
 use crate::domain::mpegts::psi::{self, PmtEntry};
 
@@ -40,23 +40,19 @@ impl MappedStream {
 pub(super) const NO_MAP: &str = "no map";
 
 /// Reads PAT and PMT from the beginning of a file.
-pub(super) fn read_program_map(window: &PacketWindow) -> Result<ProgramMap, NeedsFfprobe> {
+pub(super) fn read_program_map(window: &PacketWindow) -> Result<ProgramMap> {
     let mut pmt_pid: Option<u16> = None;
     for packet in window.packets(0).filter(|packet| packet.starts_unit()) {
         let pmt_pids = psi::parse_pat(packet.payload()).ok_or(NeedsFfprobe("an unusual association table"))?;
         let &[pid] = &pmt_pids[..] else { return Err(NeedsFfprobe("several programs")) };
-        if pmt_pid.is_some_and(|known| known != pid) {
-            return Err(NeedsFfprobe("another program"));
-        }
+        refuse_if(pmt_pid.is_some_and(|known| known != pid), NeedsFfprobe("another program"))?;
         pmt_pid = Some(pid);
     }
     let mut entries: Option<Vec<PmtEntry>> = None;
     let pmt_packets = window.packets(pmt_pid.ok_or(NeedsFfprobe(NO_MAP))?);
     for packet in pmt_packets.filter(|packet| packet.starts_unit()) {
         let pmt_entries = psi::parse_pmt(packet.payload()).ok_or(NeedsFfprobe("an unusual map"))?;
-        if entries.as_ref().is_some_and(|known| *known != pmt_entries) {
-            return Err(NeedsFfprobe("the map changes"));
-        }
+        refuse_if(entries.as_ref().is_some_and(|known| *known != pmt_entries), NeedsFfprobe("the map changes"))?;
         entries = Some(pmt_entries);
     }
     let streams = entries.ok_or(NeedsFfprobe(NO_MAP))?.iter().map(parse_entry).collect::<Result<Vec<_>, _>>()?;
@@ -76,7 +72,7 @@ impl ProgramMap {
     }
 }
 
-fn parse_entry(entry: &PmtEntry) -> Result<MappedStream, NeedsFfprobe> {
+fn parse_entry(entry: &PmtEntry) -> Result<MappedStream> {
     let (mut language, mut hearing_impaired, mut by_descriptor) = (None, false, None);
     for (tag, body) in parse_descriptors(&entry.descriptors)? {
         let (language_code, descriptor_codec) = match (tag, body) {
@@ -125,13 +121,12 @@ fn parse_entry(entry: &PmtEntry) -> Result<MappedStream, NeedsFfprobe> {
 }
 
 /// Tags and bodies of a list of descriptors.
-fn parse_descriptors(mut bytes: &[u8]) -> Result<Vec<(u8, &[u8])>, NeedsFfprobe> {
+fn parse_descriptors(mut bytes: &[u8]) -> Result<Vec<(u8, &[u8])>> {
     let mut list = Vec::new();
-    while let [tag, length, rest @ ..] = bytes {
-        let body_and_rest =
-            rest.split_at_checked(usize::from(*length)).ok_or(NeedsFfprobe("a descriptor is truncated"))?;
-        list.push((*tag, body_and_rest.0));
-        bytes = body_and_rest.1;
+    while let [tag, len, rest @ ..] = bytes {
+        let (body, rest) = rest.split_at_checked(usize::from(*len)).ok_or(NeedsFfprobe("a descriptor is truncated"))?;
+        list.push((*tag, body));
+        bytes = rest;
     }
     Ok(list)
 }
@@ -141,10 +136,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parse(
-        stream_type: u8,
-        descriptors: &[u8],
-    ) -> Result<(OutlineTrackKind, &'static str, Option<String>, bool), NeedsFfprobe> {
+    fn parse(stream_type: u8, descriptors: &[u8]) -> Result<(OutlineTrackKind, &'static str, Option<String>, bool)> {
         let listed = parse_entry(&PmtEntry { pid: 256, stream_type, descriptors: descriptors.to_vec() })?;
         Ok((listed.kind, listed.codec, listed.language, listed.is_hearing_impaired))
     }

@@ -137,16 +137,8 @@ fn parse_pixel_format(format: &str) -> (&'static str, u8) {
     } else {
         "4:2:0"
     };
-    let digits: String = format
-        .trim_end_matches("le")
-        .trim_end_matches("be")
-        .chars()
-        .rev()
-        .take_while(char::is_ascii_digit)
-        .collect::<Vec<_>>()
-        .into_iter()
-        .rev()
-        .collect();
+    let bare = format.trim_end_matches("le").trim_end_matches("be");
+    let digits = &bare[bare.trim_end_matches(|c: char| c.is_ascii_digit()).len()..];
     let depth_digits = (format.ends_with("le") || format.ends_with("be")).then(|| digits.parse().ok()).flatten();
     (chroma, depth_digits.filter(|depth| (9..=16).contains(depth)).unwrap_or(8))
 }

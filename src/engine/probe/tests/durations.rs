@@ -26,15 +26,13 @@ async fn a_missing_tail_gives_a_warning_even_for_a_short_film() {
     make_film(&folder.path().join("a.mp4"), &["-movflags", "faststart", "-t", "0.56", "-g", "5"]);
     let whole = std::fs::read(folder.path().join("a.mp4")).unwrap();
     std::fs::write(folder.path().join("b.mp4"), &whole[..whole.len() * 6 / 10]).unwrap();
-    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
-    let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), "b.mp4"))).await.unwrap();
+    let media = run_ffprobe(folder.path(), "b.mp4").await;
     assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{:?}", media.warnings);
 }
 
 #[tokio::test]
 async fn the_duration_of_half_a_file_is_that_of_its_last_packets() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
     let plain = ["-pix_fmt", "yuv420p", "-ar", "44100"];
     for (name, more) in [
         ("a.flv", &["-c:a", "aac"][..]),
@@ -45,18 +43,15 @@ async fn the_duration_of_half_a_file_is_that_of_its_last_packets() {
         ("a.flac", &["-vn", "-c:a", "flac"]),
     ] {
         make_film(&folder.path().join(name), &[&plain[..], more].concat());
-        let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
+        let media = run_ffprobe(folder.path(), name).await;
         let stated = media.duration_seconds.unwrap();
         assert!((1.9..2.2).contains(&stated) && media.warnings.is_empty(), "{name}: {stated} {:?}", media.warnings);
         let whole = std::fs::read(folder.path().join(name)).unwrap();
         std::fs::write(folder.path().join("half"), &whole[..whole.len() / 2]).unwrap();
-        let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), "half"))).await.unwrap();
-        let present_seconds = packet_seconds(&folder.path().join("half"));
+        let media = run_ffprobe(folder.path(), "half").await;
+        let present = packet_seconds(&folder.path().join("half"));
         let seconds = media.duration_seconds.unwrap();
-        assert!(
-            (seconds - present_seconds).abs() < 0.3 && present_seconds < 1.6,
-            "{name}: {seconds} s reported, {present_seconds} s present"
-        );
+        assert!((seconds - present).abs() < 0.3 && present < 1.6, "{name}: {seconds} s reported, {present} s present");
         assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{name}: {:?}", media.warnings);
         assert!(media.is_seekable);
     }
@@ -73,8 +68,7 @@ async fn a_recorded_stream_of_asf_packets_is_as_long_as_its_last_one() {
     bytes[at + 56..at + 64].fill(0);
     bytes[at + 88] |= 1;
     std::fs::write(folder.path().join("stream.wmv"), bytes).unwrap();
-    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
-    let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), "stream.wmv"))).await.unwrap();
+    let media = run_ffprobe(folder.path(), "stream.wmv").await;
     let seconds = media.duration_seconds.unwrap();
     assert!((1.8..2.3).contains(&seconds), "{seconds}");
     assert_eq!(media.warnings, ["the header has no duration; it was measured"]);
@@ -83,16 +77,7 @@ async fn a_recorded_stream_of_asf_packets_is_as_long_as_its_last_one() {
 /// Duration of the first stream of a file by its packets, seconds.
 fn packet_seconds(path: &Path) -> f64 {
     let output = Command::new("ffprobe")
-        .args([
-            "-v",
-            "quiet",
-            "-select_streams",
-            "0",
-            "-show_entries",
-            "packet=pts_time,duration_time",
-            "-of",
-            "csv=p=0",
-        ])
+        .args("-v quiet -select_streams 0 -show_entries packet=pts_time,duration_time -of csv=p=0".split(' '))
         .arg(path)
         .output()
         .expect("ffprobe runs");
@@ -104,7 +89,6 @@ fn packet_seconds(path: &Path) -> f64 {
 #[tokio::test]
 async fn a_chain_of_streams_is_as_long_as_all_links_of_one_format() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
     let make_link = |name: &str, codec: &str, seconds: u32, channels: &str| {
         let path = folder.path().join(name);
         let tone = format!("sine=frequency={}:sample_rate=48000:duration={seconds}", 300 + seconds);
@@ -134,7 +118,7 @@ async fn a_chain_of_streams_is_as_long_as_all_links_of_one_format() {
         ] {
             let bytes: Vec<u8> = parts.into_iter().flatten().copied().collect();
             std::fs::write(folder.path().join(name), bytes).unwrap();
-            let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
+            let media = run_ffprobe(folder.path(), name).await;
             let found = media.duration_seconds.unwrap();
             assert!((found - seconds).abs() < 0.1, "{codec} {name}: {found}");
             assert_eq!(media.clock_pieces.len(), pieces, "{codec} {name}: {:?}", media.clock_pieces);
@@ -173,22 +157,18 @@ async fn a_wrong_matroska_header_is_detected_by_cues_and_clusters() {
 #[tokio::test]
 async fn raw_audio_is_as_long_as_its_frames() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
     // With a quiet beginning, an estimate by the first frames is far too long.
-    let audio_source = "aevalsrc='if(lt(t,8),0,random(0))':s=44100:d=20";
+    let source = "aevalsrc='if(lt(t,8),0,random(0))':s=44100:d=20";
     for (name, more) in [
         ("a.aac", &["-c:a", "aac", "-b:a", "160k"][..]),
         ("a.mp3", &["-c:a", "libmp3lame", "-q:a", "2", "-write_xing", "0", "-id3v2_version", "3"]),
         ("b.mp3", &["-c:a", "libmp3lame", "-q:a", "2"]),
     ] {
         let path = folder.path().join(name);
-        let made = Command::new("ffmpeg")
-            .args(["-v", "error", "-f", "lavfi", "-i", audio_source])
-            .args(more)
-            .arg(&path)
-            .status();
+        let made =
+            Command::new("ffmpeg").args(["-v", "error", "-f", "lavfi", "-i", source]).args(more).arg(&path).status();
         assert!(made.expect("ffmpeg runs").success());
-        let media = probe_with_ffprobe(&tools, &Arc::new(open(folder.path(), name))).await.unwrap();
+        let media = run_ffprobe(folder.path(), name).await;
         let seconds = media.duration_seconds.unwrap();
         assert!((19.9..20.2).contains(&seconds), "{name}: {seconds}");
         assert!(media.is_seekable && media.warnings.is_empty(), "{name}: {:?}", media.warnings);
@@ -208,10 +188,7 @@ async fn fragments_without_a_stated_duration_are_measured() {
         bytes[at + 20..at + 24].fill(0xff);
     }
     std::fs::write(folder.path().join("b.mp4"), &bytes).unwrap();
-    let media =
-        probe_with_ffprobe(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), &Arc::new(open(folder.path(), "b.mp4")))
-            .await
-            .unwrap();
+    let media = run_ffprobe(folder.path(), "b.mp4").await;
     let seconds = media.duration_seconds.unwrap();
     assert!((1.9..2.2).contains(&seconds), "{seconds}: {:?}", media.warnings);
     assert!(media.is_seekable);

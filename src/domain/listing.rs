@@ -91,9 +91,7 @@ impl Listings {
                 hasher.update(&number.map_or(-1, i64::from).to_le_bytes());
             }
         }
-        let content_hash =
-            u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));
-        Self { all, content_hash }
+        Self { all, content_hash: super::hash_to_u64(hasher.finalize()) }
     }
 
     /// Index of the first listing that ends after an instant.

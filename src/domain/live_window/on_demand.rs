@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::tests::{START, items};
 use super::*;
 use crate::domain::channel::OutputSettings;
-use crate::domain::schedule::tests::MODES;
-use crate::domain::schedule::{RevisionRequest, ScheduleMode};
+use crate::domain::schedule::ScheduleMode;
+use crate::domain::schedule::tests::{MODES, plain_request};
 
 const TARGET: u64 = 3;
 
@@ -34,10 +34,7 @@ fn visits() -> impl Strategy<Value = Vec<Visit>> {
 
 fn channel(mode: ScheduleMode, seed: u64, count: usize) -> Channel {
     let mut channel = crate::domain::channel::tests::channel(1);
-    channel.definition = ScheduleDefinition::new(
-        START,
-        RevisionRequest { seed, mode, items: items(count, seed), mid_roll_count: 0, blocks: None },
-    );
+    channel.definition = ScheduleDefinition::new(START, plain_request(seed, mode, items(count, seed)));
     channel.output = Arc::new(OutputSettings { target_seconds: TARGET, ..OutputSettings::default() });
     channel.settings.min_guide_seconds = 0;
     channel.clock = Some(Arc::new(ChannelClock::new(START)));
@@ -54,13 +51,8 @@ fn set_clock(channel: &mut Channel, clock: Option<ChannelClock>) {
 }
 
 fn window(channel: &Channel, now: i64) -> Vec<LiveSegment> {
-    listed_segments(
-        &channel.definition,
-        channel.clock.as_deref(),
-        PlaylistView::Live,
-        TARGET,
-        channel.channel_ms_at(now),
-    )
+    let (definition, clock, channel_now) = (&channel.definition, channel.clock.as_deref(), channel.channel_ms_at(now));
+    listed_segments(definition, clock, PlaylistView::Live, TARGET, channel_now)
 }
 
 /// Checks a list against earlier lists: sequence numbers and discontinuities, by segment name.

@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::channel::Channel;
 use crate::domain::live_window;
 use crate::domain::schedule::segmentation::{Segmentation, VideoFormat, item_duration_ms};
-use crate::domain::schedule::tests::MODES;
+use crate::domain::schedule::tests::{MODES, any_mode, schedule_item};
 use crate::domain::schedule::{
     Programme, ProgrammeCursor, ProgrammeIter, RevisionRequest, ScheduleDefinition, ScheduleItems, assign_ids,
 };
@@ -19,16 +19,8 @@ const YEAR: i64 = 31_557_600_000;
 
 fn item(path: String, grid: &Grid, chapters: &[i64]) -> ScheduleItem {
     let duration_ms = item_duration_ms(grid);
-    ScheduleItem {
-        id: 0,
-        title: path.clone(),
-        path,
-        duration_ms,
-        weight: 1,
-        segmentation: Segmentation::from_grid(grid),
-        video_format: VideoFormat::default(),
-        breaks: break_positions(chapters.iter().copied(), grid, duration_ms),
-    }
+    let breaks = break_positions(chapters.iter().copied(), grid, duration_ms);
+    ScheduleItem { breaks, ..schedule_item(&path, duration_ms, Segmentation::from_grid(grid)) }
 }
 
 /// Films with every kind of segmentation, some too short for breaks, most without a whole number of milliseconds.
@@ -53,11 +45,8 @@ fn films(count: usize, salt: u64) -> Vec<ScheduleItem> {
 
 fn fillers(count: usize) -> Vec<ScheduleItem> {
     let filler = |n: usize| {
-        item(
-            format!("/ads/{n}.mkv"),
-            &Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 9.96 + n as f64 * 17.3),
-            &[],
-        )
+        let grid = Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 9.96 + n as f64 * 17.3);
+        item(format!("/ads/{n}.mkv"), &grid, &[])
     };
     (0..count).map(filler).collect()
 }
@@ -69,10 +58,6 @@ fn request(mode: ScheduleMode, seed: u64, (count, mid): (usize, usize)) -> Revis
         item.breaks = Box::default();
     }
     RevisionRequest { seed, mode, items: assign_ids(items), mid_roll_count: mid as u32, blocks: None }
-}
-
-fn any_mode() -> impl Strategy<Value = ScheduleMode> {
-    prop::sample::select(MODES.to_vec())
 }
 
 fn channel(definition: ScheduleDefinition, show_filler: bool) -> Channel {
@@ -315,11 +300,8 @@ fn filler_within_programmes_is_fixed_for_ever() {
     let line: Vec<String> = ProgrammeIter::starting_at(&definition, START + 9 * YEAR)
         .take(16)
         .map(|on| {
-            format!(
-                "{}{}",
-                definition.item_of(&on).title.split('/').next_back().unwrap(),
-                on.part_index.map_or(String::new(), |part| format!("#{part}"))
-            )
+            let part = on.part_index.map_or(String::new(), |part| format!("#{part}"));
+            format!("{}{part}", definition.item_of(&on).title.split('/').next_back().unwrap())
         })
         .collect();
     insta::assert_snapshot!(line.join(" "));

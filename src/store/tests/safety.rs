@@ -7,8 +7,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_record_has_one_upper_bound_and_what_is_acknowledged_is_read_again() {
-    let dir = temp_folder();
-    let store = Store::open_waiting(dir.path()).unwrap();
+    let (dir, store) = new_state();
     // A JSON string has two quotes.
     let longest = "x".repeat(MAX_RECORD_BYTES - "u_1".len() - 2);
     store.put(Tree::Users, "u_1", &longest).await.unwrap();

@@ -336,11 +336,8 @@ pub mod tests {
     #[test]
     fn invalid_fields_are_named() {
         assert!(settings().validate().is_ok());
-        assert!(
-            ChannelSettings { name: "ö".repeat(100).into(), logo_url: Some("/assets/12.png".into()), ..settings() }
-                .validate()
-                .is_ok()
-        );
+        let (name, logo_url) = ("ö".repeat(100).into(), Some("/assets/12.png".into()));
+        assert!(ChannelSettings { name, logo_url, ..settings() }.validate().is_ok());
         let wrong = [
             ("name", ChannelSettings { name: "".into(), ..settings() }),
             ("name", ChannelSettings { name: " ".into(), ..settings() }),

@@ -332,10 +332,8 @@ pub mod tests {
         assert_eq!(change(none.clone(), true).unwrap_err(), ["attestation.authorized"], "another address");
         let attested = change(RightsClaim { authorized: Some(true), ..restated }, false).unwrap();
         assert_eq!((&*attested.attestation.user_id, attested.attestation.at_ms), ("bob", 9));
-        assert_eq!(
-            Clearance::change_between(Some(&first), &attested, false),
-            Some((ClearanceChange::Attested, vec!["rights", "attestation"]))
-        );
+        let between = Clearance::change_between(Some(&first), &attested, false);
+        assert_eq!(between, Some((ClearanceChange::Attested, vec!["rights", "attestation"])));
         let emptied = RightsClaim { source_name: Some(String::new()), authorized: Some(true), ..none };
         assert_eq!(change(emptied, false).unwrap_err(), ["provenance.sourceName"]);
     }
@@ -346,10 +344,8 @@ pub mod tests {
         let no = RightsClaim { authorized: Some(false), ..RightsClaim::default() };
         let withdrawn = Clearance::from_claim(no.clone(), Some(&first), false, "bob", 9).unwrap();
         assert!(!withdrawn.is_attested());
-        assert_eq!(
-            Clearance::change_between(Some(&first), &withdrawn, false),
-            Some((ClearanceChange::Withdrawn, vec!["attestation"]))
-        );
+        let between = Clearance::change_between(Some(&first), &withdrawn, false);
+        assert_eq!(between, Some((ClearanceChange::Withdrawn, vec!["attestation"])));
         let still = Clearance::from_claim(no, Some(&withdrawn), false, "eve", 11).unwrap();
         assert_eq!(still, withdrawn, "the first withdrawal is kept");
         let renamed = RightsClaim { source_name: Some("Another antenna".into()), ..RightsClaim::default() };

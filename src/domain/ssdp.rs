@@ -156,10 +156,8 @@ mod tests {
               SERVER: Linux UPnP/1.1 Hearthcast/1\r\nEXT:\r\nST: upnp:rootdevice\r\n\
               USN: uuid:1-2::upnp:rootdevice\r\n\r\n"]
         );
-        assert_eq!(
-            ["uuid:1-2", DEVICE_TYPE, TARGET_ALL, "uuid:1-3", "upnp:root"].map(|target| to(target).len()),
-            [1, 1, 3, 0, 0]
-        );
+        let targets = ["uuid:1-2", DEVICE_TYPE, TARGET_ALL, "uuid:1-3", "upnp:root"];
+        assert_eq!(targets.map(|target| to(target).len()), [1, 1, 3, 0, 0]);
         assert_eq!((device.alive_announcements().len(), device.byebye_announcements().len()), (3, 3));
         let (alive, byebye) = (device.alive_announcements(), device.byebye_announcements());
         assert!(alive.iter().all(|text| text.contains("LOCATION: ") && text.contains("ssdp:alive")));

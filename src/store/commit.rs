@@ -232,9 +232,8 @@ impl Committer {
         // While a file still has the lines, a restart would apply the changes, so no caller gets a reply yet.
         let deadline = Instant::now() + TRUNCATE_TIMEOUT;
         loop {
-            let (tail_result, journal_result) =
-                (files.tail.file.truncate(tail_len), files.journal.truncate(journal_len));
-            match tail_result.and(journal_result) {
+            let (tail, journal) = (files.tail.file.truncate(tail_len), files.journal.truncate(journal_len));
+            match tail.and(journal) {
                 Ok(()) => return Err(CommitError::Refused(format!("journal: {cause}"))),
                 Err(fault) if Instant::now() > deadline => {
                     tracing::error!(%fault, "a partial write could not be truncated");

@@ -338,9 +338,8 @@ mod tests {
     #[test]
     fn other_files_are_refused_with_a_reason() {
         assert!(parse_list("<!doctype html><p>Please sign in").unwrap_err().contains("page"));
-        assert!(
-            parse_list("#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXTINF:6,\na.ts\n").unwrap_err().contains("single stream")
-        );
+        let hls = "#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXTINF:6,\na.ts\n";
+        assert!(parse_list(hls).unwrap_err().contains("single stream"));
         for empty in ["", "\n\n", "#EXTM3U\n", "#EXTM3U\n# a note\n"] {
             assert_eq!(parse_list(empty).unwrap_err(), "contains no channels");
         }

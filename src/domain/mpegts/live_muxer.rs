@@ -202,11 +202,8 @@ mod tests {
         stream.extend(muxer.push_frame(frame(TrackKind::Video, 12_000, false)).unwrap());
         let (types, frames) = parse_output(&stream);
         assert_eq!(types, [0x1b, 0x80]);
-        let expected = [
-            (TrackKind::Video, START_TICKS),
-            (TrackKind::Audio, START_TICKS + 1000),
-            (TrackKind::Video, START_TICKS + 3000),
-        ];
+        let (video, audio) = (TrackKind::Video, TrackKind::Audio);
+        let expected = [(video, START_TICKS), (audio, START_TICKS + 1000), (video, START_TICKS + 3000)];
         assert_eq!(frames, expected);
         assert_eq!(muxer.push_frame(frame(TrackKind::Video, 12_000 + 2 * MIN_CLOCK_JUMP, true)), Err(ClockJump));
     }

@@ -165,8 +165,7 @@ fn size_fits(video: &Video, support: &VideoSupport) -> bool {
 }
 
 pub(super) fn audio_reason(stream: &Stream, audio: &Audio, device: &DeviceProfile) -> Option<TranscodeReason> {
-    let mut entries =
-        device.audio.iter().filter(|support| support.codec.eq_ignore_ascii_case(&stream.codec)).peekable();
+    let mut entries = device.audio.iter().filter(|entry| entry.codec.eq_ignore_ascii_case(&stream.codec)).peekable();
     // A track whose description is broken (no channels) is playable nowhere.
     if entries.peek().is_none() || audio.channels == 0 {
         return Some(TranscodeReason::AudioCodecNotSupported);

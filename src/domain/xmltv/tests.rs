@@ -45,9 +45,8 @@ fn a_guide_lists_programmes_and_marks_repeats() {
     );
     let style = XmltvOptions { local_times: true, naming: ChannelNaming::Number, ..style };
     let local = write_programmes(it, START + 5_000_000, START + 5_000_001, &style);
-    assert!(
-        local.starts_with("<programme start=\"20260101022000 +0100\" stop=\"20260101030000 +0100\" channel=\"12\">")
-    );
+    let start = "<programme start=\"20260101022000 +0100\" stop=\"20260101030000 +0100\" channel=\"12\">";
+    assert!(local.starts_with(start));
     assert!(local.ends_with("<premiere/></programme>\n"), "the current programme was not shown before: {local}");
 }
 

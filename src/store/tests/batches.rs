@@ -36,12 +36,8 @@ async fn a_batch_is_whole_or_not_there_wherever_the_journal_ends() {
         let case = temp_folder();
         fs::write(case.path().join("journal"), &journal[..end]).unwrap();
         let whole = end == journal.len();
-        assert_eq!(
-            &read_progress(case.path()),
-            if whole { &after } else { &before },
-            "{} bytes of the batch",
-            end - begin
-        );
+        let expected = if whole { &after } else { &before };
+        assert_eq!(&read_progress(case.path()), expected, "{} bytes of the batch", end - begin);
         let books = Store::open_waiting(case.path()).unwrap().keys(Tree::Books, "").unwrap();
         assert_eq!(books.len(), usize::from(whole));
         assert_eq!(count_damaged(case.path()), 0);

@@ -214,9 +214,8 @@ fn a_still_covers_the_span_and_continues_across_segments() {
         audio_times.extend(audio);
     }
     assert_eq!(video_times.len(), 50 + 6);
-    assert!(
-        video_times.windows(2).all(|pair| pair[1].0 - pair[0].0 == STILL_STEP && pair[1].1 - pair[0].1 == STILL_STEP)
-    );
+    assert!(video_times.windows(2).all(|pair| pair[1].0 - pair[0].0 == STILL_STEP));
+    assert!(video_times.windows(2).all(|pair| pair[1].1 - pair[0].1 == STILL_STEP));
     assert!(audio_times.windows(2).all(|pair| pair[1] - pair[0] == AAC_FRAME_TICKS));
 }
 

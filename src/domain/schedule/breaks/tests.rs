@@ -70,10 +70,8 @@ fn channel(definition: ScheduleDefinition, show_filler: bool) -> Channel {
 fn check_sequence(definition: &ScheduleDefinition, before: &Programme, next: &Programme) -> Result<(), TestCaseError> {
     prop_assert_eq!(next.start_ms, before.end_ms);
     // A new revision skips ordinals that guides may have used.
-    prop_assert!(
-        next.ordinal == before.ordinal + 1
-            || next.revision_index != before.revision_index && next.ordinal > before.ordinal
-    );
+    let skips = next.revision_index != before.revision_index && next.ordinal > before.ordinal;
+    prop_assert!(next.ordinal == before.ordinal + 1 || skips);
     let segments = definition.item_of(before).segment_count(before.part_index, before.end_ms - before.start_ms);
     prop_assert_eq!(next.media_sequence, before.media_sequence + segments, "{:?}", before);
     prop_assert_eq!(segments, definition.segment_ranges(before).len() as u64);
@@ -116,12 +114,9 @@ fn positions_and_records_are_small() {
     // If its bounds are lost, everything after it stays in place.
     for part in 0..=film.breaks.len() as u16 {
         let of = film.part(Some(part));
-        let (intact, lost) =
+        let (kept, lost) =
             (film.segment_ranges(Some(part), of.duration_ms()), read.segment_ranges(Some(part), of.duration_ms()));
-        assert_eq!(
-            (intact.len(), intact.segment_end(intact.len() - 1)),
-            (lost.len(), lost.segment_end(lost.len() - 1))
-        );
+        assert_eq!((kept.len(), kept.segment_end(kept.len() - 1)), (lost.len(), lost.segment_end(lost.len() - 1)));
     }
     let whole = ScheduleItem { breaks: Box::default(), ..film };
     assert!(!serde_json::to_string(&whole).unwrap().contains("breaks"));

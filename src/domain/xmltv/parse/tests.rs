@@ -48,16 +48,12 @@ fn every_quirk_is_parsed_or_reported() {
     assert_eq!((whole.season, whole.episode, whole.year), (Some(2), Some(5), Some(1999)));
     assert_eq!((whole.categories.as_slice(), whole.rating.as_deref()), (&["Film".to_owned()][..], Some("12")));
     let two = &read.listings["two"];
-    assert_eq!(
-        two.iter().map(|it| it.title.as_str()).collect::<Vec<_>>(),
-        ["Untitled", "Half an hour", "Second half", "Untitled", "Next"]
-    );
+    let titles: Vec<_> = two.iter().map(|it| it.title.as_str()).collect();
+    assert_eq!(titles, ["Untitled", "Half an hour", "Second half", "Untitled", "Next"]);
     assert_eq!(two[1].end_ms - two[1].start_ms, 1_800_000);
     assert_eq!(two[2].end_ms - two[2].start_ms, 1_800_000);
-    assert_eq!(
-        reasons(&read),
-        ["stops before it starts", "has no length", "has no valid start time", "has no channel attribute"]
-    );
+    let expected = ["stops before it starts", "has no length", "has no valid start time", "has no channel attribute"];
+    assert_eq!(reasons(&read), expected);
     assert_eq!(read.skipped.reasons[0].line, 6, "{:?}", read.skipped.reasons[0]);
     assert_eq!(read.programme_count, 8);
 }

@@ -54,8 +54,7 @@ impl Address {
         if url.port().is_none() {
             return Err("must have a port, e.g. srt://tv.example:9000");
         }
-        let parameter =
-            |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+        let parameter = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, text)| text.into_owned());
         if parameter("mode").is_some_and(|mode| mode != "caller") {
             return Err("must use mode=caller, or no mode");
         }

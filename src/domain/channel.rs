@@ -279,23 +279,17 @@ impl ChannelSettings {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::domain::schedule::segmentation::{VideoFormat, audio_segmentation};
-    use crate::domain::schedule::{RevisionRequest, ScheduleItem, assign_ids};
+    use crate::domain::schedule::segmentation::audio_segmentation;
+    use crate::domain::schedule::tests::{plain_request, schedule_item};
+    use crate::domain::schedule::{ScheduleItem, assign_ids};
 
     /// A channel with three films of 40 minutes that starts on 2026-01-01.
     pub fn channel(id: u32) -> Channel {
         let item = |title: &str| ScheduleItem {
-            id: 0,
-            path: format!("/lib/{title}.mkv"),
             title: title.into(),
-            duration_ms: 2_400_000,
-            weight: 1,
-            segmentation: audio_segmentation(2400.0),
-            video_format: VideoFormat::default(),
-            breaks: Box::default(),
+            ..schedule_item(&format!("/lib/{title}.mkv"), 2_400_000, audio_segmentation(2400.0))
         };
-        let items: Vec<ScheduleItem> = ["A (1999)", "Show S01E02 - B & C", "D"].map(item).into();
-        let items = assign_ids(items);
+        let items = assign_ids(["A (1999)", "Show S01E02 - B & C", "D"].map(item).into());
         Channel {
             id,
             tvg_id: format!("ch-{id}.home").into(),
@@ -310,10 +304,7 @@ pub mod tests {
             seed: 1,
             mode: ScheduleMode::Sequential,
             version: 1,
-            definition: ScheduleDefinition::new(
-                1_767_225_600_000,
-                RevisionRequest { seed: 1, mode: ScheduleMode::Sequential, items, mid_roll_count: 0, blocks: None },
-            ),
+            definition: ScheduleDefinition::new(1_767_225_600_000, plain_request(1, ScheduleMode::Sequential, items)),
         }
     }
 
@@ -345,11 +336,8 @@ pub mod tests {
     #[test]
     fn invalid_fields_are_named() {
         assert!(settings().validate().is_ok());
-        assert!(
-            ChannelSettings { name: "ö".repeat(100).into(), logo_url: Some("/assets/12.png".into()), ..settings() }
-                .validate()
-                .is_ok()
-        );
+        let (name, logo_url) = ("ö".repeat(100).into(), Some("/assets/12.png".into()));
+        assert!(ChannelSettings { name, logo_url, ..settings() }.validate().is_ok());
         let wrong = [
             ("name", ChannelSettings { name: "".into(), ..settings() }),
             ("name", ChannelSettings { name: " ".into(), ..settings() }),

@@ -34,13 +34,13 @@ pub struct RunningInterval {
     #[serde(rename = "at_ms")]
     pub channel_from_ms: i64,
     /// Scheduled segments skipped before this interval. Later segments are numbered as if the skipped ones did not exist.
-    #[serde(rename = "passed", default, skip_serializing_if = "is_zero")]
+    #[serde(rename = "passed", default, skip_serializing_if = "crate::domain::is_default")]
     pub skipped_segments: u64,
     /// Skipped discontinuities, counted likewise.
-    #[serde(rename = "changes", default, skip_serializing_if = "is_zero")]
+    #[serde(rename = "changes", default, skip_serializing_if = "crate::domain::is_default")]
     pub skipped_discontinuities: u64,
     /// Skipped time on the timeline of the segments' timestamps, ticks.
-    #[serde(rename = "ticks", default, skip_serializing_if = "is_zero_ticks")]
+    #[serde(rename = "ticks", default, skip_serializing_if = "crate::domain::is_default")]
     pub skipped_ticks: i64,
     /// Created when `onDemand` was switched on or off.
     #[serde(rename = "turn", default, skip_serializing_if = "std::ops::Not::not")]
@@ -106,9 +106,8 @@ impl ChannelClock {
 
     /// Rebuilds a clock from stored intervals in any order. Of two that begin together the later one wins. None if there are
     /// none.
-    pub fn from_stored(runs: Vec<RunningInterval>) -> Option<Self> {
+    pub fn from_stored(mut runs: Vec<RunningInterval>) -> Option<Self> {
         let mut sorted: Vec<RunningInterval> = Vec::with_capacity(runs.len());
-        let mut runs = runs;
         runs.sort_by_key(|run| run.from_ms);
         for run in runs {
             match sorted.last_mut() {
@@ -262,7 +261,7 @@ impl ChannelClock {
         for number in [self.intervals[0].from_ms, last.from_ms, last.channel_from_ms].iter().chain(&pause) {
             hasher.update(&number.to_le_bytes());
         }
-        u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"))
+        super::hash_to_u64(hasher.finalize())
     }
 
     /// When the guide's content last changed (for `Last-Modified`).
@@ -277,19 +276,11 @@ impl ChannelClock {
         if last.to_ms >= until_ms {
             return None;
         }
-        match last.to_ms >= now_ms {
-            true => Some(self.with_interval(RunningInterval { to_ms: until_ms, ..last }, now_ms)),
-            false => Some(self.with_interval(
-                RunningInterval {
-                    from_ms: now_ms,
-                    to_ms: until_ms,
-                    channel_from_ms: last.channel_to_ms(),
-                    is_mode_change: false,
-                    ..last
-                },
-                now_ms,
-            )),
+        let (mut next, channel_from_ms) = (RunningInterval { to_ms: until_ms, ..last }, last.channel_to_ms());
+        if last.to_ms < now_ms {
+            next = RunningInterval { from_ms: now_ms, channel_from_ms, is_mode_change: false, ..next };
         }
+        Some(self.with_interval(next, now_ms))
     }
 
     /// The last viewer has left: the clock pauses now. None if it is paused, or runs without end.
@@ -329,16 +320,8 @@ impl ChannelClock {
         let last = *self.last_interval();
         let from_ms = now_ms.max(last.from_ms + 1);
         let to_ms = if is_on_demand { from_ms } else { ENDLESS };
-        self.with_interval(
-            RunningInterval {
-                from_ms,
-                to_ms,
-                channel_from_ms: self.channel_ms_at(from_ms),
-                is_mode_change: true,
-                ..last
-            },
-            now_ms,
-        )
+        let channel_from_ms = self.channel_ms_at(from_ms);
+        self.with_interval(RunningInterval { from_ms, to_ms, channel_from_ms, is_mode_change: true, ..last }, now_ms)
     }
 
     /// Appends an interval and drops those that are too old or too many.
@@ -364,16 +347,6 @@ impl ChannelClock {
 /// The next full minute.
 fn next_full_minute(now_ms: i64) -> i64 {
     (now_ms.div_euclid(GUIDE_STEP_MS) + 1) * GUIDE_STEP_MS
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-fn is_zero_ticks(ticks: &i64) -> bool {
-    *ticks == 0
 }
 
 #[cfg(test)]

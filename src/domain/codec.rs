@@ -153,12 +153,10 @@ fn hevc_string(facts: &CodecInfo) -> Option<String> {
 fn av1_string(facts: &CodecInfo) -> Option<String> {
     // av1C: marker and version, profile and level, tier and depth.
     if let [0x81, a, b, ..] = *facts.config {
-        let depth = if b & 0x40 == 0 {
-            8
-        } else if b & 0x20 == 0 {
-            10
-        } else {
-            12
+        let depth = match (b & 0x40, b & 0x20) {
+            (0, _) => 8,
+            (_, 0) => 10,
+            _ => 12,
         };
         let tier = if b & 0x80 == 0 { 'M' } else { 'H' };
         return Some(format!("av01.{}.{:02}{tier}.{depth:02}", a >> 5, a & 0x1f));

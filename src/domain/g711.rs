@@ -96,10 +96,6 @@ mod tests {
         assert_eq!((packet.len(), &packet[48..]), (52, &[125, 124, 125, 124][..]));
         assert_eq!(decoder.decode_packet(&[0xff; 5000]).len(), 4 + MAX_SAMPLES * 24);
         assert!(G711Decoder::new(CompandingLaw::A, 16_000).is_some());
-        assert!(
-            G711Decoder::new(CompandingLaw::A, 0).is_none()
-                && G711Decoder::new(CompandingLaw::A, 11_025).is_none()
-                && G711Decoder::new(CompandingLaw::A, 1).is_none()
-        );
+        assert!([0, 11_025, 1].iter().all(|rate| G711Decoder::new(CompandingLaw::A, *rate).is_none()));
     }
 }

@@ -91,14 +91,9 @@ impl FrameGrid {
 impl Grid {
     /// A fixed number of frames per segment, the nearest to `segment_seconds`, over an item of `duration_seconds`.
     pub fn from_frame_rate(rate: FrameRate, segment_seconds: f64, duration_seconds: f64) -> Self {
-        let per_segment = (rate.as_f64() * segment_seconds).round().max(1.0) as u32;
-        let total = rate.frame_at(to_ticks(duration_seconds)).max(1);
-        Self::Frames(FrameGrid {
-            rate,
-            frames_per_segment: per_segment,
-            total_frames: total,
-            has_full_first_segments: false,
-        })
+        let frames_per_segment = (rate.as_f64() * segment_seconds).round().max(1.0) as u32;
+        let total_frames = rate.frame_at(to_ticks(duration_seconds)).max(1);
+        Self::Frames(FrameGrid { rate, frames_per_segment, total_frames, has_full_first_segments: false })
     }
 
     /// Keyframes at least `segment_seconds` apart; a last segment under 0.3 s joins the one before.
@@ -123,10 +118,9 @@ impl Grid {
     /// all have the same number of frames, each bound within half a frame.
     pub fn to_frame_grid(&self, rate: FrameRate) -> Option<Self> {
         let Self::Keyframes { bounds } = self else { return None };
-        let per_segment = u32::try_from(rate.frame_at(bounds[1])).ok().filter(|frames| *frames > 0)?;
-        let total = rate.frame_at(*bounds.last()?).max(1);
-        let frames =
-            FrameGrid { rate, frames_per_segment: per_segment, total_frames: total, has_full_first_segments: true };
+        let frames_per_segment = u32::try_from(rate.frame_at(bounds[1])).ok().filter(|frames| *frames > 0)?;
+        let total_frames = rate.frame_at(*bounds.last()?).max(1);
+        let frames = FrameGrid { rate, frames_per_segment, total_frames, has_full_first_segments: true };
         let distance = |k| (rate.frame_start_ticks(frames.first_frame(k)) - bounds[k]).abs();
         let is_aligned =
             frames.len() == self.len() && (0..self.len()).all(|k| distance(k) * 2 < rate.frame_start_ticks(1));
@@ -137,12 +131,9 @@ impl Grid {
     /// a frame of copied audio, and then no frame would begin in it.
     pub fn from_step(segment_seconds: f64, duration_seconds: f64) -> Self {
         let (step, end) = (to_ticks(segment_seconds).max(1), to_ticks(duration_seconds).max(1));
-        let (full_steps, rest) = (end / step, end % step);
-        let step = if full_steps > 0 && rest < to_ticks(0.3) {
-            end.div_euclid(full_steps) + i64::from(end % full_steps > 0)
-        } else {
-            step
-        };
+        let (steps, rest) = (end / step, end % step);
+        let is_spread = steps > 0 && rest < to_ticks(0.3);
+        let step = if is_spread { end.div_euclid(steps) + i64::from(end % steps > 0) } else { step };
         Self::Steps { step, end }
     }
 
@@ -212,19 +203,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_grid() -> impl Strategy<Value = Grid> {
+        let from_rate =
+            |((num, den), step, end): ((u32, u32), f64, f64)| Grid::from_frame_rate(FrameRate { num, den }, step, end);
+        let from_keys = |(mut keys, step, end): (Vec<i64>, f64, f64)| {
+            keys.sort_unstable();
+            Grid::from_keyframes(&keys, step, end)
+        };
         let rates = prop_oneof![Just((25, 1)), Just((24000, 1001)), Just((30000, 1001)), Just((5, 1)), Just((60, 1))];
         prop_oneof![
-            (rates, 1.0..6.0f64, 0.01..9000.0f64).prop_map(|((num, den), step, end)| Grid::from_frame_rate(
-                FrameRate { num, den },
-                step,
-                end
-            )),
-            (proptest::collection::vec(1i64..90_000_000, 0..200), 1.0..6.0f64, 0.01..1000.0f64).prop_map(
-                |(mut keys, step, end)| {
-                    keys.sort_unstable();
-                    Grid::from_keyframes(&keys, step, end)
-                }
-            ),
+            (rates, 1.0..6.0f64, 0.01..9000.0f64).prop_map(from_rate),
+            (proptest::collection::vec(1i64..90_000_000, 0..200), 1.0..6.0f64, 0.01..1000.0f64).prop_map(from_keys),
             (1.0..6.0f64, 0.01..9000.0f64).prop_map(|(step, end)| Grid::from_step(step, end)),
         ]
     }
@@ -261,14 +249,7 @@ mod tests {
         };
         let firsts: Vec<u64> = (0..=frames.len()).map(|k| frames.first_frame(k)).collect();
         assert_eq!(firsts, [0, 25, 50, 75, 100, 150, 200, 225]);
-        assert_eq!(
-            (
-                frames.forced_keyframe_segments(0),
-                frames.forced_keyframe_segments(2),
-                frames.forced_keyframe_segments(4)
-            ),
-            (1..5, 3..5, 5..5)
-        );
+        assert_eq!([0, 2, 4].map(|first| frames.forced_keyframe_segments(first)), [1..5, 3..5, 5..5]);
     }
 
     #[test]

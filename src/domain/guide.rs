@@ -111,13 +111,7 @@ impl ProgrammeEntries {
     }
 
     /// Entries from an instant of channel time on.
-    fn starting_at(
-        channel: &Channel,
-        clock: Option<ChannelClock>,
-        from_ms: i64,
-        to_ms: i64,
-        lists_parts: bool,
-    ) -> Self {
+    fn starting_at(channel: &Channel, clock: Option<ChannelClock>, from_ms: i64, to_ms: i64, parts: bool) -> Self {
         let definition = &channel.definition;
         let listings = channel.listings.as_ref();
         let listings = listings.map(|listings| (listings.clone(), listings.first_ending_after(from_ms)));
@@ -126,7 +120,7 @@ impl ProgrammeEntries {
             cursor: ProgrammeCursor::starting_at(definition, from_ms.max(first)),
             pending: None,
             show_filler: channel.settings.show_filler,
-            lists_parts,
+            lists_parts: parts,
             min_ms: i64::from(channel.settings.min_guide_seconds) * 1000,
             hides_short_in: None,
             to_ms,

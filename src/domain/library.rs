@@ -174,10 +174,8 @@ mod tests {
         {
             assert_eq!(at(raw).unwrap_err().code, Code::InvalidPath, "{raw}");
         }
-        assert!(
-            locate(&roots(), "/lib/a/").unwrap().has_trailing_slash
-                && locate(&roots(), "/lib/a/.").unwrap().has_trailing_slash
-        );
+        let is_folder = |raw: &str| locate(&roots(), raw).unwrap().has_trailing_slash;
+        assert!(is_folder("/lib/a/") && is_folder("/lib/a/."));
     }
 
     #[test]

@@ -91,9 +91,7 @@ impl Listings {
                 hasher.update(&number.map_or(-1, i64::from).to_le_bytes());
             }
         }
-        let content_hash =
-            u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));
-        Self { all, content_hash }
+        Self { all, content_hash: super::hash_to_u64(hasher.finalize()) }
     }
 
     /// Index of the first listing that ends after an instant.
@@ -110,22 +108,14 @@ mod tests {
     fn listings_do_not_overlap_and_all_have_an_end() {
         let at = |start_ms, end_ms| Listing { start_ms, end_ms, title: "T".into(), ..Listing::default() };
         let hour = 3_600_000;
-        let listings_read = vec![
-            at(4 * hour, 4 * hour),
-            at(0, 3 * hour),
-            at(hour, 2 * hour),
-            at(hour, 9 * hour),
-            at(2 * hour, 2 * hour),
-        ];
+        let hours = [(4, 4), (0, 3), (1, 2), (1, 9), (2, 2)];
+        let listings_read = hours.map(|(start, end)| at(start * hour, end * hour)).to_vec();
         let ranges = |listings: &Listings| {
             listings.all.iter().map(|listing| (listing.start_ms / 60_000, listing.end_ms / 60_000)).collect::<Vec<_>>()
         };
         let listings = Listings::from_unsorted(listings_read.clone(), 0);
         assert_eq!(ranges(&listings), [(0, 60), (60, 120), (120, 240), (240, 270)]);
-        assert_eq!(
-            (listings.first_ending_after(-1), listings.first_ending_after(hour), listings.first_ending_after(9 * hour)),
-            (0, 1, 4)
-        );
+        assert_eq!([-1, hour, 9 * hour].map(|at| listings.first_ending_after(at)), [0, 1, 4]);
         assert_eq!(ranges(&Listings::from_unsorted(listings_read.clone(), -hour))[0], (-60, 0));
         assert_eq!(Listings::from_unsorted(listings_read.clone(), 0).content_hash, listings.content_hash);
         assert_ne!(Listings::from_unsorted(listings_read, 1).content_hash, listings.content_hash);

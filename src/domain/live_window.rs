@@ -99,11 +99,10 @@ pub fn skip_target(channel: &Channel, now_ms: i64) -> Option<SkipTarget> {
         .filter(|current| current.programme.start_ms <= channel_ms)?;
     let to_ms = current.programme.end_ms;
     let next = scheduled_segments(definition, to_ms).next()?;
-    let window =
-        listed_segments(definition, Some(clock), PlaylistView::Live, channel.output.target_seconds, channel_ms);
+    let target_seconds = channel.output.target_seconds;
+    let window = listed_segments(definition, Some(clock), PlaylistView::Live, target_seconds, channel_ms);
     let last = clock.intervals().last().copied()?;
-    let drops_last_interval =
-        window.last().is_none_or(|last_segment| last_segment.end_ticks <= last.channel_from_ms * 90);
+    let drops_last_interval = window.last().is_none_or(|aired| aired.end_ticks <= last.channel_from_ms * 90);
     let Some(aired) = window.last() else {
         return Some(SkipTarget {
             to_ms,
@@ -129,8 +128,8 @@ pub fn skip_target(channel: &Channel, now_ms: i64) -> Option<SkipTarget> {
 /// The segments of one programme.
 pub fn programme_segments(definition: &ScheduleDefinition, programme: Programme) -> impl Iterator<Item = LiveSegment> {
     let ranges = definition.segment_ranges(&programme);
-    let (origin_ticks, first_segment) =
-        (programme.start_ms * 90, definition.item_of(&programme).part(programme.part_index).first_segment);
+    let origin_ticks = programme.start_ms * 90;
+    let first_segment = definition.item_of(&programme).part(programme.part_index).first_segment;
     (0..ranges.len()).map(move |index| LiveSegment {
         programme_start_ms: programme.start_ms,
         index,
@@ -250,11 +249,8 @@ pub fn render_playlist(
         let start_ms = (segment.start_ticks + 45).div_euclid(90);
         let start_ms = clock.map_or(start_ms, |clock| clock.last_wall_ms(start_ms));
         let date_time = Timestamp::from_millisecond(start_ms).map(format_timestamp).unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{:.5},",
-            to_seconds(segment.end_ticks - segment.start_ticks)
-        );
+        let seconds = to_seconds(segment.end_ticks - segment.start_ticks);
+        let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{seconds:.5},");
         let _ = writeln!(text, "{}{query}", segment_name(segment.programme_start_ms, segment.index));
     }
     if is_complete {

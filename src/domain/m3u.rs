@@ -45,8 +45,8 @@ impl Catchup {
 
 /// Formats the first line.
 pub fn format_header(options: &M3uOptions) -> String {
-    let mut attributes =
-        format_attribute("url-tvg", &options.guide_url) + &format_attribute("x-tvg-url", &options.guide_url);
+    let url = &options.guide_url;
+    let mut attributes = format_attribute("url-tvg", url) + &format_attribute("x-tvg-url", url);
     if options.catchup != Catchup::None {
         attributes += " catchup-correction=\"0\"";
     }
@@ -150,16 +150,11 @@ mod tests {
             assert!(line.contains(expected), "{line}");
         }
         let mut external = channel(4);
+        let url = Address::parse("http://tv.example/4.ts").unwrap();
+        let clearance = Clearance::from_claim(rights::tests::sample_claim(), None, false, "ada", 5).unwrap();
         external.external = Some(Box::new(ExternalChannel {
-            stream: ExternalStream {
-                url: Address::parse("http://tv.example/4.ts").unwrap(),
-                failover: Vec::new(),
-                user_agent: None,
-            },
-            origin: ExternalOrigin::Own {
-                clearance: Clearance::from_claim(rights::tests::sample_claim(), None, false, "ada", 5).unwrap(),
-                imported: false,
-            },
+            stream: ExternalStream { url, failover: Vec::new(), user_agent: None },
+            origin: ExternalOrigin::Own { clearance, imported: false },
             guide_channel: None,
         }));
         external.settings.logo_url = Some("http://ada:secret@art.example/4.png".into());

@@ -41,3 +41,13 @@ pub mod subtitles;
 pub mod throttle;
 pub mod time;
 pub mod xmltv;
+
+/// For `skip_serializing_if`: records leave out default values.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// The first eight bytes of a hash.
+fn hash_to_u64(hash: blake3::Hash) -> u64 {
+    u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("eight of thirty-two"))
+}

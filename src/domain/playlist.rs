@@ -127,12 +127,8 @@ pub fn multivariant_playlist(
         let _ = writeln!(text, ",URI=\"{}\"", with_grant(&PlaylistTrack::Subtitles.playlist_name(), grant));
     }
     for variant in variants {
-        let _ = write!(
-            text,
-            "#EXT-X-STREAM-INF:BANDWIDTH={},AVERAGE-BANDWIDTH={}",
-            variant.bandwidth.max(1),
-            variant.average_bandwidth.max(1)
-        );
+        let (peak, average) = (variant.bandwidth.max(1), variant.average_bandwidth.max(1));
+        let _ = write!(text, "#EXT-X-STREAM-INF:BANDWIDTH={peak},AVERAGE-BANDWIDTH={average}");
         if let Some(codecs) = &variant.codecs {
             let _ = write!(text, ",CODECS=\"{}\"", sanitize_attribute(codecs));
         }
@@ -346,19 +342,9 @@ mod tests {
 
     #[test]
     fn foreign_names_are_no_assets() {
-        for name in [
-            "v0-1.ts",
-            "v0-000001.ts",
-            "v0-00001.vtt",
-            "v01.m3u8",
-            "v+.m3u8",
-            "v.m3u8",
-            "ä.m3u8",
-            "v0-+0001.ts",
-            "../v0.m3u8",
-            "V0.m3u8",
-            "",
-        ] {
+        let segments = ["v0-1.ts", "v0-000001.ts", "v0-00001.vtt", "v0-+0001.ts"];
+        let playlists = ["v01.m3u8", "v+.m3u8", "v.m3u8", "ä.m3u8", "../v0.m3u8", "V0.m3u8"];
+        for name in segments.into_iter().chain(playlists).chain([""]) {
             assert_eq!(parse_asset(name), None, "{name}");
         }
     }

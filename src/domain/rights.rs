@@ -189,12 +189,12 @@ impl Clearance {
         user_id: &str,
         at_ms: i64,
     ) -> Result<Self, Vec<&'static str>> {
-        let (submitted, is_withdrawal) = (claim.authorized, before.is_some() && claim.authorized == Some(false));
+        let (submitted, withdraws) = (claim.authorized, before.is_some() && claim.authorized == Some(false));
         let mut merged = claim.merged_into(before);
         let was_attested = before.is_some_and(|before| before.attestation.authorized);
         // Without this, `missing_fields` would demand an attestation although an existing clearance has one.
-        let is_attesting = submitted == Some(true);
-        merged.authorized = Some(is_attesting || before.is_some());
+        let attests = submitted == Some(true);
+        merged.authorized = Some(attests || before.is_some());
         let mut missing_names = missing_fields(&merged);
         let (Some(basis), []) = (merged.basis.as_deref().and_then(RightsBasis::parse), &missing_names[..]) else {
             return Err(missing_names);
@@ -213,18 +213,16 @@ impl Clearance {
         let rights = Rights { basis, statement: trimmed(merged.statement), recording_basis };
         let has_changed =
             has_moved || before.is_none_or(|before| (&before.provenance, &before.rights) != (&provenance, &rights));
-        if has_changed && was_attested && !is_attesting && !is_withdrawal {
+        if has_changed && was_attested && !attests && !withdraws {
             missing_names.push("attestation.authorized");
             return Err(missing_names);
         }
         let attestation = match before {
-            Some(before) if !(is_attesting || is_withdrawal && was_attested) => before.attestation.clone(),
-            _ => Attestation {
-                authorized: !is_withdrawal,
-                user_id: user_id.to_owned(),
-                at_ms,
-                text: ATTESTATION_TEXT.to_owned(),
-            },
+            Some(before) if !(attests || withdraws && was_attested) => before.attestation.clone(),
+            _ => {
+                let (user_id, text) = (user_id.to_owned(), ATTESTATION_TEXT.to_owned());
+                Attestation { authorized: !withdraws, user_id, at_ms, text }
+            }
         };
         Ok(Self { provenance, rights, attestation })
     }
@@ -243,14 +241,13 @@ impl Clearance {
         let Some(before) = before else {
             return Some((ClearanceChange::Attested, vec!["provenance", "rights", "attestation"]));
         };
-        let mut parts = Vec::new();
         let changes = [
             ("provenance", before.provenance != after.provenance),
             ("rights", before.rights != after.rights),
             ("source", has_moved),
             ("attestation", before.attestation != after.attestation),
         ];
-        parts.extend(changes.iter().filter(|(_, changed)| *changed).map(|(part, _)| *part));
+        let parts: Vec<_> = changes.iter().filter(|(_, changed)| *changed).map(|(part, _)| *part).collect();
         let change = match (before.is_attested(), after.is_attested()) {
             _ if parts.is_empty() => return None,
             (true, false) => ClearanceChange::Withdrawn,
@@ -335,10 +332,8 @@ pub mod tests {
         assert_eq!(change(none.clone(), true).unwrap_err(), ["attestation.authorized"], "another address");
         let attested = change(RightsClaim { authorized: Some(true), ..restated }, false).unwrap();
         assert_eq!((&*attested.attestation.user_id, attested.attestation.at_ms), ("bob", 9));
-        assert_eq!(
-            Clearance::change_between(Some(&first), &attested, false),
-            Some((ClearanceChange::Attested, vec!["rights", "attestation"]))
-        );
+        let between = Clearance::change_between(Some(&first), &attested, false);
+        assert_eq!(between, Some((ClearanceChange::Attested, vec!["rights", "attestation"])));
         let emptied = RightsClaim { source_name: Some(String::new()), authorized: Some(true), ..none };
         assert_eq!(change(emptied, false).unwrap_err(), ["provenance.sourceName"]);
     }
@@ -349,10 +344,8 @@ pub mod tests {
         let no = RightsClaim { authorized: Some(false), ..RightsClaim::default() };
         let withdrawn = Clearance::from_claim(no.clone(), Some(&first), false, "bob", 9).unwrap();
         assert!(!withdrawn.is_attested());
-        assert_eq!(
-            Clearance::change_between(Some(&first), &withdrawn, false),
-            Some((ClearanceChange::Withdrawn, vec!["attestation"]))
-        );
+        let between = Clearance::change_between(Some(&first), &withdrawn, false);
+        assert_eq!(between, Some((ClearanceChange::Withdrawn, vec!["attestation"])));
         let still = Clearance::from_claim(no, Some(&withdrawn), false, "eve", 11).unwrap();
         assert_eq!(still, withdrawn, "the first withdrawal is kept");
         let renamed = RightsClaim { source_name: Some("Another antenna".into()), ..RightsClaim::default() };

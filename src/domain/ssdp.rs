@@ -70,16 +70,14 @@ impl AnnouncedDevice {
 
     /// The responses to a search, one datagram each; empty if the search is for another device type.
     pub fn responses(&self, search: &Search) -> Vec<String> {
-        let names =
-            self.search_targets().into_iter().filter(|(kind, _)| search.target == TARGET_ALL || search.target == *kind);
-        names
-            .map(|(kind, unique)| {
-                let mut text = "HTTP/1.1 200 OK\r\n".to_owned();
-                self.write_headers(&mut text);
-                let _ = write!(text, "EXT:\r\nST: {kind}\r\nUSN: {unique}\r\n\r\n");
-                text
-            })
-            .collect()
+        let is_sought = |kind: &str| search.target == TARGET_ALL || search.target == kind;
+        let response = |(kind, unique): (String, String)| {
+            let mut text = "HTTP/1.1 200 OK\r\n".to_owned();
+            self.write_headers(&mut text);
+            let _ = write!(text, "EXT:\r\nST: {kind}\r\nUSN: {unique}\r\n\r\n");
+            text
+        };
+        self.search_targets().into_iter().filter(|(kind, _)| is_sought(kind)).map(response).collect()
     }
 
     /// Announcements that the device is available.
@@ -158,30 +156,19 @@ mod tests {
               SERVER: Linux UPnP/1.1 Hearthcast/1\r\nEXT:\r\nST: upnp:rootdevice\r\n\
               USN: uuid:1-2::upnp:rootdevice\r\n\r\n"]
         );
-        assert_eq!(
-            ["uuid:1-2", DEVICE_TYPE, TARGET_ALL, "uuid:1-3", "upnp:root"].map(|target| to(target).len()),
-            [1, 1, 3, 0, 0]
-        );
+        let targets = ["uuid:1-2", DEVICE_TYPE, TARGET_ALL, "uuid:1-3", "upnp:root"];
+        assert_eq!(targets.map(|target| to(target).len()), [1, 1, 3, 0, 0]);
         assert_eq!((device.alive_announcements().len(), device.byebye_announcements().len()), (3, 3));
-        assert!(
-            device.alive_announcements().iter().all(|text| text.contains("LOCATION: ") && text.contains("ssdp:alive"))
-        );
-        assert!(
-            device
-                .byebye_announcements()
-                .iter()
-                .all(|text| !text.contains("LOCATION: ") && text.contains("ssdp:byebye"))
-        );
+        let (alive, byebye) = (device.alive_announcements(), device.byebye_announcements());
+        assert!(alive.iter().all(|text| text.contains("LOCATION: ") && text.contains("ssdp:alive")));
+        assert!(byebye.iter().all(|text| !text.contains("LOCATION: ") && text.contains("ssdp:byebye")));
     }
 
     #[test]
     fn only_a_home_network_is_near() {
         let near = ["192.168.1.2", "10.0.0.1", "172.16.3.4", "169.254.1.1", "127.0.0.1"];
         assert!(near.iter().all(|address| is_local_network(address.parse().unwrap())));
-        assert!(
-            ["8.8.8.8", "172.32.0.1", "100.64.0.1", "0.0.0.0"]
-                .iter()
-                .all(|far| !is_local_network(far.parse().unwrap()))
-        );
+        let far = ["8.8.8.8", "172.32.0.1", "100.64.0.1", "0.0.0.0"];
+        assert!(far.iter().all(|address| !is_local_network(address.parse().unwrap())));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::record::{self, MAX_RECORD_BYTES};
+use super::record::MAX_RECORD_BYTES;
 use super::tree::Tree;
 use crate::error::{Code, Error, Result};
 
@@ -31,7 +31,7 @@ impl Batch {
     /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD_BYTES`] bytes of keys and JSON, or [`MAX_BATCH_CHANGES`] changes, in the batch;
     /// `INTERNAL` for a tree that is not journaled.
     pub fn put<T: Serialize>(&mut self, tree: Tree, key: &str, value: &T) -> Result<()> {
-        let json = record::to_json(value).map_err(Error::internal)?;
+        let json = serde_json::to_vec(value).map_err(Error::internal)?;
         self.add(Edit { tree, key: key.to_owned(), json: Some(json) })
     }
 

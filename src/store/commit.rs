@@ -59,7 +59,7 @@ pub struct StoreSizes {
 }
 
 /// Why a change is not acknowledged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum CommitError {
     /// It is in no file, so it does not appear after a restart.
     Refused(String),
@@ -213,10 +213,7 @@ impl Committer {
         }
         if let Err(fault) = self.append(&lines) {
             for NumberedChange { change, .. } in accepted {
-                let _ = change.reply.send(Err(match &fault {
-                    CommitError::Refused(cause) => CommitError::Refused(cause.clone()),
-                    CommitError::OutcomeUnknown(cause) => CommitError::OutcomeUnknown(cause.clone()),
-                }));
+                let _ = change.reply.send(Err(fault.clone()));
             }
             return;
         }
@@ -227,14 +224,16 @@ impl Committer {
     /// Appends to both journal and tail, or to neither.
     fn append(&mut self, lines: &[u8]) -> Result<(), CommitError> {
         let files = self.files.as_mut().expect("changes are accepted only while the files are open");
-        let (journal_len, tail_len) = (files.journal.len, files.tail.len());
-        let Err(cause) = files.journal.append(lines).and_then(|()| files.tail.append(lines)) else { return Ok(()) };
+        let (journal_len, tail_len) = (files.journal.len, files.tail.file.len);
+        let Err(cause) = files.journal.append(lines).and_then(|()| files.tail.file.append(lines)) else {
+            return Ok(());
+        };
         tracing::error!(%cause, "the journal could not be written");
         // While a file still has the lines, a restart would apply the changes, so no caller gets a reply yet.
         let deadline = Instant::now() + TRUNCATE_TIMEOUT;
         loop {
-            let (tail_result, journal_result) = (files.tail.truncate(tail_len), files.journal.truncate(journal_len));
-            match tail_result.and(journal_result) {
+            let (tail, journal) = (files.tail.file.truncate(tail_len), files.journal.truncate(journal_len));
+            match tail.and(journal) {
                 Ok(()) => return Err(CommitError::Refused(format!("journal: {cause}"))),
                 Err(fault) if Instant::now() > deadline => {
                     tracing::error!(%fault, "a partial write could not be truncated");

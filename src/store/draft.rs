@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::appender::Appender;
-use super::journal;
 use super::tree::Tree;
+use super::{journal, secret};
 
 /// File name of a draft until it replaces the journal.
 pub const FILE_NAME: &str = "journal.new";
@@ -30,10 +30,7 @@ pub struct CompletedDraft {
 impl Draft {
     pub fn begin(dir: &Path) -> io::Result<Self> {
         let path = dir.join(FILE_NAME);
-        match fs::remove_file(&path) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-            _ => {}
-        }
+        secret::remove(&path)?;
         // Opened for appending, because the committer continues with this same file: after the rename no open can fail.
         let file = OpenOptions::new().create_new(true).read(true).append(true).mode(0o600).open(&path)?;
         let mut file = BufWriter::with_capacity(256 * 1024, file);

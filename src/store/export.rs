@@ -119,9 +119,7 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
     let _lock = StateLock::acquire(dir, Duration::ZERO)?;
     let to_error = |cause: std::io::Error| open_error(dir, cause);
     let has_records = match journal::read(&dir.join("journal")) {
-        Ok(contents) => {
-            contents.is_some_and(|contents| contents.positions.values().any(|position| !position.is_removal))
-        }
+        Ok(found) => found.is_some_and(|found| found.positions.values().any(|position| !position.is_removal)),
         Err(_) => true,
     };
     if (has_records || dir.join("db").exists() && !dir.join("journal").exists()) && !replace {
@@ -130,33 +128,30 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
     }
     let mut draft = Draft::begin(dir).map_err(to_error)?;
     let (mut records, mut files, mut has_ended) = (0, Vec::new(), false);
-    let line_error = |index: usize, why: String| Error::new(Code::BadRequest, format!("line {}: {why}", index + 1));
+    let line_error = |index: usize, why: &str| Error::new(Code::BadRequest, format!("line {}: {why}", index + 1));
     for (index, line) in BoundedLines(from).enumerate() {
-        let line = line.map_err(|cause| line_error(index, cause.to_string()))?;
+        let line = line.map_err(|cause| line_error(index, &cause.to_string()))?;
         let parsed: ExportLine =
-            serde_json::from_str(&line).map_err(|_| line_error(index, "is not a line of an export".to_owned()))?;
+            serde_json::from_str(&line).map_err(|_| line_error(index, "is not a line of an export"))?;
         match parsed {
-            _ if has_ended => return Err(line_error(index, "comes after the end of the export".to_owned())),
+            _ if has_ended => return Err(line_error(index, "comes after the end of the export")),
             ExportLine::Begin { layout, .. } if index == 0 && layout == EXPORT_LAYOUT => {}
             _ if index == 0 => {
-                return Err(line_error(index, "is not the start of an export this version can read".to_owned()));
+                return Err(line_error(index, "is not the start of an export this version can read"));
             }
-            ExportLine::Begin { .. } => return Err(line_error(index, "begins a second export".to_owned())),
+            ExportLine::Begin { .. } => return Err(line_error(index, "begins a second export")),
             ExportLine::Record { tree, key, value } => {
                 let tree = Tree::from_name(&tree).filter(|tree| tree.journaled());
-                let tree =
-                    tree.ok_or_else(|| line_error(index, "names a tree that this version does not know".to_owned()))?;
+                let tree = tree.ok_or_else(|| line_error(index, "names a tree that this version does not know"))?;
                 let json = serde_json::to_vec(&value).map_err(Error::internal)?;
                 records += 1;
                 draft.add_record(tree, &key, records, Some(&json)).map_err(to_error)?;
             }
             ExportLine::File { file, text } if STATE_FILES.contains(&file.as_str()) => files.push((file, text)),
-            ExportLine::File { .. } => {
-                return Err(line_error(index, "names a file that is not part of a state".to_owned()));
-            }
+            ExportLine::File { .. } => return Err(line_error(index, "names a file that is not part of a state")),
             ExportLine::End { records: expected } if expected == records => has_ended = true,
             ExportLine::End { records: expected } => {
-                return Err(line_error(index, format!("{expected} records expected, {records} found")));
+                return Err(line_error(index, &format!("{expected} records expected, {records} found")));
             }
         }
     }

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use super::record;
 use super::tree::Tree;
+use super::{if_exists, record};
 
 /// Memory sled may use for pages, bytes. Its own default is 1 GiB.
 const CACHE_BYTES: u64 = 32 << 20;
@@ -54,18 +54,9 @@ impl From<sled::Error> for IndexError {
 
 fn is_resource_shortage(cause: &std::io::Error) -> bool {
     use rustix::io::Errno;
-    const SHORTAGES: [Errno; 9] = [
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::NOMEM,
-        Errno::NOSPC,
-        Errno::DQUOT,
-        Errno::FBIG,
-        Errno::ROFS,
-        Errno::ACCESS,
-        Errno::PERM,
-    ];
-    Errno::from_io_error(cause).is_some_and(|errno| SHORTAGES.contains(&errno))
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
+    let refusals = [Errno::ROFS, Errno::ACCESS, Errno::PERM];
+    Errno::from_io_error(cause).is_some_and(|errno| shortages.contains(&errno) || refusals.contains(&errno))
 }
 
 /// Content of the journaled trees in the index.
@@ -210,10 +201,7 @@ impl Drop for Index {
 /// such a file for its newest snapshot and refuse to open because its checksum is wrong (0.34.7: `get_snapshot_files` skips
 /// `.in___motion`, but unfinished ones end in `.generating`). The previous snapshot exists until the rename.
 fn remove_unfinished_snapshots(folder: &Path) -> std::io::Result<()> {
-    let entries = match std::fs::read_dir(folder) {
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
+    let Some(entries) = if_exists(std::fs::read_dir(folder))? else { return Ok(()) };
     for entry in entries {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "generating") {
@@ -226,13 +214,11 @@ fn remove_unfinished_snapshots(folder: &Path) -> std::io::Result<()> {
 fn sync_files(folder: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => sync_files(&entry.path())?,
+        if entry.file_type()?.is_dir() {
+            sync_files(&entry.path())?;
+        } else if let Some(file) = if_exists(File::open(entry.path()))? {
             // sled may have removed the file meanwhile: then it needs no sync.
-            false => match File::open(entry.path()) {
-                Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
-                file => file?.sync_data()?,
-            },
+            file.sync_data()?;
         }
     }
     File::open(folder)?.sync_all()

@@ -19,6 +19,7 @@ use std::path::Path;
 use data_encoding::HEXLOWER;
 
 use super::batch::{Edit, MAX_BATCH_CHANGES};
+use super::if_exists;
 use super::record::{self, MAX_RECORD_BYTES};
 use super::tree::Tree;
 
@@ -141,11 +142,13 @@ pub fn header(layout: u32) -> String {
 
 /// Appends the line of one change to a text.
 pub fn write_line(lines: &mut Vec<u8>, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) {
-    let value = json.unwrap_or_default();
-    let checksum = record::checksum(tree.name(), key, number, value);
+    push_line(lines, tree.name(), key, number, json.unwrap_or_default());
+}
+
+fn push_line(lines: &mut Vec<u8>, tree: &str, key: &str, number: u64, value: &[u8]) {
+    let checksum = HEXLOWER.encode(&record::checksum(tree, key, number, value));
     let key = serde_json::to_string(key).expect("a string serializes to JSON");
-    lines.extend_from_slice(HEXLOWER.encode(&checksum).as_bytes());
-    lines.extend_from_slice(format!("\t{number}\t{}\t{key}\t", tree.name()).as_bytes());
+    lines.extend_from_slice(format!("{checksum}\t{number}\t{tree}\t{key}\t").as_bytes());
     lines.extend_from_slice(value);
     lines.push(b'\n');
 }
@@ -160,10 +163,7 @@ pub fn write_batch_line(lines: &mut Vec<u8>, number: u64, edits: &[Edit]) {
         }
     }
     value.pop();
-    lines.extend_from_slice(HEXLOWER.encode(&record::checksum(BATCH_TREE, "", number, &value)).as_bytes());
-    lines.extend_from_slice(format!("\t{number}\t{BATCH_TREE}\t\"\"\t").as_bytes());
-    lines.extend_from_slice(&value);
-    lines.push(b'\n');
+    push_line(lines, BATCH_TREE, "", number, &value);
 }
 
 /// Byte ranges of the changes within the line of a batch: each is the line of one change, without its end.
@@ -197,11 +197,7 @@ struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 /// # Errors
 /// A newer layout, a tree this version does not know, or the system's error.
 pub fn read(path: &Path) -> Result<Option<JournalContents>, JournalError> {
-    match File::open(path) {
-        Ok(file) => read_from(&file).map(Some),
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(cause.into()),
-    }
+    if_exists(File::open(path))?.map(|file| read_from(&file)).transpose()
 }
 
 /// Reads an open journal up to its present length; a server may append meanwhile.
@@ -326,11 +322,8 @@ mod tests {
                 text[at] ^= 1 << bit;
                 let read = read_text(&text);
                 assert!(!read.fault_offsets.is_empty(), "byte {at} bit {bit}");
-                let intact = read
-                    .positions
-                    .values()
-                    .filter(|slot| whole.positions.values().any(|expected| expected == *slot))
-                    .count();
+                let is_intact = |slot: &&LinePosition| whole.positions.values().any(|other| other == *slot);
+                let intact = read.positions.values().filter(is_intact).count();
                 assert!(intact >= if is_header { 2 } else { 1 }, "byte {at} bit {bit}: the others are read");
             }
         }
@@ -342,11 +335,8 @@ mod tests {
         let begin = text.len() - line(2, "b", Some("2")).len();
         for end in begin..text.len() {
             let read = read_text(&text[..end]);
-            assert_eq!(
-                (read.fault_offsets.len(), read.last_number, read.valid_bytes),
-                (0, 1, begin as u64),
-                "cut at {end}"
-            );
+            let found = (read.fault_offsets.len(), read.last_number, read.valid_bytes);
+            assert_eq!(found, (0, 1, begin as u64), "cut at {end}");
         }
         let zeros = [&text[..], &[0; 100]].concat();
         assert_eq!(read_text(&zeros).valid_bytes, text.len() as u64);

@@ -29,13 +29,8 @@ impl StateLock {
     pub fn acquire(dir: &Path, timeout: Duration) -> Result<Self> {
         let path = dir.join("lock");
         let deadline = Instant::now() + timeout;
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(|cause| Error::internal(format!("{}: {cause}", path.display())))?;
+        let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
+        let mut file = file.map_err(|cause| Error::internal(format!("{}: {cause}", path.display())))?;
         loop {
             #[cfg(test)]
             super::tests::syscalls::before_flock(&file).map_err(|cause| open_error(&path, cause))?;

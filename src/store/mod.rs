@@ -129,10 +129,8 @@ impl Store {
             tree_in_index(&view, tree)?
         };
         let stored = sled_tree.get(key).map_err(|cause| record_error(tree, key, cause))?;
-        stored
-            .map(|stored| record::decode(tree.name(), key, &stored))
-            .transpose()
-            .map_err(|cause| record_error(tree, key, cause))
+        let value = stored.map(|stored| record::decode(tree.name(), key, &stored)).transpose();
+        value.map_err(|cause| record_error(tree, key, cause))
     }
 
     /// Writes one record; it is on disk when this returns. A record of a tree that is not journaled is written, but not
@@ -143,7 +141,7 @@ impl Store {
     /// made durable: the previous value is unchanged, also after a restart. `INTERNAL` when the disk fails and the outcome
     /// is unknown.
     pub async fn put<T: Serialize>(&self, tree: Tree, key: &str, value: &T) -> Result<()> {
-        let json = record::to_json(value).map_err(Error::internal)?;
+        let json = serde_json::to_vec(value).map_err(Error::internal)?;
         let bytes = key.len() + json.len();
         if bytes > MAX_RECORD_BYTES {
             let message = format!("the record has {bytes} bytes, the limit is {MAX_RECORD_BYTES}");
@@ -198,9 +196,8 @@ impl Store {
     pub fn for_each<T: DeserializeOwned>(&self, tree: Tree, mut visit: impl FnMut(&str, T)) -> Result<()> {
         let (sled_tree, mut unindexed) = {
             let view = self.view();
-            let unindexed = view.unindexed.iter().filter(|((changed_tree, _), _)| *changed_tree == tree);
-            let unindexed: BTreeMap<String, _> =
-                unindexed.map(|((_, key), json)| (key.clone(), json.clone())).collect();
+            let unindexed = view.unindexed.iter().filter(|((of, _), _)| *of == tree);
+            let unindexed: BTreeMap<_, _> = unindexed.map(|((_, key), json)| (key.clone(), json.clone())).collect();
             (tree_in_index(&view, tree)?, unindexed)
         };
         let parse_value =
@@ -237,8 +234,7 @@ impl Store {
         let found = found.map(|key| key.map(|key| String::from_utf8_lossy(&key).into_owned()));
         let mut keys: BTreeSet<String> =
             found.collect::<sled::Result<_>>().map_err(|cause| record_error(tree, prefix, cause))?;
-        let unindexed =
-            view.unindexed.iter().filter(|((changed_tree, key), _)| *changed_tree == tree && key.starts_with(prefix));
+        let unindexed = view.unindexed.iter().filter(|((of, key), _)| *of == tree && key.starts_with(prefix));
         for ((_, key), json) in unindexed {
             match json {
                 Some(_) => keys.insert(key.clone()),
@@ -296,6 +292,15 @@ impl Drop for Inner {
         if let Some(committer) = self.committer.take() {
             let _ = committer.join();
         }
+    }
+}
+
+/// `None` when the file does not exist.
+fn if_exists<T>(result: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(cause),
     }
 }
 

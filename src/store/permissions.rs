@@ -31,13 +31,11 @@ pub fn secure_folder(dir: &Path) -> Result<()> {
         if changed.is_err() || mode_after & OTHERS_BITS != 0 {
             let (mode, owner, uid) = (mode_after & 0o7777, metadata.uid(), rustix::process::geteuid().as_raw());
             let path = dir.display();
-            return Err(Error::new(
-                Code::Forbidden,
-                format!(
-                    "the state folder {path} is open to other users (mode {mode:04o}, owned by user {owner}, this \
-                     program runs as {uid}): run chown -R {uid} {path} && chmod 700 {path}, or choose another --state"
-                ),
-            ));
+            let message = format!(
+                "the state folder {path} is open to other users (mode {mode:04o}, owned by user {owner}, this \
+                 program runs as {uid}): run chown -R {uid} {path} && chmod 700 {path}, or choose another --state"
+            );
+            return Err(Error::new(Code::Forbidden, message));
         }
         tracing::warn!(state = %dir.display(), mode = format!("{:04o}", metadata.mode() & 0o7777),
             "the state folder was open to other users: its mode is now 0700");

@@ -3,7 +3,6 @@
 //! The checksum (16 bytes of BLAKE3) covers tree, key, number and value. It detects flipped bits, and values stored under
 //! the wrong key. sled's own checksums cover pages, and sled skips pages that fail them.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Longest record that may be written, bytes of key and JSON together.
@@ -23,11 +22,6 @@ pub fn checksum(tree: &str, key: &str, number: u64, json: &[u8]) -> [u8; CHECKSU
         hasher.update(part);
     }
     hasher.finalize().as_bytes()[..CHECKSUM_BYTES].try_into().expect("a BLAKE3 hash has 32 bytes")
-}
-
-/// Serializes a value to JSON.
-pub fn to_json<T: Serialize>(value: &T) -> serde_json::Result<Vec<u8>> {
-    serde_json::to_vec(value)
 }
 
 /// Encodes a record for the index.

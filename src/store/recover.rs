@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use super::appender::Appender;
 use super::disk_space::free_bytes;
 use super::index::{Index, IndexContents, IndexError};
-use super::journal::{self, JournalContents, JournalError, LinePosition};
+use super::journal::{self, JournalContents, JournalError};
+use super::rewrite::{StateContents, rewrite_journal};
 use super::tail::{self, Tail};
 use super::tree::Tree;
-use super::{draft, migrate, open_error, quarantine, rewrite};
+use super::{draft, migrate, open_error, quarantine};
 use crate::error::{Error, Result};
 
 /// Free disk space required to open a state, bytes: sled writes when it opens, and an index that cannot be opened for lack
@@ -47,10 +48,8 @@ pub fn open(dir: &Path) -> Result<RecoveredState> {
     let index_folder = dir.join("db");
     let available = free_bytes(dir);
     if available < MIN_FREE_BYTES {
-        return Err(open_error(
-            dir,
-            format!("the disk is full: {available} bytes are free, {MIN_FREE_BYTES} are required"),
-        ));
+        let message = format!("the disk is full: {available} bytes are free, {MIN_FREE_BYTES} are required");
+        return Err(open_error(dir, message));
     }
     if !dir.join("journal").try_exists().map_err(to_error)? && index_folder.try_exists().map_err(to_error)? {
         migrate::from_layout_1(dir, &index_folder)?;
@@ -76,16 +75,16 @@ pub fn open(dir: &Path) -> Result<RecoveredState> {
             (reader.join(), index, index_took)
         }),
     };
-    let (journal_contents, tail_contents, journal_took) =
+    let (journal, tail, journal_took) =
         journal_and_tail.map_err(|_| open_error(&dir.join("journal"), "reading it panicked"))??;
-    let had_journal = journal_contents.is_some();
-    let (mut journal_contents, mut lost_records) = (journal_contents.unwrap_or_default(), Vec::new());
-    let (mut index, mut index_contents) = match index {
+    let had_journal = journal.is_some();
+    let (journal, mut lost_records) = (journal.unwrap_or_default(), Vec::new());
+    let (mut index, indexed) = match index {
         Ok(opened) => opened,
         Err(IndexError::System(cause)) => return Err(open_error(&index_folder, cause)),
         // If the journal is not intact, the index may have the only copy of a record, and the disk may be able to read
         // it later.
-        Err(IndexError::Io(cause)) if !had_journal || !journal_contents.fault_offsets.is_empty() => {
+        Err(IndexError::Io(cause)) if !had_journal || !journal.fault_offsets.is_empty() => {
             return Err(open_error(&index_folder, cause));
         }
         Err(IndexError::Io(fault) | IndexError::Damage(fault)) => {
@@ -94,11 +93,12 @@ pub fn open(dir: &Path) -> Result<RecoveredState> {
             (Index::open(&index_folder).map_err(|cause| open_error(&index_folder, cause))?, IndexContents::default())
         }
     };
-    let has_newer_changes = index_contents.last_number > journal_contents.last_number
-        || rewrite::tail_has_newer_changes(&journal_contents, &tail_contents, index_contents.last_number);
-    if !had_journal || has_newer_changes || !journal_contents.fault_offsets.is_empty() {
-        if had_journal || index_contents.last_number.max(tail_contents.last_number) > 0 {
-            log_damage(dir, &journal_contents, &tail_contents, &index_contents, had_journal);
+    let mut contents = StateContents { journal, tail, index: indexed };
+    let has_newer_changes =
+        contents.index.last_number > contents.journal.last_number || contents.tail_has_newer_changes();
+    if !had_journal || has_newer_changes || !contents.journal.fault_offsets.is_empty() {
+        if had_journal || contents.index.last_number.max(contents.tail.last_number) > 0 {
+            log_damage(dir, &contents, had_journal);
         }
         // The index may have the only copy of records whose lines are damaged.
         let unknown = index.unknown_trees();
@@ -108,37 +108,29 @@ pub fn open(dir: &Path) -> Result<RecoveredState> {
         if had_journal {
             quarantine::keep_copy(dir, "journal").map_err(to_error)?;
         }
-        lost_records = rewrite::rewrite_journal(dir, &journal_contents, &tail_contents, &index, &index_contents)
-            .map_err(to_error)?;
-        journal_contents = read_journal(dir)?.ok_or_else(|| open_error(dir, "the journal has disappeared"))?;
+        lost_records = rewrite_journal(dir, &contents, &index).map_err(to_error)?;
+        contents.journal = read_journal(dir)?.ok_or_else(|| open_error(dir, "the journal has disappeared"))?;
     }
-    if let Some(fault) = find_index_fault(&journal_contents, &index_contents) {
+    if let Some(fault) = find_index_fault(&contents) {
         drop(index);
         let quarantined = quarantine::move_away(dir, "db").map_err(to_error)?;
         tracing::error!(fault, kept = %quarantined.display(), "the index is damaged: rebuilding it from the journal");
         index = Index::open(&index_folder).map_err(|cause| open_error(&index_folder, cause))?;
-        index_contents = IndexContents::default();
+        contents.index = IndexContents::default();
     }
-    update_index(dir, &journal_contents, &index, &index_contents)?;
+    update_index(dir, &contents, &index)?;
     migrate::write_layout_marker(&index);
-    let current = journal_contents.positions.values().filter(|position| !position.is_removal);
-    let (live_records, live_bytes) =
+    let current = contents.journal.positions.values().filter(|position| !position.is_removal);
+    let (records, live_bytes) =
         current.fold((0, 0), |(count, bytes), position| (count + 1, bytes + u64::from(position.len)));
-    let journal = Appender::open(&dir.join("journal"), journal_contents.valid_bytes).map_err(to_error)?;
-    let last_number = journal_contents.last_number.max(index_contents.last_number).max(tail_contents.last_number);
+    let journal = Appender::open(&dir.join("journal"), contents.journal.valid_bytes).map_err(to_error)?;
+    let last_number = contents.journal.last_number.max(contents.index.last_number).max(contents.tail.last_number);
     // Journal and index now contain everything that is in the tail.
-    let tail = Tail::open(dir, &tail_contents, &index).map_err(to_error)?;
+    let tail = Tail::open(dir, &contents.tail, &index).map_err(to_error)?;
     let to_millis = |took: Duration| took.as_millis() as u64;
     let (journal_ms, index_ms, all_ms) = (to_millis(journal_took), to_millis(index_took), to_millis(started.elapsed()));
-    tracing::debug!(
-        records = live_records,
-        journal_bytes = journal.len,
-        journal_ms,
-        index_ms,
-        all_ms,
-        "the state is open"
-    );
-    Ok(RecoveredState { index, journal, tail, last_number, live_records, live_bytes, lost_records })
+    tracing::debug!(records, journal_bytes = journal.len, journal_ms, index_ms, all_ms, "the state is open");
+    Ok(RecoveredState { index, journal, tail, last_number, live_records: records, live_bytes, lost_records })
 }
 
 /// Reads the journal; `None` when it does not exist.
@@ -156,13 +148,11 @@ pub fn unreadable_error(dir: &Path, name: &str, cause: JournalError) -> Error {
         }
         JournalError::UnknownTrees(trees) => {
             let trees = trees.join(", ");
-            open_error(
-                dir,
-                format!(
-                    "it was written by a newer version: {name} contains records of {trees}, which this version does \
-                     not know and would lose; start the newer version, or import a backup made before it"
-                ),
-            )
+            let message = format!(
+                "it was written by a newer version: {name} contains records of {trees}, which this version does \
+                 not know and would lose; start the newer version, or import a backup made before it"
+            );
+            open_error(dir, message)
         }
     }
 }
@@ -173,80 +163,65 @@ fn open_index(folder: &Path) -> Result<(Index, IndexContents), IndexError> {
     Ok((index, held))
 }
 
-fn log_damage(
-    dir: &Path,
-    journal_contents: &JournalContents,
-    tail_contents: &JournalContents,
-    index_contents: &IndexContents,
-    had_journal: bool,
-) {
+fn log_damage(dir: &Path, contents: &StateContents, had_journal: bool) {
+    let StateContents { journal, tail, index } = contents;
     let what = match had_journal {
         false => "the journal is missing: writing a new one from its tail and the index",
-        true if journal_contents.fault_offsets.is_empty() => {
+        true if journal.fault_offsets.is_empty() => {
             "the journal has lost its end: adding changes from its tail and the index"
         }
         true => "the journal is damaged: repairing it from its tail and the index",
     };
-    let (state, first) = (dir.display(), journal_contents.fault_offsets.first());
+    let (state, first) = (dir.display(), journal.fault_offsets.first());
     tracing::error!(
         %state,
-        damaged_lines = journal_contents.fault_offsets.len(),
+        damaged_lines = journal.fault_offsets.len(),
         first_at = first,
-        last_in_journal = journal_contents.last_number,
-        last_in_tail = tail_contents.last_number,
-        last_in_index = index_contents.last_number,
-        index_faults = index_contents.faults.len(),
+        last_in_journal = journal.last_number,
+        last_in_tail = tail.last_number,
+        last_in_index = index.last_number,
+        index_faults = index.faults.len(),
         "{what}"
     );
 }
 
 /// Describes damage of the index. Lacking only the last changes of the journal is not damage: every crash leaves it so.
-fn find_index_fault(journal_contents: &JournalContents, index_contents: &IndexContents) -> Option<String> {
-    if let Some(fault) = index_contents.faults.first() {
+fn find_index_fault(contents: &StateContents) -> Option<String> {
+    let StateContents { journal, index, .. } = contents;
+    if let Some(fault) = index.faults.first() {
         return Some(fault.clone());
     }
     let name = |(tree, key): &(Tree, String)| format!("{}/{key}", tree.name());
-    let missing = journal_contents.positions.iter().find(|(id, position)| {
+    let missing = journal.positions.iter().find(|(id, position)| {
         !position.is_removal
-            && position.number < index_contents.last_number
-            && index_contents.numbers.get(*id).is_none_or(|number| *number < position.number)
+            && position.number < index.last_number
+            && index.numbers.get(*id).is_none_or(|number| *number < position.number)
     });
     if let Some((id, position)) = missing {
-        return Some(format!(
-            "record {}: change {} is missing, although change {} exists",
-            name(id),
-            position.number,
-            index_contents.last_number
-        ));
+        let (name, number, last) = (name(id), position.number, index.last_number);
+        return Some(format!("record {name}: change {number} is missing, although change {last} exists"));
     }
-    let stray = index_contents.numbers.iter().find(|(id, number)| match journal_contents.positions.get(*id) {
-        None => **number < index_contents.last_number,
-        Some(position) => position.is_removal && position.number < index_contents.last_number,
+    let stray = index.numbers.iter().find(|(id, number)| match journal.positions.get(*id) {
+        None => **number < index.last_number,
+        Some(position) => position.is_removal && position.number < index.last_number,
     });
     stray.map(|(id, _)| format!("record {}: it was removed, but exists", name(id)))
 }
 
 /// Applies to the index the changes that only the journal has.
-fn update_index(
-    dir: &Path,
-    journal_contents: &JournalContents,
-    index: &Index,
-    index_contents: &IndexContents,
-) -> Result<()> {
-    let mut outdated: Vec<(&(Tree, String), &LinePosition)> = journal_contents
-        .positions
-        .iter()
-        .filter(|(id, position)| match index_contents.numbers.get(*id) {
-            Some(number) => position.is_removal || *number != position.number,
-            None => !position.is_removal,
-        })
-        .collect();
-    let stray = index_contents.numbers.keys().filter(|id| !journal_contents.positions.contains_key(*id));
+fn update_index(dir: &Path, contents: &StateContents, index: &Index) -> Result<()> {
+    let StateContents { journal, index: indexed, .. } = contents;
+    let outdated = journal.positions.iter().filter(|(id, position)| match indexed.numbers.get(*id) {
+        Some(number) => position.is_removal || *number != position.number,
+        None => !position.is_removal,
+    });
+    let mut outdated: Vec<_> = outdated.collect();
+    let stray = indexed.numbers.keys().filter(|id| !journal.positions.contains_key(*id));
     let to_error = |cause: IndexError| open_error(dir, cause);
     for (tree, key) in stray {
         index.set(*tree, key, 0, None).map_err(to_error)?;
     }
-    if outdated.is_empty() && index_contents.last_number >= journal_contents.last_number {
+    if outdated.is_empty() && indexed.last_number >= journal.last_number {
         return Ok(());
     }
     // In the order of the changes, as the committer writes them: otherwise a gap would not prove damage.
@@ -262,7 +237,7 @@ fn update_index(
         }
         index.set(*tree, key, position.number, json.as_deref()).map_err(to_error)?;
     }
-    index.set_last_number(journal_contents.last_number).map_err(to_error)?;
+    index.set_last_number(journal.last_number).map_err(to_error)?;
     tracing::info!(changes = outdated.len(), "changes from the journal were applied to the index");
     Ok(())
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use super::draft::Draft;
 use super::index::{Index, IndexContents};
 use super::journal::{self, JournalContents, LinePosition};
-use super::tail;
 use super::tree::Tree;
+use super::{if_exists, tail};
 
 type RecordId = (Tree, String);
 
@@ -30,36 +30,75 @@ impl CopyLocation {
     }
 }
 
-/// Whether the tail contains a change that is missing from the journal. A compaction drops removals that the index has up
-/// to its `last` change; if the program is killed after it, the tail still has them.
-pub fn tail_has_newer_changes(journal_contents: &JournalContents, tail: &JournalContents, last: u64) -> bool {
-    tail.positions.iter().any(|(id, position)| match journal_contents.positions.get(id) {
-        Some(known) => known.number < position.number,
-        None => !position.is_removal || position.number > last,
-    })
+/// Contents of the three files with records.
+pub struct StateContents {
+    pub journal: JournalContents,
+    pub tail: JournalContents,
+    pub index: IndexContents,
+}
+
+impl StateContents {
+    /// Whether the tail contains a change that is missing from the journal. A compaction drops removals that the index has
+    /// up to its last change; if the program is killed after it, the tail still has them.
+    pub fn tail_has_newer_changes(&self) -> bool {
+        self.tail.positions.iter().any(|(id, position)| match self.journal.positions.get(id) {
+            Some(known) => known.number < position.number,
+            None => !position.is_removal || position.number > self.index.last_number,
+        })
+    }
+
+    fn newest_copies(&self) -> HashMap<&RecordId, CopyLocation> {
+        let mut newest: HashMap<&RecordId, CopyLocation> = HashMap::with_capacity(self.journal.positions.len());
+        let journal = self.journal.positions.iter().map(|(id, slot)| (id, CopyLocation::Journal(*slot)));
+        let tail = self.tail.positions.iter().map(|(id, slot)| (id, CopyLocation::Tail(*slot)));
+        let index = self.index.numbers.iter().map(|(id, number)| (id, CopyLocation::Index(*number)));
+        for (id, location) in journal.chain(tail).chain(index) {
+            let best = newest.entry(id).or_insert(location);
+            if best.number() < location.number() {
+                *best = location;
+            }
+        }
+        newest
+    }
+
+    /// Records of the journal whose removal was in a damaged line or in a lost end of the file: an intact index lacks them,
+    /// although it has later changes. If more records are missing than such lines can hide, the index has lost them, and
+    /// they are kept.
+    fn removed_records(&self) -> HashSet<&RecordId> {
+        let Self { journal, tail, index } = self;
+        let absent = |(id, slot): &(&RecordId, &LinePosition)| {
+            !slot.is_removal
+                && slot.number <= index.last_number
+                && !index.numbers.contains_key(*id)
+                && !tail.positions.contains_key(*id)
+        };
+        let missing: HashSet<_> = journal.positions.iter().filter(absent).map(|(id, _)| id).collect();
+        let hidden = journal.hidden_changes() + index.last_number.saturating_sub(journal.last_number);
+        if !index.faults.is_empty() || missing.len() as u64 > hidden {
+            return HashSet::new();
+        }
+        for (tree, key) in &missing {
+            tracing::warn!("record {}/{key} is treated as removed: its removal was in a damaged line", tree.name());
+        }
+        missing
+    }
 }
 
 /// Rewrites the journal from the newest good copy of every record; returns the names of records without a good copy.
 ///
 /// # Errors
 /// The system's error: a copy that cannot be read at the moment is not treated as missing.
-pub fn rewrite_journal(
-    dir: &Path,
-    journal_contents: &JournalContents,
-    tail_contents: &JournalContents,
-    index: &Index,
-    index_contents: &IndexContents,
-) -> io::Result<Vec<String>> {
-    let (journal_file, tail_file) =
-        (open_if_exists(&dir.join("journal"))?, open_if_exists(&dir.join(tail::FILE_NAME))?);
+pub fn rewrite_journal(dir: &Path, contents: &StateContents, index: &Index) -> io::Result<Vec<String>> {
+    let journal_file = if_exists(File::open(dir.join("journal")))?;
+    let tail_file = if_exists(File::open(dir.join(tail::FILE_NAME)))?;
     let reread = |file: &Option<File>, position: LinePosition| match file {
         Some(file) => Ok(journal::read_json_at(file, position)?.map(|json| (position.number, json))),
         None => Ok::<_, io::Error>(None),
     };
     let mut draft = Draft::begin(dir)?;
     let mut lost = Vec::new();
-    let removed_ids = removed_records(journal_contents, tail_contents, index_contents);
-    let mut copies: Vec<_> = newest_copies(journal_contents, tail_contents, index_contents).into_iter().collect();
+    let removed_ids = contents.removed_records();
+    let mut copies: Vec<_> = contents.newest_copies().into_iter().collect();
     // Ordered by number: gaps in the numbers show how much a damaged line can hide.
     copies.sort_unstable_by_key(|(_, location)| location.number());
     for (id, location) in copies {
@@ -67,7 +106,7 @@ pub fn rewrite_journal(
         let copied = match location {
             CopyLocation::Journal(slot) | CopyLocation::Tail(slot) if slot.is_removal => {
                 // An older index, without this removal, needs a line for it.
-                if slot.number > index_contents.last_number {
+                if slot.number > contents.index.last_number {
                     draft.add_record(*tree, key, slot.number, None)?;
                 }
                 continue;
@@ -87,66 +126,13 @@ pub fn rewrite_journal(
         }
     }
     // Records whose line and copy in the index are both damaged are lost, too.
-    let is_known =
-        |id: &&RecordId| journal_contents.positions.contains_key(*id) || tail_contents.positions.contains_key(*id);
-    let unreadable = index_contents.unreadable_records.iter().filter(|id| !is_known(id));
+    let files = [&contents.journal, &contents.tail];
+    let is_known = |id: &RecordId| files.iter().any(|file| file.positions.contains_key(id));
+    let unreadable = contents.index.unreadable_records.iter().filter(|id| !is_known(id));
     lost.extend(unreadable.map(|(tree, key)| format!("{}/{key}", tree.name())));
     if !lost.is_empty() {
         tracing::error!(records = %lost.join(" "), "records are lost: no copy of them can be read");
     }
     draft.complete_and_replace(dir)?;
     Ok(lost)
-}
-
-/// Opens a file; `None` when it does not exist.
-fn open_if_exists(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(cause),
-    }
-}
-
-fn newest_copies<'a>(
-    journal_contents: &'a JournalContents,
-    tail_contents: &'a JournalContents,
-    index_contents: &'a IndexContents,
-) -> HashMap<&'a RecordId, CopyLocation> {
-    let mut newest: HashMap<&RecordId, CopyLocation> = HashMap::with_capacity(journal_contents.positions.len());
-    let journal = journal_contents.positions.iter().map(|(id, slot)| (id, CopyLocation::Journal(*slot)));
-    let tail = tail_contents.positions.iter().map(|(id, slot)| (id, CopyLocation::Tail(*slot)));
-    let index = index_contents.numbers.iter().map(|(id, number)| (id, CopyLocation::Index(*number)));
-    for (id, location) in journal.chain(tail).chain(index) {
-        let best = newest.entry(id).or_insert(location);
-        if best.number() < location.number() {
-            *best = location;
-        }
-    }
-    newest
-}
-
-/// Records of the journal whose removal was in a damaged line or in a lost end of the file: an intact index lacks them,
-/// although it has later changes. If more records are missing than such lines can hide, the index has lost them, and they
-/// are kept.
-fn removed_records<'a>(
-    journal_contents: &'a JournalContents,
-    tail_contents: &JournalContents,
-    index_contents: &IndexContents,
-) -> HashSet<&'a RecordId> {
-    let absent = |(id, slot): &(&RecordId, &LinePosition)| {
-        !slot.is_removal
-            && slot.number <= index_contents.last_number
-            && !index_contents.numbers.contains_key(*id)
-            && !tail_contents.positions.contains_key(*id)
-    };
-    let missing: HashSet<_> = journal_contents.positions.iter().filter(absent).map(|(id, _)| id).collect();
-    let hidden =
-        journal_contents.hidden_changes() + index_contents.last_number.saturating_sub(journal_contents.last_number);
-    if !index_contents.faults.is_empty() || missing.len() as u64 > hidden {
-        return HashSet::new();
-    }
-    for (tree, key) in &missing {
-        tracing::warn!("record {}/{key} is treated as removed: its removal was in a damaged line", tree.name());
-    }
-    missing
 }

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use super::if_exists;
+
 /// Writes `text` to a file of mode 0600, atomically and durably.
 ///
 /// # Errors
@@ -12,10 +14,7 @@ use std::path::Path;
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let new_path = path.with_extension("new");
-    match fs::remove_file(&new_path) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-        _ => {}
-    }
+    remove(&new_path)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new_path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
@@ -28,11 +27,7 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
 /// # Errors
 /// The system's error.
 pub fn read(path: &Path) -> io::Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(cause),
-    }
+    if_exists(fs::read_to_string(path))
 }
 
 /// Removes the file if it exists.
@@ -40,8 +35,5 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
 /// # Errors
 /// The system's error.
 pub fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
-        _ => Ok(()),
-    }
+    if_exists(fs::remove_file(path)).map(drop)
 }

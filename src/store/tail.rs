@@ -18,7 +18,7 @@ const RESTART_BYTES: u64 = 16 << 20;
 
 /// The tail, open for appending.
 pub struct Tail {
-    file: Appender,
+    pub file: Appender,
     header_bytes: u64,
     /// Length from which the tail is restarted, bytes; raised after a failed attempt.
     restart_at_bytes: u64,
@@ -53,31 +53,10 @@ impl Tail {
             File::open(dir)?.sync_all()?;
         }
         let end = if contents.fault_offsets.is_empty() { contents.valid_bytes.max(header_bytes) } else { header_bytes };
-        let mut tail =
-            Self { file: Appender::open(&dir.join(FILE_NAME), end)?, header_bytes, restart_at_bytes: RESTART_BYTES };
+        let file = Appender::open(&dir.join(FILE_NAME), end)?;
+        let mut tail = Self { file, header_bytes, restart_at_bytes: RESTART_BYTES };
         tail.restart(index, true)?;
         Ok(tail)
-    }
-
-    /// Length in valid bytes.
-    pub fn len(&self) -> u64 {
-        self.file.len
-    }
-
-    /// Appends lines and waits until they are on the disk.
-    ///
-    /// # Errors
-    /// As for [`Appender::append`].
-    pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        self.file.append(lines)
-    }
-
-    /// Truncates the tail, as [`Appender::truncate`] does.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn truncate(&mut self, len: u64) -> io::Result<()> {
-        self.file.truncate(len)
     }
 
     /// Empties the tail once it is long, or at once with `force`. The index is synced first, so its changes are still in

@@ -16,6 +16,12 @@ fn temp_folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
+fn new_state() -> (tempfile::TempDir, Store) {
+    let dir = temp_folder();
+    let store = Store::open_waiting(dir.path()).unwrap();
+    (dir, store)
+}
+
 fn list_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { list_files(&path) } else { vec![path] }).collect()
@@ -70,8 +76,7 @@ async fn fill_state(dir: &Path) -> Vec<(String, u64)> {
 
 #[tokio::test]
 async fn records_survive_closing_and_come_back_by_key() {
-    let dir = temp_folder();
-    let store = Store::open_waiting(dir.path()).unwrap();
+    let (dir, store) = new_state();
     store.put(Tree::Users, "u_2", &"second").await.unwrap();
     store.put(Tree::Users, "u_1", &"first").await.unwrap();
     store.put(Tree::Users, "u_1", &"first, changed").await.unwrap();
@@ -91,8 +96,7 @@ async fn records_survive_closing_and_come_back_by_key() {
 
 #[tokio::test]
 async fn concurrent_writes_are_all_durable() {
-    let dir = temp_folder();
-    let store = Store::open_waiting(dir.path()).unwrap();
+    let (dir, store) = new_state();
     let writers = (0..2000).map(|n| {
         let store = store.clone();
         async move { store.put(Tree::Books, &format!("{n:04}"), &n).await }
@@ -105,8 +109,7 @@ async fn concurrent_writes_are_all_durable() {
 
 #[tokio::test]
 async fn a_damaged_record_is_an_error_never_missing() {
-    let dir = temp_folder();
-    let store = Store::open_waiting(dir.path()).unwrap();
+    let (dir, store) = new_state();
     store.put(Tree::Users, "u_1", &"first").await.unwrap();
     let tree = tree_in_index(&store.view(), Tree::Users).unwrap();
     let mut sealed = tree.get("u_1").unwrap().unwrap().to_vec();
@@ -130,8 +133,7 @@ async fn a_damaged_record_is_an_error_never_missing() {
 
 #[test]
 fn a_second_process_learns_which_process_has_the_state() {
-    let dir = temp_folder();
-    let store = Store::open_waiting(dir.path()).unwrap();
+    let (dir, store) = new_state();
     let error = Store::open(dir.path()).err().unwrap();
     assert_eq!(error.code, Code::Conflict);
     assert!(error.message.contains("is in use by a running hearthcast (process "), "{}", error.message);
@@ -195,11 +197,8 @@ fn copy_folder(from: &Path, to: &Path) {
     for file in list_files(from) {
         let target = to.join(file.strip_prefix(from).unwrap());
         fs::create_dir_all(target.parent().unwrap()).unwrap();
-        match fs::copy(&file, &target) {
-            // sled removes files meanwhile.
-            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
-            copied => drop(copied.unwrap()),
-        }
+        // sled removes files meanwhile.
+        if_exists(fs::copy(&file, &target)).unwrap();
     }
 }
 
@@ -322,8 +321,7 @@ async fn a_full_disk_refuses_and_loses_nothing() {
 
 #[tokio::test]
 async fn a_journal_that_has_grown_is_compacted() {
-    let dir = temp_folder();
-    let store = Store::open_waiting(dir.path()).unwrap();
+    let (dir, store) = new_state();
     let big = "x".repeat(40_000);
     store.put(Tree::Progress, "u_1/kept", &7).await.unwrap();
     for n in 0..600_u64 {

@@ -260,10 +260,8 @@ mod tests {
         let cropped = [0, 3, 0, 0x80, 0, 30, 0, 40, 0, 1, 0, 1, 0, 9, 0, 9];
         let update = decoder.decode(&display_set(0, &cropped)).unwrap().unwrap();
         // The rest of the object, without its invisible column.
-        assert_eq!(
-            update.bitmaps,
-            [PlacedBitmap { x: 31, y: 40, width: 2, height: 1, pixels: [black, black].concat() }]
-        );
+        let pixels = [black, black].concat();
+        assert_eq!(update.bitmaps, [PlacedBitmap { x: 31, y: 40, width: 2, height: 1, pixels }]);
         let update = decoder.decode(&display_set(0, &[])).unwrap().unwrap();
         assert_eq!(update.bitmaps, []);
     }

@@ -36,21 +36,23 @@ fn apply(clock: &ChannelClock, now: i64, event: ClockEvent) -> ChannelClock {
         ClockEvent::Watch => clock.extended(now, now + 30_000).unwrap_or_else(unchanged),
         ClockEvent::Leave => clock.paused(now).unwrap_or_else(unchanged),
         ClockEvent::Skip { over_ms, unseen } if clock.is_on_demand() => {
-            let to_ms = clock.channel_ms_at(now) + over_ms;
-            clock.with_skip(
-                now,
-                SkipTarget {
-                    to_ms,
-                    skipped_segments: over_ms.unsigned_abs() / 2000,
-                    skipped_discontinuities: 1,
-                    skipped_ticks: over_ms * 90,
-                    drops_last_interval: unseen,
-                },
-            )
+            let target = SkipTarget {
+                to_ms: clock.channel_ms_at(now) + over_ms,
+                skipped_segments: over_ms.unsigned_abs() / 2000,
+                skipped_discontinuities: 1,
+                skipped_ticks: over_ms * 90,
+                drops_last_interval: unseen,
+            };
+            clock.with_skip(now, target)
         }
         ClockEvent::Skip { .. } => unchanged(),
         ClockEvent::Turn => clock.with_on_demand(now, !clock.is_on_demand()),
     }
+}
+
+fn skip_to(to_ms: i64) -> SkipTarget {
+    let (skipped_segments, skipped_discontinuities, skipped_ticks) = (3, 0, 9);
+    SkipTarget { to_ms, skipped_segments, skipped_discontinuities, skipped_ticks, drops_last_interval: false }
 }
 
 fn any_events() -> impl Strategy<Value = Vec<(i64, ClockEvent)>> {
@@ -158,10 +160,8 @@ fn the_clock_runs_with_viewers_and_pauses_without() {
     let clock = ChannelClock::new(START);
     assert_eq!((clock.channel_ms_at(START - 5), clock.channel_ms_at(START + 99_999)), (START - 5, START));
     let clock = clock.extended(START + 100_000, START + 130_000).unwrap();
-    assert_eq!(
-        (clock.channel_ms_at(START + 110_000), clock.channel_ms_at(START + 500_000)),
-        (START + 10_000, START + 30_000)
-    );
+    let since_start = |clock: &ChannelClock, at: [i64; 2]| at.map(|at| clock.channel_ms_at(START + at) - START);
+    assert_eq!(since_start(&clock, [110_000, 500_000]), [10_000, 30_000]);
     assert_eq!(clock.extended(START + 101_000, START + 130_000), None, "already runs that long");
     let clock = clock.extended(START + 120_000, START + 150_000).unwrap();
     assert_eq!(clock.intervals().len(), 2, "the interval is extended");
@@ -169,10 +169,7 @@ fn the_clock_runs_with_viewers_and_pauses_without() {
     assert_eq!((clock.channel_ms_at(START + 900_000), clock.paused(START + 126_000)), (START + 25_000, None));
     // Guides assume that the clock resumes at the next full minute.
     let ahead = clock.projected(START + 900_001);
-    assert_eq!(
-        (ahead.channel_ms_at(START + 960_000), ahead.channel_ms_at(START + 960_001)),
-        (START + 25_000, START + 25_001)
-    );
+    assert_eq!(since_start(&ahead, [960_000, 960_001]), [25_000, 25_001]);
     assert_eq!(ahead.first_wall_ms(START + 25_000), START + 125_000);
     // On demand off, and on again.
     let free = clock.with_on_demand(START + 1_000_000, false);
@@ -185,25 +182,14 @@ fn the_clock_runs_with_viewers_and_pauses_without() {
 #[test]
 fn an_unseen_interval_is_dropped_by_the_next_skip() {
     let clock = ChannelClock::new(START).extended(START, START + 30_000).unwrap();
-    let jump = |to_ms, unseen| SkipTarget {
-        to_ms,
-        skipped_segments: 3,
-        skipped_discontinuities: 0,
-        skipped_ticks: 9,
-        drops_last_interval: unseen,
-    };
+    let jump = |to_ms, unseen| SkipTarget { drops_last_interval: unseen, ..skip_to(to_ms) };
     let first = clock.with_skip(START + 5_000, jump(START + 60_000, false));
-    assert_eq!(
-        (first.channel_ms_at(START + 4_999), first.channel_ms_at(START + 6_000)),
-        (START + 4_999, START + 61_000)
-    );
+    let since_start = |clock: &ChannelClock, at: [i64; 2]| at.map(|at| clock.channel_ms_at(START + at) - START);
+    assert_eq!(since_start(&first, [4_999, 6_000]), [4_999, 61_000]);
     assert_eq!(first.channel_ms_at(START + 99_000), START + 85_000, "runs until the end set before the skip");
     let second = first.with_skip(START + 5_500, jump(START + 120_000, true));
     assert_eq!((second.intervals().len(), second.aired_intervals().len()), (2, 2));
-    assert_eq!(
-        (second.channel_ms_at(START + 5_499), second.channel_ms_at(START + 5_500)),
-        (START + 5_000, START + 120_000)
-    );
+    assert_eq!(since_start(&second, [5_499, 5_500]), [5_000, 120_000]);
     assert_eq!((second.interval_of(START + 120_000).skipped_ticks, second.interval_of(START).skipped_ticks), (9, 0));
 }
 
@@ -214,32 +200,17 @@ fn stored_intervals_are_bounded_and_cover_a_playlist() {
         now += 3_600_000;
         clock = clock.extended(now, now + 2_000).unwrap();
         let covered_ms: i64 = clock.intervals().iter().map(|run| run.to_ms - run.from_ms).sum();
-        assert!(
-            clock.intervals().len() <= MAX_INTERVALS
-                && (covered_ms >= MIN_COVERED_MS || clock.recorded_since_ms() == START),
-            "{covered_ms}"
-        );
+        assert!(clock.intervals().len() <= MAX_INTERVALS);
+        assert!(covered_ms >= MIN_COVERED_MS || clock.recorded_since_ms() == START, "{covered_ms}");
     }
     assert_eq!(clock.channel_ms_at(now), START + 2999 * 2_000, "dropping old intervals moves nothing");
     let late = now + 400 * 24 * 3_600_000;
     let clock = clock.extended(late, late + 2_000).unwrap();
-    assert!(
-        clock.intervals().len() < 100 && clock.channel_ms_at(late) == START + 3000 * 2_000,
-        "{}",
-        clock.intervals().len()
-    );
+    let count = clock.intervals().len();
+    assert!(count < 100 && clock.channel_ms_at(late) == START + 3000 * 2_000, "{count}");
     let clock = (0..2000).fold(clock, |clock, n| {
         let now = late + 10 + n;
-        clock.with_skip(
-            now,
-            SkipTarget {
-                to_ms: clock.channel_ms_at(now) + 60_000,
-                skipped_segments: 0,
-                skipped_discontinuities: 0,
-                skipped_ticks: 0,
-                drops_last_interval: false,
-            },
-        )
+        clock.with_skip(now, skip_to(clock.channel_ms_at(now) + 60_000))
     });
     assert_eq!(clock.intervals().len(), MAX_INTERVALS);
 }

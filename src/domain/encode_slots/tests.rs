@@ -48,11 +48,8 @@ fn earlier_viewers_keep_their_share_when_the_machine_is_too_slow_for_all() {
     let slow = |demand: SlotDemand| SlotDemand { share: 0.7, ..demand };
     let (early, late) = (slow(without_slot(1, 15_000)), slow(with_slot(2, 0, 1)));
     assert_eq!(assign_slots(1, &[late, early]), [0, 1]);
-    assert_eq!(
-        assign_slots(1, &[late, SlotDemand { deadline_ms: None, ..early }]),
-        [1, 0],
-        "the rest is for the later one"
-    );
+    let idle = SlotDemand { deadline_ms: None, ..early };
+    assert_eq!(assign_slots(1, &[late, idle]), [1, 0], "the rest is for the later one");
     // Two renditions of one viewer count once.
     let next = slow(SlotDemand { viewer_number: 1, ..without_slot(1, 60_000) });
     let third = SlotDemand { share: 0.4, ..without_slot(3, 0) };
@@ -66,18 +63,16 @@ fn viewers_are_admitted_while_their_shares_fit() {
     assert!(has_capacity(2, [7.0], 3.0) && !has_capacity(2, [7.0, 0.2], 1.0));
     assert!(!has_capacity(0, [], 0.1));
     // 720p30 and 1080p30 from the same size, on a machine without measurements.
-    let expected = |height: u32| slot_share(expected_speed(pixel_cost((height * 16 / 9, height, 30.0), None), None));
+    let share_at = |height: u32, measured: Option<f64>| {
+        slot_share(expected_speed(pixel_cost((height * 16 / 9, height, 30.0), None), measured))
+    };
+    let expected = |height| share_at(height, None);
     assert!(expected(360) < 0.25 && expected(720) > 0.5 && expected(1080) >= 1.0);
     let mut measured = Throughput::default();
     assert_eq!(measured.per_second(), None);
     measured.add(240e6, 1.0);
-    let measured_share = |height: u32| {
-        slot_share(expected_speed(pixel_cost((height * 16 / 9, height, 30.0), None), measured.per_second()))
-    };
-    assert!(
-        has_capacity(1, [measured_share(720)], measured_share(720))
-            && !has_capacity(1, [measured_share(1080)], measured_share(1080) * 2.0)
-    );
+    let share = |height| share_at(height, measured.per_second());
+    assert!(has_capacity(1, [share(720)], share(720)) && !has_capacity(1, [share(1080)], share(1080) * 2.0));
 }
 
 #[test]
@@ -103,7 +98,7 @@ fn a_reader_needs_what_it_requests_when_it_would_play_it() {
 }
 
 /// One rendition in the simulation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Simulated {
     /// Slot time of a segment of 2 s, ms.
     segment_ms: i64,
@@ -120,18 +115,7 @@ struct Simulated {
 
 impl Simulated {
     fn new(segment_ms: i64, joins_ms: i64) -> Self {
-        Self {
-            segment_ms,
-            joins_ms,
-            made: 0,
-            working_until_ms: None,
-            held: 0,
-            delivered: 0,
-            starts: 0,
-            late: 0,
-            shown: 0,
-            clock: None,
-        }
+        Self { segment_ms, joins_ms, ..Self::default() }
     }
 
     fn share(&self) -> f64 {
@@ -140,15 +124,13 @@ impl Simulated {
 
     fn demand(&self, viewer: u64) -> SlotDemand {
         let missing = self.made - self.shown < 10;
-        let deadline = self.clock.filter(|_| missing).map(|clock| clock.deadline_ms(self.made * 2_000));
-        let (held, delivered) = (self.held, self.delivered);
         SlotDemand {
             viewer_number: viewer,
             share: self.share(),
-            deadline_ms: deadline,
+            deadline_ms: self.clock.filter(|_| missing).map(|clock| clock.deadline_ms(self.made * 2_000)),
             second_deadline_ms: None,
-            held_slots: held,
-            delivered_segments: delivered,
+            held_slots: self.held,
+            delivered_segments: self.delivered,
         }
     }
 }

@@ -187,10 +187,8 @@ mod tests {
                     #EXTINF:4.000,a title, with commas\r\na.m4s\r\n\r\n#EXT-X-DISCONTINUITY\r\n#EXT-X-BYTERANGE:10@5\r\n\
                     #EXTINF:3.5\r\nb.m4s\r\n#EXT-X-BYTERANGE:20\r\n#EXTINF:1,\r\nb.m4s\r\n#EXT-X-ENDLIST\r\n";
         let Some(HlsPlaylist::Media(media)) = HlsPlaylist::parse(text) else { panic!("expected a media playlist") };
-        assert_eq!(
-            (media.target_seconds, media.media_sequence, media.has_endlist, media.unsupported_reason),
-            (4.0, 7, true, None)
-        );
+        assert_eq!((media.target_seconds, media.media_sequence, media.has_endlist), (4.0, 7, true));
+        assert_eq!(media.unsupported_reason, None);
         let seen: Vec<_> =
             media.segments.iter().map(|one| (&*one.uri, one.seconds, one.is_discontinuity, one.byte_range)).collect();
         assert_eq!(
@@ -198,10 +196,8 @@ mod tests {
             [("a.m4s", 4.0, false, None), ("b.m4s", 3.5, true, Some((5, 10))), ("b.m4s", 1.0, false, Some((15, 20)))]
         );
         assert!(media.segments.iter().all(|one| one.init_uri.as_deref() == Some("init.mp4")));
-        let encrypted_text = "#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:1,\na.ts";
-        let Some(HlsPlaylist::Media(encrypted)) = HlsPlaylist::parse(encrypted_text) else {
-            panic!("expected a media playlist")
-        };
+        let text = "#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:1,\na.ts";
+        let Some(HlsPlaylist::Media(encrypted)) = HlsPlaylist::parse(text) else { panic!("expected a media playlist") };
         assert!(encrypted.unsupported_reason.is_some_and(|why| why.contains("encrypted")));
         assert_eq!(HlsPlaylist::parse("<html>"), None);
     }

@@ -132,9 +132,8 @@ impl LiveSegmenter {
         let closed_segment = self.finish_closing();
         let last_segment = self.open_segment.take().and_then(|open| {
             // Assume the average frame duration for the last frame.
-            let shown_duration = self.latest_time - open.from;
-            let length =
-                if self.frame_count > 1 { shown_duration + shown_duration / (self.frame_count - 1) } else { 0 };
+            let shown = self.latest_time - open.from;
+            let length = if self.frame_count > 1 { shown + shown / (self.frame_count - 1) } else { 0 };
             (length >= MIN_DURATION_AT_FORMAT_CHANGE).then(|| self.finish_segment(open, length))
         });
         closed_segment.into_iter().chain(last_segment).collect()
@@ -181,14 +180,12 @@ impl LiveSegmenter {
     fn process_frame(&mut self, at: i64, key: bool, format: Option<u64>) -> Option<IngestSegment> {
         let mut finished = None;
         let format = format.unwrap_or(self.format);
-        let format_changes = self.format != 0 && self.format != format;
-        self.format = format;
+        let mut min_duration = self.limits.min_duration;
         // A format change may end the segment before its usual minimum.
-        let min_duration = if format_changes {
-            self.limits.min_duration.min(MIN_DURATION_AT_FORMAT_CHANGE)
-        } else {
-            self.limits.min_duration
-        };
+        if self.format != 0 && self.format != format {
+            min_duration = min_duration.min(MIN_DURATION_AT_FORMAT_CHANGE);
+        }
+        self.format = format;
         // The audio of `closing_segment` is overdue.
         if self.closing_segment.is_some()
             && self.open_segment.as_ref().is_some_and(|open| at > open.from + MAX_AUDIO_WAIT)
@@ -223,16 +220,10 @@ impl LiveSegmenter {
     }
 
     fn finish_segment(&mut self, open: OpenSegment, length: i64) -> IngestSegment {
-        let first = std::mem::replace(&mut self.is_first, false);
-        let OpenSegment { from, format, bytes } = open;
-        IngestSegment {
-            start: from,
-            end: from + length,
-            audio_frame_time: self.audio_frame_time.unwrap_or(0),
-            bytes,
-            is_first: first,
-            format,
-        }
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        let OpenSegment { from: start, format, bytes } = open;
+        let audio_frame_time = self.audio_frame_time.unwrap_or(0);
+        IngestSegment { start, end: start + length, audio_frame_time, bytes, is_first, format }
     }
 
     /// Unwraps a timestamp of the stream's clock.
@@ -252,12 +243,7 @@ fn format_digest(payload: &[u8]) -> Option<u64> {
     let start = payload.windows(4).position(|four| four[..3] == [0, 0, 1] && four[3] & 0x1f == 7)? + 3;
     let parameter_set = &payload[start..];
     let end = parameter_set.windows(3).position(|three| three[..2] == [0, 0] && three[2] <= 1)?;
-    Some(
-        u64::from_le_bytes(
-            blake3::hash(&parameter_set[..end]).as_bytes()[..8].try_into().expect("a BLAKE3 hash has 32 bytes"),
-        )
-        .max(1),
-    )
+    Some(crate::domain::hash_to_u64(blake3::hash(&parameter_set[..end])).max(1))
 }
 
 #[cfg(test)]
@@ -297,11 +283,8 @@ mod tests {
             assert_eq!(segments.len(), 4);
             for (n, segment) in segments.iter().enumerate() {
                 assert_eq!((segment.end - segment.start, segment.is_first), (180_000, n == 0));
-                assert_eq!(
-                    (count_frames(&segment.bytes, TrackKind::Video), count_frames(&segment.bytes, TrackKind::Audio)),
-                    (50, 50),
-                    "{n}"
-                );
+                let frames = [TrackKind::Video, TrackKind::Audio].map(|track| count_frames(&segment.bytes, track));
+                assert_eq!(frames, [50, 50], "{n}");
             }
             assert!(segments.windows(2).all(|pair| pair[0].end == pair[1].start));
         }
@@ -350,25 +333,16 @@ mod tests {
                 _ if random_access => &units[0],
                 _ => &units[2],
             };
-            let pts = n * 3600;
-            writer.push_unit(&AccessUnit {
-                track: TrackKind::Video,
-                pts,
-                dts: Some(pts),
-                random_access,
-                parts: &[&bytes[..]],
-            });
+            let (track, pts) = (TrackKind::Video, n * 3600);
+            writer.push_unit(&AccessUnit { track, pts, dts: Some(pts), random_access, parts: &[&bytes[..]] });
         }
         let mut segmenter = LiveSegmenter::new(true, LIMITS);
         let segments = segmenter.push(&writer.into_segment(&[])).unwrap();
         let format = |n: u8| format_digest(&access_unit(n)).unwrap();
         let seen: Vec<(i64, u64)> = segments.iter().map(|piece| (piece.start / 3600, piece.format)).collect();
         let (one, two) = (format(1), format(2));
-        assert_eq!(
-            seen[..4],
-            [(0, one), (50, one), (100, one), (125, two)],
-            "cut at the keyframe, after 1 s instead of 2"
-        );
+        let expected = [(0, one), (50, one), (100, one), (125, two)];
+        assert_eq!(seen[..4], expected, "cut at the keyframe, after 1 s instead of 2");
         assert_eq!(seen[4], (175, one), "no segment is shorter than a second");
         assert_eq!(format_digest(&[0, 0, 1, 0x67, 1, 2, 3]), None, "the set may be incomplete");
     }

@@ -82,20 +82,11 @@ mod tests {
     fn stream(types: &[(TrackKind, u8)]) -> Vec<u8> {
         let mut writer = TsWriter::new(TrackKind::Video);
         for n in 0..20 {
-            let unit = AccessUnit {
-                track: TrackKind::Video,
-                pts: n * 3600,
-                dts: None,
-                random_access: n == 0,
-                parts: &[&[9; 300][..]],
-            };
-            writer.push_unit(&unit);
+            let (track, pts, random_access) = (TrackKind::Video, n * 3600, n == 0);
+            writer.push_unit(&AccessUnit { track, pts, dts: None, random_access, parts: &[&[9; 300][..]] });
         }
-        let entry = |(track, stream_type): &(TrackKind, u8)| PmtEntry {
-            pid: track.pid(),
-            stream_type: *stream_type,
-            descriptors: vec![],
-        };
+        let entry =
+            |&(track, stream_type): &(TrackKind, u8)| PmtEntry { pid: track.pid(), stream_type, descriptors: vec![] };
         writer.into_segment(&types.iter().map(entry).collect::<Vec<_>>())
     }
 

@@ -159,16 +159,12 @@ mod tests {
         assert!(timeline.is_due(NOW + 180_000) && !timeline.is_due(NOW + 179_999));
         let second = timeline.append(source(1, 7), 180_000, NOW + 180_000);
         assert_eq!((second.start_ticks, second.discontinuities), (first.end_ticks, first.discontinuities));
-        assert!(
-            !timeline.needs_slate(second.end_ticks + SLATE_TICKS, false)
-                && timeline.needs_slate(second.end_ticks + SLATE_TICKS, true)
-        );
-        let slate = timeline.append(SegmentOrigin::Slate, SLATE_TICKS, second.end_ticks + SLATE_TICKS);
+        let late = second.end_ticks + SLATE_TICKS;
+        assert!(!timeline.needs_slate(late, false) && timeline.needs_slate(late, true));
+        let slate = timeline.append(SegmentOrigin::Slate, SLATE_TICKS, late);
         let again = timeline.append(source(2, 7), 180_000, slate.end_ticks);
-        assert_eq!(
-            (slate.discontinuities, again.discontinuities),
-            (first.discontinuities + 1, first.discontinuities + 2)
-        );
+        let before = first.discontinuities;
+        assert_eq!((slate.discontinuities, again.discontinuities), (before + 1, before + 2));
         assert_eq!((again.start_ticks, again.media_sequence), (slate.end_ticks, first.media_sequence + 3));
     }
 

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::tests::{START, items};
 use super::*;
 use crate::domain::channel::OutputSettings;
-use crate::domain::schedule::tests::MODES;
-use crate::domain::schedule::{RevisionRequest, ScheduleMode};
+use crate::domain::schedule::ScheduleMode;
+use crate::domain::schedule::tests::{MODES, plain_request};
 
 const TARGET: u64 = 3;
 
@@ -34,10 +34,7 @@ fn visits() -> impl Strategy<Value = Vec<Visit>> {
 
 fn channel(mode: ScheduleMode, seed: u64, count: usize) -> Channel {
     let mut channel = crate::domain::channel::tests::channel(1);
-    channel.definition = ScheduleDefinition::new(
-        START,
-        RevisionRequest { seed, mode, items: items(count, seed), mid_roll_count: 0, blocks: None },
-    );
+    channel.definition = ScheduleDefinition::new(START, plain_request(seed, mode, items(count, seed)));
     channel.output = Arc::new(OutputSettings { target_seconds: TARGET, ..OutputSettings::default() });
     channel.settings.min_guide_seconds = 0;
     channel.clock = Some(Arc::new(ChannelClock::new(START)));
@@ -54,13 +51,8 @@ fn set_clock(channel: &mut Channel, clock: Option<ChannelClock>) {
 }
 
 fn window(channel: &Channel, now: i64) -> Vec<LiveSegment> {
-    listed_segments(
-        &channel.definition,
-        channel.clock.as_deref(),
-        PlaylistView::Live,
-        TARGET,
-        channel.channel_ms_at(now),
-    )
+    let (definition, clock, channel_now) = (&channel.definition, channel.clock.as_deref(), channel.channel_ms_at(now));
+    listed_segments(definition, clock, PlaylistView::Live, TARGET, channel_now)
 }
 
 /// Checks a list against earlier lists: sequence numbers and discontinuities, by segment name.
@@ -74,17 +66,10 @@ fn check_against_earlier(
         prop_assert_eq!(pair[1].media_sequence, pair[0].media_sequence + 1, "{:?}", pair);
         prop_assert!(pair[1].discontinuities - pair[0].discontinuities <= 1, "{:?}", pair);
         let line = |segment: &LiveSegment, at: i64| at - clock.interval_of(segment.programme_start_ms).skipped_ticks;
-        prop_assert_eq!(
-            line(&pair[1], pair[1].start_ticks),
-            line(&pair[0], pair[0].end_ticks),
-            "timestamps are continuous: {:?}",
-            pair
-        );
-        prop_assert!(
-            clock.last_wall_ms(pair[0].start_ticks / 90) < clock.last_wall_ms(pair[1].start_ticks / 90),
-            "dates increase: {:?}",
-            pair
-        );
+        let (begin, end) = (line(&pair[1], pair[1].start_ticks), line(&pair[0], pair[0].end_ticks));
+        prop_assert_eq!(begin, end, "timestamps are continuous: {:?}", pair);
+        let dates = [0, 1].map(|n| clock.last_wall_ms(pair[n].start_ticks / 90));
+        prop_assert!(dates[0] < dates[1], "dates increase: {:?}", pair);
     }
     for segment in segments {
         let first_seen = *earlier.entry((segment.programme_start_ms, segment.index)).or_insert(*segment);

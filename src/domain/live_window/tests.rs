@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::domain::schedule::segmentation::{Segmentation, VideoFormat, item_duration_ms};
-use crate::domain::schedule::tests::MODES;
-use crate::domain::schedule::{RevisionRequest, ScheduleItem, ScheduleItems, ScheduleMode, assign_ids};
+use crate::domain::schedule::tests::{MODES, plain_request, schedule_item};
+use crate::domain::schedule::{ScheduleItem, ScheduleItems, ScheduleMode, assign_ids};
 use crate::domain::time::FrameRate;
 
 pub(super) const START: i64 = 1_767_225_600_000;
@@ -21,25 +21,17 @@ pub(super) fn items(count: usize, salt: u64) -> ScheduleItems {
         let video_format =
             VideoFormat { height: if salt.is_multiple_of(2) { 720 } else { 360 + n as u32 }, ..VideoFormat::default() };
         ScheduleItem {
-            id: 0,
-            path: format!("/lib/{n}.mkv"),
             title: n.to_string(),
-            duration_ms: item_duration_ms(&grid),
             weight: 1 + n as u32 % 4,
-            segmentation: Segmentation::from_grid(&grid),
             video_format,
-            breaks: Box::default(),
+            ..schedule_item(&format!("/lib/{n}.mkv"), item_duration_ms(&grid), Segmentation::from_grid(&grid))
         }
     };
-    let items: Vec<ScheduleItem> = (0..count).map(item).collect();
-    assign_ids(items)
+    assign_ids((0..count).map(item).collect())
 }
 
 fn channel(mode: ScheduleMode, seed: u64, count: usize) -> ScheduleDefinition {
-    ScheduleDefinition::new(
-        START,
-        RevisionRequest { seed, mode, items: items(count, seed), mid_roll_count: 0, blocks: None },
-    )
+    ScheduleDefinition::new(START, plain_request(seed, mode, items(count, seed)))
 }
 
 proptest! {
@@ -52,7 +44,7 @@ proptest! {
         instants in prop::collection::vec(0i64..315_576_000_000, 20),
     ) {
         let first = channel(mode, seed, count);
-        let definition = first.with_revision(START + edit.max(1), RevisionRequest { seed, mode, items: items(count + 2, seed), mid_roll_count: 0, blocks: None });
+        let definition = first.with_revision(START + edit.max(1), plain_request(seed, mode, items(count + 2, seed)));
         for at in instants.into_iter().chain([edit]).map(|at| START + at) {
             let guide = definition.programme_at(at).unwrap();
             let mut on = segments_from(&definition, None, at);
@@ -107,19 +99,9 @@ proptest! {
 #[test]
 fn a_list_reads_as_players_expect_it() {
     let all = items(4, 3).iter().filter(|item| item.title == "0" || item.title == "1").cloned().collect();
-    let definition = ScheduleDefinition::new(
-        START,
-        RevisionRequest { seed: 1, mode: ScheduleMode::Sequential, items: all, mid_roll_count: 0, blocks: None },
-    );
-    let now = START + 40_000;
-    let text = render_playlist(
-        &listed_segments(&definition, None, PlaylistView::Live, 2, now),
-        None,
-        PlaylistView::Live,
-        2,
-        false,
-        "?st=g",
-    );
+    let definition = ScheduleDefinition::new(START, plain_request(1, ScheduleMode::Sequential, all));
+    let segments = listed_segments(&definition, None, PlaylistView::Live, 2, START + 40_000);
+    let text = render_playlist(&segments, None, PlaylistView::Live, 2, false, "?st=g");
     insta::assert_snapshot!(text);
 }
 

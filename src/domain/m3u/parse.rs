@@ -96,16 +96,12 @@ pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
     if start.starts_with('<') {
         return Err("is a web page or XML, not a list of channels");
     }
-    if start
-        .lines()
-        .take(50)
-        .any(|line| line.starts_with("#EXT-X-TARGETDURATION") || line.starts_with("#EXT-X-STREAM-INF"))
-    {
+    let hls_tags = ["#EXT-X-TARGETDURATION", "#EXT-X-STREAM-INF"];
+    if start.lines().take(50).any(|line| hls_tags.iter().any(|tag| line.starts_with(tag))) {
         return Err("is the playlist of a single stream, not a list of channels: add it as an external channel");
     }
     let mut list = M3uList::default();
-    let mut list_header = TagAttributes::default();
-    let mut pending = PendingEntry::default();
+    let (mut header, mut pending) = (TagAttributes::default(), PendingEntry::default());
     for (at, line) in text.lines().enumerate() {
         let (line, at) = (line.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}'), at + 1);
         if line.is_empty() {
@@ -113,7 +109,7 @@ pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
         }
         let Some(tag) = line.strip_prefix('#') else {
             let pending = std::mem::take(&mut pending);
-            push_entry(&mut list, line, at, pending, &list_header);
+            push_entry(&mut list, line, at, pending, &header);
             continue;
         };
         let value = |name: &str| {
@@ -121,8 +117,8 @@ pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
             if named { Some(tag[name.len()..].trim()) } else { None }
         };
         if let Some(rest) = value("EXTM3U") {
-            list_header.attributes.extend(parse_attributes(rest).0);
-            list_header.attributes.truncate(MAX_ATTRIBUTES);
+            header.attributes.extend(parse_attributes(rest).0);
+            header.attributes.truncate(MAX_ATTRIBUTES);
         } else if let Some(rest) = value("EXTINF:") {
             if let Some(extinf) = &pending.extinf {
                 list.skipped.add(pending.line, &clean_text(&extinf.name, MAX_NAME_CHARS), "no address follows");
@@ -130,11 +126,8 @@ pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
             // Skip the duration, which is meaningless for channels.
             let rest = rest.trim_start_matches(|c: char| !c.is_whitespace() && c != ',');
             let (attributes, name) = parse_attributes(rest);
-            pending = PendingEntry {
-                line: at,
-                extinf: Some(TagAttributes { name: name.to_owned(), attributes }),
-                ..PendingEntry::default()
-            };
+            let extinf = Some(TagAttributes { name: name.to_owned(), attributes });
+            pending = PendingEntry { line: at, extinf, ..PendingEntry::default() };
         } else if let Some(rest) = value("EXTGRP:") {
             pending.group = Some(rest.to_owned());
         } else if let Some(rest) = value("EXTVLCOPT:http-user-agent=") {
@@ -145,12 +138,8 @@ pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
         list.skipped.add(pending.line, &clean_text(&extinf.name, MAX_NAME_CHARS), "no address follows");
     }
     for name in ["url-tvg", "x-tvg-url", "tvg-url"] {
-        let addresses = list_header
-            .attribute(name)
-            .unwrap_or_default()
-            .split(',')
-            .filter_map(|url| Address::parse(url.trim()).ok());
-        for address in addresses {
+        let urls = header.attribute(name).unwrap_or_default().split(',');
+        for address in urls.filter_map(|url| Address::parse(url.trim()).ok()) {
             if list.guide_urls.len() < MAX_GUIDES && !list.guide_urls.contains(&address) {
                 list.guide_urls.push(address);
             }
@@ -175,13 +164,11 @@ fn push_entry(list: &mut M3uList, line: &str, at: usize, pending: PendingEntry, 
     let url = match Address::parse_stream(url) {
         Ok(url) => url,
         Err(fault) => {
+            const SCHEMES: [&str; 5] = ["http", "https", "srt", "rtsp", "rtsps"];
             let scheme = url.split_once("://").map(|(scheme, _)| scheme);
-            let readable_scheme =
-                scheme.filter(|scheme| scheme.len() < 12 && scheme.bytes().all(|b| b.is_ascii_alphanumeric()));
-            let reason = match readable_scheme {
-                Some(scheme)
-                    if !["http", "https", "srt", "rtsp", "rtsps"].contains(&scheme.to_ascii_lowercase().as_str()) =>
-                {
+            let scheme = scheme.filter(|name| name.len() < 12 && name.bytes().all(|b| b.is_ascii_alphanumeric()));
+            let reason = match scheme {
+                Some(scheme) if !SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) => {
                     format!("its address begins with {scheme}://: only http, https, srt and rtsp are fetched")
                 }
                 _ => format!("its address {fault}"),
@@ -206,9 +193,8 @@ fn push_entry(list: &mut M3uList, line: &str, at: usize, pending: PendingEntry, 
     // The logo is shown to all users and is written to exported playlists.
     let logo = get("tvg-logo").and_then(|logo| Address::parse(logo).ok());
     let logo = logo.and_then(|logo| Some(without_credentials(logo.full_url().as_str())?.into_owned()));
-    let shift = get("tvg-shift")
-        .or_else(|| list_header.attribute("tvg-shift"))
-        .and_then(|hours| hours.trim().parse::<f64>().ok());
+    let shift = get("tvg-shift").or_else(|| list_header.attribute("tvg-shift"));
+    let shift = shift.and_then(|hours| hours.trim().parse::<f64>().ok());
     let number = get("tvg-chno").or_else(|| get("channel-number")).and_then(|number| number.parse().ok());
     list.entries.push(M3uEntry {
         line: at,
@@ -330,10 +316,8 @@ mod tests {
         assert_eq!((one.tvg_id.as_str(), one.channel_number, one.guide_shift_ms), ("one.example", Some(1), -7_200_000));
         assert_eq!(one.groups, ["News", "World"]);
         assert_eq!(one.logo_url.as_deref(), Some("http://i.example/1.png?a=1&b=2"));
-        assert_eq!(
-            (two.tvg_id.as_str(), two.guide_shift_ms, two.groups[0].as_str()),
-            ("two.example", 5_400_000, "bare")
-        );
+        let found = (two.tvg_id.as_str(), two.guide_shift_ms, two.groups[0].as_str());
+        assert_eq!(found, ("two.example", 5_400_000, "bare"));
         assert_eq!(two.user_agent.as_deref(), Some("X Y"));
         assert_eq!(two.url.full_url().as_str(), "http://s.example/two.ts");
         assert_eq!(list.entries[2].user_agent.as_deref(), Some("Player"));
@@ -354,9 +338,8 @@ mod tests {
     #[test]
     fn other_files_are_refused_with_a_reason() {
         assert!(parse_list("<!doctype html><p>Please sign in").unwrap_err().contains("page"));
-        assert!(
-            parse_list("#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXTINF:6,\na.ts\n").unwrap_err().contains("single stream")
-        );
+        let hls = "#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXTINF:6,\na.ts\n";
+        assert!(parse_list(hls).unwrap_err().contains("single stream"));
         for empty in ["", "\n\n", "#EXTM3U\n", "#EXTM3U\n# a note\n"] {
             assert_eq!(parse_list(empty).unwrap_err(), "contains no channels");
         }
@@ -367,10 +350,8 @@ mod tests {
         assert_eq!(split_quoted(&"x\"".repeat(MAX_QUOTES), '"').1, "");
         assert_eq!(split_quoted(&"x\"".repeat(MAX_QUOTES + 1), '"').0, "x");
         for (count, guides) in [(MAX_ATTRIBUTES - 1, 1), (MAX_ATTRIBUTES, 0)] {
-            let text = format!(
-                "#EXTM3U{}\n#EXTM3U url-tvg=\"http://epg.example/a.xml\"\nhttp://s.example/1.ts",
-                " a=1".repeat(count)
-            );
+            let before = " a=1".repeat(count);
+            let text = format!("#EXTM3U{before}\n#EXTM3U url-tvg=\"http://epg.example/a.xml\"\nhttp://s.example/1.ts");
             assert_eq!(parse_list(&text).unwrap().guide_urls.len(), guides, "{count} attributes before it");
         }
     }

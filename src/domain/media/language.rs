@@ -10,7 +10,8 @@ pub fn language_tag(text: &str) -> Option<String> {
     if !(2..=3).contains(&primary.len()) || !primary.bytes().all(|byte| byte.is_ascii_lowercase()) {
         return None;
     }
-    let short = LANGUAGES.iter().find(|(long, _)| *long == primary).map_or(primary.as_str(), |(_, short)| short);
+    let short = LANGUAGES.iter().find_map(|pair| pair.strip_prefix(&*primary)?.strip_prefix(':'));
+    let short = short.unwrap_or(primary.as_str());
     match rest {
         Some(rest) if rest.split(['-', '_']).all(|part| (1..=8).contains(&part.len()) && part.is_ascii()) => {
             Some(format!("{short}-{}", rest.replace('_', "-")))
@@ -20,82 +21,15 @@ pub fn language_tag(text: &str) -> Option<String> {
     }
 }
 
-/// ISO 639-2 codes, both kinds, with the shorter ISO 639-1 code that BCP-47 requires instead.
-const LANGUAGES: [(&str, &str); 74] = [
-    ("afr", "af"),
-    ("alb", "sq"),
-    ("ara", "ar"),
-    ("arm", "hy"),
-    ("baq", "eu"),
-    ("bel", "be"),
-    ("ben", "bn"),
-    ("bos", "bs"),
-    ("bul", "bg"),
-    ("cat", "ca"),
-    ("ces", "cs"),
-    ("chi", "zh"),
-    ("cze", "cs"),
-    ("cym", "cy"),
-    ("dan", "da"),
-    ("deu", "de"),
-    ("dut", "nl"),
-    ("ell", "el"),
-    ("eng", "en"),
-    ("est", "et"),
-    ("eus", "eu"),
-    ("fas", "fa"),
-    ("fin", "fi"),
-    ("fra", "fr"),
-    ("fre", "fr"),
-    ("geo", "ka"),
-    ("ger", "de"),
-    ("gle", "ga"),
-    ("glg", "gl"),
-    ("gre", "el"),
-    ("heb", "he"),
-    ("hin", "hi"),
-    ("hrv", "hr"),
-    ("hun", "hu"),
-    ("hye", "hy"),
-    ("ice", "is"),
-    ("ind", "id"),
-    ("isl", "is"),
-    ("ita", "it"),
-    ("jpn", "ja"),
-    ("kat", "ka"),
-    ("kor", "ko"),
-    ("lav", "lv"),
-    ("lit", "lt"),
-    ("ltz", "lb"),
-    ("mac", "mk"),
-    ("may", "ms"),
-    ("mkd", "mk"),
-    ("msa", "ms"),
-    ("nld", "nl"),
-    ("nob", "nb"),
-    ("nor", "no"),
-    ("per", "fa"),
-    ("pol", "pl"),
-    ("por", "pt"),
-    ("ron", "ro"),
-    ("rum", "ro"),
-    ("rus", "ru"),
-    ("slk", "sk"),
-    ("slo", "sk"),
-    ("slv", "sl"),
-    ("spa", "es"),
-    ("sqi", "sq"),
-    ("srp", "sr"),
-    ("swe", "sv"),
-    ("tam", "ta"),
-    ("tel", "te"),
-    ("tha", "th"),
-    ("tur", "tr"),
-    ("ukr", "uk"),
-    ("urd", "ur"),
-    ("vie", "vi"),
-    ("wel", "cy"),
-    ("zho", "zh"),
+/// ISO 639-2 codes, both kinds, each before the shorter ISO 639-1 code that BCP-47 requires instead.
+const LANGUAGES: [&str; 74] = [
+    "afr:af", "alb:sq", "ara:ar", "arm:hy", "baq:eu", "bel:be", "ben:bn", "bos:bs", "bul:bg", "cat:ca", "ces:cs",
+    "chi:zh", "cze:cs", "cym:cy", "dan:da", "deu:de", "dut:nl", "ell:el", "eng:en", "est:et", "eus:eu", "fas:fa",
+    "fin:fi", "fra:fr", "fre:fr", "geo:ka", "ger:de", "gle:ga", "glg:gl", "gre:el", "heb:he", "hin:hi", "hrv:hr",
+    "hun:hu", "hye:hy", "ice:is", "ind:id", "isl:is", "ita:it", "jpn:ja", "kat:ka", "kor:ko", "lav:lv", "lit:lt",
+    "ltz:lb", "mac:mk", "may:ms", "mkd:mk", "msa:ms", "nld:nl", "nob:nb", "nor:no", "per:fa", "pol:pl", "por:pt",
+    "ron:ro", "rum:ro", "rus:ru", "slk:sk", "slo:sk", "slv:sl", "spa:es", "sqi:sq", "srp:sr", "swe:sv", "tam:ta",
+    "tel:te", "tha:th", "tur:tr", "ukr:uk", "urd:ur", "vie:vi", "wel:cy", "zho:zh",
 ];
 
 #[cfg(test)]

@@ -135,10 +135,9 @@ impl SplitPlan {
     fn from_packets(packets: &[u8]) -> Self {
         let payloads = |track: TrackKind| {
             let all = packets.as_chunks::<PACKET_LEN>().0.iter().rev().filter_map(Packet::new);
-            let track_packets = all.filter(move |packet| TrackKind::from_pid(packet.pid()) == Some(track));
-            track_packets
-                .filter(|packet| packet.payload_offset().is_some())
-                .map(|packet| (packet.payload().len(), pes_header_len(packet)))
+            let own = all.filter(move |packet| TrackKind::from_pid(packet.pid()) == Some(track));
+            let own = own.filter(|packet| packet.payload_offset().is_some());
+            own.map(|packet| (packet.payload().len(), pes_header_len(packet)))
         };
         Self::plan([TrackKind::Video, TrackKind::Audio].map(|track| payloads(track).count()), payloads)
     }

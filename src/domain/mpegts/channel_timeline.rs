@@ -238,24 +238,21 @@ fn collect_audio_frames(units: &SegmentUnits, span: TimelineSpan) -> Vec<(i64, &
     });
     own_frames.iter_mut().for_each(|(pts, _)| *pts += shift);
     let Some(&(first, _)) = own_frames.first() else {
-        return (0..)
-            .map(|n| (begin + n * AAC_FRAME_TICKS, &SILENT_FRAME[..]))
-            .take_while(|(pts, _)| *pts < end)
-            .collect();
+        let silence = (0..).map(|n| (begin + n * AAC_FRAME_TICKS, &SILENT_FRAME[..]));
+        return silence.take_while(|(pts, _)| *pts < end).collect();
     };
-    let rounded_frames = |ticks: i64| (ticks + AAC_FRAME_TICKS / 2).div_euclid(AAC_FRAME_TICKS);
-    let missing_before = if aligns_start {
-        rounded_frames(first - begin)
-    } else {
-        (first - span.item_start - shift).max(0) / AAC_FRAME_TICKS
+    let rounded = |ticks: i64| (ticks + AAC_FRAME_TICKS / 2).div_euclid(AAC_FRAME_TICKS);
+    let missing_before = match aligns_start {
+        true => rounded(first - begin),
+        false => (first - span.item_start - shift).max(0) / AAC_FRAME_TICKS,
     };
     let mut padded_frames: Vec<(i64, &[u8])> =
         (1..=missing_before).rev().map(|n| (first - n * AAC_FRAME_TICKS, &SILENT_FRAME[..])).collect();
     for (n, &(pts, frame)) in own_frames.iter().enumerate() {
         padded_frames.push((pts, frame));
         let missing = match own_frames.get(n + 1) {
-            Some((next, _)) => rounded_frames(next - pts) - 1,
-            None if aligns_end || span.previous_audio_end.is_some() => rounded_frames(end - pts) - 1,
+            Some((next, _)) => rounded(next - pts) - 1,
+            None if aligns_end || span.previous_audio_end.is_some() => rounded(end - pts) - 1,
             None => (span.item_end + shift - pts) / AAC_FRAME_TICKS - 1,
         };
         padded_frames.extend((1..=missing).map(|n| (pts + n * AAC_FRAME_TICKS, &SILENT_FRAME[..])));

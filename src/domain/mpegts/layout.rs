@@ -197,11 +197,14 @@ pub(super) fn write_numbered<'a>(parts: &[&'a [u8]], units: &[QueuedUnit], count
 impl QueuedUnit {
     /// Payload capacity of packet `n`, bytes.
     fn payload_capacity(&self, n: usize) -> usize {
-        if n == 0 && self.adaptation_field.1 > 0 {
-            PACKET_CAPACITY - 1 - usize::from(self.adaptation_field.1)
-        } else {
-            PACKET_CAPACITY
+        match self.adaptation_field.1 {
+            len @ 1.. if n == 0 => PACKET_CAPACITY - 1 - usize::from(len),
+            _ => PACKET_CAPACITY,
         }
+    }
+
+    fn adaptation_field(&self) -> &[u8] {
+        &self.adaptation_field.0[..usize::from(self.adaptation_field.1)]
     }
 
     /// True for an adaptation field without payload.
@@ -213,14 +216,9 @@ impl QueuedUnit {
     fn clock_packet(&self, counter: u8) -> [u8; PACKET_LEN] {
         let mut packet = [0xff; PACKET_LEN];
         let pid = self.track.pid().to_be_bytes();
-        packet[..5].copy_from_slice(&[
-            SYNC_BYTE,
-            pid[0],
-            pid[1],
-            0x20 | counter.wrapping_sub(1) & 0x0f,
-            (PACKET_LEN - 5) as u8,
-        ]);
-        let field = &self.adaptation_field.0[..usize::from(self.adaptation_field.1)];
+        let flags = 0x20 | counter.wrapping_sub(1) & 0x0f;
+        packet[..5].copy_from_slice(&[SYNC_BYTE, pid[0], pid[1], flags, (PACKET_LEN - 5) as u8]);
+        let field = self.adaptation_field();
         packet[5..5 + field.len()].copy_from_slice(field);
         packet
     }
@@ -243,11 +241,7 @@ impl QueuedUnit {
         out: &mut Vec<u8>,
     ) {
         let (start, header, field) = match n {
-            0 => (
-                0x40,
-                &self.header.0[..usize::from(self.header.1)],
-                &self.adaptation_field.0[..usize::from(self.adaptation_field.1)],
-            ),
+            0 => (0x40, &self.header.0[..usize::from(self.header.1)], self.adaptation_field()),
             _ => (0, &[][..], &[][..]),
         };
         let payload = self.payload_len(n);
@@ -272,16 +266,10 @@ struct RemainingPayload<'a, 'b, P> {
 }
 
 impl<P: PayloadPart> RemainingPayload<'_, '_, P> {
-    /// Writes up to `max_packets` packets of pure payload from the current part. Returns their number.
-    fn write_full_packets(
-        &mut self,
-        track: TrackKind,
-        max_packets: usize,
-        counter: &mut u8,
-        out: &mut Vec<u8>,
-    ) -> usize {
+    /// Writes up to `max` packets of pure payload from the current part. Returns their number.
+    fn write_full_packets(&mut self, track: TrackKind, max: usize, counter: &mut u8, out: &mut Vec<u8>) -> usize {
         let payloads = self.current.as_chunks::<PACKET_CAPACITY>().0;
-        let payloads = &payloads[..max_packets.min(payloads.len())];
+        let payloads = &payloads[..max.min(payloads.len())];
         let pid = track.pid().to_be_bytes();
         for payload in payloads {
             let mut packet = [0; PACKET_LEN];

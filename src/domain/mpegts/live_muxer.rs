@@ -97,9 +97,8 @@ impl LiveMuxer {
         queue.push(frame);
         let has_frames = |track| queue.iter().any(|frame: &Frame| frame.track as usize == track);
         let bytes: usize = queue.iter().map(|frame| frame.bytes.len()).sum();
-        let is_wait_over =
-            queue.len() >= MAX_QUEUE.0 || bytes >= MAX_QUEUE.1 || self.latest - first_time >= MAX_STREAM_WAIT;
-        if !is_wait_over && (0..2).any(|track| self.codecs[track].is_some() && !has_frames(track)) {
+        let is_over = queue.len() >= MAX_QUEUE.0 || bytes >= MAX_QUEUE.1 || self.latest - first_time >= MAX_STREAM_WAIT;
+        if !is_over && (0..2).any(|track| self.codecs[track].is_some() && !has_frames(track)) {
             return Ok(Vec::new());
         }
         for track in 0..2 {
@@ -141,14 +140,8 @@ impl LiveMuxer {
         let pcr_track =
             if self.codecs[TrackKind::Video as usize].is_some() { TrackKind::Video } else { TrackKind::Audio };
         let mut writer = TsWriter::new(pcr_track);
-        let Frame { track, timestamp, random_access, bytes } = frame;
-        writer.push_unit(&AccessUnit {
-            track: *track,
-            pts: *timestamp,
-            dts: None,
-            random_access: *random_access,
-            parts: &[bytes.as_slice()],
-        });
+        let &Frame { track, timestamp: pts, random_access, ref bytes } = frame;
+        writer.push_unit(&AccessUnit { track, pts, dts: None, random_access, parts: &[bytes.as_slice()] });
         out.extend(writer.into_numbered_packets(&mut self.continuity_counters));
         out
     }
@@ -209,11 +202,8 @@ mod tests {
         stream.extend(muxer.push_frame(frame(TrackKind::Video, 12_000, false)).unwrap());
         let (types, frames) = parse_output(&stream);
         assert_eq!(types, [0x1b, 0x80]);
-        let expected = [
-            (TrackKind::Video, START_TICKS),
-            (TrackKind::Audio, START_TICKS + 1000),
-            (TrackKind::Video, START_TICKS + 3000),
-        ];
+        let (video, audio) = (TrackKind::Video, TrackKind::Audio);
+        let expected = [(video, START_TICKS), (audio, START_TICKS + 1000), (video, START_TICKS + 3000)];
         assert_eq!(frames, expected);
         assert_eq!(muxer.push_frame(frame(TrackKind::Video, 12_000 + 2 * MIN_CLOCK_JUMP, true)), Err(ClockJump));
     }

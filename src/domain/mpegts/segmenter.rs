@@ -108,16 +108,14 @@ struct TrackProgress {
 
 impl TrackProgress {
     fn new(is_present: bool, settings: &SegmenterSettings) -> Self {
-        let latest_time = settings.grid.segment_start(settings.first_segment);
-        let (complete_below, complete_below_after_packet) =
-            if is_present { (settings.first_segment, settings.first_segment) } else { (usize::MAX, usize::MAX) };
+        let complete_below = if is_present { settings.first_segment } else { usize::MAX };
         Self {
             is_present,
             segment: None,
             complete_below,
-            latest_time,
+            latest_time: settings.grid.segment_start(settings.first_segment),
             remaining_bytes: None,
-            complete_below_after_packet,
+            complete_below_after_packet: complete_below,
             frame_count: 0,
             last_frame_start: i64::MIN,
         }
@@ -126,22 +124,16 @@ impl TrackProgress {
 
 impl Segmenter {
     pub fn new(settings: SegmenterSettings) -> Self {
-        let (video, audio) = (
-            TrackProgress::new(settings.has_video, &settings),
-            TrackProgress::new(settings.audio.is_some(), &settings),
-        );
-        let current_segment = settings.first_segment;
-        let (reader, open_segments) = (PacketReader::default(), VecDeque::new());
         Self {
-            settings,
-            reader,
+            reader: PacketReader::default(),
             entries: Vec::new(),
-            open_segments,
-            current_segment,
+            open_segments: VecDeque::new(),
+            current_segment: settings.first_segment,
             buffered_bytes: 0,
-            video,
-            audio,
+            video: TrackProgress::new(settings.has_video, &settings),
+            audio: TrackProgress::new(settings.audio.is_some(), &settings),
             failure: None,
+            settings,
         }
     }
 
@@ -247,9 +239,8 @@ impl Segmenter {
         let Some(header) = pes::parse(payload) else { return };
         let Some(pts) = header.pts else { return };
         let time = unwrap_timestamp(pts - self.settings.base_timestamp, progress.latest_time);
-        progress.latest_time = progress
-            .latest_time
-            .max(unwrap_timestamp(header.dts.unwrap_or(pts) - self.settings.base_timestamp, progress.latest_time));
+        let dts = header.dts.unwrap_or(pts) - self.settings.base_timestamp;
+        progress.latest_time = progress.latest_time.max(unwrap_timestamp(dts, progress.latest_time));
         progress.remaining_bytes = header.total_len;
         let grid = &*self.settings.grid;
         match grid {

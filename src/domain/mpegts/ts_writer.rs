@@ -165,8 +165,7 @@ mod tests {
     /// The video and audio packets.
     fn media_packets(segment: &[u8]) -> Vec<u8> {
         let packets = segment.as_chunks::<PACKET_LEN>().0.iter();
-        let own =
-            packets.filter(|bytes| Packet::new(bytes).is_some_and(|one| TrackKind::from_pid(one.pid()).is_some()));
+        let own = packets.filter(|raw| Packet::new(raw).is_some_and(|one| TrackKind::from_pid(one.pid()).is_some()));
         own.flatten().copied().collect()
     }
 

@@ -53,34 +53,44 @@ pub struct AudioSupport {
 impl Default for DeviceProfile {
     /// The web baseline: what every current desktop browser plays.
     fn default() -> Self {
-        let video = |codec: &str, profiles: &[&str], max_level: Option<f64>| VideoSupport {
-            codec: codec.into(),
-            max_width: None,
-            max_height: None,
-            max_fps: None,
-            bit_depths: vec![8],
-            profiles: profiles.iter().map(|&name| name.into()).collect(),
-            hdr: vec!["sdr".into()],
-            max_level,
-            interlaced: false,
-            square_pixels_only: false,
-        };
-        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let any_level = |codec: &str| VideoSupport { max_level: None, ..video_support(codec, &[], 0.0) };
         Self {
-            containers: names(&["mp4", "webm", "mp3", "flac", "ogg", "wav", "adts"]),
+            containers: owned_names(&["mp4", "webm", "mp3", "flac", "ogg", "wav", "adts"]),
             video: vec![
                 // Phones write level 5.2 for 4K at 60 frames/s and for much less; every browser plays it.
-                video("h264", &["constrained-baseline", "baseline", "main", "high"], Some(5.2)),
-                video("vp8", &[], None),
-                video("vp9", &[], None),
-                video("av1", &[], None),
+                video_support("h264", &["constrained-baseline", "baseline", "main", "high"], 5.2),
+                any_level("vp8"),
+                any_level("vp9"),
+                any_level("av1"),
             ],
-            audio: ["aac", "mp3", "opus", "vorbis", "flac", "pcm_s16le"]
-                .map(|codec| AudioSupport { codec: codec.into(), max_channels: Some(6) })
-                .into(),
-            subtitles: names(&["vtt"]),
+            audio: ["aac", "mp3", "opus", "vorbis", "flac", "pcm_s16le"].map(|codec| audio_support(codec, 6)).into(),
+            subtitles: owned_names(&["vtt"]),
             max_bitrate_kbps: None,
         }
+    }
+}
+
+pub(super) fn owned_names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+pub(super) fn audio_support(codec: &str, channels: u32) -> AudioSupport {
+    AudioSupport { codec: codec.to_owned(), max_channels: Some(channels) }
+}
+
+/// Eight bits, SDR, progressive.
+pub(super) fn video_support(codec: &str, profiles: &[&str], max_level: f64) -> VideoSupport {
+    VideoSupport {
+        codec: codec.to_owned(),
+        max_width: None,
+        max_height: None,
+        max_fps: None,
+        bit_depths: vec![8],
+        profiles: owned_names(profiles),
+        hdr: owned_names(&["sdr"]),
+        max_level: Some(max_level),
+        interlaced: false,
+        square_pixels_only: false,
     }
 }
 
@@ -155,8 +165,7 @@ fn size_fits(video: &Video, support: &VideoSupport) -> bool {
 }
 
 pub(super) fn audio_reason(stream: &Stream, audio: &Audio, device: &DeviceProfile) -> Option<TranscodeReason> {
-    let mut entries =
-        device.audio.iter().filter(|support| support.codec.eq_ignore_ascii_case(&stream.codec)).peekable();
+    let mut entries = device.audio.iter().filter(|entry| entry.codec.eq_ignore_ascii_case(&stream.codec)).peekable();
     // A track whose description is broken (no channels) is playable nowhere.
     if entries.peek().is_none() || audio.channels == 0 {
         return Some(TranscodeReason::AudioCodecNotSupported);

@@ -66,203 +66,68 @@ fn webm_audio_codecs_play_from_matroska() {
 }
 
 type Change = fn(&mut Media, &mut DeviceProfile, &mut PlaybackRequest);
-/// Name, the difference from a film every browser plays, the expected reason, and the actions for video and audio.
-type Row = (&'static str, Change, TranscodeReason, Option<TrackAction>, Option<TrackAction>);
+/// Name, the expected reason, the actions for video and audio, and the difference from a film every browser plays.
+type Row = (&'static str, TranscodeReason, TrackAction, TrackAction, Change);
 
 #[test]
 fn each_reason_has_its_cause_and_its_cure() {
     use TrackAction::{Copy, Encode};
+    use TranscodeReason::*;
     let rows: [Row; 24] = [
-        (
-            "matroska",
-            |m, _, _| m.container = Container::Matroska,
-            TranscodeReason::ContainerNotSupported,
-            Some(Copy),
-            Some(Copy),
-        ),
-        (
-            "aac in webm",
-            |m, _, _| m.container = Container::Webm,
-            TranscodeReason::ContainerNotSupported,
-            Some(Copy),
-            Some(Copy),
-        ),
-        (
-            "mpeg-2",
-            |m, _, _| m.streams[0] = video_stream(0, "mpeg2video"),
-            TranscodeReason::VideoCodecNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "hi10p",
-            |m, _, _| m.streams[0].profile = Some("high-10".into()),
-            TranscodeReason::VideoProfileNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "4:4:4",
-            |m, _, _| {
-                m.streams[0].profile = None;
-                video_of(m).chroma = "4:4:4".into();
-            },
-            TranscodeReason::VideoProfileNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "level",
-            |m, _, _| m.streams[0].level = Some("6.1".into()),
-            TranscodeReason::VideoLevelNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "10 bit",
-            |m, _, _| video_of(m).bit_depth = 10,
-            TranscodeReason::VideoBitDepthNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "hdr10",
-            |m, _, _| video_of(m).hdr = Some(Hdr::Hdr10),
-            TranscodeReason::VideoRangeNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "too large",
-            |_, d, _| (d.video[0].max_width, d.video[0].max_height) = (Some(1280), Some(720)),
-            TranscodeReason::VideoResolutionNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "720p requested",
-            |_, _, r| r.max_height = Some(720),
-            TranscodeReason::VideoResolutionNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "too fast",
-            |_, d, _| d.video[0].max_fps = Some(24.0),
-            TranscodeReason::VideoFramerateNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "interlaced",
-            |m, _, _| video_of(m).is_interlaced = true,
-            TranscodeReason::InterlacedNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "anamorphic",
-            |m, d, _| {
-                d.video[0].square_pixels_only = true;
-                video_of(m).sample_aspect = (64, 45);
-            },
-            TranscodeReason::AnamorphicNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "ac-3",
-            |m, _, _| m.streams[1] = audio_stream(1, "ac3"),
-            TranscodeReason::AudioCodecNotSupported,
-            Some(Copy),
-            Some(Encode),
-        ),
-        (
-            "7.1",
-            |m, _, _| audio_of(m).channels = 8,
-            TranscodeReason::AudioChannelsNotSupported,
-            Some(Copy),
-            Some(Encode),
-        ),
-        (
-            "stereo requested",
-            |m, _, r| {
-                audio_of(m).channels = 6;
-                r.max_audio_channels = Some(2);
-            },
-            TranscodeReason::AudioChannelsNotSupported,
-            Some(Copy),
-            Some(Encode),
-        ),
-        (
-            "device's rate",
-            |_, d, _| d.max_bitrate_kbps = Some(2000),
-            TranscodeReason::BitrateExceedsLimit,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "requested rate",
-            |_, _, r| r.max_bitrate_kbps = Some(3999),
-            TranscodeReason::BitrateExceedsLimit,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "burned in",
-            |_, _, r| {
-                r.subtitle = SubtitleDelivery::Burn(BurnedSubtitle::Embedded { stream: 2, bitmap: true });
-            },
-            TranscodeReason::SubtitleCodecNotSupported,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "no webvtt",
-            |_, d, r| {
-                d.subtitles.clear();
-                r.subtitle = SubtitleDelivery::Text { stream: 2 };
-            },
-            TranscodeReason::SubtitleCodecNotSupported,
-            Some(Copy),
-            Some(Copy),
-        ),
-        (
-            "text rendition",
-            |_, _, r| {
-                r.subtitle = SubtitleDelivery::Text { stream: 2 };
-                r.needs_subtitle_rendition = true;
-            },
-            TranscodeReason::SubtitleSelected,
-            Some(Copy),
-            Some(Copy),
-        ),
-        ("forced", |_, _, r| r.force_transcode = true, TranscodeReason::StartForced, Some(Copy), Some(Copy)),
-        (
-            "forced vp9",
-            |m, _, r| {
-                m.streams[0] = video_stream(0, "vp9");
-                r.force_transcode = true;
-            },
-            TranscodeReason::StartForced,
-            Some(Encode),
-            Some(Copy),
-        ),
-        (
-            "rotated",
-            |m, _, r| {
-                video_of(m).rotation = 90;
-                r.force_transcode = true;
-            },
-            TranscodeReason::StartForced,
-            Some(Encode),
-            Some(Copy),
-        ),
+        ("matroska", ContainerNotSupported, Copy, Copy, |m, _, _| m.container = Container::Matroska),
+        ("aac in webm", ContainerNotSupported, Copy, Copy, |m, _, _| m.container = Container::Webm),
+        ("mpeg-2", VideoCodecNotSupported, Encode, Copy, |m, _, _| m.streams[0] = video_stream(0, "mpeg2video")),
+        ("hi10p", VideoProfileNotSupported, Encode, Copy, |m, _, _| m.streams[0].profile = Some("high-10".into())),
+        ("4:4:4", VideoProfileNotSupported, Encode, Copy, |m, _, _| {
+            m.streams[0].profile = None;
+            video_of(m).chroma = "4:4:4".into();
+        }),
+        ("level", VideoLevelNotSupported, Encode, Copy, |m, _, _| m.streams[0].level = Some("6.1".into())),
+        ("10 bit", VideoBitDepthNotSupported, Encode, Copy, |m, _, _| video_of(m).bit_depth = 10),
+        ("hdr10", VideoRangeNotSupported, Encode, Copy, |m, _, _| video_of(m).hdr = Some(Hdr::Hdr10)),
+        ("too large", VideoResolutionNotSupported, Encode, Copy, |_, d, _| {
+            (d.video[0].max_width, d.video[0].max_height) = (Some(1280), Some(720))
+        }),
+        ("720p requested", VideoResolutionNotSupported, Encode, Copy, |_, _, r| r.max_height = Some(720)),
+        ("too fast", VideoFramerateNotSupported, Encode, Copy, |_, d, _| d.video[0].max_fps = Some(24.0)),
+        ("interlaced", InterlacedNotSupported, Encode, Copy, |m, _, _| video_of(m).is_interlaced = true),
+        ("anamorphic", AnamorphicNotSupported, Encode, Copy, |m, d, _| {
+            d.video[0].square_pixels_only = true;
+            video_of(m).sample_aspect = (64, 45);
+        }),
+        ("ac-3", AudioCodecNotSupported, Copy, Encode, |m, _, _| m.streams[1] = audio_stream(1, "ac3")),
+        ("7.1", AudioChannelsNotSupported, Copy, Encode, |m, _, _| audio_of(m).channels = 8),
+        ("stereo requested", AudioChannelsNotSupported, Copy, Encode, |m, _, r| {
+            audio_of(m).channels = 6;
+            r.max_audio_channels = Some(2);
+        }),
+        ("device's rate", BitrateExceedsLimit, Encode, Copy, |_, d, _| d.max_bitrate_kbps = Some(2000)),
+        ("requested rate", BitrateExceedsLimit, Encode, Copy, |_, _, r| r.max_bitrate_kbps = Some(3999)),
+        ("burned in", SubtitleCodecNotSupported, Encode, Copy, |_, _, r| {
+            r.subtitle = SubtitleDelivery::Burn(BurnedSubtitle::Embedded { stream: 2, bitmap: true });
+        }),
+        ("no webvtt", SubtitleCodecNotSupported, Copy, Copy, |_, d, r| {
+            d.subtitles.clear();
+            r.subtitle = SubtitleDelivery::Text { stream: 2 };
+        }),
+        ("text rendition", SubtitleSelected, Copy, Copy, |_, _, r| {
+            r.subtitle = SubtitleDelivery::Text { stream: 2 };
+            r.needs_subtitle_rendition = true;
+        }),
+        ("forced", StartForced, Copy, Copy, |_, _, r| r.force_transcode = true),
+        ("forced vp9", StartForced, Encode, Copy, |m, _, r| {
+            m.streams[0] = video_stream(0, "vp9");
+            r.force_transcode = true;
+        }),
+        ("rotated", StartForced, Encode, Copy, |m, _, r| {
+            video_of(m).rotation = 90;
+            r.force_transcode = true;
+        }),
     ];
-    for (name, change, reason, video, audio) in rows {
+    for (name, reason, video, audio, change) in rows {
         let (mut media, mut device, mut request) = (film(), DeviceProfile::default(), PlaybackRequest::default());
         change(&mut media, &mut device, &mut request);
-        assert_eq!(decide(&media, &device, &request), (session(video, audio), vec![reason]), "{name}");
+        assert_eq!(decide(&media, &device, &request), (session(Some(video), Some(audio)), vec![reason]), "{name}");
     }
 }
 

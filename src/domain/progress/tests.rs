@@ -123,22 +123,15 @@ fn a_stray_zero_can_be_undone() {
     assert_eq!(kept, [67.0, 66.0, 65.0, 64.0, 63.0]);
 
     let far = applied(merge_save(None, save_at(1312.5), at(0)));
+    let positions = |save| applied(merge_save(Some(&far), save, at(5))).earlier_positions;
     let not_completed = ProgressSave { completed: Some(false), ..save_at(0.0) };
-    assert_eq!(
-        applied(merge_save(Some(&far), not_completed, at(5))).earlier_positions.len(),
-        1,
-        "the API's body always has it"
-    );
+    assert_eq!(positions(not_completed).len(), 1, "the API's body always has it");
     for explicit in [
         ProgressSave { client_updated_at: Some(at(5)), ..save_at(0.0) },
         ProgressSave { version: Some(1), ..save_at(0.0) },
         ProgressSave { completed: Some(true), ..save_at(0.0) },
     ] {
-        assert_eq!(
-            applied(merge_save(Some(&far), explicit, at(5))).earlier_positions,
-            [],
-            "an explicit save is not stray"
-        );
+        assert_eq!(positions(explicit), [], "an explicit save is not stray");
     }
     let near = applied(merge_save(None, save_at(60.0), at(0)));
     assert_eq!(applied(merge_save(Some(&near), save_at(0.0), at(5))).earlier_positions, []);

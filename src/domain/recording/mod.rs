@@ -374,10 +374,8 @@ pub mod tests {
         };
         let mut waits = recording("a", 1, 100, 200);
         assert!(waits.follow(airing(150, 300)) && !waits.follow(airing(150, 300)));
-        assert_eq!(
-            (waits.padded_range_ms(), &*waits.title, waits.episode),
-            ((150, 300), "Show with extra time", Some(3))
-        );
+        assert_eq!((waits.padded_range_ms(), waits.episode), ((150, 300), Some(3)));
+        assert_eq!(waits.title, "Show with extra time");
         assert!(waits.apply(RecordingEvent::Begin, 150) && waits.follow(airing(160, 250)));
         assert_eq!(waits.padded_range_ms(), (150, 250), "what has begun keeps its start");
         assert!(waits.follow(airing(160, i64::MAX)));

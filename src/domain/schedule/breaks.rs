@@ -64,8 +64,7 @@ impl ItemPart {
 /// Break positions of an item: the segment bound nearest to each chapter (ticks from the item's start). The first suitable one
 /// is taken, then each one far enough after the last.
 pub fn break_positions(chapters: impl IntoIterator<Item = i64>, grid: &Grid, duration_ms: i64) -> Box<[BreakPosition]> {
-    let mut chapters: Vec<i64> =
-        chapters.into_iter().filter(|chapter| (1..grid.end_ticks()).contains(chapter)).collect();
+    let mut chapters: Vec<i64> = chapters.into_iter().filter(|at| (1..grid.end_ticks()).contains(at)).collect();
     chapters.sort_unstable();
     let mut positions: Vec<BreakPosition> = Vec::new();
     for chapter in chapters {

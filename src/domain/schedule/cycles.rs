@@ -90,10 +90,8 @@ impl CyclePositions<'_> {
         let (rounds, remaining) = (breaks / round_items, (breaks % round_items) as usize);
         let order = if remaining == 0 { Vec::new() } else { self.revision.filler_round(rounds) };
         let rest = totals(order.iter().take(remaining).map(|index| &*self.revision.items[*index as usize]));
-        (
-            self.round_totals.0.saturating_mul(rounds as i64).saturating_add(rest.0),
-            self.round_totals.1 * rounds + rest.1,
-        )
+        let (round_ms, segments) = self.round_totals;
+        (round_ms.saturating_mul(rounds as i64).saturating_add(rest.0), segments * rounds + rest.1)
     }
 }
 

@@ -24,7 +24,7 @@ pub struct ScheduleItem {
     #[serde(rename = "look", default)]
     pub video_format: VideoFormat,
     /// Possible break positions, if the channel has mid-roll filler.
-    #[serde(default, skip_serializing_if = "is_whole")]
+    #[serde(default, skip_serializing_if = "<[BreakPosition]>::is_empty")]
     pub breaks: Box<[BreakPosition]>,
 }
 
@@ -49,10 +49,6 @@ impl ScheduleItem {
     }
 }
 
-fn is_whole(breaks: &[BreakPosition]) -> bool {
-    breaks.is_empty()
-}
-
 /// The items of a revision. Each item is in memory once, however many revisions and channels air it.
 pub type ScheduleItems = Arc<[Arc<ScheduleItem>]>;
 
@@ -63,7 +59,7 @@ pub fn assign_ids(mut items: Vec<ScheduleItem>) -> ScheduleItems {
         let earlier = occurrences.entry(item.path.clone()).or_default();
         let mut hasher = blake3::Hasher::new();
         hasher.update(item.path.as_bytes()).update(&earlier.to_le_bytes());
-        item.id = u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight of thirty-two"));
+        item.id = crate::domain::hash_to_u64(hasher.finalize());
         *earlier += 1;
     }
     items.into_iter().map(Arc::new).collect()

@@ -78,28 +78,28 @@ pub struct ScheduleRevision {
     pub number: u32,
     pub start_ms: i64,
     /// The ordinal of its first programme.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::domain::is_default")]
     pub first_ordinal: u64,
     /// Media sequence number of its first segment.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::domain::is_default")]
     pub first_sequence: u64,
     /// Discontinuities before it and at its start.
-    #[serde(rename = "first_change", default, skip_serializing_if = "is_zero")]
+    #[serde(rename = "first_change", default, skip_serializing_if = "crate::domain::is_default")]
     pub first_discontinuity: u64,
     pub seed: u64,
-    #[serde(default, skip_serializing_if = "is_shuffle")]
+    #[serde(default, skip_serializing_if = "crate::domain::is_default")]
     pub mode: ScheduleMode,
     /// The rest of the cycle that was running when this revision began, as item indices; aired first.
     #[serde(rename = "head", default, skip_serializing_if = "<[u32]>::is_empty")]
     pub cycle_rest: Box<[u32]>,
     /// The number of the first whole cycle after the head.
-    #[serde(rename = "cycle", default, skip_serializing_if = "is_zero")]
+    #[serde(rename = "cycle", default, skip_serializing_if = "crate::domain::is_default")]
     pub first_cycle: u64,
-    #[serde(default, skip_serializing_if = "no_items")]
+    #[serde(default, skip_serializing_if = "<[Arc<ScheduleItem>]>::is_empty")]
     pub items: ScheduleItems,
     /// How many items at the end of the list are mid-roll filler instead of programmes; with blocks, [`BlockSchedule`]
     /// says so.
-    #[serde(rename = "mid", default, skip_serializing_if = "is_zero_count")]
+    #[serde(rename = "mid", default, skip_serializing_if = "crate::domain::is_default")]
     pub mid_roll_count: u32,
     /// Only with `ScheduleMode::Blocks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,16 +182,6 @@ impl ScheduleRevision {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-fn is_zero_count(count: &u32) -> bool {
-    *count == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
 fn first() -> u32 {
     1
 }
@@ -199,15 +189,6 @@ fn first() -> u32 {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_first(number: &u32) -> bool {
     *number == first()
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-fn is_shuffle(mode: &ScheduleMode) -> bool {
-    *mode == ScheduleMode::default()
-}
-
-fn no_items(items: &ScheduleItems) -> bool {
-    items.is_empty()
 }
 
 #[cfg(test)]

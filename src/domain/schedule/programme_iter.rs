@@ -126,34 +126,26 @@ impl ProgrammeCursor {
     /// The next piece.
     fn next_piece(&mut self, revision: &ScheduleRevision) -> Option<SchedulePiece> {
         let index = *self.order.get(self.index)?;
+        let whole = |item_index: usize, continues_programme: bool| {
+            let item = &revision.items[item_index];
+            let (length_ms, segments) = (item.duration_ms, item.segmentation.segment_count());
+            SchedulePiece { item_index, part: None, continues_programme, length_ms, segments }
+        };
         if self.piece_number % 2 == 1 {
-            let (round, position) = (
-                self.breaks_before / u64::from(revision.mid_roll_count),
-                (self.breaks_before % u64::from(revision.mid_roll_count)) as usize,
-            );
+            let fillers = u64::from(revision.mid_roll_count);
+            let (round, position) = (self.breaks_before / fillers, (self.breaks_before % fillers) as usize);
             if self.round.as_ref().is_none_or(|(cached, _)| *cached != round) {
                 self.round = Some((round, revision.filler_round(round).into()));
             }
-            let item = self.round.as_ref().map_or(index, |(_, fillers)| fillers[position]) as usize;
-            let filler = &revision.items[item];
-            let (length_ms, segments) = (filler.duration_ms, filler.segmentation.segment_count());
-            return Some(SchedulePiece {
-                item_index: item,
-                part: None,
-                continues_programme: true,
-                length_ms,
-                segments,
-            });
+            let item = self.round.as_ref().map_or(index, |(_, fillers)| fillers[position]);
+            return Some(whole(item as usize, true));
         }
-        let (item, breaks) = (&revision.items[index as usize], revision.break_count(index));
-        let (length_ms, segments) = (item.duration_ms, item.segmentation.segment_count());
-        let whole_item =
-            SchedulePiece { item_index: index as usize, part: None, continues_programme: false, length_ms, segments };
-        if breaks == 0 {
+        let whole_item = whole(index as usize, false);
+        if revision.break_count(index) == 0 {
             return Some(whole_item);
         }
         let number = (self.piece_number / 2) as u16;
-        let part = item.part(Some(number));
+        let part = revision.items[index as usize].part(Some(number));
         let (length_ms, segments) = (part.duration_ms(), (part.end_segment - part.first_segment) as u64);
         Some(SchedulePiece { part: Some(number), continues_programme: number > 0, length_ms, segments, ..whole_item })
     }

@@ -22,18 +22,11 @@ pub struct RevisionRequest {
     pub blocks: Option<Arc<BlockSchedule>>,
 }
 
-impl RevisionRequest {
-    /// With an empty day cache, because that belongs to one revision.
-    fn with_empty_caches(self) -> Self {
-        Self { blocks: self.blocks.map(|blocks| Arc::new((*blocks).clone())), ..self }
-    }
-}
-
-impl ScheduleDefinition {
-    /// The definition of a new channel.
-    pub fn new(start_ms: i64, request: RevisionRequest) -> Self {
-        let RevisionRequest { seed, mode, items, mid_roll_count, blocks } = request.with_empty_caches();
-        let first = ScheduleRevision {
+impl ScheduleRevision {
+    /// The first revision of a channel.
+    fn from_request(start_ms: i64, request: RevisionRequest) -> Self {
+        let RevisionRequest { seed, mode, items, mid_roll_count, blocks } = request;
+        Self {
             number: 1,
             start_ms,
             first_ordinal: 0,
@@ -45,23 +38,28 @@ impl ScheduleDefinition {
             first_cycle: 0,
             items,
             mid_roll_count,
-            blocks,
+            // With an empty day cache, because that belongs to one revision.
+            blocks: blocks.map(|blocks| Arc::new((*blocks).clone())),
             order_cache: OrderCache::default(),
-        };
-        Self { revisions: Box::new([first]) }
+        }
+    }
+}
+
+impl ScheduleDefinition {
+    /// The definition of a new channel.
+    pub fn new(start_ms: i64, request: RevisionRequest) -> Self {
+        Self { revisions: Box::new([ScheduleRevision::from_request(start_ms, request)]) }
     }
 
     /// Whether the last revision already has this content.
     pub fn has_content(&self, request: &RevisionRequest) -> bool {
         self.revisions.last().is_some_and(|last| {
             let begin = last.blocks.as_ref().map(|blocks| blocks.start_positions.clone()).unwrap_or_default();
-            let blocks = request
-                .blocks
-                .as_deref()
-                .map(|blocks| Arc::new(BlockSchedule { start_positions: begin, ..blocks.clone() }));
-            let same =
-                (last.seed, last.mode, last.mid_roll_count) == (request.seed, request.mode, request.mid_roll_count);
-            same && last.items == request.items && last.blocks == blocks
+            let with_begin = |blocks: &BlockSchedule| BlockSchedule { start_positions: begin, ..blocks.clone() };
+            let RevisionRequest { seed, mode, items, mid_roll_count, blocks } = request;
+            (last.seed, last.mode, last.mid_roll_count) == (*seed, *mode, *mid_roll_count)
+                && last.items == *items
+                && last.blocks == blocks.as_deref().map(with_begin).map(Arc::new)
         })
     }
 
@@ -86,23 +84,15 @@ impl ScheduleDefinition {
         let aired = |last: &Programme| self.item_of(last).segment_count(last.part_index, at_ms - last.start_ms);
         let first_sequence = last.map_or(0, |last| last.media_sequence + aired(&last));
         let first_discontinuity = last.map_or(0, |last| last.discontinuities + 1);
-        let RevisionRequest { seed, mode, items, mid_roll_count, blocks } = request.with_empty_caches();
         let mut next = ScheduleRevision {
             number,
-            start_ms: at_ms,
             first_ordinal,
             first_sequence,
             first_discontinuity,
-            seed,
-            mode,
-            cycle_rest: Box::default(),
             first_cycle: cycle.wrapping_add(1),
-            items,
-            mid_roll_count,
-            blocks,
-            order_cache: OrderCache::default(),
+            ..ScheduleRevision::from_request(at_ms, request)
         };
-        if before.mode == mode && before.seed == seed {
+        if before.mode == next.mode && before.seed == next.seed {
             next.cycle_rest = remaining_cycle(before, rest, cycle, &next).into();
         }
         let begin = next.blocks.as_ref().map(|_| before.carried_positions(at_ms, &next));

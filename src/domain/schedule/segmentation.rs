@@ -38,7 +38,7 @@ pub struct KeyframeBounds {
     pub end_ticks: i64,
     /// Time of the first frame in the file, ticks. It becomes the item's 0, so the first frame follows the previous item's
     /// last frame without a gap.
-    #[serde(rename = "lead", default, skip_serializing_if = "is_zero")]
+    #[serde(rename = "lead", default, skip_serializing_if = "crate::domain::is_default")]
     pub first_frame_ticks: i64,
     /// Ticks, with the item's end as the last. None if they were lost; then all segments count as equally long.
     #[serde(skip)]
@@ -136,19 +136,13 @@ impl Segmentation {
                 length_ticks: aired_ticks,
             };
         }
-        let own_count = if aired_ms >= duration_ms {
-            count
-        } else {
+        let (mut own_count, mut own_end_ticks) = (count, part_ticks);
+        if aired_ms < duration_ms {
             let fits = grid.segment_at(start_in_item + aired_ticks) - first;
-            let fits =
-                if grid.segment_start(first + fits + 1) - start_in_item <= aired_ticks { fits + 1 } else { fits };
-            fits.min(count)
-        };
-        let own_end_ticks = if aired_ms >= duration_ms {
-            part_ticks
-        } else {
-            (grid.segment_start(first + own_count) - start_in_item).min(aired_ticks)
-        };
+            let is_whole = grid.segment_start(first + fits + 1) - start_in_item <= aired_ticks;
+            own_count = (fits + usize::from(is_whole)).min(count);
+            own_end_ticks = (grid.segment_start(first + own_count) - start_in_item).min(aired_ticks);
+        }
         SegmentRanges { grid, first_segment: first, start_in_item, own_count, own_end_ticks, length_ticks: aired_ticks }
     }
 }
@@ -157,11 +151,6 @@ impl Segmentation {
 fn even_bounds(segments: u32, end: i64) -> Arc<[i64]> {
     let segments = segments.max(1);
     (0..=segments).map(|k| (i128::from(end) * i128::from(k) / i128::from(segments)) as i64).collect()
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
-fn is_zero(ticks: &i64) -> bool {
-    *ticks == 0
 }
 
 /// The name of a list of bounds: a hash of its content.

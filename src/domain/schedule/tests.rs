@@ -18,33 +18,48 @@ pub const MODES: [ScheduleMode; 5] = [
 const START: i64 = 978_307_200_000;
 const TEN_YEARS: i64 = 315_576_000_000;
 
-fn items(count: usize, salt: u64) -> ScheduleItems {
-    let item = |n: usize| ScheduleItem {
+/// An item of weight 1 without breaks.
+pub fn schedule_item(path: &str, duration_ms: i64, segmentation: Segmentation) -> ScheduleItem {
+    ScheduleItem {
         id: 0,
-        path: format!("/lib/show {}/{n}.mkv", n % 3),
-        title: n.to_string(),
-        duration_ms: 1_000 + (salt.wrapping_mul(n as u64 + 1) % 7_000_000) as i64,
-        weight: 1 + (n as u32 * 7 + salt as u32 % 5) % 9,
-        segmentation: Segmentation::default(),
-        video_format: VideoFormat { height: 360 + n as u32 % 2, ..VideoFormat::default() },
+        path: path.to_owned(),
+        title: path.to_owned(),
+        duration_ms,
+        weight: 1,
+        segmentation,
+        video_format: VideoFormat::default(),
         breaks: Box::default(),
-    };
-    let mut items: Vec<ScheduleItem> = (0..count).map(item).collect();
-    for item in &mut items {
-        item.segmentation = audio_segmentation(item.duration_ms as f64 / 1000.0);
     }
-    assign_ids(items)
+}
+
+/// A request without filler and blocks.
+pub fn plain_request(seed: u64, mode: ScheduleMode, items: ScheduleItems) -> RevisionRequest {
+    RevisionRequest { seed, mode, items, mid_roll_count: 0, blocks: None }
+}
+
+fn items(count: usize, salt: u64) -> ScheduleItems {
+    let item = |n: usize| {
+        let path = format!("/lib/show {}/{n}.mkv", n % 3);
+        let duration_ms = 1_000 + (salt.wrapping_mul(n as u64 + 1) % 7_000_000) as i64;
+        ScheduleItem {
+            title: n.to_string(),
+            weight: 1 + (n as u32 * 7 + salt as u32 % 5) % 9,
+            video_format: VideoFormat { height: 360 + n as u32 % 2, ..VideoFormat::default() },
+            ..schedule_item(&path, duration_ms, audio_segmentation(duration_ms as f64 / 1000.0))
+        }
+    };
+    assign_ids((0..count).map(item).collect())
 }
 
 fn request(mode: ScheduleMode, seed: u64, count: usize) -> RevisionRequest {
-    RevisionRequest { seed, mode, items: items(count, seed), mid_roll_count: 0, blocks: None }
+    plain_request(seed, mode, items(count, seed))
 }
 
 fn titles(definition: &ScheduleDefinition, from: i64, count: usize) -> Vec<String> {
     ProgrammeIter::starting_at(definition, from).take(count).map(|p| definition.item_of(&p).title.clone()).collect()
 }
 
-fn any_mode() -> impl Strategy<Value = ScheduleMode> {
+pub fn any_mode() -> impl Strategy<Value = ScheduleMode> {
     prop::sample::select(MODES.to_vec())
 }
 
@@ -189,10 +204,7 @@ fn an_item_that_weighs_more_comes_more_often_and_not_at_once() {
     for (item, weight) in Arc::make_mut(&mut items).iter_mut().zip([5, 1, 1, 3]) {
         Arc::make_mut(item).weight = weight;
     }
-    let definition = ScheduleDefinition::new(
-        START,
-        RevisionRequest { seed: 3, mode: ScheduleMode::Weighted, items, mid_roll_count: 0, blocks: None },
-    );
+    let definition = ScheduleDefinition::new(START, plain_request(3, ScheduleMode::Weighted, items));
     let line = titles(&definition, START, 1000);
     let count = |title: &str| line.iter().filter(|aired| *aired == title).count();
     assert_eq!(["0", "1", "2", "3"].map(count), [500, 100, 100, 300]);

@@ -142,15 +142,14 @@ pub fn detect_format<B: ByteSource>(bytes: &mut B) -> Result<Option<FileFormat>,
         // A tag can hide anything. Bare audio must follow it, because demuxers would detect the format again after the
         // tag.
         let mut offset = tag;
-        let mut head_after_tag = bytes.read_at(offset, HEAD_BYTES)?.into_owned();
+        let mut rest = bytes.read_at(offset, HEAD_BYTES)?.into_owned();
         for _ in 0..4 {
-            let Some(tag) = frames::tag_len(&head_after_tag) else { break };
+            let Some(tag) = frames::tag_len(&rest) else { break };
             offset += tag;
-            head_after_tag = bytes.read_at(offset, HEAD_BYTES)?.into_owned();
+            rest = bytes.read_at(offset, HEAD_BYTES)?.into_owned();
         }
-        return Ok(frames::detect_audio(&head_after_tag)
-            .or_else(|| tagged_lossless_container(&head_after_tag))
-            .map(audio_format));
+        let container = frames::detect_audio(&rest).or_else(|| tagged_lossless_container(&rest));
+        return Ok(container.map(audio_format));
     }
     if let Some(format) = by_signature(&head) {
         return Ok(Some(format));

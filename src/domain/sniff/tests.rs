@@ -13,10 +13,8 @@ fn moov_box(handlers: &[&[u8; 4]]) -> Vec<u8> {
         .iter()
         .flat_map(|handler| {
             let hdlr = mp4_box(b"hdlr", &[&[0; 8][..], *handler, &[0; 13]].concat());
-            mp4_box(
-                b"trak",
-                &[mp4_box(b"tkhd", &[0; 84]), mp4_box(b"mdia", &[mp4_box(b"mdhd", &[0; 24]), hdlr].concat())].concat(),
-            )
+            let mdia = mp4_box(b"mdia", &[mp4_box(b"mdhd", &[0; 24]), hdlr].concat());
+            mp4_box(b"trak", &[mp4_box(b"tkhd", &[0; 84]), mdia].concat())
         })
         .collect();
     mp4_box(b"moov", &[mp4_box(b"mvhd", &[0; 100]), tracks].concat())
@@ -25,13 +23,8 @@ fn moov_box(handlers: &[&[u8; 4]]) -> Vec<u8> {
 #[test]
 fn boxes_identify_brand_and_video() {
     let file = |brand: &[u8; 4], handlers: &[&[u8; 4]]| {
-        [
-            mp4_box(b"ftyp", &[brand, &[0, 0, 2, 0][..]].concat()),
-            mp4_box(b"free", &[0; 40]),
-            mp4_box(b"mdat", &[7; 50_000]),
-            moov_box(handlers),
-        ]
-        .concat()
+        let ftyp = mp4_box(b"ftyp", &[brand, &[0, 0, 2, 0][..]].concat());
+        [ftyp, mp4_box(b"free", &[0; 40]), mp4_box(b"mdat", &[7; 50_000]), moov_box(handlers)].concat()
     };
     assert_eq!(mime_of(&file(b"isom", &[b"vide", b"soun"])), Some("video/mp4"));
     assert_eq!(mime_of(&file(b"isom", &[b"soun"])), Some("audio/mp4"));
@@ -41,14 +34,9 @@ fn boxes_identify_brand_and_video() {
     assert_eq!(mime_of(&file(b"heic", &[])), None);
     assert_eq!(mime_of(&file(b"isom", &[])), Some("video/mp4"), "without tracks, video is assumed");
     // Old QuickTime files have no brand.
-    assert_eq!(
-        mime_of(&[mp4_box(b"wide", &[]), mp4_box(b"mdat", &[7; 99]), moov_box(&[b"vide"])].concat()),
-        Some("video/quicktime")
-    );
-    assert_eq!(
-        mime_of(&[mp4_box(b"free", &[0; 9]), mp4_box(b"skip", &[0; 9]), moov_box(&[b"vide"])].concat()),
-        Some("video/quicktime")
-    );
+    let old = |first: Vec<u8>, second: Vec<u8>| mime_of(&[first, second, moov_box(&[b"vide"])].concat());
+    assert_eq!(old(mp4_box(b"wide", &[]), mp4_box(b"mdat", &[7; 99])), Some("video/quicktime"));
+    assert_eq!(old(mp4_box(b"free", &[0; 9]), mp4_box(b"skip", &[0; 9])), Some("video/quicktime"));
     assert_eq!(mime_of(&mp4_box(b"free", &[0; 99])), None);
     // A reference movie only refers to other files.
     let refers = mp4_box(b"moov", &mp4_box(b"rmra", &mp4_box(b"rmda", b"rtsp://127.0.0.1/x")));
@@ -83,11 +71,8 @@ fn matroska_identifies_doc_type_and_video() {
             .collect();
         let header = [element(&[0x42, 0x86], &[1]), element(&[0x42, 0x82], doc)].concat();
         let segment = [element(&[0xec], &[0; 300]), element(&[0x16, 0x54, 0xae, 0x6b], &entries)].concat();
-        [
-            element(&[0x1a, 0x45, 0xdf, 0xa3], &header),
-            [&[0x18, 0x53, 0x80, 0x67, 0x01][..], &[0xff; 7], &segment].concat(),
-        ]
-        .concat()
+        let ebml = element(&[0x1a, 0x45, 0xdf, 0xa3], &header);
+        [ebml, [&[0x18, 0x53, 0x80, 0x67, 0x01][..], &[0xff; 7], &segment].concat()].concat()
     };
     assert_eq!(mime_of(&file(b"webm", &[1, 2])), Some("video/webm"));
     assert_eq!(mime_of(&file(b"webm", &[2])), Some("audio/webm"));
@@ -165,14 +150,15 @@ fn signatures_are_known() {
     for (bytes, mime) in table {
         assert_eq!(mime_of(bytes), Some(mime));
     }
-    for bytes in [
-        &b"RIFF\0\0\0\0WEBPVP8 "[..],
+    let others: [&[u8]; 6] = [
+        b"RIFF\0\0\0\0WEBPVP8 ",
         b"\x89PNG\r\n\x1a\n",
         b"\xff\xd8\xff\xe0\0\x10JFIF",
         b"GIF89a",
         b"PK\x03\x04",
         b"%PDF-1.7",
-    ] {
+    ];
+    for bytes in others {
         assert_eq!(mime_of(bytes), None);
     }
 }

@@ -72,12 +72,8 @@ pub fn to_ass_script(cues: &[Cue], style: &TextStyle, size: (u32, u32)) -> Strin
     };
     for cue in cues {
         let (start, end) = (format_time(cue.start_ms), format_time(cue.end_ms));
-        let _ = writeln!(
-            out,
-            "Dialogue: 0,{start},{end},Default,{}{}",
-            alignment_override(&cue.settings),
-            to_ass_text(&cue.text)
-        );
+        let (alignment, text) = (alignment_override(&cue.settings), to_ass_text(&cue.text));
+        let _ = writeln!(out, "Dialogue: 0,{start},{end},Default,{alignment}{text}");
     }
     out
 }

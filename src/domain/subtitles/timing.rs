@@ -72,10 +72,8 @@ mod tests {
     #[test]
     fn a_timing_line_may_lack_blanks_and_carry_settings() {
         assert_eq!(parse_timing_line("00:00:01,000-->00:00:02,000"), Some((1000, 2000, "")));
-        assert_eq!(
-            parse_timing_line("00:01.000 --> 00:02.000 line:0  align:start"),
-            Some((1000, 2000, "line:0  align:start"))
-        );
+        let line = "00:01.000 --> 00:02.000 line:0  align:start";
+        assert_eq!(parse_timing_line(line), Some((1000, 2000, "line:0  align:start")));
         assert_eq!(parse_timing_line("--> --> -->"), None);
         assert_eq!(parse_timing_line("a --> b"), None);
     }

@@ -81,9 +81,8 @@ pub struct ProgrammeWriter {
 impl ProgrammeWriter {
     /// Programmes between two instants, as scheduled at `now_ms`.
     pub fn new(channel: Arc<Channel>, from_ms: i64, to_ms: i64, now_ms: i64, options: &XmltvOptions) -> Self {
-        let channel_clock = channel.clock.as_ref().map(|clock| clock.projected(now_ms));
-        let channel_time =
-            |instant_ms: i64| channel_clock.as_ref().map_or(instant_ms, |clock| clock.channel_ms_at(instant_ms));
+        let clock = channel.clock.as_ref().map(|clock| clock.projected(now_ms));
+        let channel_time = |wall_ms: i64| clock.as_ref().map_or(wall_ms, |clock| clock.channel_ms_at(wall_ms));
         Self {
             entries: ProgrammeEntries::new(&channel, from_ms, to_ms, now_ms),
             zone: if options.local_times { TimeZone::get(&channel.settings.timezone).ok() } else { None },
@@ -117,10 +116,7 @@ impl ProgrammeWriter {
             write_constant_part(&mut self.cached_text, item, &self.channel_id, &self.channel);
             (start, self.cached_text.len())
         });
-        out.extend_from_slice(b"<programme start=\"");
-        write_time(out, programme.start_ms, self.zone.as_ref());
-        out.extend_from_slice(b"\" stop=\"");
-        write_time(out, programme.end_ms, self.zone.as_ref());
+        self.write_times(out, programme.start_ms, programme.end_ms);
         out.extend_from_slice(&self.cached_text[start..end]);
         let previous_mark = self
             .last_part
@@ -141,25 +137,19 @@ impl ProgrammeWriter {
         true
     }
 
+    /// Writes the start of a programme, up to its channel.
+    fn write_times(&self, out: &mut Vec<u8>, start_ms: i64, end_ms: i64) {
+        out.extend_from_slice(b"<programme start=\"");
+        write_time(out, start_ms, self.zone.as_ref());
+        out.extend_from_slice(b"\" stop=\"");
+        write_time(out, end_ms, self.zone.as_ref());
+    }
+
     /// Writes a programme taken from an imported guide.
     fn write_listing(&self, out: &mut Vec<u8>, listing: &Listing) {
-        out.extend_from_slice(b"<programme start=\"");
-        write_time(out, listing.start_ms, self.zone.as_ref());
-        out.extend_from_slice(b"\" stop=\"");
-        write_time(out, listing.end_ms, self.zone.as_ref());
-        out.extend_from_slice(b"\" channel=\"");
-        escape(out, &self.channel_id);
-        out.extend_from_slice(b"\">");
-        write_element(out, "title", &listing.title);
-        if let Some(subtitle) = &listing.subtitle {
-            write_element(out, "sub-title", subtitle);
-        }
-        if !listing.description.is_empty() {
-            write_element(out, "desc", &listing.description);
-        }
-        if let Some(year) = listing.year {
-            write_element(out, "date", &year.to_string());
-        }
+        self.write_times(out, listing.start_ms, listing.end_ms);
+        let Listing { title, subtitle, description, year, .. } = listing;
+        write_texts(out, &self.channel_id, title, subtitle.as_deref(), description, *year);
         for category in &listing.categories {
             write_element(out, "category", category);
         }
@@ -191,25 +181,31 @@ fn write_episode_number(out: &mut Vec<u8>, season: Option<u32>, episode: u32) {
 /// Writes the constant part of an item, in the order of the DTD.
 fn write_constant_part(out: &mut Vec<u8>, item: &ScheduleItem, id: &str, channel: &Channel) {
     let name = TitleParts::parse(&item.title, &item.path);
-    out.extend_from_slice(b"\" channel=\"");
-    escape(out, id);
-    out.extend_from_slice(b"\">");
-    write_element(out, "title", name.title);
-    if let Some(subtitle) = name.subtitle {
-        write_element(out, "sub-title", subtitle);
-    }
-    if !channel.settings.description.trim().is_empty() {
-        write_element(out, "desc", &channel.settings.description);
-    }
-    if let Some(year) = name.year {
-        write_element(out, "date", &year.to_string());
-    }
+    let description = Some(&*channel.settings.description).filter(|text| !text.trim().is_empty());
+    write_texts(out, id, name.title, name.subtitle, description.unwrap_or_default(), name.year);
     if !channel.settings.category.trim().is_empty() {
         write_element(out, "category", &channel.settings.category);
     }
     let _ = write!(out, "<length units=\"seconds\">{}</length>", (item.duration_ms + 500) / 1000);
     if let (Some(season), Some(episode)) = (name.season, name.episode) {
         write_episode_number(out, Some(season), episode);
+    }
+}
+
+/// Writes the channel and the first texts of a programme.
+fn write_texts(out: &mut Vec<u8>, id: &str, title: &str, subtitle: Option<&str>, description: &str, year: Option<u32>) {
+    out.extend_from_slice(b"\" channel=\"");
+    escape(out, id);
+    out.extend_from_slice(b"\">");
+    write_element(out, "title", title);
+    if let Some(subtitle) = subtitle {
+        write_element(out, "sub-title", subtitle);
+    }
+    if !description.is_empty() {
+        write_element(out, "desc", description);
+    }
+    if let Some(year) = year {
+        write_element(out, "date", &year.to_string());
     }
 }
 

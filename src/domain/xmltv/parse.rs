@@ -79,9 +79,11 @@ enum TextField {
     DisplayName,
 }
 
+#[derive(Default)]
 struct GuideParser {
     guide: XmltvGuide,
-    encoding: &'static Encoding,
+    /// None is UTF-8.
+    encoding: Option<&'static Encoding>,
     /// The text is already decoded, so its encoding declaration does not count.
     is_decoded: bool,
     has_started: bool,
@@ -94,25 +96,6 @@ struct GuideParser {
     field_attribute: String,
     field_text: String,
     text_bytes: usize,
-}
-
-impl Default for GuideParser {
-    fn default() -> Self {
-        Self {
-            guide: XmltvGuide::default(),
-            encoding: UTF_8,
-            is_decoded: false,
-            has_started: false,
-            has_ended: false,
-            open_programme: None,
-            open_channel: None,
-            in_rating: false,
-            open_field: None,
-            field_attribute: String::new(),
-            field_text: String::new(),
-            text_bytes: 0,
-        }
-    }
 }
 
 /// A programme whose end tag has not been read yet.
@@ -139,54 +122,40 @@ impl GuideParser {
             buffer.clear();
             reader.get_mut().markup_bytes = 0;
             let line = reader.get_ref().line;
-            let fault = match reader.read_event_into(&mut buffer) {
+            let mut fault = None;
+            match reader.read_event_into(&mut buffer) {
                 Ok(Event::Eof) => break,
                 Ok(Event::Start(tag)) => {
                     depth += 1;
                     self.start_element(&tag, line);
-                    if depth > MAX_DEPTH { Some("elements are nested too deep".to_owned()) } else { None }
+                    fault = (depth > MAX_DEPTH).then(|| "elements are nested too deep".to_owned());
                 }
                 Ok(Event::End(tag)) => {
                     depth = depth.saturating_sub(1);
                     self.end_element(tag.local_name().as_ref());
-                    None
                 }
                 Ok(Event::Empty(tag)) => {
                     self.start_element(&tag, line);
                     self.end_element(tag.local_name().as_ref());
-                    None
                 }
-                Ok(Event::Text(text)) => {
-                    self.append_text(&text);
-                    None
-                }
-                Ok(Event::CData(text)) => {
-                    self.append_text(&text);
-                    None
-                }
-                Ok(Event::GeneralRef(name)) => {
-                    self.append_reference(&name);
-                    None
-                }
+                Ok(Event::Text(text)) => self.append_text(&text),
+                Ok(Event::CData(text)) => self.append_text(&text),
+                Ok(Event::GeneralRef(name)) => self.append_reference(&name),
                 Ok(Event::Decl(decl)) => {
                     if let Some(Ok(label)) = decl.encoding().filter(|_| !self.is_decoded) {
-                        self.encoding = Encoding::for_label(&label).unwrap_or(UTF_8);
+                        self.encoding = Encoding::for_label(&label);
                     }
-                    None
                 }
-                Ok(Event::Comment(_) | Event::PI(_) | Event::DocType(_)) => None,
-                Err(fault) => Some(fault.to_string()),
-            };
+                Ok(Event::Comment(_) | Event::PI(_) | Event::DocType(_)) => {}
+                Err(cause) => fault = Some(cause.to_string()),
+            }
             if let Some(fault) = fault {
                 if !self.has_started {
                     return Err(format!("is not XMLTV: {fault}"));
                 }
                 self.finish_programme();
-                self.guide.skipped.add(
-                    line,
-                    "",
-                    format!("the rest is skipped: {}", clean_text(&fault, MAX_TITLE_CHARS)),
-                );
+                let reason = format!("the rest is skipped: {}", clean_text(&fault, MAX_TITLE_CHARS));
+                self.guide.skipped.add(line, "", reason);
                 return Ok(());
             }
         }
@@ -270,10 +239,8 @@ impl GuideParser {
 
     /// Stores the complete text of a field.
     fn store_field(&mut self, field: TextField) {
-        let text = clean_text(
-            &self.field_text,
-            if field == TextField::Description { MAX_DESCRIPTION_CHARS } else { MAX_TITLE_CHARS },
-        );
+        let max_chars = if field == TextField::Description { MAX_DESCRIPTION_CHARS } else { MAX_TITLE_CHARS };
+        let text = clean_text(&self.field_text, max_chars);
         if text.is_empty() {
             return;
         }
@@ -318,18 +285,15 @@ impl GuideParser {
     /// Ends the open programme: adds it to the guide, or skips it with a reason.
     fn finish_programme(&mut self) {
         (self.open_field, self.in_rating) = (None, false);
-        let Some(OpenProgramme { line, channel, start, stop, clump_index: clump, length_ms, mut listing }) =
-            self.open_programme.take()
-        else {
-            return;
-        };
+        let Some(open) = self.open_programme.take() else { return };
+        let OpenProgramme { line, channel, start, stop, clump_index: clump, length_ms, mut listing } = open;
         let title = listing.title.clone();
         let mut skip_programme = |reason: &str| self.guide.skipped.add(line, &title, reason);
         let channel = clean_text(&channel, MAX_TITLE_CHARS);
         if channel.is_empty() {
             return skip_programme("has no channel attribute");
         }
-        let Some(start_ms) = parse_time(&start) else { return skip_programme("has no valid start time") };
+        let Some(mut start_ms) = parse_time(&start) else { return skip_programme("has no valid start time") };
         let mut end_ms = parse_time(&stop).unwrap_or(start_ms + length_ms);
         if !stop.trim().is_empty() && end_ms < start_ms {
             return skip_programme("stops before it starts");
@@ -337,7 +301,6 @@ impl GuideParser {
         if !stop.trim().is_empty() && end_ms == start_ms {
             return skip_programme("has no length");
         }
-        let mut start_ms = start_ms;
         // Several programmes share one slot of the broadcaster: each gets its part.
         let clump = clump.split_once('/').and_then(|(n, of)| Some((n.parse::<i64>().ok()?, of.parse::<i64>().ok()?)));
         if let Some((n, of)) = clump.filter(|(n, of)| (0..*of).contains(n) && *of <= 100) {
@@ -373,7 +336,8 @@ impl GuideParser {
     /// Decodes text in the guide's declared encoding. Invalid UTF-8 is read as Windows-1252.
     fn decode<'a>(&self, bytes: &'a [u8]) -> Cow<'a, str> {
         let is_invalid_utf8 = std::str::from_utf8(bytes).is_err_and(|fault| fault.error_len().is_some());
-        let encoding = if self.encoding == UTF_8 && is_invalid_utf8 { WINDOWS_1252 } else { self.encoding };
+        let encoding = self.encoding.unwrap_or(UTF_8);
+        let encoding = if encoding == UTF_8 && is_invalid_utf8 { WINDOWS_1252 } else { encoding };
         encoding.decode_without_bom_handling(bytes).0
     }
 

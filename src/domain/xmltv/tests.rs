@@ -45,9 +45,8 @@ fn a_guide_lists_programmes_and_marks_repeats() {
     );
     let style = XmltvOptions { local_times: true, naming: ChannelNaming::Number, ..style };
     let local = write_programmes(it, START + 5_000_000, START + 5_000_001, &style);
-    assert!(
-        local.starts_with("<programme start=\"20260101022000 +0100\" stop=\"20260101030000 +0100\" channel=\"12\">")
-    );
+    let start = "<programme start=\"20260101022000 +0100\" stop=\"20260101030000 +0100\" channel=\"12\">";
+    assert!(local.starts_with(start));
     assert!(local.ends_with("<premiere/></programme>\n"), "the current programme was not shown before: {local}");
 }
 
@@ -59,13 +58,7 @@ fn repeat_marks_do_not_depend_on_the_start_of_the_guide() {
     // Two more items two programmes later; one of them was shown before.
     let mut items = it.definition.revisions[0].items[1..].to_vec();
     items.push(Arc::new(ScheduleItem { id: 9, title: "New".into(), ..(*items[0]).clone() }));
-    let revision = crate::domain::schedule::RevisionRequest {
-        seed: 1,
-        mode: it.mode,
-        items: items.into(),
-        mid_roll_count: 0,
-        blocks: None,
-    };
+    let revision = crate::domain::schedule::tests::plain_request(1, it.mode, items.into());
     it.definition = it.definition.with_revision(START + 4_800_000, revision);
     let whole = write_programmes(it.clone(), 0, START + 100_000_000, &style);
     let lines: Vec<&str> = whole.lines().collect();

@@ -36,12 +36,8 @@ async fn a_batch_is_whole_or_not_there_wherever_the_journal_ends() {
         let case = temp_folder();
         fs::write(case.path().join("journal"), &journal[..end]).unwrap();
         let whole = end == journal.len();
-        assert_eq!(
-            &read_progress(case.path()),
-            if whole { &after } else { &before },
-            "{} bytes of the batch",
-            end - begin
-        );
+        let expected = if whole { &after } else { &before };
+        assert_eq!(&read_progress(case.path()), expected, "{} bytes of the batch", end - begin);
         let books = Store::open_waiting(case.path()).unwrap().keys(Tree::Books, "").unwrap();
         assert_eq!(books.len(), usize::from(whole));
         assert_eq!(count_damaged(case.path()), 0);
@@ -64,8 +60,7 @@ async fn a_batch_is_whole_or_not_there_wherever_the_journal_ends() {
 
 #[tokio::test]
 async fn a_damaged_batch_of_removals_does_not_bring_the_records_back() {
-    let dir = temp_folder();
-    let store = Store::open_waiting(dir.path()).unwrap();
+    let (dir, store) = new_state();
     let mut batch = Batch::default();
     for n in 0..50_u64 {
         store.put(Tree::Progress, &format!("{n:02}"), &n).await.unwrap();
@@ -96,8 +91,7 @@ async fn a_batch_is_bounded_and_accepts_only_journaled_trees() {
     let mut batch = Batch::default();
     (0..MAX_BATCH_CHANGES).for_each(|n| batch.put(Tree::Users, &n.to_string(), &n).unwrap());
     assert_eq!(batch.delete(Tree::Users, "u_1").unwrap_err().code, Code::PayloadTooLarge);
-    let dir = temp_folder();
-    let store = Store::open_waiting(dir.path()).unwrap();
+    let (dir, store) = new_state();
     store.write(batch).await.unwrap();
     drop(store);
     fs::remove_dir_all(dir.path().join("db")).unwrap();

@@ -9,7 +9,7 @@ use crate::domain::progress::ProgressRecord;
 use crate::domain::recording::{Recording, SeriesRule};
 use crate::domain::schedule::ScheduleItem;
 use crate::domain::schedule::blocks::Checkpoint;
-use crate::store::{Tree, record};
+use crate::store::Tree;
 
 /// A record in each line: the tree, with `/kind` if its records have several types, and the JSON.
 const GOLDEN: &str = include_str!("../../../tests/golden/records.txt");
@@ -24,7 +24,7 @@ pub fn assert_golden<T: Serialize + DeserializeOwned>(label: &str) {
     assert!(!records.is_empty(), "{label} has golden records");
     for json in records {
         let value: T = serde_json::from_str(json).unwrap_or_else(|fault| panic!("{label}: {fault}: {json}"));
-        assert_eq!(String::from_utf8(record::to_json(&value).unwrap()).unwrap(), json, "{label}");
+        assert_eq!(String::from_utf8(serde_json::to_vec(&value).unwrap()).unwrap(), json, "{label}");
     }
 }
 

@@ -4,8 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn readers_do_not_wait_while_the_state_is_reopened() {
-    let dir = temp_folder();
-    let store = Store::open_waiting(dir.path()).unwrap();
+    let (dir, store) = new_state();
     store.put(Tree::Progress, "early", &1).await.unwrap();
     let [journal, kept, fifo, draft] = ["journal", "kept", "fifo", draft::FILE_NAME].map(|name| dir.path().join(name));
     // Opening the journal now waits until the other end of the pipe is opened.
@@ -48,8 +47,7 @@ async fn readers_do_not_wait_while_the_state_is_reopened() {
 
 #[tokio::test]
 async fn a_kill_between_a_compaction_and_the_restart_of_the_tail_is_no_damage() {
-    let dir = temp_folder();
-    let store = Store::open_waiting(dir.path()).unwrap();
+    let (dir, store) = new_state();
     for n in 0..40_u64 {
         store.put(Tree::Progress, "kept", &n).await.unwrap();
     }

@@ -7,8 +7,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_record_has_one_upper_bound_and_what_is_acknowledged_is_read_again() {
-    let dir = temp_folder();
-    let store = Store::open_waiting(dir.path()).unwrap();
+    let (dir, store) = new_state();
     // A JSON string has two quotes.
     let longest = "x".repeat(MAX_RECORD_BYTES - "u_1".len() - 2);
     store.put(Tree::Users, "u_1", &longest).await.unwrap();
@@ -153,9 +152,8 @@ fn a_folder_that_cannot_be_read_does_not_refuse_the_start() {
 #[tokio::test]
 async fn a_backup_under_writers_has_everything_acknowledged_before() {
     let dir = temp_folder();
-    let store =
-        Store::open_with_sizes(dir.path(), commit::StoreSizes { reserve_bytes: 0, compact_from_bytes: 64 << 10 })
-            .unwrap();
+    let sizes = commit::StoreSizes { reserve_bytes: 0, compact_from_bytes: 64 << 10 };
+    let store = Store::open_with_sizes(dir.path(), sizes).unwrap();
     let done = std::sync::Arc::new(std::sync::Mutex::new(std::collections::BTreeMap::<String, u64>::new()));
     let writers: Vec<_> = (0..8_u64)
         .map(|writer| {

@@ -5,6 +5,18 @@ use crate::domain::mpegts::TIMESTAMP_WRAP;
 
 const BASE: i64 = 3600 * 90_000;
 
+/// A whole item of one audio frame.
+const SPAN: TimelineSpan = TimelineSpan {
+    item_start: 0,
+    item_end: AAC_FRAME_TICKS,
+    starts_item: true,
+    ends_item: true,
+    base_timestamp: BASE,
+    item_offset: 0,
+    channel_origin: 0,
+    previous_audio_end: None,
+};
+
 fn still() -> StillImage {
     let unit = |n: u8| [&[0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x65 - n, n][..], &[n; 20]].concat();
     StillImage { frames: (0..3).map(unit).collect() }
@@ -16,14 +28,9 @@ fn segment(video_times: &[i64], audio_times: &[i64]) -> Vec<u8> {
     let bytes: Vec<Vec<u8>> = (0..video_times.len()).map(bytes).collect();
     let mut writer = TsWriter::new(TrackKind::Video);
     for (n, pts) in video_times.iter().enumerate() {
-        let unit = AccessUnit {
-            track: TrackKind::Video,
-            pts: BASE + pts,
-            dts: Some(BASE + pts - 1),
-            random_access: n == 0,
-            parts: &[&bytes[n][..]],
-        };
-        writer.push_unit(&unit);
+        let (pts, dts, random_access) = (BASE + pts, Some(BASE + pts - 1), n == 0);
+        let parts = &[&bytes[n][..]];
+        writer.push_unit(&AccessUnit { track: TrackKind::Video, pts, dts, random_access, parts });
     }
     for pts in audio_times {
         push_audio_frame(&mut writer, BASE + pts, &SILENT_FRAME);
@@ -34,8 +41,8 @@ fn segment(video_times: &[i64], audio_times: &[i64]) -> Vec<u8> {
 /// The times a player receives: (PTS, DTS) of video frames and PTS of audio frames.
 fn received_times(bytes: &[u8], near: i64) -> (Vec<(i64, i64)>, Vec<i64>) {
     let (mut video_times, mut audio_times) = (Vec::new(), Vec::new());
-    for packet in bytes.as_chunks::<PACKET_LEN>().0.iter().filter_map(Packet::new).filter(|packet| packet.starts_unit())
-    {
+    let packets = bytes.as_chunks::<PACKET_LEN>().0.iter().filter_map(Packet::new);
+    for packet in packets.filter(|packet| packet.starts_unit()) {
         let Some(track) = TrackKind::from_pid(packet.pid()) else { continue };
         let header = pes::parse(packet.payload()).unwrap();
         let at = |time: Option<i64>| unwrap_timestamp(time.unwrap(), near);
@@ -92,7 +99,7 @@ proptest! {
             let audio_times = if has_audio { steps(0, AAC_FRAME_TICKS) } else { Vec::new() };
             let bytes = if video_times.is_empty() && audio_times.is_empty() { Vec::new() } else { segment(&video_times, &audio_times) };
             let (to, origin) = (from + length, at - from);
-            let span = TimelineSpan { item_start: from, item_end: to, starts_item: true, ends_item, base_timestamp: BASE, item_offset: 0, channel_origin: origin, previous_audio_end: audio_end };
+            let span = TimelineSpan { item_start: from, item_end: to, ends_item, channel_origin: origin, previous_audio_end: audio_end, ..SPAN };
             let retimed = place_on_timeline(&bytes, span, &still());
             check_counters_and_pcr(&retimed)?;
             stream.extend(retimed);
@@ -109,7 +116,7 @@ proptest! {
         steps in prop::collection::vec(1i64..20_000, 0..60), shuffled in any::<u64>(),
         audio_steps in prop::collection::vec(0i64..40_000, 0..120), early in 0i64..6000, ends_item in any::<bool>(),
     ) {
-        let span = TimelineSpan { item_start: from, item_end: from + length, starts_item: from == 0, ends_item, base_timestamp: BASE, item_offset: 0, channel_origin: origin, previous_audio_end: None };
+        let span = TimelineSpan { item_start: from, item_end: from + length, starts_item: from == 0, ends_item, channel_origin: origin, ..SPAN };
         let mut video_times = vec![from];
         for step in &steps {
             video_times.push(video_times.last().unwrap() + step);
@@ -142,7 +149,7 @@ proptest! {
 
     #[test]
     fn garbage_is_retimed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
-        let span = TimelineSpan { item_start: 0, item_end: 90_000, starts_item: true, ends_item: true, base_timestamp: BASE, item_offset: 0, channel_origin: 7, previous_audio_end: None };
+        let span = TimelineSpan { item_end: 90_000, channel_origin: 7, ..SPAN };
         prop_assert_eq!(place_on_timeline(&bytes, span, &StillImage::default()).len() % PACKET_LEN, 0);
     }
 }
@@ -151,17 +158,7 @@ proptest! {
 #[test]
 fn a_segment_of_one_silent_frame_leaves_no_gap_in_the_counters() {
     let one = |n: i64| {
-        let origin = n * AAC_FRAME_TICKS;
-        let span = TimelineSpan {
-            item_start: 0,
-            item_end: AAC_FRAME_TICKS,
-            starts_item: true,
-            ends_item: true,
-            base_timestamp: BASE,
-            item_offset: 0,
-            channel_origin: origin,
-            previous_audio_end: None,
-        };
+        let span = TimelineSpan { channel_origin: n * AAC_FRAME_TICKS, ..SPAN };
         place_on_timeline(&[], span, &still())
     };
     assert_eq!(received_times(&one(0), 0).1.len(), 1);
@@ -185,13 +182,12 @@ fn frame_intervals_are_constant_across_items() {
                 item_end: to,
                 starts_item: from == 0,
                 ends_item: to == length,
-                base_timestamp: BASE,
                 item_offset: lead,
                 channel_origin: origin,
-                previous_audio_end: None,
+                ..SPAN
             };
-            let (video, audio) =
-                received_times(&place_on_timeline(&segment(&video, &audio), span, &still()), origin + from);
+            let placed = place_on_timeline(&segment(&video, &audio), span, &still());
+            let (video, audio) = received_times(&placed, origin + from);
             video_times.extend(video);
             audio_times.extend(audio);
         }
@@ -203,27 +199,23 @@ fn frame_intervals_are_constant_across_items() {
 
 #[test]
 fn a_still_covers_the_span_and_continues_across_segments() {
-    let mut video_times = Vec::new();
-    let mut audio_times = Vec::new();
+    let (mut video_times, mut audio_times) = (Vec::new(), Vec::new());
     for (from, to) in [(0, 180_000), (180_000, 200_000)] {
         let span = TimelineSpan {
             item_start: from,
             item_end: to,
             starts_item: from == 0,
             ends_item: false,
-            base_timestamp: BASE,
-            item_offset: 0,
             channel_origin: TIMESTAMP_WRAP - 90_000,
-            previous_audio_end: None,
+            ..SPAN
         };
         let (video, audio) = received_times(&place_on_timeline(&[], span, &still()), TIMESTAMP_WRAP);
         video_times.extend(video);
         audio_times.extend(audio);
     }
     assert_eq!(video_times.len(), 50 + 6);
-    assert!(
-        video_times.windows(2).all(|pair| pair[1].0 - pair[0].0 == STILL_STEP && pair[1].1 - pair[0].1 == STILL_STEP)
-    );
+    assert!(video_times.windows(2).all(|pair| pair[1].0 - pair[0].0 == STILL_STEP));
+    assert!(video_times.windows(2).all(|pair| pair[1].1 - pair[0].1 == STILL_STEP));
     assert!(audio_times.windows(2).all(|pair| pair[1] - pair[0] == AAC_FRAME_TICKS));
 }
 
@@ -254,7 +246,7 @@ proptest! {
                     segment(&[from], &audio)
                 };
                 let (from, to) = (from - beat, to - beat);
-                let span = TimelineSpan { item_start: from, item_end: to, starts_item: from == 0, ends_item: is_slate, base_timestamp: BASE + beat, item_offset: 0, channel_origin: at - from, previous_audio_end: audio_end };
+                let span = TimelineSpan { item_start: from, item_end: to, starts_item: from == 0, ends_item: is_slate, base_timestamp: BASE + beat, channel_origin: at - from, previous_audio_end: audio_end, ..SPAN };
                 audio_times.extend(received_times(&place_on_timeline(&bytes, span, &still()), at).1);
                 audio_end = Some(span.audio_end());
                 at += to - from;

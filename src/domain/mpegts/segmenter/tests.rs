@@ -46,37 +46,23 @@ fn pes_packets(track: TrackKind, pts: i64, random_access: bool, size: usize, wit
 }
 
 fn write_tables(tracks: &[TrackKind]) -> Vec<u8> {
-    let entries: Vec<_> = tracks
-        .iter()
-        .map(|track| PmtEntry {
-            pid: track.pid(),
-            stream_type: if *track == TrackKind::Video { 0x1b } else { 0x0f },
-            descriptors: vec![],
-        })
-        .collect();
-    [psi::build_pat(), psi::build_pmt(&entries)].concat()
+    let entry = |track: &TrackKind| {
+        let stream_type = if *track == TrackKind::Video { 0x1b } else { 0x0f };
+        PmtEntry { pid: track.pid(), stream_type, descriptors: vec![] }
+    };
+    [psi::build_pat(), psi::build_pmt(&tracks.iter().map(entry).collect::<Vec<_>>())].concat()
 }
 
 /// Video at 25 fps and AAC-aligned audio, interleaved by time, between `from` and `to` in ticks.
 fn video_and_audio(from: i64, to: i64, with_length: bool) -> Vec<u8> {
     let mut events = Vec::new();
     for frame in from / 3600..to / 3600 {
-        events.push((
-            frame * 3600,
-            pes_packets(
-                TrackKind::Video,
-                frame * 3600,
-                frame % 50 == 0,
-                300 + (frame as usize * 37) % 900,
-                with_length,
-            ),
-        ));
+        let (pts, size) = (frame * 3600, 300 + (frame as usize * 37) % 900);
+        events.push((pts, pes_packets(TrackKind::Video, pts, frame % 50 == 0, size, with_length)));
     }
     for frame in from / AAC_FRAME_TICKS..to / AAC_FRAME_TICKS {
-        events.push((
-            frame * AAC_FRAME_TICKS,
-            pes_packets(TrackKind::Audio, frame * AAC_FRAME_TICKS, true, 100 + (frame as usize * 13) % 200, true),
-        ));
+        let (pts, size) = (frame * AAC_FRAME_TICKS, 100 + (frame as usize * 13) % 200);
+        events.push((pts, pes_packets(TrackKind::Audio, pts, true, size, true)));
     }
     events.sort_by_key(|event| event.0);
     let stream = events.into_iter().flat_map(|event| event.1);
@@ -187,25 +173,15 @@ fn a_missing_track_does_not_block_segments() {
     }
     let mut segmenter = Segmenter::new(encode_settings(grid(10.0), 0));
     let segments = segmenter.push(&stream).unwrap();
-    assert_eq!(
-        segments.iter().map(|piece| piece.index).collect::<Vec<_>>(),
-        [0, 1, 2, 3],
-        "segments wait 5 s for the missing track"
-    );
+    let indices: Vec<_> = segments.iter().map(|piece| piece.index).collect();
+    assert_eq!(indices, [0, 1, 2, 3], "segments wait 5 s for the missing track");
     assert_eq!(segmenter.finish().unwrap().len(), 3);
 }
 
 #[test]
 fn copied_video_is_cut_at_planned_keyframes_only() {
     let grid = Arc::new(Grid::Keyframes { bounds: [0, 180_000, 450_000, 630_000].into() });
-    let settings = |first| SegmenterSettings {
-        grid: grid.clone(),
-        first_segment: first,
-        base_timestamp: BASE,
-        has_video: true,
-        audio: None,
-        budget_bytes: 1 << 20,
-    };
+    let settings = |first| SegmenterSettings { audio: None, ..encode_settings(grid.clone(), first) };
     let mut stream = write_tables(&[TrackKind::Video]);
     for frame in 0..175 {
         // A keyframe every second, with jitter like Matroska's rounding to milliseconds.
@@ -245,14 +221,7 @@ fn audio_that_overlaps_earlier_audio_is_dropped() {
 #[test]
 fn data_added_after_planning_is_not_in_the_last_segment() {
     let grid = Arc::new(Grid::Keyframes { bounds: [0, 180_000, 450_000].into() });
-    let settings = SegmenterSettings {
-        grid,
-        first_segment: 0,
-        base_timestamp: BASE,
-        has_video: true,
-        audio: None,
-        budget_bytes: 1 << 20,
-    };
+    let settings = SegmenterSettings { audio: None, ..encode_settings(grid, 0) };
     let mut stream = write_tables(&[TrackKind::Video]);
     for frame in 0..1000 {
         stream.extend(pes_packets(TrackKind::Video, frame * 3600, frame % 50 == 0, 200, true));

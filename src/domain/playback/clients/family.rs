@@ -1,6 +1,6 @@
 //! Direct play formats of each client family.
 
-use crate::domain::playback::device::{AudioSupport, DeviceProfile, VideoSupport};
+use crate::domain::playback::device::{DeviceProfile, VideoSupport, audio_support, owned_names, video_support};
 
 /// Clients that play the same formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,46 +102,10 @@ fn software_profile() -> DeviceProfile {
     const CONTAINERS: [&str; 16] = [
         "mp4", "mkv", "webm", "ts", "ps", "avi", "flv", "asf", "ogg", "wav", "flac", "mp3", "adts", "ac3", "aiff", "wv",
     ];
-    const VIDEO: [&str; 14] = [
-        "h264",
-        "hevc",
-        "av1",
-        "vp8",
-        "vp9",
-        "mpeg1video",
-        "mpeg2video",
-        "mpeg4",
-        "msmpeg4v2",
-        "msmpeg4v3",
-        "vc1",
-        "wmv3",
-        "theora",
-        "h263",
-    ];
-    const AUDIO: [&str; 21] = [
-        "aac",
-        "mp2",
-        "mp3",
-        "opus",
-        "vorbis",
-        "flac",
-        "alac",
-        "ac3",
-        "eac3",
-        "dts",
-        "truehd",
-        "wmav1",
-        "wmav2",
-        "wmapro",
-        "wavpack",
-        "pcm_s16le",
-        "pcm_s16be",
-        "pcm_s24le",
-        "pcm_s32le",
-        "pcm_bluray",
-        "pcm_dvd",
-    ];
-    let video = |codec| VideoSupport {
+    const VIDEO: &str = "h264 hevc av1 vp8 vp9 mpeg1video mpeg2video mpeg4 msmpeg4v2 msmpeg4v3 vc1 wmv3 theora h263";
+    const AUDIO: &str = "aac mp2 mp3 opus vorbis flac alac ac3 eac3 dts truehd wmav1 wmav2 wmapro wavpack \
+                         pcm_s16le pcm_s16be pcm_s24le pcm_s32le pcm_bluray pcm_dvd";
+    let video = |codec: &str| VideoSupport {
         bit_depths: vec![8, 10],
         hdr: owned_names(&["sdr", "hdr10", "hlg"]),
         max_level: None,
@@ -150,34 +114,10 @@ fn software_profile() -> DeviceProfile {
     };
     DeviceProfile {
         containers: owned_names(&CONTAINERS),
-        video: VIDEO.map(video).into(),
-        audio: AUDIO.map(|codec| audio_support(codec, 8)).into(),
+        video: VIDEO.split(' ').map(video).collect(),
+        audio: AUDIO.split(' ').map(|codec| audio_support(codec, 8)).collect(),
         subtitles: owned_names(&["vtt"]),
         max_bitrate_kbps: None,
-    }
-}
-
-fn owned_names(names: &[&str]) -> Vec<String> {
-    names.iter().map(|&name| name.to_owned()).collect()
-}
-
-fn audio_support(codec: &str, channels: u32) -> AudioSupport {
-    AudioSupport { codec: codec.to_owned(), max_channels: Some(channels) }
-}
-
-/// Eight bits, SDR, progressive.
-fn video_support(codec: &str, profiles: &[&str], max_level: f64) -> VideoSupport {
-    VideoSupport {
-        codec: codec.to_owned(),
-        max_width: None,
-        max_height: None,
-        max_fps: None,
-        bit_depths: vec![8],
-        profiles: owned_names(profiles),
-        hdr: owned_names(&["sdr"]),
-        max_level: Some(max_level),
-        interlaced: false,
-        square_pixels_only: false,
     }
 }
 

@@ -125,8 +125,7 @@ impl<'a> DayPlanner<'a> {
         draft.fill_layers(0, from, to);
         let DayDraft { airings, streams, positions, last_aired, .. } = draft;
         let cooldown_ms = self.blocks.filler.cooldown_ms;
-        let mut last_aired: Vec<(u32, i64)> =
-            last_aired.into_iter().filter(|(_, last)| to - last < cooldown_ms).collect();
+        let mut last_aired: Vec<_> = last_aired.into_iter().filter(|(_, last)| to - last < cooldown_ms).collect();
         last_aired.sort_unstable();
         let had_programme = airings.iter().any(|airing| airing.item < self.blocks.programme_count);
         let mut after = DayState { positions, had_programme, last_aired, ..*before };
@@ -222,11 +221,8 @@ impl DayDraft<'_, '_> {
     }
 
     fn day_end(&self) -> i64 {
-        wall_clock::instant_of(
-            &self.planner.zone,
-            wall_clock::date_of_day(self.number + 1),
-            self.planner.blocks.grid.day_start_minutes,
-        )
+        let tomorrow = wall_clock::date_of_day(self.number + 1);
+        wall_clock::instant_of(&self.planner.zone, tomorrow, self.planner.blocks.grid.day_start_minutes)
     }
 
     /// Airs a block's slots from their last position as far as they fit, and returns the end of the last one.

@@ -6,7 +6,8 @@ use jiff::{Timestamp, ToSpan};
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::schedule::segmentation::{VideoFormat, audio_segmentation};
+use crate::domain::schedule::segmentation::audio_segmentation;
+use crate::domain::schedule::tests::schedule_item;
 use crate::domain::schedule::{
     Programme, ProgrammeIter, RevisionRequest, ScheduleDefinition, ScheduleItem, assign_ids,
 };
@@ -17,15 +18,8 @@ const HOUR: i64 = 3_600_000;
 
 /// Two sources, a series of `a` short episodes and `b` films of odd lengths, then four kinds of filler and the slate.
 fn request(zone: &str, seed: u64, grid: BlockGrid, (a, b): (u32, u32), fillers: bool) -> RevisionRequest {
-    let item = |path: String, duration_ms: i64| ScheduleItem {
-        id: 0,
-        title: path.clone(),
-        path,
-        duration_ms,
-        weight: 1,
-        segmentation: audio_segmentation(duration_ms as f64 / 1000.0),
-        video_format: VideoFormat::default(),
-        breaks: Box::default(),
+    let item = |path: String, duration_ms: i64| {
+        schedule_item(&path, duration_ms, audio_segmentation(duration_ms as f64 / 1000.0))
     };
     let mut items: Vec<ScheduleItem> =
         (0..a).map(|n| item(format!("/a/{n}"), 1_200_000 + i64::from(n) * 61_000)).collect();
@@ -42,17 +36,15 @@ fn request(zone: &str, seed: u64, grid: BlockGrid, (a, b): (u32, u32), fillers: 
     let slate = items.len() as u32;
     items.push(item(String::new(), 48 * HOUR));
     let items = assign_ids(items);
-    let begin = vec![0; grid.streams().len()];
-    let sources =
-        vec![BlockSource { name: "a".into(), items: 0..a }, BlockSource { name: "b".into(), items: a..content }];
+    let source = |name: &str, items| BlockSource { name: name.into(), items };
     let blocks = BlockSchedule {
         zone: zone.to_owned(),
+        start_positions: vec![0; grid.streams().len()],
         grid,
-        sources,
+        sources: vec![source("a", 0..a), source("b", a..content)],
         filler,
         programme_count: content,
         slate_item: slate,
-        start_positions: begin,
         day_cache: DayCache::default(),
     };
     RevisionRequest { seed, mode: ScheduleMode::Blocks, items, mid_roll_count: 0, blocks: Some(Arc::new(blocks)) }
@@ -274,18 +266,13 @@ fn items_that_do_not_fit_wait_and_oversized_ones_are_cut() {
         }],
     };
     // Films of 66 minutes and more in an hour; the rest of the day is slate.
-    let short = ScheduleDefinition::new(
-        start,
-        request(zone, 3, grid(vec![slot(1, ScheduleMode::Sequential, None)], Some(360)), (1, 3), false),
-    );
+    let films = || vec![slot(1, ScheduleMode::Sequential, None)];
+    let short = ScheduleDefinition::new(start, request(zone, 3, grid(films(), Some(360)), (1, 3), false));
     let aired: Vec<_> = short.programmes_between(start, start + 3 * 24 * HOUR).collect();
     assert_eq!(aired.iter().map(|p| title(&short, p)).collect::<Vec<_>>(), ["/b/0", "", "/b/1", "", "/b/2", ""]);
     assert!(aired.iter().step_by(2).all(|p| p.end_ms - p.start_ms == HOUR));
     // Two of them in four hours: the third waits for tomorrow.
-    let long = ScheduleDefinition::new(
-        start,
-        request(zone, 3, grid(vec![slot(1, ScheduleMode::Sequential, None)], Some(540)), (1, 3), true),
-    );
+    let long = ScheduleDefinition::new(start, request(zone, 3, grid(films(), Some(540)), (1, 3), true));
     let day = |n: i64| -> Vec<_> {
         let day = start + n * 24 * HOUR;
         let on = long.programmes_between(day, day + 24 * HOUR).filter(|p| !long.is_filler(p));
@@ -332,28 +319,17 @@ fn a_guide_that_hides_filler_tiles_time_and_names_the_programme_of_every_instant
 }
 
 fn any_grid() -> impl Strategy<Value = BlockGrid> {
-    let order = prop::sample::select(vec![
-        ScheduleMode::Sequential,
-        ScheduleMode::Shuffle,
-        ScheduleMode::ShuffleInOrder,
-        ScheduleMode::Random,
-    ]);
+    use ScheduleMode::{Random, Sequential, Shuffle, ShuffleInOrder};
+    let order = prop::sample::select(vec![Sequential, Shuffle, ShuffleInOrder, Random]);
     let slot =
         (0u32..2, order, prop::option::of(1u32..4)).prop_map(|(source, order, count)| slot(source, order, count));
     let block = (0u16..96, prop::collection::vec(slot, 1..3)).prop_map(|(at, slots)| block(at * 15, slots));
     let season = prop::option::of(((1u8..13, 1u8..29), (1u8..13, 1u8..29)));
     let layer = (season, 0u8..128, prop::collection::vec(block, 1..5))
         .prop_map(|(season, weekdays, blocks)| BlockLayer { season, weekdays, blocks });
-    (
-        prop::sample::select(vec![0u16, 300, 345]),
-        prop::sample::select(vec![0u16, 5, 30]),
-        prop::collection::vec(layer, 1..4),
-    )
-        .prop_map(|(day_start, pad_minutes, layers)| BlockGrid {
-            day_start_minutes: day_start,
-            pad_minutes,
-            layers,
-        })
+    let start = prop::sample::select(vec![0u16, 300, 345]);
+    let grid = (start, prop::sample::select(vec![0u16, 5, 30]), prop::collection::vec(layer, 1..4));
+    grid.prop_map(|(day_start_minutes, pad_minutes, layers)| BlockGrid { day_start_minutes, pad_minutes, layers })
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::channel::Channel;
 use crate::domain::live_window;
 use crate::domain::schedule::segmentation::{Segmentation, VideoFormat, item_duration_ms};
-use crate::domain::schedule::tests::MODES;
+use crate::domain::schedule::tests::{MODES, any_mode, schedule_item};
 use crate::domain::schedule::{
     Programme, ProgrammeCursor, ProgrammeIter, RevisionRequest, ScheduleDefinition, ScheduleItems, assign_ids,
 };
@@ -19,16 +19,8 @@ const YEAR: i64 = 31_557_600_000;
 
 fn item(path: String, grid: &Grid, chapters: &[i64]) -> ScheduleItem {
     let duration_ms = item_duration_ms(grid);
-    ScheduleItem {
-        id: 0,
-        title: path.clone(),
-        path,
-        duration_ms,
-        weight: 1,
-        segmentation: Segmentation::from_grid(grid),
-        video_format: VideoFormat::default(),
-        breaks: break_positions(chapters.iter().copied(), grid, duration_ms),
-    }
+    let breaks = break_positions(chapters.iter().copied(), grid, duration_ms);
+    ScheduleItem { breaks, ..schedule_item(&path, duration_ms, Segmentation::from_grid(grid)) }
 }
 
 /// Films with every kind of segmentation, some too short for breaks, most without a whole number of milliseconds.
@@ -53,11 +45,8 @@ fn films(count: usize, salt: u64) -> Vec<ScheduleItem> {
 
 fn fillers(count: usize) -> Vec<ScheduleItem> {
     let filler = |n: usize| {
-        item(
-            format!("/ads/{n}.mkv"),
-            &Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 9.96 + n as f64 * 17.3),
-            &[],
-        )
+        let grid = Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 9.96 + n as f64 * 17.3);
+        item(format!("/ads/{n}.mkv"), &grid, &[])
     };
     (0..count).map(filler).collect()
 }
@@ -71,10 +60,6 @@ fn request(mode: ScheduleMode, seed: u64, (count, mid): (usize, usize)) -> Revis
     RevisionRequest { seed, mode, items: assign_ids(items), mid_roll_count: mid as u32, blocks: None }
 }
 
-fn any_mode() -> impl Strategy<Value = ScheduleMode> {
-    prop::sample::select(MODES.to_vec())
-}
-
 fn channel(definition: ScheduleDefinition, show_filler: bool) -> Channel {
     let mut channel = crate::domain::channel::tests::channel(1);
     (channel.definition, channel.settings.show_filler) = (definition, show_filler);
@@ -85,10 +70,8 @@ fn channel(definition: ScheduleDefinition, show_filler: bool) -> Channel {
 fn check_sequence(definition: &ScheduleDefinition, before: &Programme, next: &Programme) -> Result<(), TestCaseError> {
     prop_assert_eq!(next.start_ms, before.end_ms);
     // A new revision skips ordinals that guides may have used.
-    prop_assert!(
-        next.ordinal == before.ordinal + 1
-            || next.revision_index != before.revision_index && next.ordinal > before.ordinal
-    );
+    let skips = next.revision_index != before.revision_index && next.ordinal > before.ordinal;
+    prop_assert!(next.ordinal == before.ordinal + 1 || skips);
     let segments = definition.item_of(before).segment_count(before.part_index, before.end_ms - before.start_ms);
     prop_assert_eq!(next.media_sequence, before.media_sequence + segments, "{:?}", before);
     prop_assert_eq!(segments, definition.segment_ranges(before).len() as u64);
@@ -131,12 +114,9 @@ fn positions_and_records_are_small() {
     // If its bounds are lost, everything after it stays in place.
     for part in 0..=film.breaks.len() as u16 {
         let of = film.part(Some(part));
-        let (intact, lost) =
+        let (kept, lost) =
             (film.segment_ranges(Some(part), of.duration_ms()), read.segment_ranges(Some(part), of.duration_ms()));
-        assert_eq!(
-            (intact.len(), intact.segment_end(intact.len() - 1)),
-            (lost.len(), lost.segment_end(lost.len() - 1))
-        );
+        assert_eq!((kept.len(), kept.segment_end(kept.len() - 1)), (lost.len(), lost.segment_end(lost.len() - 1)));
     }
     let whole = ScheduleItem { breaks: Box::default(), ..film };
     assert!(!serde_json::to_string(&whole).unwrap().contains("breaks"));
@@ -315,11 +295,8 @@ fn filler_within_programmes_is_fixed_for_ever() {
     let line: Vec<String> = ProgrammeIter::starting_at(&definition, START + 9 * YEAR)
         .take(16)
         .map(|on| {
-            format!(
-                "{}{}",
-                definition.item_of(&on).title.split('/').next_back().unwrap(),
-                on.part_index.map_or(String::new(), |part| format!("#{part}"))
-            )
+            let part = on.part_index.map_or(String::new(), |part| format!("#{part}"));
+            format!("{}{part}", definition.item_of(&on).title.split('/').next_back().unwrap())
         })
         .collect();
     insta::assert_snapshot!(line.join(" "));

@@ -48,16 +48,12 @@ fn every_quirk_is_parsed_or_reported() {
     assert_eq!((whole.season, whole.episode, whole.year), (Some(2), Some(5), Some(1999)));
     assert_eq!((whole.categories.as_slice(), whole.rating.as_deref()), (&["Film".to_owned()][..], Some("12")));
     let two = &read.listings["two"];
-    assert_eq!(
-        two.iter().map(|it| it.title.as_str()).collect::<Vec<_>>(),
-        ["Untitled", "Half an hour", "Second half", "Untitled", "Next"]
-    );
+    let titles: Vec<_> = two.iter().map(|it| it.title.as_str()).collect();
+    assert_eq!(titles, ["Untitled", "Half an hour", "Second half", "Untitled", "Next"]);
     assert_eq!(two[1].end_ms - two[1].start_ms, 1_800_000);
     assert_eq!(two[2].end_ms - two[2].start_ms, 1_800_000);
-    assert_eq!(
-        reasons(&read),
-        ["stops before it starts", "has no length", "has no valid start time", "has no channel attribute"]
-    );
+    let expected = ["stops before it starts", "has no length", "has no valid start time", "has no channel attribute"];
+    assert_eq!(reasons(&read), expected);
     assert_eq!(read.skipped.reasons[0].line, 6, "{:?}", read.skipped.reasons[0]);
     assert_eq!(read.programme_count, 8);
 }
@@ -83,18 +79,12 @@ fn every_encoding_is_read() {
         )
     };
     let latin: Vec<u8> = encoding_rs::WINDOWS_1252.encode(&text("ISO-8859-1")).0.into_owned();
-    let mislabelled: Vec<u8> = encoding_rs::WINDOWS_1252.encode(&text("UTF-8")).0.into_owned();
+    let wrong: Vec<u8> = encoding_rs::WINDOWS_1252.encode(&text("UTF-8")).0.into_owned();
     let utf16: Vec<u8> = [0xfeff].into_iter().chain(text("UTF-16").encode_utf16()).flat_map(u16::to_le_bytes).collect();
     let with_bom = [b"\xef\xbb\xbf", text("utf-8").as_bytes()].concat();
-    for bytes in [
-        text("UTF-8").into_bytes(),
-        latin.clone(),
-        mislabelled,
-        utf16,
-        with_bom,
-        gzip(&latin),
-        text("nonsense").into_bytes(),
-    ] {
+    for bytes in
+        [text("UTF-8").into_bytes(), latin.clone(), wrong, utf16, with_bom, gzip(&latin), text("nonsense").into_bytes()]
+    {
         let read = parse_guide(&bytes).unwrap();
         let (id, programmes) = read.listings.first_key_value().unwrap();
         assert_eq!((id.as_str(), programmes[0].title.as_str()), ("\u{e9}t\u{e9}", "Caf\u{e9} \u{2013}"));
@@ -103,16 +93,8 @@ fn every_encoding_is_read() {
 
 #[test]
 fn other_files_are_refused_and_broken_guides_kept_up_to_the_fault() {
-    for wrong in [
-        "",
-        "hello",
-        "{}",
-        "#EXTM3U\n",
-        "<html><body>sign in</body></html>",
-        "<",
-        "<?xml version=\"1.0\"?>",
-        "\u{1f}\u{8b}",
-    ] {
+    let page = "<html><body>sign in</body></html>";
+    for wrong in ["", "hello", "{}", "#EXTM3U\n", page, "<", "<?xml version=\"1.0\"?>", "\u{1f}\u{8b}"] {
         let fault = parse_guide(wrong.as_bytes()).unwrap_err();
         assert!(fault.starts_with("is not XMLTV"), "{wrong}: {fault}");
     }
@@ -143,10 +125,8 @@ fn every_text_of_a_programme_is_counted() {
 #[test]
 fn hostile_guides_are_bounded() {
     let programme = |n: usize, title: &str| {
-        format!(
-            "<programme start=\"20260101\" stop=\"20260102\" channel=\"c{}\"><title>{title}</title></programme>",
-            n % 50
-        )
+        let id = n % 50;
+        format!("<programme start=\"20260101\" stop=\"20260102\" channel=\"c{id}\"><title>{title}</title></programme>")
     };
     let deep = format!("<tv>{}", "<a>".repeat(MAX_DEPTH + 5));
     assert!(reasons(&parse_guide(deep.as_bytes()).unwrap())[0].contains("nested too deep"));

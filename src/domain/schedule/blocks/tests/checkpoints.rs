@@ -60,10 +60,7 @@ fn instants_years_away_are_found() {
     assert!(there.iter().eq(back.iter().rev()));
     definition.programme_at(years(0)).unwrap();
     assert!(blocks(&definition).cached_state_count() <= 4096 / 128, "no states of other eras than the first are left");
-    assert!(
-        there[3].ordinal < there[1].ordinal
-            && there[1].ordinal < there[0].ordinal
-            && there[0].ordinal < there[2].ordinal
-    );
+    let ordinals = [3, 1, 0, 2].map(|n| there[n].ordinal);
+    assert!(ordinals.windows(2).all(|pair| pair[0] < pair[1]));
     assert_eq!(definition.programme_at(start - 1), None);
 }

@@ -5,6 +5,7 @@ use crate::domain::schedule::blocks::{
     Block, BlockGrid, BlockLayer, BlockSchedule, BlockSlot, BlockSource, DayCache, FillerRanges,
 };
 use crate::domain::schedule::segmentation::audio_segmentation;
+use crate::domain::schedule::tests::plain_request;
 
 impl ScheduleRevision {
     /// The request this revision was made from.
@@ -41,16 +42,8 @@ fn block_definition(seed: u64, films: Vec<ScheduleItem>, mid: u32, pad_minutes: 
         start_positions: vec![0],
         day_cache: DayCache::default(),
     };
-    ScheduleDefinition::new(
-        START,
-        RevisionRequest {
-            seed,
-            mode: ScheduleMode::Blocks,
-            items: assign_ids(items),
-            mid_roll_count: 0,
-            blocks: Some(Arc::new(blocks)),
-        },
-    )
+    let request = plain_request(seed, ScheduleMode::Blocks, assign_ids(items));
+    ScheduleDefinition::new(START, RevisionRequest { blocks: Some(Arc::new(blocks)), ..request })
 }
 
 proptest! {
@@ -113,10 +106,8 @@ fn an_item_that_fits_only_without_breaks_has_none() {
         // 8:00 in Berlin.
         let (start, end) = definition.programme_bounds(day + 7 * 3_600_000).unwrap();
         let on = definition.programme_at(start).unwrap();
-        let within = definition
-            .programmes_between(start, end)
-            .filter(|on| on.continues_programme && definition.is_filler(on))
-            .count();
+        let all = definition.programmes_between(start, end);
+        let within = all.filter(|on| on.continues_programme && definition.is_filler(on)).count();
         (within, end - start - definition.item_of(&on).duration_ms)
     };
     let (breaks, more) = aired(230.0);

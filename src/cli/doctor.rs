@@ -151,8 +151,7 @@ fn check_gstreamer() -> Finding {
             Passed(format!("GStreamer {} with its plugins", versions::gstreamer_version()))
         }
         Ok(missing) => {
-            let elements: Vec<String> =
-                missing.iter().map(|(element, package)| format!("{element} (in {package})")).collect();
+            let elements: Vec<_> = missing.iter().map(|(name, package)| format!("{name} (in {package})")).collect();
             Failed(format!("GStreamer {} is missing {}", versions::gstreamer_version(), elements.join(", ")))
         }
         Err(cause) => Failed(format!("GStreamer does not start: {cause}")),

@@ -87,17 +87,16 @@ impl UserCommand {
                 let password = password_from_stdin()?;
                 with_accounts(&config_args, "POST /api/users/{id}/password", async |accounts| {
                     let user = accounts.user_by_name(&name)?;
-                    let ended_access =
-                        accounts.set_password(&user.id, &password, stream_token_args.kept_access()).await?;
-                    println!("changed the password of {}; {}", user.username, summary(ended_access));
+                    let ended = accounts.set_password(&user.id, &password, stream_token_args.kept_access()).await?;
+                    println!("changed the password of {}; {}", user.username, summary(ended));
                     Ok(())
                 })
             }
             Self::Revoke { name, config_args, stream_token_args } => {
                 with_accounts(&config_args, "POST /api/users/{id}/password", async |accounts| {
                     let user = accounts.user_by_name(&name)?;
-                    let ended_access = accounts.revoke_all(&user.id, stream_token_args.kept_access()).await?;
-                    println!("{}: {}", user.username, summary(ended_access));
+                    let ended = accounts.revoke_all(&user.id, stream_token_args.kept_access()).await?;
+                    println!("{}: {}", user.username, summary(ended));
                     Ok(())
                 })
             }

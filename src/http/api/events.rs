@@ -59,7 +59,7 @@ pub async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
         Error::new(Code::ServerBusy, "too many event streams are open; retry in 30 s").with_retry_after(30)
     })?;
     live::publish_programmes(&service);
-    let (sender, mut receiver) = mpsc::channel(MAX_BUFFERED_EVENTS);
+    let (out, mut receiver) = mpsc::channel(MAX_BUFFERED_EVENTS);
     let first_text = if is_from_other_run || listener.has_gap {
         ": listening\n\nevent: resync\ndata: {}\n\n"
     } else {
@@ -70,8 +70,7 @@ pub async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
         let mut text = first_text.to_owned();
         // The stream ends when the login is revoked.
         while token.as_deref().is_some_and(|token| service.accounts.authenticate(token).is_ok()) {
-            let sent =
-                tokio::time::timeout(STALL_TIMEOUT, sender.send(Ok::<_, std::io::Error>(Bytes::from(text)))).await;
+            let sent = tokio::time::timeout(STALL_TIMEOUT, out.send(Ok::<_, std::io::Error>(Bytes::from(text)))).await;
             if !matches!(sent, Ok(Ok(()))) {
                 return;
             }
@@ -80,7 +79,7 @@ pub async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
                     Some(next) => next,
                     None => return,
                 },
-                () = sender.closed() => return,
+                () = out.closed() => return,
             };
         }
     });

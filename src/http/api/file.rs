@@ -203,9 +203,8 @@ const HEADER_CAPACITY: usize = 16;
 impl CachedHeaders {
     fn for_source(source: &SourceFile) -> Self {
         let etag = source.etag();
-        let is_after_epoch = source.modified >= SystemTime::UNIX_EPOCH;
-        let date =
-            is_after_epoch.then(|| HeaderValue::from_str(&httpdate::fmt_http_date(source.modified)).ok()).flatten();
+        let is_dated = source.modified >= SystemTime::UNIX_EPOCH;
+        let date = is_dated.then(|| HeaderValue::from_str(&httpdate::fmt_http_date(source.modified)).ok()).flatten();
         Self {
             etag_header: HeaderValue::from_str(&etag).ok(),
             etag,

@@ -161,8 +161,7 @@ impl Accounts {
     /// # Errors
     /// `NOT_FOUND` when it is not one of theirs; `STORAGE_FULL`.
     pub async fn revoke(&self, user_id: &str, login_id: &str) -> Result<()> {
-        let is_own =
-            self.read_directory().device_by_login(login_id).is_some_and(|device| device.login.user_id == user_id);
+        let is_own = self.read_directory().device_by_login(login_id).is_some_and(|one| one.login.user_id == user_id);
         if !is_own {
             return Err(Error::new(Code::NotFound, "no such session"));
         }

@@ -258,8 +258,7 @@ impl Accounts {
         // A token that is revoked meanwhile must not be written again.
         let _change = self.change_lock.lock().await;
         let is_outdated = |stream: &&Arc<ActiveStreamToken>| stream.unstored_seconds() >= lag_seconds;
-        let outdated: Vec<Arc<ActiveStreamToken>> =
-            self.read_stream_tokens().by_id.values().filter(is_outdated).cloned().collect();
+        let outdated: Vec<_> = self.read_stream_tokens().by_id.values().filter(is_outdated).cloned().collect();
         for streams in outdated.chunks(USED_BATCH) {
             let tokens: Vec<StreamToken> = streams.iter().map(|stream| stream.current_record()).collect();
             let mut batch = Batch::default();

@@ -105,19 +105,18 @@ async fn a_signature_ends_with_the_signature_or_token_that_admitted_its_principa
     assert!(accounts.sign_grant(&principal, "livetv/watch/1", far_future).starts_with(&week.to_string()));
 
     let link = accounts.sign_link(&principal, "livetv/watch/1", minute);
-    let mut signed_principal = accounts.redeem_link("livetv/watch/1", &link.token, &link.exp, &link.sig).unwrap();
+    let mut signed = accounts.redeem_link("livetv/watch/1", &link.token, &link.exp, &link.sig).unwrap();
     for generation in 0..3 {
-        assert_eq!(signed_principal.expires_at, Some(minute), "{generation}");
-        assert_eq!(accounts.sign_link(&signed_principal, "livetv/m3u", far_future).exp, minute.to_string());
-        signed_principal = accounts
-            .redeem("livetv/watch/1", &accounts.sign_grant(&signed_principal, "livetv/watch/1", far_future))
-            .unwrap();
+        assert_eq!(signed.expires_at, Some(minute), "{generation}");
+        assert_eq!(accounts.sign_link(&signed, "livetv/m3u", far_future).exp, minute.to_string());
+        signed =
+            accounts.redeem("livetv/watch/1", &accounts.sign_grant(&signed, "livetv/watch/1", far_future)).unwrap();
     }
 
     let end = Timestamp::from_second(minute).unwrap();
     let (_, secret) = accounts.add_stream_token(&principal.user_id, "TV", None, Some(end)).await.unwrap();
-    let signed_principal = accounts.authenticate_stream(&secret).unwrap();
-    assert_eq!(accounts.sign_link(&signed_principal, "livetv/m3u", far_future).exp, minute.to_string());
+    let signed = accounts.authenticate_stream(&secret).unwrap();
+    assert_eq!(accounts.sign_link(&signed, "livetv/m3u", far_future).exp, minute.to_string());
 }
 
 #[tokio::test]
@@ -239,8 +238,7 @@ async fn a_password_change_signs_every_other_device_out() {
     let tv = accounts.login("ada", "correct horse", Some("tv"), HOME).await.unwrap();
     let phone = accounts.login("ada", "correct horse", Some("phone"), HOME).await.unwrap();
     let principal = accounts.authenticate(&phone.token).unwrap();
-    let devices: Vec<_> =
-        accounts.devices(&principal.user_id).into_iter().filter_map(|view| view.login.device).collect();
+    let devices: Vec<_> = accounts.devices(&principal.user_id).into_iter().filter_map(|one| one.login.device).collect();
     assert_eq!(devices.len(), 2);
     let wrong = accounts.change_password(&principal, "guess", "battery staple", false, HOME).await;
     assert_eq!(error_code(wrong), Code::InvalidCredentials);
@@ -261,8 +259,7 @@ async fn a_new_password_ends_stream_tokens_and_links_unless_tokens_are_kept() {
     let (_, stream) = accounts.add_stream_token(&ada.id, "Kodi", None, None).await.unwrap();
     let hour = clock.now().as_second() + 3600;
     let sign = |principal: &Principal| accounts.sign_link(principal, "livetv/m3u", hour);
-    let redeem =
-        |link: &SignedParameters| accounts.redeem_link("livetv/m3u", &link.token, &link.exp, &link.sig).map(drop);
+    let redeem = |one: &SignedParameters| accounts.redeem_link("livetv/m3u", &one.token, &one.exp, &one.sig).map(drop);
     let by_login = sign(&accounts.authenticate(&tv.token).unwrap());
     let by_stream = sign(&accounts.authenticate_stream(&stream).unwrap());
 

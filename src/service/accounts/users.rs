@@ -41,17 +41,11 @@ impl Accounts {
     ///
     /// # Errors
     /// As for [`Self::add_user`]; `UNAUTHORIZED` when the admin's login ended meanwhile.
-    pub async fn add_user_by(
-        &self,
-        by: Option<&Principal>,
-        username: &str,
-        role: Role,
-        password: &str,
-    ) -> Result<User> {
+    pub async fn add_user_by(&self, by: Option<&Principal>, name: &str, role: Role, password: &str) -> Result<User> {
         account::validate_password(password).map_err(|fault| Error::invalid_field("password", fault))?;
         let hash = self.passwords.hash(password).await?;
         let _change = self.change_by(by).await?;
-        self.insert_user(username, role, Some(hash)).await
+        self.insert_user(name, role, Some(hash)).await
     }
 
     /// A new bearer token for a user, who is created (without a password) if absent.
@@ -75,13 +69,8 @@ impl Accounts {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid password; `NOT_FOUND`; `STORAGE_FULL`.
-    pub async fn set_password(
-        &self,
-        user_id: &str,
-        password: &str,
-        kept_access: KeptAccess<'_>,
-    ) -> Result<EndedAccess> {
-        self.set_password_by(None, user_id, password, kept_access).await
+    pub async fn set_password(&self, user_id: &str, password: &str, kept: KeptAccess<'_>) -> Result<EndedAccess> {
+        self.set_password_by(None, user_id, password, kept).await
     }
 
     /// Sets a password for an admin; `None` is the command line.

@@ -26,12 +26,12 @@ const SLATE_MS: i64 = 48 * 3600 * 1000;
 /// `VALIDATION_ERROR` for a schedule that is missing, or that this mode does not use.
 pub(super) fn resolve_schedule(
     previous: Option<&Channel>,
-    requested_blocks: Option<Box<RequestedBlocks>>,
+    blocks: Option<Box<RequestedBlocks>>,
     filler: Option<RequestedFiller>,
     mode: ScheduleMode,
 ) -> Result<(Option<Box<RequestedBlocks>>, Arc<RequestedFiller>)> {
     if mode != ScheduleMode::Blocks {
-        return match (requested_blocks, filler) {
+        return match (blocks, filler) {
             (Some(_), _) => Err(Error::invalid_field("schedule", "requires scheduleMode blocks")),
             (None, filler) => {
                 // These modes have no gaps between programmes, so only mid-roll filler applies.
@@ -59,11 +59,10 @@ pub(super) fn resolve_schedule(
             }
         };
     }
-    let requested_blocks = requested_blocks.or_else(|| previous.and_then(|previous| previous.requested_blocks.clone()));
-    let requested_blocks =
-        requested_blocks.ok_or_else(|| Error::invalid_field("schedule", "is required for scheduleMode blocks"))?;
+    let blocks = blocks.or_else(|| previous.and_then(|previous| previous.requested_blocks.clone()));
+    let blocks = blocks.ok_or_else(|| Error::invalid_field("schedule", "is required for scheduleMode blocks"))?;
     let filler = filler.map(Arc::new).or_else(|| previous.map(|previous| previous.requested_filler.clone()));
-    Ok((Some(requested_blocks), filler.unwrap_or_default()))
+    Ok((Some(blocks), filler.unwrap_or_default()))
 }
 
 impl Service {

@@ -110,12 +110,8 @@ impl Channels {
             let channel = external::draft(None, settings, external_channel(entry, source));
             planned.push(PlannedChannel { channel, is_changed: true, groups: entry.groups.clone() });
         }
-        let matched_indices: HashSet<usize> = matches.into_iter().flatten().collect();
-        let removed = channels
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| !matched_indices.contains(index))
-            .map(|(_, channel)| channel.clone());
+        let matched: HashSet<usize> = matches.into_iter().flatten().collect();
+        let removed = channels.iter().enumerate().filter(|(n, _)| !matched.contains(n)).map(|(_, one)| one.clone());
         (planned, removed.collect())
     }
 
@@ -130,16 +126,15 @@ impl Channels {
         entries: &[M3uEntry],
         skips: &mut SkippedEntries,
     ) -> Result<usize> {
-        let mut last_ids = self.edit_lock.lock().await;
+        let mut ids = self.edit_lock.lock().await;
         let (planned, removed) = self.plan_import(source, number_from, entries, skips);
         let count = planned.len();
-        let instance =
-            last_ids.instance.get_or_insert_with(|| data_encoding::HEXLOWER.encode(&random_bytes::<4>())).clone();
+        let instance = ids.instance.get_or_insert_with(|| data_encoding::HEXLOWER.encode(&random_bytes::<4>())).clone();
         let mut changed = Vec::new();
         for PlannedChannel { mut channel, .. } in planned.into_iter().filter(|planned| planned.is_changed) {
             if channel.id == 0 {
-                last_ids.last_id += 1;
-                channel.id = last_ids.last_id;
+                ids.last_id += 1;
+                channel.id = ids.last_id;
                 channel.tvg_id = format!("ch-{}.{instance}", channel.id).into();
             }
             changed.push(channel);

@@ -93,8 +93,7 @@ impl ItemStore {
     pub(super) async fn store_list(&self, store: &Store, items: &ScheduleItems) -> Result<(String, ScheduleItems)> {
         let store_item = |item: &Arc<ScheduleItem>| self.store_item(store, item.clone());
         let futures: Vec<_> = items.iter().map(store_item).collect();
-        let stored: Vec<(ContentName, Arc<ScheduleItem>)> =
-            stream::iter(futures).buffered(MAX_CONCURRENT_WRITES).try_collect().await?;
+        let stored: Vec<(ContentName, _)> = stream::iter(futures).buffered(MAX_CONCURRENT_WRITES).try_collect().await?;
         let names: Vec<String> = stored.iter().map(|(name, _)| encode_name(name)).collect();
         let name = content_name(&names)?;
         let cached = self.lock_cache().lists.get(&name).and_then(Weak::upgrade);

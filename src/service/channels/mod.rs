@@ -218,8 +218,7 @@ impl Channels {
 
     fn free_number(&self, requested: Option<u32>, own_id: Option<u32>) -> Result<u32> {
         let channels = self.all();
-        let used_by =
-            |number: u32| channels.iter().find(|other| other.settings.number == number && Some(other.id) != own_id);
+        let used_by = |number: u32| channels.iter().find(|one| one.settings.number == number && Some(one.id) != own_id);
         match requested {
             Some(number) => match used_by(number) {
                 None => Ok(number),
@@ -235,9 +234,8 @@ impl Channels {
     }
 
     /// Stores a channel: new revisions first, so that the channel's record never names a missing one.
-    async fn store_channel(&self, mut channel: Channel, previous: Option<&Channel>) -> Result<Arc<Channel>> {
-        let stored_numbers: Vec<u32> =
-            previous.map_or_else(Vec::new, |previous| revision_numbers(&previous.definition));
+    async fn store_channel(&self, mut channel: Channel, old: Option<&Channel>) -> Result<Arc<Channel>> {
+        let stored_numbers: Vec<u32> = old.map_or_else(Vec::new, |old| revision_numbers(&old.definition));
         for revision in &mut channel.definition.revisions {
             if !stored_numbers.contains(&revision.number) {
                 let (list, items) = self.item_store.store_list(&self.store, &revision.items).await?;
@@ -258,11 +256,11 @@ impl Channels {
         let shared_items = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().find_map(equal_requests);
         channel.requested_items = shared_items.unwrap_or(channel.requested_items);
         // Viewers may change the clock meanwhile.
-        let lock = match previous {
+        let lock = match old {
             Some(_) => Some(self.clock_locks.lock(channel.id).await),
             None => None,
         };
-        let current = previous.map(|before| self.get(before.id)).transpose()?;
+        let current = old.map(|before| self.get(before.id)).transpose()?;
         if current.is_some() {
             channel.clock = self.clock_after_edit(&channel)?;
         }
@@ -299,8 +297,8 @@ impl Channels {
         let channel = Arc::new(channel);
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(channel.id, channel.clone());
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
-        if let Some(previous) = current.filter(|_| channel.clock.is_none()) {
-            self.delete_clock(&previous).await;
+        if let Some(old) = current.filter(|_| channel.clock.is_none()) {
+            self.delete_clock(&old).await;
         }
         drop(lock);
         self.delete_revisions(channel.id, &dropped).await;
@@ -399,14 +397,11 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// A channel's clock, from the intervals in its own record and in others; None if it has none.
-fn channel_clock(
-    mode_changes: Vec<RunningInterval>,
-    others: Option<Vec<RunningInterval>>,
-) -> Option<Arc<ChannelClock>> {
+fn channel_clock(mode_changes: Vec<RunningInterval>, more: Option<Vec<RunningInterval>>) -> Option<Arc<ChannelClock>> {
     if mode_changes.is_empty() {
         return None;
     }
-    ChannelClock::from_stored(mode_changes.into_iter().chain(others.unwrap_or_default()).collect()).map(Arc::new)
+    ChannelClock::from_stored(mode_changes.into_iter().chain(more.unwrap_or_default()).collect()).map(Arc::new)
 }
 
 fn revision_numbers(definition: &ScheduleDefinition) -> Vec<u32> {

@@ -76,12 +76,11 @@ impl SegmentBounds {
 
 fn read_bounds(store: &Store, keyframes: &KeyframeBounds) -> Result<Option<Arc<[i64]>>> {
     let steps: Option<Vec<i64>> = store.get(Tree::Segmentations, &keyframes.name)?;
-    let accumulate = |position: &mut i64, step: i64| {
+    let add = |position: &mut i64, step: i64| {
         *position = position.saturating_add(step);
         Some(*position)
     };
-    let bounds =
-        steps.map(|steps| std::iter::once(0).chain(steps.into_iter().scan(0, accumulate)).collect::<Arc<[i64]>>());
+    let bounds = steps.map(|steps| std::iter::once(0).chain(steps.into_iter().scan(0, add)).collect::<Arc<[i64]>>());
     let is_complete = |bounds: &Arc<[i64]>| {
         bounds.len() == keyframes.segment_count as usize + 1 && bounds.last() == Some(&keyframes.end_ticks)
     };

@@ -135,8 +135,7 @@ impl Ingest {
     ) -> (LiveSegment, TimelineSpan) {
         let mut state = self.lock();
         let slot = state.timeline.append(origin, to - from, now);
-        let previous_audio_end =
-            state.last_ends.filter(|(end, _)| *end == slot.start_ticks).map(|(_, audio_end)| audio_end);
+        let previous_audio_end = state.last_ends.filter(|(end, _)| *end == slot.start_ticks).map(|(_, audio)| audio);
         let span = TimelineSpan {
             item_start: from,
             item_end: to,
@@ -356,8 +355,7 @@ async fn air_piece(
         piece.as_ref().map_or(slate_times, |piece| (piece.start, piece.end, piece.audio_frame_time));
     let (slot, span) = ingest.place_interval(origin, (from_ticks - base_ticks, to_ticks - base_ticks), base_ticks, now);
     let segment_task = tokio::task::spawn_blocking(move || {
-        let bytes =
-            piece.map_or_else(Vec::new, |piece| if piece.is_first { piece.drop_undecodable() } else { piece.bytes });
+        let bytes = piece.map_or_else(Vec::new, |new| if new.is_first { new.drop_undecodable() } else { new.bytes });
         place_on_timeline(&bytes, span, &still)
     });
     let Ok(bytes) = segment_task.await else { return };

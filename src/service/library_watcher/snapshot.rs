@@ -71,8 +71,7 @@ impl RootSnapshot {
             }
             drop(open);
             self.compare(&path, files, is_new, changes);
-            let removed: Vec<String> =
-                self.subfolders(&path).filter(|existing| !subfolders.contains(existing)).collect();
+            let removed: Vec<_> = self.subfolders(&path).filter(|existing| !subfolders.contains(existing)).collect();
             for folder in removed {
                 self.remove_folder(&folder, changes);
             }
@@ -163,8 +162,7 @@ mod tests {
         let (mut changes, mut found) = (RootChanges::default(), Vec::new());
         snapshot.update(roots, path, deep, &mut changes, &mut |path| found.push(path.to_owned()));
         let file_names = |list: Vec<String>| {
-            let mut list: Vec<String> =
-                list.into_iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect();
+            let mut list: Vec<_> = list.into_iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect();
             list.sort();
             list
         };

@@ -152,9 +152,8 @@ impl Probes {
             ProbeLookup::Finished(outcome) => return outcome,
             ProbeLookup::InFlight(awaited) => awaited,
             ProbeLookup::Missing => {
-                let in_flight_slot =
-                    self.in_flight_slots.clone().acquire_owned().await.expect("the semaphore is never closed");
-                self.start_probe(source, version, in_flight_slot)
+                let slot = self.in_flight_slots.clone().acquire_owned().await.expect("the semaphore is never closed");
+                self.start_probe(source, version, slot)
             }
         };
         match outcome_receiver.wait_for(Option::is_some).await {
@@ -220,10 +219,9 @@ impl Probes {
     async fn load_or_run(&self, name: &str, version: &str, source: &Arc<SourceFile>) -> ProbeOutcome {
         let Some(store) = self.store.clone() else { return self.run_probe(name, source).await };
         let key = format!("{PROBE_VERSION}/{name}");
-        let (read_store, read_key) = (store.clone(), key.clone());
+        let (reader, read_key) = (store.clone(), key.clone());
         let read =
-            tokio::task::spawn_blocking(move || read_store.get::<Versioned<ProbeResult>>(Tree::Probes, &read_key))
-                .await;
+            tokio::task::spawn_blocking(move || reader.get::<Versioned<ProbeResult>>(Tree::Probes, &read_key)).await;
         // An unreadable record is treated as missing: the file is probed again.
         let stored = read.ok().and_then(Result::ok).flatten();
         if let Some(probed) = stored.as_ref().and_then(|record| record.for_version(version)) {

@@ -233,8 +233,7 @@ impl ProgressStore {
             for key in found.ahead_of_clock {
                 let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
                 let _item_lock = self.item_lock(user_id, media_id).lock().await;
-                if let Some(record) =
-                    self.stored_record(user_id, media_id)?.filter(|record| record.has_future_time(now))
+                if let Some(record) = self.stored_record(user_id, media_id)?.filter(|saved| saved.has_future_time(now))
                 {
                     self.persist(user_id, &record.without_future_times(now)).await?;
                 }

@@ -41,8 +41,7 @@ pub(super) fn between(channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<GuideA
 
 /// The programme with this id in the present guide, if it still starts at that instant.
 pub(super) fn current_airing(channel: &Channel, entry: &str, start_ms: i64) -> Option<GuideAiring> {
-    let is_requested =
-        |candidate: &ProgrammeEntry| candidate.programme.start_ms == start_ms && entry_id(channel, candidate) == entry;
+    let is_requested = |one: &ProgrammeEntry| one.programme.start_ms == start_ms && entry_id(channel, one) == entry;
     let listed = channel.whole_programmes(start_ms, start_ms + 1).next().filter(is_requested);
     // A shortened programme may be too short for the guide to list.
     let found = listed.or_else(|| {
@@ -61,8 +60,7 @@ pub(super) fn airing_on_air(channel: &Channel, item: &str, now_ms: i64, before_m
 
 /// The future programme airing the same item whose start is nearest to an instant.
 pub(super) fn nearest_airing(channel: &Channel, item: &str, start_ms: i64, now_ms: i64) -> Option<GuideAiring> {
-    let is_same =
-        |entry: &ProgrammeEntry| entry.item.is_some() && entry.path == item && entry.programme.start_ms >= now_ms;
+    let is_same = |one: &ProgrammeEntry| one.item.is_some() && one.path == item && one.programme.start_ms >= now_ms;
     let mut after =
         channel.whole_programmes(start_ms.max(now_ms), now_ms + MAX_AHEAD_MS).take(MAX_PROGRAMMES).filter(is_same);
     let earlier = channel.whole_programmes((start_ms - MAX_MOVED_BACK_MS).max(now_ms), start_ms).filter(is_same).last();

@@ -240,15 +240,10 @@ impl Recordings {
     }
 
     /// Stores a rule and its recordings and removes others, in one transaction. The caller holds `edit_lock`.
-    async fn store_together(
-        &self,
-        rule: Option<SeriesRule>,
-        recordings: Vec<Recording>,
-        removed: &[Recording],
-    ) -> Result<()> {
+    async fn store_together(&self, rule: Option<SeriesRule>, new: Vec<Recording>, removed: &[Recording]) -> Result<()> {
         let mut batch = Batch::default();
         removed.iter().try_for_each(|recording| batch.delete(Tree::Recordings, &recording.id))?;
-        recordings.iter().try_for_each(|recording| batch.put(Tree::Recordings, &recording.id, recording))?;
+        new.iter().try_for_each(|recording| batch.put(Tree::Recordings, &recording.id, recording))?;
         if let Some(rule) = &rule {
             batch.put(Tree::RecordingRules, &rule.id, rule)?;
         }
@@ -256,7 +251,7 @@ impl Recordings {
         for recording in removed {
             lock(&self.all).remove(&recording.id);
         }
-        recordings.into_iter().for_each(|recording| self.update_memory(recording));
+        new.into_iter().for_each(|recording| self.update_memory(recording));
         if let Some(rule) = rule {
             lock(&self.rules).insert(rule.id.clone(), rule);
         }

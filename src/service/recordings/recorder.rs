@@ -211,8 +211,7 @@ async fn open_file(
     let zone = service.channels.get(recording.channel_id).map(|channel| channel.settings.timezone.clone());
     let (folder, name) = recording::folder_and_file(recording, zone.as_deref().unwrap_or("UTC"));
     let _naming = service.recordings.naming_lock.lock().await;
-    let taken_paths: HashSet<String> =
-        service.recordings.all().into_iter().filter_map(|recording| recording.path).collect();
+    let taken_paths: HashSet<_> = service.recordings.all().into_iter().filter_map(|recording| recording.path).collect();
     let naming_folder = folder_handle.clone();
     let is_taken = move |path: &Path| path.to_str().is_none_or(|path| taken_paths.contains(path));
     let path = run_blocking(move || naming_folder.free_path(&folder, &name, is_taken)).await?;

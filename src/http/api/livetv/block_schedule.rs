@@ -173,11 +173,7 @@ impl ScheduleRequest {
             day_start: Some(format_time_of_day(plan.grid.day_start_minutes)),
             pad_to_minutes: Some(plan.grid.pad_minutes),
             layers: plan.grid.layers.iter().map(layer).collect(),
-            sources: plan
-                .sources
-                .iter()
-                .map(|(name, requested_items)| (name.clone(), item_requests(requested_items)))
-                .collect(),
+            sources: plan.sources.iter().map(|(name, items)| (name.clone(), item_requests(items))).collect(),
         }
     }
 }
@@ -300,7 +296,7 @@ fn item_requests(requested_items: &[RequestedItem]) -> Vec<ItemRequest> {
 fn parse_time_of_day(field: &str, text: &str) -> Result<u16> {
     let parts = text.split_once(':').filter(|(hour, minute)| hour.len() == 2 && minute.len() == 2);
     let parse_number =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u16>().ok()).flatten();
+        |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u16>().ok()).flatten();
     let time = parts.and_then(|(hour, minute)| Some((parse_number(hour)?, parse_number(minute)?)));
     match time {
         Some((hour, minute)) if hour < 24 && minute < 60 => Ok(hour * 60 + minute),

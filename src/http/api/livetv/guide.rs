@@ -217,27 +217,21 @@ fn build_etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, 
     let mut hasher = blake3::Hasher::new();
     hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
     for channel in channels {
-        let mut on_air_stamp = service
+        let mut on_air = service
             .channels
             .current_programme(channel, now.as_millisecond())
             .map_or(u64::MAX, |programme| programme.ordinal);
         if let Some(listings) = &channel.listings {
-            on_air_stamp = listings.content_hash ^ listings.first_ending_after(now.as_millisecond()) as u64;
+            on_air = listings.content_hash ^ listings.first_ending_after(now.as_millisecond()) as u64;
         }
-        hasher
-            .update(channel.tvg_id.as_bytes())
-            .update(&channel.version.to_le_bytes())
-            .update(&on_air_stamp.to_le_bytes());
+        hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on_air.to_le_bytes());
         if let Some(clock) = &channel.clock {
             hasher.update(&clock.guide_hash(now.as_millisecond()).to_le_bytes());
         }
         // `catchupUrl` disappears when a programme leaves the catch-up window.
         if from < now.as_millisecond() - CATCHUP_MS {
-            let oldest_kept = service
-                .channels
-                .oldest_programme(channel, now.as_millisecond())
-                .map_or(0, |programme| programme.ordinal);
-            hasher.update(&oldest_kept.to_le_bytes());
+            let oldest = service.channels.oldest_programme(channel, now.as_millisecond()).map_or(0, |old| old.ordinal);
+            hasher.update(&oldest.to_le_bytes());
         }
     }
     format!("\"g-{}\"", &hasher.finalize().to_hex()[..24])
@@ -281,10 +275,8 @@ impl Iterator for GuideWriter {
         let addresses = ResourceUrls::from_config(&service.config);
         let mut text = Vec::with_capacity(CHUNK_BYTES + 4096);
         if self.state == GuideWriterState::Head {
-            let (from, to, generated_at) =
-                (format_instant(self.from), format_instant(self.to), format_timestamp(self.now));
-            let head =
-                format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{generated_at}\",\"entries\":[");
+            let (from, to, now) = (format_instant(self.from), format_instant(self.to), format_timestamp(self.now));
+            let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{now}\",\"entries\":[");
             text.extend_from_slice(head.as_bytes());
             self.state = GuideWriterState::Entries { first: true };
         }

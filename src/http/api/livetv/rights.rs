@@ -194,8 +194,7 @@ impl FeedRequest {
     /// `VALIDATION_ERROR`.
     pub fn failover_addresses(&self) -> Result<Option<Vec<Address>>> {
         let Some(urls) = &self.failover_urls else { return Ok(None) };
-        let parse =
-            |(index, url): (usize, &String)| parse_stream_address(&format!("source.failoverUrls[{index}]"), url);
+        let parse = |(n, url): (usize, &String)| parse_stream_address(&format!("source.failoverUrls[{n}]"), url);
         urls.iter().enumerate().map(parse).collect::<Result<_>>().map(Some)
     }
 }
@@ -252,10 +251,9 @@ impl ProvenanceView {
     }
 
     /// The provenance as users who are not admins see it.
-    pub fn for_users(provenance: &Provenance) -> Self {
-        let source_url =
-            Address::parse(&provenance.source_url).map_or_else(|_| String::new(), |url| url.server_address());
-        Self { source_url, ..Self::new(provenance) }
+    pub fn for_users(origin: &Provenance) -> Self {
+        let source_url = Address::parse(&origin.source_url).map_or_else(|_| String::new(), |url| url.server_address());
+        Self { source_url, ..Self::new(origin) }
     }
 }
 

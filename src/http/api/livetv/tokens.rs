@@ -116,9 +116,8 @@ pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 409, description = "`CONFLICT`: the user has too many stream tokens")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: TokenRequest = call.json().await?;
-    let parse_instant =
-        |text: &str| text.parse().map_err(|_| Error::invalid_field("expiresAt", "must be an ISO 8601 instant"));
-    let expires_at = request.expires_at.as_deref().map(parse_instant).transpose()?;
+    let parse = |text: &str| text.parse().map_err(|_| Error::invalid_field("expiresAt", "must be an ISO 8601 instant"));
+    let expires_at = request.expires_at.as_deref().map(parse).transpose()?;
     let name = request.name.unwrap_or_default();
     let (by, accounts) = (call.user()?, &service.accounts);
     let added = accounts.add_stream_token_by(Some(by), &by.user_id, &name, request.channel_ids, expires_at);

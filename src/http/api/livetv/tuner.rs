@@ -266,8 +266,7 @@ pub fn unique_id(token: &str) -> String {
 fn with_check_digit(value: u32) -> u32 {
     const LOOKUP: [u32; 16] = [10, 5, 15, 6, 7, 12, 1, 11, 9, 2, 8, 13, 4, 3, 14, 0];
     let digit = |position: u32| value >> (28 - 4 * position) & 15;
-    let sum =
-        (0..7).fold(0, |sum, place| sum ^ if place % 2 == 0 { LOOKUP[digit(place) as usize] } else { digit(place) });
+    let sum = (0..7).fold(0, |sum, n| sum ^ if n % 2 == 0 { LOOKUP[digit(n) as usize] } else { digit(n) });
     value & !15 | sum
 }
 

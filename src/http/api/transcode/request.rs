@@ -198,7 +198,7 @@ mod tests {
             body["mediaPath"] = "/a.mkv".into();
             serde_json::from_value::<StartBody>(body).unwrap().into_request(None).unwrap()
         };
-        let without_subtitles = StartRequest { media_path: "/a.mkv".into(), ..StartRequest::default() };
+        let plain = StartRequest { media_path: "/a.mkv".into(), ..StartRequest::default() };
         for body in [
             serde_json::json!({"audioStreamIndex": -1, "subtitleStreamIndex": -1}),
             serde_json::json!({"audioStreamIndex": null, "subtitleMode": "none"}),
@@ -208,10 +208,9 @@ mod tests {
             serde_json::json!({"subtitleMode": "embedded", "subtitleStreamIndex": null}),
             serde_json::json!({"subtitleMode": "None"}),
         ] {
-            assert_eq!(request(body.clone()), without_subtitles, "{body}");
+            assert_eq!(request(body.clone()), plain, "{body}");
         }
-        let embedded =
-            StartRequest { subtitle_stream: Some(2), subtitle: SubtitleRequest::Embedded, ..without_subtitles };
+        let embedded = StartRequest { subtitle_stream: Some(2), subtitle: SubtitleRequest::Embedded, ..plain };
         assert_eq!(request(serde_json::json!({"subtitleMode": "Embedded", "subtitleStreamIndex": 2})), embedded);
     }
 }

@@ -103,10 +103,9 @@ impl Started {
     ) -> Self {
         let source = &direct_play.source;
         let subtitle = direct_play.subtitle.as_ref();
-        let expires = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
+        let until = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
         let url = ResourceUrls::from_config(&service.config).media_file(&source.path);
-        let grant =
-            service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
+        let grant = service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), until.as_second());
         Self {
             session_id: None,
             playback_mode: "direct",
@@ -128,7 +127,7 @@ impl Started {
                 reasons: reason_codes(&direct_play.reasons),
                 device: DeviceBody::new(device),
             },
-            expires_at: format_timestamp(expires),
+            expires_at: format_timestamp(until),
             idle_timeout_seconds: None,
         }
     }

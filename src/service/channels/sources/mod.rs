@@ -146,10 +146,9 @@ impl Service {
             return Err(Error::invalid_field("kind", "cannot be changed: create another source"));
         }
         let draft = self.draft_source(former.kind, Some(&former), &change)?;
-        let is_content_replaced = draft.url != former.url || change.upload.is_some();
+        let is_replaced = draft.url != former.url || change.upload.is_some();
         let is_selection_changed = (&draft.filter, draft.number_from) != (&former.filter, former.number_from);
-        let needs_reading =
-            draft.rights.is_usable() && (is_content_replaced || is_selection_changed && draft.url.is_some());
+        let needs_reading = draft.rights.is_usable() && (is_replaced || is_selection_changed && draft.url.is_some());
         let parsed = match needs_reading {
             true => {
                 let bytes = self.fetch_source(&draft, change.upload.as_ref()).await?;
@@ -163,7 +162,7 @@ impl Service {
         if current.rights != former.rights {
             return Err(Error::new(Code::Conflict, "the source was changed meanwhile"));
         }
-        self.audit_source(Some(&former), &draft, is_content_replaced, &change.changed_by).await?;
+        self.audit_source(Some(&former), &draft, is_replaced, &change.changed_by).await?;
         let ImportSource { state, last_read_ms: read_ms, counts, skipped, .. } = (*current).clone();
         let source =
             self.sources.store_source(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..draft }).await?;
@@ -258,9 +257,8 @@ impl Service {
     fn refresh_due_sources(self: &Arc<Self>) {
         let now_ms = self.clock.now().as_millisecond();
         for source in self.sources.all() {
-            let interval_ms = source.refresh_hours.map(|hours| i64::from(hours) * 3_600_000);
-            let is_due =
-                interval_ms.is_some_and(|interval_ms| source.last_read_ms.unwrap_or(0) + interval_ms <= now_ms);
+            let every_ms = source.refresh_hours.map(|hours| i64::from(hours) * 3_600_000);
+            let is_due = every_ms.is_some_and(|every_ms| source.last_read_ms.unwrap_or(0) + every_ms <= now_ms);
             if is_due && source.url.is_some() && source.rights.is_usable() {
                 let _ = self.refresh_source(source.id);
             }
@@ -336,10 +334,8 @@ impl Service {
         let Some(clearance) = after.rights.clearance() else { return Ok(()) };
         let former_clearance = former.and_then(|former| former.rights.clearance());
         match Clearance::change_between(former_clearance, clearance, is_content_replaced) {
-            Some((clearance_change, fields)) => {
-                self.audit_log
-                    .append(AuditSubject::Source(after.id), &after.name, clearance_change, &fields, by, clearance)
-                    .await
+            Some((kind, fields)) => {
+                self.audit_log.append(AuditSubject::Source(after.id), &after.name, kind, &fields, by, clearance).await
             }
             None => Ok(()),
         }

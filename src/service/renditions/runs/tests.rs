@@ -413,12 +413,8 @@ async fn a_changed_file_is_no_reason_for_another_backend() {
 async fn segments_are_kept_under_the_version_of_the_file_they_were_made_from() {
     let bench = bench_with_jobs(one_second_backend(), 1);
     let key_of = |spec: &RenditionSpec| super::rendition_key(&bench.fake, spec);
-    let spec_before = bench.rendition_spec(240);
-    assert_eq!(
-        key_of(&spec_before),
-        key_of(&bench.rendition_spec(240)),
-        "two openings of one file share their segments"
-    );
+    let before = bench.rendition_spec(240);
+    assert_eq!(key_of(&before), key_of(&bench.rendition_spec(240)), "two openings of one file share their segments");
     let path = bench.folder.path().join("film.mp4");
     // Rewritten in place with the same length, and its modification time restored.
     let modified_at = std::fs::metadata(&path).unwrap().modified().unwrap();
@@ -427,6 +423,6 @@ async fn segments_are_kept_under_the_version_of_the_file_they_were_made_from() {
     std::fs::write(&path, bytes).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified_at).unwrap();
     let after = bench.rendition_spec(240);
-    assert_eq!((spec_before.source.modified, &spec_before.fingerprint), (after.source.modified, &after.fingerprint));
-    assert_ne!(key_of(&spec_before), key_of(&after));
+    assert_eq!((before.source.modified, &before.fingerprint), (after.source.modified, &after.fingerprint));
+    assert_ne!(key_of(&before), key_of(&after));
 }

@@ -260,16 +260,15 @@ impl BookSaveRequest {
 impl BookProgress {
     pub fn new(record: ProgressRecord, applied: bool) -> Self {
         let percentage = record.percentage();
-        let (chapter_index, chapter_seconds, playback_rate) =
-            record.book.map_or((0, record.position_seconds, 1.0), |book| {
-                (book.chapter_index, book.chapter_position_seconds, book.playback_rate)
-            });
+        let (chapter_index, seconds, playback_rate) = record.book.map_or((0, record.position_seconds, 1.0), |book| {
+            (book.chapter_index, book.chapter_position_seconds, book.playback_rate)
+        });
         Self {
             audiobook_path: record.path,
             media_id: record.media_id,
             title: record.title,
             chapter_index,
-            chapter_position_seconds: round_to_ms(chapter_seconds),
+            chapter_position_seconds: round_to_ms(seconds),
             position_seconds: round_to_ms(record.position_seconds),
             duration_seconds: round_to_ms(record.duration_seconds),
             progress_percentage: percentage,

@@ -61,13 +61,13 @@ pub async fn file(service: Arc<Service>, call: Call) -> Result<Response> {
     let path = call.media_path()?;
     let request = FileRequest { method: &call.method, headers: &call.headers };
     let source = service.library.open(path).await?;
-    if let Some(response) = respond(&service, request, source.clone()).await? {
+    if let Some(response) = answer(&service, request, source.clone()).await? {
         return Ok(response);
     }
     // The file shrank between stat and read: retry once.
     service.library.evict(&source);
     let source = service.library.open(path).await?;
-    respond(&service, request, source)
+    answer(&service, request, source)
         .await?
         .ok_or_else(|| Error::new(Code::SourceChanged, "the file changed while it was being read"))
 }
@@ -80,11 +80,7 @@ struct FileRequest<'a> {
 }
 
 /// The response; None when the file became shorter while it was being read.
-async fn respond(
-    service: &Arc<Service>,
-    request: FileRequest<'_>,
-    source: Arc<SourceFile>,
-) -> Result<Option<Response>> {
+async fn answer(service: &Arc<Service>, request: FileRequest<'_>, source: Arc<SourceFile>) -> Result<Option<Response>> {
     let cached_headers = source.get_or_derive(CachedHeaders::for_source);
     let validators = Validators::new(&cached_headers.etag, source.modified);
     match validators.evaluate(request.headers) {

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use http::header::{HeaderValue, LOCATION};
 use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
@@ -126,20 +124,15 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let user_id = call.user()?.user_id.clone();
     let request: RecordingRequest = call.json().await?;
     let scheduled = service.schedule_recording(request.validate(user_id)?).await?;
-    let location = scheduled.recording.as_ref().map(|recording| {
-        ResourceUrls::from_config(&service.config)
-            .external_path(format_args!("/api/livetv/recordings/{}", recording.id))
-    });
+    let urls = ResourceUrls::from_config(&service.config);
+    let location = |one: &Recording| urls.external_path(format_args!("/api/livetv/recordings/{}", one.id));
+    let location = scheduled.recording.as_ref().map(location);
     let view = |recording: Recording| RecordingView::new(&service, &recording);
     let answer = RecordingMade {
         recording: scheduled.recording.map(view),
         series: scheduled.rule.map(|rule| SeriesView::new(&rule)),
     };
-    let mut response = reply::json_with(StatusCode::CREATED, &answer);
-    if let Some(location) = location {
-        response.headers_mut().insert(LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?);
-    }
-    Ok(response)
+    reply::created(&answer, location)
 }
 
 /// Cancel or delete a recording

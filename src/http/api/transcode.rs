@@ -91,7 +91,7 @@ pub async fn start(service: Arc<Service>, mut call: Call) -> Result<Response> {
         PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle } => {
             let subtitle = direct_subtitle(&service, &source, &subtitle).await?;
             let direct_play = DirectPlay { source, start_seconds, duration_seconds, reasons, subtitle };
-            Started::for_direct_play(&service, &principal, &direct_play, &device)
+            Started::for_file(&service, &principal, &direct_play, &device)
         }
         PlannedPlayback::Session(plan) => {
             let session = playback::start_session(&service, &principal, *plan).await?;

@@ -69,7 +69,7 @@ impl Accounts {
             return Err(already_done());
         }
         let user = self.new_user(username, Role::Admin, Some(hash))?;
-        let issued = self.add_user_and_device(user, device, Some(address)).await?;
+        let issued = self.add_device(&user, device, Some(address)).await?;
         if let Some(used_code) = self.with_setup_code(Option::take) {
             used_code.remove();
         }

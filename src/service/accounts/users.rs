@@ -2,7 +2,7 @@
 
 use data_encoding::BASE64URL_NOPAD;
 
-use super::{Accounts, EndedAccess, IssuedLogin, KeptAccess, passwords, random_bytes};
+use super::{Accounts, EndedAccess, KeptAccess, passwords, random_bytes};
 use crate::config::DeclaredAdmin;
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, User};
@@ -55,14 +55,8 @@ impl Accounts {
     pub async fn issue_token(&self, username: &str, role: Role) -> Result<String> {
         let _change = self.change_lock.lock().await;
         let existing_user = self.read_directory().user_by_name(username).map(|user| User::clone(user));
-        let issued: IssuedLogin = match existing_user {
-            Some(user) => self.add_device(&user, Some("command line"), None).await?,
-            None => {
-                let user = self.new_user(username, role, None)?;
-                self.add_user_and_device(user, Some("command line"), None).await?
-            }
-        };
-        Ok(issued.token)
+        let user = existing_user.map_or_else(|| self.new_user(username, role, None), Ok)?;
+        Ok(self.add_device(&user, Some("command line"), None).await?.token)
     }
 
     /// Sets a password and ends all access of the user except `kept_access`: both, or nothing.

@@ -271,8 +271,6 @@ impl Service {
         }
         let (id, tvg_id, version) =
             old.map_or((0, Box::default(), 1), |old| (old.id, old.tvg_id.clone(), old.version + 1));
-        let external = None;
-        let listings = None;
         let channel = Channel {
             id,
             tvg_id,
@@ -281,8 +279,8 @@ impl Service {
             output: Arc::new(output),
             requested_blocks: plan,
             requested_filler: filler,
-            external,
-            listings,
+            external: None,
+            listings: None,
             clock: None,
             seed,
             mode,
@@ -295,23 +293,16 @@ impl Service {
 }
 
 /// Checks whether `onDemand` fits the other settings. A channel that was ever `onDemand` keeps a clock of its own.
-fn check_on_demand(
-    current: Option<&Channel>,
-    is_on_demand: bool,
-    settings: &ChannelSettings,
-    mode: ScheduleMode,
-) -> Result<()> {
+fn check_on_demand(old: Option<&Channel>, is_on_demand: bool, new: &ChannelSettings, mode: ScheduleMode) -> Result<()> {
     match (is_on_demand, mode) {
         (true, ScheduleMode::Blocks) => {
             Err(Error::invalid_field("onDemand", "cannot be combined with scheduleMode blocks"))
         }
-        (true, _) if settings.always_on => Err(Error::invalid_field("onDemand", "cannot be combined with alwaysOn")),
-        (false, ScheduleMode::Blocks) if current.is_some_and(|current| current.clock.is_some()) => {
-            Err(Error::invalid_field(
-                "scheduleMode",
-                "cannot be blocks, because this channel's clock was paused while it was onDemand",
-            ))
-        }
+        (true, _) if new.always_on => Err(Error::invalid_field("onDemand", "cannot be combined with alwaysOn")),
+        (false, ScheduleMode::Blocks) if old.is_some_and(|old| old.clock.is_some()) => Err(Error::invalid_field(
+            "scheduleMode",
+            "cannot be blocks, because this channel's clock was paused while it was onDemand",
+        )),
         _ => Ok(()),
     }
 }

@@ -256,39 +256,24 @@ impl Channels {
         let shared_items = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().find_map(equal_requests);
         channel.requested_items = shared_items.unwrap_or(channel.requested_items);
         // Viewers may change the clock meanwhile.
-        let lock = match old {
-            Some(_) => Some(self.clock_locks.lock(channel.id).await),
-            None => None,
-        };
+        let lock = if old.is_some() { Some(self.clock_locks.lock(channel.id).await) } else { None };
         let current = old.map(|before| self.get(before.id)).transpose()?;
         if current.is_some() {
             channel.clock = self.clock_after_edit(&channel)?;
         }
         let mode_changes = clocks::mode_changes(&channel);
-        let Channel {
-            settings,
-            requested_items,
-            output,
-            requested_blocks,
-            requested_filler,
-            external,
-            seed,
-            mode,
-            version,
-            ..
-        } = channel.clone();
         let revisions = revision_numbers(&channel.definition);
         let dropped: Vec<u32> = stored_numbers.into_iter().filter(|number| !revisions.contains(number)).collect();
         let stored = StoredChannel {
-            settings,
-            requested_items,
-            output,
-            requested_blocks,
-            requested_filler,
-            external,
-            seed,
-            mode,
-            version,
+            settings: channel.settings.clone(),
+            requested_items: channel.requested_items.clone(),
+            output: channel.output.clone(),
+            requested_blocks: channel.requested_blocks.clone(),
+            requested_filler: channel.requested_filler.clone(),
+            external: channel.external.clone(),
+            seed: channel.seed,
+            mode: channel.mode,
+            version: channel.version,
             mode_changes,
             revisions,
         };
@@ -327,23 +312,10 @@ fn load_channel(
     store: &Store,
     item_store: &ItemStore,
     (id, tvg_id): (u32, Box<str>),
-    stored: StoredChannel,
+    mut stored: StoredChannel,
     intervals: Option<Vec<RunningInterval>>,
 ) -> Result<Channel> {
-    let StoredChannel {
-        mut settings,
-        requested_items,
-        output,
-        requested_blocks,
-        requested_filler,
-        external,
-        seed,
-        mode,
-        version,
-        mode_changes,
-        revisions,
-    } = stored;
-    item_store.share_time_zone(&mut settings);
+    item_store.share_time_zone(&mut stored.settings);
     let revision = |number: &u32| {
         let key = revision_key(id, *number);
         let record = store.get::<RevisionRecord>(Tree::Revisions, &key)?;
@@ -356,21 +328,21 @@ fn load_channel(
         checkpoints::restore_checkpoints(store, &key, &revision);
         Ok(revision)
     };
-    let definition = ScheduleDefinition { revisions: revisions.iter().map(revision).collect::<Result<_>>()? };
+    let definition = ScheduleDefinition { revisions: stored.revisions.iter().map(revision).collect::<Result<_>>()? };
     Ok(Channel {
         id,
         tvg_id,
-        settings,
-        requested_items,
-        output: item_store.share_output(output),
-        requested_blocks,
-        requested_filler: item_store.share_filler(requested_filler),
-        external,
+        settings: stored.settings,
+        requested_items: stored.requested_items,
+        output: item_store.share_output(stored.output),
+        requested_blocks: stored.requested_blocks,
+        requested_filler: item_store.share_filler(stored.requested_filler),
+        external: stored.external,
         listings: None,
-        clock: channel_clock(mode_changes, intervals),
-        seed,
-        mode,
-        version,
+        clock: channel_clock(stored.mode_changes, intervals),
+        seed: stored.seed,
+        mode: stored.mode,
+        version: stored.version,
         definition,
     })
 }

@@ -47,19 +47,7 @@ impl SegmentBounds {
 
     /// Deletes boundaries that no channel uses any more. The caller must hold the lock on changes of channels.
     pub(super) async fn prune(&self, store: &Store) -> Result<()> {
-        let store_clone = store.clone();
-        let names = tokio::task::spawn_blocking(move || {
-            let mut names = Vec::new();
-            store_clone
-                .for_each(Tree::Segmentations, |name, _: serde::de::IgnoredAny| names.push(name.to_owned()))
-                .map(|()| names)
-        });
-        for name in names.await.map_err(Error::internal)?? {
-            if self.cached(&name).is_none() {
-                store.delete(Tree::Segmentations, &name).await?;
-            }
-        }
-        Ok(())
+        delete_unused(store, Tree::Segmentations, |name| Ok(self.cached(name).is_some())).await
     }
 
     fn cached(&self, name: &str) -> Option<Arc<[i64]>> {
@@ -72,6 +60,21 @@ impl SegmentBounds {
         cache.insert(name.to_owned(), Arc::downgrade(&bounds));
         bounds
     }
+}
+
+/// Deletes the records of a tree that are not in use.
+pub(super) async fn delete_unused(store: &Store, tree: Tree, is_used: impl Fn(&str) -> Result<bool>) -> Result<()> {
+    let store_clone = store.clone();
+    let names = tokio::task::spawn_blocking(move || {
+        let mut names = Vec::new();
+        store_clone.for_each(tree, |name, _: serde::de::IgnoredAny| names.push(name.to_owned())).map(|()| names)
+    });
+    for name in names.await.map_err(Error::internal)?? {
+        if !is_used(&name)? {
+            store.delete(tree, &name).await?;
+        }
+    }
+    Ok(())
 }
 
 fn read_bounds(store: &Store, keyframes: &KeyframeBounds) -> Result<Option<Arc<[i64]>>> {

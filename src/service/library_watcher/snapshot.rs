@@ -70,7 +70,7 @@ impl RootSnapshot {
                 }
             }
             drop(open);
-            self.compare(&path, files, is_new, changes);
+            self.diff(&path, files, is_new, changes);
             let removed: Vec<_> = self.subfolders(&path).filter(|existing| !subfolders.contains(existing)).collect();
             for folder in removed {
                 self.remove_folder(&folder, changes);
@@ -87,13 +87,7 @@ impl RootSnapshot {
         }
     }
 
-    fn compare(
-        &mut self,
-        path: &str,
-        files: HashMap<String, (u64, SystemTime)>,
-        is_new: bool,
-        changes: &mut RootChanges,
-    ) {
+    fn diff(&mut self, path: &str, files: HashMap<String, (u64, SystemTime)>, is_new: bool, changes: &mut RootChanges) {
         let previous = self.folders.remove(path).unwrap_or_default();
         self.file_count -= previous.len();
         for (name, metadata) in &files {

@@ -219,9 +219,8 @@ impl Probes {
     async fn load_or_run(&self, name: &str, version: &str, source: &Arc<SourceFile>) -> ProbeOutcome {
         let Some(store) = self.store.clone() else { return self.run_probe(name, source).await };
         let key = format!("{PROBE_VERSION}/{name}");
-        let (reader, read_key) = (store.clone(), key.clone());
-        let read =
-            tokio::task::spawn_blocking(move || reader.get::<Versioned<ProbeResult>>(Tree::Probes, &read_key)).await;
+        let (reader, id) = (store.clone(), key.clone());
+        let read = tokio::task::spawn_blocking(move || reader.get::<Versioned<ProbeResult>>(Tree::Probes, &id)).await;
         // An unreadable record is treated as missing: the file is probed again.
         let stored = read.ok().and_then(Result::ok).flatten();
         if let Some(probed) = stored.as_ref().and_then(|record| record.for_version(version)) {

@@ -110,10 +110,9 @@ impl Service {
     /// Those of opening and probing its files; `UNSUPPORTED_MEDIA_TYPE` for a folder without audio files.
     pub async fn load_book(&self, path: &str) -> Result<Audiobook> {
         let (mut item, files) = self.book_item(path).await?;
-        let part_reads: Vec<_> = files.into_iter().map(|path| self.load_part(path).boxed()).collect();
-        let parts_and_media: Vec<(AudiobookPart, _)> =
-            stream::iter(part_reads).buffered(CONCURRENT_READS).try_collect().await?;
-        let (parts, media_of_parts): (Vec<_>, Vec<_>) = parts_and_media.into_iter().unzip();
+        let reads: Vec<_> = files.into_iter().map(|path| self.load_part(path).boxed()).collect();
+        let found: Vec<(AudiobookPart, _)> = stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
+        let (parts, media_of_parts): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let mut book = Audiobook { item: item.clone(), duration_seconds: 0.0, parts, chapters: Vec::new() };
         let is_split = book.parts.len() > 1;
         for (index, (part, media)) in book.parts.iter_mut().zip(media_of_parts).enumerate() {
@@ -301,9 +300,9 @@ impl Service {
 fn list_audio_files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folder<'a>>) -> Result<Vec<FileSnapshot>> {
     let mut found = Vec::new();
     let mut discs = Vec::new();
-    collect_audio_files(folder, &mut found, Some(&mut discs))?;
+    collect_files(folder, &mut found, Some(&mut discs))?;
     for disc in discs {
-        collect_audio_files(&open(&disc)?, &mut found, None)?;
+        collect_files(&open(&disc)?, &mut found, None)?;
     }
     found.sort_by(|a, b| compare_natural(&a.path, &b.path));
     if found.len() > MAX_FILES {
@@ -315,11 +314,7 @@ fn list_audio_files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folde
     Ok(found)
 }
 
-fn collect_audio_files(
-    folder: &Folder<'_>,
-    found: &mut Vec<FileSnapshot>,
-    discs: Option<&mut Vec<String>>,
-) -> Result<()> {
+fn collect_files(folder: &Folder<'_>, found: &mut Vec<FileSnapshot>, discs: Option<&mut Vec<String>>) -> Result<()> {
     let base = folder.located.path.trim_end_matches('/').to_owned();
     let mut subfolders = Vec::new();
     for (name, hint) in folder.list_entries()? {

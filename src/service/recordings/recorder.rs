@@ -194,13 +194,9 @@ impl OpenRecording {
 
 /// Opens the file of a recording at its stored length. The path of a new file is stored before the file is created, so a
 /// crash leaves no unknown file.
-async fn open_file(
-    service: &Service,
-    folder_handle: &Arc<RecordingsFolder>,
-    recording: &mut Recording,
-) -> Result<RecordingFile> {
+async fn open_file(service: &Service, dir: &Arc<RecordingsFolder>, recording: &mut Recording) -> Result<RecordingFile> {
     if let Some(path) = recording.path.clone() {
-        let (folder, len) = (folder_handle.clone(), recording.written_range.bytes);
+        let (folder, len) = (dir.clone(), recording.written_range.bytes);
         let resumed = run_blocking(move || match folder.resume(Path::new(&path), len) {
             // The server ended before the file was created.
             Err(cause) if len == 0 && cause.kind() == ErrorKind::NotFound => folder.create(Path::new(&path)),
@@ -212,7 +208,7 @@ async fn open_file(
     let (folder, name) = recording::folder_and_file(recording, zone.as_deref().unwrap_or("UTC"));
     let _naming = service.recordings.naming_lock.lock().await;
     let taken_paths: HashSet<_> = service.recordings.all().into_iter().filter_map(|recording| recording.path).collect();
-    let naming_folder = folder_handle.clone();
+    let naming_folder = dir.clone();
     let is_taken = move |path: &Path| path.to_str().is_none_or(|path| taken_paths.contains(path));
     let path = run_blocking(move || naming_folder.free_path(&folder, &name, is_taken)).await?;
     let path = path
@@ -227,8 +223,8 @@ async fn open_file(
         })
     };
     store_path(Some(path.clone())).await?;
-    let folder_handle = folder_handle.clone();
-    match run_blocking(move || folder_handle.create(Path::new(&path))).await {
+    let dir = dir.clone();
+    match run_blocking(move || dir.create(Path::new(&path))).await {
         Ok(file) => Ok(file),
         Err(fault) => {
             // A file at that path is not this recording.

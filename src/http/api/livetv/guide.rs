@@ -241,10 +241,6 @@ fn to_seconds(ms: i64) -> f64 {
     round_to_ms(ms as f64 / 1000.0)
 }
 
-fn format_instant(ms: i64) -> String {
-    format_ms(ms)
-}
-
 /// Renders the JSON guide in chunks.
 struct GuideWriter {
     service: Arc<Service>,
@@ -275,7 +271,7 @@ impl Iterator for GuideWriter {
         let addresses = ResourceUrls::from_config(&service.config);
         let mut text = Vec::with_capacity(CHUNK_BYTES + 4096);
         if self.state == GuideWriterState::Head {
-            let (from, to, now) = (format_instant(self.from), format_instant(self.to), format_timestamp(self.now));
+            let (from, to, now) = (format_ms(self.from), format_ms(self.to), format_timestamp(self.now));
             let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{now}\",\"entries\":[");
             text.extend_from_slice(head.as_bytes());
             self.state = GuideWriterState::Entries { first: true };

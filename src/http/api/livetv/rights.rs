@@ -75,28 +75,25 @@ pub struct FeedRequest {
     pub user_agent: Option<Option<String>>,
 }
 
+/// A nullable field that was deserialized.
+type NullableResult<T, E> = std::result::Result<Option<Option<T>>, E>;
+
 /// Deserializes a nullable field: None if absent, `Some(None)` if null.
 pub fn deserialize_nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
-) -> std::result::Result<Option<Option<T>>, D::Error> {
+) -> NullableResult<T, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
-fn deserialize_provenance<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<Option<ProvenanceRequest>>, D::Error> {
+fn deserialize_provenance<'de, D: Deserializer<'de>>(deserializer: D) -> NullableResult<ProvenanceRequest, D::Error> {
     deserialize_with_path("provenance", deserializer)
 }
 
-fn deserialize_rights<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<Option<RightsRequest>>, D::Error> {
+fn deserialize_rights<'de, D: Deserializer<'de>>(deserializer: D) -> NullableResult<RightsRequest, D::Error> {
     deserialize_with_path("rights", deserializer)
 }
 
-fn deserialize_attestation<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<Option<AttestationRequest>>, D::Error> {
+fn deserialize_attestation<'de, D: Deserializer<'de>>(deserializer: D) -> NullableResult<AttestationRequest, D::Error> {
     deserialize_with_path("attestation", deserializer)
 }
 
@@ -104,7 +101,7 @@ fn deserialize_attestation<'de, D: Deserializer<'de>>(
 fn deserialize_with_path<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     name: &str,
     deserializer: D,
-) -> std::result::Result<Option<Option<T>>, D::Error> {
+) -> NullableResult<T, D::Error> {
     let result = serde_path_to_error::deserialize(deserializer);
     result.map(Some).map_err(|error| match error.path().to_string().as_str() {
         "." => D::Error::custom(format_args!("{name}{FIELD_SEPARATOR}{}", error.inner())),

@@ -265,13 +265,8 @@ impl Service {
         }
     }
 
-    fn draft_source(
-        &self,
-        kind: SourceKind,
-        former: Option<&ImportSource>,
-        change: &SourceChange,
-    ) -> Result<ImportSource> {
-        let name = change.name.clone().or_else(|| former.map(|former| former.name.clone()));
+    fn draft_source(&self, kind: SourceKind, old: Option<&ImportSource>, edit: &SourceChange) -> Result<ImportSource> {
+        let name = edit.name.clone().or_else(|| old.map(|old| old.name.clone()));
         let name = name.ok_or_else(|| Error::invalid_field("name", "is missing"))?;
         if name.trim().is_empty() || name.chars().count() > 100 || name.chars().any(char::is_control) {
             return Err(Error::invalid_field(
@@ -279,44 +274,44 @@ impl Service {
                 "must have 1 to 100 characters, none of them a control character",
             ));
         }
-        if change.url.is_some() && change.upload.is_some() {
+        if edit.url.is_some() && edit.upload.is_some() {
             return Err(Error::invalid_field("upload", "and url cannot both be given"));
         }
-        let url = match (&change.url, &change.upload) {
+        let url = match (&edit.url, &edit.upload) {
             (Some(url), _) => Some(url.clone()),
             (None, Some(_)) => None,
-            (None, None) => former.and_then(|former| former.url.clone()),
+            (None, None) => old.and_then(|old| old.url.clone()),
         };
-        let is_content_replaced = former.is_some_and(|former| former.url != url) || change.upload.is_some();
-        let former_rights = former.map(|former| &former.rights);
+        let is_content_replaced = old.is_some_and(|old| old.url != url) || edit.upload.is_some();
+        let former_rights = old.map(|old| &old.rights);
         let now_ms = self.clock.now().as_millisecond();
         let rights = SourceRights::from_claim(
             kind,
-            change.claim.clone(),
+            edit.claim.clone(),
             former_rights,
             is_content_replaced,
-            &change.changed_by,
+            &edit.changed_by,
             now_ms,
         );
         let rights = rights.map_err(|missing| missing_rights_error(&missing))?;
-        if former.is_none() && url.is_none() && change.upload.is_none() {
+        if old.is_none() && url.is_none() && edit.upload.is_none() {
             return Err(Error::invalid_field("url", "is missing, and so is upload"));
         }
-        let select_bytes = change.select.as_ref().map_or(0, ChannelFilter::text_bytes);
+        let select_bytes = edit.select.as_ref().map_or(0, ChannelFilter::text_bytes);
         if select_bytes > MAX_SELECT_BYTES {
             let message = format!("select has {select_bytes} bytes of names; at most {MAX_SELECT_BYTES} are allowed");
             return Err(Error::new(Code::PayloadTooLarge, message));
         }
-        let former_value = |field: fn(&ImportSource) -> Option<u32>| former.and_then(field);
+        let former_value = |field: fn(&ImportSource) -> Option<u32>| old.and_then(field);
         Ok(ImportSource {
-            id: former.map_or(0, |former| former.id),
+            id: old.map_or(0, |old| old.id),
             kind,
             name,
             url,
-            refresh_hours: change.refresh_hours.unwrap_or_else(|| former_value(|former| former.refresh_hours)),
+            refresh_hours: edit.refresh_hours.unwrap_or_else(|| former_value(|old| old.refresh_hours)),
             rights,
-            filter: change.select.clone().or_else(|| former.map(|former| former.filter.clone())).unwrap_or_default(),
-            number_from: change.number_from.unwrap_or_else(|| former_value(|former| former.number_from)),
+            filter: edit.select.clone().or_else(|| old.map(|old| old.filter.clone())).unwrap_or_default(),
+            number_from: edit.number_from.unwrap_or_else(|| former_value(|old| old.number_from)),
             state: ReadState::Ready,
             last_read_ms: None,
             counts: ReadCounts::default(),

@@ -76,11 +76,8 @@ async fn check_ffmpeg(ffmpeg: &Path) -> Vec<Finding> {
     if report.working.is_empty() {
         findings.push(Failed("no H.264 encoder works; files that need transcoding will not play".to_owned()));
     }
-    let rejected = report
-        .rejected
-        .iter()
-        .map(|rejected| Passed(format!("encoder {} is not used: {}", rejected.name, rejected.reason)));
-    findings.extend(rejected);
+    let rejected = report.rejected.iter();
+    findings.extend(rejected.map(|one| Passed(format!("encoder {} is not used: {}", one.name, one.reason))));
     findings
 }
 

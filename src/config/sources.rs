@@ -195,9 +195,8 @@ fn resolve(settings: Settings, flags: &Flags, environment: EnvironmentLookup) ->
 
     let configured_state = flags.state.clone().or(settings.state);
     let has_own_state = configured_state.is_some();
-    let state = configured_state
-        .or_else(|| systemd_folder("STATE_DIRECTORY"))
-        .or_else(|| xdg_folder("XDG_STATE_HOME", ".local/state"));
+    let state = configured_state.or_else(|| systemd_folder("STATE_DIRECTORY"));
+    let state = state.or_else(|| xdg_folder("XDG_STATE_HOME", ".local/state"));
     let state = absolute(&state.ok_or("no state folder is configured: set --state")?)?;
     // A server with its own state folder must not share its segments with another server.
     let cache = settings.cache.or_else(|| systemd_folder("CACHE_DIRECTORY"));

@@ -7,7 +7,7 @@ use crate::domain::ssrf::AllowedSources;
 use crate::engine::outbound::OutboundClient;
 use crate::engine::packager::PackageCache;
 use crate::engine::source::Roots;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
 
 pub mod accounts;
@@ -118,9 +118,7 @@ impl Service {
             loudness: LoudnessCache::default(),
             ingests: Ingests::default(),
             recordings: Recordings::open(store.clone(), &config, events.clone(), clock.clone())?,
-            outbound: OutboundClient::new(
-                AllowedSources::parse(&config.allowed_sources).map_err(crate::error::Error::internal)?,
-            ),
+            outbound: OutboundClient::new(AllowedSources::parse(&config.allowed_sources).map_err(Error::internal)?),
             events,
             media,
             store,

@@ -124,12 +124,10 @@ impl Sessions {
         }
         let running = own_sessions().count();
         if running >= self.inner.max_per_user {
-            return Err(Error::new(
-                Code::TooManySessions,
-                format!("this user already has {running} running sessions, the most allowed"),
-            )
-            .with_retry_after(10)
-            .with_details(serde_json::json!({"active": running, "max": self.inner.max_per_user})));
+            let message = format!("this user already has {running} running sessions, the most allowed");
+            let refused = Error::new(Code::TooManySessions, message).with_retry_after(10);
+            let details = serde_json::json!({"active": running, "max": self.inner.max_per_user});
+            return Err(refused.with_details(details));
         }
         let backend_choice = (chosen.backend.name(), chosen.reason);
         let runs = self.inner.renditions.runs();

@@ -28,17 +28,12 @@ use crate::service::Service;
 const MAX_BUFFERED_BYTES: u64 = 32 << 10;
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(file, Access::Granted)
-            .resource(|call| Some(format!("stream/file:{}", call.media_path().ok()?)))
-            .inline(),
-    ]
+    let resource = |call: &Call| Some(format!("stream/file:{}", call.media_path().ok()?));
+    vec![route!(file, Access::Granted).resource(resource).inline()]
 }
 
 /// The bytes of a media file
-#[utoipa::path(
-    get,
-    path = "/api/stream/file",
+#[utoipa::path(get, path = "/api/stream/file",
     params(
         ("path" = String, Query, description = "Absolute path of a media file inside a library root"),
         ("st" = Option<String>, Query, description = "Signed grant for exactly this path, instead of a bearer token"),
@@ -54,9 +49,7 @@ pub fn endpoints() -> Vec<Endpoint> {
         (status = 412, description = "`PRECONDITION_FAILED`"),
         (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: the file is not media"),
         (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"),
-        (status = 504, description = "`STORAGE_TIMEOUT`"),
-    )
-)]
+        (status = 504, description = "`STORAGE_TIMEOUT`")))]
 pub async fn file(service: Arc<Service>, call: Call) -> Result<Response> {
     let path = call.media_path()?;
     let request = FileRequest { method: &call.method, headers: &call.headers };

@@ -37,8 +37,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 /// Media info for a built-in player profile, selected by `player`, then the User-Agent; default: a desktop browser.
-#[utoipa::path(
-    get, path = "/api/stream/info/full",
+#[utoipa::path(get, path = "/api/stream/info/full",
     params(
         ("path" = String, Query, description = "Absolute path of a media file"),
         ("player" = Option<String>, Query, description = "Name of the player, as in a start request"),
@@ -53,8 +52,7 @@ pub async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Media info for the device profile in the body.
-#[utoipa::path(
-    post, path = "/api/stream/info/full",
+#[utoipa::path(post, path = "/api/stream/info/full",
     params(("path" = String, Query, description = "Absolute path of a media file")),
     request_body = InfoRequest,
     responses((status = 200, body = MediaInfo), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422),
@@ -100,14 +98,8 @@ pub fn media_info_json(
     sidecars: &[Sidecar],
     can_transcode: bool,
 ) -> Result<serde_json::Value> {
-    let info = MediaInfo::new(
-        source,
-        probed,
-        sidecars,
-        &RequestDevice::default(),
-        &MediaLinks::unsigned(source),
-        can_transcode,
-    )?;
+    let (device, links) = (RequestDevice::default(), MediaLinks::unsigned(source));
+    let info = MediaInfo::new(source, probed, sidecars, &device, &links, can_transcode)?;
     serde_json::to_value(info).map_err(Error::internal)
 }
 

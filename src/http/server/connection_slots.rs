@@ -265,11 +265,8 @@ mod tests {
         authenticated[0].mark_authenticated();
         let mut flooding = vec![take("192.0.2.2", 99), take("2001:db8::1", 5), take("2001:db8::2", 99)];
         assert_eq!(flooding.iter().map(Vec::len).collect::<Vec<_>>(), [10, 5, 5], "a /64 is one client");
-        assert_eq!(
-            slots.acquire(ip("::ffff:192.0.2.2")).err(),
-            Some(ConnectionRefusal::Address),
-            "an IPv4-mapped address is the same client"
-        );
+        let refused = slots.acquire(ip("::ffff:192.0.2.2")).err();
+        assert_eq!(refused, Some(ConnectionRefusal::Address), "an IPv4-mapped address is the same client");
         flooding.push(take("192.0.2.3", 99));
         assert_eq!((flooding[3].len(), slots.open_connections()), (9, 30));
         assert_eq!(slots.acquire(ip("192.0.2.4")).err(), Some(ConnectionRefusal::Server), "three quarters are taken");
@@ -278,11 +275,8 @@ mod tests {
         assert_eq!(take("10.0.0.1", 99).len(), 11, "a trusted proxy has no limit");
         flooding.clear();
         assert_eq!(take("192.0.2.4", 99).len(), 10);
-        assert_eq!(
-            (slots.open_connections(), slots.lock_clients().len()),
-            (0, 1),
-            "only the address with credentials is remembered"
-        );
+        let counts = (slots.open_connections(), slots.lock_clients().len());
+        assert_eq!(counts, (0, 1), "only the address with credentials is remembered");
     }
 
     #[test]
@@ -294,11 +288,8 @@ mod tests {
         for (n, slot) in open_slots.iter().enumerate() {
             slot.record_received(if n == 3 { 10 } else { 1000 * n });
         }
-        assert_eq!(
-            slots.acquire(address(9)).err(),
-            Some(ConnectionRefusal::Server),
-            "no connection is evicted in its first seconds"
-        );
+        let refused = slots.acquire(address(9)).err();
+        assert_eq!(refused, Some(ConnectionRefusal::Server), "no connection is evicted in its first seconds");
         let later = Instant::now() + EVICTION_GRACE;
         let is_evicted = |slot: &ConnectionSlot| {
             let mut waiting = std::pin::pin!(slot.wait_until_evicted());
@@ -316,11 +307,8 @@ mod tests {
         // All slots are taken, also the reserved ones.
         open_slots.extend((0..2).map(|_| slots.acquire(address(1)).unwrap()));
         open_slots.iter().for_each(ConnectionSlot::mark_authenticated);
-        assert_eq!(
-            slots.acquire_at(address(1), later + EVICTION_GRACE).err(),
-            Some(ConnectionRefusal::Server),
-            "all connections are authenticated"
-        );
+        let refused = slots.acquire_at(address(1), later + EVICTION_GRACE).err();
+        assert_eq!(refused, Some(ConnectionRefusal::Server), "all connections are authenticated");
         drop(open_slots);
         assert_eq!((slots.open_connections(), slots.lock_evictable().len()), (0, 0));
     }

@@ -45,10 +45,8 @@ pub(super) fn resolve_schedule(
                         if filler != RequestedFiller::default()
                             && filler != (RequestedFiller { cooldown_ms, ..mid_only(&filler) })
                         {
-                            return Err(Error::invalid_field(
-                                "filler",
-                                "may only contain mid unless scheduleMode is blocks",
-                            ));
+                            let message = "may only contain mid unless scheduleMode is blocks";
+                            return Err(Error::invalid_field("filler", message));
                         }
                         mid_only(&filler)
                     }
@@ -153,10 +151,8 @@ impl Service {
             items.extend(self.channel_items(requested_items, output, skip_invalid, may_have_breaks).await?);
         }
         if items.len() > MAX_FILES {
-            return Err(Error::invalid_field(
-                "items",
-                format!("contain more than {MAX_FILES} files including the filler"),
-            ));
+            let message = format!("contain more than {MAX_FILES} files including the filler");
+            return Err(Error::invalid_field("items", message));
         }
         Ok(start..items.len() as u32)
     }

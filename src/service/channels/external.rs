@@ -193,9 +193,8 @@ impl Service {
     pub async fn remove_channel(&self, id: u32, by: &str) -> Result<()> {
         let channel = self.channels.get(id)?;
         if let Some(clearance) = channel.external.as_deref().and_then(ExternalChannel::own_clearance) {
-            self.audit_log
-                .append(AuditSubject::Channel(id), &channel.settings.name, ClearanceChange::Removed, &[], by, clearance)
-                .await?;
+            let (subject, name) = (AuditSubject::Channel(id), &channel.settings.name);
+            self.audit_log.append(subject, name, ClearanceChange::Removed, &[], by, clearance).await?;
         }
         self.channels.remove(id).await?;
         self.rights_changes.notify();

@@ -378,10 +378,8 @@ mod tests {
         let origin = SegmentOrigin::Source { connection: 1, format: 7 };
         let put = |n: i64| {
             let (slot, _) = ingest.place(origin, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
-            ingest.store_segment(
-                TimelineSegment { start_ms: slot.programme_start_ms, bytes: bytes.clone(), is_slate: false },
-                1,
-            );
+            let segment = TimelineSegment { start_ms: slot.programme_start_ms, bytes: bytes.clone(), is_slate: false };
+            ingest.store_segment(segment, 1);
             slot
         };
         let slots: Vec<LiveSegment> = (1..=4).map(put).collect();

@@ -277,10 +277,8 @@ impl Probes {
     pub async fn fingerprint(&self, source: &Arc<SourceFile>) -> Result<String> {
         let source_handle = source.clone();
         let fingerprint_task = tokio::task::spawn_blocking(move || source_handle.fingerprint().map(str::to_owned));
-        fingerprint_task
-            .await
-            .map_err(Error::internal)?
-            .map_err(|cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause))
+        let read = fingerprint_task.await.map_err(Error::internal)?;
+        read.map_err(|cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause))
     }
 
     fn lock_results(&self) -> MutexGuard<'_, ProbeResults> {

@@ -231,10 +231,8 @@ mod tests {
         std::fs::write(folder.path().join("f_old"), "/library/old.mkv").unwrap();
         std::fs::write(folder.path().join("f_torn"), "{\"path\":\"/lib").unwrap();
         let entries = list_quarantined(folder.path());
-        assert_eq!(
-            entries.iter().map(|entry| (&*entry.path, entry.strikes)).collect::<Vec<_>>(),
-            [("/library/bad.mkv", 2)]
-        );
+        let strikes: Vec<_> = entries.iter().map(|entry| (&*entry.path, entry.strikes)).collect();
+        assert_eq!(strikes, [("/library/bad.mkv", 2)]);
         for number in 0..MAX_MARKS {
             std::fs::write(folder.path().join(format!("f_{number}")), "{}").unwrap();
         }

@@ -306,10 +306,8 @@ fn list_audio_files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folde
     }
     found.sort_by(|a, b| compare_natural(&a.path, &b.path));
     if found.len() > MAX_FILES {
-        return Err(Error::new(
-            Code::UnsupportedMediaType,
-            format!("this folder contains more than {MAX_FILES} audio files"),
-        ));
+        let message = format!("this folder contains more than {MAX_FILES} audio files");
+        return Err(Error::new(Code::UnsupportedMediaType, message));
     }
     Ok(found)
 }

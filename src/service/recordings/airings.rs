@@ -91,10 +91,8 @@ pub(super) fn find_airing(channel: &Channel, entry: &str, now_ms: i64) -> Option
 pub(super) fn main_airing(channel: &Channel, from_ms: i64, to_ms: i64) -> Option<GuideAiring> {
     let shared_ms = |entry: &ProgrammeEntry| entry.programme.end_ms.min(to_ms) - entry.programme.start_ms.max(from_ms);
     // The first of several equal ones; `max_by_key` would return the last.
-    let found = channel
-        .whole_programmes(from_ms, to_ms)
-        .take(ENCODE_CHECK_PROGRAMMES * 8)
-        .min_by_key(|entry| -shared_ms(entry))?;
+    let candidates = channel.whole_programmes(from_ms, to_ms).take(ENCODE_CHECK_PROGRAMMES * 8);
+    let found = candidates.min_by_key(|entry| -shared_ms(entry))?;
     Some(to_airing(channel, &found, false))
 }
 

@@ -63,17 +63,13 @@ impl Service {
         if let Some(airing) = &airing {
             check_airing(airing, &request.padding, now_ms)?;
             if channel.external.is_some() && airing.end_ms + request.padding.after_ms <= now_ms {
-                return Err(Error::invalid_field(
-                    "end",
-                    "must be in the future: an external channel can only be recorded while it is on air",
-                ));
+                let message = "must be in the future: an external channel can only be recorded while it is on air";
+                return Err(Error::invalid_field("end", message));
             }
         }
         if recordings.all().len() >= MAX_RECORDINGS {
-            return Err(Error::new(
-                Code::Conflict,
-                format!("there are already {MAX_RECORDINGS} recordings, the most allowed; delete some first"),
-            ));
+            let message = format!("there are already {MAX_RECORDINGS} recordings, the most allowed; delete some first");
+            return Err(Error::new(Code::Conflict, message));
         }
         let mut rule = match &request.series {
             None => None,
@@ -196,10 +192,8 @@ fn resolve_target(channel: &Channel, target: &RecordingTarget, now_ms: i64) -> R
 /// Whether a span can still be recorded.
 fn check_airing(airing: &GuideAiring, padding: &Padding, now_ms: i64) -> Result<()> {
     if airing.end_ms - airing.start_ms > MAX_LENGTH_MS {
-        return Err(Error::invalid_field(
-            "end",
-            format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000),
-        ));
+        let message = format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000);
+        return Err(Error::invalid_field("end", message));
     }
     // The past is recorded from catch-up segments, as far back as those can be produced.
     if airing.start_ms - padding.before_ms < now_ms - CATCHUP_MS {

@@ -419,11 +419,8 @@ mod tests {
             working_runs: working,
             ..RenditionNeed::default()
         };
-        assert_eq!(
-            (one.update(need(20_000, 0)), two.update(need(1_000, 0))),
-            (1, 0),
-            "the first job must make its first segment"
-        );
+        let allowed = (one.update(need(20_000, 0)), two.update(need(1_000, 0)));
+        assert_eq!(allowed, (1, 0), "the first job must make its first segment");
         one.record_segment(2.0, None);
         assert_eq!(one.update(need(22_000, 1)), 0, "the other job is urgent");
         assert_eq!((*one_allowed.borrow_and_update(), *two_allowed.borrow()), (0, 0));

@@ -144,10 +144,8 @@ async fn an_idle_session_is_stopped_and_remembered_for_ten_minutes() {
     tokio::time::sleep(Duration::from_secs(59)).await;
     assert_eq!(bench.sessions.live_sessions().len(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(
-        (bench.sessions.live_sessions().len(), bench.renditions.active_jobs(), bench.fake.live_runs()),
-        (0, 0, 0)
-    );
+    assert!(bench.sessions.live_sessions().is_empty());
+    assert_eq!((bench.renditions.active_jobs(), bench.fake.live_runs()), (0, 0));
     assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::SessionEnded);
     assert!(!bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     tokio::time::sleep(ENDED_RETENTION).await;

@@ -104,7 +104,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
         return Err(Error::invalid_field("to", "must be at most 14 days after from"));
     }
     let channels = requested_channels(&service, &call)?;
-    let etag = build_etag(&service, &channels, from, to, now);
+    let etag = build_etag(&service, &channels, from, to, now.as_millisecond());
     let outcome = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
     let mut response = match outcome {
         PreconditionResult::NotModified => reply::not_modified(),
@@ -213,24 +213,22 @@ fn parse_time_ms(field: &str, text: &str) -> Result<i64> {
 }
 
 /// Hashes everything the entries depend on: channel versions, the range, the programmes on air.
-fn build_etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: Timestamp) -> String {
+fn build_etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now_ms: i64) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
     for channel in channels {
-        let mut on_air = service
-            .channels
-            .current_programme(channel, now.as_millisecond())
-            .map_or(u64::MAX, |programme| programme.ordinal);
+        let current = service.channels.current_programme(channel, now_ms);
+        let mut on_air = current.map_or(u64::MAX, |programme| programme.ordinal);
         if let Some(listings) = &channel.listings {
-            on_air = listings.content_hash ^ listings.first_ending_after(now.as_millisecond()) as u64;
+            on_air = listings.content_hash ^ listings.first_ending_after(now_ms) as u64;
         }
         hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on_air.to_le_bytes());
         if let Some(clock) = &channel.clock {
-            hasher.update(&clock.guide_hash(now.as_millisecond()).to_le_bytes());
+            hasher.update(&clock.guide_hash(now_ms).to_le_bytes());
         }
         // `catchupUrl` disappears when a programme leaves the catch-up window.
-        if from < now.as_millisecond() - CATCHUP_MS {
-            let oldest = service.channels.oldest_programme(channel, now.as_millisecond()).map_or(0, |old| old.ordinal);
+        if from < now_ms - CATCHUP_MS {
+            let oldest = service.channels.oldest_programme(channel, now_ms).map_or(0, |old| old.ordinal);
             hasher.update(&oldest.to_le_bytes());
         }
     }
@@ -298,11 +296,9 @@ impl Iterator for GuideWriter {
                 text.push(b',');
             }
             self.state = GuideWriterState::Entries { first: false };
-            serde_json::to_writer(
-                &mut text,
-                &GuideEntry::new(channel, &channel.entry_of(programme), self.now, addresses),
-            )
-            .expect("a guide entry is plain data, and writing to memory cannot fail");
+            let entry = GuideEntry::new(channel, &channel.entry_of(programme), self.now, addresses);
+            let written = serde_json::to_writer(&mut text, &entry);
+            written.expect("a guide entry is plain data, and writing to memory cannot fail");
         }
         Some(Bytes::from(text)).filter(|text| !text.is_empty())
     }

@@ -171,10 +171,8 @@ impl FeedRequest {
     /// `VALIDATION_ERROR`.
     pub fn validate(&self) -> Result<()> {
         if self.failover_urls.as_ref().is_some_and(|urls| urls.len() > MAX_FAILOVER) {
-            return Err(Error::invalid_field(
-                "source.failoverUrls",
-                format!("must have at most {MAX_FAILOVER} entries"),
-            ));
+            let message = format!("must have at most {MAX_FAILOVER} entries");
+            return Err(Error::invalid_field("source.failoverUrls", message));
         }
         let user_agent = self.user_agent.as_ref().and_then(Option::as_deref).unwrap_or("-");
         let is_printable = user_agent.bytes().all(|byte| (0x20..0x7f).contains(&byte));

@@ -169,10 +169,8 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
             // playlist would start over with the next programme.
             let channel = request.channel_id.map(|id| service.channels.get(id)).transpose()?;
             let start_ms = channel.and_then(|channel| current_programme_start_ms(&service, &channel));
-            start_ms.map_or_else(
-                || "&fromStart=1".to_owned(),
-                |start_ms| format!("&fromStart=1&at={}", UnixSecondsText(start_ms)),
-            )
+            let at = start_ms.map(|start_ms| format!("&at={}", UnixSecondsText(start_ms)));
+            format!("&fromStart=1{}", at.unwrap_or_default())
         }
         _ => String::new(),
     };

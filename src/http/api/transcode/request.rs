@@ -72,13 +72,8 @@ impl StartBody {
         let max_height = match profile.resolution.as_deref() {
             None => None,
             Some(label) => {
-                let invalid = || {
-                    Error::invalid_field(
-                        "profile.resolution",
-                        format!("{:?} must be a label such as 1080p", shorten(label)),
-                    )
-                };
-                parse_max_height(label).ok_or_else(invalid)?
+                let message = || format!("{:?} must be a label such as 1080p", shorten(label));
+                parse_max_height(label).ok_or_else(|| Error::invalid_field("profile.resolution", message()))?
             }
         };
         if profile.max_bitrate_kbps == Some(0) {
@@ -99,10 +94,8 @@ impl StartBody {
             Some("external") => SubtitleRequest::External,
             Some("burn") => SubtitleRequest::Burn,
             Some(other) => {
-                return Err(Error::invalid_field(
-                    "subtitleMode",
-                    format!("{:?} must be none, embedded, external or burn", shorten(other)),
-                ));
+                let message = format!("{:?} must be none, embedded, external or burn", shorten(other));
+                return Err(Error::invalid_field("subtitleMode", message));
             }
         };
         let start_mode = match self.start_mode.as_deref() {

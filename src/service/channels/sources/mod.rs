@@ -121,10 +121,8 @@ impl Service {
         let kind = change.kind.ok_or_else(|| Error::invalid_field("kind", "is missing"))?;
         let draft = self.draft_source(kind, None, &change)?;
         if self.sources.all().len() >= MAX_SOURCES {
-            return Err(Error::new(
-                Code::Conflict,
-                format!("there are already {MAX_SOURCES} sources, the most allowed; delete some first"),
-            ));
+            let message = format!("there are already {MAX_SOURCES} sources, the most allowed; delete some first");
+            return Err(Error::new(Code::Conflict, message));
         }
         let bytes = self.fetch_source(&draft, change.upload.as_ref()).await?;
         let parsed = self.read_source(kind, bytes).await?;
@@ -184,9 +182,8 @@ impl Service {
         let _editing = self.sources.edit_lock.lock().await;
         let source = self.sources.get(id)?;
         if let Some(clearance) = source.rights.clearance() {
-            self.audit_log
-                .append(AuditSubject::Source(id), &source.name, ClearanceChange::Removed, &[], by, clearance)
-                .await?;
+            let subject = AuditSubject::Source(id);
+            self.audit_log.append(subject, &source.name, ClearanceChange::Removed, &[], by, clearance).await?;
         }
         let mut batch = Batch::default();
         batch.put(Tree::Sources, &source_key(id), &SourceRecord { source: None })?;
@@ -242,10 +239,8 @@ impl Service {
                 tracing::warn!(source.id = current.id, %fault, "a source could not be read");
                 let failed = ReadState::Failed(fault.message);
                 let read_ms = Some(self.clock.now().as_millisecond());
-                self.sources
-                    .store_source(ImportSource { state: failed, last_read_ms: read_ms, ..(*current).clone() })
-                    .await
-                    .map(drop)
+                let source = ImportSource { state: failed, last_read_ms: read_ms, ..(*current).clone() };
+                self.sources.store_source(source).await.map(drop)
             }
         };
         if let Err(fault) = outcome {
@@ -269,10 +264,8 @@ impl Service {
         let name = edit.name.clone().or_else(|| old.map(|old| old.name.clone()));
         let name = name.ok_or_else(|| Error::invalid_field("name", "is missing"))?;
         if name.trim().is_empty() || name.chars().count() > 100 || name.chars().any(char::is_control) {
-            return Err(Error::invalid_field(
-                "name",
-                "must have 1 to 100 characters, none of them a control character",
-            ));
+            let message = "must have 1 to 100 characters, none of them a control character";
+            return Err(Error::invalid_field("name", message));
         }
         if edit.url.is_some() && edit.upload.is_some() {
             return Err(Error::invalid_field("upload", "and url cannot both be given"));
@@ -285,14 +278,9 @@ impl Service {
         let is_content_replaced = old.is_some_and(|old| old.url != url) || edit.upload.is_some();
         let former_rights = old.map(|old| &old.rights);
         let now_ms = self.clock.now().as_millisecond();
-        let rights = SourceRights::from_claim(
-            kind,
-            edit.claim.clone(),
-            former_rights,
-            is_content_replaced,
-            &edit.changed_by,
-            now_ms,
-        );
+        let claim = edit.claim.clone();
+        let rights =
+            SourceRights::from_claim(kind, claim, former_rights, is_content_replaced, &edit.changed_by, now_ms);
         let rights = rights.map_err(|missing| missing_rights_error(&missing))?;
         if old.is_none() && url.is_none() && edit.upload.is_none() {
             return Err(Error::invalid_field("url", "is missing, and so is upload"));

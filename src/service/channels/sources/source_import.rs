@@ -136,9 +136,8 @@ impl Service {
         let read_ms = Some(self.clock.now().as_millisecond());
         let (state, mut skipped) = (ReadState::Ready, skips.reasons);
         skipped.truncate(MAX_REASONS);
-        self.sources
-            .store_source(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..source.clone() })
-            .await
+        let source = ImportSource { state, last_read_ms: read_ms, counts, skipped, ..source.clone() };
+        self.sources.store_source(source).await
     }
 }
 

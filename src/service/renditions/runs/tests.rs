@@ -28,11 +28,8 @@ struct Bench {
 }
 
 fn bench_with_jobs(fake: FakeBackend, max_jobs: usize) -> Bench {
-    bench_with_cache(
-        CacheLimits { memory_bytes: 64 << 20, rendition_memory_bytes: 64 << 20, disk_bytes: 0 },
-        fake,
-        max_jobs,
-    )
+    let limits = CacheLimits { memory_bytes: 64 << 20, rendition_memory_bytes: 64 << 20, disk_bytes: 0 };
+    bench_with_cache(limits, fake, max_jobs)
 }
 
 fn bench_with_cache(limits: CacheLimits, fake: FakeBackend, max_jobs: usize) -> Bench {
@@ -228,11 +225,8 @@ async fn a_seek_moves_the_run_and_stored_segments_are_not_produced_again() {
     for index in 45..66 {
         lease.segment(index).await.unwrap();
     }
-    assert_eq!(
-        bench.fake.segments_made(),
-        bench.runs.segments.rendition_usage(&lease.owner.rendition_key).segments,
-        "nothing was made twice"
-    );
+    let kept = bench.runs.segments.rendition_usage(&lease.owner.rendition_key).segments;
+    assert_eq!(bench.fake.segments_made(), kept, "nothing was made twice");
 }
 
 #[tokio::test(start_paused = true)]

@@ -65,11 +65,8 @@ impl Owner {
             Some(reader_position.playback_clock.deadline_ms(self.start_ms(index)))
         };
         let request_deadlines = (0..self.waiting_requests.len()).map(|index| self.request_deadline_ms(index));
-        let read_ahead_deadlines = self
-            .reader_positions
-            .values()
-            .filter(|_| !self.backend.has_instant_start())
-            .filter_map(read_ahead_deadline);
+        let positions = self.reader_positions.values().filter(|_| !self.backend.has_instant_start());
+        let read_ahead_deadlines = positions.filter_map(read_ahead_deadline);
         read_ahead_deadlines.chain(request_deadlines).min()
     }
 

@@ -1,23 +1,16 @@
 //! The rules of runs, with a scripted backend and paused time.
 
-use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::*;
-use crate::domain::codec::TargetCodec;
-use crate::domain::grid::Grid;
-use crate::domain::library::Root;
-use crate::domain::media::{Container, Media};
-use crate::domain::plan::{EncodeVideo, Rendition, VideoPlan};
-use crate::domain::time::FrameRate;
 use crate::engine::content::SegmentContent;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::fallback::FallbackBackend;
 use crate::engine::segment_cache::CacheLimits;
-use crate::engine::source::Roots;
 use crate::engine::{Job, Run};
+use crate::service::renditions::sample_spec::sample_spec;
 
 mod slot_turns;
 
@@ -42,33 +35,7 @@ fn bench_with_cache(limits: CacheLimits, fake: FakeBackend, max_jobs: usize) -> 
 impl Bench {
     /// 100 segments of 2 s, encoded at `height`.
     fn rendition_spec(&self, height: u32) -> Arc<RenditionSpec> {
-        let path: &Path = self.folder.path();
-        let roots = Roots::open(vec![Root { id: "r".into(), path: path.into() }]).unwrap();
-        let source = roots.open_file(path.join("film.mp4").to_str().unwrap()).unwrap();
-        let rate = FrameRate { num: 25, den: 1 };
-        let video = EncodeVideo {
-            stream: 0,
-            width: 320,
-            height,
-            frame_rate: rate,
-            deinterlace: false,
-            tone_map: None,
-            burn: None,
-            watermark: None,
-            max_kbps: 400,
-            codec: TargetCodec::H264,
-            encoder: "fake".into(),
-        };
-        Arc::new(RenditionSpec {
-            source: Arc::new(source),
-            fingerprint: "f_1".into(),
-            media: Arc::new(Media { duration_seconds: Some(200.0), ..Media::new(Container::Mp4, Vec::new()) }),
-            rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
-            grid: Arc::new(Grid::from_frame_rate(rate, 2.0, 200.0)),
-            sidecar: None,
-            watermark: None,
-            package: None,
-        })
+        Arc::new(sample_spec(self.folder.path(), height))
     }
 
     fn try_lease(&self, height: u32) -> Result<Lease> {

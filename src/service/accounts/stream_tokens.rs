@@ -97,25 +97,12 @@ impl ActiveStreamToken {
 }
 
 impl Accounts {
-    /// Creates a stream token; its secret is returned only here.
+    /// Creates a stream token for a request of a user; `None` is the command line. Its secret is returned only here.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR`; `CONFLICT` when the limit is reached; `STORAGE_FULL`.
+    /// `VALIDATION_ERROR`; `CONFLICT` when the limit is reached; `STORAGE_FULL`; `UNAUTHORIZED` when the login of the request
+    /// ended meanwhile.
     pub async fn add_stream_token(
-        &self,
-        user_id: &str,
-        name: &str,
-        channels: Option<Vec<u32>>,
-        expires_at: Option<Timestamp>,
-    ) -> Result<(StreamToken, String)> {
-        self.add_stream_token_by(None, user_id, name, channels, expires_at).await
-    }
-
-    /// Creates a stream token for a request of a user; `None` is the command line.
-    ///
-    /// # Errors
-    /// As for [`Self::add_stream_token`]; `UNAUTHORIZED` when the login of the request ended meanwhile.
-    pub async fn add_stream_token_by(
         &self,
         by: Option<&Principal>,
         user_id: &str,

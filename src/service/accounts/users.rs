@@ -29,19 +29,12 @@ impl Accounts {
         user.ok_or_else(|| Error::new(Code::NotFound, format!("no user {username:?}")))
     }
 
-    /// Adds a user who signs in with a password.
+    /// Adds a user who signs in with a password, for an admin; `None` is the command line.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for an invalid name or password; `CONFLICT` when the name is in use.
-    pub async fn add_user(&self, username: &str, role: Role, password: &str) -> Result<User> {
-        self.add_user_by(None, username, role, password).await
-    }
-
-    /// Adds a user for an admin; `None` is the command line.
-    ///
-    /// # Errors
-    /// As for [`Self::add_user`]; `UNAUTHORIZED` when the admin's login ended meanwhile.
-    pub async fn add_user_by(&self, by: Option<&Principal>, name: &str, role: Role, password: &str) -> Result<User> {
+    /// `VALIDATION_ERROR` for an invalid name or password; `CONFLICT` when the name is in use; `UNAUTHORIZED` when the admin's
+    /// login ended meanwhile.
+    pub async fn add_user(&self, by: Option<&Principal>, name: &str, role: Role, password: &str) -> Result<User> {
         account::validate_password(password).map_err(|fault| Error::invalid_field("password", fault))?;
         let hash = self.passwords.hash(password).await?;
         let _change = self.change_by(by).await?;
@@ -59,19 +52,13 @@ impl Accounts {
         Ok(self.add_device(&user, Some("command line"), None).await?.token)
     }
 
-    /// Sets a password and ends all access of the user except `kept_access`: both, or nothing.
+    /// Sets a password for an admin (`None` is the command line) and ends all access of the user except `kept_access`: both,
+    /// or nothing.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for an invalid password; `NOT_FOUND`; `STORAGE_FULL`.
-    pub async fn set_password(&self, user_id: &str, password: &str, kept: KeptAccess<'_>) -> Result<EndedAccess> {
-        self.set_password_by(None, user_id, password, kept).await
-    }
-
-    /// Sets a password for an admin; `None` is the command line.
-    ///
-    /// # Errors
-    /// As for [`Self::set_password`]; `UNAUTHORIZED` when the admin's login ended meanwhile.
-    pub async fn set_password_by(
+    /// `VALIDATION_ERROR` for an invalid password; `NOT_FOUND`; `STORAGE_FULL`; `UNAUTHORIZED` when the admin's login ended
+    /// meanwhile.
+    pub async fn set_password(
         &self,
         by: Option<&Principal>,
         user_id: &str,

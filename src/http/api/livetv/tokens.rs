@@ -120,7 +120,7 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let expires_at = request.expires_at.as_deref().map(parse).transpose()?;
     let name = request.name.unwrap_or_default();
     let (by, accounts) = (call.user()?, &service.accounts);
-    let added = accounts.add_stream_token_by(Some(by), &by.user_id, &name, request.channel_ids, expires_at);
+    let added = accounts.add_stream_token(Some(by), &by.user_id, &name, request.channel_ids, expires_at);
     let (token, secret) = added.await?;
     let answer = TokenAnswer { token: TokenView::new(token), secret };
     Ok(secretive(reply::json_with(StatusCode::CREATED, &answer)))

@@ -32,11 +32,11 @@ async fn the_setup_code_creates_one_admin_within_a_day() {
 #[tokio::test]
 async fn the_last_admin_stays_and_names_are_unique() {
     let TestAccounts { accounts, .. } = open_accounts();
-    let ada = accounts.add_user("Ada", Role::Admin, "correct horse").await.unwrap();
-    assert_eq!(error_code(accounts.add_user("ADA", Role::User, "correct horse").await), Code::Conflict);
-    assert_eq!(error_code(accounts.add_user("", Role::User, "correct horse").await), Code::ValidationError);
+    let ada = accounts.add_user(None, "Ada", Role::Admin, "correct horse").await.unwrap();
+    assert_eq!(error_code(accounts.add_user(None, "ADA", Role::User, "correct horse").await), Code::Conflict);
+    assert_eq!(error_code(accounts.add_user(None, "", Role::User, "correct horse").await), Code::ValidationError);
     assert_eq!(error_code(accounts.remove_user(&ada.id).await), Code::Conflict);
-    accounts.add_user("bob", Role::Admin, "correct horse").await.unwrap();
+    accounts.add_user(None, "bob", Role::Admin, "correct horse").await.unwrap();
     let token = accounts.issue_token("ada", Role::Admin).await.unwrap();
     accounts.remove_user(&ada.id).await.unwrap();
     assert_eq!(error_code(accounts.authenticate(&token)), Code::Unauthorized);

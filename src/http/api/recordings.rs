@@ -83,9 +83,8 @@ pub async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let is_admin = user.role == Role::Admin;
     let state = call.query("state")?.map(parse_state).transpose()?;
-    let parse_id =
-        |text: &str| text.parse::<u32>().map_err(|_| Error::invalid_field("channelId", "must be a channel id"));
-    let channel = call.query("channelId")?.map(parse_id).transpose()?;
+    let parse = |text: &str| text.parse::<u32>().map_err(|_| Error::invalid_field("channelId", "must be a channel id"));
+    let channel = call.query("channelId")?.map(parse).transpose()?;
     let visible = service.recordings.all().into_iter().filter(|recording| {
         (is_admin || recording.user_id == user.user_id)
             && state.is_none_or(|state| recording.state == state)

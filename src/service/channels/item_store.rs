@@ -118,12 +118,10 @@ impl ItemStore {
             cache.outputs.retain(|_, output| output.strong_count() > 0);
         }
         // Lists first, because they name items.
-        let is_list =
-            |key: &str| decode_name(Tree::ItemLists, key).map(|name| self.lock_cache().lists.contains_key(&name));
+        let is_list = |key: &str| decode_name(Tree::ItemLists, key).map(|id| self.lock_cache().lists.contains_key(&id));
         delete_unused(store, Tree::ItemLists, is_list).await?;
-        let is_item =
-            |key: &str| decode_name(Tree::ChannelItems, key).map(|name| self.lock_cache().items.contains_key(&name));
-        delete_unused(store, Tree::ChannelItems, is_item).await?;
+        let used = |key: &str| decode_name(Tree::ChannelItems, key).map(|id| self.lock_cache().items.contains_key(&id));
+        delete_unused(store, Tree::ChannelItems, used).await?;
         self.segment_bounds.prune(store).await
     }
 

@@ -313,16 +313,15 @@ impl Recordings {
 
 impl Service {
     /// Ids of the recordings that conflict with this one: together they need more encode slots than there are.
-    pub fn recording_conflicts(&self, candidate: &Recording) -> Vec<String> {
-        let (from_ms, to_ms) = candidate.padded_range_ms();
+    pub fn recording_conflicts(&self, new: &Recording) -> Vec<String> {
+        let (from_ms, to_ms) = new.padded_range_ms();
         let all = lock(&self.recordings.all);
         let needs_encoding = |id: u32| {
             let Ok(channel) = self.channels.get(id) else { return false };
             airings::needs_encoding(&channel, from_ms, to_ms)
         };
-        let conflicting =
-            recording::conflicting_ids(candidate, all.values(), self.config.limits.concurrent_jobs, needs_encoding);
-        conflicting.into_iter().map(str::to_owned).collect()
+        let ids = recording::conflicting_ids(new, all.values(), self.config.limits.concurrent_jobs, needs_encoding);
+        ids.into_iter().map(str::to_owned).collect()
     }
 }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Recordings;
 use super::recorded_segments::{self, RecordedSegment, RecordingStep};
-use crate::domain::recording::{self, Recording, RecordingEvent, WrittenRange};
+use crate::domain::recording::{self, Recording, RecordingEvent};
 use crate::engine::recording_file::{RecordingFile, RecordingsFolder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -46,7 +46,7 @@ async fn record_with_retries(service: &Arc<Service>, id: &str, stop: &Cancellati
     let mut pause = RETRY_PAUSES.0;
     let mut rights = service.rights_changes.subscribe();
     loop {
-        let previously_written = stored_range(recordings, id);
+        let previously_written = recordings.get(id).map(|recording| recording.written_range).unwrap_or_default();
         match append_segments(service, id, stop).await {
             Ok(RecordingEnd::Stopped) => return truncate_to_stored(recordings, id).await,
             Ok(RecordingEnd::Complete) => return recordings.finish(id, RecordingEvent::End, None).await,
@@ -87,10 +87,6 @@ fn is_final(fault: &Error) -> bool {
             | Code::RightsWithdrawn
             | Code::RightsBasisRequired
     )
-}
-
-fn stored_range(recordings: &Recordings, id: &str) -> WrittenRange {
-    recordings.get(id).map(|recording| recording.written_range).unwrap_or_default()
 }
 
 /// How work on a recording ended.
@@ -167,14 +163,14 @@ impl OpenRecording {
         work: impl FnOnce(&mut RecordingFile) -> std::io::Result<T> + Send + 'static,
     ) -> Result<T> {
         let Some(mut file) = self.file.take() else { return Err(timeout_error()) };
-        let blocking_task = tokio::task::spawn_blocking(move || {
-            let outcome = work(&mut file);
-            (file, outcome)
+        let job = tokio::task::spawn_blocking(move || {
+            let done = work(&mut file);
+            (file, done)
         });
-        let (file, outcome) =
-            timeout(STORAGE_DEADLINE, blocking_task).await.map_err(|_| timeout_error())?.map_err(Error::internal)?;
+        let (file, done) =
+            timeout(STORAGE_DEADLINE, job).await.map_err(|_| timeout_error())?.map_err(Error::internal)?;
         self.file = Some(file);
-        outcome.map_err(|cause| storage_error(&cause))
+        done.map_err(|cause| storage_error(&cause))
     }
 
     /// Syncs the file, then stores its length.
@@ -285,18 +281,15 @@ fn timeout_error() -> Error {
     Error::new(Code::StorageTimeout, "the recordings folder did not respond within 15 s")
 }
 
-fn disk_full_error() -> Error {
-    Error::new(Code::StorageFull, "the disk of the recordings is full; the part recorded so far is kept")
-}
-
 fn storage_error(cause: &std::io::Error) -> Error {
-    match cause.kind() {
+    let (code, message) = match cause.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            disk_full_error().with_cause(cause)
+            (Code::StorageFull, "the disk of the recordings is full; the part recorded so far is kept")
         }
         ErrorKind::NotFound | ErrorKind::UnexpectedEof => {
-            Error::new(Code::SourceChanged, "the file was removed or truncated during the recording").with_cause(cause)
+            (Code::SourceChanged, "the file was removed or truncated during the recording")
         }
-        _ => Error::new(Code::SourceReadFailed, "the file of the recording could not be written").with_cause(cause),
-    }
+        _ => (Code::SourceReadFailed, "the file of the recording could not be written"),
+    };
+    Error::new(code, message).with_cause(cause)
 }

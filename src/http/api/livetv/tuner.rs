@@ -155,13 +155,12 @@ pub async fn scan(_: Arc<Service>, _: Call) -> Result<Response> {
 #[utoipa::path(get, path = "/hdhr/{token}/device.xml", params(("token" = String, Path, description = "A stream token")),
     responses((status = 200, description = "UPnP device description", body = String, content_type = "application/xml")))]
 pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
-    let escape_text = |text: String| {
+    let xml = |text: String| {
         let mut out = Vec::new();
         escape(&mut out, &text);
         String::from_utf8(out).map_err(Error::internal)
     };
-    let (base, name, id) =
-        (escape_text(tuner_base_url(&service, &call)?)?, escape_text(friendly_name(&call)?)?, device_id(&call)?);
+    let (base, name, id) = (xml(tuner_base_url(&service, &call)?)?, xml(friendly_name(&call)?)?, device_id(&call)?);
     let unique = unique_id(&call.user()?.login_id);
     let text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\

@@ -275,12 +275,11 @@ impl Service {
             (None, Some(_)) => None,
             (None, None) => old.and_then(|old| old.url.clone()),
         };
-        let is_content_replaced = old.is_some_and(|old| old.url != url) || edit.upload.is_some();
+        let is_replaced = old.is_some_and(|old| old.url != url) || edit.upload.is_some();
         let former_rights = old.map(|old| &old.rights);
         let now_ms = self.clock.now().as_millisecond();
         let claim = edit.claim.clone();
-        let rights =
-            SourceRights::from_claim(kind, claim, former_rights, is_content_replaced, &edit.changed_by, now_ms);
+        let rights = SourceRights::from_claim(kind, claim, former_rights, is_replaced, &edit.changed_by, now_ms);
         let rights = rights.map_err(|missing| missing_rights_error(&missing))?;
         if old.is_none() && url.is_none() && edit.upload.is_none() {
             return Err(Error::invalid_field("url", "is missing, and so is upload"));

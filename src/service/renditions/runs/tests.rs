@@ -119,9 +119,8 @@ impl Backend for InstantBackend {
 #[tokio::test(start_paused = true)]
 async fn an_instant_backend_produces_segments_only_on_request() {
     // Memory for one segment: read-ahead for one reader would evict the segment of the other.
-    let segment_bytes =
-        FakeBackend::segment_bytes(&bench_with_jobs(one_second_backend(), 1).rendition_spec(240).rendition, 0).len()
-            as u64;
+    let spec = bench_with_jobs(one_second_backend(), 1).rendition_spec(240);
+    let segment_bytes = FakeBackend::segment_bytes(&spec.rendition, 0).len() as u64;
     let bench = bench_with_cache(
         CacheLimits { memory_bytes: segment_bytes, rendition_memory_bytes: segment_bytes, disk_bytes: 1 << 20 },
         one_second_backend(),

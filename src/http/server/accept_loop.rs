@@ -22,7 +22,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 ///
 /// # Errors
 /// When the system cannot create the connection threads.
-pub async fn serve(routes: Routes, config: &Config, socket: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
+pub async fn serve(routes: Routes, config: &Config, bound: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
     raise_file_limit();
     let slots = ConnectionSlots::new(config.limits.connections, &config.trusted_proxies);
     let (phase, phase_receiver) = watch::channel(ShutdownPhase::Serving);
@@ -31,7 +31,7 @@ pub async fn serve(routes: Routes, config: &Config, socket: TcpListener, stop: i
     loop {
         let (socket, remote) = tokio::select! {
             () = &mut stop => break,
-            accepted = socket.accept() => match accepted {
+            accepted = bound.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(cause) => {
                     tracing::warn!(%cause, "accept failed");
@@ -57,7 +57,7 @@ pub async fn serve(routes: Routes, config: &Config, socket: TcpListener, stop: i
             Err(cause) => tracing::warn!(%cause, "a connection could not be passed to its thread"),
         }
     }
-    drop((socket, threads));
+    drop((bound, threads));
     phase.send_replace(ShutdownPhase::Draining);
     if tokio::time::timeout(DRAIN_TIMEOUT, slots.wait_until_drained()).await.is_err() {
         tracing::warn!(left = slots.open_connections(), "aborting responses still in flight");

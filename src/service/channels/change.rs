@@ -136,20 +136,10 @@ impl Service {
         let change = requested.clone();
         let settings = match old {
             Some(old) => old.settings.clone(),
-            None => ChannelSettings {
-                name: Box::default(),
-                number: self.channels.free_number(None, None)?,
-                enabled: true,
-                always_on: false,
-                category: Box::default(),
-                description: Box::default(),
-                logo_url: None,
-                timezone: TimeZone::system().iana_name().unwrap_or("UTC").into(),
-                show_filler: false,
-                min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
-                slate_text: None,
-                slate_image: None,
-            },
+            None => {
+                let timezone = TimeZone::system().iana_name().unwrap_or("UTC").into();
+                default_settings(self.channels.free_number(None, None)?, timezone)
+            }
         };
         let text = |text: Option<String>| text.map(String::into_boxed_str);
         let settings = ChannelSettings {
@@ -289,6 +279,24 @@ impl Service {
         };
         let clock = clocks::clock_after_change(old, &channel, is_on_demand, now);
         Ok(Channel { clock, ..channel })
+    }
+}
+
+/// The settings of a new channel that has no name yet.
+pub(super) fn default_settings(number: u32, timezone: Arc<str>) -> ChannelSettings {
+    ChannelSettings {
+        name: Box::default(),
+        number,
+        enabled: true,
+        always_on: false,
+        category: Box::default(),
+        description: Box::default(),
+        logo_url: None,
+        timezone,
+        show_filler: false,
+        min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
+        slate_text: None,
+        slate_image: None,
     }
 }
 

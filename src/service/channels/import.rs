@@ -8,8 +8,9 @@ use std::sync::{Arc, PoisonError};
 use futures_util::{StreamExt, stream};
 use jiff::tz::TimeZone;
 
+use super::change::default_settings;
 use super::{ChannelRecord, Channels, MAX_CHANNELS, channel_key, external};
-use crate::domain::channel::{Channel, ChannelSettings, DEFAULT_MIN_GUIDE_SECONDS, MAX_NUMBER};
+use crate::domain::channel::{Channel, ChannelSettings, MAX_NUMBER};
 use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream, ImportedEntry};
 use crate::domain::listing::Listings;
 use crate::domain::m3u::entry_matching::{EntryKey, match_entries};
@@ -88,17 +89,9 @@ impl Channels {
             };
             let settings = ChannelSettings {
                 name: entry.name.as_str().into(),
-                number,
-                enabled: true,
-                always_on: false,
                 category: category(entry).into(),
-                description: Box::default(),
                 logo_url: entry.logo_url.as_deref().map(Into::into),
-                timezone: zone.clone(),
-                show_filler: false,
-                min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
-                slate_text: None,
-                slate_image: None,
+                ..default_settings(number, zone.clone())
             };
             match settings.validate() {
                 Ok(()) => free_channels -= 1,

@@ -220,9 +220,7 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
 
 /// Delete a source and its channels
 #[utoipa::path(delete, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")),
-    responses(
-        (status = 200, description = "Deleted", body = SourceGone),
-        (status = 404, description = "`NOT_FOUND`")))]
+    responses((status = 200, description = "Deleted", body = SourceGone), (status = 404, description = "`NOT_FOUND`")))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let source_id = parse_source_id(&call)?;
     service.remove_source(source_id, &call.user()?.username).await?;

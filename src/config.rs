@@ -247,10 +247,8 @@ impl Limits {
             ("logins_per_minute", u64::from(self.logins_per_minute), 1, 1000),
             ("login_days", whole_seconds(self.login_lifetime) / 86_400, 1, 3650),
         ];
-        let violations = bounds.into_iter().filter(|(_, value, min, max)| !(min..=max).contains(&value));
-        violations
-            .map(|(name, value, min, max)| format!("limits.{name} is {value}; it must be {min} to {max}"))
-            .collect()
+        let outside = bounds.into_iter().filter(|(_, value, min, max)| !(min..=max).contains(&value));
+        outside.map(|(name, value, min, max)| format!("limits.{name} is {value}; it must be {min} to {max}")).collect()
     }
 }
 

@@ -23,9 +23,8 @@ pub fn init() {
         .or_else(|_| EnvFilter::try_from_default_env())
         .unwrap_or_else(|_| EnvFilter::new("info"));
     let console = plain::layer().with_writer(std::io::stderr);
-    let target_filter = filter_fn(|meta| may_log(meta.target()));
-    let _ =
-        tracing_subscriber::registry().with(filter).with(target_filter).with(console).with(RecentLinesLayer).try_init();
+    let targets = filter_fn(|meta| may_log(meta.target()));
+    let _ = tracing_subscriber::registry().with(filter).with(targets).with(console).with(RecentLinesLayer).try_init();
 }
 
 /// Whether a module may log. The RTSP client may not: it logs complete URLs, which can contain passwords.

@@ -32,10 +32,7 @@ pub fn error_text_with_route(error: Error, route: &str) -> String {
 /// Reads a password from the first line of standard input.
 pub fn password_from_stdin() -> std::result::Result<String, String> {
     let mut text = String::new();
-    std::io::stdin()
-        .take(MAX_INPUT_BYTES)
-        .read_to_string(&mut text)
-        .map_err(|cause| format!("standard input: {cause}"))?;
+    std::io::stdin().take(MAX_INPUT_BYTES).read_to_string(&mut text).map_err(|why| format!("standard input: {why}"))?;
     let line = text.split(['\r', '\n']).next().unwrap_or_default();
     if line.is_empty() {
         return Err("no password on standard input".to_owned());

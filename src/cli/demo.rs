@@ -114,9 +114,7 @@ async fn add_sample_channel(service: &Arc<Service>, media: &Path) -> crate::erro
 }
 
 async fn make_samples(folder: &Path, ffmpeg: &Path) -> Outcome {
-    sample_media::make_samples(folder, ffmpeg, |made| println!("sample: {made}"))
-        .await
-        .map_err(|cause| cause.to_string())
+    sample_media::make_samples(folder, ffmpeg, |made| println!("sample: {made}")).await.map_err(|why| why.to_string())
 }
 
 async fn free_port(requested: SocketAddr) -> Result<TcpListener, String> {

@@ -76,11 +76,8 @@ async fn check_ffmpeg(ffmpeg: &Path) -> Vec<Finding> {
     if report.working.is_empty() {
         findings.push(Failed("no H.264 encoder works; files that need transcoding will not play".to_owned()));
     }
-    let rejected = report
-        .rejected
-        .iter()
-        .map(|rejected| Passed(format!("encoder {} is not used: {}", rejected.name, rejected.reason)));
-    findings.extend(rejected);
+    let rejected = report.rejected.iter();
+    findings.extend(rejected.map(|one| Passed(format!("encoder {} is not used: {}", one.name, one.reason))));
     findings
 }
 
@@ -151,8 +148,7 @@ fn check_gstreamer() -> Finding {
             Passed(format!("GStreamer {} with its plugins", versions::gstreamer_version()))
         }
         Ok(missing) => {
-            let elements: Vec<String> =
-                missing.iter().map(|(element, package)| format!("{element} (in {package})")).collect();
+            let elements: Vec<_> = missing.iter().map(|(name, package)| format!("{name} (in {package})")).collect();
             Failed(format!("GStreamer {} is missing {}", versions::gstreamer_version(), elements.join(", ")))
         }
         Err(cause) => Failed(format!("GStreamer does not start: {cause}")),

@@ -37,7 +37,7 @@ impl StreamTokenCommand {
                     first_admin.ok_or_else(|| Error::new(Code::NotFound, "there is no admin yet: set --user NAME"))?
                 }
             };
-            println!("{}", accounts.add_stream_token(&owner.id, &name, channels, None).await?.1);
+            println!("{}", accounts.add_stream_token(None, &owner.id, &name, channels, None).await?.1);
             Ok(())
         })
     }

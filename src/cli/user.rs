@@ -78,7 +78,7 @@ impl UserCommand {
                 let password = password_from_stdin()?;
                 let role = if admin { Role::Admin } else { Role::User };
                 with_accounts(&config_args, "POST /api/users", async |accounts| {
-                    let user = accounts.add_user(&name, role, &password).await?;
+                    let user = accounts.add_user(None, &name, role, &password).await?;
                     println!("added {}", user.username);
                     Ok(())
                 })
@@ -87,17 +87,17 @@ impl UserCommand {
                 let password = password_from_stdin()?;
                 with_accounts(&config_args, "POST /api/users/{id}/password", async |accounts| {
                     let user = accounts.user_by_name(&name)?;
-                    let ended_access =
-                        accounts.set_password(&user.id, &password, stream_token_args.kept_access()).await?;
-                    println!("changed the password of {}; {}", user.username, summary(ended_access));
+                    let ended =
+                        accounts.set_password(None, &user.id, &password, stream_token_args.kept_access()).await?;
+                    println!("changed the password of {}; {}", user.username, summary(ended));
                     Ok(())
                 })
             }
             Self::Revoke { name, config_args, stream_token_args } => {
                 with_accounts(&config_args, "POST /api/users/{id}/password", async |accounts| {
                     let user = accounts.user_by_name(&name)?;
-                    let ended_access = accounts.revoke_all(&user.id, stream_token_args.kept_access()).await?;
-                    println!("{}: {}", user.username, summary(ended_access));
+                    let ended = accounts.revoke_all(&user.id, stream_token_args.kept_access()).await?;
+                    println!("{}: {}", user.username, summary(ended));
                     Ok(())
                 })
             }

@@ -166,17 +166,14 @@ fn apply_environment(table: &mut Table, names: &[String], environment: Environme
 
 /// A warning for every variable that looks like a setting but is not one.
 fn unknown_variables(names: &[String]) -> Vec<String> {
-    let known: Vec<String> =
-        SETTING_VARIABLES.iter().map(|(name, _)| format!("HEARTHCAST_{}", name.to_uppercase())).collect();
+    let known: Vec<_> = SETTING_VARIABLES.iter().map(|(key, _)| format!("HEARTHCAST_{}", key.to_uppercase())).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).chain(NON_SETTINGS).collect();
     let is_known = |name: &str| name.starts_with("HEARTHCAST_LIMITS_") || known.contains(&name);
     // Names of settings are not case-sensitive.
     let unknown = names.iter().filter(|name| name.starts_with("HEARTHCAST_") && !is_known(&name.to_uppercase()));
     let warning = |name: &String| {
-        let similarities = known.iter().map(|known| (strsim::jaro_winkler(known, name), known));
-        let closest = similarities
-            .max_by(|(a, _), (b, _)| a.total_cmp(b))
-            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
+        let scores = known.iter().map(|known| (strsim::jaro_winkler(known, name), known));
+        let closest = scores.max_by(|(a, _), (b, _)| a.total_cmp(b)).filter(|(score, _)| *score >= MIN_SIMILARITY);
         let hint = closest.map_or(String::new(), |(_, closest)| format!("; did you mean {closest}?"));
         format!("the variable {name} is not a setting and has no effect{hint}")
     };
@@ -192,18 +189,14 @@ fn resolve(settings: Settings, flags: &Flags, environment: EnvironmentLookup) ->
     let absolute = |path: &Path| std::path::absolute(path).map_err(|cause| format!("{}: {cause}", path.display()));
     let home = || environment("HOME").map(PathBuf::from);
     let systemd_folder = |name: &str| environment(name).and_then(|paths| Some(PathBuf::from(paths.split(':').next()?)));
-    let xdg_folder = |name: &str, home_path: &str| {
-        environment(name)
-            .map(PathBuf::from)
-            .or_else(|| Some(home()?.join(home_path)))
-            .map(|folder| folder.join("hearthcast"))
+    let xdg_folder = |name: &str, below: &str| {
+        environment(name).map(PathBuf::from).or_else(|| Some(home()?.join(below))).map(|base| base.join("hearthcast"))
     };
 
     let configured_state = flags.state.clone().or(settings.state);
     let has_own_state = configured_state.is_some();
-    let state = configured_state
-        .or_else(|| systemd_folder("STATE_DIRECTORY"))
-        .or_else(|| xdg_folder("XDG_STATE_HOME", ".local/state"));
+    let state = configured_state.or_else(|| systemd_folder("STATE_DIRECTORY"));
+    let state = state.or_else(|| xdg_folder("XDG_STATE_HOME", ".local/state"));
     let state = absolute(&state.ok_or("no state folder is configured: set --state")?)?;
     // A server with its own state folder must not share its segments with another server.
     let cache = settings.cache.or_else(|| systemd_folder("CACHE_DIRECTORY"));

@@ -126,10 +126,8 @@ impl Endpoint {
             return authenticate_stream_token(service, &call.params[0]);
         }
         if let Some(token) = bearer_token(call)? {
-            let principal = service
-                .accounts
-                .authenticate(token)
-                .map_err(|error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\""))?;
+            let challenge = |error: Error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\"");
+            let principal = service.accounts.authenticate(token).map_err(challenge)?;
             if self.access == Access::Admin && principal.role != Role::Admin {
                 return Err(Error::new(Code::Forbidden, "only admins may do this"));
             }

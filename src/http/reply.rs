@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY, RETRY_AFTER};
 use serde::Serialize;
 use serde_json::json;
 use warp::reply::Response;
 
 use super::server::RequestInfo;
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, Result};
 
 /// A 200 with a JSON body that is never cached.
 pub fn json(body: &impl Serialize) -> Response {
@@ -26,6 +26,18 @@ pub fn json_with(status: StatusCode, body: &impl Serialize) -> Response {
         }
         Err(cause) => error(Error::internal(cause), &RequestInfo::default()),
     }
+}
+
+/// A 201 with a JSON body, and the URL of the new resource if there is one.
+///
+/// # Errors
+/// `INTERNAL` if the URL is not valid in a header.
+pub fn created(body: &impl Serialize, location: Option<String>) -> Result<Response> {
+    let mut response = json_with(StatusCode::CREATED, body);
+    if let Some(location) = location {
+        response.headers_mut().insert(LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?);
+    }
+    Ok(response)
 }
 
 /// A 200 with these bytes as its body.

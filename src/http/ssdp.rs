@@ -119,15 +119,10 @@ impl AnnouncedServer {
         }
     }
 
-    async fn announce(
-        &self,
-        socket: &UdpSocket,
-        multicast_group: SocketAddrV4,
-        messages: impl Fn(&AnnouncedDevice) -> Vec<String>,
-    ) {
-        let Some(device) = self.device_for(multicast_group) else { return };
-        for text in messages(&device) {
-            if let Err(fault) = socket.send_to(text.as_bytes(), multicast_group).await {
+    async fn announce(&self, socket: &UdpSocket, group: SocketAddrV4, texts: impl Fn(&AnnouncedDevice) -> Vec<String>) {
+        let Some(device) = self.device_for(group) else { return };
+        for text in texts(&device) {
+            if let Err(fault) = socket.send_to(text.as_bytes(), group).await {
                 return tracing::debug!(%fault, "the SSDP announcement could not be sent");
             }
         }

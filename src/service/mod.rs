@@ -7,7 +7,7 @@ use crate::domain::ssrf::AllowedSources;
 use crate::engine::outbound::OutboundClient;
 use crate::engine::packager::PackageCache;
 use crate::engine::source::Roots;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
 
 pub mod accounts;
@@ -101,13 +101,12 @@ impl Service {
             Probes::new(&config.ffmpeg, config.limits.probe_deadline).with_store(store.clone(), quarantine.clone());
         let clock = Clock::default();
         let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random_bytes::<4>()));
-        let open_progress =
-            |tree| ProgressStore::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
+        let open_tree = |tree| ProgressStore::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
         let renditions = Renditions::open(&config, Some(quarantine), tasks.clone())?;
         let service = Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
-            progress: open_progress(Tree::Progress)?,
-            books: open_progress(Tree::Books)?,
+            progress: open_tree(Tree::Progress)?,
+            books: open_tree(Tree::Books)?,
             folder_books: FolderIdentities::default(),
             channels: Channels::open(store.clone(), clock.clone())?,
             sources: Sources::open(store.clone())?,
@@ -119,9 +118,7 @@ impl Service {
             loudness: LoudnessCache::default(),
             ingests: Ingests::default(),
             recordings: Recordings::open(store.clone(), &config, events.clone(), clock.clone())?,
-            outbound: OutboundClient::new(
-                AllowedSources::parse(&config.allowed_sources).map_err(crate::error::Error::internal)?,
-            ),
+            outbound: OutboundClient::new(AllowedSources::parse(&config.allowed_sources).map_err(Error::internal)?),
             events,
             media,
             store,

@@ -110,8 +110,7 @@ impl Sessions {
         if self.inner.tasks.is_stopping() {
             return Err(Error::new(Code::ServerBusy, "the server is stopping").with_retry_after(10));
         }
-        let own_sessions =
-            || registry.live.values().filter(|session| session.user_id == principal.user_id && session.is_live());
+        let own_sessions = || registry.live.values().filter(|one| one.user_id == principal.user_id && one.is_live());
         let version = plan.spec().source.version();
         let is_twin = |session: &&Arc<Session>| {
             session.plan.request == plan.request
@@ -125,12 +124,10 @@ impl Sessions {
         }
         let running = own_sessions().count();
         if running >= self.inner.max_per_user {
-            return Err(Error::new(
-                Code::TooManySessions,
-                format!("this user already has {running} running sessions, the most allowed"),
-            )
-            .with_retry_after(10)
-            .with_details(serde_json::json!({"active": running, "max": self.inner.max_per_user})));
+            let message = format!("this user already has {running} running sessions, the most allowed");
+            let refused = Error::new(Code::TooManySessions, message).with_retry_after(10);
+            let details = serde_json::json!({"active": running, "max": self.inner.max_per_user});
+            return Err(refused.with_details(details));
         }
         let backend_choice = (chosen.backend.name(), chosen.reason);
         let runs = self.inner.renditions.runs();
@@ -172,16 +169,10 @@ impl Sessions {
     pub fn find(&self, principal: &Principal, id: &str) -> Result<FoundSession> {
         let mut registry = lock(&self.inner.registry);
         registry.prune_ended();
-        let may_access = |owner: &str| owner == principal.user_id || principal.role == Role::Admin;
-        let live =
-            registry.live.get(id).filter(|session| may_access(&session.user_id)).cloned().map(FoundSession::Live);
+        let may_see = |owner: &str| owner == principal.user_id || principal.role == Role::Admin;
+        let live = registry.live.get(id).filter(|session| may_see(&session.user_id)).cloned().map(FoundSession::Live);
         let ended = || {
-            registry
-                .ended
-                .iter()
-                .find(|ended| ended.id == id && may_access(&ended.user_id))
-                .cloned()
-                .map(FoundSession::Ended)
+            registry.ended.iter().find(|one| one.id == id && may_see(&one.user_id)).cloned().map(FoundSession::Ended)
         };
         live.or_else(ended).ok_or_else(|| Error::new(Code::SessionNotFound, "no such session"))
     }

@@ -98,9 +98,8 @@ fn the_example_file_contains_the_defaults() {
     assert_eq!(format!("{loaded:#?}"), format!("{defaults:#?}"));
 
     // The commented-out settings are valid too; the token file requires the tuner to be on.
-    let uncommented: String =
-        example.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n").collect();
-    let (_dir, flags) = config_file(&uncommented.replace("hdhomerun = false", "hdhomerun = true"));
+    let all: String = example.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n").collect();
+    let (_dir, flags) = config_file(&all.replace("hdhomerun = false", "hdhomerun = true"));
     let config = load_with(&flags, &[]).unwrap();
     assert_eq!(config.admin.unwrap().username, "admin");
     assert_eq!((config.allowed_origins.len(), config.trusted_proxies.len()), (1, 1));
@@ -109,12 +108,9 @@ fn the_example_file_contains_the_defaults() {
 #[test]
 fn unknown_variables_are_reported_with_the_most_similar_one() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let suggests = |name: &str, closest: &str| {
+    let suggests = |name: &str, best: &str| {
         let warnings = unknown_variables(&names(&[name]));
-        assert_eq!(
-            warnings,
-            [format!("the variable {name} is not a setting and has no effect; did you mean {closest}?")]
-        );
+        assert_eq!(warnings, [format!("the variable {name} is not a setting and has no effect; did you mean {best}?")]);
     };
     suggests("HEARTHCAST_TRUSTED_PROXY", "HEARTHCAST_TRUSTED_PROXIES");
     suggests("HEARTHCAST_ALLOWED_ORIGIN", "HEARTHCAST_ALLOWED_ORIGINS");

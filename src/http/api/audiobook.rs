@@ -219,9 +219,8 @@ pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = parse_limit(&call)?;
     let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor")?, limit)?;
-    let available =
-        service.library.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
-    let records = page.records.into_iter().zip(available);
+    let exists = service.library.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
+    let records = page.records.into_iter().zip(exists);
     let history = records
         .map(|(record, is_available)| BookProgress { available: Some(is_available), ..BookProgress::new(record, true) })
         .collect();
@@ -236,18 +235,17 @@ impl BookSaveRequest {
             }
             value => Ok(value),
         };
-        let validate_optional =
-            |field, value: Option<f64>| value.map(|value| request::validate_seconds(field, value)).transpose();
+        let seconds = |field, time: Option<f64>| time.map(|time| request::validate_seconds(field, time)).transpose();
         let book_position = BookPositionUpdate {
             chapter_index: self.chapter_index,
-            chapter_position_seconds: validate_optional("chapterPositionSeconds", self.chapter_position_seconds)?,
+            chapter_position_seconds: seconds("chapterPositionSeconds", self.chapter_position_seconds)?,
             playback_rate: check_range("playbackRate", self.playback_rate, 0.25, 4.0)?,
             percentage: check_range("progressPercentage", self.progress_percentage, 0.0, 100.0)?,
         };
         let save = ProgressSave {
             title: request::validate_title(self.title)?,
             position_seconds: Some(request::validate_seconds("positionSeconds", self.position_seconds)?),
-            duration_seconds: validate_optional("durationSeconds", self.duration_seconds)?,
+            duration_seconds: seconds("durationSeconds", self.duration_seconds)?,
             completed: self.completed,
             player: request::validate_player(self.player)?,
             device_id: self.device_id.map(request::validate_device_id).transpose()?,
@@ -262,16 +260,15 @@ impl BookSaveRequest {
 impl BookProgress {
     pub fn new(record: ProgressRecord, applied: bool) -> Self {
         let percentage = record.percentage();
-        let (chapter_index, chapter_seconds, playback_rate) =
-            record.book.map_or((0, record.position_seconds, 1.0), |book| {
-                (book.chapter_index, book.chapter_position_seconds, book.playback_rate)
-            });
+        let (chapter_index, seconds, playback_rate) = record.book.map_or((0, record.position_seconds, 1.0), |book| {
+            (book.chapter_index, book.chapter_position_seconds, book.playback_rate)
+        });
         Self {
             audiobook_path: record.path,
             media_id: record.media_id,
             title: record.title,
             chapter_index,
-            chapter_position_seconds: round_to_ms(chapter_seconds),
+            chapter_position_seconds: round_to_ms(seconds),
             position_seconds: round_to_ms(record.position_seconds),
             duration_seconds: round_to_ms(record.duration_seconds),
             progress_percentage: percentage,

@@ -151,8 +151,7 @@ fn parse_pipeline_id(id: &str) -> Result<u64> {
 
 impl From<PipelineStatus> for PipelineView {
     fn from(pipeline: PipelineStatus) -> Self {
-        let queue =
-            |level: QueueLevel| QueueView { element: level.element, buffers: level.buffers, bytes: level.bytes };
+        let queue = |from: QueueLevel| QueueView { element: from.element, buffers: from.buffers, bytes: from.bytes };
         Self {
             id: pipeline.number.to_string(),
             name: pipeline.name,

@@ -48,30 +48,25 @@ pub fn endpoints() -> Vec<Endpoint> {
 pub async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
     let run_id = service.events.run_id.clone();
     let user = call.user()?.user_id.clone();
-    let last_event_id = call.header("last-event-id");
-    let (after, is_from_other_run) =
-        match last_event_id.map(|id| id.strip_prefix(&*run_id).and_then(|rest| rest.strip_prefix('-'))) {
-            None => (None, false),
-            Some(rest) => rest.and_then(|n| n.parse().ok()).map_or((None, true), |n| (Some(n), false)),
-        };
+    let last = call.header("last-event-id");
+    let (after, is_foreign) = match last.map(|id| id.strip_prefix(&*run_id).and_then(|rest| rest.strip_prefix('-'))) {
+        None => (None, false),
+        Some(rest) => rest.and_then(|n| n.parse().ok()).map_or((None, true), |n| (Some(n), false)),
+    };
     let listener = service.events.subscribe(&user, after);
     let mut listener = listener.ok_or_else(|| {
         Error::new(Code::ServerBusy, "too many event streams are open; retry in 30 s").with_retry_after(30)
     })?;
     live::publish_programmes(&service);
-    let (sender, mut receiver) = mpsc::channel(MAX_BUFFERED_EVENTS);
-    let first_text = if is_from_other_run || listener.has_gap {
-        ": listening\n\nevent: resync\ndata: {}\n\n"
-    } else {
-        ": listening\n\n"
-    };
+    let (out, mut receiver) = mpsc::channel(MAX_BUFFERED_EVENTS);
+    let first_text =
+        if is_foreign || listener.has_gap { ": listening\n\nevent: resync\ndata: {}\n\n" } else { ": listening\n\n" };
     let token = call.header("authorization").and_then(|value| Some(value.split_once(' ')?.1.trim().to_owned()));
     tokio::spawn(async move {
         let mut text = first_text.to_owned();
         // The stream ends when the login is revoked.
         while token.as_deref().is_some_and(|token| service.accounts.authenticate(token).is_ok()) {
-            let sent =
-                tokio::time::timeout(STALL_TIMEOUT, sender.send(Ok::<_, std::io::Error>(Bytes::from(text)))).await;
+            let sent = tokio::time::timeout(STALL_TIMEOUT, out.send(Ok::<_, std::io::Error>(Bytes::from(text)))).await;
             if !matches!(sent, Ok(Ok(()))) {
                 return;
             }
@@ -80,7 +75,7 @@ pub async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
                     Some(next) => next,
                     None => return,
                 },
-                () = sender.closed() => return,
+                () = out.closed() => return,
             };
         }
     });

@@ -28,17 +28,12 @@ use crate::service::Service;
 const MAX_BUFFERED_BYTES: u64 = 32 << 10;
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(file, Access::Granted)
-            .resource(|call| Some(format!("stream/file:{}", call.media_path().ok()?)))
-            .inline(),
-    ]
+    let resource = |call: &Call| Some(format!("stream/file:{}", call.media_path().ok()?));
+    vec![route!(file, Access::Granted).resource(resource).inline()]
 }
 
 /// The bytes of a media file
-#[utoipa::path(
-    get,
-    path = "/api/stream/file",
+#[utoipa::path(get, path = "/api/stream/file",
     params(
         ("path" = String, Query, description = "Absolute path of a media file inside a library root"),
         ("st" = Option<String>, Query, description = "Signed grant for exactly this path, instead of a bearer token"),
@@ -54,20 +49,18 @@ pub fn endpoints() -> Vec<Endpoint> {
         (status = 412, description = "`PRECONDITION_FAILED`"),
         (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: the file is not media"),
         (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"),
-        (status = 504, description = "`STORAGE_TIMEOUT`"),
-    )
-)]
+        (status = 504, description = "`STORAGE_TIMEOUT`")))]
 pub async fn file(service: Arc<Service>, call: Call) -> Result<Response> {
     let path = call.media_path()?;
     let request = FileRequest { method: &call.method, headers: &call.headers };
     let source = service.library.open(path).await?;
-    if let Some(response) = respond(&service, request, source.clone()).await? {
+    if let Some(response) = answer(&service, request, source.clone()).await? {
         return Ok(response);
     }
     // The file shrank between stat and read: retry once.
     service.library.evict(&source);
     let source = service.library.open(path).await?;
-    respond(&service, request, source)
+    answer(&service, request, source)
         .await?
         .ok_or_else(|| Error::new(Code::SourceChanged, "the file changed while it was being read"))
 }
@@ -80,11 +73,7 @@ struct FileRequest<'a> {
 }
 
 /// The response; None when the file became shorter while it was being read.
-async fn respond(
-    service: &Arc<Service>,
-    request: FileRequest<'_>,
-    source: Arc<SourceFile>,
-) -> Result<Option<Response>> {
+async fn answer(service: &Arc<Service>, request: FileRequest<'_>, source: Arc<SourceFile>) -> Result<Option<Response>> {
     let cached_headers = source.get_or_derive(CachedHeaders::for_source);
     let validators = Validators::new(&cached_headers.etag, source.modified);
     match validators.evaluate(request.headers) {
@@ -203,9 +192,8 @@ const HEADER_CAPACITY: usize = 16;
 impl CachedHeaders {
     fn for_source(source: &SourceFile) -> Self {
         let etag = source.etag();
-        let is_after_epoch = source.modified >= SystemTime::UNIX_EPOCH;
-        let date =
-            is_after_epoch.then(|| HeaderValue::from_str(&httpdate::fmt_http_date(source.modified)).ok()).flatten();
+        let is_dated = source.modified >= SystemTime::UNIX_EPOCH;
+        let date = is_dated.then(|| HeaderValue::from_str(&httpdate::fmt_http_date(source.modified)).ok()).flatten();
         Self {
             etag_header: HeaderValue::from_str(&etag).ok(),
             etag,

@@ -37,8 +37,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 }
 
 /// Media info for a built-in player profile, selected by `player`, then the User-Agent; default: a desktop browser.
-#[utoipa::path(
-    get, path = "/api/stream/info/full",
+#[utoipa::path(get, path = "/api/stream/info/full",
     params(
         ("path" = String, Query, description = "Absolute path of a media file"),
         ("player" = Option<String>, Query, description = "Name of the player, as in a start request"),
@@ -49,12 +48,11 @@ pub fn endpoints() -> Vec<Endpoint> {
 pub async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
     let device = RequestDevice::resolve(None, call.query("player")?, call.header(USER_AGENT));
-    media_info_response(&service, path, principal, &device).await
+    respond(&service, path, principal, &device).await
 }
 
 /// Media info for the device profile in the body.
-#[utoipa::path(
-    post, path = "/api/stream/info/full",
+#[utoipa::path(post, path = "/api/stream/info/full",
     params(("path" = String, Query, description = "Absolute path of a media file")),
     request_body = InfoRequest,
     responses((status = 200, body = MediaInfo), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422),
@@ -64,7 +62,7 @@ pub async fn info_full_for_device(service: Arc<Service>, mut call: Call) -> Resu
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
     let request: InfoRequest = call.json().await?;
     let device = RequestDevice::resolve(request.device_profile, request.player.as_deref(), call.header(USER_AGENT));
-    media_info_response(&service, path, principal, &device).await
+    respond(&service, path, principal, &device).await
 }
 
 /// The device to decide for.
@@ -78,20 +76,15 @@ struct InfoRequest {
     player: Option<String>,
 }
 
-async fn media_info_response(
-    service: &Arc<Service>,
-    path: String,
-    principal: Principal,
-    device: &RequestDevice,
-) -> Result<Response> {
+async fn respond(service: &Arc<Service>, path: String, user: Principal, device: &RequestDevice) -> Result<Response> {
     let source = service.library.open(&path).await?;
     let probed = service.media.probe_with_time(&source).await?;
     let sidecars = sidecars::list_sidecars(&service.library, &source).await?;
     let can_transcode = !service.local_encoders.report().await.working.is_empty();
-    let links = MediaLinks::signed(service, &principal, &source);
+    let links = MediaLinks::signed(service, &user, &source);
     let mut info = MediaInfo::new(&source, &probed, &sidecars, device, &links, can_transcode)?;
-    let record = service.progress_of_source(&principal.user_id, &source).await?;
-    info.watch_progress = record.map(|record| WatchProgress::new(&principal.user_id, record, true));
+    let record = service.progress_of_source(&user.user_id, &source).await?;
+    info.watch_progress = record.map(|record| WatchProgress::new(&user.user_id, record, true));
     Ok(reply::json(&info))
 }
 
@@ -105,14 +98,8 @@ pub fn media_info_json(
     sidecars: &[Sidecar],
     can_transcode: bool,
 ) -> Result<serde_json::Value> {
-    let info = MediaInfo::new(
-        source,
-        probed,
-        sidecars,
-        &RequestDevice::default(),
-        &MediaLinks::unsigned(source),
-        can_transcode,
-    )?;
+    let (device, links) = (RequestDevice::default(), MediaLinks::unsigned(source));
+    let info = MediaInfo::new(source, probed, sidecars, &device, &links, can_transcode)?;
     serde_json::to_value(info).map_err(Error::internal)
 }
 

@@ -48,9 +48,7 @@ pub(super) struct LibraryEntry {
 }
 
 /// Browse the library
-#[utoipa::path(
-    get,
-    path = "/api/library",
+#[utoipa::path(get, path = "/api/library",
     params(
         ("path" = Option<String>, Query, description = "Absolute path of a folder; default: list the roots"),
         ("limit" = Option<usize>, Query, description = "Entries per page, 1 to 1000; default 200"),
@@ -59,9 +57,7 @@ pub(super) struct LibraryEntry {
     responses(
         (status = 200, description = "Folders, then files, in natural order", body = LibraryPage),
         (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
-        (status = 404, description = "`NOT_FOUND`: no such folder"),
-    )
-)]
+        (status = 404, description = "`NOT_FOUND`: no such folder")))]
 pub async fn browse(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = call.limit(DEFAULT_LIMIT, MAX_LIMIT)?;
     let cursor = call.query("cursor")?;

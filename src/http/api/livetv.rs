@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use http::header::{HeaderValue, LOCATION};
 use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
@@ -169,13 +167,9 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username)?;
     let channel = live::save_channel(&service, None, change).await?;
     let view = ChannelView::new(&service, &channel, service.clock.now()).with_items(&service, &channel);
-    let mut response = reply::json_with(StatusCode::CREATED, &ChannelAnswer { channel: view });
-    let location = HeaderValue::try_from(
-        ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/channels/{}", channel.id)),
-    )
-    .map_err(Error::internal)?;
-    response.headers_mut().insert(LOCATION, location);
-    Ok(response)
+    let urls = ResourceUrls::from_config(&service.config);
+    let location = urls.external_path(format_args!("/api/livetv/channels/{}", channel.id));
+    reply::created(&ChannelAnswer { channel: view }, Some(location))
 }
 
 /// Change a channel
@@ -266,13 +260,10 @@ fn preview_response(service: &Service, channel: &Channel) -> Response {
     let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
     let from = now.as_millisecond().max(start);
     let entries = channel.guide_entries(from, from + PREVIEW_MS, now.as_millisecond()).take(MAX_PREVIEW_ENTRIES);
-    let entries = entries
-        .map(|entry| GuideEntry::new(channel, &entry, now, ResourceUrls::from_config(&service.config)))
-        .collect();
-    reply::json(&PreviewAnswer {
-        channel: ChannelView::new(service, channel, now).with_items(service, channel),
-        entries,
-    })
+    let urls = ResourceUrls::from_config(&service.config);
+    let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now, urls)).collect();
+    let channel = ChannelView::new(service, channel, now).with_items(service, channel);
+    reply::json(&PreviewAnswer { channel, entries })
 }
 
 /// The channel id in the path.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use http::header::{HeaderValue, LOCATION};
 use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
@@ -85,10 +83,8 @@ pub async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let is_admin = user.role == Role::Admin;
     let state = call.query("state")?.map(parse_state).transpose()?;
-    let channel = call
-        .query("channelId")?
-        .map(|text| text.parse::<u32>().map_err(|_| Error::invalid_field("channelId", "must be a channel id")));
-    let channel = channel.transpose()?;
+    let parse = |text: &str| text.parse::<u32>().map_err(|_| Error::invalid_field("channelId", "must be a channel id"));
+    let channel = call.query("channelId")?.map(parse).transpose()?;
     let visible = service.recordings.all().into_iter().filter(|recording| {
         (is_admin || recording.user_id == user.user_id)
             && state.is_none_or(|state| recording.state == state)
@@ -126,20 +122,15 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let user_id = call.user()?.user_id.clone();
     let request: RecordingRequest = call.json().await?;
     let scheduled = service.schedule_recording(request.validate(user_id)?).await?;
-    let location = scheduled.recording.as_ref().map(|recording| {
-        ResourceUrls::from_config(&service.config)
-            .external_path(format_args!("/api/livetv/recordings/{}", recording.id))
-    });
+    let urls = ResourceUrls::from_config(&service.config);
+    let location = |one: &Recording| urls.external_path(format_args!("/api/livetv/recordings/{}", one.id));
+    let location = scheduled.recording.as_ref().map(location);
     let view = |recording: Recording| RecordingView::new(&service, &recording);
     let answer = RecordingMade {
         recording: scheduled.recording.map(view),
         series: scheduled.rule.map(|rule| SeriesView::new(&rule)),
     };
-    let mut response = reply::json_with(StatusCode::CREATED, &answer);
-    if let Some(location) = location {
-        response.headers_mut().insert(LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?);
-    }
-    Ok(response)
+    reply::created(&answer, location)
 }
 
 /// Cancel or delete a recording

@@ -104,7 +104,7 @@ pub async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response>
         Some(RoleName::Admin) => Role::Admin,
         Some(RoleName::User) | None => Role::User,
     };
-    let user = service.accounts.add_user_by(Some(call.user()?), &request.username, role, &request.password).await?;
+    let user = service.accounts.add_user(Some(call.user()?), &request.username, role, &request.password).await?;
     Ok(reply::json_with(StatusCode::CREATED, &UserAnswer { user: user.into() }))
 }
 
@@ -127,7 +127,7 @@ pub async fn remove_user(service: Arc<Service>, call: Call) -> Result<Response> 
 pub async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: NewPasswordRequest = call.json().await?;
     let kept_access = KeptAccess { login: None, stream_tokens: request.keep_stream_tokens.unwrap_or(false) };
-    service.accounts.set_password_by(Some(call.user()?), &call.params[0], &request.new_password, kept_access).await?;
+    service.accounts.set_password(Some(call.user()?), &call.params[0], &request.new_password, kept_access).await?;
     Ok(reply::empty())
 }
 

@@ -46,15 +46,14 @@ fn page_file(name: &str, headers: &HeaderMap) -> Result<Response> {
     let content_type = content_type(name).ok_or_else(not_found)?;
     let file = WebAssets::get(name).ok_or_else(not_found)?;
     let etag = etag(&file);
-    let is_not_modified =
-        Validators { etag: &etag, modified: None }.evaluate(headers) == PreconditionResult::NotModified;
+    let is_cached = Validators { etag: &etag, modified: None }.evaluate(headers) == PreconditionResult::NotModified;
     let body = match file.data {
-        _ if is_not_modified => Bytes::new(),
+        _ if is_cached => Bytes::new(),
         std::borrow::Cow::Borrowed(bytes) => Bytes::from_static(bytes),
         std::borrow::Cow::Owned(bytes) => bytes.into(),
     };
     let mut response = reply::bytes(content_type, body);
-    if is_not_modified {
+    if is_cached {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let headers = response.headers_mut();

@@ -142,8 +142,7 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
         device: encoder.device.map(|(file, _)| file),
         verified: true,
     });
-    let rejected =
-        report.rejected.iter().map(|encoder| RejectedView { name: encoder.name, reason: encoder.reason.clone() });
+    let rejected = report.rejected.iter().map(|one| RejectedView { name: one.name, reason: one.reason.clone() });
     let local = LocalView {
         kind: "transcoding",
         boundary: "local transcoder subprocess",

@@ -22,12 +22,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 ///
 /// # Errors
 /// When the system cannot create the connection threads.
-pub async fn serve(
-    routes: Routes,
-    config: &Config,
-    listener: TcpListener,
-    stop: impl Future<Output = ()>,
-) -> Result<()> {
+pub async fn serve(routes: Routes, config: &Config, bound: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
     raise_file_limit();
     let slots = ConnectionSlots::new(config.limits.connections, &config.trusted_proxies);
     let (phase, phase_receiver) = watch::channel(ShutdownPhase::Serving);
@@ -36,7 +31,7 @@ pub async fn serve(
     loop {
         let (socket, remote) = tokio::select! {
             () = &mut stop => break,
-            accepted = listener.accept() => match accepted {
+            accepted = bound.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(cause) => {
                     tracing::warn!(%cause, "accept failed");
@@ -62,7 +57,7 @@ pub async fn serve(
             Err(cause) => tracing::warn!(%cause, "a connection could not be passed to its thread"),
         }
     }
-    drop((listener, threads));
+    drop((bound, threads));
     phase.send_replace(ShutdownPhase::Draining);
     if tokio::time::timeout(DRAIN_TIMEOUT, slots.wait_until_drained()).await.is_err() {
         tracing::warn!(left = slots.open_connections(), "aborting responses still in flight");

@@ -112,11 +112,7 @@ impl ConnectionSlots {
         self.acquire_at(peer, Instant::now())
     }
 
-    pub(super) fn acquire_at(
-        self: &Arc<Self>,
-        peer: IpAddr,
-        now: Instant,
-    ) -> Result<ConnectionSlot, ConnectionRefusal> {
+    pub(super) fn acquire_at(self: &Arc<Self>, peer: IpAddr, at: Instant) -> Result<ConnectionSlot, ConnectionRefusal> {
         let peer = peer.to_canonical();
         let client = (!self.trusted_proxies.contains(&peer)).then(|| client_key(peer));
         let mut clients = self.lock_clients();
@@ -131,12 +127,12 @@ impl ConnectionSlots {
                 && !known_client.is_some_and(ClientConnections::is_authenticated);
         }
         let free_permit = if is_reserved { None } else { self.permits.clone().try_acquire_owned().ok() };
-        let permit = free_permit.or_else(|| self.evict(now)).ok_or(ConnectionRefusal::Server)?;
+        let permit = free_permit.or_else(|| self.evict(at)).ok_or(ConnectionRefusal::Server)?;
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (received_bytes, is_authenticated) = (AtomicU64::new(0), AtomicBool::new(false));
         let permit = Mutex::new(Some(permit));
         let progress = Arc::new(ConnectionProgress {
-            opened_at: now,
+            opened_at: at,
             received_bytes,
             is_authenticated,
             permit,
@@ -264,31 +260,23 @@ mod tests {
     #[test]
     fn an_address_gets_a_quarter_and_the_last_quarter_is_for_authenticated_addresses() {
         let slots = ConnectionSlots::new(40, &[ip("10.0.0.1")]);
-        let acquire_many =
-            |from: &str, count: usize| (0..count).map_while(|_| slots.acquire(ip(from)).ok()).collect::<Vec<_>>();
-        let authenticated = acquire_many("192.0.2.1", 1);
+        let take = |from: &str, n: usize| (0..n).map_while(|_| slots.acquire(ip(from)).ok()).collect::<Vec<_>>();
+        let authenticated = take("192.0.2.1", 1);
         authenticated[0].mark_authenticated();
-        let mut flooding =
-            vec![acquire_many("192.0.2.2", 99), acquire_many("2001:db8::1", 5), acquire_many("2001:db8::2", 99)];
+        let mut flooding = vec![take("192.0.2.2", 99), take("2001:db8::1", 5), take("2001:db8::2", 99)];
         assert_eq!(flooding.iter().map(Vec::len).collect::<Vec<_>>(), [10, 5, 5], "a /64 is one client");
-        assert_eq!(
-            slots.acquire(ip("::ffff:192.0.2.2")).err(),
-            Some(ConnectionRefusal::Address),
-            "an IPv4-mapped address is the same client"
-        );
-        flooding.push(acquire_many("192.0.2.3", 99));
+        let refused = slots.acquire(ip("::ffff:192.0.2.2")).err();
+        assert_eq!(refused, Some(ConnectionRefusal::Address), "an IPv4-mapped address is the same client");
+        flooding.push(take("192.0.2.3", 99));
         assert_eq!((flooding[3].len(), slots.open_connections()), (9, 30));
         assert_eq!(slots.acquire(ip("192.0.2.4")).err(), Some(ConnectionRefusal::Server), "three quarters are taken");
         drop(authenticated);
-        assert_eq!(acquire_many("192.0.2.1", 99).len(), 10, "an address with recent credentials is still admitted");
-        assert_eq!(acquire_many("10.0.0.1", 99).len(), 11, "a trusted proxy has no limit");
+        assert_eq!(take("192.0.2.1", 99).len(), 10, "an address with recent credentials is still admitted");
+        assert_eq!(take("10.0.0.1", 99).len(), 11, "a trusted proxy has no limit");
         flooding.clear();
-        assert_eq!(acquire_many("192.0.2.4", 99).len(), 10);
-        assert_eq!(
-            (slots.open_connections(), slots.lock_clients().len()),
-            (0, 1),
-            "only the address with credentials is remembered"
-        );
+        assert_eq!(take("192.0.2.4", 99).len(), 10);
+        let counts = (slots.open_connections(), slots.lock_clients().len());
+        assert_eq!(counts, (0, 1), "only the address with credentials is remembered");
     }
 
     #[test]
@@ -300,11 +288,8 @@ mod tests {
         for (n, slot) in open_slots.iter().enumerate() {
             slot.record_received(if n == 3 { 10 } else { 1000 * n });
         }
-        assert_eq!(
-            slots.acquire(address(9)).err(),
-            Some(ConnectionRefusal::Server),
-            "no connection is evicted in its first seconds"
-        );
+        let refused = slots.acquire(address(9)).err();
+        assert_eq!(refused, Some(ConnectionRefusal::Server), "no connection is evicted in its first seconds");
         let later = Instant::now() + EVICTION_GRACE;
         let is_evicted = |slot: &ConnectionSlot| {
             let mut waiting = std::pin::pin!(slot.wait_until_evicted());
@@ -322,11 +307,8 @@ mod tests {
         // All slots are taken, also the reserved ones.
         open_slots.extend((0..2).map(|_| slots.acquire(address(1)).unwrap()));
         open_slots.iter().for_each(ConnectionSlot::mark_authenticated);
-        assert_eq!(
-            slots.acquire_at(address(1), later + EVICTION_GRACE).err(),
-            Some(ConnectionRefusal::Server),
-            "all connections are authenticated"
-        );
+        let refused = slots.acquire_at(address(1), later + EVICTION_GRACE).err();
+        assert_eq!(refused, Some(ConnectionRefusal::Server), "all connections are authenticated");
         drop(open_slots);
         assert_eq!((slots.open_connections(), slots.lock_evictable().len()), (0, 0));
     }

@@ -89,10 +89,7 @@ impl WorkerThreads {
     /// When the system cannot create a thread or an event queue.
     pub fn start(routes: &Routes, phase: &watch::Receiver<ShutdownPhase>) -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        (0..cores)
-            .map(|number| WorkerThread::start(number, routes.clone(), phase.clone()))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        (0..cores).map(|n| WorkerThread::start(n, routes.clone(), phase.clone())).collect::<Result<_, _>>().map(Self)
     }
 
     /// Hands a connection to the thread with the fewest connections.
@@ -125,15 +122,14 @@ fn run_thread(
     mut accepted: mpsc::Receiver<AcceptedConnection>,
     routes: &Routes,
     phase: &watch::Receiver<ShutdownPhase>,
-    open_connections: &Arc<AtomicUsize>,
+    open_count: &Arc<AtomicUsize>,
 ) {
     runtime.block_on(async {
         let mut connections = JoinSet::new();
         while let Some(AcceptedConnection { socket, remote, slot }) = accepted.recv().await {
-            let (routes, phase, count_guard) =
-                (routes.clone(), phase.clone(), ConnectionCountGuard(open_connections.clone()));
+            let (routes, phase, guard) = (routes.clone(), phase.clone(), ConnectionCountGuard(open_count.clone()));
             connections.spawn(async move {
-                let (slot, _count_guard) = (Arc::new(slot), count_guard);
+                let (slot, _count_guard) = (Arc::new(slot), guard);
                 match TcpStream::from_std(socket) {
                     Ok(socket) => serve_connection(socket, remote, slot, routes, phase).await,
                     Err(cause) => tracing::warn!(%cause, "a connection could not be served"),

@@ -69,35 +69,14 @@ pub struct DeviceView {
 }
 
 impl Accounts {
-    /// Signs a device of `user` in. The caller holds `change_lock`.
+    /// Signs a device of `user` in and adds the user if they are new: both, or nothing. The caller holds `change_lock`.
     pub(super) async fn add_device(
         &self,
         user: &User,
         device: Option<&str>,
         address: Option<IpAddr>,
     ) -> Result<IssuedLogin> {
-        self.store_login(user, Batch::default(), device, address).await
-    }
-
-    /// Adds a user and signs their device in: both, or nothing. The caller holds `change_lock`.
-    pub(super) async fn add_user_and_device(
-        &self,
-        user: User,
-        device: Option<&str>,
-        address: Option<IpAddr>,
-    ) -> Result<IssuedLogin> {
-        let mut batch = Batch::default();
-        batch.put(Tree::Users, &user.id, &user)?;
-        self.store_login(&user, batch, device, address).await
-    }
-
-    async fn store_login(
-        &self,
-        user: &User,
-        mut batch: Batch,
-        device: Option<&str>,
-        address: Option<IpAddr>,
-    ) -> Result<IssuedLogin> {
+        let is_new = self.read_directory().user(&user.id).is_none();
         let token = format!("hc_{}", BASE64URL_NOPAD.encode(&random_bytes::<32>()));
         let now = self.now();
         let login = Login {
@@ -110,12 +89,16 @@ impl Accounts {
             last_seen_at: now,
         };
         let surplus = EndingAccess { logins: self.surplus_logins(&user.id), stream_tokens: Vec::new() };
+        let mut batch = Batch::default();
+        if is_new {
+            batch.put(Tree::Users, &user.id, user)?;
+        }
         batch.put(Tree::Logins, &login.id, &login)?;
         surplus.add_deletions(&mut batch)?;
         self.store.write(batch).await?;
         let issued = IssuedLogin { token, expires_at: self.login_expiry(now), user: user.clone() };
         let mut directory = self.write_directory();
-        if directory.user(&user.id).is_none() {
+        if is_new {
             directory.put_user(user.clone());
         }
         directory.put_login(login);
@@ -161,8 +144,7 @@ impl Accounts {
     /// # Errors
     /// `NOT_FOUND` when it is not one of theirs; `STORAGE_FULL`.
     pub async fn revoke(&self, user_id: &str, login_id: &str) -> Result<()> {
-        let is_own =
-            self.read_directory().device_by_login(login_id).is_some_and(|device| device.login.user_id == user_id);
+        let is_own = self.read_directory().device_by_login(login_id).is_some_and(|one| one.login.user_id == user_id);
         if !is_own {
             return Err(Error::new(Code::NotFound, "no such session"));
         }

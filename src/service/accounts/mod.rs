@@ -179,9 +179,9 @@ impl Accounts {
     /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
     pub fn redeem_link(&self, resource: &str, token: &str, exp: &str, sig: &str) -> Result<Arc<Principal>> {
         let now = self.clock.now().as_second();
-        let (subject, exp) =
+        let (owner, exp) =
             signing::verify_link(&self.keys, resource, (token, exp, sig), now).map_err(signature_error)?;
-        self.signed_principal(subject, exp)
+        self.signed_principal(owner, exp)
     }
 
     /// The principal of a signature that lasts until `exp`: a signed-in device or a stream token. Its use is no activity of

@@ -16,15 +16,9 @@ impl Accounts {
     ///
     /// # Errors
     /// `INVALID_CREDENTIALS`, the same for unknown names; `RATE_LIMITED`; `SERVER_BUSY`.
-    pub async fn login(
-        &self,
-        username: &str,
-        password: &str,
-        device: Option<&str>,
-        address: IpAddr,
-    ) -> Result<IssuedLogin> {
-        let user = self.read_directory().user_by_name(username).cloned();
-        let attempt_keys = self.attempt_keys(address, username, user.as_deref());
+    pub async fn login(&self, name: &str, password: &str, device: Option<&str>, from: IpAddr) -> Result<IssuedLogin> {
+        let user = self.read_directory().user_by_name(name).cloned();
+        let attempt_keys = self.attempt_keys(from, name, user.as_deref());
         self.count_attempt(&attempt_keys)?;
         let hash = user.as_ref().and_then(|user| user.password_hash.clone());
         let is_correct = password.len() <= *account::PASSWORD_BYTES.end()
@@ -34,13 +28,10 @@ impl Accounts {
 
         let _change = self.change_lock.lock().await;
         // The password may have changed while this one was verified.
-        let user = self
-            .get_user(&user.id)
-            .ok()
-            .filter(|current| current.password_hash == hash)
-            .ok_or_else(wrong_credentials)?;
+        let user =
+            self.get_user(&user.id).ok().filter(|new| new.password_hash == hash).ok_or_else(wrong_credentials)?;
         self.refund_attempt(&attempt_keys);
-        self.add_device(&user, device, Some(address)).await
+        self.add_device(&user, device, Some(from)).await
     }
 
     /// Creates the first admin and signs their device in.
@@ -78,7 +69,7 @@ impl Accounts {
             return Err(already_done());
         }
         let user = self.new_user(username, Role::Admin, Some(hash))?;
-        let issued = self.add_user_and_device(user, device, Some(address)).await?;
+        let issued = self.add_device(&user, device, Some(address)).await?;
         if let Some(used_code) = self.with_setup_code(Option::take) {
             used_code.remove();
         }
@@ -126,10 +117,8 @@ impl Accounts {
     /// The keys under which an attempt is counted.
     fn attempt_keys(&self, address: IpAddr, username: &str, user: Option<&User>) -> Vec<String> {
         let is_known_address = user.is_some_and(|user| {
-            let address_text = address.to_string();
-            self.read_directory()
-                .devices_of(&user.id)
-                .any(|device| device.login.address.as_ref() == Some(&address_text))
+            let text = address.to_string();
+            self.read_directory().devices_of(&user.id).any(|device| device.login.address.as_ref() == Some(&text))
         });
         let mut keys = vec![format!("address/{}", network_key(address))];
         if !is_known_address {

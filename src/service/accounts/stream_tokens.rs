@@ -97,25 +97,12 @@ impl ActiveStreamToken {
 }
 
 impl Accounts {
-    /// Creates a stream token; its secret is returned only here.
+    /// Creates a stream token for a request of a user; `None` is the command line. Its secret is returned only here.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR`; `CONFLICT` when the limit is reached; `STORAGE_FULL`.
+    /// `VALIDATION_ERROR`; `CONFLICT` when the limit is reached; `STORAGE_FULL`; `UNAUTHORIZED` when the login of the request
+    /// ended meanwhile.
     pub async fn add_stream_token(
-        &self,
-        user_id: &str,
-        name: &str,
-        channels: Option<Vec<u32>>,
-        expires_at: Option<Timestamp>,
-    ) -> Result<(StreamToken, String)> {
-        self.add_stream_token_by(None, user_id, name, channels, expires_at).await
-    }
-
-    /// Creates a stream token for a request of a user; `None` is the command line.
-    ///
-    /// # Errors
-    /// As for [`Self::add_stream_token`]; `UNAUTHORIZED` when the login of the request ended meanwhile.
-    pub async fn add_stream_token_by(
         &self,
         by: Option<&Principal>,
         user_id: &str,
@@ -258,8 +245,7 @@ impl Accounts {
         // A token that is revoked meanwhile must not be written again.
         let _change = self.change_lock.lock().await;
         let is_outdated = |stream: &&Arc<ActiveStreamToken>| stream.unstored_seconds() >= lag_seconds;
-        let outdated: Vec<Arc<ActiveStreamToken>> =
-            self.read_stream_tokens().by_id.values().filter(is_outdated).cloned().collect();
+        let outdated: Vec<_> = self.read_stream_tokens().by_id.values().filter(is_outdated).cloned().collect();
         for streams in outdated.chunks(USED_BATCH) {
             let tokens: Vec<StreamToken> = streams.iter().map(|stream| stream.current_record()).collect();
             let mut batch = Batch::default();

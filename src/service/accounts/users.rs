@@ -2,7 +2,7 @@
 
 use data_encoding::BASE64URL_NOPAD;
 
-use super::{Accounts, EndedAccess, IssuedLogin, KeptAccess, passwords, random_bytes};
+use super::{Accounts, EndedAccess, KeptAccess, passwords, random_bytes};
 use crate::config::DeclaredAdmin;
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, User};
@@ -29,29 +29,16 @@ impl Accounts {
         user.ok_or_else(|| Error::new(Code::NotFound, format!("no user {username:?}")))
     }
 
-    /// Adds a user who signs in with a password.
+    /// Adds a user who signs in with a password, for an admin; `None` is the command line.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for an invalid name or password; `CONFLICT` when the name is in use.
-    pub async fn add_user(&self, username: &str, role: Role, password: &str) -> Result<User> {
-        self.add_user_by(None, username, role, password).await
-    }
-
-    /// Adds a user for an admin; `None` is the command line.
-    ///
-    /// # Errors
-    /// As for [`Self::add_user`]; `UNAUTHORIZED` when the admin's login ended meanwhile.
-    pub async fn add_user_by(
-        &self,
-        by: Option<&Principal>,
-        username: &str,
-        role: Role,
-        password: &str,
-    ) -> Result<User> {
+    /// `VALIDATION_ERROR` for an invalid name or password; `CONFLICT` when the name is in use; `UNAUTHORIZED` when the admin's
+    /// login ended meanwhile.
+    pub async fn add_user(&self, by: Option<&Principal>, name: &str, role: Role, password: &str) -> Result<User> {
         account::validate_password(password).map_err(|fault| Error::invalid_field("password", fault))?;
         let hash = self.passwords.hash(password).await?;
         let _change = self.change_by(by).await?;
-        self.insert_user(username, role, Some(hash)).await
+        self.insert_user(name, role, Some(hash)).await
     }
 
     /// A new bearer token for a user, who is created (without a password) if absent.
@@ -61,34 +48,17 @@ impl Accounts {
     pub async fn issue_token(&self, username: &str, role: Role) -> Result<String> {
         let _change = self.change_lock.lock().await;
         let existing_user = self.read_directory().user_by_name(username).map(|user| User::clone(user));
-        let issued: IssuedLogin = match existing_user {
-            Some(user) => self.add_device(&user, Some("command line"), None).await?,
-            None => {
-                let user = self.new_user(username, role, None)?;
-                self.add_user_and_device(user, Some("command line"), None).await?
-            }
-        };
-        Ok(issued.token)
+        let user = existing_user.map_or_else(|| self.new_user(username, role, None), Ok)?;
+        Ok(self.add_device(&user, Some("command line"), None).await?.token)
     }
 
-    /// Sets a password and ends all access of the user except `kept_access`: both, or nothing.
+    /// Sets a password for an admin (`None` is the command line) and ends all access of the user except `kept_access`: both,
+    /// or nothing.
     ///
     /// # Errors
-    /// `VALIDATION_ERROR` for an invalid password; `NOT_FOUND`; `STORAGE_FULL`.
+    /// `VALIDATION_ERROR` for an invalid password; `NOT_FOUND`; `STORAGE_FULL`; `UNAUTHORIZED` when the admin's login ended
+    /// meanwhile.
     pub async fn set_password(
-        &self,
-        user_id: &str,
-        password: &str,
-        kept_access: KeptAccess<'_>,
-    ) -> Result<EndedAccess> {
-        self.set_password_by(None, user_id, password, kept_access).await
-    }
-
-    /// Sets a password for an admin; `None` is the command line.
-    ///
-    /// # Errors
-    /// As for [`Self::set_password`]; `UNAUTHORIZED` when the admin's login ended meanwhile.
-    pub async fn set_password_by(
         &self,
         by: Option<&Principal>,
         user_id: &str,

@@ -26,12 +26,12 @@ const SLATE_MS: i64 = 48 * 3600 * 1000;
 /// `VALIDATION_ERROR` for a schedule that is missing, or that this mode does not use.
 pub(super) fn resolve_schedule(
     previous: Option<&Channel>,
-    requested_blocks: Option<Box<RequestedBlocks>>,
+    blocks: Option<Box<RequestedBlocks>>,
     filler: Option<RequestedFiller>,
     mode: ScheduleMode,
 ) -> Result<(Option<Box<RequestedBlocks>>, Arc<RequestedFiller>)> {
     if mode != ScheduleMode::Blocks {
-        return match (requested_blocks, filler) {
+        return match (blocks, filler) {
             (Some(_), _) => Err(Error::invalid_field("schedule", "requires scheduleMode blocks")),
             (None, filler) => {
                 // These modes have no gaps between programmes, so only mid-roll filler applies.
@@ -45,10 +45,8 @@ pub(super) fn resolve_schedule(
                         if filler != RequestedFiller::default()
                             && filler != (RequestedFiller { cooldown_ms, ..mid_only(&filler) })
                         {
-                            return Err(Error::invalid_field(
-                                "filler",
-                                "may only contain mid unless scheduleMode is blocks",
-                            ));
+                            let message = "may only contain mid unless scheduleMode is blocks";
+                            return Err(Error::invalid_field("filler", message));
                         }
                         mid_only(&filler)
                     }
@@ -59,11 +57,10 @@ pub(super) fn resolve_schedule(
             }
         };
     }
-    let requested_blocks = requested_blocks.or_else(|| previous.and_then(|previous| previous.requested_blocks.clone()));
-    let requested_blocks =
-        requested_blocks.ok_or_else(|| Error::invalid_field("schedule", "is required for scheduleMode blocks"))?;
+    let blocks = blocks.or_else(|| previous.and_then(|previous| previous.requested_blocks.clone()));
+    let blocks = blocks.ok_or_else(|| Error::invalid_field("schedule", "is required for scheduleMode blocks"))?;
     let filler = filler.map(Arc::new).or_else(|| previous.map(|previous| previous.requested_filler.clone()));
-    Ok((Some(requested_blocks), filler.unwrap_or_default()))
+    Ok((Some(blocks), filler.unwrap_or_default()))
 }
 
 impl Service {
@@ -154,10 +151,8 @@ impl Service {
             items.extend(self.channel_items(requested_items, output, skip_invalid, may_have_breaks).await?);
         }
         if items.len() > MAX_FILES {
-            return Err(Error::invalid_field(
-                "items",
-                format!("contain more than {MAX_FILES} files including the filler"),
-            ));
+            let message = format!("contain more than {MAX_FILES} files including the filler");
+            return Err(Error::invalid_field("items", message));
         }
         Ok(start..items.len() as u32)
     }

@@ -85,20 +85,19 @@ impl Service {
     pub async fn add_channel(&self, change: ChannelChange) -> Result<Arc<Channel>> {
         // The slow part runs before the lock that other changes wait for.
         let draft = self.draft_channel(None, &change).await?;
-        let mut last_ids = self.channels.edit_lock.lock().await;
+        let mut ids = self.channels.edit_lock.lock().await;
         if self.channels.all().len() >= MAX_CHANNELS {
             return Err(Error::new(Code::Conflict, format!("the limit of {MAX_CHANNELS} channels is reached")));
         }
         let number = self.channels.free_number(change.number, None)?;
-        let instance =
-            last_ids.instance.clone().unwrap_or_else(|| data_encoding::HEXLOWER.encode(&random_bytes::<4>()));
-        let id = last_ids.last_id + 1;
+        let instance = ids.instance.clone().unwrap_or_else(|| data_encoding::HEXLOWER.encode(&random_bytes::<4>()));
+        let id = ids.last_id + 1;
         let tvg_id = format!("ch-{id}.{instance}").into();
         let settings = ChannelSettings { number, ..draft.settings.clone() };
         self.record_clearance(id, None, &draft, &change).await?;
         let channel = self.channels.store_channel(Channel { id, tvg_id, settings, ..draft }, None).await?;
         self.precompute_schedule(&channel).await;
-        (last_ids.last_id, last_ids.instance) = (id, Some(instance));
+        (ids.last_id, ids.instance) = (id, Some(instance));
         Ok(self.with_listings(channel).await)
     }
 
@@ -133,24 +132,14 @@ impl Service {
     ///
     /// # Errors
     /// As [`Self::add_channel`], except for a number that is in use.
-    pub async fn draft_channel(&self, current: Option<&Channel>, requested: &ChannelChange) -> Result<Channel> {
+    pub async fn draft_channel(&self, old: Option<&Channel>, requested: &ChannelChange) -> Result<Channel> {
         let change = requested.clone();
-        let settings = match current {
-            Some(current) => current.settings.clone(),
-            None => ChannelSettings {
-                name: Box::default(),
-                number: self.channels.free_number(None, None)?,
-                enabled: true,
-                always_on: false,
-                category: Box::default(),
-                description: Box::default(),
-                logo_url: None,
-                timezone: TimeZone::system().iana_name().unwrap_or("UTC").into(),
-                show_filler: false,
-                min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
-                slate_text: None,
-                slate_image: None,
-            },
+        let settings = match old {
+            Some(old) => old.settings.clone(),
+            None => {
+                let timezone = TimeZone::system().iana_name().unwrap_or("UTC").into();
+                default_settings(self.channels.free_number(None, None)?, timezone)
+            }
         };
         let text = |text: Option<String>| text.map(String::into_boxed_str);
         let settings = ChannelSettings {
@@ -175,49 +164,48 @@ impl Service {
             self.library.check_image("watermark.imageUrl", &watermark.path).await?;
         }
         let now = self.clock.now().as_millisecond();
-        let is_on_demand = change.on_demand.unwrap_or(current.is_some_and(Channel::is_on_demand));
-        if let Some(external) = external::resolve_external(current, requested, now)? {
+        let is_on_demand = change.on_demand.unwrap_or(old.is_some_and(Channel::is_on_demand));
+        if let Some(external) = external::resolve_external(old, requested, now)? {
             if change.on_demand == Some(true) {
                 return Err(Error::invalid_field("onDemand", "is only for library channels"));
             }
-            return Ok(external::draft(current, settings, external));
+            return Ok(external::draft(old, settings, external));
         }
-        let mode = change.mode.or(current.map(|current| current.mode)).unwrap_or_default();
-        check_on_demand(current, is_on_demand, &settings, mode)?;
+        let mode = change.mode.or(old.map(|old| old.mode)).unwrap_or_default();
+        check_on_demand(old, is_on_demand, &settings, mode)?;
         // 53 bits: every JSON reader keeps integers of that size exactly.
         let random_seed = || u64::from_le_bytes(random_bytes::<8>()) >> 11;
-        let seed = change.seed.or(current.map(|current| current.seed)).unwrap_or_else(random_seed);
+        let seed = change.seed.or(old.map(|old| old.seed)).unwrap_or_else(random_seed);
         let requested_items = change.requested_items.as_deref().map(Arc::from);
         let requested_items: Arc<[RequestedItem]> =
-            requested_items.or_else(|| current.map(|current| current.requested_items.clone())).unwrap_or_default();
-        let mut output = current.map_or_else(OutputSettings::default, |current| (*current.output).clone());
+            requested_items.or_else(|| old.map(|old| old.requested_items.clone())).unwrap_or_default();
+        let mut output = old.map_or_else(OutputSettings::default, |old| (*old.output).clone());
         change.output.clone().apply(&mut output);
         let segmentation_inputs = |output: &OutputSettings| {
             let burned_in = (output.watermark.is_some(), output.subtitle_languages.clone());
             (output.max_height, output.copy_video, output.frame_rate, burned_in)
         };
-        let needs_resegmentation =
-            current.is_some_and(|current| segmentation_inputs(&current.output) != segmentation_inputs(&output));
+        let resegments = old.is_some_and(|old| segmentation_inputs(&old.output) != segmentation_inputs(&output));
         let (plan, filler) =
-            blocks::resolve_schedule(current, change.requested_blocks.map(Box::new), change.requested_filler, mode)?;
+            blocks::resolve_schedule(old, change.requested_blocks.map(Box::new), change.requested_filler, mode)?;
         let is_blocks = mode == ScheduleMode::Blocks;
-        let changes_schedule = needs_resegmentation
+        let changes_schedule = resegments
             || change.requested_items.is_some()
-            || current.is_none_or(|current| {
-                let has_new_zone = is_blocks && current.settings.timezone != settings.timezone;
+            || old.is_none_or(|old| {
+                let has_new_zone = is_blocks && old.settings.timezone != settings.timezone;
                 has_new_zone
-                    || (current.mode, current.seed) != (mode, seed)
-                    || (&current.requested_blocks, &current.requested_filler) != (&plan, &filler)
+                    || (old.mode, old.seed) != (mode, seed)
+                    || (&old.requested_blocks, &old.requested_filler) != (&plan, &filler)
             });
-        let mut definition = current.map_or_else(ScheduleDefinition::default, |current| current.definition.clone());
+        let mut definition = old.map_or_else(ScheduleDefinition::default, |old| old.definition.clone());
         if changes_schedule {
             // Items of a `blocks` channel cannot be reused.
-            let reusable = current.filter(|current| {
-                let has_same_mid_rolls = current.requested_filler.mid == filler.mid;
+            let reusable = old.filter(|old| {
+                let has_same_mid_rolls = old.requested_filler.mid == filler.mid;
                 has_same_mid_rolls
                     && change.requested_items.is_none()
-                    && !needs_resegmentation
-                    && current.mode != ScheduleMode::Blocks
+                    && !resegments
+                    && old.mode != ScheduleMode::Blocks
             });
             let (items, mid, blocks) = match (&plan, reusable) {
                 (Some(plan), _) => {
@@ -226,10 +214,8 @@ impl Service {
                     (items, 0, Some(Arc::new(blocks)))
                 }
                 (None, Some(same)) => {
-                    let last_revision = same.definition.revisions.last();
-                    last_revision
-                        .map(|last_revision| (last_revision.items.clone(), last_revision.mid_roll_count, None))
-                        .unwrap_or_default()
+                    let last = same.definition.revisions.last();
+                    last.map(|last| (last.items.clone(), last.mid_roll_count, None)).unwrap_or_default()
                 }
                 (None, None) => {
                     let (items, mid) =
@@ -237,7 +223,7 @@ impl Service {
                     (items, mid, None)
                 }
             };
-            if current.is_none() {
+            if old.is_none() {
                 // As short as the first items allow, because players begin three target durations before the end.
                 let default_target = self.config.segment_seconds.round() as u64;
                 let longest_segment =
@@ -246,7 +232,7 @@ impl Service {
             }
             let request = RevisionRequest { seed, mode, items, mid_roll_count: mid, blocks };
             check_cycle_length(&request)?;
-            definition = match current {
+            definition = match old {
                 None => {
                     let start_ms = change.start_at.map_or(now - now.rem_euclid(60_000), Timestamp::as_millisecond);
                     ScheduleDefinition::new(start_ms, request)
@@ -254,10 +240,8 @@ impl Service {
                 Some(_) if definition.has_content(&request) => definition,
                 Some(_) => {
                     // The future of a channel clock that may pause is the one guides show.
-                    let projected_clock =
-                        current.and_then(|current| current.clock.as_ref()).map(|clock| clock.projected(now));
-                    let channel_ms_at =
-                        |instant: i64| projected_clock.as_ref().map_or(instant, |clock| clock.channel_ms_at(instant));
+                    let projected_clock = old.and_then(|old| old.clock.as_ref()).map(|clock| clock.projected(now));
+                    let channel_ms_at = |at: i64| projected_clock.as_ref().map_or(at, |clock| clock.channel_ms_at(at));
                     let current_ms = channel_ms_at(now);
                     let at_ms = match change.apply {
                         ChangeTime::Now => current_ms,
@@ -276,9 +260,7 @@ impl Service {
             };
         }
         let (id, tvg_id, version) =
-            current.map_or((0, Box::default(), 1), |current| (current.id, current.tvg_id.clone(), current.version + 1));
-        let external = None;
-        let listings = None;
+            old.map_or((0, Box::default(), 1), |old| (old.id, old.tvg_id.clone(), old.version + 1));
         let channel = Channel {
             id,
             tvg_id,
@@ -287,37 +269,48 @@ impl Service {
             output: Arc::new(output),
             requested_blocks: plan,
             requested_filler: filler,
-            external,
-            listings,
+            external: None,
+            listings: None,
             clock: None,
             seed,
             mode,
             version,
             definition,
         };
-        let clock = clocks::clock_after_change(current, &channel, is_on_demand, now);
+        let clock = clocks::clock_after_change(old, &channel, is_on_demand, now);
         Ok(Channel { clock, ..channel })
     }
 }
 
+/// The settings of a new channel that has no name yet.
+pub(super) fn default_settings(number: u32, timezone: Arc<str>) -> ChannelSettings {
+    ChannelSettings {
+        name: Box::default(),
+        number,
+        enabled: true,
+        always_on: false,
+        category: Box::default(),
+        description: Box::default(),
+        logo_url: None,
+        timezone,
+        show_filler: false,
+        min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
+        slate_text: None,
+        slate_image: None,
+    }
+}
+
 /// Checks whether `onDemand` fits the other settings. A channel that was ever `onDemand` keeps a clock of its own.
-fn check_on_demand(
-    current: Option<&Channel>,
-    is_on_demand: bool,
-    settings: &ChannelSettings,
-    mode: ScheduleMode,
-) -> Result<()> {
+fn check_on_demand(old: Option<&Channel>, is_on_demand: bool, new: &ChannelSettings, mode: ScheduleMode) -> Result<()> {
     match (is_on_demand, mode) {
         (true, ScheduleMode::Blocks) => {
             Err(Error::invalid_field("onDemand", "cannot be combined with scheduleMode blocks"))
         }
-        (true, _) if settings.always_on => Err(Error::invalid_field("onDemand", "cannot be combined with alwaysOn")),
-        (false, ScheduleMode::Blocks) if current.is_some_and(|current| current.clock.is_some()) => {
-            Err(Error::invalid_field(
-                "scheduleMode",
-                "cannot be blocks, because this channel's clock was paused while it was onDemand",
-            ))
-        }
+        (true, _) if new.always_on => Err(Error::invalid_field("onDemand", "cannot be combined with alwaysOn")),
+        (false, ScheduleMode::Blocks) if old.is_some_and(|old| old.clock.is_some()) => Err(Error::invalid_field(
+            "scheduleMode",
+            "cannot be blocks, because this channel's clock was paused while it was onDemand",
+        )),
         _ => Ok(()),
     }
 }

@@ -80,18 +80,11 @@ fn first_start_ms(channel: &Channel, now_ms: i64) -> i64 {
     channel.definition.revisions.first().map_or(now_ms, |first| first.start_ms)
 }
 
-fn with_mode(
-    previous: Option<&Arc<ChannelClock>>,
-    is_on_demand: bool,
-    start_ms: i64,
-    now_ms: i64,
-) -> Option<Arc<ChannelClock>> {
-    match previous {
-        Some(clock) if clock.is_on_demand() != is_on_demand => {
-            Some(Arc::new(clock.with_on_demand(now_ms, is_on_demand)))
-        }
+fn with_mode(old: Option<&Arc<ChannelClock>>, pauses: bool, start_ms: i64, now_ms: i64) -> Option<Arc<ChannelClock>> {
+    match old {
+        Some(clock) if clock.is_on_demand() != pauses => Some(Arc::new(clock.with_on_demand(now_ms, pauses))),
         Some(clock) => Some(clock.clone()),
-        None => is_on_demand.then(|| Arc::new(ChannelClock::from_wall_clock(start_ms, now_ms))),
+        None => pauses.then(|| Arc::new(ChannelClock::from_wall_clock(start_ms, now_ms))),
     }
 }
 

@@ -73,10 +73,10 @@ pub(super) fn resolve_external(
     now_ms: i64,
 ) -> Result<Option<ExternalChannel>> {
     let kind = match (previous.map(SourceType::of_channel), change.source_type) {
-        (Some(current), Some(requested)) if current != requested => {
+        (Some(old), Some(requested)) if old != requested => {
             return Err(Error::invalid_field("sourceType", "cannot be changed; create another channel"));
         }
-        (Some(current), _) => current,
+        (Some(old), _) => old,
         (None, requested) => requested.unwrap_or(SourceType::Virtual),
     };
     if kind == SourceType::Virtual {
@@ -97,24 +97,24 @@ pub(super) fn resolve_external(
     if let Some((field, _)) = library_fields.iter().find(|(_, is_set)| *is_set) {
         return Err(Error::invalid_field(field, "is only for library channels"));
     }
-    let current = previous.and_then(|previous| previous.external.as_deref());
-    let requested = match (current, &change.external) {
-        (Some(current), None) => return Ok(Some(current.clone())),
-        (Some(current), Some(requested)) if !requested.sets_fields() && !requested.clears_fields() => {
-            let guide = requested.guide_channel.clone().unwrap_or_else(|| current.guide_channel.clone());
-            return Ok(Some(ExternalChannel { guide_channel: guide, ..current.clone() }));
+    let old = previous.and_then(|previous| previous.external.as_deref());
+    let requested = match (old, &change.external) {
+        (Some(old), None) => return Ok(Some(old.clone())),
+        (Some(old), Some(requested)) if !requested.sets_fields() && !requested.clears_fields() => {
+            let guide = requested.guide_channel.clone().unwrap_or_else(|| old.guide_channel.clone());
+            return Ok(Some(ExternalChannel { guide_channel: guide, ..old.clone() }));
         }
         (Some(ExternalChannel { origin: ExternalOrigin::Source { id, .. }, .. }), Some(_)) => {
             return Err(Error::invalid_field("source", format!("belongs to source {id}; change it there")));
         }
         (_, requested) => requested.clone().unwrap_or_default(),
     };
-    let previous_clearance = current.and_then(ExternalChannel::own_clearance);
-    let guide = requested.guide_channel.unwrap_or_else(|| current.and_then(|current| current.guide_channel.clone()));
+    let previous_clearance = old.and_then(ExternalChannel::own_clearance);
+    let guide = requested.guide_channel.unwrap_or_else(|| old.and_then(|old| old.guide_channel.clone()));
     let missing_error = |missing: &[&str]| Err(rights::missing_rights_error(missing));
-    let stream_url = match (requested.url, current) {
+    let stream_url = match (requested.url, old) {
         (Some(url), _) => Some(url),
-        (None, current) => current.map(|current| current.stream.url.clone()),
+        (None, old) => old.map(|old| old.stream.url.clone()),
     };
     let Some(url) = stream_url else {
         let mut missing = rights::missing_fields(&requested.claim);
@@ -123,15 +123,10 @@ pub(super) fn resolve_external(
     };
     let stream = ExternalStream {
         url,
-        failover: requested
-            .failover
-            .or_else(|| current.map(|current| current.stream.failover.clone()))
-            .unwrap_or_default(),
-        user_agent: requested
-            .user_agent
-            .unwrap_or_else(|| current.and_then(|current| current.stream.user_agent.clone())),
+        failover: requested.failover.or_else(|| old.map(|old| old.stream.failover.clone())).unwrap_or_default(),
+        user_agent: requested.user_agent.unwrap_or_else(|| old.and_then(|old| old.stream.user_agent.clone())),
     };
-    let has_moved = current.is_some_and(|current| has_moved(&current.stream, &stream));
+    let has_moved = old.is_some_and(|old| has_moved(&old.stream, &stream));
     match Clearance::from_claim(requested.claim, previous_clearance, has_moved, &requested.user_id, now_ms) {
         Ok(clearance) => Ok(Some(ExternalChannel {
             stream,
@@ -178,41 +173,28 @@ impl Service {
         changed: &Channel,
         change: &ChannelChange,
     ) -> Result<()> {
-        let own_clearance =
-            |channel: &Channel| channel.external.as_deref().and_then(ExternalChannel::own_clearance).cloned();
-        let (previous_clearance, Some(clearance)) = (previous.and_then(own_clearance), own_clearance(changed)) else {
+        let own = |channel: &Channel| channel.external.as_deref().and_then(ExternalChannel::own_clearance).cloned();
+        let (previous_clearance, Some(clearance)) = (previous.and_then(own), own(changed)) else {
             return Ok(());
         };
         let streams = previous.and_then(|previous| previous.external.as_deref()).zip(changed.external.as_deref());
         let has_moved = streams.is_some_and(|(previous, after)| has_moved(&previous.stream, &after.stream));
-        let Some((clearance_change, fields)) =
-            Clearance::change_between(previous_clearance.as_ref(), &clearance, has_moved)
-        else {
+        let Some((kind, fields)) = Clearance::change_between(previous_clearance.as_ref(), &clearance, has_moved) else {
             return Ok(());
         };
-        let user_id = change.external.as_ref().map_or("", |external| external.user_id.as_str());
-        self.audit_log
-            .append(AuditSubject::Channel(id), &changed.settings.name, clearance_change, &fields, user_id, &clearance)
-            .await
+        let by = change.external.as_ref().map_or("", |external| external.user_id.as_str());
+        self.audit_log.append(AuditSubject::Channel(id), &changed.settings.name, kind, &fields, by, &clearance).await
     }
 
-    /// Removes a channel; its id is never used again. `user_id` is recorded if the channel had a clearance of its own.
+    /// Removes a channel; its id is never used again. `by` is recorded if the channel had a clearance of its own.
     ///
     /// # Errors
     /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL`.
-    pub async fn remove_channel(&self, id: u32, user_id: &str) -> Result<()> {
+    pub async fn remove_channel(&self, id: u32, by: &str) -> Result<()> {
         let channel = self.channels.get(id)?;
         if let Some(clearance) = channel.external.as_deref().and_then(ExternalChannel::own_clearance) {
-            self.audit_log
-                .append(
-                    AuditSubject::Channel(id),
-                    &channel.settings.name,
-                    ClearanceChange::Removed,
-                    &[],
-                    user_id,
-                    clearance,
-                )
-                .await?;
+            let (subject, name) = (AuditSubject::Channel(id), &channel.settings.name);
+            self.audit_log.append(subject, name, ClearanceChange::Removed, &[], by, clearance).await?;
         }
         self.channels.remove(id).await?;
         self.rights_changes.notify();

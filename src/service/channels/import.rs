@@ -8,8 +8,9 @@ use std::sync::{Arc, PoisonError};
 use futures_util::{StreamExt, stream};
 use jiff::tz::TimeZone;
 
+use super::change::default_settings;
 use super::{ChannelRecord, Channels, MAX_CHANNELS, channel_key, external};
-use crate::domain::channel::{Channel, ChannelSettings, DEFAULT_MIN_GUIDE_SECONDS, MAX_NUMBER};
+use crate::domain::channel::{Channel, ChannelSettings, MAX_NUMBER};
 use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream, ImportedEntry};
 use crate::domain::listing::Listings;
 use crate::domain::m3u::entry_matching::{EntryKey, match_entries};
@@ -88,17 +89,9 @@ impl Channels {
             };
             let settings = ChannelSettings {
                 name: entry.name.as_str().into(),
-                number,
-                enabled: true,
-                always_on: false,
                 category: category(entry).into(),
-                description: Box::default(),
                 logo_url: entry.logo_url.as_deref().map(Into::into),
-                timezone: zone.clone(),
-                show_filler: false,
-                min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
-                slate_text: None,
-                slate_image: None,
+                ..default_settings(number, zone.clone())
             };
             match settings.validate() {
                 Ok(()) => free_channels -= 1,
@@ -110,12 +103,8 @@ impl Channels {
             let channel = external::draft(None, settings, external_channel(entry, source));
             planned.push(PlannedChannel { channel, is_changed: true, groups: entry.groups.clone() });
         }
-        let matched_indices: HashSet<usize> = matches.into_iter().flatten().collect();
-        let removed = channels
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| !matched_indices.contains(index))
-            .map(|(_, channel)| channel.clone());
+        let matched: HashSet<usize> = matches.into_iter().flatten().collect();
+        let removed = channels.iter().enumerate().filter(|(n, _)| !matched.contains(n)).map(|(_, one)| one.clone());
         (planned, removed.collect())
     }
 
@@ -130,16 +119,15 @@ impl Channels {
         entries: &[M3uEntry],
         skips: &mut SkippedEntries,
     ) -> Result<usize> {
-        let mut last_ids = self.edit_lock.lock().await;
+        let mut ids = self.edit_lock.lock().await;
         let (planned, removed) = self.plan_import(source, number_from, entries, skips);
         let count = planned.len();
-        let instance =
-            last_ids.instance.get_or_insert_with(|| data_encoding::HEXLOWER.encode(&random_bytes::<4>())).clone();
+        let instance = ids.instance.get_or_insert_with(|| data_encoding::HEXLOWER.encode(&random_bytes::<4>())).clone();
         let mut changed = Vec::new();
         for PlannedChannel { mut channel, .. } in planned.into_iter().filter(|planned| planned.is_changed) {
             if channel.id == 0 {
-                last_ids.last_id += 1;
-                channel.id = last_ids.last_id;
+                ids.last_id += 1;
+                channel.id = ids.last_id;
                 channel.tvg_id = format!("ch-{}.{instance}", channel.id).into();
             }
             changed.push(channel);

@@ -8,7 +8,7 @@ use data_encoding::BASE64URL_NOPAD;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
-use super::segment_bounds::SegmentBounds;
+use super::segment_bounds::{SegmentBounds, delete_unused};
 use crate::domain::channel::{ChannelSettings, OutputSettings, RequestedFiller};
 use crate::domain::schedule::{ScheduleItem, ScheduleItems};
 use crate::error::{Error, Result};
@@ -93,8 +93,7 @@ impl ItemStore {
     pub(super) async fn store_list(&self, store: &Store, items: &ScheduleItems) -> Result<(String, ScheduleItems)> {
         let store_item = |item: &Arc<ScheduleItem>| self.store_item(store, item.clone());
         let futures: Vec<_> = items.iter().map(store_item).collect();
-        let stored: Vec<(ContentName, Arc<ScheduleItem>)> =
-            stream::iter(futures).buffered(MAX_CONCURRENT_WRITES).try_collect().await?;
+        let stored: Vec<(ContentName, _)> = stream::iter(futures).buffered(MAX_CONCURRENT_WRITES).try_collect().await?;
         let names: Vec<String> = stored.iter().map(|(name, _)| encode_name(name)).collect();
         let name = content_name(&names)?;
         let cached = self.lock_cache().lists.get(&name).and_then(Weak::upgrade);
@@ -119,8 +118,10 @@ impl ItemStore {
             cache.outputs.retain(|_, output| output.strong_count() > 0);
         }
         // Lists first, because they name items.
-        delete_unused(store, Tree::ItemLists, |name| self.lock_cache().lists.contains_key(name)).await?;
-        delete_unused(store, Tree::ChannelItems, |name| self.lock_cache().items.contains_key(name)).await?;
+        let is_list = |key: &str| decode_name(Tree::ItemLists, key).map(|id| self.lock_cache().lists.contains_key(&id));
+        delete_unused(store, Tree::ItemLists, is_list).await?;
+        let used = |key: &str| decode_name(Tree::ChannelItems, key).map(|id| self.lock_cache().items.contains_key(&id));
+        delete_unused(store, Tree::ChannelItems, used).await?;
         self.segment_bounds.prune(store).await
     }
 
@@ -156,21 +157,6 @@ impl ItemStore {
     fn lock_cache(&self) -> std::sync::MutexGuard<'_, ItemCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Deletes records whose names are unknown.
-async fn delete_unused(store: &Store, tree: Tree, is_used: impl Fn(&ContentName) -> bool) -> Result<()> {
-    let store_clone = store.clone();
-    let names = tokio::task::spawn_blocking(move || {
-        let mut names = Vec::new();
-        store_clone.for_each(tree, |name, _: serde::de::IgnoredAny| names.push(name.to_owned())).map(|()| names)
-    });
-    for name in names.await.map_err(Error::internal)?? {
-        if !is_used(&decode_name(tree, &name)?) {
-            store.delete(tree, &name).await?;
-        }
-    }
-    Ok(())
 }
 
 fn read_record<T: serde::de::DeserializeOwned>(store: &Store, tree: Tree, name: &str) -> Result<T> {
@@ -211,8 +197,9 @@ mod tests {
         assign_ids(titles.iter().map(item).collect())
     }
 
-    fn record_count(store: &Store, tree: Tree) -> usize {
-        store.scan::<serde::de::IgnoredAny>(tree).unwrap().len()
+    fn record_counts(store: &Store) -> [usize; 3] {
+        let count = |tree| store.scan::<serde::de::IgnoredAny>(tree).unwrap().len();
+        [Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(count)
     }
 
     #[tokio::test]
@@ -225,10 +212,7 @@ mod tests {
         let (bc, third) = item_store.store_list(&store, &sample_items(&["b", "c"])).await.unwrap();
         assert!(ab == again && ab != bc && Arc::ptr_eq(&first, &second));
         assert!(Arc::ptr_eq(&first[1], &third[0]));
-        assert_eq!(
-            [Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)),
-            [2, 3, 1]
-        );
+        assert_eq!(record_counts(&store), [2, 3, 1]);
 
         // The state after a restart.
         let reopened = ItemStore::default();
@@ -240,16 +224,10 @@ mod tests {
 
         drop((one, first, second));
         reopened.prune(&store).await.unwrap();
-        assert_eq!(
-            [Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)),
-            [1, 2, 1]
-        );
+        assert_eq!(record_counts(&store), [1, 2, 1]);
         drop(other);
         reopened.prune(&store).await.unwrap();
-        assert_eq!(
-            [Tree::ItemLists, Tree::ChannelItems, Tree::Segmentations].map(|tree| record_count(&store, tree)),
-            [0, 0, 0]
-        );
+        assert_eq!(record_counts(&store), [0, 0, 0]);
         assert!(reopened.load_list(&store, &ab).is_err());
     }
 }

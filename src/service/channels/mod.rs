@@ -218,8 +218,7 @@ impl Channels {
 
     fn free_number(&self, requested: Option<u32>, own_id: Option<u32>) -> Result<u32> {
         let channels = self.all();
-        let used_by =
-            |number: u32| channels.iter().find(|other| other.settings.number == number && Some(other.id) != own_id);
+        let used_by = |number: u32| channels.iter().find(|one| one.settings.number == number && Some(one.id) != own_id);
         match requested {
             Some(number) => match used_by(number) {
                 None => Ok(number),
@@ -235,9 +234,8 @@ impl Channels {
     }
 
     /// Stores a channel: new revisions first, so that the channel's record never names a missing one.
-    async fn store_channel(&self, mut channel: Channel, previous: Option<&Channel>) -> Result<Arc<Channel>> {
-        let stored_numbers: Vec<u32> =
-            previous.map_or_else(Vec::new, |previous| revision_numbers(&previous.definition));
+    async fn store_channel(&self, mut channel: Channel, old: Option<&Channel>) -> Result<Arc<Channel>> {
+        let stored_numbers: Vec<u32> = old.map_or_else(Vec::new, |old| revision_numbers(&old.definition));
         for revision in &mut channel.definition.revisions {
             if !stored_numbers.contains(&revision.number) {
                 let (list, items) = self.item_store.store_list(&self.store, &revision.items).await?;
@@ -258,39 +256,24 @@ impl Channels {
         let shared_items = self.by_id.read().unwrap_or_else(PoisonError::into_inner).values().find_map(equal_requests);
         channel.requested_items = shared_items.unwrap_or(channel.requested_items);
         // Viewers may change the clock meanwhile.
-        let lock = match previous {
-            Some(_) => Some(self.clock_locks.lock(channel.id).await),
-            None => None,
-        };
-        let current = previous.map(|before| self.get(before.id)).transpose()?;
+        let lock = if old.is_some() { Some(self.clock_locks.lock(channel.id).await) } else { None };
+        let current = old.map(|before| self.get(before.id)).transpose()?;
         if current.is_some() {
             channel.clock = self.clock_after_edit(&channel)?;
         }
         let mode_changes = clocks::mode_changes(&channel);
-        let Channel {
-            settings,
-            requested_items,
-            output,
-            requested_blocks,
-            requested_filler,
-            external,
-            seed,
-            mode,
-            version,
-            ..
-        } = channel.clone();
         let revisions = revision_numbers(&channel.definition);
         let dropped: Vec<u32> = stored_numbers.into_iter().filter(|number| !revisions.contains(number)).collect();
         let stored = StoredChannel {
-            settings,
-            requested_items,
-            output,
-            requested_blocks,
-            requested_filler,
-            external,
-            seed,
-            mode,
-            version,
+            settings: channel.settings.clone(),
+            requested_items: channel.requested_items.clone(),
+            output: channel.output.clone(),
+            requested_blocks: channel.requested_blocks.clone(),
+            requested_filler: channel.requested_filler.clone(),
+            external: channel.external.clone(),
+            seed: channel.seed,
+            mode: channel.mode,
+            version: channel.version,
             mode_changes,
             revisions,
         };
@@ -299,8 +282,8 @@ impl Channels {
         let channel = Arc::new(channel);
         self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(channel.id, channel.clone());
         self.changed_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
-        if let Some(previous) = current.filter(|_| channel.clock.is_none()) {
-            self.delete_clock(&previous).await;
+        if let Some(old) = current.filter(|_| channel.clock.is_none()) {
+            self.delete_clock(&old).await;
         }
         drop(lock);
         self.delete_revisions(channel.id, &dropped).await;
@@ -329,23 +312,10 @@ fn load_channel(
     store: &Store,
     item_store: &ItemStore,
     (id, tvg_id): (u32, Box<str>),
-    stored: StoredChannel,
+    mut stored: StoredChannel,
     intervals: Option<Vec<RunningInterval>>,
 ) -> Result<Channel> {
-    let StoredChannel {
-        mut settings,
-        requested_items,
-        output,
-        requested_blocks,
-        requested_filler,
-        external,
-        seed,
-        mode,
-        version,
-        mode_changes,
-        revisions,
-    } = stored;
-    item_store.share_time_zone(&mut settings);
+    item_store.share_time_zone(&mut stored.settings);
     let revision = |number: &u32| {
         let key = revision_key(id, *number);
         let record = store.get::<RevisionRecord>(Tree::Revisions, &key)?;
@@ -358,21 +328,21 @@ fn load_channel(
         checkpoints::restore_checkpoints(store, &key, &revision);
         Ok(revision)
     };
-    let definition = ScheduleDefinition { revisions: revisions.iter().map(revision).collect::<Result<_>>()? };
+    let definition = ScheduleDefinition { revisions: stored.revisions.iter().map(revision).collect::<Result<_>>()? };
     Ok(Channel {
         id,
         tvg_id,
-        settings,
-        requested_items,
-        output: item_store.share_output(output),
-        requested_blocks,
-        requested_filler: item_store.share_filler(requested_filler),
-        external,
+        settings: stored.settings,
+        requested_items: stored.requested_items,
+        output: item_store.share_output(stored.output),
+        requested_blocks: stored.requested_blocks,
+        requested_filler: item_store.share_filler(stored.requested_filler),
+        external: stored.external,
         listings: None,
-        clock: channel_clock(mode_changes, intervals),
-        seed,
-        mode,
-        version,
+        clock: channel_clock(stored.mode_changes, intervals),
+        seed: stored.seed,
+        mode: stored.mode,
+        version: stored.version,
         definition,
     })
 }
@@ -399,14 +369,11 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// A channel's clock, from the intervals in its own record and in others; None if it has none.
-fn channel_clock(
-    mode_changes: Vec<RunningInterval>,
-    others: Option<Vec<RunningInterval>>,
-) -> Option<Arc<ChannelClock>> {
+fn channel_clock(mode_changes: Vec<RunningInterval>, more: Option<Vec<RunningInterval>>) -> Option<Arc<ChannelClock>> {
     if mode_changes.is_empty() {
         return None;
     }
-    ChannelClock::from_stored(mode_changes.into_iter().chain(others.unwrap_or_default()).collect()).map(Arc::new)
+    ChannelClock::from_stored(mode_changes.into_iter().chain(more.unwrap_or_default()).collect()).map(Arc::new)
 }
 
 fn revision_numbers(definition: &ScheduleDefinition) -> Vec<u32> {

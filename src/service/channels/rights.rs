@@ -102,16 +102,11 @@ impl AuditLog {
     ///
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
-    pub fn entries(
-        &self,
-        subject: Option<AuditSubject>,
-        after_number: u64,
-        max: usize,
-    ) -> Result<Vec<(u64, AuditRecord)>> {
+    pub fn entries(&self, subject: Option<AuditSubject>, after: u64, max: usize) -> Result<Vec<(u64, AuditRecord)>> {
         let mut entries = Vec::new();
         self.store.for_each(Tree::Audit, |key, entry: AuditRecord| {
             let number = key.parse().unwrap_or(0);
-            if number > after_number && entries.len() < max && subject.is_none_or(|subject| subject == entry.subject) {
+            if number > after && entries.len() < max && subject.is_none_or(|subject| subject == entry.subject) {
                 entries.push((number, entry));
             }
         })?;

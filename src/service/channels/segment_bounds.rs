@@ -47,19 +47,7 @@ impl SegmentBounds {
 
     /// Deletes boundaries that no channel uses any more. The caller must hold the lock on changes of channels.
     pub(super) async fn prune(&self, store: &Store) -> Result<()> {
-        let store_clone = store.clone();
-        let names = tokio::task::spawn_blocking(move || {
-            let mut names = Vec::new();
-            store_clone
-                .for_each(Tree::Segmentations, |name, _: serde::de::IgnoredAny| names.push(name.to_owned()))
-                .map(|()| names)
-        });
-        for name in names.await.map_err(Error::internal)?? {
-            if self.cached(&name).is_none() {
-                store.delete(Tree::Segmentations, &name).await?;
-            }
-        }
-        Ok(())
+        delete_unused(store, Tree::Segmentations, |name| Ok(self.cached(name).is_some())).await
     }
 
     fn cached(&self, name: &str) -> Option<Arc<[i64]>> {
@@ -74,14 +62,28 @@ impl SegmentBounds {
     }
 }
 
+/// Deletes the records of a tree that are not in use.
+pub(super) async fn delete_unused(store: &Store, tree: Tree, is_used: impl Fn(&str) -> Result<bool>) -> Result<()> {
+    let store_clone = store.clone();
+    let names = tokio::task::spawn_blocking(move || {
+        let mut names = Vec::new();
+        store_clone.for_each(tree, |name, _: serde::de::IgnoredAny| names.push(name.to_owned())).map(|()| names)
+    });
+    for name in names.await.map_err(Error::internal)?? {
+        if !is_used(&name)? {
+            store.delete(tree, &name).await?;
+        }
+    }
+    Ok(())
+}
+
 fn read_bounds(store: &Store, keyframes: &KeyframeBounds) -> Result<Option<Arc<[i64]>>> {
     let steps: Option<Vec<i64>> = store.get(Tree::Segmentations, &keyframes.name)?;
-    let accumulate = |position: &mut i64, step: i64| {
+    let add = |position: &mut i64, step: i64| {
         *position = position.saturating_add(step);
         Some(*position)
     };
-    let bounds =
-        steps.map(|steps| std::iter::once(0).chain(steps.into_iter().scan(0, accumulate)).collect::<Arc<[i64]>>());
+    let bounds = steps.map(|steps| std::iter::once(0).chain(steps.into_iter().scan(0, add)).collect::<Arc<[i64]>>());
     let is_complete = |bounds: &Arc<[i64]>| {
         bounds.len() == keyframes.segment_count as usize + 1 && bounds.last() == Some(&keyframes.end_ticks)
     };

@@ -136,10 +136,8 @@ async fn equal_requests_are_shared_between_channels() {
     // Later channels share as well, and a change affects one channel only.
     let requested_items: Arc<[RequestedItem]> = one.requested_items.to_vec().into();
     let changed = Channel { requested_items, version: 2, ..(*other).clone() };
-    assert!(Arc::ptr_eq(
-        &channels.store_channel(changed, Some(&other)).await.unwrap().requested_items,
-        &one.requested_items
-    ));
+    let stored = channels.store_channel(changed, Some(&other)).await.unwrap();
+    assert!(Arc::ptr_eq(&stored.requested_items, &one.requested_items));
     let changed = Channel { requested_items: other.requested_items.clone(), version: 2, ..(*two).clone() };
     channels.store_channel(changed, Some(&two)).await.unwrap();
     assert_eq!([7, 8, 9].map(|id| &*channels.get(id).unwrap().requested_items[0].path == "/lib"), [true, false, true]);

@@ -129,8 +129,7 @@ impl ViewTable {
         let login_count = views.iter().filter(|view| view.login == viewer.login).count();
         if login_count >= MAX_VIEWS_PER_LOGIN || views.len() >= MAX_VIEWS_PER_USER {
             let is_own = |view: &TrackedView| login_count < MAX_VIEWS_PER_LOGIN || view.login == viewer.login;
-            let oldest =
-                views.iter().enumerate().filter(|(_, view)| is_own(view)).min_by_key(|(_, view)| view.last_seen);
+            let oldest = views.iter().enumerate().filter(|(_, one)| is_own(one)).min_by_key(|(_, one)| one.last_seen);
             if let Some((index, _)) = oldest {
                 decrement_count(&mut self.counts, views.swap_remove(index).channel);
             }
@@ -167,12 +166,7 @@ impl Viewers {
     /// Where a viewer's view began, if it was recorded.
     pub fn view_start_ms(&self, channel: u32, viewer: &Viewer) -> Option<i64> {
         let table = self.lock();
-        table
-            .by_user
-            .get(&viewer.user)?
-            .iter()
-            .find(|view| view.matches(channel, viewer) && !view.has_expired())?
-            .start_ms
+        table.by_user.get(&viewer.user)?.iter().find(|one| one.matches(channel, viewer) && !one.has_expired())?.start_ms
     }
 
     /// Removes the start of a viewer's view.

@@ -60,11 +60,10 @@ impl<'a> HlsClient<'a> {
                 }
                 HlsPlaylist::Master(variants) => {
                     let variant = choose_variant(&variants, MAX_HEIGHT);
-                    let separate_audio = ConnectionEnd::Unsupported(
+                    let refusal = ConnectionEnd::Unsupported(
                         "all its variants have separate audio (EXT-X-MEDIA with URI), which is not supported",
                     );
-                    let next =
-                        address.resolve(&variant.ok_or(separate_audio)?.uri).map_err(ConnectionEnd::Unsupported)?;
+                    let next = address.resolve(&variant.ok_or(refusal)?.uri).map_err(ConnectionEnd::Unsupported)?;
                     (address, text) = this.fetch_playlist(&next).await?;
                 }
             }
@@ -83,7 +82,7 @@ impl<'a> HlsClient<'a> {
     /// Fetches segment after segment. Ok only if the receiver is gone.
     pub(super) async fn follow(&mut self, input: &mut IngestInput<'_>) -> Result<(), ConnectionEnd> {
         let mut media = self.first_playlist.take().unwrap_or_default();
-        let mut next_sequence: Option<u64> = None;
+        let mut next: Option<u64> = None;
         let mut map: Option<String> = None;
         let mut last_new_segment = Instant::now();
         loop {
@@ -92,8 +91,7 @@ impl<'a> HlsClient<'a> {
                 return Err(ConnectionEnd::Unsupported(why));
             }
             let end = media.media_sequence + media.segments.len() as u64;
-            let first = next_sequence
-                .unwrap_or_else(|| end.saturating_sub(LIVE_EDGE_SEGMENTS as u64).max(media.media_sequence));
+            let first = next.unwrap_or_else(|| end.saturating_sub(LIVE_EDGE_SEGMENTS as u64).max(media.media_sequence));
             // A restarted server numbers from the beginning.
             let is_restarted = first > end;
             if is_restarted {
@@ -102,14 +100,13 @@ impl<'a> HlsClient<'a> {
             let has_gap = first < media.media_sequence;
             let first = first.max(media.media_sequence);
             for (position, segment) in media.segments.iter().enumerate().skip((first - media.media_sequence) as usize) {
-                let is_discontinuous = next_sequence.is_some()
-                    && (segment.is_discontinuity || has_gap && position == 0)
-                    || segment.init_uri != map;
+                let is_discontinuous =
+                    next.is_some() && (segment.is_discontinuity || has_gap && position == 0) || segment.init_uri != map;
                 if is_discontinuous {
                     input.restart().await;
                 }
                 if segment.init_uri.is_some()
-                    && (is_discontinuous || next_sequence.is_none())
+                    && (is_discontinuous || next.is_none())
                     && self.feed_map(segment, input).await?
                 {
                     return Ok(());
@@ -118,10 +115,10 @@ impl<'a> HlsClient<'a> {
                 if self.feed_segment(segment, input).await? {
                     return Ok(());
                 }
-                next_sequence = Some(media.media_sequence + position as u64 + 1);
+                next = Some(media.media_sequence + position as u64 + 1);
                 last_new_segment = Instant::now();
             }
-            next_sequence = next_sequence.or(Some(end));
+            next = next.or(Some(end));
             if media.has_endlist {
                 return Err(ConnectionEnd::StreamEnded);
             }

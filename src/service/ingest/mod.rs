@@ -121,22 +121,27 @@ impl Ingests {
 }
 
 impl Ingest {
+    fn new(start_ticks: i64, total_bytes: Arc<AtomicUsize>) -> Self {
+        let state = IngestState {
+            timeline: ExternalTimeline::new(start_ticks),
+            last_ends: None,
+            segments: VecDeque::new(),
+            size_bytes: 0,
+            connections: 0,
+            fault: None,
+        };
+        Self { state: Mutex::new(state), total_bytes }
+    }
+
     fn lock(&self) -> MutexGuard<'_, IngestState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts an interval of a stream on the timeline. `from` and `to` are ticks after `base` on the stream's own clock.
-    fn place_interval(
-        &self,
-        origin: SegmentOrigin,
-        (from, to): (i64, i64),
-        base: i64,
-        now: i64,
-    ) -> (LiveSegment, TimelineSpan) {
+    fn place(&self, origin: SegmentOrigin, (from, to): (i64, i64), base: i64, now: i64) -> (LiveSegment, TimelineSpan) {
         let mut state = self.lock();
         let segment = state.timeline.append(origin, to - from, now);
-        let previous_audio_end =
-            state.last_ends.filter(|(end, _)| *end == segment.start_ticks).map(|(_, audio_end)| audio_end);
+        let previous_audio_end = state.last_ends.filter(|(end, _)| *end == segment.start_ticks).map(|(_, audio)| audio);
         let span = TimelineSpan {
             item_start: from,
             item_end: to,
@@ -227,15 +232,7 @@ pub fn start_ingest(service: &Arc<Service>, channel: &Channel) -> Result<()> {
     if all.len() >= MAX_INGESTS || total_bytes >= MAX_TOTAL_BYTES / 4 * 3 {
         return Err(Error::new(Code::ServerBusy, "too many external channels are being watched").with_retry_after(10));
     }
-    let state = IngestState {
-        timeline: ExternalTimeline::new(now_ticks(service)),
-        last_ends: None,
-        segments: VecDeque::new(),
-        size_bytes: 0,
-        connections: 0,
-        fault: None,
-    };
-    let ingest = Arc::new(Ingest { state: Mutex::new(state), total_bytes: service.ingests.total_bytes.clone() });
+    let ingest = Arc::new(Ingest::new(now_ticks(service), service.ingests.total_bytes.clone()));
     all.insert(channel.id, ingest.clone());
     let client = Client::start(service, channel.id, &ingest, external.stream.clone());
     let (weak_service, id) = (Arc::downgrade(service), channel.id);
@@ -354,10 +351,9 @@ async fn air_piece(
     let slate_times = (0, SLATE_TICKS, 0);
     let (from_ticks, to_ticks, base_ticks) =
         piece.as_ref().map_or(slate_times, |piece| (piece.start, piece.end, piece.audio_frame_time));
-    let (live, span) = ingest.place_interval(origin, (from_ticks - base_ticks, to_ticks - base_ticks), base_ticks, now);
+    let (live, span) = ingest.place(origin, (from_ticks - base_ticks, to_ticks - base_ticks), base_ticks, now);
     let segment_task = tokio::task::spawn_blocking(move || {
-        let bytes =
-            piece.map_or_else(Vec::new, |piece| if piece.is_first { piece.drop_undecodable() } else { piece.bytes });
+        let bytes = piece.map_or_else(Vec::new, |new| if new.is_first { new.drop_undecodable() } else { new.bytes });
         place_on_timeline(&bytes, span, &still)
     });
     let Ok(bytes) = segment_task.await else { return };
@@ -376,20 +372,12 @@ mod tests {
     #[test]
     fn a_reader_that_fell_back_continues_at_the_oldest_segment_in_memory() {
         let start = 1_767_225_600 * 90_000;
-        let state = IngestState {
-            timeline: ExternalTimeline::new(start),
-            last_ends: None,
-            segments: VecDeque::new(),
-            size_bytes: 0,
-            connections: 0,
-            fault: None,
-        };
-        let ingest = Ingest { state: Mutex::new(state), total_bytes: Arc::default() };
+        let ingest = Ingest::new(start, Arc::default());
         // Three segments fill the memory of a channel, so the first of four is evicted. They share one buffer.
         let bytes: Bytes = vec![0u8; MAX_CHANNEL_BYTES / 3].into();
         let origin = SegmentOrigin::Source { connection: 1, format: 7 };
         let put = |n: i64| {
-            let (segment, _) = ingest.place_interval(origin, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
+            let (segment, _) = ingest.place(origin, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
             let stored =
                 TimelineSegment { start_ms: segment.programme_start_ms, bytes: bytes.clone(), is_slate: false };
             ingest.store_segment(stored, 1);

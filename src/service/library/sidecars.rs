@@ -85,8 +85,7 @@ pub async fn list_sidecars(library: &Library, source: &Arc<SourceFile>) -> Resul
 fn read_sidecars(roots: &Roots, source: &SourceFile) -> Result<Vec<Sidecar>> {
     let (folder, media) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
     let folder_path = if folder.is_empty() { "/" } else { folder };
-    let names: Vec<String> =
-        roots.open_folder(folder_path)?.list_entries()?.into_iter().map(|(name, _)| name).collect();
+    let names: Vec<_> = roots.open_folder(folder_path)?.list_entries()?.into_iter().map(|(name, _)| name).collect();
     let mut found: Vec<Sidecar> = sidecar_names(media, &names)
         .into_iter()
         .take(MAX_SIDECARS)
@@ -106,8 +105,7 @@ fn sidecar_names<'a>(media: &str, names: &'a [String]) -> Vec<&'a str> {
     let longer_stems: Vec<&str> = names
         .iter()
         .filter(|name| {
-            extension(name)
-                .is_some_and(|extension| SidecarFormat::from_extension(extension).is_none() && extension != "sub")
+            extension(name).is_some_and(|text| SidecarFormat::from_extension(text).is_none() && text != "sub")
         })
         .map(|name| file_stem(name))
         .filter(|other| other.len() > media_stem.len() && other.starts_with(media_stem))
@@ -210,10 +208,8 @@ mod tests {
         let plain = parse("Example (2020).srt");
         assert_eq!((plain.language, plain.title, plain.forced), (None, None, false));
         let forced = parse("Example (2020).pt-BR.forced.ass");
-        assert_eq!(
-            (forced.language.as_deref(), forced.forced, forced.format),
-            (Some("pt-BR"), true, SidecarFormat::Ass)
-        );
+        assert_eq!((forced.language.as_deref(), forced.forced), (Some("pt-BR"), true));
+        assert_eq!(forced.format, SidecarFormat::Ass);
         let impaired = parse("Example (2020).eng.hi.srt");
         assert_eq!((impaired.language.as_deref(), impaired.hearing_impaired), (Some("eng"), true));
         let hindi = parse("Example (2020).hi.srt");

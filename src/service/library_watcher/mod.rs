@@ -74,18 +74,14 @@ async fn watch_root(service: Arc<Service>, root: usize) {
 }
 
 /// Waits for the next folders to read; true means a full scan.
-async fn wait_for_changes(
-    watcher: &mut Option<FolderWatcher>,
-    scan_at: Instant,
-    top: &str,
-) -> (BTreeSet<String>, bool) {
+async fn wait_for_changes(watcher: &mut Option<FolderWatcher>, due: Instant, top: &str) -> (BTreeSet<String>, bool) {
     let full_scan = || (BTreeSet::from([top.to_owned()]), true);
     let Some(active) = watcher else {
-        tokio::time::sleep_until(scan_at).await;
+        tokio::time::sleep_until(due).await;
         return full_scan();
     };
     let mut folders = BTreeSet::new();
-    let mut deadline = scan_at;
+    let mut deadline = due;
     loop {
         match timeout(deadline.saturating_duration_since(Instant::now()), active.next_changes()).await {
             Err(_) if folders.is_empty() => return full_scan(),
@@ -103,7 +99,7 @@ async fn wait_for_changes(
             Ok(Err(cause)) => {
                 tracing::warn!(%cause, "the library is no longer watched; only full scans find changes");
                 *watcher = None;
-                tokio::time::sleep_until(scan_at).await;
+                tokio::time::sleep_until(due).await;
                 return full_scan();
             }
         }
@@ -120,16 +116,10 @@ async fn find_moved(service: &Arc<Service>, snapshot: &RootSnapshot, changes: &R
     // Size 0 means a folder.
     let may_match = |size: u64| sizes.contains(&size) || size == 0 && !changes.new_folders.is_empty();
     let absent = positions.filter(|(_, path, size)| may_match(*size) && !snapshot.contains(path));
-    let (in_this_root, in_other_roots): (Vec<_>, Vec<_>) = absent.partition(|(_, path, _)| is_within(path, top));
-    let is_available =
-        service.library.check_available(in_other_roots.iter().map(|(_, path, _)| path.to_string()).collect()).await;
-    let in_other_roots = in_other_roots
-        .into_iter()
-        .zip(is_available)
-        .filter(|(_, is_available)| !is_available)
-        .map(|(position, _)| position);
-    let missing_items: HashMap<Arc<str>, u64> =
-        in_this_root.into_iter().chain(in_other_roots).map(|(id, _, size)| (id, size)).collect();
+    let (here, others): (Vec<_>, Vec<_>) = absent.partition(|(_, path, _)| is_within(path, top));
+    let exists = service.library.check_available(others.iter().map(|(_, path, _)| path.to_string()).collect()).await;
+    let others = others.into_iter().zip(exists).filter(|(_, exists)| !exists).map(|(position, _)| position);
+    let missing_items: HashMap<_, _> = here.into_iter().chain(others).map(|(id, _, size)| (id, size)).collect();
     let missing_sizes: HashSet<u64> = missing_items.values().copied().collect();
 
     let files = changes.changed_files.iter().filter(|(_, size)| missing_sizes.contains(size));

@@ -70,9 +70,8 @@ impl RootSnapshot {
                 }
             }
             drop(open);
-            self.compare(&path, files, is_new, changes);
-            let removed: Vec<String> =
-                self.subfolders(&path).filter(|existing| !subfolders.contains(existing)).collect();
+            self.diff(&path, files, is_new, changes);
+            let removed: Vec<_> = self.subfolders(&path).filter(|existing| !subfolders.contains(existing)).collect();
             for folder in removed {
                 self.remove_folder(&folder, changes);
             }
@@ -88,13 +87,7 @@ impl RootSnapshot {
         }
     }
 
-    fn compare(
-        &mut self,
-        path: &str,
-        files: HashMap<String, (u64, SystemTime)>,
-        is_new: bool,
-        changes: &mut RootChanges,
-    ) {
+    fn diff(&mut self, path: &str, files: HashMap<String, (u64, SystemTime)>, is_new: bool, changes: &mut RootChanges) {
         let previous = self.folders.remove(path).unwrap_or_default();
         self.file_count -= previous.len();
         for (name, metadata) in &files {
@@ -163,8 +156,7 @@ mod tests {
         let (mut changes, mut found) = (RootChanges::default(), Vec::new());
         snapshot.update(roots, path, deep, &mut changes, &mut |path| found.push(path.to_owned()));
         let file_names = |list: Vec<String>| {
-            let mut list: Vec<String> =
-                list.into_iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect();
+            let mut list: Vec<_> = list.into_iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect();
             list.sort();
             list
         };

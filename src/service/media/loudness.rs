@@ -35,17 +35,11 @@ impl Default for LoudnessCache {
 }
 
 impl Service {
-    /// The gain that brings an audio stream to `target_lufs` (LUFS), tenths of a decibel; None if it is silent or cannot be
+    /// The gain that brings an audio stream to `target` (LUFS), tenths of a decibel; None if it is silent or cannot be
     /// measured.
-    pub async fn gain_tenths(
-        &self,
-        source: &Arc<SourceFile>,
-        media: &Media,
-        stream: u32,
-        target_lufs: i16,
-    ) -> Option<i16> {
+    pub async fn gain_tenths(&self, source: &Arc<SourceFile>, media: &Media, stream: u32, target: i16) -> Option<i16> {
         let measured_lufs = self.measure_or_load(source, media, stream).await?;
-        Some(((f64::from(target_lufs) - measured_lufs) * 10.0).round().clamp(MIN_GAIN_TENTHS, MAX_GAIN_TENTHS) as i16)
+        Some(((f64::from(target) - measured_lufs) * 10.0).round().clamp(MIN_GAIN_TENTHS, MAX_GAIN_TENTHS) as i16)
     }
 
     async fn measure_or_load(&self, source: &Arc<SourceFile>, media: &Media, stream: u32) -> Option<f64> {

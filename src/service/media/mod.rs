@@ -218,10 +218,8 @@ impl Probes {
     async fn load_or_run(&self, name: &str, version: &str, source: &Arc<SourceFile>) -> ProbeOutcome {
         let Some(store) = self.store.clone() else { return self.run_probe(name, source).await };
         let key = format!("{PROBE_VERSION}/{name}");
-        let (read_store, read_key) = (store.clone(), key.clone());
-        let read =
-            tokio::task::spawn_blocking(move || read_store.get::<Versioned<ProbeResult>>(Tree::Probes, &read_key))
-                .await;
+        let (reader, id) = (store.clone(), key.clone());
+        let read = tokio::task::spawn_blocking(move || reader.get::<Versioned<ProbeResult>>(Tree::Probes, &id)).await;
         // An unreadable record is treated as missing: the file is probed again.
         let stored = read.ok().and_then(Result::ok).flatten();
         if let Some(probed) = stored.as_ref().and_then(|record| record.for_version(version)) {
@@ -278,10 +276,8 @@ impl Probes {
     pub async fn fingerprint(&self, source: &Arc<SourceFile>) -> Result<String> {
         let source_handle = source.clone();
         let fingerprint_task = tokio::task::spawn_blocking(move || source_handle.fingerprint().map(str::to_owned));
-        fingerprint_task
-            .await
-            .map_err(Error::internal)?
-            .map_err(|cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause))
+        let read = fingerprint_task.await.map_err(Error::internal)?;
+        read.map_err(|cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause))
     }
 
     fn lock_results(&self) -> MutexGuard<'_, ProbeResults> {

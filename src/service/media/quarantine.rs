@@ -101,9 +101,8 @@ fn version() -> String {
 /// The marks in a folder, the newest first.
 fn marks_by_age(folder: &Path) -> Vec<(SystemTime, PathBuf)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let modified = |entry: &std::fs::DirEntry| entry.metadata().and_then(|meta| meta.modified());
-    let mut marks: Vec<_> =
-        entries.map(|entry| (modified(&entry).unwrap_or(SystemTime::UNIX_EPOCH), entry.path())).collect();
+    let time = |entry: &std::fs::DirEntry| entry.metadata().and_then(|meta| meta.modified());
+    let mut marks: Vec<_> = entries.map(|mark| (time(&mark).unwrap_or(SystemTime::UNIX_EPOCH), mark.path())).collect();
     marks.sort_by(|a, b| b.cmp(a));
     marks
 }
@@ -207,8 +206,7 @@ mod tests {
             let now = Timestamp::now() + jiff::SignedDuration::from_hours(24 * days);
             Quarantine::open_as(folder.path().join("reading"), version.to_owned(), now).unwrap()
         };
-        let crash =
-            |quarantine: Quarantine| std::mem::forget(quarantine.mark_reading("f_bad", "/library/bad.mkv").unwrap());
+        let crash = |marks: Quarantine| std::mem::forget(marks.mark_reading("f_bad", "/library/bad.mkv").unwrap());
         drop(start("1", 0).mark_reading("f_good", "/library/good.mkv").unwrap());
         crash(start("1", 0));
         // A power cut looks the same and is one strike.
@@ -233,10 +231,8 @@ mod tests {
         std::fs::write(folder.path().join("f_old"), "/library/old.mkv").unwrap();
         std::fs::write(folder.path().join("f_torn"), "{\"path\":\"/lib").unwrap();
         let entries = list_quarantined(folder.path());
-        assert_eq!(
-            entries.iter().map(|entry| (&*entry.path, entry.strikes)).collect::<Vec<_>>(),
-            [("/library/bad.mkv", 2)]
-        );
+        let strikes: Vec<_> = entries.iter().map(|entry| (&*entry.path, entry.strikes)).collect();
+        assert_eq!(strikes, [("/library/bad.mkv", 2)]);
         for number in 0..MAX_MARKS {
             std::fs::write(folder.path().join(format!("f_{number}")), "{}").unwrap();
         }

@@ -22,9 +22,8 @@ impl<T: PartialEq> Versioned<T> {
     }
 
     /// A record with a new value. It keeps the versions of the former record if `is_same` finds both values equal.
-    pub fn with_version(former: Option<Self>, value: T, version: &str, is_same: impl Fn(&T, &T) -> bool) -> Self {
-        let mut versions =
-            former.filter(|former| is_same(&former.value, &value)).map_or_else(Vec::new, |former| former.versions);
+    pub fn with_version(old: Option<Self>, value: T, version: &str, is_same: impl Fn(&T, &T) -> bool) -> Self {
+        let mut versions = old.filter(|old| is_same(&old.value, &value)).map_or_else(Vec::new, |old| old.versions);
         versions.retain(|valid_version| valid_version != version);
         versions.push(version.to_owned());
         let excess = versions.len().saturating_sub(MAX_VERSIONS);

@@ -110,18 +110,16 @@ impl Service {
     /// Those of opening and probing its files; `UNSUPPORTED_MEDIA_TYPE` for a folder without audio files.
     pub async fn load_book(&self, path: &str) -> Result<Audiobook> {
         let (mut item, files) = self.book_item(path).await?;
-        let part_reads: Vec<_> = files.into_iter().map(|path| self.load_part(path).boxed()).collect();
-        let parts_and_media: Vec<(AudiobookPart, Arc<Media>)> =
-            stream::iter(part_reads).buffered(CONCURRENT_READS).try_collect().await?;
-        let (parts, media_of_parts): (Vec<_>, Vec<_>) = parts_and_media.into_iter().unzip();
+        let reads: Vec<_> = files.into_iter().map(|path| self.load_part(path).boxed()).collect();
+        let found: Vec<(AudiobookPart, _)> = stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
+        let (parts, media_of_parts): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let mut book = Audiobook { item: item.clone(), duration_seconds: 0.0, parts, chapters: Vec::new() };
-        let has_many_parts = book.parts.len() > 1;
+        let is_split = book.parts.len() > 1;
         for (index, (part, media)) in book.parts.iter_mut().zip(media_of_parts).enumerate() {
             part.start_seconds = book.duration_seconds;
             let (start, end) = (part.start_seconds, part.start_seconds + part.duration_seconds);
             if media.chapters.is_empty() {
-                let title =
-                    media.tags.title.clone().or_else(|| has_many_parts.then(|| file_stem(&part.path).to_owned()));
+                let title = media.tags.title.clone().or_else(|| is_split.then(|| file_stem(&part.path).to_owned()));
                 book.chapters.push(AudiobookChapter {
                     title,
                     start_seconds: start,
@@ -135,7 +133,7 @@ impl Service {
                 end_seconds: (start + chapter.end_seconds).min(end),
                 part_index: index,
             }));
-            if !has_many_parts && let Some(title) = &media.tags.album {
+            if !is_split && let Some(title) = &media.tags.album {
                 item.title.clone_from(title);
             }
             book.duration_seconds = end;
@@ -188,8 +186,7 @@ impl Service {
             _ => chapter_position,
         };
         let computed = percentage(position, duration);
-        let stored_rate =
-            stored_record.as_ref().and_then(|record| Some(record.book.as_ref()?.playback_rate)).unwrap_or(1.0);
+        let stored_rate = stored_record.as_ref().and_then(|old| Some(old.book.as_ref()?.playback_rate)).unwrap_or(1.0);
         save.media_type = MediaType::Audiobook;
         save.duration_seconds = Some(duration);
         save.book = Some(BookPosition {
@@ -293,9 +290,8 @@ impl Service {
 
     /// Identity of a book of several files: a hash of their fingerprints in order.
     async fn folder_identity(&self, files: &[FileSnapshot]) -> Result<String> {
-        let fingerprint_reads: Vec<_> =
-            files.iter().map(|file| self.fingerprint_at_path(file.path.clone()).boxed()).collect();
-        let ids: Vec<String> = stream::iter(fingerprint_reads).buffered(CONCURRENT_READS).try_collect().await?;
+        let reads: Vec<_> = files.iter().map(|file| self.fingerprint_at_path(file.path.clone()).boxed()).collect();
+        let ids: Vec<String> = stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
         Ok(format!("b_{}", &blake3::hash(ids.join("\n").as_bytes()).to_hex()[..32]))
     }
 }
@@ -304,25 +300,19 @@ impl Service {
 fn list_audio_files<'a>(folder: &Folder<'a>, open: impl Fn(&str) -> Result<Folder<'a>>) -> Result<Vec<FileSnapshot>> {
     let mut found = Vec::new();
     let mut discs = Vec::new();
-    collect_audio_files(folder, &mut found, Some(&mut discs))?;
+    collect_files(folder, &mut found, Some(&mut discs))?;
     for disc in discs {
-        collect_audio_files(&open(&disc)?, &mut found, None)?;
+        collect_files(&open(&disc)?, &mut found, None)?;
     }
     found.sort_by(|a, b| compare_natural(&a.path, &b.path));
     if found.len() > MAX_FILES {
-        return Err(Error::new(
-            Code::UnsupportedMediaType,
-            format!("this folder contains more than {MAX_FILES} audio files"),
-        ));
+        let message = format!("this folder contains more than {MAX_FILES} audio files");
+        return Err(Error::new(Code::UnsupportedMediaType, message));
     }
     Ok(found)
 }
 
-fn collect_audio_files(
-    folder: &Folder<'_>,
-    found: &mut Vec<FileSnapshot>,
-    discs: Option<&mut Vec<String>>,
-) -> Result<()> {
+fn collect_files(folder: &Folder<'_>, found: &mut Vec<FileSnapshot>, discs: Option<&mut Vec<String>>) -> Result<()> {
     let base = folder.located.path.trim_end_matches('/').to_owned();
     let mut subfolders = Vec::new();
     for (name, hint) in folder.list_entries()? {

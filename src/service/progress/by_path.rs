@@ -18,9 +18,8 @@ impl Service {
         let source = self.library.open(path).await?;
         let mut item = self.progress_item(&source).await?;
         if save.duration_seconds.is_none_or(|duration| duration == 0.0) {
-            let has_duration =
-                self.progress.record(user_id, &item.media_id)?.is_some_and(|record| record.duration_seconds > 0.0);
-            if !has_duration {
+            let is_known = self.progress.record(user_id, &item.media_id)?.is_some_and(|old| old.duration_seconds > 0.0);
+            if !is_known {
                 // Progress in a file that cannot be probed is saved all the same.
                 item.duration_seconds = self.media.probe(&source).await.ok().and_then(|media| media.duration_seconds);
             }

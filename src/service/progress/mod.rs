@@ -125,18 +125,12 @@ impl ProgressStore {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid cursor; `INTERNAL` for a record that cannot be read.
-    pub fn history(
-        &self,
-        user_id: &str,
-        filter: HistoryFilter,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<HistoryPage> {
-        let index_page = match self.read_index().get(user_id) {
-            Some(index) => index.page(filter, cursor, limit)?,
-            None => HistoryIndex::default().page(filter, cursor, limit)?,
+    pub fn history(&self, user: &str, filter: HistoryFilter, cursor: Option<&str>, max: usize) -> Result<HistoryPage> {
+        let index_page = match self.read_index().get(user) {
+            Some(index) => index.page(filter, cursor, max)?,
+            None => HistoryIndex::default().page(filter, cursor, max)?,
         };
-        let records = index_page.ids.iter().map(|id| self.record(user_id, id)).collect::<Result<Vec<_>>>()?;
+        let records = index_page.ids.iter().map(|id| self.record(user, id)).collect::<Result<Vec<_>>>()?;
         Ok(HistoryPage {
             records: records.into_iter().flatten().collect(),
             total: index_page.total,
@@ -235,8 +229,7 @@ impl ProgressStore {
             for key in found.ahead_of_clock {
                 let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
                 let _item_lock = self.item_lock(user_id, media_id).lock().await;
-                if let Some(record) =
-                    self.stored_record(user_id, media_id)?.filter(|record| record.has_future_time(now))
+                if let Some(record) = self.stored_record(user_id, media_id)?.filter(|saved| saved.has_future_time(now))
                 {
                     self.persist(user_id, &record.without_future_times(now)).await?;
                 }

@@ -13,13 +13,7 @@ fn open(folder: &std::path::Path, clock: &Clock) -> Arc<ProgressStore> {
 }
 
 /// Saves `position`, sent by a device at time `at`, or by one that sends no time.
-async fn save(
-    progress: &ProgressStore,
-    user: &str,
-    item: &str,
-    position: f64,
-    client_time: Option<Timestamp>,
-) -> SaveResult {
+async fn save(progress: &ProgressStore, user: &str, item: &str, position: f64, at: Option<Timestamp>) -> SaveResult {
     let item = ProgressItem {
         media_id: item.to_owned(),
         path: format!("/films/{item}.mkv"),
@@ -32,7 +26,7 @@ async fn save(
         duration_seconds: Some(3600.0),
         completed: Some(false),
         player: Some("web".to_owned()),
-        client_updated_at: client_time,
+        client_updated_at: at,
         ..ProgressSave::default()
     };
     progress.save(user, &item, save).await.unwrap()

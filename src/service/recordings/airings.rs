@@ -41,8 +41,7 @@ pub(super) fn between(channel: &Channel, from_ms: i64, to_ms: i64) -> Vec<GuideA
 
 /// The programme with this id in the present guide, if it still starts at that instant.
 pub(super) fn current_airing(channel: &Channel, entry: &str, start_ms: i64) -> Option<GuideAiring> {
-    let is_requested =
-        |candidate: &ProgrammeEntry| candidate.programme.start_ms == start_ms && entry_id(channel, candidate) == entry;
+    let is_requested = |one: &ProgrammeEntry| one.programme.start_ms == start_ms && entry_id(channel, one) == entry;
     let listed = channel.whole_programmes(start_ms, start_ms + 1).next().filter(is_requested);
     // A shortened programme may be too short for the guide to list.
     let found = listed.or_else(|| {
@@ -61,8 +60,7 @@ pub(super) fn airing_on_air(channel: &Channel, item: &str, now_ms: i64, before_m
 
 /// The future programme airing the same item whose start is nearest to an instant.
 pub(super) fn nearest_airing(channel: &Channel, item: &str, start_ms: i64, now_ms: i64) -> Option<GuideAiring> {
-    let is_same =
-        |entry: &ProgrammeEntry| entry.item.is_some() && entry.path == item && entry.programme.start_ms >= now_ms;
+    let is_same = |one: &ProgrammeEntry| one.item.is_some() && one.path == item && one.programme.start_ms >= now_ms;
     let mut after =
         channel.whole_programmes(start_ms.max(now_ms), now_ms + MAX_AHEAD_MS).take(MAX_PROGRAMMES).filter(is_same);
     let earlier = channel.whole_programmes((start_ms - MAX_MOVED_BACK_MS).max(now_ms), start_ms).filter(is_same).last();
@@ -93,10 +91,8 @@ pub(super) fn find_airing(channel: &Channel, entry: &str, now_ms: i64) -> Option
 pub(super) fn main_airing(channel: &Channel, from_ms: i64, to_ms: i64) -> Option<GuideAiring> {
     let shared_ms = |entry: &ProgrammeEntry| entry.programme.end_ms.min(to_ms) - entry.programme.start_ms.max(from_ms);
     // The first of several equal ones; `max_by_key` would return the last.
-    let found = channel
-        .whole_programmes(from_ms, to_ms)
-        .take(ENCODE_CHECK_PROGRAMMES * 8)
-        .min_by_key(|entry| -shared_ms(entry))?;
+    let candidates = channel.whole_programmes(from_ms, to_ms).take(ENCODE_CHECK_PROGRAMMES * 8);
+    let found = candidates.min_by_key(|entry| -shared_ms(entry))?;
     Some(to_airing(channel, &found, false))
 }
 

@@ -73,12 +73,10 @@ async fn start_due(service: &Arc<Service>) -> Duration {
     let recordings = &service.recordings;
     let now_ms = recordings.now_ms();
     lock(&recordings.running_tasks).retain(|_, running| !running.task.is_finished());
-    let mut open_recordings: Vec<_> =
-        recordings.all().into_iter().filter(|recording| recording.state.is_open()).collect();
-    open_recordings
-        .sort_by_key(|recording| (recording.state == RecordingState::Scheduled, recording.padded_range_ms().0));
+    let mut open: Vec<_> = recordings.all().into_iter().filter(|recording| recording.state.is_open()).collect();
+    open.sort_by_key(|recording| (recording.state == RecordingState::Scheduled, recording.padded_range_ms().0));
     let mut pause = MAX_SLEEP;
-    for recording in open_recordings {
+    for recording in open {
         let due_in_ms = recording.padded_range_ms().0 - now_ms;
         if let Ok(sleep_ms @ 1..) = u64::try_from(due_in_ms) {
             pause = pause.min(Duration::from_millis(sleep_ms));
@@ -92,8 +90,7 @@ async fn start_due(service: &Arc<Service>) -> Duration {
             break;
         }
         if recording.state == RecordingState::Scheduled
-            && let Err(fault) =
-                recordings.edit(&recording.id, |stored| stored.apply(RecordingEvent::Begin, now_ms)).await
+            && let Err(fault) = recordings.edit(&recording.id, |saved| saved.apply(RecordingEvent::Begin, now_ms)).await
         {
             tracing::warn!(recording.id = recording.id, %fault, "a recording could not be started");
             pause = pause.min(Duration::from_secs(5));

@@ -240,15 +240,10 @@ impl Recordings {
     }
 
     /// Stores a rule and its recordings and removes others, in one transaction. The caller holds `edit_lock`.
-    async fn store_together(
-        &self,
-        rule: Option<SeriesRule>,
-        recordings: Vec<Recording>,
-        removed: &[Recording],
-    ) -> Result<()> {
+    async fn store_together(&self, rule: Option<SeriesRule>, new: Vec<Recording>, removed: &[Recording]) -> Result<()> {
         let mut batch = Batch::default();
         removed.iter().try_for_each(|recording| batch.delete(Tree::Recordings, &recording.id))?;
-        recordings.iter().try_for_each(|recording| batch.put(Tree::Recordings, &recording.id, recording))?;
+        new.iter().try_for_each(|recording| batch.put(Tree::Recordings, &recording.id, recording))?;
         if let Some(rule) = &rule {
             batch.put(Tree::RecordingRules, &rule.id, rule)?;
         }
@@ -256,7 +251,7 @@ impl Recordings {
         for recording in removed {
             lock(&self.all).remove(&recording.id);
         }
-        recordings.into_iter().for_each(|recording| self.update_memory(recording));
+        new.into_iter().for_each(|recording| self.update_memory(recording));
         if let Some(rule) = rule {
             lock(&self.rules).insert(rule.id.clone(), rule);
         }
@@ -318,16 +313,15 @@ impl Recordings {
 
 impl Service {
     /// Ids of the recordings that conflict with this one: together they need more encode slots than there are.
-    pub fn recording_conflicts(&self, candidate: &Recording) -> Vec<String> {
-        let (from_ms, to_ms) = candidate.padded_range_ms();
+    pub fn recording_conflicts(&self, new: &Recording) -> Vec<String> {
+        let (from_ms, to_ms) = new.padded_range_ms();
         let all = lock(&self.recordings.all);
         let needs_encoding = |id: u32| {
             let Ok(channel) = self.channels.get(id) else { return false };
             airings::needs_encoding(&channel, from_ms, to_ms)
         };
-        let conflicting =
-            recording::conflicting_ids(candidate, all.values(), self.config.limits.concurrent_jobs, needs_encoding);
-        conflicting.into_iter().map(str::to_owned).collect()
+        let ids = recording::conflicting_ids(new, all.values(), self.config.limits.concurrent_jobs, needs_encoding);
+        ids.into_iter().map(str::to_owned).collect()
     }
 }
 

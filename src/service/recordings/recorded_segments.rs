@@ -70,11 +70,11 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
     }
     // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
     service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), None);
-    let aired_segment =
+    let aired =
         live::produce_segment(service, &channel, (segment.programme_start_ms, segment.index), &recording.id).await?;
-    let mut bytes = Vec::from(aired_segment.bytes);
+    let mut bytes = Vec::from(aired.bytes);
     shift_segment(&mut bytes, written.timestamp_shift(segment.start_ticks));
-    let is_slate = aired_segment.is_slate;
+    let is_slate = aired.is_slate;
     Ok(RecordingStep::Segment(RecordedSegment {
         bytes: bytes.into(),
         start_ticks: segment.start_ticks,

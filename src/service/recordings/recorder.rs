@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Recordings;
 use super::recorded_segments::{self, RecordedSegment, RecordingStep};
-use crate::domain::recording::{self, Recording, RecordingEvent, WrittenRange};
+use crate::domain::recording::{self, Recording, RecordingEvent};
 use crate::engine::recording_file::{RecordingFile, RecordingsFolder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -46,7 +46,7 @@ async fn record_with_retries(service: &Arc<Service>, id: &str, stop: &Cancellati
     let mut pause = RETRY_PAUSES.0;
     let mut rights = service.rights_changes.subscribe();
     loop {
-        let previously_written = stored_range(recordings, id);
+        let previously_written = recordings.get(id).map(|recording| recording.written_range).unwrap_or_default();
         match append_segments(service, id, stop).await {
             Ok(RecordingEnd::Stopped) => return truncate_to_stored(recordings, id).await,
             Ok(RecordingEnd::Complete) => return recordings.finish(id, RecordingEvent::End, None).await,
@@ -87,10 +87,6 @@ fn is_final(fault: &Error) -> bool {
             | Code::RightsWithdrawn
             | Code::RightsBasisRequired
     )
-}
-
-fn stored_range(recordings: &Recordings, id: &str) -> WrittenRange {
-    recordings.get(id).map(|recording| recording.written_range).unwrap_or_default()
 }
 
 /// How work on a recording ended.
@@ -167,14 +163,14 @@ impl OpenRecording {
         work: impl FnOnce(&mut RecordingFile) -> std::io::Result<T> + Send + 'static,
     ) -> Result<T> {
         let Some(mut file) = self.file.take() else { return Err(timeout_error()) };
-        let blocking_task = tokio::task::spawn_blocking(move || {
-            let outcome = work(&mut file);
-            (file, outcome)
+        let job = tokio::task::spawn_blocking(move || {
+            let done = work(&mut file);
+            (file, done)
         });
-        let (file, outcome) =
-            timeout(STORAGE_DEADLINE, blocking_task).await.map_err(|_| timeout_error())?.map_err(Error::internal)?;
+        let (file, done) =
+            timeout(STORAGE_DEADLINE, job).await.map_err(|_| timeout_error())?.map_err(Error::internal)?;
         self.file = Some(file);
-        outcome.map_err(|cause| storage_error(&cause))
+        done.map_err(|cause| storage_error(&cause))
     }
 
     /// Syncs the file, then stores its length.
@@ -194,13 +190,9 @@ impl OpenRecording {
 
 /// Opens the file of a recording at its stored length. The path of a new file is stored before the file is created, so a
 /// crash leaves no unknown file.
-async fn open_file(
-    service: &Service,
-    folder_handle: &Arc<RecordingsFolder>,
-    recording: &mut Recording,
-) -> Result<RecordingFile> {
+async fn open_file(service: &Service, dir: &Arc<RecordingsFolder>, recording: &mut Recording) -> Result<RecordingFile> {
     if let Some(path) = recording.path.clone() {
-        let (folder, len) = (folder_handle.clone(), recording.written_range.bytes);
+        let (folder, len) = (dir.clone(), recording.written_range.bytes);
         let resumed = run_blocking(move || match folder.resume(Path::new(&path), len) {
             // The server ended before the file was created.
             Err(cause) if len == 0 && cause.kind() == ErrorKind::NotFound => folder.create(Path::new(&path)),
@@ -211,9 +203,8 @@ async fn open_file(
     let zone = service.channels.get(recording.channel_id).map(|channel| channel.settings.timezone.clone());
     let (folder, name) = recording::folder_and_file(recording, zone.as_deref().unwrap_or("UTC"));
     let _naming = service.recordings.naming_lock.lock().await;
-    let taken_paths: HashSet<String> =
-        service.recordings.all().into_iter().filter_map(|recording| recording.path).collect();
-    let naming_folder = folder_handle.clone();
+    let taken_paths: HashSet<_> = service.recordings.all().into_iter().filter_map(|recording| recording.path).collect();
+    let naming_folder = dir.clone();
     let is_taken = move |path: &Path| path.to_str().is_none_or(|path| taken_paths.contains(path));
     let path = run_blocking(move || naming_folder.free_path(&folder, &name, is_taken)).await?;
     let path = path
@@ -228,8 +219,8 @@ async fn open_file(
         })
     };
     store_path(Some(path.clone())).await?;
-    let folder_handle = folder_handle.clone();
-    match run_blocking(move || folder_handle.create(Path::new(&path))).await {
+    let dir = dir.clone();
+    match run_blocking(move || dir.create(Path::new(&path))).await {
         Ok(file) => Ok(file),
         Err(fault) => {
             // A file at that path is not this recording.
@@ -290,18 +281,15 @@ fn timeout_error() -> Error {
     Error::new(Code::StorageTimeout, "the recordings folder did not respond within 15 s")
 }
 
-fn disk_full_error() -> Error {
-    Error::new(Code::StorageFull, "the disk of the recordings is full; the part recorded so far is kept")
-}
-
 fn storage_error(cause: &std::io::Error) -> Error {
-    match cause.kind() {
+    let (code, message) = match cause.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            disk_full_error().with_cause(cause)
+            (Code::StorageFull, "the disk of the recordings is full; the part recorded so far is kept")
         }
         ErrorKind::NotFound | ErrorKind::UnexpectedEof => {
-            Error::new(Code::SourceChanged, "the file was removed or truncated during the recording").with_cause(cause)
+            (Code::SourceChanged, "the file was removed or truncated during the recording")
         }
-        _ => Error::new(Code::SourceReadFailed, "the file of the recording could not be written").with_cause(cause),
-    }
+        _ => (Code::SourceReadFailed, "the file of the recording could not be written"),
+    };
+    Error::new(code, message).with_cause(cause)
 }

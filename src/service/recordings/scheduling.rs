@@ -63,17 +63,13 @@ impl Service {
         if let Some(airing) = &airing {
             check_airing(airing, &request.padding, now_ms)?;
             if channel.external.is_some() && airing.end_ms + request.padding.after_ms <= now_ms {
-                return Err(Error::invalid_field(
-                    "end",
-                    "must be in the future: an external channel can only be recorded while it is on air",
-                ));
+                let message = "must be in the future: an external channel can only be recorded while it is on air";
+                return Err(Error::invalid_field("end", message));
             }
         }
         if recordings.all().len() >= MAX_RECORDINGS {
-            return Err(Error::new(
-                Code::Conflict,
-                format!("there are already {MAX_RECORDINGS} recordings, the most allowed; delete some first"),
-            ));
+            let message = format!("there are already {MAX_RECORDINGS} recordings, the most allowed; delete some first");
+            return Err(Error::new(Code::Conflict, message));
         }
         let mut rule = match &request.series {
             None => None,
@@ -97,14 +93,13 @@ impl Service {
         };
         let mut recording = None;
         if let Some(airing) = &airing {
-            let matching_rule =
-                rule.as_ref().filter(|rule| rule.matches(&GuideAiring { is_new: true, ..airing.clone() }));
+            let matching = rule.as_ref().filter(|rule| rule.matches(&GuideAiring { is_new: true, ..airing.clone() }));
             let retention = RetentionLimit {
-                max_count: request.retention.max_count.filter(|_| matching_rule.is_some()),
+                max_count: request.retention.max_count.filter(|_| matching.is_some()),
                 ..request.retention
             };
             let scheduled = Recording {
-                rule_id: matching_rule.map(|rule| rule.id.clone()),
+                rule_id: matching.map(|rule| rule.id.clone()),
                 retention,
                 ..new_recording(airing, channel.id, &request.user_id, request.padding, now_ms)
             };
@@ -124,9 +119,8 @@ impl Service {
             if let Err(fault) = self.plan_rule(&rule.id).await {
                 tracing::warn!(rule.id, %fault, "a new series rule could not be planned; will retry");
             }
-            let first_of_rule =
-                || recordings.all().into_iter().rev().find(|recording| recording.rule_id.as_deref() == Some(&rule.id));
-            recording = recording.or_else(first_of_rule);
+            let first = || recordings.all().into_iter().rev().find(|one| one.rule_id.as_deref() == Some(&rule.id));
+            recording = recording.or_else(first);
         }
         start_maintenance(self);
         recordings.wake_signal.notify_one();
@@ -178,8 +172,7 @@ fn resolve_target(channel: &Channel, target: &RecordingTarget, now_ms: i64) -> R
             }
             let main_airing = airings::main_airing(channel, start_ms, end_ms);
             let overlapping = main_airing.filter(|airing| airing.start_ms < end_ms && airing.end_ms > start_ms);
-            let title =
-                overlapping.as_ref().map_or_else(|| channel.settings.name.to_string(), |airing| airing.title.clone());
+            let title = overlapping.as_ref().map_or_else(|| channel.settings.name.to_string(), |one| one.title.clone());
             let (subtitle, season, episode) =
                 overlapping.map_or((None, None, None), |airing| (airing.subtitle, airing.season, airing.episode));
             let content_key = format!("{start_ms}");
@@ -201,10 +194,8 @@ fn resolve_target(channel: &Channel, target: &RecordingTarget, now_ms: i64) -> R
 /// Whether a span can still be recorded.
 fn check_airing(airing: &GuideAiring, padding: &Padding, now_ms: i64) -> Result<()> {
     if airing.end_ms - airing.start_ms > MAX_LENGTH_MS {
-        return Err(Error::invalid_field(
-            "end",
-            format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000),
-        ));
+        let message = format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000);
+        return Err(Error::invalid_field("end", message));
     }
     // The past is recorded from catch-up segments, as far back as those can be produced.
     if airing.start_ms - padding.before_ms < now_ms - CATCHUP_MS {
@@ -217,8 +208,7 @@ impl Recordings {
     /// Scheduled recordings of a rule whose airing is no longer in the guide as it was.
     fn stale_recordings(&self, rule: &SeriesRule, upcoming: &[GuideAiring]) -> Vec<Recording> {
         // Airings outside the examined range may still be in the guide.
-        let (from_ms, to_ms) =
-            upcoming.first().zip(upcoming.last()).map_or((0, 0), |(first, last)| (first.start_ms, last.end_ms));
+        let (from_ms, to_ms) = upcoming.first().zip(upcoming.last()).map_or((0, 0), |(a, b)| (a.start_ms, b.end_ms));
         let is_current = |recording: &Recording| {
             !(from_ms..to_ms).contains(&recording.start_ms)
                 || upcoming.iter().any(|airing| {

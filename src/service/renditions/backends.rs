@@ -148,8 +148,7 @@ impl Backends {
             let backend = tokio::task::spawn_blocking(move || FfmpegBackend::with_program(&program))
                 .await
                 .map_err(Error::internal)?;
-            let missing =
-                |cause| Error::new(Code::TranscoderUnavailable, "no usable ffmpeg was found").with_cause(cause);
+            let missing = |why| Error::new(Code::TranscoderUnavailable, "no usable ffmpeg was found").with_cause(why);
             let backend = backend.map_err(missing)?.with_text_style(self.text_style.clone());
             Ok::<_, Error>(Arc::new(backend) as Arc<dyn Backend>)
         });

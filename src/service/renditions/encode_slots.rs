@@ -159,7 +159,7 @@ impl EncodeSlots {
             _ if !state.has_capacity(self.slot_count, share) => return Err(SlotsExhausted),
             _ => self.admit(&mut state, viewer, share),
         };
-        let (allowed, allowed_receiver) = watch::channel(0);
+        let (allowed, receiver) = watch::channel(0);
         let id = state.next_id();
         let job = JobState {
             cost,
@@ -172,11 +172,7 @@ impl EncodeSlots {
             allowed_runs: allowed,
         };
         state.jobs.insert(id, job);
-        Ok((
-            Arc::new(EncodeJob { slots: self.clone(), id, is_withdrawn: AtomicBool::new(false) }),
-            admission,
-            allowed_receiver,
-        ))
+        Ok((Arc::new(EncodeJob { slots: self.clone(), id, is_withdrawn: AtomicBool::new(false) }), admission, receiver))
     }
 
     fn admit(self: &Arc<Self>, state: &mut SlotState, viewer: AdmissionRequest<'_>, share: f64) -> Arc<Admission> {
@@ -213,15 +209,14 @@ impl SlotState {
         let mut counted = BTreeSet::new();
         let mut shares = Vec::with_capacity(self.admissions.len());
         for (viewer, admitted) in &mut self.admissions {
-            let own_shares =
-                job_shares.iter().filter(|(id, share)| *share > 0.0 && self.jobs[id].viewers.contains(viewer));
-            let own_shares: Vec<(u64, f64)> = own_shares.copied().collect();
-            if own_shares.is_empty() {
+            let own = job_shares.iter().filter(|(id, share)| *share > 0.0 && self.jobs[id].viewers.contains(viewer));
+            let own: Vec<(u64, f64)> = own.copied().collect();
+            if own.is_empty() {
                 shares.push(if admitted.keeps_share { admitted.share } else { 0.0 });
                 continue;
             }
-            admitted.share = own_shares.iter().map(|(_, share)| *share).fold(0.0, f64::max);
-            let counted_shares = own_shares.iter().filter(|(id, _)| counted.insert(*id));
+            admitted.share = own.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+            let counted_shares = own.iter().filter(|(id, _)| counted.insert(*id));
             shares.push(counted_shares.map(|(_, share)| *share).fold(0.0, f64::max));
         }
         shares
@@ -424,11 +419,8 @@ mod tests {
             working_runs: working,
             ..RenditionNeed::default()
         };
-        assert_eq!(
-            (one.update(need(20_000, 0)), two.update(need(1_000, 0))),
-            (1, 0),
-            "the first job must make its first segment"
-        );
+        let allowed = (one.update(need(20_000, 0)), two.update(need(1_000, 0)));
+        assert_eq!(allowed, (1, 0), "the first job must make its first segment");
         one.record_segment(2.0, None);
         assert_eq!(one.update(need(22_000, 1)), 0, "the other job is urgent");
         assert_eq!((*one_allowed.borrow_and_update(), *two_allowed.borrow()), (0, 0));

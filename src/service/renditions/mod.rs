@@ -16,6 +16,8 @@ pub mod local_encoders;
 pub mod pipelines;
 pub mod planner;
 pub mod runs;
+#[cfg(test)]
+pub(in crate::service) mod sample_spec;
 
 use backends::Backends;
 use encode_slots::{AdmissionRequest, EncodeSlots};

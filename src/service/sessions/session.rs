@@ -390,14 +390,12 @@ impl Session {
     /// # Errors
     /// `ASSET_NOT_FOUND` for a track the session does not have.
     pub fn media_playlist(&self, track: PlaylistTrack, grant: &str) -> Result<Bytes> {
-        let (start_seconds, from_segment) = (self.plan.request.start_seconds, self.plan.list_start());
+        let (start, from_segment) = (self.plan.request.start_seconds, self.plan.list_start());
         let grid = &self.plan.spec().grid;
         if let Some(rung) = self.rung_of_track(track) {
-            Ok(playlist::media_playlist(track, &self.plan.rungs[rung].spec.grid, from_segment, start_seconds, grant)
-                .into())
+            Ok(playlist::media_playlist(track, &self.plan.rungs[rung].spec.grid, from_segment, start, grant).into())
         } else if track == PlaylistTrack::Subtitles && self.plan.subtitles.is_some() {
-            Ok(playlist::media_playlist(track, &playlist::subtitle_grid(grid), from_segment, start_seconds, grant)
-                .into())
+            Ok(playlist::media_playlist(track, &playlist::subtitle_grid(grid), from_segment, start, grant).into())
         } else {
             Err(Error::new(Code::AssetNotFound, "the session has no such track"))
         }

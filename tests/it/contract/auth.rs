@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hearthcast::domain::access::Role;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -80,7 +81,7 @@ async fn from_set_up_to_several_users() {
 #[tokio::test]
 async fn devices_are_listed_and_revoked_one_by_one() {
     let server = kit::start_server(&[]).await;
-    server.service.accounts.add_user("ada", hearthcast::domain::access::Role::User, "correct horse").await.unwrap();
+    server.service.accounts.add_user(None, "ada", Role::User, "correct horse").await.unwrap();
     let mut tokens = Vec::new();
     for device in ["tv", "phone", "laptop"] {
         let login = json!({"username": "ada", "password": "correct horse", "deviceName": device});
@@ -112,7 +113,7 @@ async fn devices_are_listed_and_revoked_one_by_one() {
 #[tokio::test]
 async fn a_changed_password_signs_the_others_out() {
     let server = kit::start_server(&[]).await;
-    server.service.accounts.add_user("ada", hearthcast::domain::access::Role::User, "correct horse").await.unwrap();
+    server.service.accounts.add_user(None, "ada", Role::User, "correct horse").await.unwrap();
     let login = json!({"username": "ada", "password": "correct horse"});
     let current_token =
         token_of(&expect_success(post_anonymously(&server, "/api/auth/login", login.clone()).await, 200).await);
@@ -135,7 +136,7 @@ async fn a_changed_password_signs_the_others_out() {
 async fn failed_sign_ins_are_rate_limited_and_old_tokens_expire() {
     let server =
         kit::start_server_with(&[], |config| config.trusted_proxies = vec!["127.0.0.1".parse().unwrap()]).await;
-    server.service.accounts.add_user("ada", hearthcast::domain::access::Role::User, "correct horse").await.unwrap();
+    server.service.accounts.add_user(None, "ada", Role::User, "correct horse").await.unwrap();
     server.service.clock.advance(Duration::ZERO);
     let login = async |password: &str, address: &str| {
         let body = json!({"username": "ada", "password": password});

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hearthcast::domain::access::Access;
+use hearthcast::domain::access::{Access, Role};
 use hearthcast::http::{endpoints, openapi};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -315,7 +315,7 @@ async fn real_answers_fit_the_document() {
     // Not shorter, because every entry of one day of the guide is validated.
     media::flash_and_beep(&path, 30, "-c:v libx264 -preset ultrafast -c:a aac");
     let server = kit::start_server(&[folder.path()]).await;
-    server.service.accounts.add_user("ada", hearthcast::domain::access::Role::Admin, "correct horse").await.unwrap();
+    server.service.accounts.add_user(None, "ada", Role::Admin, "correct horse").await.unwrap();
     let login = json!({"username": "ada", "password": "correct horse"});
     let ada = assert_documented(&server, "", "post", "/api/auth/login", "", Some(login)).await["token"]
         .as_str()

@@ -165,7 +165,7 @@ async fn the_server_works_below_a_path_behind_a_proxy() {
         config.hdhomerun = true;
     })
     .await;
-    server.service.accounts.add_user("ada", Role::User, "correct horse").await.unwrap();
+    server.service.accounts.add_user(None, "ada", Role::User, "correct horse").await.unwrap();
     let _nginx = Nginx::start(&server.base, ports);
     let media = path.to_str().unwrap();
     for (number, port) in (1..).zip(ports) {

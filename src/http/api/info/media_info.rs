@@ -101,10 +101,8 @@ impl MediaInfo {
         transcoder_available: bool,
     ) -> Result<Self> {
         let media = &*probed.media;
-        let media_id = source
-            .fingerprint()
-            .map_err(|cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause))?
-            .to_owned();
+        let unreadable = |cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause);
+        let media_id = source.fingerprint().map_err(unreadable)?.to_owned();
         let mut tracks = Tracks::default();
         for stream in &media.streams {
             match stream.kind {

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use super::MediaLinks;
 use crate::domain::media::Media;
 use crate::domain::playback::{self, Decision, PlaybackRequest, RUNGS, RequestDevice, TrackAction};
+use crate::domain::time::round_to_ms;
 use crate::http::api::device::DeviceBody;
 
 /// The decision a start request would come to.
@@ -59,9 +60,7 @@ impl Playback {
             can_copy_video: can_copy(|tracks| tracks.video),
             can_copy_audio: can_copy(|tracks| tracks.audio),
             seekable: media.is_seekable,
-            keyframe_interval_seconds: media
-                .keyframe_interval_seconds
-                .map(|seconds| (seconds * 1000.0).round() / 1000.0),
+            keyframe_interval_seconds: media.keyframe_interval_seconds.map(round_to_ms),
             transcoder_available,
             device: device_body,
         }

@@ -125,10 +125,7 @@ impl ScheduleRequest {
         for (name, items) in self.sources {
             let field = format!("schedule.sources.{name}");
             if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
-                return Err(Error::invalid_field(
-                    "schedule.sources",
-                    format!("names must be 1 to {MAX_NAME_BYTES} printable bytes"),
-                ));
+                return Err(invalid("sources", format!("names must be 1 to {MAX_NAME_BYTES} printable bytes")));
             }
             if items.is_empty() {
                 return Err(Error::invalid_field(&field, "must not be empty"));
@@ -173,22 +170,16 @@ impl ScheduleRequest {
             day_start: Some(format_time_of_day(plan.grid.day_start_minutes)),
             pad_to_minutes: Some(plan.grid.pad_minutes),
             layers: plan.grid.layers.iter().map(layer).collect(),
-            sources: plan
-                .sources
-                .iter()
-                .map(|(name, requested_items)| (name.clone(), item_requests(requested_items)))
-                .collect(),
+            sources: plan.sources.iter().map(|(name, items)| (name.clone(), item_requests(items))).collect(),
         }
     }
 }
 
 impl LayerRequest {
     fn into_layer(self, field: &str, day_start: u16, sources: &[(String, Vec<RequestedItem>)]) -> Result<BlockLayer> {
+        let invalid = |name: &str, message: &str| Error::invalid_field(&format!("{field}.{name}"), message);
         if self.blocks.is_empty() || self.blocks.len() > MAX_BLOCKS {
-            return Err(Error::invalid_field(
-                &format!("{field}.blocks"),
-                format!("must have 1 to {MAX_BLOCKS} entries"),
-            ));
+            return Err(invalid("blocks", &format!("must have 1 to {MAX_BLOCKS} entries")));
         }
         let (mut season, mut weekdays) = (None, 0);
         if let Some(when) = self.when {
@@ -198,22 +189,12 @@ impl LayerRequest {
                     parse_day_of_year(&format!("{field}.when.from"), from)?,
                     parse_day_of_year(&format!("{field}.when.to"), to)?,
                 )),
-                _ => {
-                    return Err(Error::invalid_field(
-                        &format!("{field}.when"),
-                        "must have either both from and to, or neither",
-                    ));
-                }
+                _ => return Err(invalid("when", "must have either both from and to, or neither")),
             };
             for name in when.weekdays.iter().flatten() {
                 let day = WEEKDAYS.iter().position(|weekday| weekday == name);
-                let invalid = || {
-                    Error::invalid_field(
-                        &format!("{field}.when.weekdays"),
-                        "must be mon, tue, wed, thu, fri, sat or sun",
-                    )
-                };
-                weekdays |= 1 << day.ok_or_else(invalid)?;
+                let unknown = || invalid("when.weekdays", "must be mon, tue, wed, thu, fri, sat or sun");
+                weekdays |= 1 << day.ok_or_else(unknown)?;
             }
         }
         let mut blocks: Vec<Block> = Vec::new();
@@ -245,14 +226,12 @@ impl BlockRequest {
         for (n, slot) in self.slots.into_iter().enumerate() {
             let field = format!("{field}.slots[{n}]");
             let source = sources.iter().position(|(name, _)| *name == slot.source);
-            let source = source
-                .ok_or_else(|| Error::invalid_field(&format!("{field}.source"), "must be a key of schedule.sources"))?;
-            let order = slot.order.as_deref().unwrap_or("shuffle");
-            let order = parse_order(order).ok_or_else(|| {
-                Error::invalid_field(&format!("{field}.order"), "must be a scheduleMode other than blocks")
-            })?;
+            let invalid = |name: &str, message: &str| Error::invalid_field(&format!("{field}.{name}"), message);
+            let source = source.ok_or_else(|| invalid("source", "must be a key of schedule.sources"))?;
+            let order = parse_order(slot.order.as_deref().unwrap_or("shuffle"));
+            let order = order.ok_or_else(|| invalid("order", "must be a scheduleMode other than blocks"))?;
             if slot.count.is_some_and(|count| !(1..=1000).contains(&count)) {
-                return Err(Error::invalid_field(&format!("{field}.count"), "must be an integer from 1 to 1000"));
+                return Err(invalid("count", "must be an integer from 1 to 1000"));
             }
             slots.push(BlockSlot { source: source as u32, order, count: slot.count });
         }
@@ -299,9 +278,8 @@ fn item_requests(requested_items: &[RequestedItem]) -> Vec<ItemRequest> {
 /// Parses `HH:MM` to minutes after midnight.
 fn parse_time_of_day(field: &str, text: &str) -> Result<u16> {
     let parts = text.split_once(':').filter(|(hour, minute)| hour.len() == 2 && minute.len() == 2);
-    let parse_number =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u16>().ok()).flatten();
-    let time = parts.and_then(|(hour, minute)| Some((parse_number(hour)?, parse_number(minute)?)));
+    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u16>().ok()).flatten();
+    let time = parts.and_then(|(hour, minute)| Some((number(hour)?, number(minute)?)));
     match time {
         Some((hour, minute)) if hour < 24 && minute < 60 => Ok(hour * 60 + minute),
         _ => Err(Error::invalid_field(field, "must be a time of day as HH:MM, e.g. 20:15")),

@@ -99,10 +99,8 @@ pub struct ItemView {
 impl<'a> ChannelView<'a> {
     pub fn new(service: &'a Service, channel: &'a Channel, now: Timestamp) -> Self {
         let (now_ms, addresses) = (now.as_millisecond(), ResourceUrls::from_config(&service.config));
-        let mut guide = channel
-            .guide_entries(now_ms, i64::MAX, now_ms)
-            .map(|entry| GuideEntry::new(channel, &entry, now, addresses))
-            .peekable();
+        let guide = channel.guide_entries(now_ms, i64::MAX, now_ms);
+        let mut guide = guide.map(|entry| GuideEntry::new(channel, &entry, now, addresses)).peekable();
         // Before the first programme, only `next` is set.
         let current = guide.next_if(GuideEntry::is_live);
         let next = guide.next();

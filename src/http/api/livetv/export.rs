@@ -65,10 +65,9 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
     etag_hasher.add(format!("{style:?} {credentials:?} {}", call.user()?.login_id).as_bytes());
     channels.iter().for_each(|channel| etag_hasher.add_channel(channel));
     let file_name = if content_type.starts_with("audio") { "channels.m3u" } else { "channels.m3u8" };
-    let disposition_type = if parse_flag(&call, "download")? { "attachment" } else { "inline" };
-    let link_query =
-        |channel: &Channel| credentials.query_for(&service, &call, &format!("livetv/watch/{}", channel.id));
-    let link_queries = channels.iter().map(|channel| link_query(channel)).collect::<Result<Vec<String>>>()?;
+    let kind = if parse_flag(&call, "download")? { "attachment" } else { "inline" };
+    let query_of = |channel: &Channel| credentials.query_for(&service, &call, &format!("livetv/watch/{}", channel.id));
+    let link_queries = channels.iter().map(|channel| query_of(channel)).collect::<Result<Vec<String>>>()?;
     let mut channels = channels.into_iter().zip(link_queries);
     let mut is_head_written = false;
     let chunks = std::iter::from_fn(move || {
@@ -91,8 +90,7 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
         has_credentials: credentials.has_credentials(),
     }
     .into_response(&service, &call.headers, content_type, chunks)?;
-    let disposition =
-        HeaderValue::try_from(format!("{disposition_type}; filename=\"{file_name}\"")).map_err(Error::internal)?;
+    let disposition = HeaderValue::try_from(format!("{kind}; filename=\"{file_name}\"")).map_err(Error::internal)?;
     response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
     Ok(response)
 }
@@ -308,18 +306,17 @@ impl Iterator for XmltvWriter {
                     None => self.state = XmltvWriterState::Programmes(0, None),
                 },
                 XmltvWriterState::Programmes(index, current) => match (current.as_mut(), self.channels.get(*index)) {
-                    (Some(programmes), _) => {
+                    (Some(writer), _) => {
                         while out.len() < CHUNK_BYTES {
-                            if !programmes.write_next(&mut out) {
+                            if !writer.write_next(&mut out) {
                                 self.state = XmltvWriterState::Programmes(*index + 1, None);
                                 break;
                             }
                         }
                     }
                     (None, Some(channel)) => {
-                        let programmes =
-                            ProgrammeWriter::new(channel.clone(), self.from, self.to, self.now, &self.style);
-                        *current = Some(Box::new(programmes));
+                        let writer = ProgrammeWriter::new(channel.clone(), self.from, self.to, self.now, &self.style);
+                        *current = Some(Box::new(writer));
                     }
                     (None, None) => {
                         out.extend_from_slice(xmltv::FOOTER);

@@ -104,7 +104,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
         return Err(Error::invalid_field("to", "must be at most 14 days after from"));
     }
     let channels = requested_channels(&service, &call)?;
-    let etag = build_etag(&service, &channels, from, to, now);
+    let etag = build_etag(&service, &channels, from, to, now.as_millisecond());
     let outcome = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
     let mut response = match outcome {
         PreconditionResult::NotModified => reply::not_modified(),
@@ -213,31 +213,23 @@ fn parse_time_ms(field: &str, text: &str) -> Result<i64> {
 }
 
 /// Hashes everything the entries depend on: channel versions, the range, the programmes on air.
-fn build_etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now: Timestamp) -> String {
+fn build_etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now_ms: i64) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
     for channel in channels {
-        let mut on_air_stamp = service
-            .channels
-            .current_programme(channel, now.as_millisecond())
-            .map_or(u64::MAX, |programme| programme.ordinal);
+        let current = service.channels.current_programme(channel, now_ms);
+        let mut on_air = current.map_or(u64::MAX, |programme| programme.ordinal);
         if let Some(listings) = &channel.listings {
-            on_air_stamp = listings.content_hash ^ listings.first_ending_after(now.as_millisecond()) as u64;
+            on_air = listings.content_hash ^ listings.first_ending_after(now_ms) as u64;
         }
-        hasher
-            .update(channel.tvg_id.as_bytes())
-            .update(&channel.version.to_le_bytes())
-            .update(&on_air_stamp.to_le_bytes());
+        hasher.update(channel.tvg_id.as_bytes()).update(&channel.version.to_le_bytes()).update(&on_air.to_le_bytes());
         if let Some(clock) = &channel.clock {
-            hasher.update(&clock.guide_hash(now.as_millisecond()).to_le_bytes());
+            hasher.update(&clock.guide_hash(now_ms).to_le_bytes());
         }
         // `catchupUrl` disappears when a programme leaves the catch-up window.
-        if from < now.as_millisecond() - CATCHUP_MS {
-            let oldest_kept = service
-                .channels
-                .oldest_programme(channel, now.as_millisecond())
-                .map_or(0, |programme| programme.ordinal);
-            hasher.update(&oldest_kept.to_le_bytes());
+        if from < now_ms - CATCHUP_MS {
+            let oldest = service.channels.oldest_programme(channel, now_ms).map_or(0, |old| old.ordinal);
+            hasher.update(&oldest.to_le_bytes());
         }
     }
     format!("\"g-{}\"", &hasher.finalize().to_hex()[..24])
@@ -245,10 +237,6 @@ fn build_etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, 
 
 fn to_seconds(ms: i64) -> f64 {
     round_to_ms(ms as f64 / 1000.0)
-}
-
-fn format_instant(ms: i64) -> String {
-    format_ms(ms)
 }
 
 /// Renders the JSON guide in chunks.
@@ -281,10 +269,8 @@ impl Iterator for GuideWriter {
         let addresses = ResourceUrls::from_config(&service.config);
         let mut text = Vec::with_capacity(CHUNK_BYTES + 4096);
         if self.state == GuideWriterState::Head {
-            let (from, to, generated_at) =
-                (format_instant(self.from), format_instant(self.to), format_timestamp(self.now));
-            let head =
-                format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{generated_at}\",\"entries\":[");
+            let (from, to, now) = (format_ms(self.from), format_ms(self.to), format_timestamp(self.now));
+            let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{now}\",\"entries\":[");
             text.extend_from_slice(head.as_bytes());
             self.state = GuideWriterState::Entries { first: true };
         }
@@ -310,11 +296,9 @@ impl Iterator for GuideWriter {
                 text.push(b',');
             }
             self.state = GuideWriterState::Entries { first: false };
-            serde_json::to_writer(
-                &mut text,
-                &GuideEntry::new(channel, &channel.entry_of(programme), self.now, addresses),
-            )
-            .expect("a guide entry is plain data, and writing to memory cannot fail");
+            let entry = GuideEntry::new(channel, &channel.entry_of(programme), self.now, addresses);
+            let written = serde_json::to_writer(&mut text, &entry);
+            written.expect("a guide entry is plain data, and writing to memory cannot fail");
         }
         Some(Bytes::from(text)).filter(|text| !text.is_empty())
     }

@@ -46,9 +46,8 @@ impl ItemRequest {
         }
     }
 
-    fn into_requested_item(self, item_field: &str) -> Result<RequestedItem> {
-        let invalid =
-            |field: &str, message: String| Err(Error::invalid_field(&format!("{item_field}.{field}"), message));
+    fn into_requested_item(self, at: &str) -> Result<RequestedItem> {
+        let invalid = |field: &str, message: String| Err(Error::invalid_field(&format!("{at}.{field}"), message));
         let weight = self.weight.unwrap_or(1);
         if !(1..=100).contains(&weight) {
             return invalid("weight", "must be an integer from 1 to 100".to_owned());

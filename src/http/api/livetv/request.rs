@@ -127,8 +127,7 @@ impl ChannelRequest {
         }
         let guide = self.guide;
         let mut output = output::output_change(self.output, self.languages)?;
-        let to_settings =
-            |requested: Option<WatermarkRequest>| requested.map_or(Ok(None), WatermarkRequest::into_settings);
+        let to_settings = |sent: Option<WatermarkRequest>| sent.map_or(Ok(None), WatermarkRequest::into_settings);
         output.watermark = self.watermark.map(to_settings).transpose()?;
         let (message, image_path) = self.offline.map_or((None, None), |offline| (offline.message, offline.image_url));
         if self.items.as_ref().is_some_and(Vec::is_empty) {

@@ -75,28 +75,25 @@ pub struct FeedRequest {
     pub user_agent: Option<Option<String>>,
 }
 
+/// A nullable field that was deserialized.
+type NullableResult<T, E> = std::result::Result<Option<Option<T>>, E>;
+
 /// Deserializes a nullable field: None if absent, `Some(None)` if null.
 pub fn deserialize_nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
-) -> std::result::Result<Option<Option<T>>, D::Error> {
+) -> NullableResult<T, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
-fn deserialize_provenance<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<Option<ProvenanceRequest>>, D::Error> {
+fn deserialize_provenance<'de, D: Deserializer<'de>>(deserializer: D) -> NullableResult<ProvenanceRequest, D::Error> {
     deserialize_with_path("provenance", deserializer)
 }
 
-fn deserialize_rights<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<Option<RightsRequest>>, D::Error> {
+fn deserialize_rights<'de, D: Deserializer<'de>>(deserializer: D) -> NullableResult<RightsRequest, D::Error> {
     deserialize_with_path("rights", deserializer)
 }
 
-fn deserialize_attestation<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<Option<AttestationRequest>>, D::Error> {
+fn deserialize_attestation<'de, D: Deserializer<'de>>(deserializer: D) -> NullableResult<AttestationRequest, D::Error> {
     deserialize_with_path("attestation", deserializer)
 }
 
@@ -104,7 +101,7 @@ fn deserialize_attestation<'de, D: Deserializer<'de>>(
 fn deserialize_with_path<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     name: &str,
     deserializer: D,
-) -> std::result::Result<Option<Option<T>>, D::Error> {
+) -> NullableResult<T, D::Error> {
     let result = serde_path_to_error::deserialize(deserializer);
     result.map(Some).map_err(|error| match error.path().to_string().as_str() {
         "." => D::Error::custom(format_args!("{name}{FIELD_SEPARATOR}{}", error.inner())),
@@ -174,10 +171,8 @@ impl FeedRequest {
     /// `VALIDATION_ERROR`.
     pub fn validate(&self) -> Result<()> {
         if self.failover_urls.as_ref().is_some_and(|urls| urls.len() > MAX_FAILOVER) {
-            return Err(Error::invalid_field(
-                "source.failoverUrls",
-                format!("must have at most {MAX_FAILOVER} entries"),
-            ));
+            let message = format!("must have at most {MAX_FAILOVER} entries");
+            return Err(Error::invalid_field("source.failoverUrls", message));
         }
         let user_agent = self.user_agent.as_ref().and_then(Option::as_deref).unwrap_or("-");
         let is_printable = user_agent.bytes().all(|byte| (0x20..0x7f).contains(&byte));
@@ -194,8 +189,7 @@ impl FeedRequest {
     /// `VALIDATION_ERROR`.
     pub fn failover_addresses(&self) -> Result<Option<Vec<Address>>> {
         let Some(urls) = &self.failover_urls else { return Ok(None) };
-        let parse =
-            |(index, url): (usize, &String)| parse_stream_address(&format!("source.failoverUrls[{index}]"), url);
+        let parse = |(n, url): (usize, &String)| parse_stream_address(&format!("source.failoverUrls[{n}]"), url);
         urls.iter().enumerate().map(parse).collect::<Result<_>>().map(Some)
     }
 }
@@ -252,10 +246,9 @@ impl ProvenanceView {
     }
 
     /// The provenance as users who are not admins see it.
-    pub fn for_users(provenance: &Provenance) -> Self {
-        let source_url =
-            Address::parse(&provenance.source_url).map_or_else(|_| String::new(), |url| url.server_address());
-        Self { source_url, ..Self::new(provenance) }
+    pub fn for_users(origin: &Provenance) -> Self {
+        let source_url = Address::parse(&origin.source_url).map_or_else(|_| String::new(), |url| url.server_address());
+        Self { source_url, ..Self::new(origin) }
     }
 }
 

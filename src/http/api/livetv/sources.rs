@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::{HeaderValue, LOCATION};
 use serde::Serialize;
 use utoipa::ToSchema;
 use warp::reply::Response;
@@ -160,7 +159,7 @@ pub async fn sources(service: Arc<Service>, _call: Call) -> Result<Response> {
         (status = 404, description = "`NOT_FOUND`")))]
 pub async fn source(service: Arc<Service>, call: Call) -> Result<Response> {
     let source = service.sources.get(parse_source_id(&call)?)?;
-    Ok(source_response(StatusCode::OK, &service, &source))
+    Ok(reply::json(&source_answer(&service, &source)))
 }
 
 /// Import a playlist (M3U) or a guide (XMLTV)
@@ -174,13 +173,9 @@ pub async fn source(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let change = body::read_change(&mut call).await?;
     let source = service.add_source(change).await?;
-    let mut response = source_response(StatusCode::CREATED, &service, &source);
-    let location = HeaderValue::try_from(
-        ResourceUrls::from_config(&service.config).external_path(format_args!("/api/livetv/sources/{}", source.id)),
-    )
-    .map_err(Error::internal)?;
-    response.headers_mut().insert(LOCATION, location);
-    Ok(response)
+    let urls = ResourceUrls::from_config(&service.config);
+    let location = urls.external_path(format_args!("/api/livetv/sources/{}", source.id));
+    reply::created(&source_answer(&service, &source), Some(location))
 }
 
 /// Preview an import without saving it
@@ -220,14 +215,12 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = parse_source_id(&call)?;
     let change = body::read_change(&mut call).await?;
     let source = service.change_source(id, change).await?;
-    Ok(source_response(StatusCode::OK, &service, &source))
+    Ok(reply::json(&source_answer(&service, &source)))
 }
 
 /// Delete a source and its channels
 #[utoipa::path(delete, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")),
-    responses(
-        (status = 200, description = "Deleted", body = SourceGone),
-        (status = 404, description = "`NOT_FOUND`")))]
+    responses((status = 200, description = "Deleted", body = SourceGone), (status = 404, description = "`NOT_FOUND`")))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let source_id = parse_source_id(&call)?;
     service.remove_source(source_id, &call.user()?.username).await?;
@@ -245,17 +238,16 @@ pub async fn refresh(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = parse_source_id(&call)?;
     service.refresh_source(id)?;
     let source = service.sources.get(id)?;
-    Ok(source_response(StatusCode::ACCEPTED, &service, &source))
+    Ok(reply::json_with(StatusCode::ACCEPTED, &source_answer(&service, &source)))
 }
 
 fn parse_source_id(call: &Call) -> Result<u32> {
     call.params[0].parse().map_err(|_| Error::new(Code::NotFound, "the source id must be a number"))
 }
 
-fn source_response(status: StatusCode, service: &Service, source: &ImportSource) -> Response {
-    let mut view = SourceView::new(service, source);
-    view.skipped = Some(source.skipped.iter().map(SkipView::new).collect());
-    reply::json_with(status, &SourceAnswer { source: view })
+fn source_answer(service: &Service, source: &ImportSource) -> SourceAnswer {
+    let skipped = Some(source.skipped.iter().map(SkipView::new).collect());
+    SourceAnswer { source: SourceView { skipped, ..SourceView::new(service, source) } }
 }
 
 impl SourceView {

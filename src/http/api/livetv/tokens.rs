@@ -116,12 +116,11 @@ pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 409, description = "`CONFLICT`: the user has too many stream tokens")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: TokenRequest = call.json().await?;
-    let parse_instant =
-        |text: &str| text.parse().map_err(|_| Error::invalid_field("expiresAt", "must be an ISO 8601 instant"));
-    let expires_at = request.expires_at.as_deref().map(parse_instant).transpose()?;
+    let parse = |text: &str| text.parse().map_err(|_| Error::invalid_field("expiresAt", "must be an ISO 8601 instant"));
+    let expires_at = request.expires_at.as_deref().map(parse).transpose()?;
     let name = request.name.unwrap_or_default();
     let (by, accounts) = (call.user()?, &service.accounts);
-    let added = accounts.add_stream_token_by(Some(by), &by.user_id, &name, request.channel_ids, expires_at);
+    let added = accounts.add_stream_token(Some(by), &by.user_id, &name, request.channel_ids, expires_at);
     let (token, secret) = added.await?;
     let answer = TokenAnswer { token: TokenView::new(token), secret };
     Ok(secretive(reply::json_with(StatusCode::CREATED, &answer)))
@@ -170,10 +169,8 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
             // playlist would start over with the next programme.
             let channel = request.channel_id.map(|id| service.channels.get(id)).transpose()?;
             let start_ms = channel.and_then(|channel| current_programme_start_ms(&service, &channel));
-            start_ms.map_or_else(
-                || "&fromStart=1".to_owned(),
-                |start_ms| format!("&fromStart=1&at={}", UnixSecondsText(start_ms)),
-            )
+            let at = start_ms.map(|start_ms| format!("&at={}", UnixSecondsText(start_ms)));
+            format!("&fromStart=1{}", at.unwrap_or_default())
         }
         _ => String::new(),
     };

@@ -155,13 +155,12 @@ pub async fn scan(_: Arc<Service>, _: Call) -> Result<Response> {
 #[utoipa::path(get, path = "/hdhr/{token}/device.xml", params(("token" = String, Path, description = "A stream token")),
     responses((status = 200, description = "UPnP device description", body = String, content_type = "application/xml")))]
 pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
-    let escape_text = |text: String| {
+    let xml = |text: String| {
         let mut out = Vec::new();
         escape(&mut out, &text);
         String::from_utf8(out).map_err(Error::internal)
     };
-    let (base, name, id) =
-        (escape_text(tuner_base_url(&service, &call)?)?, escape_text(friendly_name(&call)?)?, device_id(&call)?);
+    let (base, name, id) = (xml(tuner_base_url(&service, &call)?)?, xml(friendly_name(&call)?)?, device_id(&call)?);
     let unique = unique_id(&call.user()?.login_id);
     let text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
@@ -266,8 +265,7 @@ pub fn unique_id(token: &str) -> String {
 fn with_check_digit(value: u32) -> u32 {
     const LOOKUP: [u32; 16] = [10, 5, 15, 6, 7, 12, 1, 11, 9, 2, 8, 13, 4, 3, 14, 0];
     let digit = |position: u32| value >> (28 - 4 * position) & 15;
-    let sum =
-        (0..7).fold(0, |sum, place| sum ^ if place % 2 == 0 { LOOKUP[digit(place) as usize] } else { digit(place) });
+    let sum = (0..7).fold(0, |sum, n| sum ^ if n % 2 == 0 { LOOKUP[digit(n) as usize] } else { digit(n) });
     value & !15 | sum
 }
 

@@ -79,11 +79,9 @@ pub fn parse_watch_session(call: &Call) -> Result<Option<&str>> {
 /// Parses an instant (ISO 8601 or unix seconds) to unix milliseconds.
 fn parse_instant_ms(field: &str, text: &str) -> Result<i64> {
     let unix_seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..1e11).contains(seconds));
-    let unix_ms = unix_seconds.map(|seconds| (seconds * 1000.0).round() as i64);
+    let ms = unix_seconds.map(|seconds| (seconds * 1000.0).round() as i64);
     let parse_iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
-    unix_ms
-        .or_else(parse_iso)
-        .ok_or_else(|| Error::invalid_field(field, "must be an instant in ISO 8601 or unix seconds"))
+    ms.or_else(parse_iso).ok_or_else(|| Error::invalid_field(field, "must be an instant in ISO 8601 or unix seconds"))
 }
 
 /// Unix milliseconds, displayed as seconds.

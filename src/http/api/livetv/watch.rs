@@ -142,11 +142,7 @@ fn starting_response(channel: &Channel, watch_session: String, progress: u8) -> 
 
 /// Media playlist of a channel: live, start-over or catch-up
 #[utoipa::path(get, path = "/api/livetv/watch/{id}/live.m3u8",
-    params(
-        ("id" = u32, Path, description = "Channel id"),
-        ViewParams,
-        CredentialParams,
-    ),
+    params(("id" = u32, Path, description = "Channel id"), ViewParams, CredentialParams),
     responses(
         (status = 200, description = "A sliding window (live), a growing playlist, or a complete one", content_type = "application/vnd.apple.mpegurl", body = String),
         (status = 403, description = "`RIGHTS_WITHDRAWN`"),

@@ -60,8 +60,9 @@ pub struct PastPosition {
 impl WatchProgress {
     pub fn new(user_id: &str, record: ProgressRecord, applied: bool) -> Self {
         let resume_seconds = record.resume_seconds();
+        let hash = blake3::hash(format!("{user_id}/{}", record.media_id).as_bytes()).to_hex();
         Self {
-            id: record_id("wp", user_id, &record.media_id),
+            id: format!("wp_{}", &hash[..16]),
             user_id: user_id.to_owned(),
             progress_percentage: record.percentage(),
             media_id: record.media_id,
@@ -99,10 +100,4 @@ impl From<EarlierPosition> for PastPosition {
     fn from(past: EarlierPosition) -> Self {
         Self { position_seconds: round_to_ms(past.position_seconds), at: format_timestamp(past.saved_at) }
     }
-}
-
-/// A stable id for a record.
-fn record_id(prefix: &str, user_id: &str, media_id: &str) -> String {
-    let hash = blake3::hash(format!("{user_id}/{media_id}").as_bytes()).to_hex();
-    format!("{prefix}_{}", &hash[..16])
 }

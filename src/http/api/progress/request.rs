@@ -72,7 +72,7 @@ impl SaveRequest {
             position_seconds: Some(validate_seconds("positionSeconds", self.position_seconds)?),
             duration_seconds: self
                 .duration_seconds
-                .map(|value| validate_seconds("durationSeconds", value))
+                .map(|time| validate_seconds("durationSeconds", time))
                 .transpose()?,
             completed: self.completed,
             player: validate_player(self.player)?,
@@ -94,7 +94,7 @@ impl WatchedRequest {
             title: validate_title(self.title)?,
             duration_seconds: self
                 .duration_seconds
-                .map(|value| validate_seconds("durationSeconds", value))
+                .map(|time| validate_seconds("durationSeconds", time))
                 .transpose()?,
             completed: Some(true),
             marks_watched: true,

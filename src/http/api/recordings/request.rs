@@ -118,10 +118,8 @@ impl KeepRequest {
             return Err(Error::invalid_field("keep.count", "is only valid with series"));
         }
         if self.count.is_some_and(|count| !(1..=MAX_KEPT_RECORDINGS).contains(&count)) {
-            return Err(Error::invalid_field(
-                "keep.count",
-                format!("must be an integer from 1 to {MAX_KEPT_RECORDINGS}"),
-            ));
+            let message = format!("must be an integer from 1 to {MAX_KEPT_RECORDINGS}");
+            return Err(Error::invalid_field("keep.count", message));
         }
         if self.days.is_some_and(|days| !(1..=MAX_KEPT_DAYS).contains(&days)) {
             return Err(Error::invalid_field("keep.days", format!("must be an integer from 1 to {MAX_KEPT_DAYS}")));

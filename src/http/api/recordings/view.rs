@@ -101,11 +101,7 @@ impl RecordingView {
         Self {
             id: recording.id.clone(),
             channel_id: recording.channel_id,
-            channel_name: service
-                .channels
-                .get(recording.channel_id)
-                .ok()
-                .map(|channel| channel.settings.name.to_string()),
+            channel_name: service.channels.get(recording.channel_id).ok().map(|found| found.settings.name.to_string()),
             user_id: recording.user_id.clone(),
             title: recording.title.clone(),
             subtitle: recording.subtitle.clone(),

@@ -39,8 +39,7 @@ pub struct SessionView {
 #[utoipa::path(get, path = "/api/stream/transcode/sessions",
     responses((status = 200, description = "Active sessions; an admin can `DELETE` any of them", body = SessionsAnswer)))]
 pub async fn sessions(service: Arc<Service>, _: Call) -> Result<Response> {
-    let names: HashMap<String, String> =
-        service.accounts.users().into_iter().map(|user| (user.id, user.username)).collect();
+    let names: HashMap<_, _> = service.accounts.users().into_iter().map(|user| (user.id, user.username)).collect();
     let view = |session: &Arc<Session>| SessionView {
         user_id: session.user_id.clone(),
         username: names.get(&session.user_id).cloned(),

@@ -72,13 +72,8 @@ impl StartBody {
         let max_height = match profile.resolution.as_deref() {
             None => None,
             Some(label) => {
-                let invalid = || {
-                    Error::invalid_field(
-                        "profile.resolution",
-                        format!("{:?} must be a label such as 1080p", shorten(label)),
-                    )
-                };
-                parse_max_height(label).ok_or_else(invalid)?
+                let message = || format!("{:?} must be a label such as 1080p", shorten(label));
+                parse_max_height(label).ok_or_else(|| Error::invalid_field("profile.resolution", message()))?
             }
         };
         if profile.max_bitrate_kbps == Some(0) {
@@ -99,10 +94,8 @@ impl StartBody {
             Some("external") => SubtitleRequest::External,
             Some("burn") => SubtitleRequest::Burn,
             Some(other) => {
-                return Err(Error::invalid_field(
-                    "subtitleMode",
-                    format!("{:?} must be none, embedded, external or burn", shorten(other)),
-                ));
+                let message = format!("{:?} must be none, embedded, external or burn", shorten(other));
+                return Err(Error::invalid_field("subtitleMode", message));
             }
         };
         let start_mode = match self.start_mode.as_deref() {
@@ -198,7 +191,7 @@ mod tests {
             body["mediaPath"] = "/a.mkv".into();
             serde_json::from_value::<StartBody>(body).unwrap().into_request(None).unwrap()
         };
-        let without_subtitles = StartRequest { media_path: "/a.mkv".into(), ..StartRequest::default() };
+        let plain = StartRequest { media_path: "/a.mkv".into(), ..StartRequest::default() };
         for body in [
             serde_json::json!({"audioStreamIndex": -1, "subtitleStreamIndex": -1}),
             serde_json::json!({"audioStreamIndex": null, "subtitleMode": "none"}),
@@ -208,10 +201,9 @@ mod tests {
             serde_json::json!({"subtitleMode": "embedded", "subtitleStreamIndex": null}),
             serde_json::json!({"subtitleMode": "None"}),
         ] {
-            assert_eq!(request(body.clone()), without_subtitles, "{body}");
+            assert_eq!(request(body.clone()), plain, "{body}");
         }
-        let embedded =
-            StartRequest { subtitle_stream: Some(2), subtitle: SubtitleRequest::Embedded, ..without_subtitles };
+        let embedded = StartRequest { subtitle_stream: Some(2), subtitle: SubtitleRequest::Embedded, ..plain };
         assert_eq!(request(serde_json::json!({"subtitleMode": "Embedded", "subtitleStreamIndex": 2})), embedded);
     }
 }

@@ -95,18 +95,12 @@ pub(super) async fn direct_subtitle(
 
 impl Started {
     /// The response for a file that is played directly.
-    pub(super) fn for_direct_play(
-        service: &Service,
-        principal: &Principal,
-        direct_play: &DirectPlay,
-        device: &RequestDevice,
-    ) -> Self {
-        let source = &direct_play.source;
-        let subtitle = direct_play.subtitle.as_ref();
-        let expires = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
+    pub(super) fn for_file(service: &Service, user: &Principal, play: &DirectPlay, device: &RequestDevice) -> Self {
+        let source = &play.source;
+        let subtitle = play.subtitle.as_ref();
+        let until = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
         let url = ResourceUrls::from_config(&service.config).media_file(&source.path);
-        let grant =
-            service.accounts.sign_grant(principal, &format!("stream/file:{}", source.path), expires.as_second());
+        let grant = service.accounts.sign_grant(user, &format!("stream/file:{}", source.path), until.as_second());
         Self {
             session_id: None,
             playback_mode: "direct",
@@ -116,19 +110,19 @@ impl Started {
             direct_url: Some(url),
             subtitle_url: subtitle.cloned(),
             signed_subtitle_url: subtitle.map(|url| format!("{url}&st={grant}")),
-            start_position_seconds: direct_play.start_seconds,
+            start_position_seconds: play.start_seconds,
             timeline_start_seconds: 0.0,
-            duration_seconds: direct_play.duration_seconds.map(round_to_ms),
+            duration_seconds: play.duration_seconds.map(round_to_ms),
             segment_seconds: None,
             decision: DecisionBody {
                 container: "direct",
                 video: Some("direct"),
                 audio: Some("direct"),
                 subtitle: if subtitle.is_some() { "webvtt" } else { "none" },
-                reasons: reason_codes(&direct_play.reasons),
+                reasons: reason_codes(&play.reasons),
                 device: DeviceBody::new(device),
             },
-            expires_at: format_timestamp(expires),
+            expires_at: format_timestamp(until),
             idle_timeout_seconds: None,
         }
     }

@@ -8,38 +8,35 @@ use super::*;
 async fn the_setup_code_creates_one_admin_within_a_day() {
     let TestAccounts { accounts, clock, dir } = open_accounts();
     let file = dir.path().join("setup-code");
-    let setup_code = accounts.prepare().await.unwrap().unwrap();
-    assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), setup_code);
+    let code = accounts.prepare().await.unwrap().unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), code);
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    for wrong in ["", "aaaaa", &setup_code[1..], &format!("{setup_code}a"), "a a"] {
+    for wrong in ["", "aaaaa", &code[1..], &format!("{code}a"), "a a"] {
         let tried = accounts.set_up(wrong, "ada", "correct horse", None, AWAY).await;
         assert_eq!(error_code(tried), Code::InvalidCredentials);
     }
-    assert_eq!(error_code(accounts.set_up(&setup_code, "ada", "correct horse", None, AWAY).await), Code::RateLimited);
-    assert_eq!(error_code(accounts.set_up(&setup_code, "ada", "short", None, HOME).await), Code::ValidationError);
+    assert_eq!(error_code(accounts.set_up(&code, "ada", "correct horse", None, AWAY).await), Code::RateLimited);
+    assert_eq!(error_code(accounts.set_up(&code, "ada", "short", None, HOME).await), Code::ValidationError);
     clock.advance(DAY);
-    assert_eq!(
-        error_code(accounts.set_up(&setup_code, "ada", "correct horse", None, HOME).await),
-        Code::InvalidCredentials
-    );
+    assert_eq!(error_code(accounts.set_up(&code, "ada", "correct horse", None, HOME).await), Code::InvalidCredentials);
 
-    let setup_code = accounts.prepare().await.unwrap().unwrap();
-    let typed = setup_code.to_uppercase().replace('-', " ");
+    let code = accounts.prepare().await.unwrap().unwrap();
+    let typed = code.to_uppercase().replace('-', " ");
     let issued = accounts.set_up(&typed, "ada", "correct horse", Some("laptop"), HOME).await.unwrap();
     assert_eq!(accounts.authenticate(&issued.token).unwrap().role, Role::Admin);
     assert!(!file.exists() && !accounts.needs_setup());
-    assert_eq!(error_code(accounts.set_up(&setup_code, "eve", "correct horse", None, HOME).await), Code::Conflict);
+    assert_eq!(error_code(accounts.set_up(&code, "eve", "correct horse", None, HOME).await), Code::Conflict);
     assert_eq!(accounts.prepare().await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn the_last_admin_stays_and_names_are_unique() {
     let TestAccounts { accounts, .. } = open_accounts();
-    let ada = accounts.add_user("Ada", Role::Admin, "correct horse").await.unwrap();
-    assert_eq!(error_code(accounts.add_user("ADA", Role::User, "correct horse").await), Code::Conflict);
-    assert_eq!(error_code(accounts.add_user("", Role::User, "correct horse").await), Code::ValidationError);
+    let ada = accounts.add_user(None, "Ada", Role::Admin, "correct horse").await.unwrap();
+    assert_eq!(error_code(accounts.add_user(None, "ADA", Role::User, "correct horse").await), Code::Conflict);
+    assert_eq!(error_code(accounts.add_user(None, "", Role::User, "correct horse").await), Code::ValidationError);
     assert_eq!(error_code(accounts.remove_user(&ada.id).await), Code::Conflict);
-    accounts.add_user("bob", Role::Admin, "correct horse").await.unwrap();
+    accounts.add_user(None, "bob", Role::Admin, "correct horse").await.unwrap();
     let token = accounts.issue_token("ada", Role::Admin).await.unwrap();
     accounts.remove_user(&ada.id).await.unwrap();
     assert_eq!(error_code(accounts.authenticate(&token)), Code::Unauthorized);

@@ -10,7 +10,7 @@ async fn shutdown_stores_every_last_use_in_two_changes() {
         tokens.push(test_accounts.accounts.issue_token("ada", Role::User).await.unwrap());
     }
     let ada = test_accounts.accounts.user_by_name("ada").unwrap().id;
-    let (_, stream) = test_accounts.accounts.add_stream_token(&ada, "Kodi", None, None).await.unwrap();
+    let (_, stream) = test_accounts.accounts.add_stream_token(None, &ada, "Kodi", None, None).await.unwrap();
     test_accounts.clock.advance(Duration::from_secs(600));
     for token in &tokens {
         test_accounts.accounts.authenticate(token).unwrap();

@@ -137,11 +137,8 @@ impl Service {
 }
 
 /// The external channels and their programmes.
-fn map(
-    guides: &[(u32, Arc<GuideListings>)],
-    channels: Vec<Arc<Channel>>,
-) -> Vec<(Arc<Channel>, Option<Arc<Listings>>)> {
-    let external = channels.into_iter().filter(|channel| channel.external.is_some());
+fn map(guides: &[(u32, Arc<GuideListings>)], all: Vec<Arc<Channel>>) -> Vec<(Arc<Channel>, Option<Arc<Listings>>)> {
+    let external = all.into_iter().filter(|channel| channel.external.is_some());
     let mapped = external.map(|channel| {
         let listings = find_listings(guides, &channel);
         (channel, listings)

@@ -121,10 +121,8 @@ impl Service {
         let kind = change.kind.ok_or_else(|| Error::invalid_field("kind", "is missing"))?;
         let draft = self.draft_source(kind, None, &change)?;
         if self.sources.all().len() >= MAX_SOURCES {
-            return Err(Error::new(
-                Code::Conflict,
-                format!("there are already {MAX_SOURCES} sources, the most allowed; delete some first"),
-            ));
+            let message = format!("there are already {MAX_SOURCES} sources, the most allowed; delete some first");
+            return Err(Error::new(Code::Conflict, message));
         }
         let bytes = self.fetch_source(&draft, change.upload.as_ref()).await?;
         let parsed = self.read_source(kind, bytes).await?;
@@ -146,10 +144,9 @@ impl Service {
             return Err(Error::invalid_field("kind", "cannot be changed: create another source"));
         }
         let draft = self.draft_source(former.kind, Some(&former), &change)?;
-        let is_content_replaced = draft.url != former.url || change.upload.is_some();
+        let is_replaced = draft.url != former.url || change.upload.is_some();
         let is_selection_changed = (&draft.filter, draft.number_from) != (&former.filter, former.number_from);
-        let needs_reading =
-            draft.rights.is_usable() && (is_content_replaced || is_selection_changed && draft.url.is_some());
+        let needs_reading = draft.rights.is_usable() && (is_replaced || is_selection_changed && draft.url.is_some());
         let parsed = match needs_reading {
             true => {
                 let bytes = self.fetch_source(&draft, change.upload.as_ref()).await?;
@@ -163,7 +160,7 @@ impl Service {
         if current.rights != former.rights {
             return Err(Error::new(Code::Conflict, "the source was changed meanwhile"));
         }
-        self.audit_source(Some(&former), &draft, is_content_replaced, &change.changed_by).await?;
+        self.audit_source(Some(&former), &draft, is_replaced, &change.changed_by).await?;
         let ImportSource { state, last_read_ms: read_ms, counts, skipped, .. } = (*current).clone();
         let source =
             self.sources.store_source(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..draft }).await?;
@@ -185,9 +182,8 @@ impl Service {
         let _editing = self.sources.edit_lock.lock().await;
         let source = self.sources.get(id)?;
         if let Some(clearance) = source.rights.clearance() {
-            self.audit_log
-                .append(AuditSubject::Source(id), &source.name, ClearanceChange::Removed, &[], by, clearance)
-                .await?;
+            let subject = AuditSubject::Source(id);
+            self.audit_log.append(subject, &source.name, ClearanceChange::Removed, &[], by, clearance).await?;
         }
         let mut batch = Batch::default();
         batch.put(Tree::Sources, &source_key(id), &SourceRecord { source: None })?;
@@ -243,10 +239,8 @@ impl Service {
                 tracing::warn!(source.id = current.id, %fault, "a source could not be read");
                 let failed = ReadState::Failed(fault.message);
                 let read_ms = Some(self.clock.now().as_millisecond());
-                self.sources
-                    .store_source(ImportSource { state: failed, last_read_ms: read_ms, ..(*current).clone() })
-                    .await
-                    .map(drop)
+                let source = ImportSource { state: failed, last_read_ms: read_ms, ..(*current).clone() };
+                self.sources.store_source(source).await.map(drop)
             }
         };
         if let Err(fault) = outcome {
@@ -258,67 +252,53 @@ impl Service {
     fn refresh_due_sources(self: &Arc<Self>) {
         let now_ms = self.clock.now().as_millisecond();
         for source in self.sources.all() {
-            let interval_ms = source.refresh_hours.map(|hours| i64::from(hours) * 3_600_000);
-            let is_due =
-                interval_ms.is_some_and(|interval_ms| source.last_read_ms.unwrap_or(0) + interval_ms <= now_ms);
+            let every_ms = source.refresh_hours.map(|hours| i64::from(hours) * 3_600_000);
+            let is_due = every_ms.is_some_and(|every_ms| source.last_read_ms.unwrap_or(0) + every_ms <= now_ms);
             if is_due && source.url.is_some() && source.rights.is_usable() {
                 let _ = self.refresh_source(source.id);
             }
         }
     }
 
-    fn draft_source(
-        &self,
-        kind: SourceKind,
-        former: Option<&ImportSource>,
-        change: &SourceChange,
-    ) -> Result<ImportSource> {
-        let name = change.name.clone().or_else(|| former.map(|former| former.name.clone()));
+    fn draft_source(&self, kind: SourceKind, old: Option<&ImportSource>, edit: &SourceChange) -> Result<ImportSource> {
+        let name = edit.name.clone().or_else(|| old.map(|old| old.name.clone()));
         let name = name.ok_or_else(|| Error::invalid_field("name", "is missing"))?;
         if name.trim().is_empty() || name.chars().count() > 100 || name.chars().any(char::is_control) {
-            return Err(Error::invalid_field(
-                "name",
-                "must have 1 to 100 characters, none of them a control character",
-            ));
+            let message = "must have 1 to 100 characters, none of them a control character";
+            return Err(Error::invalid_field("name", message));
         }
-        if change.url.is_some() && change.upload.is_some() {
+        if edit.url.is_some() && edit.upload.is_some() {
             return Err(Error::invalid_field("upload", "and url cannot both be given"));
         }
-        let url = match (&change.url, &change.upload) {
+        let url = match (&edit.url, &edit.upload) {
             (Some(url), _) => Some(url.clone()),
             (None, Some(_)) => None,
-            (None, None) => former.and_then(|former| former.url.clone()),
+            (None, None) => old.and_then(|old| old.url.clone()),
         };
-        let is_content_replaced = former.is_some_and(|former| former.url != url) || change.upload.is_some();
-        let former_rights = former.map(|former| &former.rights);
+        let is_replaced = old.is_some_and(|old| old.url != url) || edit.upload.is_some();
+        let former_rights = old.map(|old| &old.rights);
         let now_ms = self.clock.now().as_millisecond();
-        let rights = SourceRights::from_claim(
-            kind,
-            change.claim.clone(),
-            former_rights,
-            is_content_replaced,
-            &change.changed_by,
-            now_ms,
-        );
+        let claim = edit.claim.clone();
+        let rights = SourceRights::from_claim(kind, claim, former_rights, is_replaced, &edit.changed_by, now_ms);
         let rights = rights.map_err(|missing| missing_rights_error(&missing))?;
-        if former.is_none() && url.is_none() && change.upload.is_none() {
+        if old.is_none() && url.is_none() && edit.upload.is_none() {
             return Err(Error::invalid_field("url", "is missing, and so is upload"));
         }
-        let select_bytes = change.filter.as_ref().map_or(0, ChannelFilter::text_bytes);
+        let select_bytes = edit.filter.as_ref().map_or(0, ChannelFilter::text_bytes);
         if select_bytes > MAX_SELECT_BYTES {
             let message = format!("select has {select_bytes} bytes of names; at most {MAX_SELECT_BYTES} are allowed");
             return Err(Error::new(Code::PayloadTooLarge, message));
         }
-        let former_value = |field: fn(&ImportSource) -> Option<u32>| former.and_then(field);
+        let former_value = |field: fn(&ImportSource) -> Option<u32>| old.and_then(field);
         Ok(ImportSource {
-            id: former.map_or(0, |former| former.id),
+            id: old.map_or(0, |old| old.id),
             kind,
             name,
             url,
-            refresh_hours: change.refresh_hours.unwrap_or_else(|| former_value(|former| former.refresh_hours)),
+            refresh_hours: edit.refresh_hours.unwrap_or_else(|| former_value(|old| old.refresh_hours)),
             rights,
-            filter: change.filter.clone().or_else(|| former.map(|former| former.filter.clone())).unwrap_or_default(),
-            number_from: change.number_from.unwrap_or_else(|| former_value(|former| former.number_from)),
+            filter: edit.filter.clone().or_else(|| old.map(|old| old.filter.clone())).unwrap_or_default(),
+            number_from: edit.number_from.unwrap_or_else(|| former_value(|old| old.number_from)),
             state: ReadState::Ready,
             last_read_ms: None,
             counts: ReadCounts::default(),
@@ -336,10 +316,8 @@ impl Service {
         let Some(clearance) = after.rights.clearance() else { return Ok(()) };
         let former_clearance = former.and_then(|former| former.rights.clearance());
         match Clearance::change_between(former_clearance, clearance, is_content_replaced) {
-            Some((clearance_change, fields)) => {
-                self.audit_log
-                    .append(AuditSubject::Source(after.id), &after.name, clearance_change, &fields, by, clearance)
-                    .await
+            Some((kind, fields)) => {
+                self.audit_log.append(AuditSubject::Source(after.id), &after.name, kind, &fields, by, clearance).await
             }
             None => Ok(()),
         }

@@ -64,14 +64,13 @@ impl Service {
                 preview.counts.entries = list.entries.len() + list.skipped.count;
                 let (selected, mut skips) = select_entries(list, &change.filter.unwrap_or_default());
                 // No source has id 0, so every entry counts as new.
-                let (planned_channels, _) =
-                    self.channels.plan_import(0, change.number_from.flatten(), &selected, &mut skips);
-                let tvg_ids = planned_channels.iter().map(|planned| match &planned.channel.external {
+                let (planned, _) = self.channels.plan_import(0, change.number_from.flatten(), &selected, &mut skips);
+                let tvg_ids = planned.iter().map(|planned| match &planned.channel.external {
                     Some(external) => external.imported_entry().map(|entry| entry.tvg_id.clone()).unwrap_or_default(),
                     None => String::new(),
                 });
                 let tvg_ids: Vec<String> = tvg_ids.collect();
-                preview.counts.channels = planned_channels.len();
+                preview.counts.channels = planned.len();
                 preview.counts.skipped = skips.count;
                 preview.skipped = skips.reasons;
                 let to_preview = |(planned, tvg_id): (PlannedChannel, String)| PreviewChannel {
@@ -79,7 +78,7 @@ impl Service {
                     groups: planned.groups,
                     channel: planned.channel,
                 };
-                preview.channels = planned_channels.into_iter().zip(tvg_ids).map(to_preview).collect();
+                preview.channels = planned.into_iter().zip(tvg_ids).map(to_preview).collect();
                 Ok(preview)
             }
             ParsedSource::Guide(guide) => {
@@ -137,9 +136,8 @@ impl Service {
         let read_ms = Some(self.clock.now().as_millisecond());
         let (state, mut skipped) = (ReadState::Ready, skips.reasons);
         skipped.truncate(MAX_REASONS);
-        self.sources
-            .store_source(ImportSource { state, last_read_ms: read_ms, counts, skipped, ..source.clone() })
-            .await
+        let source = ImportSource { state, last_read_ms: read_ms, counts, skipped, ..source.clone() };
+        self.sources.store_source(source).await
     }
 }
 

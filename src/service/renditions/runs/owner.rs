@@ -211,10 +211,8 @@ impl Owner {
                         self.segments.put(&self.rendition_key, segment.index, bytes).await
                     }
                     content => {
-                        let source_version = self.spec.source.version();
-                        self.segments
-                            .put_reproducible(&self.rendition_key, segment.index, content, &source_version)
-                            .await
+                        let version = self.spec.source.version();
+                        self.segments.put_reproducible(&self.rendition_key, segment.index, content, &version).await
                     }
                 };
                 let (start_ms, now_ms) = (self.start_ms(segment.index), self.now_ms());

@@ -1,23 +1,16 @@
 //! The rules of runs, with a scripted backend and paused time.
 
-use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::*;
-use crate::domain::codec::TargetCodec;
-use crate::domain::grid::Grid;
-use crate::domain::library::Root;
-use crate::domain::media::{Container, Media};
-use crate::domain::plan::{EncodeVideo, Rendition, VideoPlan};
-use crate::domain::time::FrameRate;
 use crate::engine::content::SegmentContent;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::fallback::FallbackBackend;
 use crate::engine::segment_cache::CacheLimits;
-use crate::engine::source::Roots;
 use crate::engine::{Job, Run};
+use crate::service::renditions::sample_spec::sample_spec;
 
 mod slot_turns;
 
@@ -28,11 +21,8 @@ struct Bench {
 }
 
 fn bench_with_jobs(fake: FakeBackend, max_jobs: usize) -> Bench {
-    bench_with_cache(
-        CacheLimits { memory_bytes: 64 << 20, rendition_memory_bytes: 64 << 20, disk_bytes: 0 },
-        fake,
-        max_jobs,
-    )
+    let limits = CacheLimits { memory_bytes: 64 << 20, rendition_memory_bytes: 64 << 20, disk_bytes: 0 };
+    bench_with_cache(limits, fake, max_jobs)
 }
 
 fn bench_with_cache(limits: CacheLimits, fake: FakeBackend, max_jobs: usize) -> Bench {
@@ -45,33 +35,7 @@ fn bench_with_cache(limits: CacheLimits, fake: FakeBackend, max_jobs: usize) -> 
 impl Bench {
     /// 100 segments of 2 s, encoded at `height`.
     fn rendition_spec(&self, height: u32) -> Arc<RenditionSpec> {
-        let path: &Path = self.folder.path();
-        let roots = Roots::open(vec![Root { id: "r".into(), path: path.into() }]).unwrap();
-        let source = roots.open_file(path.join("film.mp4").to_str().unwrap()).unwrap();
-        let rate = FrameRate { num: 25, den: 1 };
-        let video = EncodeVideo {
-            stream: 0,
-            width: 320,
-            height,
-            frame_rate: rate,
-            deinterlace: false,
-            tone_map: None,
-            burn: None,
-            watermark: None,
-            max_kbps: 400,
-            codec: TargetCodec::H264,
-            encoder: "fake".into(),
-        };
-        Arc::new(RenditionSpec {
-            source: Arc::new(source),
-            fingerprint: "f_1".into(),
-            media: Arc::new(Media { duration_seconds: Some(200.0), ..Media::new(Container::Mp4, Vec::new()) }),
-            rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
-            grid: Arc::new(Grid::from_frame_rate(rate, 2.0, 200.0)),
-            sidecar: None,
-            watermark: None,
-            package: None,
-        })
+        Arc::new(sample_spec(self.folder.path(), height))
     }
 
     fn try_lease(&self, height: u32) -> Result<Lease> {
@@ -155,9 +119,8 @@ impl Backend for InstantBackend {
 #[tokio::test(start_paused = true)]
 async fn an_instant_backend_produces_segments_only_on_request() {
     // Memory for one segment: read-ahead for one reader would evict the segment of the other.
-    let segment_bytes =
-        FakeBackend::segment_bytes(&bench_with_jobs(one_second_backend(), 1).rendition_spec(240).rendition, 0).len()
-            as u64;
+    let spec = bench_with_jobs(one_second_backend(), 1).rendition_spec(240);
+    let segment_bytes = FakeBackend::segment_bytes(&spec.rendition, 0).len() as u64;
     let bench = bench_with_cache(
         CacheLimits { memory_bytes: segment_bytes, rendition_memory_bytes: segment_bytes, disk_bytes: 1 << 20 },
         one_second_backend(),
@@ -228,11 +191,8 @@ async fn a_seek_moves_the_run_and_stored_segments_are_not_produced_again() {
     for index in 45..66 {
         lease.segment(index).await.unwrap();
     }
-    assert_eq!(
-        bench.fake.segments_made(),
-        bench.runs.segments.rendition_usage(&lease.owner.rendition_key).segments,
-        "nothing was made twice"
-    );
+    let kept = bench.runs.segments.rendition_usage(&lease.owner.rendition_key).segments;
+    assert_eq!(bench.fake.segments_made(), kept, "nothing was made twice");
 }
 
 #[tokio::test(start_paused = true)]
@@ -413,12 +373,8 @@ async fn a_changed_file_is_no_reason_for_another_backend() {
 async fn segments_are_kept_under_the_version_of_the_file_they_were_made_from() {
     let bench = bench_with_jobs(one_second_backend(), 1);
     let key_of = |spec: &RenditionSpec| super::rendition_key(&bench.fake, spec);
-    let spec_before = bench.rendition_spec(240);
-    assert_eq!(
-        key_of(&spec_before),
-        key_of(&bench.rendition_spec(240)),
-        "two openings of one file share their segments"
-    );
+    let before = bench.rendition_spec(240);
+    assert_eq!(key_of(&before), key_of(&bench.rendition_spec(240)), "two openings of one file share their segments");
     let path = bench.folder.path().join("film.mp4");
     // Rewritten in place with the same length, and its modification time restored.
     let modified_at = std::fs::metadata(&path).unwrap().modified().unwrap();
@@ -427,6 +383,6 @@ async fn segments_are_kept_under_the_version_of_the_file_they_were_made_from() {
     std::fs::write(&path, bytes).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified_at).unwrap();
     let after = bench.rendition_spec(240);
-    assert_eq!((spec_before.source.modified, &spec_before.fingerprint), (after.source.modified, &after.fingerprint));
-    assert_ne!(key_of(&spec_before), key_of(&after));
+    assert_eq!((before.source.modified, &before.fingerprint), (after.source.modified, &after.fingerprint));
+    assert_ne!(key_of(&before), key_of(&after));
 }

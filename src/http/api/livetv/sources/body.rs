@@ -146,10 +146,8 @@ impl SourceRequest {
         if let Some(SelectRequest { groups, names, ids }) = &select
             && [groups, names, ids].iter().any(|list| list.len() > MAX_SELECTED_NAMES)
         {
-            return Err(Error::invalid_field(
-                "select",
-                format!("each list must have at most {MAX_SELECTED_NAMES} entries"),
-            ));
+            let message = format!("each list must have at most {MAX_SELECTED_NAMES} entries");
+            return Err(Error::invalid_field("select", message));
         }
         let upload = file.or(self.upload.map(Bytes::from));
         if upload.as_ref().is_some_and(|upload| upload.len() > MAX_UPLOAD_BYTES) {

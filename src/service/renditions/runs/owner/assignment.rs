@@ -83,12 +83,9 @@ impl Owner {
     /// Whether every run has a reader other than the waiting one, which then is a second viewer and not a seek.
     pub(super) fn has_other_readers(&self, request_index: usize) -> bool {
         let requester = &self.waiting_requests[request_index].request.reader_identity;
-        let other_positions =
-            self.reader_positions.values().filter(|reader_position| !reader_position.reader.ptr_eq(requester));
+        let other_positions = self.reader_positions.values().filter(|position| !position.reader.ptr_eq(requester));
         self.runs.iter().all(|run| {
-            other_positions
-                .clone()
-                .any(|reader_position| self.read_ahead_window(reader_position.segment).contains(&run.next_segment))
+            other_positions.clone().any(|position| self.read_ahead_window(position.segment).contains(&run.next_segment))
         })
     }
 

@@ -30,10 +30,7 @@ impl Owner {
         if self.backend.has_instant_start() {
             return Vec::new();
         }
-        self.reader_positions
-            .values()
-            .filter_map(|reader_position| self.first_missing(reader_position.segment))
-            .collect()
+        self.reader_positions.values().filter_map(|reader| self.first_missing(reader.segment)).collect()
     }
 
     /// Moves idle runs to the segments that readers will request next, and ends a run that no reader follows.

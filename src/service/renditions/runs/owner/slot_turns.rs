@@ -47,14 +47,13 @@ impl Owner {
                 .min(),
             _ => self.deadline_ms(),
         };
-        let working = self.runs.iter().filter(|run| run.is_working()).count().min(MAX_RUNS);
-        let is_complete =
-            working == 0 && self.segments.rendition_usage(&self.rendition_key).segments >= self.end_segment;
+        let busy = self.runs.iter().filter(|run| run.is_working()).count().min(MAX_RUNS);
+        let is_complete = busy == 0 && self.segments.rendition_usage(&self.rendition_key).segments >= self.end_segment;
         RenditionNeed {
             deadline_ms: self.deadline_ms(),
             second_deadline_ms,
             run_count: self.runs.len(),
-            working_runs: working,
+            working_runs: busy,
             is_complete,
         }
     }
@@ -65,25 +64,20 @@ impl Owner {
             let index = self.first_missing(reader_position.segment)?;
             Some(reader_position.playback_clock.deadline_ms(self.start_ms(index)))
         };
-        let request_deadlines =
-            (0..self.waiting_requests.len()).map(|request_index| self.request_deadline_ms(request_index));
-        let read_ahead_deadlines = self
-            .reader_positions
-            .values()
-            .filter(|_| !self.backend.has_instant_start())
-            .filter_map(read_ahead_deadline);
+        let request_deadlines = (0..self.waiting_requests.len()).map(|index| self.request_deadline_ms(index));
+        let positions = self.reader_positions.values().filter(|_| !self.backend.has_instant_start());
+        let read_ahead_deadlines = positions.filter_map(read_ahead_deadline);
         read_ahead_deadlines.chain(request_deadlines).min()
     }
 
     /// When a waiting request must be answered.
     fn request_deadline_ms(&self, request_index: usize) -> i64 {
         let waiting = &self.waiting_requests[request_index];
-        let requested_ms =
-            self.now_ms() - i64::try_from(waiting.requested_at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let since_ms = self.now_ms() - i64::try_from(waiting.requested_at.elapsed().as_millis()).unwrap_or(i64::MAX);
         let reader_position = self.reader_positions.get(&(waiting.request.reader_identity.as_ptr() as usize));
         let playback_deadline_ms = reader_position
             .map(|reader_position| reader_position.playback_clock.deadline_ms(self.start_ms(waiting.request.index)));
-        playback_deadline_ms.map_or(requested_ms, |played| played.min(requested_ms + MAX_WAIT_MS))
+        playback_deadline_ms.map_or(since_ms, |played| played.min(since_ms + MAX_WAIT_MS))
     }
 
     /// How many more runs may start a segment now.

@@ -19,11 +19,11 @@ fn make_film(from: i64, to: i64, size: usize) -> Vec<u8> {
     let mut writer = TsWriter::new(TrackKind::Video);
     for frame in from * 25..to * 25 {
         let (dts, is_keyframe) = (frame * 3600, frame % 25 == 0);
-        let mut push = |track, pts, dts, random_access, bytes: &[u8]| {
-            writer.push_unit(&AccessUnit { track, pts, dts, random_access, parts: &[bytes] })
+        let mut push = |track, pts, dts, random_access, len: usize| {
+            writer.push_unit(&AccessUnit { track, pts, dts, random_access, parts: &[&bytes[..len]] })
         };
-        push(TrackKind::Video, dts + 9000, Some(dts), is_keyframe, &bytes);
-        push(TrackKind::Audio, dts + 1000, None, true, &bytes[..100]);
+        push(TrackKind::Video, dts + 9000, Some(dts), is_keyframe, size);
+        push(TrackKind::Audio, dts + 1000, None, true, 100);
     }
     let pmt_entry = |track: TrackKind, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
     writer.into_segment(&[pmt_entry(TrackKind::Video, 0x1b), pmt_entry(TrackKind::Audio, 0x0f)])

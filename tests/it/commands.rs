@@ -43,7 +43,9 @@ fn pipelines_are_listed_checked_and_rendered() {
     assert!(output_text(&check_output).contains("ok      segment with x264enc"), "{}", output_text(&check_output));
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines/README.md")).unwrap();
     assert_eq!(String::from_utf8(run(&["pipelines", "draw"]).stdout).unwrap(), page);
-    assert!(output_text(&run(&["pipelines", "draw", "segment", "--text"])).contains("rotate.src -> video_encoder.sink"));
+    assert!(
+        output_text(&run(&["pipelines", "draw", "segment", "--text"])).contains("rotate.src -> video_encoder.sink")
+    );
     assert!(output_text(&run(&["pipelines", "draw", "segment", "--svg"])).contains(">x264enc</text>"));
     assert!(!run(&["pipelines", "draw", "nothing"]).status.success());
 }

@@ -175,7 +175,7 @@ impl ChannelClock {
         first.channel_from_ms.saturating_sub(first.from_ms.saturating_sub(wall_ms))
     }
 
-    /// The first wall-clock instant at which channel time reaches `channel_ms`: when something ends. [`ENDLESS`] if it is
+    /// The first wall-clock instant at which channel time reaches `channel_ms`: when something ends. `ENDLESS` if it is
     /// not reached within the known intervals.
     pub fn first_wall_ms(&self, channel_ms: i64) -> i64 {
         match self.intervals.partition_point(|run| run.channel_to_ms() < channel_ms) {

@@ -10,7 +10,7 @@ pub enum ImageFormat {
     Jpeg,
 }
 
-/// Format, width and height. None unless it is a PNG or JPEG of at most [`MAX_SIDE_PIXELS`] on each side.
+/// Format, width and height. None unless it is a PNG or JPEG of at most `MAX_SIDE_PIXELS` on each side.
 pub fn detect(bytes: &[u8]) -> Option<(ImageFormat, u32, u32)> {
     let (format, width, height) = parse_png(bytes).or_else(|| parse_jpeg(bytes))?;
     let fits = |side: u32| (1..=MAX_SIDE_PIXELS).contains(&side);

@@ -20,9 +20,9 @@ use crate::engine::{Result, RunError};
 /// Time limit for the first buffer after opening and seeking. A file with one keyframe an hour must be decoded from there.
 const FIRST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Wait before a decoder without output is reopened, once. One in some hundred neither ended nor gave output after its
-/// seek, and another seek did not help (measured, GStreamer 1.22).
-const REOPEN_AFTER: Duration = Duration::from_secs(4);
+/// Waits before a decoder without output is reopened. One in some hundred neither ended nor gave output after its seek, more
+/// on a busy machine, and another seek did not help (measured, GStreamer 1.22).
+const REOPEN_AFTER: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(8)];
 
 /// The decoder of one stream.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Decoder {
     stall_timer: StallTimer,
     /// The first buffer has arrived; until then `FIRST_OUTPUT_TIMEOUT` applies.
     has_output: bool,
-    was_reopened: bool,
+    reopen_count: usize,
 }
 
 /// The stream to decode, the start time and the output format.
@@ -111,7 +111,7 @@ impl Decoder {
     pub(super) fn open(request: DecodeRequest, wake: &ThreadWaker) -> Result<Self> {
         let (pipeline, output, stage) = start_pipeline(&request, wake)?;
         let stall_timer = StallTimer::start();
-        Ok(Self { request, pipeline, output, stage, stall_timer, has_output: false, was_reopened: false })
+        Ok(Self { request, pipeline, output, stage, stall_timer, has_output: false, reopen_count: 0 })
     }
 
     /// Handles bus messages and advances opening and seeking. True if anything happened.
@@ -145,10 +145,11 @@ impl Decoder {
                 let seconds = FIRST_OUTPUT_TIMEOUT.as_secs();
                 return Err(RunError::Decode(format!("no {kind_name} within {seconds} s of {stage_name}")));
             }
-            if seek_result == Some(false) && self.was_reopened {
+            if seek_result == Some(false) && self.reopen_count > 0 {
                 return Err(RunError::SourceRead("the source file is not seekable".into()));
             }
-            if (waited > REOPEN_AFTER || seek_result == Some(false)) && !self.was_reopened {
+            let is_due = REOPEN_AFTER.get(self.reopen_count).is_some_and(|wait| waited > *wait);
+            if is_due || seek_result == Some(false) {
                 tracing::warn!(
                     what = self.request.format.kind_name(),
                     standing = self.stage_name(),
@@ -156,7 +157,7 @@ impl Decoder {
                 );
                 self.pipeline.record_stall();
                 (self.pipeline, self.output, self.stage) = start_pipeline(&self.request, wake)?;
-                (self.was_reopened, self.stall_timer) = (true, StallTimer::start());
+                (self.reopen_count, self.stall_timer) = (self.reopen_count + 1, StallTimer::start());
             }
         }
         Ok(has_progress)

@@ -42,7 +42,7 @@ const CUES: [(&str, &str); 6] = [
 struct Sample {
     /// Relative to the sample folder.
     path: &'static str,
-    /// The feature that the sample demonstrates, for the terminal.
+    /// The feature that the sample demonstrates, as printed by the command.
     demonstrates: &'static str,
     /// Arguments between `ffmpeg` and the output file. Names without a slash are files in the work folder; `{PICTURE}`,
     /// `{CHORD}` and `{LOW_CHORD}` are replaced by the constants above.

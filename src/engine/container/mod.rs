@@ -18,7 +18,7 @@ pub enum ContainerError {
 }
 
 impl ContainerError {
-    /// The reason, for the log.
+    /// Why, as logged.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Uncuttable(why) | Self::Unsupported(why) => why,

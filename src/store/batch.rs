@@ -17,6 +17,27 @@ pub struct Edit {
     pub json: Option<Vec<u8>>,
 }
 
+impl Edit {
+    /// Writes a record.
+    ///
+    /// # Errors
+    /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD_BYTES`] bytes of key and JSON.
+    pub fn put<T: Serialize>(tree: Tree, key: &str, value: &T) -> Result<Self> {
+        let json = serde_json::to_vec(value).map_err(Error::internal)?;
+        let bytes = key.len() + json.len();
+        if bytes > MAX_RECORD_BYTES {
+            let message = format!("the record has {bytes} bytes, the limit is {MAX_RECORD_BYTES}");
+            return Err(Error::new(Code::PayloadTooLarge, message));
+        }
+        Ok(Self { tree, key: key.to_owned(), json: Some(json) })
+    }
+
+    /// Removes a record; if it does not exist, nothing happens.
+    pub fn delete(tree: Tree, key: &str) -> Self {
+        Self { tree, key: key.to_owned(), json: None }
+    }
+}
+
 /// Changes of several records, in order. [`super::Store::write`] applies them.
 #[derive(Default)]
 pub struct Batch {
@@ -31,8 +52,7 @@ impl Batch {
     /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD_BYTES`] bytes of keys and JSON, or [`MAX_BATCH_CHANGES`] changes, in the batch;
     /// `INTERNAL` for a tree that is not journaled.
     pub fn put<T: Serialize>(&mut self, tree: Tree, key: &str, value: &T) -> Result<()> {
-        let json = serde_json::to_vec(value).map_err(Error::internal)?;
-        self.add(Edit { tree, key: key.to_owned(), json: Some(json) })
+        self.add(Edit::put(tree, key, value)?)
     }
 
     /// Adds a record to remove; if it does not exist, nothing happens.
@@ -40,7 +60,7 @@ impl Batch {
     /// # Errors
     /// As for [`Self::put`].
     pub fn delete(&mut self, tree: Tree, key: &str) -> Result<()> {
-        self.add(Edit { tree, key: key.to_owned(), json: None })
+        self.add(Edit::delete(tree, key))
     }
 
     fn add(&mut self, edit: Edit) -> Result<()> {
@@ -58,5 +78,12 @@ impl Batch {
         }
         self.edits.push(edit);
         Ok(())
+    }
+}
+
+impl From<Edit> for Batch {
+    /// One change, of any tree.
+    fn from(edit: Edit) -> Self {
+        Self { edits: vec![edit], ..Self::default() }
     }
 }

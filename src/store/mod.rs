@@ -33,8 +33,7 @@ mod snapshot;
 mod tail;
 mod tree;
 
-use batch::Edit;
-pub use batch::{Batch, MAX_BATCH_CHANGES};
+pub use batch::{Batch, Edit, MAX_BATCH_CHANGES};
 use commit::CommitError;
 pub use export::{backup, export, import};
 use lock::StateLock;
@@ -133,49 +132,49 @@ impl Store {
         value.map_err(|cause| record_error(tree, key, cause))
     }
 
-    /// Writes one record; it is on disk when this returns. A record of a tree that is not journaled is written, but not
-    /// synced.
+    /// Writes one record, as [`Self::write`] does.
     ///
     /// # Errors
-    /// `PAYLOAD_TOO_LARGE` for more than [`MAX_RECORD_BYTES`] bytes of key and JSON. `STORAGE_FULL` when the record could not be
-    /// made durable: the previous value is unchanged, also after a restart. `INTERNAL` when the disk fails and the outcome
-    /// is unknown.
+    /// Those of [`Edit::put`] and [`Self::write`].
     pub async fn put<T: Serialize>(&self, tree: Tree, key: &str, value: &T) -> Result<()> {
-        let json = serde_json::to_vec(value).map_err(Error::internal)?;
-        let bytes = key.len() + json.len();
-        if bytes > MAX_RECORD_BYTES {
-            let message = format!("the record has {bytes} bytes, the limit is {MAX_RECORD_BYTES}");
-            return Err(Error::new(Code::PayloadTooLarge, message));
-        }
-        self.commit(vec![Edit { tree, key: key.to_owned(), json: Some(json) }]).await.map(drop)
+        self.write(Edit::put(tree, key, value)?).await.map(drop)
     }
 
-    /// Removes one record, durably; returns whether it existed.
+    /// Removes one record, as [`Self::write`] does; returns whether it existed.
     ///
     /// # Errors
-    /// `STORAGE_FULL` when the removal could not be made durable: the record still exists. `INTERNAL` as for [`Self::put`].
+    /// Those of [`Self::write`].
     pub async fn delete(&self, tree: Tree, key: &str) -> Result<bool> {
-        if !self.contains(tree, key)? {
-            return Ok(false);
-        }
-        self.commit(vec![Edit { tree, key: key.to_owned(), json: None }]).await
+        self.write(Edit::delete(tree, key)).await
     }
 
-    /// Makes all changes of a batch, or none; they are on disk when this returns. A reader may see some of them earlier.
+    /// Makes one change, or all changes of a batch or none; returns whether one of the records existed. They are on disk when
+    /// this returns; a reader may see some of them earlier. A record of a tree that is not journaled is written at once, but
+    /// not synced.
     ///
     /// # Errors
     /// `STORAGE_FULL` when they could not be made durable: the previous records are unchanged, also after a restart.
     /// `INTERNAL` when the disk fails and the outcome is unknown: after a restart either all changes exist or none.
-    pub async fn write(&self, batch: Batch) -> Result<()> {
-        let mut edits = Vec::with_capacity(batch.edits.len());
-        for edit in batch.edits {
+    pub async fn write(&self, batch: impl Into<Batch>) -> Result<bool> {
+        let mut edits = Vec::new();
+        for edit in batch.into().edits {
             if edit.json.is_some() || self.contains(edit.tree, &edit.key)? {
                 edits.push(edit);
             }
         }
-        match edits.is_empty() {
-            true => Ok(()),
-            false => self.commit(edits).await.map(drop),
+        match &*edits {
+            [] => return Ok(false),
+            [edit] if !edit.tree.journaled() => return self.write_unjournaled(edit),
+            _ => {}
+        }
+        let (reply, outcome) = oneshot::channel();
+        let change_queue = self.inner.change_queue.as_ref().expect("the committer runs as long as the store is open");
+        let change = commit::PendingChange { edits, reply };
+        change_queue.send(change).await.map_err(|_| not_stored_error("the committer has stopped"))?;
+        match outcome.await.map_err(|_| unknown_outcome_error("the committer has stopped"))? {
+            Ok(before) => Ok(before),
+            Err(CommitError::Refused(cause)) => Err(not_stored_error(cause)),
+            Err(CommitError::OutcomeUnknown(cause)) => Err(unknown_outcome_error(cause)),
         }
     }
 
@@ -254,25 +253,6 @@ impl Store {
             return Ok(json.is_some());
         }
         tree_in_index(&view, tree)?.contains_key(key).map_err(|cause| record_error(tree, key, cause))
-    }
-
-    /// Sends changes to the committer and waits until they are durable; returns whether one of the records existed. A single
-    /// record of a tree that is not journaled is written at once.
-    async fn commit(&self, edits: Vec<Edit>) -> Result<bool> {
-        if let [edit] = &*edits
-            && !edit.tree.journaled()
-        {
-            return self.write_unjournaled(edit);
-        }
-        let (reply, outcome) = oneshot::channel();
-        let change_queue = self.inner.change_queue.as_ref().expect("the committer runs as long as the store is open");
-        let change = commit::PendingChange { edits, reply };
-        change_queue.send(change).await.map_err(|_| not_stored_error("the committer has stopped"))?;
-        match outcome.await.map_err(|_| unknown_outcome_error("the committer has stopped"))? {
-            Ok(before) => Ok(before),
-            Err(CommitError::Refused(cause)) => Err(not_stored_error(cause)),
-            Err(CommitError::OutcomeUnknown(cause)) => Err(unknown_outcome_error(cause)),
-        }
     }
 
     /// Writes directly to the index: records of trees that are not journaled can be computed again.

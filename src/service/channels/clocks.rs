@@ -200,7 +200,7 @@ impl Channels {
         for removed in stored.iter().filter(|gone| !intervals.iter().any(|interval| interval.from_ms == gone.from_ms)) {
             batch.delete(Tree::ClockIntervals, &interval_key(channel.id, removed))?;
         }
-        self.store.write(batch).await
+        self.store.write(batch).await.map(drop)
     }
 
     /// Sets a channel's clock to the one that `make_clock` returns for its current state, if any.

@@ -111,7 +111,7 @@ pub async fn make_changes(store: &Store, expected: &mut ExpectedRecords, round: 
             None => batch.delete(TREE, key).unwrap(),
         }
     }
-    match store.write(batch).await {
+    match store.write(batch).await.map(drop) {
         Err(error) if was_not_begun(&error) => {}
         written => edits.for_each(|(key, value)| note_outcome(expected, key, value, &written)),
     }

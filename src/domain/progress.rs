@@ -4,6 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::library::file_stem;
 use super::time;
 
 mod media_type;
@@ -96,6 +97,14 @@ pub struct ProgressItem {
     pub size_bytes: u64,
     /// None if it was not probed yet.
     pub duration_seconds: Option<f64>,
+}
+
+impl ProgressItem {
+    /// A file that was not probed yet.
+    pub fn new_file(media_id: String, path: &str, size_bytes: u64) -> Self {
+        let (path, title) = (path.to_owned(), file_stem(path).to_owned());
+        Self { media_id, path, title, size_bytes, duration_seconds: None }
+    }
 }
 
 /// A save sent by a device; omitted fields keep their stored values.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, IF_MATCH};
 use http::{HeaderMap, Method};
 use serde::de::DeserializeOwned;
 
@@ -45,6 +45,16 @@ impl Call {
     /// `INVALID_PATH` when it is absent.
     pub fn media_path(&self) -> Result<&str> {
         self.query("path")?.ok_or_else(|| Error::new(Code::InvalidPath, "path is missing"))
+    }
+
+    /// The version of a record that `If-Match` requires; None when it is absent or `*`.
+    ///
+    /// # Errors
+    /// `BAD_REQUEST` when it is not a number.
+    pub fn if_match_version(&self) -> Result<Option<u64>> {
+        let required = self.header(IF_MATCH).map(str::trim).filter(|text| *text != "*");
+        let version = required.map(|text| text.trim_matches('"').parse::<u64>()).transpose();
+        version.map_err(|_| Error::new(Code::BadRequest, "If-Match must be the version as a quoted number"))
     }
 
     /// The number of entries that `limit` requests: `default` when absent, at most `max`.

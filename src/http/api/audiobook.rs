@@ -6,11 +6,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use warp::reply::Response;
 
-use super::progress::{
-    PastPosition, parse_filter, parse_if_match, parse_limit, request, resolve_save, set_version_etag,
-};
+use super::progress::{PastPosition, parse_filter, parse_limit, request, save_response, versioned_json};
 use crate::domain::access::Access;
-use crate::domain::progress::{ProgressRecord, ProgressSave, SaveResult};
+use crate::domain::progress::{ProgressRecord, ProgressSave};
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::error::{Error, Result};
 use crate::http::call::Call;
@@ -174,13 +172,11 @@ pub async fn book(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: BookSaveRequest = call.json().await?;
     let (path, mut save, book_position) = request.into_save()?;
-    save.version = parse_if_match(&call)?.or(save.version);
-    let verdict: SaveResult = service.save_book_progress(&call.user()?.user_id, &path, save, book_position).await?;
-    let (record, applied) = resolve_save(&call, verdict)?;
-    let version = record.version;
-    let mut response = reply::json(&BookProgressAnswer { progress: Some(BookProgress::new(record, applied)) });
-    set_version_etag(&mut response, Some(version));
-    Ok(response)
+    save.version = call.if_match_version()?.or(save.version);
+    let result = service.save_book_progress(&call.user()?.user_id, &path, save, book_position).await?;
+    save_response(&call, result, |record, applied| BookProgressAnswer {
+        progress: Some(BookProgress::new(record, applied)),
+    })
 }
 
 /// Progress in an audiobook
@@ -193,9 +189,7 @@ pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let record = service.book_progress(&call.user()?.user_id, call.media_path()?).await?;
     let version = record.as_ref().map(|record| record.version);
     let progress = record.map(|record| BookProgress::new(record, true));
-    let mut response = reply::json(&BookProgressAnswer { progress });
-    set_version_etag(&mut response, version);
-    Ok(response)
+    Ok(versioned_json(&BookProgressAnswer { progress }, version))
 }
 
 /// Delete the progress in an audiobook

@@ -95,10 +95,10 @@ pub(super) struct NextUpItem {
 pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: SaveRequest = call.json().await?;
     let (path, mut save) = request.into_save()?;
-    let required_version = parse_if_match(&call)?;
-    save.version = required_version.or(save.version);
-    let verdict = service.save_progress(&call.user()?.user_id, &path, save).await?;
-    save_response(&call, verdict)
+    save.version = call.if_match_version()?.or(save.version);
+    let user_id = &call.user()?.user_id;
+    let result = service.save_progress(user_id, &path, save).await?;
+    save_response(&call, result, |record, applied| WatchProgress::new(user_id, record, applied))
 }
 
 /// Progress in a file
@@ -111,10 +111,8 @@ pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let record = service.progress_at_path(&user.user_id, call.media_path()?).await?;
     let version = record.as_ref().map(|record| record.version);
-    let mut response =
-        reply::json(&ProgressAnswer { progress: record.map(|record| WatchProgress::new(&user.user_id, record, true)) });
-    set_version_etag(&mut response, version);
-    Ok(response)
+    let progress = record.map(|record| WatchProgress::new(&user.user_id, record, true));
+    Ok(versioned_json(&ProgressAnswer { progress }, version))
 }
 
 /// Delete the progress in a file
@@ -137,9 +135,10 @@ pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn mark_watched(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: WatchedRequest = call.json().await?;
     let (path, mut save) = request.into_save()?;
-    save.version = parse_if_match(&call)?.or(save.version);
-    let verdict = service.save_progress(&call.user()?.user_id, &path, save).await?;
-    save_response(&call, verdict)
+    save.version = call.if_match_version()?.or(save.version);
+    let user_id = &call.user()?.user_id;
+    let result = service.save_progress(user_id, &path, save).await?;
+    save_response(&call, result, |record, applied| WatchProgress::new(user_id, record, applied))
 }
 
 /// Watch history, newest first
@@ -178,42 +177,34 @@ pub async fn next_up(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&NextUpAnswer { next_up: files.into_iter().map(to_item).collect(), limit }))
 }
 
-fn save_response(call: &Call, verdict: SaveResult) -> Result<Response> {
-    let (record, applied) = resolve_save(call, verdict)?;
-    let version = record.version;
-    let mut response = reply::json(&WatchProgress::new(&call.user()?.user_id, record, applied));
-    set_version_etag(&mut response, Some(version));
-    Ok(response)
-}
-
-/// The stored record, and whether the save was applied. A stale save is an error only with `If-Match`.
-pub(super) fn resolve_save(call: &Call, verdict: SaveResult) -> Result<(ProgressRecord, bool)> {
-    match verdict {
-        SaveResult::Applied(record) => Ok((record, true)),
+/// The response to a save: the stored record, and whether the save was applied. A stale save is an error only with `If-Match`.
+pub(super) fn save_response<T: Serialize>(
+    call: &Call,
+    result: SaveResult,
+    to_body: impl FnOnce(ProgressRecord, bool) -> T,
+) -> Result<Response> {
+    let (record, applied) = match result {
+        SaveResult::Applied(record) => (record, true),
         SaveResult::Stale(record) if call.headers.contains_key("if-match") => {
-            Err(Error::new(Code::Conflict, format!("If-Match must name the stored version {}", record.version))
-                .with_details(serde_json::json!({"field": "version", "version": record.version})))
+            return Err(Error::new(
+                Code::Conflict,
+                format!("If-Match must name the stored version {}", record.version),
+            )
+            .with_details(serde_json::json!({"field": "version", "version": record.version})));
         }
-        SaveResult::Stale(record) => Ok((record, false)),
-    }
+        SaveResult::Stale(record) => (record, false),
+    };
+    let version = record.version;
+    Ok(versioned_json(&to_body(record, applied), Some(version)))
 }
 
-/// The version in `If-Match`; None if absent or `*`.
-pub(super) fn parse_if_match(call: &Call) -> Result<Option<u64>> {
-    match call.header("if-match").map(str::trim) {
-        None | Some("*") => Ok(None),
-        Some(text) => text
-            .trim_matches('"')
-            .parse()
-            .map(Some)
-            .map_err(|_| Error::new(Code::BadRequest, "If-Match must be the version as a quoted number")),
-    }
-}
-
-pub(super) fn set_version_etag(response: &mut Response, version: Option<u64>) {
+/// A JSON response with the version of its record, if there is one, as `ETag`.
+pub(super) fn versioned_json(body: &impl Serialize, version: Option<u64>) -> Response {
+    let mut response = reply::json(body);
     if let Some(value) = version.and_then(|version| HeaderValue::from_str(&format!("\"{version}\"")).ok()) {
         response.headers_mut().insert(ETAG, value);
     }
+    response
 }
 
 /// The page size that `limit` requests: default 20, at most 200.

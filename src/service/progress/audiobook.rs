@@ -16,6 +16,8 @@ use crate::engine::folder::{EntryHint, EntryTarget, Folder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
+use super::{FOLDER_ID_PREFIX, is_folder_id};
+
 /// Most files of one book.
 const MAX_FILES: usize = 1000;
 
@@ -198,7 +200,7 @@ impl Service {
                 _ => computed,
             },
         });
-        self.books.save(user_id, &item, save).await
+        self.books.save(user_id, item, save).await
     }
 
     /// A user's progress in a book, also after the book is gone.
@@ -231,7 +233,7 @@ impl Service {
             Err(fault) => return Err(fault),
         };
         let deleted = match record {
-            Some(record) => self.books.reset(user_id, &record.media_id).await?,
+            Some(record) => self.books.reset(user_id, &record.media_id, &canonical_path).await?,
             None => false,
         };
         Ok((canonical_path, deleted))
@@ -239,7 +241,7 @@ impl Service {
 
     /// A user's record of a book. A folder that has gained or lost a file is still the same book.
     async fn book_record(&self, user_id: &str, item: &ProgressItem) -> Result<Option<ProgressRecord>> {
-        if item.media_id.starts_with("b_")
+        if is_folder_id(&item.media_id)
             && self.books.record(user_id, &item.media_id)?.is_none()
             && let Some(former) = self.books.record_at_path(user_id, &item.path)?
         {
@@ -251,7 +253,10 @@ impl Service {
     /// The book at a path, and its files in playing order.
     pub(in crate::service) async fn book_item(&self, path: &str) -> Result<(ProgressItem, Vec<String>)> {
         match self.library.open(path).await {
-            Ok(source) => Ok((self.progress_item(&source).await?, vec![source.path.clone()])),
+            Ok(source) => {
+                let media_id = self.media.fingerprint(&source).await?;
+                Ok((ProgressItem::new_file(media_id, &source.path, source.len), vec![source.path.clone()]))
+            }
             Err(fault) if fault.code == Code::NotFound => self.folder_item(path, fault).await,
             Err(fault) => Err(fault),
         }
@@ -292,7 +297,7 @@ impl Service {
     async fn folder_identity(&self, files: &[FileSnapshot]) -> Result<String> {
         let reads: Vec<_> = files.iter().map(|file| self.fingerprint_at_path(file.path.clone()).boxed()).collect();
         let ids: Vec<String> = stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
-        Ok(format!("b_{}", &blake3::hash(ids.join("\n").as_bytes()).to_hex()[..32]))
+        Ok(format!("{FOLDER_ID_PREFIX}{}", &blake3::hash(ids.join("\n").as_bytes()).to_hex()[..32]))
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::ProgressStore;
-use crate::domain::library::file_stem;
 use crate::domain::progress::{ProgressItem, ProgressRecord, ProgressSave, SaveResult};
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Result};
@@ -16,15 +15,14 @@ impl Service {
     /// Those of opening the file; `STORAGE_FULL`.
     pub async fn save_progress(&self, user_id: &str, path: &str, save: ProgressSave) -> Result<SaveResult> {
         let source = self.library.open(path).await?;
-        let mut item = self.progress_item(&source).await?;
-        if save.duration_seconds.is_none_or(|duration| duration == 0.0) {
-            let is_known = self.progress.record(user_id, &item.media_id)?.is_some_and(|old| old.duration_seconds > 0.0);
-            if !is_known {
-                // Progress in a file that cannot be probed is saved all the same.
-                item.duration_seconds = self.media.probe(&source).await.ok().and_then(|media| media.duration_seconds);
-            }
+        let mut item = ProgressItem::new_file(self.media.fingerprint(&source).await?, &source.path, source.len);
+        if save.duration_seconds.is_none_or(|duration| duration == 0.0)
+            && self.progress.record(user_id, &item.media_id)?.is_none_or(|old| old.duration_seconds == 0.0)
+        {
+            // Progress in a file that cannot be probed is saved all the same.
+            item.duration_seconds = self.media.probe(&source).await.ok().and_then(|media| media.duration_seconds);
         }
-        self.progress.save(user_id, &item, save).await
+        self.progress.save(user_id, item, save).await
     }
 
     /// A user's progress in a file, also after the file is gone.
@@ -47,8 +45,9 @@ impl Service {
     /// # Errors
     /// `SOURCE_READ_FAILED`.
     pub async fn progress_of_source(&self, user_id: &str, source: &Arc<SourceFile>) -> Result<Option<ProgressRecord>> {
-        let item = self.progress_item(source).await?;
-        Ok(self.progress.record(user_id, &item.media_id)?.map(|record| ProgressRecord { path: item.path, ..record }))
+        let media_id = self.media.fingerprint(source).await?;
+        let record = self.progress.record(user_id, &media_id)?;
+        Ok(record.map(|record| ProgressRecord { path: source.path.clone(), ..record }))
     }
 
     /// Resets a user's progress in a file; returns its canonical path, and whether there was a record.
@@ -65,20 +64,10 @@ impl Service {
             Err(fault) => return Err(fault),
         };
         let deleted = match id {
-            Some(id) => self.progress.reset(user_id, &id).await?,
+            Some(id) => self.progress.reset(user_id, &id, &canonical_path).await?,
             None => false,
         };
         Ok((canonical_path, deleted))
-    }
-
-    pub(in crate::service) async fn progress_item(&self, source: &Arc<SourceFile>) -> Result<ProgressItem> {
-        Ok(ProgressItem {
-            media_id: self.media.fingerprint(source).await?,
-            path: source.path.clone(),
-            title: file_stem(&source.path).to_owned(),
-            size_bytes: source.len,
-            duration_seconds: None,
-        })
     }
 
     /// Deletes records of deleted users, and old resets.

@@ -10,7 +10,7 @@ use crate::domain::progress::{self, ProgressItem, ProgressRecord, ProgressSave, 
 use crate::error::{Error, Result};
 use crate::service::clock::{Clock, FutureTimeGuard};
 use crate::service::events::{EventContent, Events};
-use crate::store::{Batch, Store, Tree};
+use crate::store::{Batch, Edit, Store, Tree};
 
 pub mod audiobook;
 mod by_path;
@@ -26,6 +26,9 @@ use index::HistoryIndex;
 
 /// Number of locks for records. Records of different items may change at once; changes to one item wait for each other.
 const LOCK_COUNT: usize = 64;
+
+/// Start of the ids of folders. A folder gets another id when it gains or loses a file.
+const FOLDER_ID_PREFIX: &str = "b_";
 
 /// How long a reset is remembered, so that late saves from other devices do not undo it.
 const RESET_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -84,7 +87,8 @@ impl ProgressStore {
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
     pub fn record(&self, user_id: &str, media_id: &str) -> Result<Option<ProgressRecord>> {
-        Ok(self.stored_record(user_id, media_id)?.filter(|record| !record.is_reset))
+        let stored: Option<ProgressRecord> = self.store.get(self.tree, &record_key(user_id, media_id))?;
+        Ok(stored.filter(|record| !record.is_reset))
     }
 
     /// A user's record of the item last seen at a path; for paths whose file is gone.
@@ -96,28 +100,39 @@ impl ProgressStore {
         id.map_or(Ok(None), |id| self.record(user_id, &id))
     }
 
-    /// Merges a save of an item into the stored record and persists it.
+    /// Merges a save of an item into the stored record: locks the item, reads its record, and makes the merged one durable
+    /// and known to lists and event streams.
     ///
     /// # Errors
-    /// `STORAGE_FULL` if it could not be persisted; `INTERNAL` if the stored record cannot be read.
-    pub async fn save(&self, user_id: &str, item: &ProgressItem, save: ProgressSave) -> Result<SaveResult> {
+    /// `STORAGE_FULL` if it could not be made durable; `INTERNAL` if the stored record cannot be read.
+    pub async fn save(&self, user_id: &str, mut item: ProgressItem, save: ProgressSave) -> Result<SaveResult> {
         let _item_lock = self.item_lock(user_id, &item.media_id).lock().await;
-        let stored = self.stored_record(user_id, &item.media_id)?;
-        let verdict = progress::merge_save(stored.as_ref(), item, save, self.now());
-        if let SaveResult::Applied(record) = &verdict {
-            self.persist(user_id, record).await?;
+        if is_folder_id(&item.media_id) {
+            item.media_id = self.current_folder_id(user_id, &item.media_id, &item.path)?;
         }
-        Ok(verdict)
+        let key = record_key(user_id, &item.media_id);
+        let stored: Option<ProgressRecord> = self.store.get(self.tree, &key)?;
+        let result = progress::merge_save(stored.as_ref(), &item, save, self.now());
+        if let SaveResult::Applied(record) = &result {
+            self.store.write(Edit::put(self.tree, &key, record)?).await?;
+            self.write_index().entry(user_id.to_owned()).or_default().put(record);
+            self.events.publish(Some(user_id), EventContent::Progress(Box::new(record.clone())));
+        }
+        Ok(result)
     }
 
-    /// Resets a record, durably; returns whether there was one.
+    /// Resets the record of the item at a path, durably; returns whether there was one.
     ///
     /// # Errors
     /// Same as [`Self::save`].
-    pub async fn reset(&self, user_id: &str, media_id: &str) -> Result<bool> {
+    pub async fn reset(&self, user_id: &str, media_id: &str, path: &str) -> Result<bool> {
         let _item_lock = self.item_lock(user_id, media_id).lock().await;
-        let Some(record) = self.record(user_id, media_id)? else { return Ok(false) };
-        self.persist(user_id, &record.to_reset(self.now())).await?;
+        let current_id = match is_folder_id(media_id) {
+            true => self.current_folder_id(user_id, media_id, path)?,
+            false => media_id.to_owned(),
+        };
+        let Some(record) = self.record(user_id, &current_id)? else { return Ok(false) };
+        self.replace(user_id, &current_id, record.to_reset(self.now())).await?;
         Ok(true)
     }
 
@@ -159,18 +174,7 @@ impl ProgressStore {
             return Ok(());
         }
         let Some(record) = self.record(user_id, from)? else { return Ok(()) };
-        let record = ProgressRecord { media_id: to.to_owned(), ..record };
-        let mut batch = Batch::default();
-        batch.put(self.tree, &record_key(user_id, to), &record)?;
-        batch.delete(self.tree, &record_key(user_id, from))?;
-        self.store.write(batch).await?;
-        let mut users = self.write_index();
-        let index = users.entry(user_id.to_owned()).or_default();
-        index.remove(from);
-        index.put(&record);
-        drop(users);
-        self.events.publish(Some(user_id), EventContent::Progress(Box::new(record)));
-        Ok(())
+        self.replace(user_id, from, ProgressRecord { media_id: to.to_owned(), ..record }).await
     }
 
     /// Every item with a record: its id, the path where it was last seen, its size.
@@ -190,7 +194,7 @@ impl ProgressStore {
             let _item_lock = self.item_lock(&user, media_id).lock().await;
             if let Some(record) = self.record(&user, media_id)?.filter(|record| record.path != path) {
                 // The version stays the same, because no device changed the record.
-                self.persist(&user, &ProgressRecord { path: path.to_owned(), ..record }).await?;
+                self.replace(&user, media_id, ProgressRecord { path: path.to_owned(), ..record }).await?;
             }
         }
         Ok(())
@@ -229,9 +233,9 @@ impl ProgressStore {
             for key in found.ahead_of_clock {
                 let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
                 let _item_lock = self.item_lock(user_id, media_id).lock().await;
-                if let Some(record) = self.stored_record(user_id, media_id)?.filter(|saved| saved.has_future_time(now))
-                {
-                    self.persist(user_id, &record.without_future_times(now)).await?;
+                let stored: Option<ProgressRecord> = self.store.get(self.tree, &key)?;
+                if let Some(record) = stored.filter(|record| record.has_future_time(now)) {
+                    self.replace(user_id, media_id, record.without_future_times(now)).await?;
                 }
             }
         }
@@ -243,15 +247,31 @@ impl ProgressStore {
         Ok(())
     }
 
-    fn stored_record(&self, user_id: &str, media_id: &str) -> Result<Option<ProgressRecord>> {
-        self.store.get(self.tree, &record_key(user_id, media_id))
+    /// The id under which the record of a folder is stored. It is not `media_id` if the folder gained or lost a file after
+    /// the caller had computed that id, and the record was moved meanwhile. The caller holds the lock of the item.
+    fn current_folder_id(&self, user_id: &str, media_id: &str, path: &str) -> Result<String> {
+        let moved = match self.record(user_id, media_id)? {
+            None => self.record_at_path(user_id, path)?.filter(|record| is_folder_id(&record.media_id)),
+            Some(_) => None,
+        };
+        Ok(moved.map_or_else(|| media_id.to_owned(), |record| record.media_id))
     }
 
-    /// The caller holds the lock of the item.
-    async fn persist(&self, user_id: &str, record: &ProgressRecord) -> Result<()> {
-        self.store.put(self.tree, &record_key(user_id, &record.media_id), record).await?;
-        self.write_index().entry(user_id.to_owned()).or_default().put(record);
-        self.events.publish(Some(user_id), EventContent::Progress(Box::new(record.clone())));
+    /// Stores and publishes a record in place of the one with the id `former_id`, usually its own. The caller holds the
+    /// locks of both.
+    async fn replace(&self, user_id: &str, former_id: &str, record: ProgressRecord) -> Result<()> {
+        let mut batch = Batch::default();
+        batch.put(self.tree, &record_key(user_id, &record.media_id), &record)?;
+        if former_id != record.media_id {
+            batch.delete(self.tree, &record_key(user_id, former_id))?;
+        }
+        self.store.write(batch).await?;
+        let mut users = self.write_index();
+        let index = users.entry(user_id.to_owned()).or_default();
+        index.remove(former_id);
+        index.put(&record);
+        drop(users);
+        self.events.publish(Some(user_id), EventContent::Progress(Box::new(record)));
         Ok(())
     }
 
@@ -265,7 +285,9 @@ impl ProgressStore {
         &self.item_locks[self.lock_index(user_id, media_id)]
     }
 
+    /// All folders of a user share a lock, because the record of a folder moves with every change of its id.
     fn lock_index(&self, user_id: &str, media_id: &str) -> usize {
+        let media_id = if is_folder_id(media_id) { FOLDER_ID_PREFIX } else { media_id };
         let mut hasher = DefaultHasher::new();
         (user_id, media_id).hash(&mut hasher);
         (hasher.finish() % self.item_locks.len() as u64) as usize
@@ -284,6 +306,10 @@ impl ProgressStore {
 /// Whether to delete a record: its user is gone, or it is an old reset.
 fn is_expired(user_id: &str, record: &ProgressRecord, is_user: impl Fn(&str) -> bool, now: Timestamp) -> bool {
     !is_user(user_id) || (record.is_reset && record.updated_at < now - RESET_RETENTION)
+}
+
+fn is_folder_id(media_id: &str) -> bool {
+    media_id.starts_with(FOLDER_ID_PREFIX)
 }
 
 /// The user a record's key begins with.

@@ -14,13 +14,17 @@ fn open(folder: &std::path::Path, clock: &Clock) -> Arc<ProgressStore> {
 
 /// Saves `position`, sent by a device at time `at`, or by one that sends no time.
 async fn save(progress: &ProgressStore, user: &str, item: &str, position: f64, at: Option<Timestamp>) -> SaveResult {
-    let item = ProgressItem {
-        media_id: item.to_owned(),
-        path: format!("/films/{item}.mkv"),
-        title: item.to_owned(),
-        size_bytes: 1,
-        duration_seconds: None,
-    };
+    let item = ProgressItem::new_file(item.to_owned(), &format!("/films/{item}.mkv"), 1);
+    save_item(progress, user, item, position, at).await
+}
+
+async fn save_item(
+    progress: &ProgressStore,
+    user: &str,
+    item: ProgressItem,
+    position: f64,
+    at: Option<Timestamp>,
+) -> SaveResult {
     let save = ProgressSave {
         position_seconds: Some(position),
         duration_seconds: Some(3600.0),
@@ -29,7 +33,7 @@ async fn save(progress: &ProgressStore, user: &str, item: &str, position: f64, a
         client_updated_at: at,
         ..ProgressSave::default()
     };
-    progress.save(user, &item, save).await.unwrap()
+    progress.save(user, item, save).await.unwrap()
 }
 
 fn listed_ids(progress: &ProgressStore) -> Vec<String> {
@@ -113,7 +117,7 @@ async fn a_save_under_way_is_moved_with_its_record() {
     let stored = progress.record("u_1", "old").unwrap().unwrap();
     let mut moving = std::pin::pin!(progress.move_record("u_1", "old", &to));
     assert!(moving.as_mut().now_or_never().is_none());
-    progress.persist("u_1", &ProgressRecord { position_seconds: 200.0, ..stored }).await.unwrap();
+    progress.replace("u_1", "old", ProgressRecord { position_seconds: 200.0, ..stored }).await.unwrap();
     drop(item_lock);
     moving.await.unwrap();
     assert_eq!(listed_ids(&progress), [to.as_str()]);
@@ -132,4 +136,38 @@ async fn a_move_whose_caller_is_dropped_is_completed() {
     }
     let _item_lock = progress.item_lock("u_1", "new").lock().await;
     assert_eq!(listed_ids(&progress), ["new"], "on disk and in memory");
+}
+
+fn folder_item(media_id: &str) -> ProgressItem {
+    ProgressItem::new_file(media_id.to_owned(), "/books/Title", 0)
+}
+
+#[tokio::test]
+async fn a_save_or_reset_begun_before_its_folder_changed_follows_the_moved_record() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
+    let progress = open(folder.path(), &clock);
+    save_item(&progress, "u_1", folder_item("b_old"), 100.0, None).await;
+    // The record is moved after the save took the former id of the folder and before it locked the item.
+    let item_lock = progress.item_lock("u_1", "b_old").lock().await;
+    let mut moving = std::pin::pin!(progress.move_record("u_1", "b_old", "b_new"));
+    let mut saving = std::pin::pin!(save_item(&progress, "u_1", folder_item("b_old"), 200.0, None));
+    assert!(moving.as_mut().now_or_never().is_none());
+    tokio::task::yield_now().await;
+    assert!(saving.as_mut().now_or_never().is_none());
+    drop(item_lock);
+    moving.await.unwrap();
+    let SaveResult::Applied(saved) = saving.await else { panic!("a save without a version is applied") };
+    assert_eq!((saved.media_id.as_str(), saved.position_seconds, saved.version), ("b_new", 200.0, 2));
+    assert_eq!(listed_ids(&progress), ["b_new"], "one record");
+    assert_eq!(progress.record("u_1", "b_new").unwrap(), Some(saved));
+
+    assert!(!progress.reset("u_1", "b_old", "/books/Another").await.unwrap());
+    assert!(progress.reset("u_1", "b_old", "/books/Title").await.unwrap(), "the moved record");
+    assert!(!progress.reset("u_1", "b_old", "/books/Title").await.unwrap());
+    assert!(listed_ids(&progress).is_empty() && progress.record("u_1", "b_new").unwrap().is_none());
+    // A file that was replaced is another item.
+    for id in ["f_old", "f_new"] {
+        save_item(&progress, "u_1", folder_item(id), 100.0, None).await;
+    }
+    assert_eq!(listed_ids(&progress).len(), 2);
 }

@@ -21,7 +21,7 @@ use super::appender::Appender;
 use super::batch::Edit;
 use super::disk_space::free_bytes;
 use super::draft::Draft;
-use super::index::Index;
+use super::index::{Index, LAST_NUMBER_KEY};
 use super::journal;
 use super::recover::{self, RecoveredState};
 use super::tail::Tail;
@@ -181,72 +181,30 @@ impl Committer {
         }
     }
 
-    /// Makes a group of changes durable and replies to each caller.
+    /// Makes a group of changes durable and replies to each caller: numbers the changes, appends them to journal and tail, and
+    /// writes them to the index.
     fn commit(&mut self, group: Vec<PendingChange>) {
-        let failure = self.files.is_none().then(|| "the state is being reopened after a failure".to_owned());
         let available = free_bytes(&self.dir);
-        let mut lines = Vec::new();
-        let (mut accepted, mut last_number) = (Vec::with_capacity(group.len()), self.last_number);
+        let (mut lines, mut accepted, mut last_number) = (Vec::new(), Vec::new(), self.last_number);
         for change in group {
             // A removal will free space, so it may use part of the reserve.
             let has_writes = change.edits.iter().any(|edit| edit.json.is_some());
             let required = if has_writes { self.sizes.reserve_bytes } else { self.sizes.reserve_bytes / 4 };
-            let disk_full =
-                (available < required).then(|| format!("{available} bytes of disk are free, {required} are required"));
-            if let Some(cause) = failure.clone().or(disk_full) {
-                // The caller may have gone: then nothing needs the reply.
-                let _ = change.reply.send(Err(CommitError::Refused(cause)));
+            if self.files.is_none() || available < required {
+                self.refuse(change, available, required);
                 continue;
             }
             let (first_number, begin) = (last_number + 1, lines.len());
             last_number += change.edits.len() as u64;
-            match &*change.edits {
-                [Edit { tree, key, json }] => {
-                    journal::write_line(&mut lines, *tree, key, first_number, json.as_deref())
-                }
-                edits => journal::write_batch_line(&mut lines, first_number, edits),
-            }
+            journal::write_change(&mut lines, first_number, &change.edits);
             accepted.push(NumberedChange { change, first_number, line_bytes: (lines.len() - begin) as u64 });
         }
-        if accepted.is_empty() {
-            return;
-        }
-        if let Err(fault) = self.append(&lines) {
-            for NumberedChange { change, .. } in accepted {
-                let _ = change.reply.send(Err(fault.clone()));
-            }
-            return;
+        let Some(files) = self.files.as_mut().filter(|_| !accepted.is_empty()) else { return };
+        let (journal_len, tail_len) = (files.journal.len, files.tail.file.len);
+        if let Err(cause) = files.journal.append(&lines).and_then(|()| files.tail.file.append(&lines)) {
+            return self.undo_append(&cause, journal_len, tail_len, accepted);
         }
         self.last_number = last_number;
-        self.apply(accepted);
-    }
-
-    /// Appends to both journal and tail, or to neither.
-    fn append(&mut self, lines: &[u8]) -> Result<(), CommitError> {
-        let files = self.files.as_mut().expect("changes are accepted only while the files are open");
-        let (journal_len, tail_len) = (files.journal.len, files.tail.file.len);
-        let Err(cause) = files.journal.append(lines).and_then(|()| files.tail.file.append(lines)) else {
-            return Ok(());
-        };
-        tracing::error!(%cause, "the journal could not be written");
-        // While a file still has the lines, a restart would apply the changes, so no caller gets a reply yet.
-        let deadline = Instant::now() + TRUNCATE_TIMEOUT;
-        loop {
-            let (tail, journal) = (files.tail.file.truncate(tail_len), files.journal.truncate(journal_len));
-            match tail.and(journal) {
-                Ok(()) => return Err(CommitError::Refused(format!("journal: {cause}"))),
-                Err(fault) if Instant::now() > deadline => {
-                    tracing::error!(%fault, "a partial write could not be truncated");
-                    self.enter_failed_state();
-                    return Err(CommitError::OutcomeUnknown(format!("journal: {cause}; truncating it: {fault}")));
-                }
-                Err(_) => thread::sleep(TRUNCATE_RETRY_INTERVAL),
-            }
-        }
-    }
-
-    /// Writes durable changes to the index and replies to their callers.
-    fn apply(&mut self, accepted: Vec<NumberedChange>) {
         let view = self.view.clone();
         let view = read_lock(&view);
         let mut fault = view.index.is_none().then(|| "it is not open".to_owned());
@@ -254,17 +212,17 @@ impl Committer {
         for NumberedChange { change: PendingChange { edits, reply }, first_number, line_bytes } in accepted {
             let (mut existed, bytes_per_edit) = (false, line_bytes / edits.len() as u64);
             for (Edit { tree, key, json }, number) in edits.into_iter().zip(first_number..) {
-                let result = match &view.index {
-                    Some(index) if fault.is_none() => index.set(tree, &key, number, json.as_deref()),
-                    _ => Ok(None),
-                };
-                match result {
-                    Ok(before) if fault.is_none() => {
-                        self.update_counts(before, json.as_deref(), bytes_per_edit);
-                        existed |= before.is_some();
+                let index = view.index.as_ref().filter(|_| fault.is_none());
+                match index.map(|index| index.set(tree, &key, number, json.as_deref())) {
+                    Some(Ok(former)) => {
+                        // An estimate: a line is a few bytes longer than its record in the index.
+                        let (records, bytes) = if json.is_some() { (1, bytes_per_edit) } else { (0, 0) };
+                        self.live_records = (self.live_records + records).saturating_sub(u64::from(former.is_some()));
+                        self.live_bytes = self.live_bytes.saturating_sub(former.unwrap_or(0) as u64) + bytes;
+                        existed |= former.is_some();
                     }
                     outcome => {
-                        fault = fault.or_else(|| outcome.err().map(|cause| cause.to_string()));
+                        fault = fault.or_else(|| Some(outcome?.err()?.to_string()));
                         missed_edits.push(((tree, key), json));
                         // Only removals use this, and their record was found before they were queued.
                         existed = true;
@@ -274,7 +232,8 @@ impl Committer {
             replies.push((reply, existed));
         }
         if let Some(index) = view.index.as_ref().filter(|_| fault.is_none()) {
-            fault = index.set_last_number(self.last_number).err().map(|cause| cause.to_string());
+            let stored = index.set(Tree::Meta, LAST_NUMBER_KEY, last_number, Some(b"0"));
+            fault = stored.err().map(|cause| cause.to_string());
         }
         drop(view);
         if let Some(fault) = fault {
@@ -284,6 +243,39 @@ impl Committer {
         }
         for (reply, existed) in replies {
             let _ = reply.send(Ok(existed));
+        }
+    }
+
+    /// Refuses a change before it is written anywhere.
+    fn refuse(&self, change: PendingChange, available: u64, required: u64) {
+        let cause = match self.files {
+            None => "the state is being reopened after a failure".to_owned(),
+            Some(_) => format!("{available} bytes of disk are free, {required} are required"),
+        };
+        // The caller may have gone: then nothing needs the reply.
+        let _ = change.reply.send(Err(CommitError::Refused(cause)));
+    }
+
+    /// Truncates both files after a failed append, and refuses its changes. While a file still has the lines, a restart would
+    /// apply the changes, so no caller gets a reply before.
+    fn undo_append(&mut self, cause: &std::io::Error, journal_len: u64, tail_len: u64, changes: Vec<NumberedChange>) {
+        tracing::error!(%cause, "the journal could not be written");
+        let files = self.files.as_mut().expect("changes are accepted only while the files are open");
+        let deadline = Instant::now() + TRUNCATE_TIMEOUT;
+        let answer = loop {
+            let (tail, journal) = (files.tail.file.truncate(tail_len), files.journal.truncate(journal_len));
+            match tail.and(journal) {
+                Ok(()) => break CommitError::Refused(format!("journal: {cause}")),
+                Err(fault) if Instant::now() > deadline => {
+                    tracing::error!(%fault, "a partial write could not be truncated");
+                    self.enter_failed_state();
+                    break CommitError::OutcomeUnknown(format!("journal: {cause}; truncating it: {fault}"));
+                }
+                Err(_) => thread::sleep(TRUNCATE_RETRY_INTERVAL),
+            }
+        };
+        for NumberedChange { change, .. } in changes {
+            let _ = change.reply.send(Err(answer.clone()));
         }
     }
 
@@ -300,18 +292,6 @@ impl Committer {
         if let Some(Err(cause)) = view.index.as_ref().map(|index| files.tail.restart(index, force)) {
             tracing::error!(%cause, "the journal's tail could not be restarted");
             self.enter_failed_state();
-        }
-    }
-
-    /// Updates the number and the bytes of the current records after a change.
-    fn update_counts(&mut self, previous_bytes: Option<usize>, json: Option<&[u8]>, line_bytes: u64) {
-        if json.is_some() {
-            self.live_records += u64::from(previous_bytes.is_none());
-            // An estimate: a line is a few bytes longer than its record in the index.
-            self.live_bytes = self.live_bytes.saturating_sub(previous_bytes.unwrap_or(0) as u64) + line_bytes;
-        } else if let Some(before) = previous_bytes {
-            self.live_records = self.live_records.saturating_sub(1);
-            self.live_bytes = self.live_bytes.saturating_sub(before as u64);
         }
     }
 

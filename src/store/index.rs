@@ -15,8 +15,9 @@ const CACHE_BYTES: u64 = 32 << 20;
 /// repaired from this second copy, so it must follow soon.
 const FLUSH_INTERVAL_MS: u64 = 500;
 
-/// Key in [`Tree::Meta`] of the number of the last change written to the index.
-const LAST_KEY: &str = "last";
+/// Key in [`Tree::Meta`] of the number of the last change written to the index. A removal leaves no other trace of its number
+/// there. The value is `0`.
+pub const LAST_NUMBER_KEY: &str = "last";
 
 /// The tree sled creates by itself.
 const SLED_DEFAULT_TREE: &str = "__sled__default";
@@ -109,14 +110,6 @@ impl Index {
         })
     }
 
-    /// Stores the number of the last change. A removal leaves no other trace of its number in the index.
-    ///
-    /// # Errors
-    /// The error of sled.
-    pub fn set_last_number(&self, number: u64) -> Result<(), IndexError> {
-        self.set(Tree::Meta, LAST_KEY, number, Some(b"0")).map(drop)
-    }
-
     /// Reads number and JSON of a record; `None` when it is missing or damaged.
     ///
     /// # Errors
@@ -143,7 +136,7 @@ impl Index {
     /// # Errors
     /// The system's error; damage is listed in the result.
     pub fn verify(&self) -> Result<IndexContents, IndexError> {
-        let last_number = self.get(Tree::Meta, LAST_KEY)?.map_or(0, |(number, _)| number);
+        let last_number = self.get(Tree::Meta, LAST_NUMBER_KEY)?.map_or(0, |(number, _)| number);
         let mut contents = IndexContents { last_number, ..IndexContents::default() };
         for tree in Tree::journaled_trees() {
             let result = catch_panics(|| {

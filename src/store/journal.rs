@@ -140,7 +140,7 @@ pub fn header(layout: u32) -> String {
     format!("{MAGIC}\t{layout}\t{}\n", HEXLOWER.encode(&checksum))
 }
 
-/// Appends the line of one change to a text.
+/// Appends the line of one record to a text.
 pub fn write_line(lines: &mut Vec<u8>, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) {
     push_line(lines, tree.name(), key, number, json.unwrap_or_default());
 }
@@ -153,8 +153,11 @@ fn push_line(lines: &mut Vec<u8>, tree: &str, key: &str, number: u64, value: &[u
     lines.push(b'\n');
 }
 
-/// Appends several changes to a text as one line; the first change has the given number.
-pub fn write_batch_line(lines: &mut Vec<u8>, number: u64, edits: &[Edit]) {
+/// Appends one change, or the changes of a batch, to a text as one line; the first has the given number.
+pub fn write_change(lines: &mut Vec<u8>, number: u64, edits: &[Edit]) {
+    if let [Edit { tree, key, json }] = edits {
+        return write_line(lines, *tree, key, number, json.as_deref());
+    }
     let mut value = Vec::new();
     for (edit, number) in edits.iter().zip(number..) {
         write_line(&mut value, edit.tree, &edit.key, number, edit.json.as_deref());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::appender::Appender;
 use super::disk_space::free_bytes;
-use super::index::{Index, IndexContents, IndexError};
+use super::index::{Index, IndexContents, IndexError, LAST_NUMBER_KEY};
 use super::journal::{self, JournalContents, JournalError};
 use super::rewrite::{StateContents, rewrite_journal};
 use super::tail::{self, Tail};
@@ -237,7 +237,7 @@ fn update_index(dir: &Path, contents: &StateContents, index: &Index) -> Result<(
         }
         index.set(*tree, key, position.number, json.as_deref()).map_err(to_error)?;
     }
-    index.set_last_number(journal.last_number).map_err(to_error)?;
+    index.set(Tree::Meta, LAST_NUMBER_KEY, journal.last_number, Some(b"0")).map_err(to_error)?;
     tracing::info!(changes = outdated.len(), "changes from the journal were applied to the index");
     Ok(())
 }

@@ -212,7 +212,7 @@ impl ProgressStore {
         let scan_task = tokio::task::spawn_blocking(move || {
             let mut found = CleanupKeys::default();
             store.for_each(tree, |key, record: ProgressRecord| {
-                if is_expired(user_of(key), &record, &is_known_user, now) {
+                if is_expired(split_key(key).0, &record, &is_known_user, now) {
                     found.expired.push(key.to_owned());
                 } else if record.has_future_time(now) {
                     found.ahead_of_clock.push(key.to_owned());
@@ -222,7 +222,7 @@ impl ProgressStore {
         });
         let found = scan_task.await.map_err(Error::internal)??;
         for key in found.expired {
-            let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
+            let (user_id, media_id) = split_key(&key);
             let _item_lock = self.item_lock(user_id, media_id).lock().await;
             let stored: Option<ProgressRecord> = self.store.get(self.tree, &key)?;
             if stored.is_some_and(|record| is_expired(user_id, &record, &is_user, now)) {
@@ -231,7 +231,7 @@ impl ProgressStore {
         }
         if self.future_time_guard.is_due(!found.ahead_of_clock.is_empty(), now.as_second()) {
             for key in found.ahead_of_clock {
-                let (user_id, media_id) = key.split_once('/').unwrap_or(("", &key));
+                let (user_id, media_id) = split_key(&key);
                 let _item_lock = self.item_lock(user_id, media_id).lock().await;
                 let stored: Option<ProgressRecord> = self.store.get(self.tree, &key)?;
                 if let Some(record) = stored.filter(|record| record.has_future_time(now)) {
@@ -312,9 +312,9 @@ fn is_folder_id(media_id: &str) -> bool {
     media_id.starts_with(FOLDER_ID_PREFIX)
 }
 
-/// The user a record's key begins with.
-fn user_of(key: &str) -> &str {
-    key.split_once('/').map_or("", |(user, _)| user)
+/// User and item of a record's key.
+fn split_key(key: &str) -> (&str, &str) {
+    key.split_once('/').unwrap_or(("", key))
 }
 
 fn record_key(user_id: &str, media_id: &str) -> String {

@@ -12,6 +12,12 @@ fn open(folder: &std::path::Path, clock: &Clock) -> Arc<ProgressStore> {
     Arc::new(ProgressStore::open(store, Tree::Progress, clock.clone(), Events::new("run".to_owned())).unwrap())
 }
 
+fn new_progress() -> (tempfile::TempDir, Clock, Arc<ProgressStore>) {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
+    let progress = open(folder.path(), &clock);
+    (folder, clock, progress)
+}
+
 /// Saves `position`, sent by a device at time `at`, or by one that sends no time.
 async fn save(progress: &ProgressStore, user: &str, item: &str, position: f64, at: Option<Timestamp>) -> SaveResult {
     let item = ProgressItem::new_file(item.to_owned(), &format!("/films/{item}.mkv"), 1);
@@ -75,8 +81,7 @@ async fn a_clock_that_was_once_ahead_does_not_freeze_progress_or_history() {
 
 #[tokio::test]
 async fn records_of_a_user_added_during_cleanup_are_kept() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
-    let progress = open(folder.path(), &clock);
+    let (_folder, _clock, progress) = new_progress();
     save(&progress, "u_gone", "film", 100.0, None).await;
     save(&progress, "u_new", "film", 100.0, None).await;
     // The new user is unknown while the records are scanned, and known by the time a record is deleted.
@@ -89,8 +94,7 @@ async fn records_of_a_user_added_during_cleanup_are_kept() {
 
 #[tokio::test]
 async fn a_record_that_follows_its_item_is_moved_in_one_change() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
-    let progress = open(folder.path(), &clock);
+    let (folder, clock, progress) = new_progress();
     save(&progress, "u_1", "old", 100.0, None).await;
     let changes = || std::fs::read_to_string(folder.path().join("journal")).unwrap().lines().count();
     let changes_before = changes();
@@ -108,8 +112,7 @@ fn other_id(progress: &ProgressStore, from: &str) -> String {
 
 #[tokio::test]
 async fn a_save_under_way_is_moved_with_its_record() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
-    let progress = open(folder.path(), &clock);
+    let (_folder, _clock, progress) = new_progress();
     save(&progress, "u_1", "old", 100.0, None).await;
     let to = other_id(&progress, "old");
     // A save has read the record and writes it later.
@@ -127,8 +130,7 @@ async fn a_save_under_way_is_moved_with_its_record() {
 
 #[tokio::test]
 async fn a_move_whose_caller_is_dropped_is_completed() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
-    let progress = open(folder.path(), &clock);
+    let (_folder, _clock, progress) = new_progress();
     save(&progress, "u_1", "old", 100.0, None).await;
     assert!(progress.move_record("u_1", "old", "new").now_or_never().is_none());
     while progress.record("u_1", "new").unwrap().is_none() {
@@ -144,8 +146,7 @@ fn folder_item(media_id: &str) -> ProgressItem {
 
 #[tokio::test]
 async fn a_save_or_reset_begun_before_its_folder_changed_follows_the_moved_record() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::default());
-    let progress = open(folder.path(), &clock);
+    let (_folder, _clock, progress) = new_progress();
     save_item(&progress, "u_1", folder_item("b_old"), 100.0, None).await;
     // The record is moved after the save took the former id of the folder and before it locked the item.
     let item_lock = progress.item_lock("u_1", "b_old").lock().await;

@@ -74,12 +74,14 @@ export const facts = (pairs) => h("dl", {}, ...pairs.filter(([, value]) => value
   .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 
 /**
- * Runs `work` now and again `ms` after it ends, until the signal is aborted. Its errors go to `showError` and are hidden when
- * it succeeds again; other errors stay.
+ * Runs `work` every `ms` until the signal is aborted, the first time after `ms`, and not while the page is hidden. Its errors
+ * go to `showError` and are hidden when it succeeds again; other errors stay.
  */
 export async function poll(ms, signal, showError, work) {
   let hasFailed = false;
-  while (!signal.aborted) {
+  for (;;) {
+    await nextTurn(ms, signal);
+    if (signal.aborted) return;
     try {
       await work();
       if (hasFailed) showError(null);
@@ -89,6 +91,24 @@ export async function poll(ms, signal, showError, work) {
       hasFailed = true;
       showError(error);
     }
-    await new Promise((resolve) => setTimeout(resolve, ms));
   }
 }
+
+/** Resolves after `ms`, or when the page is visible again if it is hidden then; at once when the signal is aborted. */
+const nextTurn = (ms, signal) => new Promise((resolve) => {
+  let isDue = false;
+  const check = () => {
+    if (!signal.aborted && (!isDue || document.hidden)) return;
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", check);
+    signal.removeEventListener("abort", check);
+    resolve();
+  };
+  const timer = setTimeout(() => {
+    isDue = true;
+    check();
+  }, ms);
+  document.addEventListener("visibilitychange", check);
+  signal.addEventListener("abort", check);
+  check();
+});

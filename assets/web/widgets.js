@@ -3,10 +3,12 @@
 import { h } from "./dom.js";
 import { TEXT } from "./strings.js";
 
+/** The head of a table. An empty cell heads nothing. */
+const tableHead = (heads) => h("thead", {}, h("tr", {}, ...heads.map((head) => (head ? h("th", { scope: "col" }, head) : h("td", {})))));
+
 /** A table; cells are texts or elements. */
 export function table(heads, rows) {
-  const wrapper = h("div", { class: "table-scroll" }, h("table", {},
-    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
+  const wrapper = h("div", { class: "table-scroll" }, h("table", {}, tableHead(heads),
     h("tbody", {}, ...rows.map((cells) => h("tr", {}, ...cells.map((cell) => h("td", {}, cell ?? "")))))));
   // A table that is too wide must scroll by keyboard.
   if (!wrapper.querySelector("button, a, input, select")) wrapper.tabIndex = 0;
@@ -19,8 +21,7 @@ export function table(heads, rows) {
  */
 export function liveTable(heads, emptyText, key, cells) {
   const body = h("tbody", {});
-  const wrapper = h("div", { class: "table-scroll" }, h("table", {},
-    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))), body));
+  const wrapper = h("div", { class: "table-scroll" }, h("table", {}, tableHead(heads), body));
   const emptyNote = h("p", { class: "muted" }, emptyText);
   let rows = new Map();
   const show = (items) => {

@@ -67,7 +67,7 @@ export async function createKit({ browser, server, shots, name = "", viewport = 
     /** Goes to another screen as a link does, without loading the page. The previous screen is gone when this resolves. */
     goToScreen: (address) => page.evaluate((hash) => new Promise((resolve) => {
       if (location.hash === hash) throw new Error(`${hash} is shown already`);
-      addEventListener("hashchange", resolve, { once: true });
+      addEventListener("hashchange", () => resolve(), { once: true });
       location.hash = hash;
     }), `#/${address}`),
 

@@ -5,12 +5,12 @@ import { h, icon, iconButton, tint } from "./dom.js";
 import { folderOf, libraryLink } from "./links.js";
 import { deviceProfile } from "./profile.js";
 import { attach } from "./media-source.js";
+import { SleepTimer } from "./sleep-timer.js";
 import { TEXT, errorText, formatClock, formatLength, formatTime, reportDelay, waitText } from "./strings.js";
 import { timeline } from "./timeline.js";
 import { selectMenu } from "./tracks.js";
 
 const RATES = [0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3];
-const SLEEP_MINUTES = [15, 30, 45, 60];
 
 /** The next file is opened this long before the current one ends, seconds. */
 const PRELOAD_SECONDS = 20;
@@ -60,7 +60,7 @@ class BookPlayer {
     this.preloaded = null; // The next file, already opened.
     this.failedPreload = null; // The index of the file that could not be opened ahead.
     this.history = loadHistory(audiobook.mediaId); // The position before each jump, oldest first: { position, at }.
-    this.sleepTimer = null;
+    this.sleepTimer = new SleepTimer(audiobook.chapters, () => ({ position: this.position, rate: this.rate, file: this.part?.file }));
     document.title = `${audiobook.title} – Hearthcast`;
 
     this.timeline = timeline((position) => this.jumpTo(position));
@@ -76,9 +76,6 @@ class BookPlayer {
       type: "button", class: "chapter", "data-key": `chapter-${index}`, onclick: () => this.jumpTo(startSeconds),
     }, h("span", {}, title ?? TEXT.chapter(index + 1)), h("span", { class: "muted" }, formatClock(startSeconds))));
     const rateChoices = RATES.map((rate) => ({ value: rate, label: `${rate}×`, chosen: rate === this.rate }));
-    const sleepChoices = [{ value: 0, label: TEXT.off }, ...SLEEP_MINUTES.map((n) => ({ value: n, label: TEXT.minutes(n) })),
-      { value: -1, label: TEXT.chapterEnd }];
-    this.sleepMenu = selectMenu(TEXT.sleepTimer, sleepChoices, ({ value }) => this.setSleepTimer(value));
     this.audioContainer = h("div", { hidden: true });
     stage.replaceChildren(h("div", { class: "book" },
       h("div", { class: "heading" },
@@ -95,7 +92,7 @@ class BookPlayer {
           iconButton("next", TEXT.nextChapter, () => this.stepChapter(1))),
         h("div", { class: "menus" },
           selectMenu(TEXT.speed, rateChoices, ({ value }) => this.setSpeed(value)),
-          this.sleepMenu, this.historyMenu, this.undoButton),
+          this.sleepTimer.menu, this.historyMenu, this.undoButton),
         this.status, this.notice, this.audioContainer),
       h("ol", { class: "chapters", "aria-label": TEXT.chapters }, ...this.chapterButtons.map((chapter) => h("li", {}, chapter)))));
     // Positions that the server kept when another device started over by mistake.
@@ -120,6 +117,7 @@ class BookPlayer {
     const index = this.fileIndexAt(target);
     const offset = target - this.book.files[index].startSeconds;
     const generation = ++this.generation;
+    this.sleepTimer.onJump(target);
     this.showPosition(target);
     if (this.part?.index === index) {
       this.part.audio.currentTime = offset;
@@ -207,26 +205,27 @@ class BookPlayer {
     this.saveProgress();
     const { files } = this.book;
     if (index + 1 < files.length && file.durationSeconds - audio.currentTime < PRELOAD_SECONDS && !this.preloaded && !this.isPreloading
-      && this.failedPreload !== index + 1) {
+      && this.failedPreload !== index + 1 && !this.sleepTimer.isDue(file.startSeconds + file.durationSeconds)) {
       this.isPreloading = true;
       this.openPart(index + 1, 0).then((part) => {
         if (this.part?.index === index && !this.abort.signal.aborted) this.preloaded = part;
         else this.closePart(part);
       }).catch(() => { this.failedPreload = index + 1; }).finally(() => { this.isPreloading = false; });
     }
-    if (this.sleepTimer?.at && performance.now() > this.sleepTimer.at) this.stopForSleep();
-    if (this.sleepTimer?.chapterEnd && this.position >= this.sleepTimer.chapterEnd - 0.3) this.stopForSleep();
+    if (!audio.ended && this.sleepTimer.isDue(this.position)) this.stopForSleep(); // When the file has ended, `onEnded` decides.
   }
 
-  /** At the end of a file, plays the next one or completes the book. */
+  /** At the end of a file, plays the next one, stops for the sleep timer, or completes the book. */
   onEnded() {
     const next = this.book.files[this.part.index + 1];
-    if (next) this.seekTo(next.startSeconds, { play: true });
-    else {
-      this.showPosition(this.book.durationSeconds);
-      this.saveProgress({ immediately: true, completed: true });
-      this.updatePlayButton();
+    if (next && !this.sleepTimer.isDue(next.startSeconds)) {
+      this.seekTo(next.startSeconds, { play: true });
+      return;
     }
+    this.showPosition(next?.startSeconds ?? this.book.durationSeconds);
+    this.saveProgress({ immediately: true, completed: !next });
+    this.stopForSleep();
+    this.updatePlayButton();
   }
 
   showPosition(position) {
@@ -286,10 +285,16 @@ class BookPlayer {
   }
 
   togglePlayback() {
-    const audio = this.part?.audio;
-    if (!audio) this.seekTo(this.position, { play: true });
-    else if (audio.paused) audio.play().catch(() => {});
-    else audio.pause();
+    if (this.part && !this.part.audio.paused) this.part.audio.pause();
+    else this.play();
+  }
+
+  /** Plays from the current position. After a stop at the end of a file, that is the start of the next one. */
+  play() {
+    if (this.sleepTimer.hasRunOut()) this.sleepTimer.switchOff(); // During the pause.
+    const { audio, index } = this.part ?? {};
+    if (!audio || (audio.ended && this.fileIndexAt(this.position) !== index)) this.seekTo(this.position, { play: true });
+    else audio.play().catch(() => {});
   }
 
   updatePlayButton() {
@@ -307,16 +312,9 @@ class BookPlayer {
     this.saveProgress({ immediately: true });
   }
 
-  setSleepTimer(minutes) {
-    const end = this.book.chapters[this.chapterIndexAt(this.position)]?.endSeconds;
-    this.sleepTimer = minutes === 0 ? null
-      : minutes < 0 ? { chapterEnd: end } : { at: performance.now() + minutes * 60_000 };
-  }
-
   stopForSleep() {
-    this.sleepTimer = null;
+    this.sleepTimer.switchOff();
     this.part.audio.pause();
-    this.sleepMenu.querySelector("select").selectedIndex = 0;
   }
 
   /** Saves the position in the book: every ten seconds, or immediately. */
@@ -363,7 +361,7 @@ class BookPlayer {
 
   handleKey(name) {
     const action = {
-      Space: () => this.togglePlayback(), MediaPlayPause: () => this.togglePlayback(), MediaPlay: () => this.part?.audio.play(),
+      Space: () => this.togglePlayback(), MediaPlayPause: () => this.togglePlayback(), MediaPlay: () => this.play(),
       MediaPause: () => this.part?.audio.pause(), MediaStop: () => history.back(),
       MediaRewind: () => this.jumpTo(this.position - 10, { isStep: true }),
       MediaFastForward: () => this.jumpTo(this.position + 30, { isStep: true }),

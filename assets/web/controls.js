@@ -50,7 +50,8 @@ export class Controls {
           h("div", { class: "buttons" }, this.chapterButton,
             iconButton("gauge", TEXT.playbackInfo, () => this.togglePanel(this.statsPanel)), iconButton("full", TEXT.fullScreen, toggleFullScreen)))));
     for (const name of ["pointermove", "pointerdown", "focusin"]) this.element.addEventListener(name, () => this.showOverlay());
-    this.frame.addEventListener("click", () => this.togglePlayback());
+    // A tap only shows the overlay.
+    this.frame.addEventListener("click", ({ pointerType }) => pointerType !== "touch" && this.togglePlayback());
     this.chapters = [];
     this.showOverlay();
   }

@@ -85,7 +85,8 @@ class GuideGrid {
   }
 
   scrollToNow(moveFocus = true) {
-    this.scrollTo(this.viewport.top, this.xOf(Date.now()) - PX_PER_HOUR / 2);
+    // Half an hour of the past, less on a phone.
+    this.scrollTo(this.viewport.top, this.xOf(Date.now()) - Math.min(PX_PER_HOUR / 2, (this.viewport.width - SIDE_WIDTH) / 4));
     this.selection = { row: this.selection.row, instant: Date.now() };
     if (moveFocus) this.focusSelection();
   }

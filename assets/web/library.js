@@ -121,7 +121,7 @@ function appendPage(stage, list, path, page) {
 function createEntry({ name, path, kind, mediaKind, sizeBytes }) {
   const isFolder = kind === "folder";
   return h("li", { class: "entry-row" },
-    h("a", { class: "entry", href: isFolder ? libraryLink(path) : playLink(path) },
+    h("a", { class: "entry", href: isFolder ? libraryLink(path) : /\.m4b$/i.test(name) ? bookLink(path) : playLink(path) },
       icon(isFolder ? "folder" : mediaKind === "audio" ? "audio" : "video"),
       h("span", { class: "name" }, isFolder ? name : stem(name)),
       !isFolder && sizeBytes !== null && h("span", { class: "muted" }, formatSize(sizeBytes))),

@@ -217,8 +217,11 @@ class Player {
       this.lastRestartAt = performance.now();
       this.startAt(position);
     } else {
-      const status = this.session && (await api.getSessionStatus(this.session).catch((error) => ({ error })));
+      // Without a session, media info tells why the file cannot be read any more.
+      const status = this.session ? await api.getSessionStatus(this.session).catch((error) => ({ error }))
+        : await api.getMediaInfo(this.path, deviceProfile(), this.abort.signal).then(() => null, (error) => ({ error }));
       this.showError(status?.error ?? new Error(`Playback failed (${detail ?? kind}).`));
+      this.media.addEventListener("playing", () => this.controls.showNotice(null), { once: true }); // E.g. the server is back.
     }
   }
 

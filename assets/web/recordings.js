@@ -26,7 +26,7 @@ export async function recordingTab(container, { act, user, signal, showError }) 
         : confirmButton(runAndRefresh, () => api.deleteRecording(id), TEXT.removeFromList),
       isUpdate || !isAdmin || !path || CANCELLABLE.has(state) ? null : confirmButton(runAndRefresh, () => api.deleteRecording(id, "delete"), TEXT.deleteFile, TEXT.confirmRemove)]);
   const seriesRules = h("div", {});
-  container.replaceChildren(h("p", { class: "muted" }, TEXT.recordingsWhy), list.element, seriesRules);
+  container.replaceChildren(isAdmin ? h("p", { class: "muted" }, TEXT.recordingsWhy) : "", list.element, seriesRules);
   const refresh = async () => {
     const { recordings, series } = await api.getRecordings(signal);
     if (signal.aborted) return;

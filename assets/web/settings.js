@@ -26,7 +26,7 @@ const USER_TABS = {
 /**
  * A tab is a function `(container, { act, user, params, signal, showError })` that draws itself in `container`. `act(work)`
  * runs `work` and redraws the tab, `showError(error)` shows an error or hides it (null), and `signal` is aborted when the tab
- * is left.
+ * is redrawn or left.
  */
 export async function showSettings(stage, params) {
   document.title = `${TEXT.settings} – Hearthcast`;
@@ -41,7 +41,8 @@ export async function showSettings(stage, params) {
       h("a", { href: `#/settings?tab=${key}`, "aria-current": key === name ? "page" : null, "data-first": key === name ? true : null }, label))),
     notice, container);
   stage.querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "center" });
-  const abort = new AbortController();
+  let drawing = new AbortController(); // Aborted when the tab is redrawn or left: ends its requests and its polling.
+  let hasLeft = false;
   const showError = (error) => {
     notice.textContent = error ? errorText(error) : "";
     notice.hidden = !error;
@@ -52,16 +53,26 @@ export async function showSettings(stage, params) {
     const hadFocus = container.contains(document.activeElement);
     try {
       await work();
+      if (hasLeft) return;
       await render();
       // The pressed control was replaced: keyboard users must not start from the top.
       if (hadFocus && !container.contains(document.activeElement)) focus(findFocusable(container)[0]);
     } catch (error) {
-      showError(error);
+      if (error.name !== "AbortError") showError(error);
     }
   };
-  const render = () => renderTab(container, { act, user, params, signal: abort.signal, showError });
+  const render = () => {
+    drawing.abort();
+    drawing = new AbortController();
+    return renderTab(container, { act, user, params, signal: drawing.signal, showError });
+  };
   await render();
-  return { leave: () => abort.abort() };
+  return {
+    leave() {
+      hasLeft = true;
+      drawing.abort();
+    },
+  };
 }
 
 async function usersTab(container, { act, user, params }) {

@@ -318,7 +318,8 @@ class LivePlayer {
     const action = {
       ChannelUp: () => this.stepChannel(1), PageUp: () => this.stepChannel(1), ChannelDown: () => this.stepChannel(-1), PageDown: () => this.stepChannel(-1),
       LastChannel: () => this.tuneToLast(), l: () => this.tuneToLast(), i: () => this.togglePanel(this.statsPanel), g: () => this.togglePanel(this.channelPanel),
-      MediaStop: () => history.back(),
+      MediaStop: () => history.back(), m: () => { this.media.muted = !this.media.muted; },
+      f: () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen?.()),
       ...(name === "Enter" && this.digits && { Enter: () => this.tuneToNumber() }),
       ...(isHidden && !isListOpen && {
         ArrowUp: () => this.stepChannel(1), ArrowDown: () => this.stepChannel(-1), ArrowLeft: () => this.togglePanel(this.channelPanel),

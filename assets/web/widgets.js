@@ -3,10 +3,12 @@
 import { h } from "./dom.js";
 import { TEXT } from "./strings.js";
 
+/** The head of a table. An empty cell heads nothing. */
+const tableHead = (heads) => h("thead", {}, h("tr", {}, ...heads.map((head) => (head ? h("th", { scope: "col" }, head) : h("td", {})))));
+
 /** A table; cells are texts or elements. */
 export function table(heads, rows) {
-  const wrapper = h("div", { class: "table-scroll" }, h("table", {},
-    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
+  const wrapper = h("div", { class: "table-scroll" }, h("table", {}, tableHead(heads),
     h("tbody", {}, ...rows.map((cells) => h("tr", {}, ...cells.map((cell) => h("td", {}, cell ?? "")))))));
   // A table that is too wide must scroll by keyboard.
   if (!wrapper.querySelector("button, a, input, select")) wrapper.tabIndex = 0;
@@ -19,8 +21,7 @@ export function table(heads, rows) {
  */
 export function liveTable(heads, emptyText, key, cells) {
   const body = h("tbody", {});
-  const wrapper = h("div", { class: "table-scroll" }, h("table", {},
-    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))), body));
+  const wrapper = h("div", { class: "table-scroll" }, h("table", {}, tableHead(heads), body));
   const emptyNote = h("p", { class: "muted" }, emptyText);
   let rows = new Map();
   const show = (items) => {
@@ -74,12 +75,14 @@ export const facts = (pairs) => h("dl", {}, ...pairs.filter(([, value]) => value
   .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 
 /**
- * Runs `work` now and again `ms` after it ends, until the signal is aborted. Its errors go to `showError` and are hidden when
- * it succeeds again; other errors stay.
+ * Runs `work` every `ms` until the signal is aborted, the first time after `ms`, and not while the page is hidden. Its errors
+ * go to `showError` and are hidden when it succeeds again; other errors stay.
  */
 export async function poll(ms, signal, showError, work) {
   let hasFailed = false;
-  while (!signal.aborted) {
+  for (;;) {
+    await nextTurn(ms, signal);
+    if (signal.aborted) return;
     try {
       await work();
       if (hasFailed) showError(null);
@@ -89,6 +92,24 @@ export async function poll(ms, signal, showError, work) {
       hasFailed = true;
       showError(error);
     }
-    await new Promise((resolve) => setTimeout(resolve, ms));
   }
 }
+
+/** Resolves after `ms`, or when the page is visible again if it is hidden then; at once when the signal is aborted. */
+const nextTurn = (ms, signal) => new Promise((resolve) => {
+  let isDue = false;
+  const check = () => {
+    if (!signal.aborted && (!isDue || document.hidden)) return;
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", check);
+    signal.removeEventListener("abort", check);
+    resolve();
+  };
+  const timer = setTimeout(() => {
+    isDue = true;
+    check();
+  }, ms);
+  document.addEventListener("visibilitychange", check);
+  signal.addEventListener("abort", check);
+  check();
+});

@@ -193,11 +193,67 @@ export async function admin(kit, openPage) {
       // A recording that has not begun is deleted at once.
       await waitUntil("it is cancelled", async () => (await row.count()) === 0 || /Cancelled|Completed/.test(await row.first().textContent({ timeout: 5000 }).catch(() => "")));
     });
+    await other.step("recordings-polled-once", () => assertOnePoll(other));
     other.assertClean();
     await other.page.close();
   } finally {
     assert.equal(await gstreamerServer.stop(), 0);
   }
+}
+
+/** Asserts that the recordings are polled by one loop: after a redraw, after another visit, and not while the page is hidden. */
+async function assertOnePoll({ page, api, openScreen, requests }) {
+  const { body } = await api("GET", "/api/livetv/channels");
+  const { status } = await api("POST", "/api/livetv/recordings", { channelId: body.channels[0].id, series: { title: "Never on" } });
+  assert.equal(status, 201);
+  await page.addInitScript(() => {
+    const { setTimeout } = window;
+    window.setTimeout = (work, ms, ...rest) => setTimeout(work, ms === 5000 ? 100 : ms, ...rest);
+  });
+  const heldRequests = []; // At most one of each loop, because a loop waits for its response.
+  let isHolding = false;
+  await page.route("**/api/livetv/recordings", (route) => (isHolding ? heldRequests.push(route) : route.continue()));
+  const releaseRequests = async () => {
+    isHolding = false;
+    for (const route of heldRequests.splice(0)) await route.continue().catch(() => {}); // The page may have aborted it.
+  };
+  const countLoops = async () => {
+    isHolding = true;
+    await waitUntil("the recordings are polled", () => heldRequests.length > 0);
+    await page.waitForTimeout(400);
+    return heldRequests.length;
+  };
+
+  await openScreen("settings?tab=recordings");
+  const rule = page.getByRole("row").filter({ hasText: "Never on" });
+  await rule.getByRole("button", { name: "Remove" }).click();
+  await rule.getByRole("button", { name: "Tap again to remove" }).click();
+  await rule.waitFor({ state: "detached" });
+  assert.equal(await countLoops(), 1, "a redraw must replace the loop");
+
+  await page.getByRole("link", { name: "Devices" }).click();
+  await page.getByText("(this device)").waitFor();
+  await releaseRequests();
+  const countRequests = () => requests.filter((line) => /^GET .*\/api\/livetv\/recordings$/.test(line)).length;
+  const whenLeft = countRequests();
+  await page.waitForTimeout(400);
+  assert.equal(countRequests(), whenLeft, "a tab that was left must not be polled");
+  await page.getByRole("link", { name: "Recordings" }).click();
+  await page.getByText("Record programmes").waitFor();
+  assert.equal(await countLoops(), 1, "another visit must not add a loop");
+  await releaseRequests();
+
+  const setHidden = (isHidden) => page.evaluate((isHidden) => {
+    Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, isHidden);
+  await setHidden(true);
+  await page.waitForTimeout(400); // A request may be under way.
+  const whenHidden = countRequests();
+  await page.waitForTimeout(400);
+  assert.equal(countRequests(), whenHidden, "a hidden page must not poll");
+  await setHidden(false);
+  await waitUntil("a visible page polls again", () => countRequests() > whenHidden);
 }
 
 /** The text of a QR code on the page. */

@@ -32,7 +32,7 @@ let firstKit = null;
 try {
   firstKit = await createKit({ browser, server, shots });
   await setUp(firstKit);
-  const openPage = (name, viewport, of = server) => createKit({ browser, server: of, shots, name, viewport });
+  const openPage = (name, viewport, of = server, storageState = undefined) => createKit({ browser, server: of, shots, name, viewport, storageState });
   for (const screen of [films, books, home, guide, live, admin, access, account]) {
     if (named.length === 0 || named.includes(screen.name)) await screen(firstKit, openPage);
     firstKit.assertClean();

@@ -8,9 +8,9 @@ export { NAME, PASSWORD };
 
 const SHORT_TIMEOUT = { timeout: 3000 };
 
-/** A new page, not signed in. */
-export async function createKit({ browser, server, shots, name = "", viewport = { width: 1280, height: 800 } }) {
-  const page = await (await browser.newContext({ viewport, colorScheme: "dark", reducedMotion: "reduce" })).newPage();
+/** A new page, not signed in unless `storageState` is that of a page that is. */
+export async function createKit({ browser, server, shots, name = "", viewport = { width: 1280, height: 800 }, storageState }) {
+  const page = await (await browser.newContext({ viewport, colorScheme: "dark", reducedMotion: "reduce", storageState })).newPage();
   page.setDefaultTimeout(60_000); // Late is good enough: test machines are busy.
   const faults = [];
   const requests = [];
@@ -63,6 +63,14 @@ export async function createKit({ browser, server, shots, name = "", viewport = 
       await page.goto(`${server.base}/#/${address}`);
       await page.reload();
     },
+
+    /** Goes to another screen as a link does, without loading the page. The previous screen is gone when this resolves. */
+    goToScreen: (address) => page.evaluate((hash) => new Promise((resolve) => {
+      if (location.hash === hash) throw new Error(`${hash} is shown already`);
+      addEventListener("hashchange", () => resolve(), { once: true });
+      location.hash = hash;
+    }), `#/${address}`),
+
     /** Sends a request with the token of the page. */
     api: (method, path, body) => page.evaluate(async ([method, path, body]) => {
       const headers = { Authorization: `Bearer ${localStorage.getItem("hearthcast.token")}`, "Content-Type": "application/json" };

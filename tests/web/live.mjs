@@ -59,6 +59,9 @@ export async function live(kit, openPage) {
     await press("i");
     await page.getByText("Behind live").waitFor();
     await press("i");
+    await press("m");
+    assert.ok(await page.evaluate(() => document.querySelector("video").muted), "the key mutes");
+    await press("m");
   });
 
   await step("live-watch-from-start", async () => {

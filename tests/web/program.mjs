@@ -17,7 +17,7 @@ export async function waitUntil(condition, check, seconds = 60) {
     const result = await check();
     if (result) return result;
     if (Date.now() > end) throw new Error(`not within ${seconds} s: ${condition}`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
 

@@ -1,7 +1,7 @@
 //! Timestamps of blocks: the first and the last in the file.
 
 use super::super::coded::FRAME_HEAD;
-use super::super::outline::{NeedsFfprobe, OutlineTrackKind, refuse_if};
+use super::super::outline::{NeedsFfprobe, refuse_if};
 use super::TIMESTAMP_SCALE;
 use super::track::TimedMatroskaTrack;
 use crate::engine::container::bytes::{ByteCursor, ReadAt};
@@ -28,10 +28,8 @@ pub(super) fn first_timestamp(
             return false;
         }
         block_count += 1;
-        let is_played = |track: &&mut TimedMatroskaTrack| {
-            matches!(track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio)
-        };
-        if let Some(track) = tracks.iter_mut().filter(is_played).find(|track| track.track.container_id == block.track) {
+        let mut played = tracks.iter_mut().filter(|track| track.track.kind.is_played());
+        if let Some(track) = played.find(|track| track.track.container_id == block.track) {
             earliest = earliest.min(block.time as f64 - track.delay_ms);
             if track.track.first_frame.is_empty() {
                 let mut frame_head = vec![0; FRAME_HEAD];

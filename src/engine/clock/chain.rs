@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::READ_BYTES;
 use crate::domain::mpegts::clock_jumps::ClockSection;
-use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
+use crate::domain::time::{TICKS_PER_SECOND, rescale, to_ticks};
 use crate::engine::container::ogg::{CONTINUED, FIRST, LAST, MAX_PAGE_BYTES, NO_GRANULE, Page, page, pages, rewrite};
 use crate::engine::source::SourceFile;
 
@@ -108,12 +108,12 @@ fn links(source: &SourceFile) -> Option<Links> {
         if pieces.is_empty() {
             start = -i64::from(headers.pre_skip);
         }
-        pieces.push(ClockSection { start_byte: at, shift_ticks: scaled(start, TICKS_PER_SECOND, rate) });
+        pieces.push(ClockSection { start_byte: at, shift_ticks: rescale(start, TICKS_PER_SECOND, rate) });
         let end = link_end(source, headers.end, &[headers.serial])?;
         start += (last_granule(source, headers.end, end, headers.serial)? - headers.base).max(0);
         at = end;
     }
-    let end = scaled(start, TICKS_PER_SECOND, i64::from(format?.rate));
+    let end = rescale(start, TICKS_PER_SECOND, i64::from(format?.rate));
     (pieces.len() > 1 && end > 0).then_some(Links { pieces, end })
 }
 
@@ -213,12 +213,6 @@ fn last_granule(source: &SourceFile, from: u64, to: u64, serial: u32) -> Option<
     i64::try_from(ends.last()?.granule).ok().filter(|granule| *granule < 1 << 40)
 }
 
-/// `value * to / from`, rounded.
-fn scaled(value: i64, to: i64, from: i64) -> i64 {
-    let [value, to, from] = [value, to, from].map(i128::from);
-    (value * to + from / 2).div_euclid(from).clamp(i64::MIN.into(), i64::MAX.into()) as i64
-}
-
 fn read(source: &SourceFile, at: u64, most: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; most];
     let filled = source.read_blocking(&mut bytes, at)?;
@@ -284,13 +278,13 @@ impl Chain {
 
     /// Source time of the current link's granule position 0, granules.
     fn start(&self) -> i64 {
-        scaled(self.pieces[self.link].shift_ticks, self.rate, TICKS_PER_SECOND) - self.base
+        rescale(self.pieces[self.link].shift_ticks, self.rate, TICKS_PER_SECOND) - self.base
     }
 
     /// Offset of the link's last page that ends at or before this source time (ticks); of its first audio page if there is
     /// none.
     fn last_page_before(&self, from: i64) -> Result<u64> {
-        let granule = scaled(from, self.rate, TICKS_PER_SECOND) - self.start();
+        let granule = rescale(from, self.rate, TICKS_PER_SECOND) - self.start();
         let is_before = |page: &Page| i64::try_from(page.granule).is_ok_and(|end| end <= granule);
         let (mut low, mut high) = (self.audio, self.end());
         while high - low > WINDOW_BYTES as u64 {
@@ -345,7 +339,7 @@ impl Chain {
 
     fn put(&mut self, page: &Page, bytes: &mut [u8], out: &mut Vec<u8>) {
         let is_audio = page.at >= self.audio;
-        let start = self.start() + scaled(self.offset, self.rate, TICKS_PER_SECOND);
+        let start = self.start() + rescale(self.offset, self.rate, TICKS_PER_SECOND);
         let granule = match page.granule {
             NO_GRANULE => NO_GRANULE,
             granule if is_audio => (granule as i64).saturating_add(start).max(0) as u64,

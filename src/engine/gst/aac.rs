@@ -48,11 +48,6 @@ pub(super) fn frame_at_or_after(ticks: i64) -> i64 {
     -(-ticks).div_euclid(AAC_FRAME_TICKS)
 }
 
-/// Start of an AAC frame, ticks.
-pub(super) fn frame_start_ticks(frame: i64) -> i64 {
-    frame * AAC_FRAME_TICKS
-}
-
 impl AacEncoder {
     /// Starts an encoder whose first frame is `first_frame`; `label` is part of the pipeline's name.
     pub(super) fn start(channels: u32, kbps: u32, first_frame: i64, label: &str, wake: &ThreadWaker) -> Result<Self> {

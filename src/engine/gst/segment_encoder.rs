@@ -14,13 +14,14 @@ use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as app;
 
-use super::aac::{self, FRAME_DURATION};
+use super::aac::FRAME_DURATION;
 use super::overlay::Overlay;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::{BusEvent, RunningPipeline};
 use super::{audio_segment, burned_text, launch_text, overlay};
 use crate::domain::grid::FrameGrid;
 use crate::domain::media::{Color, Video};
+use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
 use crate::domain::plan::EncodeVideo;
 use crate::domain::subtitles::AssScript;
 use crate::engine::video_encoders::EncoderElement;
@@ -161,7 +162,7 @@ impl SegmentEncoder {
 
     /// Adds the AAC frame `self.aac_frames.start`.
     pub(super) fn push_aac_frame(&mut self, mut buffer: gst::Buffer) -> Result<()> {
-        let start_ticks = aac::frame_start_ticks(self.aac_frames.start);
+        let start_ticks = self.aac_frames.start * AAC_FRAME_TICKS;
         self.aac_frames.start += 1;
         match &mut self.output {
             SegmentOutput::AacFrames(aac_frames) => {

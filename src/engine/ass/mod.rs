@@ -11,16 +11,15 @@ mod fonts;
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::MemfdFlags;
 use tokio::sync::Mutex;
 
 use crate::domain::plan::{BurnedSubtitle, VideoPlan};
 use crate::domain::subtitles::{self, MAX_BYTES, SubtitleFormat, TextStyle};
+use crate::engine::ffmpeg::to_memory_file;
 use crate::engine::subtitle_extraction::extract;
 use crate::engine::{Job, Result, RunError};
 
@@ -72,7 +71,8 @@ impl ScriptCache {
             }
             BurnedSubtitle::Sidecar { .. } => read_sidecar(job, &self.style, video_size).await?,
         };
-        let file = Arc::new(to_memory_file(&text).map_err(|cause| RunError::Internal(format!("subtitle: {cause}")))?);
+        let file = to_memory_file("subtitle", &text);
+        let file = Arc::new(file.map_err(|cause| RunError::Internal(format!("subtitle: {cause}")))?);
         scripts.truncate(MAX_SCRIPTS - 1);
         scripts.push_front((key, file.clone()));
         Ok(file)
@@ -139,7 +139,7 @@ pub(super) fn single_line_script(line: &str, style: &TextStyle, size: (u32, u32)
         settings: String::new(),
         text: line.replace('&', "&amp;").replace('<', "&lt;"),
     };
-    to_memory_file(plain_text_script(&[cue], style, size).as_bytes())
+    to_memory_file("subtitle", plain_text_script(&[cue], style, size).as_bytes())
 }
 
 /// Reads back the text of a script in memory.
@@ -147,12 +147,6 @@ pub(super) fn read_script(file: &File) -> std::io::Result<String> {
     let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0)];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn to_memory_file(text: &[u8]) -> std::io::Result<File> {
-    let mut file = File::from(rustix::fs::memfd_create("subtitle", MemfdFlags::CLOEXEC)?);
-    file.write_all(text)?;
-    Ok(file)
 }
 
 #[cfg(test)]

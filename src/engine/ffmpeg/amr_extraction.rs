@@ -5,15 +5,13 @@
 //! frames one by one, so the track is copied into memory as a raw stream and read from there.
 
 use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::MemfdFlags;
 use tokio::io::AsyncReadExt;
 
-use super::args;
 use super::spawn::{ChildLimits, spawn};
+use super::{args, to_memory_file};
 use crate::domain::media::{Container, Media};
 use crate::domain::plan::{AudioPlan, Rendition};
 use crate::engine::{Job, RunError};
@@ -44,12 +42,7 @@ pub(super) async fn extract_amr(program: &Path, job: &Job, stream: u32) -> Resul
         let mut bytes = Vec::new();
         let read = (&mut child.stdout).take(MAX_TRACK_BYTES as u64).read_to_end(&mut bytes).await;
         read.map_err(|cause| to_run_error("reading from ffmpeg", &cause))?;
-        let store = || -> std::io::Result<File> {
-            let mut file = File::from(rustix::fs::memfd_create("audio", MemfdFlags::CLOEXEC)?);
-            file.write_all(&bytes)?;
-            Ok(file)
-        };
-        store().map_err(|cause| to_run_error("storing the audio track in memory", &cause))
+        to_memory_file("audio", &bytes).map_err(|cause| to_run_error("storing the audio track in memory", &cause))
     };
     tokio::time::timeout(TIME_LIMIT, work).await.map_err(|_| RunError::Stalled(TIME_LIMIT.as_secs()))?
 }

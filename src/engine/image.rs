@@ -21,9 +21,6 @@ pub struct Image {
 
 impl Image {
     /// Checks the bytes and copies them to memory; None if they are not a PNG or JPEG within the limits.
-    ///
-    /// # Errors
-    /// The system's error when memory cannot be allocated.
     pub fn from_bytes(bytes: &[u8]) -> std::io::Result<Option<Self>> {
         let Some((format, ..)) = image::detect(bytes).filter(|_| bytes.len() <= MAX_BYTES) else { return Ok(None) };
         let file = to_memory_file("picture", bytes)?;

@@ -56,10 +56,7 @@ impl AacEncoder {
         pipeline.element("audio_encoder")?.set_property_from_str("bitrate", &(kbps * 1000).to_string());
         let input: app::AppSrc = pipeline.element_of_type("in")?;
         input.set_caps(Some(&sample_caps(channels)));
-        let waker = wake.clone();
-        input.set_callbacks(
-            app::AppSrcCallbacks::builder().need_data(move |_, _| waker.run_callback("need-data", (), || ())).build(),
-        );
+        wake.wake_on_demand(&input);
         let output: app::AppSink = pipeline.element_of_type("out")?;
         let frame_waker = wake.clone();
         let flow_ok = Ok(gst::FlowSuccess::Ok);

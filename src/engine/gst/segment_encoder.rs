@@ -106,10 +106,7 @@ impl SegmentEncoder {
         let has_ended = Arc::default();
         watch_end(&pipeline.element("segment")?, &has_ended, wake)?;
         let video_input: app::AppSrc = pipeline.element_of_type("video")?;
-        let waker = wake.clone();
-        video_input.set_callbacks(
-            app::AppSrcCallbacks::builder().need_data(move |_, _| waker.run_callback("need-data", (), || ())).build(),
-        );
+        wake.wake_on_demand(&video_input);
         // Wakes the thread at every frame taken, before the queue is empty and the encoder has to wait.
         let frame_taken_waker = wake.clone();
         if let Some(pad) = video_input.static_pad("src") {

@@ -67,7 +67,7 @@ impl GstBackend {
         let demuxers = ["qtdemux", "matroskademux", "decodebin", "uridecodebin3"];
         let others = ["videoconvertscale", "deinterlace", "avenc_aac", "aacparse", "h264parse", "hlssink2"];
         for element in demuxers.into_iter().chain(others) {
-            if gstreamer::ElementFactory::find(element).is_none() {
+            if !has_element(element) {
                 return Err(format!("GStreamer has no {element}"));
             }
         }
@@ -199,6 +199,11 @@ fn resolve_video_encoding(media: &Media, plan: &EncodeVideo) -> Result<VideoEnco
     Ok(VideoEncoding { plan: plan.clone(), video: video.clone(), encoder: &encoder.gstreamer, script: None })
 }
 
+/// Whether this GStreamer has an element.
+fn has_element(name: &str) -> bool {
+    gstreamer::init().is_ok() && gstreamer::ElementFactory::find(name).is_some()
+}
+
 /// Why this backend leaves a rendition to ffmpeg; None if it can make it.
 pub fn refusal_reason(media: &Media, rendition: &Rendition) -> Option<&'static str> {
     match &rendition.video {
@@ -211,10 +216,10 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition) -> Option<&'static s
             BurnedSubtitle::Embedded { stream, bitmap: true } if !can_overlay_subtitles(media, *stream) => {
                 return Some("PGS and VobSub are read from Matroska files only");
             }
-            burn if burn.is_bitmap() && !overlay::is_available() => {
+            burn if burn.is_bitmap() && !has_element("overlaycomposition") => {
                 return Some("this GStreamer has no overlaycomposition to burn in bitmap subtitles");
             }
-            burn if !burn.is_bitmap() && !burned_text::is_available() => {
+            burn if !burn.is_bitmap() && !has_element("assrender") => {
                 return Some("this GStreamer has no assrender to burn in text subtitles");
             }
             _ => {}

@@ -89,11 +89,10 @@ async fn extract_embedded(
     let codec = job.spec.media.stream(stream).map(|stream| stream.codec.as_str()).unwrap_or_default();
     // Not with ffmpeg's own conversion to ASS: its style names a font that every machine resolves differently.
     let format = SubtitleFormat::from_codec(codec).unwrap_or(SubtitleFormat::Srt);
+    let mut text = extract(program, &job.spec.source, &job.spec.media, stream, format).await?;
     if format != SubtitleFormat::Ass {
-        let text = extract(program, &job.spec.source, &job.spec.media, stream, format).await?;
         return Ok(plain_text_script(&subtitles::parse(&text, format), style, size).into_bytes());
     }
-    let mut text = extract(program, &job.spec.source, &job.spec.media, stream, SubtitleFormat::Ass).await?;
     let (source, container) = (job.spec.source.clone(), job.spec.media.container);
     let fonts = tokio::task::spawn_blocking(move || fonts::attached_section(&source, container));
     text.extend(fonts.await.map_err(|cause| RunError::Internal(cause.to_string()))?.into_bytes());

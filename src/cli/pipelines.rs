@@ -76,7 +76,7 @@ fn check() -> Outcome {
             Ok(()) => {
                 working_encoders += 1;
                 println!("ok      {element}");
-                for text in launch_text::ALL.into_iter().filter(|text| text.launch().contains("{video_encoder}")) {
+                for text in launch_text::ALL.iter().filter(|text| text.launch.contains("{video_encoder}")) {
                     gallery::pipeline_graph(text.name, encoder)
                         .expect("the name is in the list")
                         .map_err(|error| error.to_string())?;
@@ -86,7 +86,7 @@ fn check() -> Outcome {
             Err(reason) => println!("without {element}: {reason}"),
         }
     }
-    for text in launch_text::ALL.into_iter().filter(|text| !text.launch().contains("{video_encoder}")) {
+    for text in launch_text::ALL.iter().filter(|text| !text.launch.contains("{video_encoder}")) {
         gallery::pipeline_graph(text.name, gallery::default_encoder())
             .expect("the name is in the list")
             .map_err(|error| error.to_string())?;

@@ -41,17 +41,20 @@ impl FrameRate {
 
     /// Start of frame `n` in ticks, rounded to the nearest.
     pub fn frame_start_ticks(self, n: u64) -> i64 {
-        let numerator = i128::from(n) * i128::from(self.den) * i128::from(TICKS_PER_SECOND);
-        let num = i128::from(self.num);
-        ((numerator * 2 + num) / (num * 2)) as i64
+        rescale(i128::from(n) * i128::from(self.den), TICKS_PER_SECOND, self.num)
     }
 
     /// The frame on air at `ticks`: the largest n whose start is at or before it (half a frame of grace).
     pub fn frame_at(self, ticks: i64) -> u64 {
-        let numerator = i128::from(ticks.max(0)) * i128::from(self.num) * 2;
-        let step = i128::from(self.den) * i128::from(TICKS_PER_SECOND);
-        ((numerator + step) / (step * 2)) as u64
+        rescale(ticks.max(0), self.num, i64::from(self.den) * TICKS_PER_SECOND) as u64
     }
+}
+
+/// `value * to / from`, rounded to the nearest; limited to a quarter of the range, so that sums of results do not overflow.
+pub fn rescale(value: impl Into<i128>, to: impl Into<i128>, from: impl Into<i128>) -> i64 {
+    let (value, to, from) = (value.into(), to.into(), from.into());
+    let limit = i128::from(i64::MAX / 4);
+    (value * to * 2 + from).div_euclid(from * 2).clamp(-limit, limit) as i64
 }
 
 /// Seconds to ticks, rounded to the nearest.

@@ -33,9 +33,6 @@ impl SegmentContent {
     }
 
     /// The first bytes: enough to identify the streams.
-    ///
-    /// # Errors
-    /// Those of [`Self::read_all`].
     pub async fn read_head(self, source: &Arc<SourceFile>) -> Result<Bytes, RunError> {
         self.read_with(source, |lazy, source| lazy.reader(source).next_blocking()).await
     }

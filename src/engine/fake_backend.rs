@@ -18,7 +18,7 @@ pub struct FakeBackend {
 
 #[derive(Debug, Default)]
 struct Shared {
-    segment_time: Mutex<Duration>,
+    segment_time: Duration,
     faults: Mutex<VecDeque<(usize, RunError)>>,
     run_starts: Mutex<Vec<usize>>,
     segments_made: AtomicUsize,
@@ -28,9 +28,7 @@ struct Shared {
 impl FakeBackend {
     /// A backend that takes this long for every segment.
     pub fn with_segment_time(segment_time: Duration) -> Self {
-        let fake = Self::default();
-        *fake.shared.segment_time.lock().expect("no panic while held") = segment_time;
-        fake
+        Self { shared: Arc::new(Shared { segment_time, ..Shared::default() }) }
     }
 
     /// Makes the next run that reaches segment `index` fail there, once.
@@ -99,8 +97,7 @@ impl Backend for FakeBackend {
                     if gate.wait_for(|allowed| *allowed >= index).await.is_err() {
                         return;
                     }
-                    let segment_time = *fake.shared.segment_time.lock().expect("no panic while held");
-                    tokio::time::sleep(segment_time).await;
+                    tokio::time::sleep(fake.shared.segment_time).await;
                     if let Some(error) = fake.take_fault(index) {
                         let _ = segments.send(Err(error)).await;
                         return;

@@ -75,9 +75,6 @@ impl FolderWatcher {
     }
 
     /// Waits for changes.
-    ///
-    /// # Errors
-    /// The system's error.
     pub async fn next_changes(&mut self) -> io::Result<FolderChanges> {
         let mut folders = BTreeSet::new();
         loop {

@@ -1,12 +1,10 @@
 //! An image for a watermark or a slate: its bytes in memory, checked before a decoder sees them.
 
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use rustix::fs::MemfdFlags;
-
+use super::ffmpeg::to_memory_file;
 use crate::domain::image::{self, ImageFormat};
 
 /// Largest file, bytes.
@@ -23,13 +21,9 @@ pub struct Image {
 
 impl Image {
     /// Checks the bytes and copies them to memory; None if they are not a PNG or JPEG within the limits.
-    ///
-    /// # Errors
-    /// The system's error when memory cannot be allocated.
     pub fn from_bytes(bytes: &[u8]) -> std::io::Result<Option<Self>> {
         let Some((format, ..)) = image::detect(bytes).filter(|_| bytes.len() <= MAX_BYTES) else { return Ok(None) };
-        let mut file = File::from(rustix::fs::memfd_create("picture", MemfdFlags::CLOEXEC)?);
-        file.write_all(bytes)?;
+        let file = to_memory_file("picture", bytes)?;
         let digest = blake3::hash(bytes).to_hex()[..32].to_owned();
         Ok(Some(Self { file: Arc::new(file), format, digest }))
     }

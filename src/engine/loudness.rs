@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
-
 use super::clock::{PipeInput, RepairedFeed};
 use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
-use super::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
+use super::ffmpeg::run_to_end;
+use super::ffmpeg::spawn::{ChildLimits, InheritedFile};
 use super::source::SourceFile;
 use super::{Result, RunError};
 use crate::domain::media::Media;
@@ -24,7 +23,7 @@ const MAX_WHOLE_SECONDS: f64 = 120.0;
 /// Time limit of a measurement.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-const MAX_OUTPUT_BYTES: u64 = 4 << 20;
+const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
 /// The meter's value for silence, LUFS.
 const SILENCE_LUFS: f64 = -69.0;
@@ -59,12 +58,7 @@ async fn measure_excerpts(ffmpeg: &Path, source: &Arc<SourceFile>, media: &Media
     if inputs.is_empty() {
         inputs.push(source.clone());
     }
-    let started = spawn(ffmpeg, args, inputs, ChildLimits::PROBE).await;
-    let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
-    let mut text = Vec::new();
-    let read = (&mut child.stdout).take(MAX_OUTPUT_BYTES).read_to_end(&mut text).await;
-    let exit = child.wait().await;
-    read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
+    let (text, exit) = run_to_end(ffmpeg, args, inputs, ChildLimits::PROBE, MAX_OUTPUT_BYTES).await?;
     let text = String::from_utf8_lossy(&text);
     let integrated_lufs = text.lines().rev().find_map(|line| line.strip_prefix("lavfi.r128.I=")?.parse::<f64>().ok());
     match integrated_lufs {

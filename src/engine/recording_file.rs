@@ -121,9 +121,6 @@ impl RecordingsFolder {
     }
 
     /// Removes a file, and its folder if that is now empty; false when the file did not exist.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn remove(&self, path: &Path) -> Result<bool> {
         let relative = self.relative_path(path)?;
         let (Some(folder), Some(name)) = (relative.parent(), relative.file_name()) else {

@@ -111,9 +111,6 @@ impl Drop for SegmentHold {
 
 impl SegmentCache {
     /// A cache that spills into `folder`, which is emptied first: files of an earlier process cannot be trusted.
-    ///
-    /// # Errors
-    /// When the folder cannot be emptied or created.
     pub fn open(folder: &Path, budget: CacheLimits) -> io::Result<Self> {
         remove_folder(folder)?;
         std::fs::create_dir_all(folder)?;

@@ -5,11 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
-
 use super::RunError;
 use super::ass;
-use super::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
+use super::ffmpeg::run_to_end;
+use super::ffmpeg::spawn::{ChildLimits, InheritedFile};
 use super::image::Image;
 use super::video_encoders::VideoEncoder;
 use crate::domain::mpegts::channel_timeline::StillImage;
@@ -21,7 +20,7 @@ const FRAMES: u32 = 38;
 /// Time limit of the encode.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
 /// Encodes a slate of this size, with an optional line of text over `image` or a built-in image. `encoder` must be an H.264
 /// encoder that is known to work.
@@ -44,15 +43,9 @@ pub async fn encode(
     let args = arguments(encoder, (width, height), script_path.as_deref(), image_input);
     let inherit =
         script.into_iter().chain(image.map(|image| image.file.clone())).map(|file| file as InheritedFile).collect();
-    let started = spawn(ffmpeg, args, inherit, ChildLimits::PROBE).await;
-    let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
-    let mut stream = Vec::new();
-    let work = async {
-        let read = (&mut child.stdout).take(MAX_OUTPUT_BYTES).read_to_end(&mut stream).await;
-        (read, child.wait().await)
-    };
-    let (read, exit) = tokio::time::timeout(DEADLINE, work).await.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?;
-    read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
+    let work = run_to_end(ffmpeg, args, inherit, ChildLimits::PROBE, MAX_OUTPUT_BYTES);
+    let output = tokio::time::timeout(DEADLINE, work).await;
+    let (stream, exit) = output.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))??;
     let still = StillImage::from_annex_b(&stream);
     if still.frames.is_empty() {
         return Err(RunError::Encoder(exit.last_error("ffmpeg encoded no slate")));

@@ -6,11 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
-
 use super::RunError;
 use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
-use super::ffmpeg::spawn::{ChildLimits, spawn};
+use super::ffmpeg::run_to_end;
+use super::ffmpeg::spawn::ChildLimits;
 use super::source::SourceFile;
 use crate::domain::media::Media;
 use crate::domain::subtitles::{MAX_BYTES, SubtitleFormat};
@@ -30,18 +29,9 @@ pub async fn extract(
     format: SubtitleFormat,
 ) -> Result<Vec<u8>, RunError> {
     let args = extraction_args(&source.proc_path(), demuxer_name(media.container), stream, format);
-    let started = spawn(ffmpeg, args, vec![source.clone()], ChildLimits::TRANSCODE).await;
-    let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
-    let mut text = Vec::new();
-    let work = async {
-        let read = (&mut child.stdout).take(MAX_BYTES as u64).read_to_end(&mut text).await;
-        if text.len() >= MAX_BYTES {
-            child.kill();
-        }
-        (read, child.wait().await)
-    };
-    let (read, exit) = tokio::time::timeout(DEADLINE, work).await.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))?;
-    read.map_err(|cause| RunError::Internal(format!("ffmpeg's output: {cause}")))?;
+    let work = run_to_end(ffmpeg, args, vec![source.clone()], ChildLimits::TRANSCODE, MAX_BYTES);
+    let output = tokio::time::timeout(DEADLINE, work).await;
+    let (text, exit) = output.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))??;
     // With a damaged file ffmpeg fails, but the lines before the damage are still useful.
     if text.is_empty() && !exit.is_success() {
         return Err(RunError::Decode(exit.last_error("")));

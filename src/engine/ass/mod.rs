@@ -11,16 +11,15 @@ mod fonts;
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::MemfdFlags;
 use tokio::sync::Mutex;
 
 use crate::domain::plan::{BurnedSubtitle, VideoPlan};
 use crate::domain::subtitles::{self, MAX_BYTES, SubtitleFormat, TextStyle};
+use crate::engine::ffmpeg::to_memory_file;
 use crate::engine::subtitle_extraction::extract;
 use crate::engine::{Job, Result, RunError};
 
@@ -72,7 +71,8 @@ impl ScriptCache {
             }
             BurnedSubtitle::Sidecar { .. } => read_sidecar(job, &self.style, video_size).await?,
         };
-        let file = Arc::new(to_memory_file(&text).map_err(|cause| RunError::Internal(format!("subtitle: {cause}")))?);
+        let file = to_memory_file("subtitle", &text);
+        let file = Arc::new(file.map_err(|cause| RunError::Internal(format!("subtitle: {cause}")))?);
         scripts.truncate(MAX_SCRIPTS - 1);
         scripts.push_front((key, file.clone()));
         Ok(file)
@@ -89,11 +89,10 @@ async fn extract_embedded(
     let codec = job.spec.media.stream(stream).map(|stream| stream.codec.as_str()).unwrap_or_default();
     // Not with ffmpeg's own conversion to ASS: its style names a font that every machine resolves differently.
     let format = SubtitleFormat::from_codec(codec).unwrap_or(SubtitleFormat::Srt);
+    let mut text = extract(program, &job.spec.source, &job.spec.media, stream, format).await?;
     if format != SubtitleFormat::Ass {
-        let text = extract(program, &job.spec.source, &job.spec.media, stream, format).await?;
         return Ok(plain_text_script(&subtitles::parse(&text, format), style, size).into_bytes());
     }
-    let mut text = extract(program, &job.spec.source, &job.spec.media, stream, SubtitleFormat::Ass).await?;
     let (source, container) = (job.spec.source.clone(), job.spec.media.container);
     let fonts = tokio::task::spawn_blocking(move || fonts::attached_section(&source, container));
     text.extend(fonts.await.map_err(|cause| RunError::Internal(cause.to_string()))?.into_bytes());
@@ -139,7 +138,7 @@ pub(super) fn single_line_script(line: &str, style: &TextStyle, size: (u32, u32)
         settings: String::new(),
         text: line.replace('&', "&amp;").replace('<', "&lt;"),
     };
-    to_memory_file(plain_text_script(&[cue], style, size).as_bytes())
+    to_memory_file("subtitle", plain_text_script(&[cue], style, size).as_bytes())
 }
 
 /// Reads back the text of a script in memory.
@@ -147,12 +146,6 @@ pub(super) fn read_script(file: &File) -> std::io::Result<String> {
     let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0)];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn to_memory_file(text: &[u8]) -> std::io::Result<File> {
-    let mut file = File::from(rustix::fs::memfd_create("subtitle", MemfdFlags::CLOEXEC)?);
-    file.write_all(text)?;
-    Ok(file)
 }
 
 #[cfg(test)]

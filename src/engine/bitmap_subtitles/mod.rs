@@ -93,9 +93,6 @@ impl SearchLimit<'_> {
 impl BitmapSubtitles {
     /// Opens the subtitles that `burn` names; `video_size` is the size of the video in its file. Reads the head of the
     /// file.
-    ///
-    /// # Errors
-    /// When they cannot be read, or are of an unsupported format.
     pub(super) fn open(
         job: &Job,
         burn: &BurnedSubtitle,

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use super::READ_BYTES;
 use crate::domain::mpegts::clock_jumps::ClockSection;
-use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
+use crate::domain::time::{TICKS_PER_SECOND, rescale, to_ticks};
+use crate::engine::container::bytes::read_up_to;
 use crate::engine::container::ogg::{CONTINUED, FIRST, LAST, MAX_PAGE_BYTES, NO_GRANULE, Page, page, pages, rewrite};
 use crate::engine::source::SourceFile;
 
@@ -76,13 +77,13 @@ struct Headers {
 /// How much of a chained file can be played: all links only if each has a single stream (`is_single`). None for a file
 /// with one link, and for codecs other than Vorbis and Opus. Blocks on file I/O.
 pub fn chained(source: &SourceFile, is_single: bool) -> Option<PlayedLinks> {
-    let head = read(source, 0, WINDOW_BYTES).ok()?;
+    let head = read_up_to(source, 0, WINDOW_BYTES).ok()?;
     let first: Vec<Page> = pages(&head, 0).take_while(Page::is_first).take(MAX_STREAMS).collect();
     let serials: Vec<u32> = first.iter().map(|page| page.serial).collect();
     let begin = first.iter().find_map(|page| Some((page.serial, format(head.get(page.content..)?)?)));
     let (serial, (format, pre_skip)) = begin?;
     let tail_at = source.len.saturating_sub(WINDOW_BYTES as u64);
-    let last = pages(&read(source, tail_at, WINDOW_BYTES).ok()?, tail_at).last()?;
+    let last = pages(&read_up_to(source, tail_at, WINDOW_BYTES).ok()?, tail_at).last()?;
     if serials.contains(&last.serial) {
         return None;
     }
@@ -108,12 +109,12 @@ fn links(source: &SourceFile) -> Option<Links> {
         if pieces.is_empty() {
             start = -i64::from(headers.pre_skip);
         }
-        pieces.push(ClockSection { start_byte: at, shift_ticks: scaled(start, TICKS_PER_SECOND, rate) });
+        pieces.push(ClockSection { start_byte: at, shift_ticks: rescale(start, TICKS_PER_SECOND, rate) });
         let end = link_end(source, headers.end, &[headers.serial])?;
         start += (last_granule(source, headers.end, end, headers.serial)? - headers.base).max(0);
         at = end;
     }
-    let end = scaled(start, TICKS_PER_SECOND, i64::from(format?.rate));
+    let end = rescale(start, TICKS_PER_SECOND, i64::from(format?.rate));
     (pieces.len() > 1 && end > 0).then_some(Links { pieces, end })
 }
 
@@ -133,7 +134,7 @@ fn headers(source: &SourceFile, begin: u64) -> Option<Headers> {
         let page = match whole(&bytes, from) {
             Some(page) => page,
             None => {
-                (bytes, from) = (read(source, at, WINDOW_BYTES).ok()?, at);
+                (bytes, from) = (read_up_to(source, at, WINDOW_BYTES).ok()?, at);
                 whole(&bytes, from)?
             }
         };
@@ -154,7 +155,7 @@ fn headers(source: &SourceFile, begin: u64) -> Option<Headers> {
             Codec::Opus => 2,
         };
         if packets >= count {
-            let base = base(&read(source, at, 2 * WINDOW_BYTES).ok()?, serial, i64::from(format.rate));
+            let base = base(&read_up_to(source, at, 2 * WINDOW_BYTES).ok()?, serial, i64::from(format.rate));
             return Some(Headers { format, serial, pre_skip, end: at, base });
         }
     }
@@ -194,13 +195,13 @@ fn link_end(source: &SourceFile, from: u64, serials: &[u32]) -> Option<u64> {
     let (mut low, mut high) = (from, source.len);
     while high - low > WINDOW_BYTES as u64 {
         let middle = low + (high - low) / 2;
-        let bytes = read(source, middle, WINDOW_BYTES).ok()?;
+        let bytes = read_up_to(source, middle, WINDOW_BYTES).ok()?;
         match page(&bytes, 0, middle) {
             Some(found) if serials.contains(&found.serial) && found.at < high => low = found.at,
             _ => high = middle,
         }
     }
-    let bytes = read(source, low, 2 * WINDOW_BYTES).ok()?;
+    let bytes = read_up_to(source, low, 2 * WINDOW_BYTES).ok()?;
     let next = pages(&bytes, low).find(|page| !serials.contains(&page.serial));
     Some(next.map_or(source.len, |page| page.at))
 }
@@ -208,22 +209,9 @@ fn link_end(source: &SourceFile, from: u64, serials: &[u32]) -> Option<u64> {
 /// The last granule position in this byte range.
 fn last_granule(source: &SourceFile, from: u64, to: u64, serial: u32) -> Option<i64> {
     let at = from.max(to.saturating_sub(2 * WINDOW_BYTES as u64));
-    let bytes = read(source, at, to.saturating_sub(at) as usize).ok()?;
+    let bytes = read_up_to(source, at, to.saturating_sub(at) as usize).ok()?;
     let ends = pages(&bytes, at).filter(|page| page.serial == serial && page.granule != NO_GRANULE);
     i64::try_from(ends.last()?.granule).ok().filter(|granule| *granule < 1 << 40)
-}
-
-/// `value * to / from`, rounded.
-fn scaled(value: i64, to: i64, from: i64) -> i64 {
-    let [value, to, from] = [value, to, from].map(i128::from);
-    (value * to + from / 2).div_euclid(from).clamp(i64::MIN.into(), i64::MAX.into()) as i64
-}
-
-fn read(source: &SourceFile, at: u64, most: usize) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; most];
-    let filled = source.read_blocking(&mut bytes, at)?;
-    bytes.truncate(filled);
-    Ok(bytes)
 }
 
 /// Reads a chained file as one stream.
@@ -284,24 +272,24 @@ impl Chain {
 
     /// Source time of the current link's granule position 0, granules.
     fn start(&self) -> i64 {
-        scaled(self.pieces[self.link].shift_ticks, self.rate, TICKS_PER_SECOND) - self.base
+        rescale(self.pieces[self.link].shift_ticks, self.rate, TICKS_PER_SECOND) - self.base
     }
 
     /// Offset of the link's last page that ends at or before this source time (ticks); of its first audio page if there is
     /// none.
     fn last_page_before(&self, from: i64) -> Result<u64> {
-        let granule = scaled(from, self.rate, TICKS_PER_SECOND) - self.start();
+        let granule = rescale(from, self.rate, TICKS_PER_SECOND) - self.start();
         let is_before = |page: &Page| i64::try_from(page.granule).is_ok_and(|end| end <= granule);
         let (mut low, mut high) = (self.audio, self.end());
         while high - low > WINDOW_BYTES as u64 {
             let middle = low + (high - low) / 2;
-            let bytes = read(&self.source, middle, (2 * WINDOW_BYTES).min((high - middle) as usize))?;
+            let bytes = read_up_to(&self.source, middle, (2 * WINDOW_BYTES).min((high - middle) as usize))?;
             match pages(&bytes, middle).find(|page| page.granule != NO_GRANULE) {
                 Some(found) if is_before(&found) => low = found.at,
                 _ => high = middle,
             }
         }
-        let bytes = read(&self.source, low, (self.end() - low).min(4 * WINDOW_BYTES as u64) as usize)?;
+        let bytes = read_up_to(&self.source, low, (self.end() - low).min(4 * WINDOW_BYTES as u64) as usize)?;
         Ok(pages(&bytes, low).filter(is_before).last().map_or(low, |page| page.at))
     }
 
@@ -311,7 +299,7 @@ impl Chain {
         while out.is_empty() && self.link < self.pieces.len() {
             let base = self.at;
             let most = self.end().saturating_sub(base).min((READ_BYTES + MAX_PAGE_BYTES) as u64) as usize;
-            let mut bytes = read(&self.source, base, most)?;
+            let mut bytes = read_up_to(&self.source, base, most)?;
             let is_whole = |page: &Page| (page.at - base) as usize + page.len <= bytes.len();
             let found: Vec<Page> = pages(&bytes, base).take_while(is_whole).collect();
             for page in &found {
@@ -345,7 +333,7 @@ impl Chain {
 
     fn put(&mut self, page: &Page, bytes: &mut [u8], out: &mut Vec<u8>) {
         let is_audio = page.at >= self.audio;
-        let start = self.start() + scaled(self.offset, self.rate, TICKS_PER_SECOND);
+        let start = self.start() + rescale(self.offset, self.rate, TICKS_PER_SECOND);
         let granule = match page.granule {
             NO_GRANULE => NO_GRANULE,
             granule if is_audio => (granule as i64).saturating_add(start).max(0) as u64,

@@ -92,9 +92,6 @@ impl ClockRepair {
 }
 
 /// Whether the clock of a file jumps, as far as this can be found out in a second. Blocks on file I/O.
-///
-/// # Errors
-/// Those of reading the file.
 pub fn has_clock_jump(source: &Arc<SourceFile>) -> Result<bool> {
     Ok(match ClockStream::find_in(source)? {
         Some(stream) => !find_jumps(&stream)?.is_empty(),
@@ -103,9 +100,6 @@ pub fn has_clock_jump(source: &Arc<SourceFile>) -> Result<bool> {
 }
 
 /// The repair of a file with clock jumps; None for other files. Blocks on file I/O.
-///
-/// # Errors
-/// Those of reading the file.
 pub fn find_clock_repair(source: &Arc<SourceFile>) -> Result<Option<ClockRepair>> {
     let Some(stream) = ClockStream::find_in(source)? else { return Ok(None) };
     let jumps = find_jumps(&stream)?;

@@ -22,6 +22,7 @@ use crate::domain::mpegts::packet::{PACKET_LEN, Packet, SYNC_BYTE};
 use crate::domain::mpegts::program::{PmtSection, Program, Router};
 use crate::domain::mpegts::psi::{Pmt, ProgramEntry};
 use crate::domain::mpegts::{pes, psi};
+use crate::engine::container::bytes::read_up_to;
 use crate::engine::source::SourceFile;
 
 /// Bytes read at a time.
@@ -100,9 +101,7 @@ impl ClockStream {
     /// None if the file is not a transport stream with video or audio. Of several programs, the first one with both is
     /// taken, as `probe/report` does with ffprobe's report.
     fn find_in(source: &Arc<SourceFile>) -> Result<Option<Self>> {
-        let mut head = vec![0; MAX_HEAD_BYTES.min(source.len) as usize];
-        let filled = source.read_blocking(&mut head, 0)?;
-        head.truncate(filled);
+        let head = read_up_to(source, 0, MAX_HEAD_BYTES.min(source.len) as usize)?;
         let is_synced = |stride: usize| {
             (0..stride.min(head.len())).any(|at| (0..5).all(|n| head.get(at + n * stride) == Some(&SYNC_BYTE)))
         };

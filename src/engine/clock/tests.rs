@@ -1,7 +1,5 @@
 //! Generated files with all kinds of clock jumps, and one that only loses data.
 
-use std::path::Path;
-
 use super::*;
 use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
 use crate::domain::mpegts::psi::{PmtEntry, ProgramEntry, TrackKind, pat_of};
@@ -72,8 +70,10 @@ fn with_clock_shifted(mut film: Vec<u8>, by: i64) -> Vec<u8> {
     film
 }
 
-fn open_film(folder: &Path, bytes: &[u8]) -> Arc<SourceFile> {
-    let path = folder.join("film.ts");
+/// Opens a file with these bytes, which is gone once it is closed.
+fn open_film(bytes: &[u8]) -> Arc<SourceFile> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.ts");
     std::fs::write(&path, bytes).unwrap();
     Arc::new(open_in_test(&path))
 }
@@ -85,10 +85,9 @@ fn outcome(repair: &ClockRepair) -> (usize, i64, bool) {
 
 /// A film of 20 s with another clock after its tenth second, and its repair.
 fn repair_joined(second: impl Fn(Vec<u8>) -> Vec<u8>) -> (usize, Option<ClockRepair>) {
-    let folder = tempfile::tempdir().unwrap();
     let first = with_clock_shifted(make_film(0, 10, 300), 5000 * SECOND);
     let second = second(with_clock_shifted(make_film(10, 20, 300), 5000 * SECOND));
-    let source = open_film(folder.path(), &[&first[..], &second].concat());
+    let source = open_film(&[&first[..], &second].concat());
     let repair = find_clock_repair(&source).unwrap();
     assert_eq!(repair.is_some(), has_clock_jump(&source).unwrap());
     (first.len(), repair)
@@ -113,16 +112,14 @@ fn every_jump_is_repaired_and_nothing_else() {
     }
     // 5 s are lost; the 33 bits wrap.
     assert_eq!(repair_of_jump(5).1, None);
-    let folder = tempfile::tempdir().unwrap();
-    let source = open_film(folder.path(), &with_clock_shifted(make_film(0, 10, 300), TIMESTAMP_WRAP - 5 * SECOND));
+    let source = open_film(&with_clock_shifted(make_film(0, 10, 300), TIMESTAMP_WRAP - 5 * SECOND));
     assert_eq!(find_clock_repair(&source).unwrap(), None);
 }
 
 #[test]
 fn a_file_with_too_many_jumps_is_not_repaired() {
-    let folder = tempfile::tempdir().unwrap();
     let part = |n: i64| with_clock_shifted(make_film(n, n + 1, 300), n % 2 * 100 * SECOND);
-    let source = open_film(folder.path(), &(0..520).flat_map(part).collect::<Vec<u8>>());
+    let source = open_film(&(0..520).flat_map(part).collect::<Vec<u8>>());
     assert!(has_clock_jump(&source).unwrap());
     assert_eq!(find_clock_repair(&source).unwrap(), None);
 }
@@ -151,12 +148,11 @@ fn a_damaged_timestamp_is_no_jump_and_a_truncated_packet_is_skipped() {
         film
     });
     assert_eq!(repair, None);
-    let folder = tempfile::tempdir().unwrap();
     let mut bytes = make_film(0, 10, 300);
     bytes.truncate(bytes.len() - 100);
     let boundary = bytes.len();
     bytes.extend(make_film(0, 10, 300));
-    let repair = find_clock_repair(&open_film(folder.path(), &bytes)).unwrap().unwrap();
+    let repair = find_clock_repair(&open_film(&bytes)).unwrap().unwrap();
     assert!((boundary as u64..boundary as u64 + 3 * 188).contains(&repair.pieces[1].start_byte), "{repair:?}");
     assert_eq!(repair.end_ticks, 20 * SECOND + 9000);
 }
@@ -190,11 +186,10 @@ fn decode_times((bytes, offset): (Vec<u8>, i64), pid: u16) -> (Vec<i64>, Vec<u16
 #[tokio::test]
 async fn a_part_with_other_pids_plays_under_the_first_ones() {
     for (jump, is_large) in [(0, false), (-4900, false), (0, true)] {
-        let folder = tempfile::tempdir().unwrap();
         let size = if is_large { 70_000 } else { 3000 };
         let first = with_clock_shifted(make_film(0, 10, size), 5000 * SECOND);
         let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, size), (5000 + jump) * SECOND), 0x100);
-        let source = open_film(folder.path(), &[&first[..], &second].concat());
+        let source = open_film(&[&first[..], &second].concat());
         assert_eq!(source.len > jumps::MAX_FULL_SCAN_BYTES, is_large);
         assert!(has_clock_jump(&source).unwrap());
         let repair = find_clock_repair(&source).unwrap().unwrap();
@@ -212,13 +207,12 @@ async fn a_part_with_other_pids_plays_under_the_first_ones() {
 #[tokio::test]
 async fn a_part_may_begin_before_its_tables() {
     for by in [0, -4900] {
-        let folder = tempfile::tempdir().unwrap();
         let first = with_clock_shifted(make_film(0, 10, 3000), 5000 * SECOND);
         let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, 3000), (5000 + by) * SECOND), 0x100);
         let (tables, frames) = second.split_at(2 * PACKET_LEN);
         assert_eq!(Packet::new(tables.last_chunk().unwrap()).unwrap().pid(), PMT_PID + 0x100);
         let (begin, rest) = frames.split_at(200 * PACKET_LEN);
-        let source = open_film(folder.path(), &[&first[..], begin, tables, rest].concat());
+        let source = open_film(&[&first[..], begin, tables, rest].concat());
         let repair = find_clock_repair(&source).unwrap().unwrap();
         assert_eq!(outcome(&repair), (2, 20 * SECOND + 9000, false), "{by}: {repair:?}");
         let (times, _) = decode_times(read_feed(&source, &repair.pieces, 15.0).await, TrackKind::Video.pid());
@@ -235,9 +229,8 @@ fn many_packets_on_the_pid_of_the_pmt_are_not_kept() {
     let mut more = [0xff; PACKET_LEN];
     more[..4].copy_from_slice(&[SYNC_BYTE, (PMT_PID >> 8) as u8, PMT_PID as u8, 0x10]);
     let tables = |first: &[u8]| {
-        let folder = tempfile::tempdir().unwrap();
         let bytes = [&film[..at], first, &more.repeat(1000)[..], &film[at + PACKET_LEN..]].concat();
-        ClockStream::find_in(&open_film(folder.path(), &bytes)).unwrap().unwrap().table_packets.len() / PACKET_LEN
+        ClockStream::find_in(&open_film(&bytes)).unwrap().unwrap().table_packets.len() / PACKET_LEN
     };
     let complete = &film[at..at + PACKET_LEN];
     assert_eq!(tables(complete), 2);
@@ -249,7 +242,6 @@ fn many_packets_on_the_pid_of_the_pmt_are_not_kept() {
 
 #[test]
 fn a_part_with_another_video_codec_is_not_played() {
-    let folder = tempfile::tempdir().unwrap();
     let mut second = with_pids_shifted(make_film(10, 20, 3000), 0x100);
     for packet in second.as_chunks_mut::<PACKET_LEN>().0 {
         if Packet::new(packet).unwrap().pid() == PMT_PID + 0x100 {
@@ -259,20 +251,19 @@ fn a_part_with_another_video_codec_is_not_played() {
             packet[1..4].copy_from_slice(&head);
         }
     }
-    let source = open_film(folder.path(), &[make_film(0, 10, 3000), second].concat());
+    let source = open_film(&[make_film(0, 10, 3000), second].concat());
     let repair = find_clock_repair(&source).unwrap().unwrap();
     assert_eq!(outcome(&repair), (1, 10 * SECOND + 9000, true), "{repair:?}");
 }
 
 #[tokio::test]
 async fn of_several_programs_one_is_read_on_its_own_clock() {
-    let folder = tempfile::tempdir().unwrap();
     let other = |from, to| with_pids_shifted(with_clock_shifted(make_film(from, to, 3000), 700 * SECOND), 0x100);
     let parts = [
         interleave(&make_film(0, 10, 3000), &other(0, 10)),
         interleave(&with_clock_shifted(make_film(10, 20, 3000), -7000 * SECOND), &other(10, 20)),
     ];
-    let source = open_film(folder.path(), &parts.concat());
+    let source = open_film(&parts.concat());
     let repair = find_clock_repair(&source).unwrap().unwrap();
     assert_eq!((repair.pieces.len(), repair.end_ticks, repair.programs), (2, 20 * SECOND + 9000, (2, 1)), "{repair:?}");
     for from in [0.0, 15.0] {
@@ -282,18 +273,15 @@ async fn of_several_programs_one_is_read_on_its_own_clock() {
         assert_eq!(times.last(), Some(&(20 * SECOND - 3600)));
     }
     // One clock: ffmpeg reads it as it is.
-    let single_clock =
-        open_film(tempfile::tempdir().unwrap().path(), &interleave(&make_film(0, 10, 3000), &other(0, 10)));
+    let single_clock = open_film(&interleave(&make_film(0, 10, 3000), &other(0, 10)));
     assert_eq!(find_clock_repair(&single_clock).unwrap(), None);
 }
 
 #[test]
 fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
-    let folder = tempfile::tempdir().unwrap();
     // 2.5 MB per second: 50 MB.
     let first = make_film(0, 9, 100_000);
-    let source =
-        open_film(folder.path(), &[&first[..], &with_clock_shifted(make_film(9, 20, 100_000), -7 * SECOND)].concat());
+    let source = open_film(&[&first[..], &with_clock_shifted(make_film(9, 20, 100_000), -7 * SECOND)].concat());
     assert!(source.len > jumps::MAX_FULL_SCAN_BYTES);
     let repair = find_clock_repair(&source).unwrap().unwrap();
     assert_eq!((repair.pieces.len(), repair.end_ticks), (2, 20 * SECOND + 9000), "{repair:?}");
@@ -302,12 +290,11 @@ fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
 
 #[test]
 fn frames_larger_than_a_sample_hide_neither_a_jump_nor_a_position() {
-    let folder = tempfile::tempdir().unwrap();
     let parts = [
         with_clock_shifted(make_film(0, 1, 900_000), 100 * SECOND),
         with_clock_shifted(make_film(1, 2, 900_000), 50 * SECOND),
     ];
-    let source = open_film(folder.path(), &parts.concat());
+    let source = open_film(&parts.concat());
     assert!(source.len > jumps::MAX_FULL_SCAN_BYTES);
     let found = find_clock_repair(&source).unwrap().unwrap();
     assert_eq!((found.pieces.len(), found.end_ticks), (2, 2 * SECOND + 9000), "{found:?}");
@@ -320,18 +307,15 @@ fn frames_larger_than_a_sample_hide_neither_a_jump_nor_a_position() {
 
 #[tokio::test]
 async fn a_feed_begins_at_the_requested_time_with_tables_and_one_clock() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = open_film(
-        folder.path(),
-        &[make_film(0, 10, 3000), with_clock_shifted(make_film(10, 20, 3000), -9 * SECOND)].concat(),
-    );
+    let source =
+        open_film(&[make_film(0, 10, 3000), with_clock_shifted(make_film(10, 20, 3000), -9 * SECOND)].concat());
     let found = find_clock_repair(&source).unwrap().unwrap();
     for from in [0.0, 7.5, 10.02, 19.0] {
         let (bytes, offset) = read_feed(&source, &found.pieces, from).await;
         assert!(
             bytes.len().is_multiple_of(PACKET_LEN) && Packet::new(bytes.first_chunk().unwrap()).unwrap().pid() == 0
         );
-        let stream = ClockStream::find_in(&open_film(tempfile::tempdir().unwrap().path(), &bytes)).unwrap().unwrap();
+        let stream = ClockStream::find_in(&open_film(&bytes)).unwrap().unwrap();
         let marks = stream.read_marks(0, bytes.len() as u64).unwrap();
         let times: Vec<i64> = marks.iter().map(|mark| mark.dts + offset * SECOND).collect();
         let early = (from * SECOND as f64) as i64 - times[0];

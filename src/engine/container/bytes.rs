@@ -49,6 +49,14 @@ impl ReadAt for [u8] {
     }
 }
 
+/// The bytes from `offset`, at most `max_bytes`.
+pub fn read_up_to(source: &SourceFile, offset: u64, max_bytes: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; max_bytes];
+    let filled = source.read_blocking(&mut bytes, offset)?;
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
 /// A reader of big-endian numbers over a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteCursor<'a>(pub &'a [u8]);

@@ -5,15 +5,11 @@
 //! frames one by one, so the track is copied into memory as a raw stream and read from there.
 
 use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::MemfdFlags;
-use tokio::io::AsyncReadExt;
-
-use super::args;
-use super::spawn::{ChildLimits, spawn};
+use super::spawn::ChildLimits;
+use super::{args, run_to_end, to_memory_file};
 use crate::domain::media::{Container, Media};
 use crate::domain::plan::{AudioPlan, Rendition};
 use crate::engine::{Job, RunError};
@@ -36,20 +32,10 @@ pub(super) fn amr_stream(media: &Media, rendition: &Rendition) -> Option<u32> {
 /// # Errors
 /// `Internal` when ffmpeg does not start or its output cannot be read; `Stalled`.
 pub(super) async fn extract_amr(program: &Path, job: &Job, stream: u32) -> Result<File, RunError> {
-    let to_run_error = |action: &str, cause: &dyn std::fmt::Display| RunError::Internal(format!("{action}: {cause}"));
-    let work = async {
-        let arguments = args::amr_copy_arguments(&job.spec.media, stream, &job.spec.source.proc_path());
-        let child = spawn(program, arguments, vec![job.spec.source.clone()], ChildLimits::PROBE).await;
-        let mut child = child.map_err(|cause| to_run_error("ffmpeg does not start", &cause))?;
-        let mut bytes = Vec::new();
-        let read = (&mut child.stdout).take(MAX_TRACK_BYTES as u64).read_to_end(&mut bytes).await;
-        read.map_err(|cause| to_run_error("reading from ffmpeg", &cause))?;
-        let store = || -> std::io::Result<File> {
-            let mut file = File::from(rustix::fs::memfd_create("audio", MemfdFlags::CLOEXEC)?);
-            file.write_all(&bytes)?;
-            Ok(file)
-        };
-        store().map_err(|cause| to_run_error("storing the audio track in memory", &cause))
-    };
-    tokio::time::timeout(TIME_LIMIT, work).await.map_err(|_| RunError::Stalled(TIME_LIMIT.as_secs()))?
+    let arguments = args::amr_copy_arguments(&job.spec.media, stream, &job.spec.source.proc_path());
+    let work = run_to_end(program, arguments, vec![job.spec.source.clone()], ChildLimits::PROBE, MAX_TRACK_BYTES);
+    let output = tokio::time::timeout(TIME_LIMIT, work).await;
+    let (bytes, _) = output.map_err(|_| RunError::Stalled(TIME_LIMIT.as_secs()))??;
+    to_memory_file("audio", &bytes)
+        .map_err(|cause| RunError::Internal(format!("storing the audio track in memory: {cause}")))
 }

@@ -45,9 +45,6 @@ pub struct ChildOutput {
 }
 
 /// Starts a child for such a stream. Dropping the [`ChildOutput`] ends it.
-///
-/// # Errors
-/// When the pipe or the child cannot be created.
 pub async fn start(ffmpeg: &Path, info: StreamInfo, video: &VideoMode) -> Result<(ChildInput, ChildOutput)> {
     let (reader, writer) = std::io::pipe()?;
     let input = format!("pipe:{}", reader.as_raw_fd());

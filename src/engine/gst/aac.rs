@@ -48,11 +48,6 @@ pub(super) fn frame_at_or_after(ticks: i64) -> i64 {
     -(-ticks).div_euclid(AAC_FRAME_TICKS)
 }
 
-/// Start of an AAC frame, ticks.
-pub(super) fn frame_start_ticks(frame: i64) -> i64 {
-    frame * AAC_FRAME_TICKS
-}
-
 impl AacEncoder {
     /// Starts an encoder whose first frame is `first_frame`; `label` is part of the pipeline's name.
     pub(super) fn start(channels: u32, kbps: u32, first_frame: i64, label: &str, wake: &ThreadWaker) -> Result<Self> {
@@ -61,10 +56,7 @@ impl AacEncoder {
         pipeline.element("audio_encoder")?.set_property_from_str("bitrate", &(kbps * 1000).to_string());
         let input: app::AppSrc = pipeline.element_of_type("in")?;
         input.set_caps(Some(&sample_caps(channels)));
-        let waker = wake.clone();
-        input.set_callbacks(
-            app::AppSrcCallbacks::builder().need_data(move |_, _| waker.run_callback("need-data", (), || ())).build(),
-        );
+        wake.wake_on_demand(&input);
         let output: app::AppSink = pipeline.element_of_type("out")?;
         let frame_waker = wake.clone();
         let flow_ok = Ok(gst::FlowSuccess::Ok);

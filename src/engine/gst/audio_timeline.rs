@@ -4,6 +4,8 @@
 //! or the overlap dropped, so that audio stays in sync with video; smaller differences are jitter of containers that
 //! count in milliseconds. After the end comes silence, so that every planned segment exists.
 
+use crate::domain::time::rescale;
+
 /// Sample rate of all encoded audio, Hz.
 pub(super) const SAMPLE_RATE: i64 = 48_000;
 
@@ -68,7 +70,7 @@ impl AudioTimeline {
     /// Adds the next samples of the source, interleaved, that start at `nanoseconds` of the item. Call only when
     /// `take_frame` returned None.
     pub(super) fn push_samples(&mut self, samples: &[f32], nanoseconds: i64) {
-        let start = (i128::from(nanoseconds) * i128::from(SAMPLE_RATE) + 500_000_000).div_euclid(1_000_000_000) as i64;
+        let start = rescale(nanoseconds, SAMPLE_RATE, 1_000_000_000);
         let expected_sample = self.position + (self.frame.len() / self.channels) as i64 + self.silence_samples;
         let difference = start - expected_sample;
         let mut skip_len = 0;

@@ -5,8 +5,6 @@
 //! carry the segment's part of the script with whole lines, which libass reads like a file (with every line's own times,
 //! order and fonts). One empty text buffer lasts for the whole segment.
 
-use std::sync::LazyLock;
-
 use gstreamer as gst;
 use gstreamer::prelude::*;
 
@@ -16,13 +14,6 @@ use crate::engine::{Result, RunError};
 
 /// Lines this close before or after a segment are included too, milliseconds, because libass parses odd times differently.
 const MARGIN_MS: i64 = 1000;
-
-/// Whether this GStreamer can burn in text.
-pub(super) fn is_available() -> bool {
-    static AVAILABLE: LazyLock<bool> =
-        LazyLock::new(|| gst::init().is_ok() && gst::ElementFactory::find("assrender").is_some());
-    *AVAILABLE
-}
 
 /// Whether the script shows anything in this range of the item, milliseconds.
 pub(super) fn has_text(script: &AssScript, start_ms: i64, end_ms: i64) -> bool {

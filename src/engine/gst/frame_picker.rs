@@ -3,7 +3,7 @@
 //! Grid frame *n* shows the last source frame that starts at or before it, rounded to the nearest grid frame, as ffmpeg's
 //! `fps` filter does. Variable rates, gaps, a late first frame and an early last one all become repeats or drops.
 
-use crate::domain::time::FrameRate;
+use crate::domain::time::{FrameRate, rescale};
 
 /// Picks source frames of type `T` (anything cheap to clone).
 #[derive(Debug)]
@@ -69,9 +69,7 @@ impl<T: Clone> FramePicker<T> {
 
 /// The grid frame nearest to a time; 0 for times before the item.
 fn nearest_frame(rate: FrameRate, nanoseconds: i64) -> u64 {
-    let numerator = i128::from(nanoseconds.max(0)) * i128::from(rate.num) * 2;
-    let step = i128::from(rate.den) * 1_000_000_000;
-    ((numerator + step) / (step * 2)) as u64
+    rescale(nanoseconds.max(0), rate.num, i64::from(rate.den) * 1_000_000_000) as u64
 }
 
 #[cfg(test)]

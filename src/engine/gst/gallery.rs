@@ -14,7 +14,7 @@ use crate::engine::video_encoders::{VIDEO_ENCODERS, VideoEncoder};
 /// # Errors
 /// `Internal` with the element this machine lacks.
 pub fn pipeline_graph(name: &str, encoder: &VideoEncoder) -> Option<Result<PipelineGraph>> {
-    let text = launch_text::ALL.into_iter().find(|text| text.name == name)?;
+    let text = launch_text::ALL.iter().find(|text| text.name == name)?;
     Some(
         text.parse(encoder.gstreamer.launch, aac::ENCODER_LAUNCH)
             .map(|pipeline| PipelineGraph::from_bin(pipeline.upcast_ref())),
@@ -40,7 +40,7 @@ pub fn render_page() -> Result<String> {
          `segment` pipeline per segment, two at a time.\n",
     );
     for text in launch_text::ALL {
-        let _ = write!(page, "\n## {}\n\n{}\n\n```\n{}```\n", text.name, text.purpose, text.launch());
+        let _ = write!(page, "\n## {}\n\n{}\n\n```\n{}```\n", text.name, text.purpose, text.launch);
         let pipeline = text.parse(default_encoder().gstreamer.launch, aac::ENCODER_LAUNCH)?;
         let _ = write!(page, "\n```mermaid\n{}```\n", PipelineGraph::from_bin(pipeline.upcast_ref()).to_mermaid());
     }

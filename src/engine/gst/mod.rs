@@ -1,19 +1,18 @@
 #![doc = include_str!("README.md")]
 
-use std::any::Any;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::domain::codec::TargetCodec;
 use crate::domain::media::{Container, Media, Stream};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::subtitles::{AssScript, TextStyle};
 use crate::engine::ass::{self, ScriptCache};
-use crate::engine::{Backend, Job, Result, Run, RunError, Segment, ffmpeg};
+use crate::engine::{Backend, Job, Result, Run, RunError, ffmpeg};
 
 mod aac;
 mod audio_segment;
@@ -68,7 +67,7 @@ impl GstBackend {
         let demuxers = ["qtdemux", "matroskademux", "decodebin", "uridecodebin3"];
         let others = ["videoconvertscale", "deinterlace", "avenc_aac", "aacparse", "h264parse", "hlssink2"];
         for element in demuxers.into_iter().chain(others) {
-            if gstreamer::ElementFactory::find(element).is_none() {
+            if !has_element(element) {
                 return Err(format!("GStreamer has no {element}"));
             }
         }
@@ -125,19 +124,19 @@ impl Backend for GstBackend {
         let control = Arc::new(Control::default());
         control.last_allowed.store(last_allowed, Ordering::SeqCst);
         let quarantine_mark = Mutex::new(job.quarantine_mark.take());
-        let pending = PendingRun { job, video_encoding, segments, control: control.clone(), quarantine_mark };
+        let task = RunTask { job, video_encoding, segments, control: control.clone(), quarantine_mark };
         let backend = self.clone();
         if burn.as_ref().is_none_or(BurnedSubtitle::is_bitmap) {
-            let run_thread = backend.spawn_run(pending)?;
+            let run_thread = backend.spawn_run(task)?;
             tokio::spawn(async move { apply_control(&mut gate, &control, &run_thread).await });
             return Ok(run);
         }
         // The text is extracted first, which may take a pass over the file.
         tokio::spawn(async move {
-            let segments = pending.segments.clone();
+            let segments = task.segments.clone();
             let started = tokio::select! {
                 () = segments.closed() => return,
-                started = backend.spawn_run_with_text(pending, burn) => started,
+                started = backend.spawn_run_with_text(task, burn) => started,
             };
             match started {
                 Ok(thread) => apply_control(&mut gate, &control, &thread).await,
@@ -148,19 +147,10 @@ impl Backend for GstBackend {
     }
 }
 
-/// A run whose thread has not started.
-struct PendingRun {
-    job: Job,
-    video_encoding: Option<VideoEncoding>,
-    segments: mpsc::Sender<Result<Segment>>,
-    control: Arc<Control>,
-    quarantine_mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
-}
-
 impl GstBackend {
     /// Starts the thread of a run.
-    fn spawn_run(&self, pending: PendingRun) -> Result<Thread> {
-        let name = format!("run-{}", pending.job.first);
+    fn spawn_run(&self, task: RunTask) -> Result<Thread> {
+        let name = format!("run-{}", task.job.first);
         #[cfg(test)]
         let injected_fault = self.injected_fault.clone();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
@@ -168,25 +158,24 @@ impl GstBackend {
                 #[cfg(test)]
                 injected_fault,
             );
-            let PendingRun { job, video_encoding, segments, control, quarantine_mark } = pending;
-            RunTask { job, video_encoding, segments, control, waker, quarantine_mark }.run();
+            task.run(&waker);
         });
         let thread = thread.map_err(|cause| RunError::Internal(format!("no thread for a run: {cause}")))?;
         Ok(thread.thread().clone())
     }
 
     /// Starts the thread of a run after extracting the text to burn in.
-    async fn spawn_run_with_text(&self, mut pending: PendingRun, burn: Option<BurnedSubtitle>) -> Result<Thread> {
-        if let (Some(burn), Some(video_encoding)) = (burn, &mut pending.video_encoding) {
+    async fn spawn_run_with_text(&self, mut task: RunTask, burn: Option<BurnedSubtitle>) -> Result<Thread> {
+        if let (Some(burn), Some(video_encoding)) = (burn, &mut task.video_encoding) {
             let missing = || RunError::Internal("there is no ffmpeg to extract the subtitle".into());
             let program = self.ffmpeg.as_ref().ok_or_else(missing)?;
-            let file = self.scripts.script_for(program, &pending.job, &burn).await?;
+            let file = self.scripts.script_for(program, &task.job, &burn).await?;
             let read = tokio::task::spawn_blocking(move || ass::read_script(&file).map(AssScript::new)).await;
             let read = read.map_err(|cause| RunError::Internal(cause.to_string()))?;
             let script = read.map_err(|cause| RunError::Internal(format!("reading the subtitle script: {cause}")))?;
             video_encoding.script = Some(Arc::new(script));
         }
-        self.spawn_run(pending)
+        self.spawn_run(task)
     }
 }
 
@@ -210,6 +199,11 @@ fn resolve_video_encoding(media: &Media, plan: &EncodeVideo) -> Result<VideoEnco
     Ok(VideoEncoding { plan: plan.clone(), video: video.clone(), encoder: &encoder.gstreamer, script: None })
 }
 
+/// Whether this GStreamer has an element.
+fn has_element(name: &str) -> bool {
+    gstreamer::init().is_ok() && gstreamer::ElementFactory::find(name).is_some()
+}
+
 /// Why this backend leaves a rendition to ffmpeg; None if it can make it.
 pub fn refusal_reason(media: &Media, rendition: &Rendition) -> Option<&'static str> {
     match &rendition.video {
@@ -222,10 +216,10 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition) -> Option<&'static s
             BurnedSubtitle::Embedded { stream, bitmap: true } if !can_overlay_subtitles(media, *stream) => {
                 return Some("PGS and VobSub are read from Matroska files only");
             }
-            burn if burn.is_bitmap() && !overlay::is_available() => {
+            burn if burn.is_bitmap() && !has_element("overlaycomposition") => {
                 return Some("this GStreamer has no overlaycomposition to burn in bitmap subtitles");
             }
-            burn if !burn.is_bitmap() && !burned_text::is_available() => {
+            burn if !burn.is_bitmap() && !has_element("assrender") => {
                 return Some("this GStreamer has no assrender to burn in text subtitles");
             }
             _ => {}

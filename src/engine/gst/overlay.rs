@@ -4,8 +4,6 @@
 //! GStreamer's dvdspu is not used: it draws on the canvas of the subtitles, whose shape often differs from the video's, and
 //! decodes hostile bytes in C.
 
-use std::sync::LazyLock;
-
 use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_video as video;
@@ -23,13 +21,6 @@ pub(super) struct Overlay {
     start_nanoseconds: u64,
     end_nanoseconds: u64,
     composition: video::VideoOverlayComposition,
-}
-
-/// Whether this GStreamer can overlay images on video.
-pub(super) fn is_available() -> bool {
-    static AVAILABLE: LazyLock<bool> =
-        LazyLock::new(|| gst::init().is_ok() && gst::ElementFactory::find("overlaycomposition").is_some());
-    *AVAILABLE
 }
 
 /// Overlays for video of this size; `source` describes the video in its file.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 
+use gstreamer_app as app;
+
 /// Given to every callback of a pipeline: wakes the run's thread and records a panic. Callbacks do little more, and take no
 /// lock that a stopping thread may hold.
 #[derive(Clone, Debug)]
@@ -39,6 +41,13 @@ impl ThreadWaker {
     /// Whether a callback panicked.
     pub(super) fn has_panicked(&self) -> bool {
         self.has_panicked.load(Ordering::SeqCst)
+    }
+
+    /// Wakes the thread when an encoder's input needs data.
+    pub(super) fn wake_on_demand(&self, input: &app::AppSrc) {
+        let waker = self.clone();
+        let callbacks = app::AppSrcCallbacks::builder();
+        input.set_callbacks(callbacks.need_data(move |_, _| waker.run_callback("need-data", (), || ())).build());
     }
 
     /// Runs a callback, then wakes the thread. A panic is caught, recorded in [`Self::has_panicked`], and gives `fallback`.

@@ -74,20 +74,20 @@ struct AudioBranch {
     ready_frames: VecDeque<(i64, gst::Buffer)>,
 }
 
+/// A run, before its thread starts and in it.
 pub(super) struct RunTask {
     pub job: Job,
     pub video_encoding: Option<VideoEncoding>,
     pub segments: mpsc::Sender<Result<Segment>>,
     pub control: Arc<Control>,
-    pub waker: ThreadWaker,
     /// The quarantine mark of the file, released with the first segment: by then most faults of a hostile file have shown.
     pub quarantine_mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl RunTask {
-    /// Runs to the end of the grid, or until the run is dropped.
-    pub(super) fn run(self) {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| RunLoop::start(&self)?.run()));
+    /// Runs to the end of the grid, or until the run is dropped. `waker` wakes the calling thread.
+    pub(super) fn run(self, waker: &ThreadWaker) {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| RunLoop::start(&self, waker)?.run()));
         let error = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
@@ -131,6 +131,7 @@ fn decode_request(job: &Job, stream: u32, start_seconds: f64, format: OutputForm
 /// The state of a run.
 struct RunLoop<'a> {
     task: &'a RunTask,
+    waker: &'a ThreadWaker,
     video: Option<VideoBranch>,
     audio: Option<AudioBranch>,
     open_segments: VecDeque<SegmentEncoder>,
@@ -141,8 +142,8 @@ struct RunLoop<'a> {
 }
 
 impl<'a> RunLoop<'a> {
-    fn start(task: &'a RunTask) -> Result<Self> {
-        let RunTask { job, video_encoding, waker, .. } = task;
+    fn start(task: &'a RunTask, waker: &'a ThreadWaker) -> Result<Self> {
+        let RunTask { job, video_encoding, .. } = task;
         let start = job.spec.grid.segment_start(job.first);
         let start_seconds = to_seconds(start);
         let mut audio = None;
@@ -172,7 +173,7 @@ impl<'a> RunLoop<'a> {
             _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
         };
         let (open_segments, stall_timer) = (VecDeque::new(), StallTimer::start());
-        Ok(Self { task, video, audio, open_segments, next_segment: job.first, stall_timer })
+        Ok(Self { task, waker, video, audio, open_segments, next_segment: job.first, stall_timer })
     }
 
     fn run(&mut self) -> Result<()> {
@@ -241,7 +242,7 @@ impl<'a> RunLoop<'a> {
                         Some(subtitles) => self.task.prepare_overlays(subtitles, encoding, &video_frames)?,
                         None => Vec::new(),
                     };
-                    SegmentEncoder::start(index, encoding, video_frames, overlays, aac_frames, &self.task.waker)?
+                    SegmentEncoder::start(index, encoding, video_frames, overlays, aac_frames, self.waker)?
                 }
                 None => SegmentEncoder::audio_only(index, aac_frames.unwrap_or(0..0)),
             };
@@ -255,7 +256,7 @@ impl<'a> RunLoop<'a> {
     /// Moves frames from the video decoder into the first segment that lacks some.
     fn pull_video(&mut self) -> Result<bool> {
         let Some(VideoBranch { decoder, frame_picker, grid, .. }) = &mut self.video else { return Ok(false) };
-        let mut has_progress = decoder.poll(&self.task.waker)?;
+        let mut has_progress = decoder.poll(self.waker)?;
         while let Some(segment) = self.open_segments.iter_mut().find(|segment| !segment.video_frames.is_empty()) {
             if !segment.has_room_for_frame() {
                 break;
@@ -284,7 +285,7 @@ impl<'a> RunLoop<'a> {
     fn pull_audio(&mut self) -> Result<bool> {
         let Some(audio) = &mut self.audio else { return Ok(false) };
         let AudioBranch { decoder, timeline, channels, encoder, ready_frames } = audio;
-        let mut has_progress = decoder.poll(&self.task.waker)?;
+        let mut has_progress = decoder.poll(self.waker)?;
         let end_frame = self.open_segments.back().map_or(i64::MIN, |segment| segment.aac_frames.end);
         while encoder.next_needed_frame().is_some_and(|frame| frame < end_frame + aac::DELAY_FRAMES) {
             if let Some(samples) = timeline.take_frame() {

@@ -14,13 +14,14 @@ use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as app;
 
-use super::aac::{self, FRAME_DURATION};
+use super::aac::FRAME_DURATION;
 use super::overlay::Overlay;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::{BusEvent, RunningPipeline};
 use super::{audio_segment, burned_text, launch_text, overlay};
 use crate::domain::grid::FrameGrid;
 use crate::domain::media::{Color, Video};
+use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
 use crate::domain::plan::EncodeVideo;
 use crate::domain::subtitles::AssScript;
 use crate::engine::video_encoders::EncoderElement;
@@ -105,10 +106,7 @@ impl SegmentEncoder {
         let has_ended = Arc::default();
         watch_end(&pipeline.element("segment")?, &has_ended, wake)?;
         let video_input: app::AppSrc = pipeline.element_of_type("video")?;
-        let waker = wake.clone();
-        video_input.set_callbacks(
-            app::AppSrcCallbacks::builder().need_data(move |_, _| waker.run_callback("need-data", (), || ())).build(),
-        );
+        wake.wake_on_demand(&video_input);
         // Wakes the thread at every frame taken, before the queue is empty and the encoder has to wait.
         let frame_taken_waker = wake.clone();
         if let Some(pad) = video_input.static_pad("src") {
@@ -161,7 +159,7 @@ impl SegmentEncoder {
 
     /// Adds the AAC frame `self.aac_frames.start`.
     pub(super) fn push_aac_frame(&mut self, mut buffer: gst::Buffer) -> Result<()> {
-        let start_ticks = aac::frame_start_ticks(self.aac_frames.start);
+        let start_ticks = self.aac_frames.start * AAC_FRAME_TICKS;
         self.aac_frames.start += 1;
         match &mut self.output {
             SegmentOutput::AacFrames(aac_frames) => {

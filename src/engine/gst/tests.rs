@@ -1,7 +1,6 @@
 //! Panics in every callback: the run fails with an error, the process survives. Also stalled decoders and refusals.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,20 +9,16 @@ use crate::domain::grid::Grid;
 use crate::domain::media::{Audio, Hdr, Stream, StreamKind, Subtitle, Video};
 use crate::domain::time::FrameRate;
 use crate::engine::RenditionSpec;
+use crate::engine::damaged_films::run_ffmpeg;
 use crate::engine::source::open_in_test;
 
 const RATE: FrameRate = FrameRate { num: 25, den: 1 };
 
-fn make_film(path: &Path) {
-    let mut command = Command::new("ffmpeg");
-    command.args("-nostdin -v error -y -f lavfi -i testsrc2=s=64x36:r=25:d=5 -f lavfi -i sine=d=5:r=48000".split(' '));
-    command.args("-c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac".split(' ')).arg(path);
-    assert!(command.status().unwrap().success());
-}
-
 fn film_job(folder: &Path) -> Job {
     let path = folder.join("a.mp4");
-    make_film(&path);
+    let inputs = "-f lavfi -i testsrc2=s=64x36:r=25:d=5 -f lavfi -i sine=d=5:r=48000";
+    let codecs = "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac";
+    run_ffmpeg(inputs.split(' ').chain(codecs.split(' ')), &path);
     let video = StreamKind::Video(Video { frame_rate: Some(RATE), ..Video::new(64, 36) });
     let streams = vec![Stream::new(0, "h264", video), Stream::new(1, "aac", StreamKind::Audio(Audio::new(1, 48_000)))];
     let media = Media { duration_seconds: Some(5.0), ..Media::new(Container::Mp4, streams) };
@@ -60,9 +55,7 @@ fn film_job(folder: &Path) -> Job {
 /// An audio-only job, whose file decodebin3 opens.
 fn audio_only_job(job: &Job, folder: &Path) -> Job {
     let path = folder.join("a.flac");
-    let mut command = Command::new("ffmpeg");
-    command.args("-nostdin -v error -y -f lavfi -i sine=d=5:r=48000".split(' ')).arg(&path);
-    assert!(command.status().unwrap().success());
+    run_ffmpeg("-f lavfi -i sine=d=5:r=48000".split(' '), &path);
     let streams = vec![Stream::new(0, "flac", StreamKind::Audio(Audio::new(1, 48_000)))];
     let audio = Some(AudioPlan::Encode { stream: 0, channels: 2, kbps: 96, gain_tenths_db: None });
     let spec = RenditionSpec {

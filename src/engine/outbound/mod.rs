@@ -6,7 +6,6 @@
 //! Proxies of the environment are not used, because they would connect on our behalf. No log line holds a whole address.
 #![doc = include_str!("README.md")]
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -170,8 +169,7 @@ impl OutboundClient {
         &self,
         address: &Address,
     ) -> Result<(SocketAddr, OwnedSemaphorePermit), OutboundError> {
-        let slot = timeout(SLOT_WAIT, self.slots.clone().acquire_owned()).await;
-        let slot = slot.ok().and_then(Result::ok).ok_or(OutboundError::Busy)?;
+        let slot = self.reserve_slot().await?;
         self.check_ip_literal(address)?;
         self.check_rate_limit(address)?;
         let (host, port) = address.host_and_port();
@@ -192,8 +190,7 @@ impl OutboundClient {
     /// # Errors
     /// An `OutboundError` for every response but 2xx.
     pub async fn get(&self, address: &Address, request: &OutboundRequest) -> Result<OutboundResponse, OutboundError> {
-        let slot = timeout(SLOT_WAIT, self.slots.clone().acquire_owned()).await;
-        let slot = slot.ok().and_then(Result::ok).ok_or(OutboundError::Busy)?;
+        let slot = self.reserve_slot().await?;
         let deadline = request.total_timeout.map(|total| Instant::now() + total);
         let result = timeout(request.head_timeout, self.send_following_redirects(address, request)).await;
         let (address, response) = result.map_err(|_| OutboundError::Timeout("no response"))??;
@@ -204,18 +201,22 @@ impl OutboundClient {
         if response.content_length().is_some_and(|length| length > request.max_bytes) {
             return Err(OutboundError::TooLarge(request.max_bytes));
         }
-        let (remaining_bytes, max_bytes, idle_timeout) = (request.max_bytes, request.max_bytes, request.idle_timeout);
         Ok(OutboundResponse {
             status,
             address,
             headers,
             response,
-            remaining_bytes,
-            max_bytes,
+            remaining_bytes: request.max_bytes,
+            max_bytes: request.max_bytes,
             deadline,
-            idle_timeout,
+            idle_timeout: request.idle_timeout,
             _slot: slot,
         })
+    }
+
+    async fn reserve_slot(&self) -> Result<OwnedSemaphorePermit, OutboundError> {
+        let slot = timeout(SLOT_WAIT, self.slots.clone().acquire_owned()).await;
+        slot.ok().and_then(Result::ok).ok_or(OutboundError::Busy)
     }
 
     async fn send_following_redirects(
@@ -306,16 +307,11 @@ impl OutboundResponse {
     /// # Errors
     /// Those of [`Self::next_chunk`].
     pub async fn read_all(mut self) -> Result<Bytes, OutboundError> {
-        let mut chunks = VecDeque::new();
+        let mut chunks = Vec::new();
         while let Some(chunk) = self.next_chunk().await? {
-            chunks.push_back(chunk);
+            chunks.push(chunk);
         }
-        if chunks.len() == 1 {
-            return Ok(chunks.pop_front().unwrap_or_default());
-        }
-        let mut all = Vec::with_capacity(chunks.iter().map(Bytes::len).sum());
-        chunks.iter().for_each(|chunk| all.extend_from_slice(chunk));
-        Ok(all.into())
+        Ok(if let [only] = &chunks[..] { only.clone() } else { chunks.concat().into() })
     }
 }
 

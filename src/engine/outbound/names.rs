@@ -44,12 +44,9 @@ impl CheckedResolver {
         if addresses.is_empty() {
             return Err(OutboundError::UnknownHost);
         }
-        match self.allowed.allows_host(name) {
-            true => Ok(addresses),
-            false => match addresses.iter().find_map(|ip| self.allowed.refusal_reason(*ip)) {
-                Some(reason) => Err(OutboundError::BlockedAddress(reason)),
-                None => Ok(addresses),
-            },
+        match addresses.iter().find_map(|ip| self.allowed.refusal_reason(*ip)) {
+            Some(reason) if !self.allowed.allows_host(name) => Err(OutboundError::BlockedAddress(reason)),
+            _ => Ok(addresses),
         }
     }
 }

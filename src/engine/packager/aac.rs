@@ -1,5 +1,7 @@
 //! AAC frames with ADTS headers (ISO/IEC 13818-7 section 6.2).
 
+use h264_reader::rbsp::{BitRead, BitReader, BitReaderError};
+
 use crate::engine::container::ContainerError;
 
 /// Size of a header, bytes.
@@ -19,22 +21,22 @@ impl AdtsConfig {
     /// Parses an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1). If spectral band replication is signalled, the
     /// header describes the core codec.
     pub(super) fn parse(config: &[u8]) -> Result<Self, ContainerError> {
-        let mut bits = BitReader { bytes: config, position: 0 };
-        let mut object_type = bits.read_object_type()?;
-        let frequency_index = bits.read_frequency_index()?;
-        let channel_config = bits.take(4)? as u8;
+        let truncated = |_| ContainerError::Unsupported("the AudioSpecificConfig is truncated");
+        let mut bits = BitReader::new(config);
+        let mut object_type = read_object_type(&mut bits).map_err(truncated)?;
+        let frequency_index = read_frequency_index(&mut bits).map_err(truncated)?;
+        let channel_config = bits.read::<4, u8>("channelConfiguration").map_err(truncated)?;
         if matches!(object_type, 5 | 29) {
-            bits.read_frequency_index()?;
-            object_type = bits.read_object_type()?;
+            read_frequency_index(&mut bits).map_err(truncated)?;
+            object_type = read_object_type(&mut bits).map_err(truncated)?;
         }
         if !(1..=4).contains(&object_type) || frequency_index > 12 || !(1..=7).contains(&channel_config) {
             return Err(ContainerError::Unsupported("the AAC cannot be described by an ADTS header"));
         }
-        // `frameLengthFlag`, `dependsOnCoreCoder`, `extensionFlag`.
-        if bits.take(3)? != 0 {
+        if bits.read::<3, u8>("frameLengthFlag, dependsOnCoreCoder, extensionFlag").map_err(truncated)? != 0 {
             return Err(ContainerError::Unsupported("the AAC uses short frames, a core coder or extensions"));
         }
-        Ok(Self { profile: object_type as u8 - 1, frequency_index, channel_config })
+        Ok(Self { profile: object_type - 1, frequency_index, channel_config })
     }
 
     /// Sample rate of the core, Hz.
@@ -61,38 +63,20 @@ impl AdtsConfig {
     }
 }
 
-struct BitReader<'a> {
-    bytes: &'a [u8],
-    position: usize,
+fn read_object_type(bits: &mut BitReader<&[u8]>) -> Result<u8, BitReaderError> {
+    match bits.read::<5, u8>("audioObjectType")? {
+        31 => Ok(32 + bits.read::<6, u8>("audioObjectTypeExt")?),
+        object_type => Ok(object_type),
+    }
 }
 
-impl BitReader<'_> {
-    fn take(&mut self, count: usize) -> Result<u32, ContainerError> {
-        let mut value = 0;
-        for _ in 0..count {
-            let byte = self
-                .bytes
-                .get(self.position / 8)
-                .ok_or(ContainerError::Unsupported("the AudioSpecificConfig is truncated"))?;
-            value = value << 1 | u32::from(byte >> (7 - self.position % 8) & 1);
-            self.position += 1;
-        }
-        Ok(value)
+/// The frequency index; 15 is followed by an explicit frequency.
+fn read_frequency_index(bits: &mut BitReader<&[u8]>) -> Result<u8, BitReaderError> {
+    let index = bits.read::<4, u8>("samplingFrequencyIndex")?;
+    if index == 15 {
+        bits.skip(24, "samplingFrequency")?;
     }
-
-    fn read_object_type(&mut self) -> Result<u32, ContainerError> {
-        let object_type = self.take(5)?;
-        if object_type == 31 { Ok(32 + self.take(6)?) } else { Ok(object_type) }
-    }
-
-    /// The frequency index; 15 is followed by an explicit frequency.
-    fn read_frequency_index(&mut self) -> Result<u8, ContainerError> {
-        let index = self.take(4)?;
-        if index == 15 {
-            self.take(24)?;
-        }
-        Ok(index as u8)
-    }
+    Ok(index)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::segment_sample::SegmentSample;
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;
-use crate::domain::time::TICKS_PER_SECOND;
+use crate::domain::time::{TICKS_PER_SECOND, rescale};
 use crate::engine::RunError;
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::matroska::{self, Block, ClusterLayout, split_lacing};
@@ -252,9 +252,7 @@ impl MatroskaAudio {
     /// A block's time in samples, as precise as the file's clock.
     fn to_samples(self, layout: ClusterLayout, time: i64) -> i64 {
         let nanoseconds = i128::from(time.saturating_sub(self.delay_units)) * i128::from(layout.timestamp_scale);
-        let limit = i128::from(i64::MAX / 4);
-        ((nanoseconds * i128::from(self.sample_rate) * 2 + 1_000_000_000).div_euclid(2_000_000_000))
-            .clamp(-limit, limit) as i64
+        rescale(nanoseconds, self.sample_rate, 1_000_000_000)
     }
 
     /// The frames of a block. Their times are on the frame grid that starts at the first frame. A block that is off the
@@ -271,10 +269,7 @@ impl MatroskaAudio {
                 * SAMPLES_PER_FRAME;
         let rounding = (i128::from(layout.timestamp_scale) * i128::from(self.sample_rate) / 1_000_000_000) as i64 + 1;
         let first = if (on_grid - approximate).abs() <= rounding { on_grid } else { approximate };
-        let ticks = |samples: i64| {
-            (i128::from(samples) * i128::from(TICKS_PER_SECOND) * 2 + i128::from(self.sample_rate))
-                .div_euclid(i128::from(self.sample_rate) * 2) as i64
-        };
+        let ticks = |samples: i64| rescale(samples, TICKS_PER_SECOND, self.sample_rate);
         let timestamps = (0..).map(|n| ticks(first + n * SAMPLES_PER_FRAME));
         let frames = timestamps.zip(split_lacing(file, block)?);
         Ok(frames.map(|(timestamp, (offset, size))| AacFrame { timestamp, offset, size }).collect())

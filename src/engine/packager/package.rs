@@ -49,17 +49,14 @@ impl Package {
     ) -> Result<Self, ContainerError> {
         let start_ticks = to_ticks(start_seconds);
         let movie = Mp4File::read(file)?;
-        let (mut avc, mut adts, mut index) = (None, None, None);
-        let mut tracks = (None, None);
+        let (mut package_video, mut avc, mut index) = (None, None, None);
         if let Some(stream) = video {
-            let (video_track, avc_config, keyframes) = Mp4Video::read(file, movie.read_track(stream)?, start_ticks)?;
-            (tracks.0, avc, index) = (Some(Box::new(video_track)), Some(avc_config), Some(keyframes));
+            let (track, avc_config, keyframes) = Mp4Video::read(file, movie.read_track(stream)?, start_ticks)?;
+            (package_video, avc, index) = (Some(Box::new(track)), Some(avc_config), Some(keyframes));
         }
-        if let Some(stream) = audio {
-            let (audio_track, adts_config) = Mp4Audio::read(movie.read_track(stream)?)?;
-            (tracks.1, adts) = (Some(Box::new(audio_track)), Some(adts_config));
-        }
-        Ok(Self { tracks: PackageTracks::Mp4 { video: tracks.0, audio: tracks.1 }, avc, adts, index, start_ticks })
+        let audio = audio.map(|stream| Mp4Audio::read(movie.read_track(stream)?)).transpose()?;
+        let (audio, adts) = audio.map(|(track, adts)| (Box::new(track), adts)).unzip();
+        Ok(Self { tracks: PackageTracks::Mp4 { video: package_video, audio }, avc, adts, index, start_ticks })
     }
 
     /// Like [`Self::open_mp4`], for a Matroska file. Reads only the cues.

@@ -1,5 +1,6 @@
 //! One stream as a decoder reports it, in ffmpeg's terms.
 
+use super::outline::{NeedsFfprobe, Result};
 use crate::domain::media::Color;
 
 #[derive(Clone, Debug, Default)]
@@ -18,4 +19,13 @@ pub(super) struct DecoderInfo {
     pub color: Color,
     pub channels: u32,
     pub sample_rate: u32,
+}
+
+/// The name of a colour's number by a table of the usual ones; None for the number that means "unspecified".
+pub(super) fn color_name(number: u8, unspecified: u8, table: &[(u8, &str)]) -> Result<Option<String>> {
+    if number == unspecified {
+        return Ok(None);
+    }
+    let entry = table.iter().find(|(known, _)| *known == number);
+    entry.map(|(_, name)| Some((*name).to_owned())).ok_or(NeedsFfprobe("unusual colours"))
 }

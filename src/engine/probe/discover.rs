@@ -13,7 +13,7 @@ use gstreamer_pbutils::prelude::*;
 use tokio::sync::oneshot;
 
 use super::InProcessGuard;
-use super::decoder_info::DecoderInfo;
+use super::decoder_info::{DecoderInfo, color_name};
 use super::outline::{NeedsFfprobe, Result, refuse_if};
 use crate::domain::media::Color;
 use crate::engine::source::SourceFile;
@@ -176,19 +176,12 @@ fn parse_colorimetry(text: Option<&str>) -> Result<Color> {
         Some(text) => {
             let numbers: Vec<u8> = text.split(':').filter_map(|part| part.parse().ok()).collect();
             let [range, matrix, transfer, primaries] = numbers[..] else { return Err(NeedsFfprobe("unusual colours")) };
-            let name = |table: &[(u8, &str)], number: u8| match number {
-                0 => Ok(None),
-                _ => {
-                    let entry = table.iter().find(|(known, _)| *known == number);
-                    entry.map(|(_, name)| Some((*name).to_owned())).ok_or(NeedsFfprobe("unusual colours"))
-                }
-            };
             // Numbers of GstVideoColorRange, -Matrix, -TransferFunction and -Primaries.
             Ok(Color {
-                range: name(&[(1, "full"), (2, "limited")], range)?,
-                matrix: name(&[(3, "bt709"), (4, "smpte170m")], matrix)?,
-                transfer: name(&[(5, "bt709"), (16, "smpte170m")], transfer)?,
-                primaries: name(&[(1, "bt709"), (3, "bt470bg"), (4, "smpte170m")], primaries)?,
+                range: color_name(range, 0, &[(1, "full"), (2, "limited")])?,
+                matrix: color_name(matrix, 0, &[(3, "bt709"), (4, "smpte170m")])?,
+                transfer: color_name(transfer, 0, &[(5, "bt709"), (16, "smpte170m")])?,
+                primaries: color_name(primaries, 0, &[(1, "bt709"), (3, "bt470bg"), (4, "smpte170m")])?,
             })
         }
     }

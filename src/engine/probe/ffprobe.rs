@@ -116,12 +116,7 @@ pub(super) async fn run_ffprobe(tools: &ProbeTools, source: &Arc<SourceFile>) ->
         }
         other => other?,
     };
-    let mut report: FfprobeReport = serde_json::from_slice(&report).unwrap_or_default();
-    if report.streams.is_empty() {
-        let message = exit.last_error("no streams");
-        let message = message.trim_start_matches(&input_url(source)).trim_start_matches(": ");
-        return Err(ProbeError::Unreadable(message.to_owned()));
-    }
+    let mut report = parse_report(&report, &exit, &input_url(source))?;
     let mut codecs = report.streams.iter().filter_map(|stream| stream.codec_name.as_deref());
     if codecs.any(|name| CODECS_WITH_RECORDS.contains(&name)) {
         add_codec_records(tools, source, &mut report).await;
@@ -141,9 +136,16 @@ pub(super) async fn run_on_feed(tools: &ProbeTools, feed: RepairedFeed) -> Resul
     let inherited = feed.to_inherited();
     drop(feed);
     let (report, exit) = run_and_read(tools, args, vec![inherited]).await?;
-    let report: FfprobeReport = serde_json::from_slice(&report).unwrap_or_default();
+    parse_report(&report, &exit, &pipe_input.address)
+}
+
+/// Parses a report; ffprobe's messages begin with the address of its input.
+fn parse_report(json: &[u8], exit: &ChildExit, address: &str) -> Result<FfprobeReport, ProbeError> {
+    let report: FfprobeReport = serde_json::from_slice(json).unwrap_or_default();
     if report.streams.is_empty() {
-        return Err(ProbeError::Unreadable(exit.last_error("no streams")));
+        let message = exit.last_error("no streams");
+        let message = message.trim_start_matches(address).trim_start_matches(": ");
+        return Err(ProbeError::Unreadable(message.to_owned()));
     }
     Ok(report)
 }

@@ -117,12 +117,10 @@ fn merge_stream(track: &OutlineTrack, decoder_infos: &[DecoderInfo], decodable: 
             profile = info.profile.clone().filter(|_| track.codec == "aac");
             StreamKind::Audio(merge_audio(track, info)?)
         }
-        OutlineTrackKind::TextSubtitle => {
-            StreamKind::Subtitle(Subtitle { is_text: true, is_hearing_impaired: track.is_hearing_impaired })
-        }
-        OutlineTrackKind::BitmapSubtitle => {
-            StreamKind::Subtitle(Subtitle { is_text: false, is_hearing_impaired: track.is_hearing_impaired })
-        }
+        OutlineTrackKind::TextSubtitle | OutlineTrackKind::BitmapSubtitle => StreamKind::Subtitle(Subtitle {
+            is_text: track.kind == OutlineTrackKind::TextSubtitle,
+            is_hearing_impaired: track.is_hearing_impaired,
+        }),
         OutlineTrackKind::Data => StreamKind::Data,
     };
     let codec_info = CodecInfo {

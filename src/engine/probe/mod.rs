@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::domain::media::{Container, Media};
+use crate::engine::container::bytes::read_up_to;
 use crate::engine::container::matroska::TopLevelElements;
 use crate::engine::source::SourceFile;
 
@@ -115,13 +116,8 @@ pub fn find_attachment(source: &SourceFile, name: &str) -> Option<(u64, u64)> {
 /// The first bytes, read on a blocking thread because the disk may be asleep.
 async fn read_head(source: &Arc<SourceFile>) -> Result<Vec<u8>, ProbeError> {
     let source = source.clone();
-    let task = tokio::task::spawn_blocking(move || {
-        let mut head = vec![0; 4096];
-        let filled = source.read_blocking(&mut head, 0)?;
-        head.truncate(filled);
-        Ok(head)
-    });
-    let result: std::io::Result<_> = task.await.map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
+    let task = tokio::task::spawn_blocking(move || read_up_to(&source, 0, 4096));
+    let result = task.await.map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
     result.map_err(|cause| ProbeError::Read(cause.to_string()))
 }
 

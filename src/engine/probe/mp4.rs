@@ -3,7 +3,7 @@
 //! Every length is checked against its box, nothing is indexed unchecked, and the size of the movie box is limited. The
 //! samples themselves are never read.
 
-use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, parse_uint, refuse_if};
+use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, parse_uint, refuse_if};
 use crate::domain::media::{Container, Tags};
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::mp4::boxes::{boxes, top_level};
@@ -40,8 +40,7 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, Need
     }
     let is_empty = |track: &TimedMp4Track| track.sample_count == 0;
     refuse_if(tracks.is_empty() || tracks.iter().any(is_empty), NeedsFfprobe("a track without samples"))?;
-    let played_tracks =
-        || tracks.iter().filter(|track| matches!(track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio));
+    let played_tracks = || tracks.iter().filter(|track| track.track.kind.is_played());
     let start = played_tracks().map(|track| track.start_seconds).fold(f64::INFINITY, f64::min);
     let end = played_tracks().map(|track| track.start_seconds.max(0.0) + track.duration_seconds).fold(0.0, f64::max);
     refuse_if(!start.is_finite() || end <= start, NeedsFfprobe("neither video nor audio"))?;

@@ -19,7 +19,7 @@ mod packet_window;
 mod program_map;
 
 use packet_window::PacketWindow;
-use program_map::{MappedStream, ProgramMap};
+use program_map::read_program_map;
 
 /// Packets of the first and the last window. If a window is too small, it is doubled, up to 4 times.
 const HEAD_PACKETS: u64 = 5 * 1024;
@@ -41,16 +41,12 @@ const MIN_PLAUSIBLE_BPS: f64 = 2_000.0;
 /// Reads the file's outline, and what a decoder would see in its streams.
 pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec<DecoderInfo>), NeedsFfprobe> {
     let packets = source.len / PACKET_LEN as u64;
-    let (program_map, first_window) = read_beginning(source, packets)?;
-    let (mut tracks, mut decoder_infos, mut played) = (Vec::new(), Vec::new(), Vec::new());
-    for (index, mapped) in program_map.streams.iter().enumerate() {
-        let mut track = mapped.to_track(index as u32);
-        if mapped.is_played() {
-            let (stream, info) = PlayedStream::from_beginning(&first_window, mapped, &mut track)?;
-            played.push(stream);
-            decoder_infos.push(info);
-        }
-        tracks.push(track);
+    let (mut tracks, first_window) = read_beginning(source, packets)?;
+    let (mut decoder_infos, mut played) = (Vec::new(), Vec::new());
+    for track in tracks.iter_mut().filter(|track| track.kind.is_played()) {
+        let (stream, info) = PlayedStream::from_beginning(&first_window, track)?;
+        played.push(stream);
+        decoder_infos.push(info);
     }
     refuse_if(!tracks.iter().any(|track| track.kind == OutlineTrackKind::Video), NeedsFfprobe("no video"))?;
     let start = played.iter().map(|stream| stream.first_pts).min().ok_or(NeedsFfprobe("no streams"))?;
@@ -77,24 +73,32 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec
     Ok((outline, decoder_infos))
 }
 
-/// The program map, and a window at the beginning with enough of each of its streams.
-fn read_beginning(source: &SourceFile, packets: u64) -> Result<(ProgramMap, PacketWindow), NeedsFfprobe> {
+/// The streams of the program map, and a window at the beginning with enough of each of them.
+fn read_beginning(source: &SourceFile, packets: u64) -> Result<(Vec<OutlineTrack>, PacketWindow), NeedsFfprobe> {
     for attempt in 0..MAX_ATTEMPTS {
         let count = (HEAD_PACKETS << attempt).min(packets);
         let window = PacketWindow::read(source, 0, count)?;
-        let program_map = match program_map::read_program_map(&window) {
+        let tracks = match read_program_map(&window) {
             Err(NeedsFfprobe(program_map::NO_MAP)) if count < packets => continue,
             map => map?,
         };
         let min_frames = if count == packets || attempt + 1 == MAX_ATTEMPTS { MIN_RATE_FRAMES } else { RATE_FRAMES };
-        if program_map.has_enough(&window, min_frames) {
-            return Ok((program_map, window));
+        if has_enough(&tracks, &window, min_frames) {
+            return Ok((tracks, window));
         }
         if count == packets {
             break;
         }
     }
     Err(NeedsFfprobe("too few packets at the beginning"))
+}
+
+/// Whether a window has `min_frames` frames of video, and one complete packet of audio.
+fn has_enough(tracks: &[OutlineTrack], window: &PacketWindow, min_frames: usize) -> bool {
+    tracks.iter().filter(|track| track.kind.is_played()).all(|track| {
+        let min_packets = if track.kind == OutlineTrackKind::Video { min_frames } else { 2 };
+        window.timestamps(track.container_id as u16).take(min_packets).count() == min_packets
+    })
 }
 
 /// The later end of the last video frame and the last audio, ticks.
@@ -127,10 +131,9 @@ impl PlayedStream {
     /// Reads the beginning of a stream, and completes its track.
     fn from_beginning(
         first_window: &PacketWindow,
-        mapped: &MappedStream,
         track: &mut OutlineTrack,
     ) -> Result<(Self, DecoderInfo), NeedsFfprobe> {
-        let pid = mapped.pid;
+        let pid = track.container_id as u16;
         let timestamps: Option<Vec<(i64, i64)>> = first_window.timestamps(pid).collect();
         let timestamps = timestamps.ok_or(NeedsFfprobe("packets without timestamps"))?;
         let (first, _) = *timestamps.first().ok_or(NeedsFfprobe("an empty stream"))?;
@@ -145,8 +148,8 @@ impl PlayedStream {
             (info, frame_ticks) = (sps_info, Some(len));
         } else {
             let payload = first_window.payloads(pid).next().unwrap_or_default();
-            info = audio::parse_decoder_info(mapped.codec, &payload).ok_or(NeedsFfprobe("unusual audio"))?;
-            track.codec = info.codec.unwrap_or(mapped.codec);
+            info = audio::parse_decoder_info(track.codec, &payload).ok_or(NeedsFfprobe("unusual audio"))?;
+            track.codec = info.codec.unwrap_or(track.codec);
             frame_ticks = None;
         }
         info.container_id = track.container_id;

@@ -61,6 +61,13 @@ pub(super) enum OutlineTrackKind {
     Data,
 }
 
+impl OutlineTrackKind {
+    /// Video and audio; other streams do not count for start and duration.
+    pub fn is_played(self) -> bool {
+        matches!(self, Self::Video | Self::Audio)
+    }
+}
+
 /// A result of reading in this process.
 pub(super) type Result<T, E = NeedsFfprobe> = std::result::Result<T, E>;
 

@@ -2,11 +2,12 @@
 
 use super::*;
 
-fn cache(memory: u64, disk: u64) -> (tempfile::TempDir, SegmentCache) {
+/// A cache in a folder of its own, and the name of a rendition.
+fn cache(memory: u64, disk: u64) -> (tempfile::TempDir, SegmentCache, Arc<str>) {
     let folder = tempfile::tempdir().unwrap();
     let budget = CacheLimits { memory_bytes: memory, rendition_memory_bytes: memory, disk_bytes: disk };
     let cache = SegmentCache::open(&folder.path().join("segments"), budget).unwrap();
-    (folder, cache)
+    (folder, cache, "r".into())
 }
 
 fn count_files(folder: &Path) -> usize {
@@ -27,8 +28,7 @@ fn whole_bytes(stored: Option<StoredSegment>) -> Bytes {
 
 #[tokio::test]
 async fn evicted_segments_are_read_back_from_disk_until_it_is_full() {
-    let (folder, cache) = cache(200, 200);
-    let name: Arc<str> = "r".into();
+    let (folder, cache, name) = cache(200, 200);
     let _hold = cache.hold(&name);
     for index in 0..5 {
         cache.put(&name, index, segment_bytes(index as u8)).await;
@@ -45,8 +45,7 @@ async fn evicted_segments_are_read_back_from_disk_until_it_is_full() {
 
 #[tokio::test]
 async fn reproducible_segments_are_dropped_and_validated_by_their_inputs() {
-    let (folder, cache) = cache(200, 1000);
-    let name: Arc<str> = "r".into();
+    let (folder, cache, name) = cache(200, 1000);
     let _hold = cache.hold(&name);
     let content = || SegmentContent::InMemory(segment_bytes(0));
     let first = cache.put_reproducible(&name, 0, content(), "a").await;
@@ -64,8 +63,7 @@ async fn reproducible_segments_are_dropped_and_validated_by_their_inputs() {
 
 #[tokio::test]
 async fn a_damaged_file_counts_as_absent() {
-    let (folder, cache) = cache(100, 1000);
-    let name: Arc<str> = "r".into();
+    let (folder, cache, name) = cache(100, 1000);
     let _hold = cache.hold(&name);
     cache.put(&name, 0, segment_bytes(1)).await;
     cache.put(&name, 1, segment_bytes(2)).await;
@@ -76,11 +74,10 @@ async fn a_damaged_file_counts_as_absent() {
 
 #[tokio::test]
 async fn a_failing_disk_costs_old_segments_only() {
-    let (folder, cache) = cache(200, 1000);
+    let (folder, cache, name) = cache(200, 1000);
     // A file in place of the folder: every write fails.
     std::fs::remove_dir_all(folder.path().join("segments")).unwrap();
     std::fs::write(folder.path().join("segments"), "").unwrap();
-    let name: Arc<str> = "r".into();
     let _hold = cache.hold(&name);
     for index in 0..4 {
         cache.put(&name, index, segment_bytes(index as u8)).await;
@@ -91,8 +88,7 @@ async fn a_failing_disk_costs_old_segments_only() {
 
 #[tokio::test(start_paused = true)]
 async fn segments_linger_after_the_last_hold_then_go() {
-    let (folder, cache) = cache(100, 1000);
-    let name: Arc<str> = "r".into();
+    let (folder, cache, name) = cache(100, 1000);
     let hold = cache.hold(&name);
     cache.put(&name, 0, segment_bytes(1)).await;
     cache.put(&name, 1, segment_bytes(2)).await;
@@ -122,8 +118,7 @@ async fn files_of_an_earlier_process_are_removed() {
 
 #[tokio::test]
 async fn the_etag_is_that_of_the_bytes() {
-    let (_folder, cache) = cache(1000, 0);
-    let name: Arc<str> = "r".into();
+    let (_folder, cache, name) = cache(1000, 0);
     let first = cache.put(&name, 0, segment_bytes(1)).await;
     let same = cache.put(&name, 1, segment_bytes(1)).await;
     let other = cache.put(&name, 2, segment_bytes(2)).await;

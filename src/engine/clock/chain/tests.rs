@@ -42,7 +42,7 @@ fn leading_silence_is_played_and_the_missed_part_of_a_title_is_not() {
     for (second, samples) in [(silent, 105_840), (joined, 17_640)] {
         let found = links(&open(&[&first[..], &link(2, VORBIS, &second)].concat())).unwrap();
         assert_eq!(found.pieces.len(), 2);
-        assert_eq!(found.end, scaled(17_640 + samples, TICKS_PER_SECOND, 44_100));
+        assert_eq!(found.end, rescale(17_640 + samples, TICKS_PER_SECOND, 44_100));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::CLUSTER;
 use super::ebml::{parse_header, parse_uint, parse_vint};
-use crate::domain::time::TICKS_PER_SECOND;
+use crate::domain::time::{TICKS_PER_SECOND, rescale};
 use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
 
 const CLUSTER_TIME: u32 = 0xe7;
@@ -54,9 +54,7 @@ impl ClusterLayout {
 
     /// Converts units of the timestamp scale to ticks of the file's clock.
     pub fn to_ticks(self, time: i64) -> i64 {
-        let numerator = i128::from(time) * i128::from(self.timestamp_scale) * i128::from(TICKS_PER_SECOND);
-        let ticks = (numerator * 2 + 1_000_000_000).div_euclid(2_000_000_000);
-        ticks.clamp(i128::from(i64::MIN / 4), i128::from(i64::MAX / 4)) as i64
+        rescale(i128::from(time) * i128::from(self.timestamp_scale), TICKS_PER_SECOND, 1_000_000_000)
     }
 
     /// Calls `visit` for every block from a cluster (relative to the segment's body) until it returns false or the file

@@ -83,6 +83,11 @@ pub fn children(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     elements(body).map_while(Result::ok)
 }
 
+/// The first child with this id.
+pub fn child(body: &[u8], child_id: u32) -> Option<&[u8]> {
+    children(body).find(|(id, _)| *id == child_id).map(|(_, bytes)| bytes)
+}
+
 pub fn parse_uint(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }

@@ -11,7 +11,7 @@ mod track;
 use super::ContainerError;
 use super::bytes::ReadAt;
 pub use blocks::{Block, ClusterLayout, WalkPosition};
-use ebml::{Element, children, parse_uint, read_body, read_element};
+use ebml::{Element, child, children, parse_uint, read_body, read_element};
 pub use lacing::split_lacing;
 pub use track::{Compression, TrackEntry};
 
@@ -90,11 +90,11 @@ pub fn read_segment(file: &(impl ReadAt + ?Sized)) -> Result<Element, ContainerE
 
 fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue, ContainerError>> {
     children(cues).filter(|(id, _)| *id == 0xbb).filter_map(move |(_, point)| {
-        let time = parse_uint(children(point).find(|(id, _)| *id == 0xb3)?.1);
+        let time = parse_uint(child(point, 0xb3)?);
         let track_positions = children(point)
             .filter(|(id, _)| *id == 0xb7)
             .find(|(_, positions)| children(positions).any(|(id, bytes)| id == 0xf7 && parse_uint(bytes) == track))?;
-        let cluster = children(track_positions.1).find(|(id, _)| *id == 0xf1).map(|(_, bytes)| parse_uint(bytes));
+        let cluster = child(track_positions.1, 0xf1).map(parse_uint);
         let missing = ContainerError::Unsupported("a cue has no cluster position");
         Some(cluster.map(|cluster| Cue { time, cluster }).ok_or(missing))
     })
@@ -124,24 +124,24 @@ impl TopLevelElements {
             if position >= segment.end().min(file.len()) {
                 break;
             }
-            let child = read_element(file, position)?;
-            elements.record(child);
-            match child.id {
+            let element = read_element(file, position)?;
+            elements.record(element);
+            match element.id {
                 CLUSTER => {
                     elements.first_cluster = Some(position - segment.body);
                     break;
                 }
-                SEEK_HEAD => seek_heads.push(child),
+                SEEK_HEAD => seek_heads.push(element),
                 _ => {}
             }
-            position = child.end();
+            position = element.end();
         }
         // A seek head may point to another one.
         for _ in 0..4 {
             let Some(seek_head) = seek_heads.pop() else { break };
             let body = read_body(file, seek_head, MAX_ELEMENT_BYTES)?;
             for (_, seek) in children(&body).filter(|(id, _)| *id == 0x4dbb).take(64) {
-                let position = children(seek).find(|(id, _)| *id == 0x53ac).map(|(_, bytes)| parse_uint(bytes));
+                let position = child(seek, 0x53ac).map(parse_uint);
                 let Some(target) = position.and_then(|position| segment.body.checked_add(position)) else { continue };
                 let Ok(target_element) = read_element(file, target) else { continue };
                 elements.record(target_element);
@@ -160,22 +160,23 @@ impl TopLevelElements {
         Ok(ClusterLayout { segment_body, segment_end, timestamp_scale, first_cluster })
     }
 
-    fn record(&mut self, child: Element) {
-        match child.id {
-            INFO => self.info.get_or_insert(child),
-            TRACKS => self.tracks.get_or_insert(child),
-            CUES => self.cues.get_or_insert(child),
-            CHAPTERS => self.chapters.get_or_insert(child),
-            ATTACHMENTS => self.attachments.get_or_insert(child),
+    fn record(&mut self, element: Element) {
+        let field = match element.id {
+            INFO => &mut self.info,
+            TRACKS => &mut self.tracks,
+            CUES => &mut self.cues,
+            CHAPTERS => &mut self.chapters,
+            ATTACHMENTS => &mut self.attachments,
             _ => return,
         };
+        field.get_or_insert(element);
     }
 }
 
 /// Nanoseconds per unit of time.
 fn read_timestamp_scale(file: &(impl ReadAt + ?Sized), info: Element) -> Result<u64, ContainerError> {
     let info = read_body(file, info, MAX_ELEMENT_BYTES)?;
-    let nanos = children(&info).find(|(id, _)| *id == 0x2a_d7b1).map_or(1_000_000, |(_, bytes)| parse_uint(bytes));
+    let nanos = child(&info, 0x2a_d7b1).map_or(1_000_000, parse_uint);
     if (1..=1_000_000_000).contains(&nanos) {
         Ok(nanos)
     } else {

@@ -1,6 +1,6 @@
 //! One track entry, and how its frames are compressed.
 
-use super::ebml::{children, parse_uint};
+use super::ebml::{child, children, parse_uint};
 use crate::engine::container::ContainerError;
 
 /// A track entry.
@@ -23,18 +23,18 @@ impl TrackEntry {
     pub(super) fn parse(tracks: &[u8], stream: u32) -> Result<(Self, Compression), ContainerError> {
         let entries = children(tracks).filter(|(id, _)| *id == 0xae).map(|(_, entry)| entry);
         let is_counted = |entry: &&[u8]| {
-            let track_type = children(entry).find(|(id, _)| *id == 0x83).map_or(0, |(_, bytes)| parse_uint(bytes));
+            let track_type = child(entry, 0x83).map_or(0, parse_uint);
             [1, 2, 0x11, 0x21].contains(&track_type)
         };
         let entry = entries.filter(is_counted).nth(stream as usize);
         let entry = entry.ok_or(ContainerError::Unsupported("there is no such track"))?;
-        let child = |child_id: u32| find_child(entry, child_id);
-        let uint = |child_id: u32| child(child_id).map(self::parse_uint).filter(|&number| number > 0);
-        let compression = Compression::parse(child(0x6d80))?;
+        let bytes = |child_id: u32| child(entry, child_id).unwrap_or_default().to_vec();
+        let uint = |child_id: u32| child(entry, child_id).map(parse_uint).filter(|&number| number > 0);
+        let compression = Compression::parse(child(entry, 0x6d80))?;
         let track = Self {
             number: uint(0xd7).ok_or(ContainerError::Unsupported("the track has no number"))?,
-            codec: child(0x86).unwrap_or_default().to_vec(),
-            codec_private: child(0x63a2).unwrap_or_default().to_vec(),
+            codec: bytes(0x86),
+            codec_private: bytes(0x63a2),
             frame_nanos: uint(0x23_e383),
             delay_nanos: uint(0x56aa).unwrap_or(0),
         };
@@ -62,22 +62,18 @@ impl Compression {
         let unsupported = Err(ContainerError::Unsupported("the track is compressed or encrypted"));
         let mut entries = children(encodings).filter(|(id, _)| *id == 0x6240);
         let (Some((_, encoding)), None) = (entries.next(), entries.next()) else { return unsupported };
-        let uint = |parent: &[u8], id, default| find_child(parent, id).map_or(default, parse_uint);
+        let uint = |parent: &[u8], id, default| child(parent, id).map_or(default, parse_uint);
         // Only the frames may be compressed, and nothing encrypted.
         if uint(encoding, 0x5032, 1) != 1 || uint(encoding, 0x5033, 0) != 0 {
             return unsupported;
         }
-        let compression = find_child(encoding, 0x5034).unwrap_or_default();
+        let compression = child(encoding, 0x5034).unwrap_or_default();
         match uint(compression, 0x4254, 0) {
             0 => Ok(Self::Zlib),
-            3 => Ok(Self::HeaderStripped(find_child(compression, 0x4255).unwrap_or_default().to_vec())),
+            3 => Ok(Self::HeaderStripped(child(compression, 0x4255).unwrap_or_default().to_vec())),
             _ => unsupported,
         }
     }
-}
-
-fn find_child(parent: &[u8], child_id: u32) -> Option<&[u8]> {
-    children(parent).find(|(id, _)| *id == child_id).map(|(_, bytes)| bytes)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use super::super::bytes::Truncated;
 use super::super::{ContainerError, refuse_if};
 use super::boxes::parse_full_box;
-use crate::domain::time::TICKS_PER_SECOND;
+use crate::domain::time::{TICKS_PER_SECOND, rescale};
 
 /// The time mapping of a track.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,33 +40,27 @@ impl TrackTiming {
 
     /// Converts a presentation time of the track to ticks of the file's clock.
     pub fn presentation_ticks(&self, time: i64) -> i64 {
-        self.to_file_ticks(time)
+        let edit = self.edit.unwrap_or_default();
+        let time = i128::from(time) - i128::from(edit.media_start) + i128::from(edit.delay) - i128::from(self.advance);
+        rescale(time, TICKS_PER_SECOND, self.timescale.max(1))
     }
 
     /// Converts a decode time of the track to ticks of the file's clock.
     pub fn decode_ticks(&self, dts: i64) -> i64 {
-        self.to_file_ticks(dts.saturating_sub(self.decode_lead))
-    }
-
-    fn to_file_ticks(self, time: i64) -> i64 {
-        let edit = self.edit.unwrap_or_default();
-        let time = i128::from(time) - i128::from(edit.media_start) + i128::from(edit.delay) - i128::from(self.advance);
-        let (numerator, scale) = (time * i128::from(TICKS_PER_SECOND), i128::from(self.timescale.max(1)));
-        let ticks = (numerator * 2 + scale).div_euclid(scale * 2);
-        let limit = i128::from(i64::MAX / 4);
-        ticks.clamp(-limit, limit) as i64
+        self.presentation_ticks(dts.saturating_sub(self.decode_lead))
     }
 
     /// Start of the edit, ticks of the file's clock.
     pub fn edit_start(&self) -> i64 {
         let edit = self.edit.unwrap_or_default();
-        self.to_file_ticks(edit.media_start.saturating_add(self.advance))
+        self.presentation_ticks(edit.media_start.saturating_add(self.advance))
     }
 
     /// End of the edit in ticks of the file's clock; None if it has no duration.
     pub fn edit_end(&self) -> Option<i64> {
         let edit = self.edit?;
-        edit.length.map(|len| self.to_file_ticks(edit.media_start.saturating_add(len).saturating_add(self.advance)))
+        let end = edit.media_start.saturating_add(edit.length?).saturating_add(self.advance);
+        Some(self.presentation_ticks(end))
     }
 
     /// Applies ffmpeg's rules for video; `first_presented` is the earliest presentation time.
@@ -86,10 +80,7 @@ pub(super) fn parse_edit_list(
 ) -> Result<Option<EditListEntry>, ContainerError> {
     let (version, _, mut cursor) = parse_full_box(elst)?;
     let count = cursor.u32()?;
-    let to_units = |length: u64| {
-        let (numerator, scale) = (u128::from(length) * u128::from(timescale), u128::from(movie_scale.max(1)));
-        ((numerator * 2 + scale) / (scale * 2)).min(i64::MAX as u128 / 4) as i64
-    };
+    let to_units = |length: u64| rescale(length, timescale, movie_scale.max(1));
     refuse_if(count > 16, ContainerError::Uncuttable("the edit list has several edits"))?;
     let mut edit = EditListEntry::default();
     let mut has_edit = false;

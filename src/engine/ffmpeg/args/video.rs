@@ -27,21 +27,18 @@ pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> R
     let Grid::Frames(frames) = options.grid else {
         return Err(RunError::Internal("encoded video needs a grid of frames".into()));
     };
-    let (filters_before, filters_after) = video_filters(options, plan)?;
-    let join = |parts: &[String]| parts.join(",");
-    let (filters_before, filters_after) = match &plan.watermark {
-        Some(watermark) => (filters_before, [vec![watermark_filter(options, plan, watermark)], filters_after].concat()),
-        None => (filters_before, filters_after),
-    };
+    let (filters_before, mut filters_after) = video_filters(options, plan)?;
+    if let Some(watermark) = &plan.watermark {
+        filters_after.insert(0, watermark_filter(options, plan, watermark));
+    }
     match &plan.burn {
-        Some(BurnedSubtitle::Embedded { stream, bitmap: true }) => {
-            let (base, last) = (join(&filters_before), join(&filters_after));
-            args.pair("-filter_complex", bitmap_overlay_graph(plan, &format!("0:{stream}"), &base, &last))
-                .add("-map [v]");
-        }
-        Some(BurnedSubtitle::Sidecar { bitmap: true, .. }) => {
-            let (base, last) = (join(&filters_before), join(&filters_after));
-            args.pair("-filter_complex", bitmap_overlay_graph(plan, "1:s:0", &base, &last)).add("-map [v]");
+        Some(burn) if burn.is_bitmap() => {
+            let subtitle = match burn {
+                BurnedSubtitle::Embedded { stream, .. } => format!("0:{stream}"),
+                BurnedSubtitle::Sidecar { .. } => "1:s:0".to_owned(),
+            };
+            let graph = bitmap_overlay_graph(plan, &subtitle, &filters_before.join(","), &filters_after.join(","));
+            args.pair("-filter_complex", graph).add("-map [v]");
         }
         Some(_) => {
             let path =
@@ -50,10 +47,10 @@ pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> R
                 return Err(RunError::Encoder("this ffmpeg cannot burn in text (no libass)".into()));
             }
             let chain = [filters_before, vec![format!("ass=filename={path}")], filters_after].concat();
-            add_single_chain(args, plan, &join(&chain));
+            add_single_chain(args, plan, &chain.join(","));
         }
         None => {
-            add_single_chain(args, plan, &join(&[filters_before, filters_after].concat()));
+            add_single_chain(args, plan, &[filters_before, filters_after].concat().join(","));
         }
     }
     args.pair("-r", format!("{}/{}", frames.rate.num, frames.rate.den));

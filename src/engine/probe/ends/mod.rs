@@ -2,6 +2,7 @@
 //! trusted: every read is bounded, and malformed data yields None.
 
 use crate::domain::media::{Container, Media};
+use crate::engine::container::bytes::read_up_to;
 use crate::engine::source::SourceFile;
 
 mod asf;
@@ -23,7 +24,7 @@ pub(super) fn measure_end(source: &SourceFile, media: &Media) -> Option<(f64, bo
         Container::Asf => asf::measure_end(source)?,
         Container::Avi => (avi::end_seconds(source)?, true),
         Container::WavPack => from_time(wavpack::end_samples(&read_tail(source)?)? as f64 / sample_rate(media)?),
-        Container::Flac => from_time(flac::end_seconds(&read_head(source)?, &read_tail(source)?)?),
+        Container::Flac => from_time(flac::end_seconds(&read_at(source, 0, 64)?, &read_tail(source)?)?),
         _ => return None,
     };
     Some(measured).filter(|(seconds, _)| seconds.is_finite() && *seconds > 0.0)
@@ -33,19 +34,12 @@ fn sample_rate(media: &Media) -> Option<f64> {
     media.audio_streams().next().map(|(_, audio)| f64::from(audio.sample_rate)).filter(|rate| *rate > 0.0)
 }
 
-fn read_head(source: &SourceFile) -> Option<Vec<u8>> {
-    read_at(source, 0, 64)
-}
-
 fn read_tail(source: &SourceFile) -> Option<Vec<u8>> {
     read_at(source, source.len.saturating_sub(TAIL_BYTES), TAIL_BYTES as usize)
 }
 
 fn read_at(source: &SourceFile, offset: u64, max_bytes: usize) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; max_bytes];
-    let filled = source.read_blocking(&mut bytes, offset).ok()?;
-    bytes.truncate(filled);
-    Some(bytes)
+    read_up_to(source, offset, max_bytes).ok()
 }
 
 fn parse_le<const N: usize>(bytes: &[u8], offset: usize) -> Option<u64> {

@@ -1,10 +1,10 @@
 //! Timestamps of blocks: the first and the last in the file.
 
 use super::super::coded::FRAME_HEAD;
-use super::super::outline::{NeedsFfprobe, OutlineTrackKind, refuse_if};
+use super::super::outline::{NeedsFfprobe, refuse_if};
 use super::TIMESTAMP_SCALE;
 use super::track::TimedMatroskaTrack;
-use crate::engine::container::bytes::{ByteCursor, ReadAt};
+use crate::engine::container::bytes::{ByteCursor, ReadAt, read_up_to};
 use crate::engine::container::matroska::ebml::{parse_uint, parse_vint, read_body, read_element};
 use crate::engine::container::matroska::{ClusterLayout, MatroskaFile, read_segment};
 use crate::engine::source::SourceFile;
@@ -28,16 +28,11 @@ pub(super) fn first_timestamp(
             return false;
         }
         block_count += 1;
-        let is_played = |track: &&mut TimedMatroskaTrack| {
-            matches!(track.track.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio)
-        };
-        if let Some(track) = tracks.iter_mut().filter(is_played).find(|track| track.track.container_id == block.track) {
+        let mut played = tracks.iter_mut().filter(|track| track.track.kind.is_played());
+        if let Some(track) = played.find(|track| track.track.container_id == block.track) {
             earliest = earliest.min(block.time as f64 - track.delay_ms);
             if track.track.first_frame.is_empty() {
-                let mut frame_head = vec![0; FRAME_HEAD];
-                let filled = source.read_at(&mut frame_head, block.offset);
-                frame_head.truncate(filled);
-                track.track.first_frame = frame_head;
+                track.track.first_frame = read_up_to(source, block.offset, FRAME_HEAD).unwrap_or_default();
             }
         }
         block_count < MAX_FIRST_BLOCKS
@@ -50,9 +45,8 @@ pub(super) fn first_timestamp(
 pub(in crate::engine::probe) fn last_cluster(source: &SourceFile) -> Option<u64> {
     const TAIL_BYTES: u64 = 4 << 20;
     let tail_start = source.len.saturating_sub(TAIL_BYTES);
-    let mut tail = vec![0; TAIL_BYTES as usize];
-    let filled = source.read_blocking(&mut tail, tail_start).ok()?;
-    let mut candidates = tail[..filled].windows(4).enumerate().rev().filter(|(_, id)| *id == [0x1f, 0x43, 0xb6, 0x75]);
+    let tail = read_up_to(source, tail_start, TAIL_BYTES as usize).ok()?;
+    let mut candidates = tail.windows(4).enumerate().rev().filter(|(_, id)| *id == [0x1f, 0x43, 0xb6, 0x75]);
     candidates.find_map(|(offset, _)| {
         let cluster = read_element(source, tail_start + offset as u64).ok()?;
         let mut first = read_element(source, cluster.body).ok()?;

@@ -3,7 +3,7 @@
 use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, parse_uint, refuse_if};
 use super::super::report::orientation;
 use super::{find_child, require_child, sample_tables};
-use crate::engine::container::mp4::boxes::boxes;
+use crate::engine::container::mp4::boxes::{boxes, parse_full_box};
 
 /// A track, and the fields that the file's start and duration are computed from.
 pub(super) struct TimedMp4Track {
@@ -69,19 +69,17 @@ pub(super) fn parse_track(trak: &[u8], movie_timescale: u64, file_len: u64) -> R
 
 /// Timescale, duration in its units, language.
 fn parse_media_header(mdhd: &[u8]) -> Result<(u64, u64, Option<String>), NeedsFfprobe> {
-    let is_version_1 = mdhd.first() == Some(&1);
-    let (timescale, length, language) = if is_version_1 {
-        (parse_uint(mdhd, 20, 4)?, parse_uint(mdhd, 24, 8)?, parse_uint(mdhd, 32, 2)?)
-    } else {
-        (parse_uint(mdhd, 12, 4)?, parse_uint(mdhd, 16, 4)?, parse_uint(mdhd, 20, 2)?)
-    };
+    let (version, _, mut cursor) = parse_full_box(mdhd)?;
+    // Creation and modification time.
+    cursor.take(if version == 1 { 16 } else { 8 })?;
+    let (timescale, length, language) = (u64::from(cursor.u32()?), cursor.u32_or_u64(version == 1)?, cursor.u16()?);
     refuse_if(timescale == 0, NeedsFfprobe("no timescale"))?;
     // Three letters of five bits each, starting at 'a' - 1. Smaller values are Macintosh codes, of which 0 is English.
     let language = match language {
         0 => Some("eng".to_owned()),
         0x7fff => None,
         packed if packed >= 0x400 => {
-            let letter = |shift: u64| char::from(0x60 + (packed >> shift & 31) as u8);
+            let letter = |shift: u32| char::from(0x60 + (packed >> shift & 31) as u8);
             Some([letter(10), letter(5), letter(0)].iter().collect()).filter(|code| code != "und")
         }
         _ => return Err(NeedsFfprobe("a Macintosh language code")),

@@ -3,7 +3,7 @@
 use h264_reader::nal::sps::{ChromaFormat, FrameMbsFlags, SeqParameterSet, VideoSignalType};
 use h264_reader::nal::{Nal, RefNal};
 
-use super::super::decoder_info::DecoderInfo;
+use super::super::decoder_info::{DecoderInfo, color_name};
 use super::super::outline::{NeedsFfprobe, refuse_if};
 use crate::domain::codec;
 use crate::domain::media::Color;
@@ -81,19 +81,12 @@ pub(super) fn parse_sps(nal: &[u8]) -> Result<(DecoderInfo, Option<f64>), NeedsF
 
 /// The numbers of ITU-T H.273 that ordinary films use; 2 is "unspecified".
 fn parse_color(signal: &VideoSignalType) -> Result<Color, NeedsFfprobe> {
-    let name = |number: u8, table: &[(u8, &str)]| match number {
-        2 => Ok(None),
-        _ => {
-            let entry = table.iter().find(|(known, _)| *known == number);
-            entry.map(|(_, name)| Some((*name).to_owned())).ok_or(NeedsFfprobe("unusual color parameters"))
-        }
-    };
     let range = if signal.video_full_range_flag { "full" } else { "limited" };
     let mut color = Color { range: Some(range.to_owned()), ..Color::default() };
     if let Some(numbers) = &signal.colour_description {
-        color.primaries = name(numbers.colour_primaries, &[(1, "bt709"), (5, "bt470bg"), (6, "smpte170m")])?;
-        color.transfer = name(numbers.transfer_characteristics, &[(1, "bt709"), (6, "smpte170m")])?;
-        color.matrix = name(numbers.matrix_coefficients, &[(1, "bt709"), (5, "bt470bg"), (6, "smpte170m")])?;
+        color.primaries = color_name(numbers.colour_primaries, 2, &[(1, "bt709"), (5, "bt470bg"), (6, "smpte170m")])?;
+        color.transfer = color_name(numbers.transfer_characteristics, 2, &[(1, "bt709"), (6, "smpte170m")])?;
+        color.matrix = color_name(numbers.matrix_coefficients, 2, &[(1, "bt709"), (5, "bt470bg"), (6, "smpte170m")])?;
     }
     Ok(color)
 }

@@ -4,43 +4,12 @@ use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, Result
 use super::packet_window::PacketWindow;
 use crate::domain::mpegts::psi::{self, PmtEntry};
 
-/// The streams of the single program, in the map's order, which is that of ffmpeg's stream numbers.
-pub(super) struct ProgramMap {
-    pub streams: Vec<MappedStream>,
-}
-
-pub(super) struct MappedStream {
-    pub pid: u16,
-    pub kind: OutlineTrackKind,
-    pub codec: &'static str,
-    language: Option<String>,
-    is_hearing_impaired: bool,
-}
-
-impl MappedStream {
-    /// Video and audio; other streams do not count for the duration.
-    pub(super) fn is_played(&self) -> bool {
-        matches!(self.kind, OutlineTrackKind::Video | OutlineTrackKind::Audio)
-    }
-
-    pub(super) fn to_track(&self, index: u32) -> OutlineTrack {
-        OutlineTrack {
-            index,
-            container_id: u64::from(self.pid),
-            kind: self.kind,
-            codec: self.codec,
-            language: self.language.clone(),
-            is_hearing_impaired: self.is_hearing_impaired,
-            ..OutlineTrack::default()
-        }
-    }
-}
-
 /// The reason if the window has no map, in which case a larger one may have one.
 pub(super) const NO_MAP: &str = "no map";
 
-/// Reads PAT and PMT from the beginning of a file.
-pub(super) fn read_program_map(window: &PacketWindow) -> Result<ProgramMap> {
+/// Reads PAT and PMT from the beginning of a file: the streams of the single program, in the map's order, which is that of
+/// ffmpeg's stream numbers. Their `container_id` is the PID.
+pub(super) fn read_program_map(window: &PacketWindow) -> Result<Vec<OutlineTrack>> {
     let mut pmt_pid: Option<u16> = None;
     for packet in window.packets(0).filter(|packet| packet.starts_unit()) {
         let pmt_pids = psi::parse_pat(packet.payload()).ok_or(NeedsFfprobe("an unusual association table"))?;
@@ -55,25 +24,15 @@ pub(super) fn read_program_map(window: &PacketWindow) -> Result<ProgramMap> {
         refuse_if(entries.as_ref().is_some_and(|known| *known != pmt_entries), NeedsFfprobe("the map changes"))?;
         entries = Some(pmt_entries);
     }
-    let streams = entries.ok_or(NeedsFfprobe(NO_MAP))?.iter().map(parse_entry).collect::<Result<Vec<_>, _>>()?;
-    if window.pids().any(|pid| !streams.iter().any(|listed| listed.pid == pid)) {
+    let entries = entries.ok_or(NeedsFfprobe(NO_MAP))?;
+    if window.pids().any(|pid| !entries.iter().any(|listed| listed.pid == pid)) {
         return Err(NeedsFfprobe("a stream that is not in the map"));
     }
-    Ok(ProgramMap { streams })
+    entries.iter().enumerate().map(|(index, entry)| parse_entry(index as u32, entry)).collect()
 }
 
-impl ProgramMap {
-    /// Whether a window has `min_frames` frames of video, and one complete packet of audio.
-    pub(super) fn has_enough(&self, window: &PacketWindow, min_frames: usize) -> bool {
-        self.streams.iter().filter(|stream| stream.is_played()).all(|stream| {
-            let min_packets = if stream.kind == OutlineTrackKind::Video { min_frames } else { 2 };
-            window.timestamps(stream.pid).take(min_packets).count() == min_packets
-        })
-    }
-}
-
-fn parse_entry(entry: &PmtEntry) -> Result<MappedStream> {
-    let (mut language, mut hearing_impaired, mut by_descriptor) = (None, false, None);
+fn parse_entry(index: u32, entry: &PmtEntry) -> Result<OutlineTrack> {
+    let (mut language, mut is_hearing_impaired, mut by_descriptor) = (None, false, None);
     for (tag, body) in parse_descriptors(&entry.descriptors)? {
         let (language_code, descriptor_codec) = match (tag, body) {
             // ISO 639 language: three letters, and audio type 0 or 1.
@@ -88,7 +47,7 @@ fn parse_entry(entry: &PmtEntry) -> Result<MappedStream> {
             }
             // Subtitles in one language (section 6.2.41): language, type, two page ids.
             (0x59, [a, b, c, purpose, _, _, _, _]) => {
-                hearing_impaired = matches!(purpose, 0x20..=0x25);
+                is_hearing_impaired = matches!(purpose, 0x20..=0x25);
                 (Some(vec![*a, *b, *c]), Some((OutlineTrackKind::BitmapSubtitle, "dvb_subtitle")))
             }
             (0x6a, _) => (None, Some((OutlineTrackKind::Audio, "ac3"))),
@@ -117,7 +76,8 @@ fn parse_entry(entry: &PmtEntry) -> Result<MappedStream> {
         _ => return Err(NeedsFfprobe("an unusual stream")),
     };
     let language = language.filter(|code| code != "und");
-    Ok(MappedStream { pid: entry.pid, kind, codec, language, is_hearing_impaired: hearing_impaired })
+    let container_id = u64::from(entry.pid);
+    Ok(OutlineTrack { index, container_id, kind, codec, language, is_hearing_impaired, ..OutlineTrack::default() })
 }
 
 /// Tags and bodies of a list of descriptors.
@@ -137,7 +97,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn parse(stream_type: u8, descriptors: &[u8]) -> Result<(OutlineTrackKind, &'static str, Option<String>, bool)> {
-        let listed = parse_entry(&PmtEntry { pid: 256, stream_type, descriptors: descriptors.to_vec() })?;
+        let listed = parse_entry(0, &PmtEntry { pid: 256, stream_type, descriptors: descriptors.to_vec() })?;
         Ok((listed.kind, listed.codec, listed.language, listed.is_hearing_impaired))
     }
 

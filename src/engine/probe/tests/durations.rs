@@ -1,19 +1,18 @@
 //! The duration of files that are truncated, joined, or state a wrong one or none.
 
+use std::process::Command;
+
 use super::*;
 use crate::engine::container::ogg;
 
 #[tokio::test]
 async fn a_truncated_film_has_a_warning_and_its_real_duration() {
-    let folder = tempfile::tempdir().unwrap();
-    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
+    let films = Films::new();
     for (name, more) in [("a.mp4", &["-movflags", "faststart", "-g", "5"][..]), ("a.mkv", &["-g", "5"])] {
-        make_film(&folder.path().join(name), more);
-        let whole = std::fs::read(folder.path().join(name)).unwrap();
-        std::fs::write(folder.path().join("half"), &whole[..whole.len() * 6 / 10]).unwrap();
-        let source = Arc::new(open(folder.path(), "half"));
-        assert!(probe_in_process(&tools, &source, Box::new(())).await.is_err(), "{name}: the quick way refuses it");
-        let media = probe_with_ffprobe(&tools, &source).await.unwrap();
+        let whole = films.make(name, more);
+        let source = films.write("half", &whole[..whole.len() * 6 / 10]);
+        assert!(in_process(&source).await.is_err(), "{name}: the quick way refuses it");
+        let media = by_ffprobe(&source).await;
         let seconds = media.duration_seconds.unwrap();
         assert!((0.3..1.9).contains(&seconds), "{name}: {seconds}");
         assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{name}: {:?}", media.warnings);
@@ -22,17 +21,15 @@ async fn a_truncated_film_has_a_warning_and_its_real_duration() {
 
 #[tokio::test]
 async fn a_missing_tail_gives_a_warning_even_for_a_short_film() {
-    let folder = tempfile::tempdir().unwrap();
-    make_film(&folder.path().join("a.mp4"), &["-movflags", "faststart", "-t", "0.56", "-g", "5"]);
-    let whole = std::fs::read(folder.path().join("a.mp4")).unwrap();
-    std::fs::write(folder.path().join("b.mp4"), &whole[..whole.len() * 6 / 10]).unwrap();
-    let media = run_ffprobe(folder.path(), "b.mp4").await;
+    let films = Films::new();
+    let whole = films.make("a.mp4", &["-movflags", "faststart", "-t", "0.56", "-g", "5"]);
+    let media = by_ffprobe(&films.write("b.mp4", &whole[..whole.len() * 6 / 10])).await;
     assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{:?}", media.warnings);
 }
 
 #[tokio::test]
 async fn the_duration_of_half_a_file_is_that_of_its_last_packets() {
-    let folder = tempfile::tempdir().unwrap();
+    let films = Films::new();
     let plain = ["-pix_fmt", "yuv420p", "-ar", "44100"];
     for (name, more) in [
         ("a.flv", &["-c:a", "aac"][..]),
@@ -42,14 +39,12 @@ async fn the_duration_of_half_a_file_is_that_of_its_last_packets() {
         ("a.wv", &["-vn", "-c:a", "wavpack"]),
         ("a.flac", &["-vn", "-c:a", "flac"]),
     ] {
-        make_film(&folder.path().join(name), &[&plain[..], more].concat());
-        let media = run_ffprobe(folder.path(), name).await;
+        let whole = films.make(name, &[&plain[..], more].concat());
+        let media = by_ffprobe(&films.open(name)).await;
         let stated = media.duration_seconds.unwrap();
         assert!((1.9..2.2).contains(&stated) && media.warnings.is_empty(), "{name}: {stated} {:?}", media.warnings);
-        let whole = std::fs::read(folder.path().join(name)).unwrap();
-        std::fs::write(folder.path().join("half"), &whole[..whole.len() / 2]).unwrap();
-        let media = run_ffprobe(folder.path(), "half").await;
-        let present = packet_seconds(&folder.path().join("half"));
+        let media = by_ffprobe(&films.write("half", &whole[..whole.len() / 2])).await;
+        let present = packet_seconds(&films.path("half"));
         let seconds = media.duration_seconds.unwrap();
         assert!((seconds - present).abs() < 0.3 && present < 1.6, "{name}: {seconds} s reported, {present} s present");
         assert!(media.warnings.iter().any(|warning| warning.contains("truncated")), "{name}: {:?}", media.warnings);
@@ -59,16 +54,14 @@ async fn the_duration_of_half_a_file_is_that_of_its_last_packets() {
 
 #[tokio::test]
 async fn a_recorded_stream_of_asf_packets_is_as_long_as_its_last_one() {
-    let folder = tempfile::tempdir().unwrap();
-    make_film(&folder.path().join("a.wmv"), &["-pix_fmt", "yuv420p", "-ar", "44100", "-c:v", "wmv2", "-c:a", "wmav2"]);
-    let mut bytes = std::fs::read(folder.path().join("a.wmv")).unwrap();
+    let films = Films::new();
+    let mut bytes = films.make("a.wmv", &["-pix_fmt", "yuv420p", "-ar", "44100", "-c:v", "wmv2", "-c:a", "wmav2"]);
     // The number of packets is 0, and the broadcast flag marks sizes as invalid (section 3.2).
     let properties = [0xa1, 0xdc, 0xab, 0x8c, 0x47, 0xa9, 0xcf, 0x11];
     let at = bytes.windows(8).position(|eight| eight == properties).expect("file properties");
     bytes[at + 56..at + 64].fill(0);
     bytes[at + 88] |= 1;
-    std::fs::write(folder.path().join("stream.wmv"), bytes).unwrap();
-    let media = run_ffprobe(folder.path(), "stream.wmv").await;
+    let media = by_ffprobe(&films.write("stream.wmv", &bytes)).await;
     let seconds = media.duration_seconds.unwrap();
     assert!((1.8..2.3).contains(&seconds), "{seconds}");
     assert_eq!(media.warnings, ["the header has no duration; it was measured"]);
@@ -88,17 +81,12 @@ fn packet_seconds(path: &Path) -> f64 {
 
 #[tokio::test]
 async fn a_chain_of_streams_is_as_long_as_all_links_of_one_format() {
-    let folder = tempfile::tempdir().unwrap();
+    let films = Films::new();
     let make_link = |name: &str, codec: &str, seconds: u32, channels: &str| {
-        let path = folder.path().join(name);
         let tone = format!("sine=frequency={}:sample_rate=48000:duration={seconds}", 300 + seconds);
-        let made = Command::new("ffmpeg")
-            .args(["-v", "error", "-y", "-f", "lavfi", "-i", &tone, "-ac", channels, "-c:a", codec, "-serial_offset"])
-            .arg(seconds.to_string())
-            .arg(&path)
-            .status();
-        assert!(made.expect("ffmpeg runs").success());
-        std::fs::read(path).unwrap()
+        let args = format!("-f lavfi -i {tone} -ac {channels} -c:a {codec} -serial_offset {seconds}");
+        run_ffmpeg(args.split(' '), &films.path(name));
+        std::fs::read(films.path(name)).unwrap()
     };
     for (name, codec) in [("a.ogg", "libvorbis"), ("a.opus", "libopus")] {
         let (first, second, third) =
@@ -117,8 +105,7 @@ async fn a_chain_of_streams_is_as_long_as_all_links_of_one_format() {
             ("unlike.ogg", vec![&first, &stereo], 10.0, 0, 1),
         ] {
             let bytes: Vec<u8> = parts.into_iter().flatten().copied().collect();
-            std::fs::write(folder.path().join(name), bytes).unwrap();
-            let media = run_ffprobe(folder.path(), name).await;
+            let media = by_ffprobe(&films.write(name, &bytes)).await;
             let found = media.duration_seconds.unwrap();
             assert!((found - seconds).abs() < 0.1, "{codec} {name}: {found}");
             assert_eq!(media.clock_pieces.len(), pieces, "{codec} {name}: {:?}", media.clock_pieces);
@@ -129,10 +116,8 @@ async fn a_chain_of_streams_is_as_long_as_all_links_of_one_format() {
 
 #[tokio::test]
 async fn a_wrong_matroska_header_is_detected_by_cues_and_clusters() {
-    let folder = tempfile::tempdir().unwrap();
-    let tools = ProbeTools::for_ffmpeg(Path::new("ffmpeg"));
-    make_film(&folder.path().join("a.mkv"), &["-g", "10"]);
-    let mut bytes = std::fs::read(folder.path().join("a.mkv")).unwrap();
+    let films = Films::new();
+    let mut bytes = films.make("a.mkv", &["-g", "10"]);
     let at = bytes.windows(3).position(|three| three == [0x44, 0x89, 0x88]).expect("a duration") + 3;
     let cues = bytes.windows(4).rposition(|four| four == [0x1c, 0x53, 0xbb, 0x6b]).expect("cues");
     for (milliseconds, has_cues, is_wrong) in
@@ -141,12 +126,8 @@ async fn a_wrong_matroska_header_is_detected_by_cues_and_clusters() {
         bytes[at..at + 8].copy_from_slice(&f64::to_be_bytes(milliseconds));
         // An element id that does not exist.
         bytes[cues] = if has_cues { 0x1c } else { 0x1d };
-        std::fs::write(folder.path().join("b.mkv"), &bytes).unwrap();
-        let source = Arc::new(open(folder.path(), "b.mkv"));
-        for media in
-            [probe_in_process(&tools, &source, Box::new(())).await.ok(), probe_with_ffprobe(&tools, &source).await.ok()]
-        {
-            let Some(media) = media else { continue };
+        let source = films.write("b.mkv", &bytes);
+        for media in in_process(&source).await.into_iter().chain([by_ffprobe(&source).await]) {
             let seconds = media.duration_seconds.unwrap();
             assert!((1.8..2.2).contains(&seconds), "{milliseconds} ms, cues {has_cues}: {seconds}");
             assert_eq!(!media.warnings.is_empty(), is_wrong, "{milliseconds} ms: {:?}", media.warnings);
@@ -156,7 +137,7 @@ async fn a_wrong_matroska_header_is_detected_by_cues_and_clusters() {
 
 #[tokio::test]
 async fn raw_audio_is_as_long_as_its_frames() {
-    let folder = tempfile::tempdir().unwrap();
+    let films = Films::new();
     // With a quiet beginning, an estimate by the first frames is far too long.
     let source = "aevalsrc='if(lt(t,8),0,random(0))':s=44100:d=20";
     for (name, more) in [
@@ -164,11 +145,8 @@ async fn raw_audio_is_as_long_as_its_frames() {
         ("a.mp3", &["-c:a", "libmp3lame", "-q:a", "2", "-write_xing", "0", "-id3v2_version", "3"]),
         ("b.mp3", &["-c:a", "libmp3lame", "-q:a", "2"]),
     ] {
-        let path = folder.path().join(name);
-        let made =
-            Command::new("ffmpeg").args(["-v", "error", "-f", "lavfi", "-i", source]).args(more).arg(&path).status();
-        assert!(made.expect("ffmpeg runs").success());
-        let media = run_ffprobe(folder.path(), name).await;
+        run_ffmpeg(["-f", "lavfi", "-i", source].into_iter().chain(more.iter().copied()), &films.path(name));
+        let media = by_ffprobe(&films.open(name)).await;
         let seconds = media.duration_seconds.unwrap();
         assert!((19.9..20.2).contains(&seconds), "{name}: {seconds}");
         assert!(media.is_seekable && media.warnings.is_empty(), "{name}: {:?}", media.warnings);
@@ -177,9 +155,8 @@ async fn raw_audio_is_as_long_as_its_frames() {
 
 #[tokio::test]
 async fn fragments_without_a_stated_duration_are_measured() {
-    let folder = tempfile::tempdir().unwrap();
-    make_film(&folder.path().join("a.mp4"), &["-g", "5", "-movflags", "empty_moov+frag_keyframe+default_base_moof"]);
-    let mut bytes = std::fs::read(folder.path().join("a.mp4")).unwrap();
+    let films = Films::new();
+    let mut bytes = films.make("a.mp4", &["-g", "5", "-movflags", "empty_moov+frag_keyframe+default_base_moof"]);
     // "Unknown", as some muxers write it into each track's header.
     let headers: Vec<usize> =
         bytes.windows(4).enumerate().filter(|(_, four)| *four == b"mdhd").map(|(at, _)| at).collect();
@@ -187,8 +164,7 @@ async fn fragments_without_a_stated_duration_are_measured() {
     for at in headers {
         bytes[at + 20..at + 24].fill(0xff);
     }
-    std::fs::write(folder.path().join("b.mp4"), &bytes).unwrap();
-    let media = run_ffprobe(folder.path(), "b.mp4").await;
+    let media = by_ffprobe(&films.write("b.mp4", &bytes)).await;
     let seconds = media.duration_seconds.unwrap();
     assert!((1.9..2.2).contains(&seconds), "{seconds}: {:?}", media.warnings);
     assert!(media.is_seekable);

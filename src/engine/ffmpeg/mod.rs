@@ -5,6 +5,7 @@ use std::path::PathBuf;
 mod amr_extraction;
 pub mod args;
 mod confine;
+pub mod demuxers;
 pub mod ingest_input;
 pub mod run;
 pub mod spawn;

@@ -1,6 +1,9 @@
 //! `/api/livetv/channels`: create, change, delete, validate, store.
 
+use std::time::Duration;
+
 use hearthcast::service::channels::Channels;
+use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::json;
 
@@ -148,6 +151,21 @@ async fn invalid_channels_are_refused_with_their_field() {
     for id in ["0", "4000000000", "99999999999", "x"] {
         let answer = server.get(&format!("{CHANNELS}/{id}")).send().await.unwrap();
         expect_error(answer, 404, "CHANNEL_NOT_FOUND").await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_takes_effect_within_a_year() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = make_audio_files(folder.path(), &[600, 900]);
+    let server = kit::start_server(&[folder.path()]).await;
+    let channel = add_channel(&server, &json!({"name": "A", "items": [{"path": files[0]}]})).await;
+    let change = json!({"items": [{"path": files[1]}]});
+    let at = |days: u64| Timestamp::now() + Duration::from_secs(days * 86_400);
+    for (method, path) in [(Method::PATCH, ""), (Method::POST, "/preview")] {
+        let target = |days| format!("{CHANNELS}/{}{path}?applyAt={}", channel["id"], at(days));
+        expect_refused_field(&server, method.clone(), &target(367), &change, "applyAt").await;
+        expect_success(send_as_admin(&server, method, &target(365), &change).await, 200).await;
     }
 }
 

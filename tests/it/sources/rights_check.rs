@@ -193,7 +193,7 @@ async fn a_shortened_address_sent_back_does_not_replace_the_stored_one() {
         (Method::PATCH, &*target, json!({"source": {"url": other}}), "source.url"),
         (
             Method::PATCH,
-            &target,
+            &*target,
             json!({"source": {"failoverUrls": ["http://b.example/…", other]}}),
             "source.failoverUrls[1]",
         ),

@@ -9,6 +9,9 @@ use url::{Host, Url, form_urlencoded};
 /// Maximum length of an address, bytes.
 const MAX_BYTES: usize = 4096;
 
+/// The path of an address whose printed form was parsed again.
+const PRINTED_PATH: &str = "/%E2%80%A6";
+
 /// The default port of RTSP (RFC 2326 section 3.2).
 const RTSP_PORT: u16 = 554;
 
@@ -134,6 +137,18 @@ impl Address {
         (host, self.0.port_or_known_default().unwrap_or(default_port))
     }
 
+    /// The stored address if this is its printed form, because clients send back what they received.
+    ///
+    /// # Errors
+    /// The reason, if this is the printed form of another address.
+    pub fn or_stored(self, stored: Option<&Self>) -> Result<Self, &'static str> {
+        match stored {
+            _ if self.0.path() != PRINTED_PATH => Ok(self),
+            Some(stored) if stored.to_string() == self.to_string() => Ok(stored.clone()),
+            _ => Err("must be the complete address, not the shortened one that answers contain"),
+        }
+    }
+
     /// The address of the server alone: what users who are not admins see.
     pub fn server_address(&self) -> String {
         let port = self.0.port().map_or_else(String::new, |port| format!(":{port}"));
@@ -147,8 +162,9 @@ impl fmt::Display for Address {
         if let Some(port) = self.0.port() {
             write!(f, ":{port}")?;
         }
+        let has_userinfo = !self.0.username().is_empty() || self.0.password().is_some();
         match (self.0.path(), self.0.query()) {
-            ("/", None) => f.write_str("/"),
+            ("/", None) if !has_userinfo => f.write_str("/"),
             _ => f.write_str("/…"),
         }
     }
@@ -234,6 +250,7 @@ mod tests {
             ("http://ada:secret@tv.example:8080/live/ada/secret/12.ts", "http://tv.example:8080/…"),
             ("https://tv.example/get.php?username=ada&password=secret", "https://tv.example/…"),
             ("https://tv.example?token=secret", "https://tv.example/…"),
+            ("https://ada:secret@tv.example/", "https://tv.example/…"),
             ("https://tv.example/#secret", "https://tv.example/"),
             ("HTTPS://TV.example:443", "https://tv.example/"),
         ] {
@@ -242,6 +259,8 @@ mod tests {
             assert_eq!(format!("{address:?}"), format!("\"{shown}\""));
             let stored = serde_json::to_string(&address).unwrap();
             assert_eq!(serde_json::from_str::<Address>(&stored).unwrap(), address);
+            let received = Address::parse(shown).unwrap();
+            assert_eq!(received.or_stored(Some(&address)), Ok(address), "sent back as printed");
         }
         for wrong in
             ["", "tv.example/a", "ftp://tv.example/", "file:///etc/passwd", "http://", "https://a b/", "http:///"]
@@ -269,6 +288,14 @@ mod tests {
             assert!(Address::parse_stream(wrong).is_err(), "{wrong}");
         }
         assert!(Address::parse("rtsp://a.example/").is_err(), "not valid for lists, guides and redirects");
+        for stored in [&srt, &camera] {
+            let received = Address::parse_stream(&stored.to_string()).unwrap();
+            assert_eq!(received.clone().or_stored(Some(stored)).as_ref(), Ok(stored));
+            assert!(received.clone().or_stored(None).is_err());
+            let other = Address::parse_stream("http://127.0.0.1/a").unwrap();
+            assert!(received.or_stored(Some(&other)).is_err());
+            assert_eq!(other.clone().or_stored(Some(stored)), Ok(other));
+        }
         let base = Address::parse("http://a.example/x/live.m3u8?t=1").unwrap();
         assert_eq!(base.resolve("../b.ts").unwrap().full_url().as_str(), "http://a.example/b.ts");
         assert!(base.resolve("file:///etc/passwd").is_err() && base.resolve("gopher://a.example/").is_err());

@@ -6,6 +6,25 @@ use crate::domain::channel::Channel;
 use crate::domain::channel_clock::ChannelClock;
 use crate::domain::listing::{Listing, Listings};
 use crate::domain::schedule::{Programme, ProgrammeCursor, ScheduleDefinition, ScheduleItem};
+use crate::error::{Error, Result};
+
+/// How far in the future a guide may begin, a recording be requested, or a change of a channel take effect, ms. The schedule of
+/// a far day takes long to compute.
+pub const MAX_AHEAD_MS: i64 = 366 * DAY_MS;
+
+const DAY_MS: i64 = 24 * 3_600_000;
+
+/// Checks that a requested instant is at most [`MAX_AHEAD_MS`] in the future.
+///
+/// # Errors
+/// `VALIDATION_ERROR` naming the field.
+pub fn check_ahead(field: &str, at_ms: i64, now_ms: i64) -> Result<()> {
+    if at_ms - now_ms > MAX_AHEAD_MS {
+        let message = format!("must be at most {} days in the future", MAX_AHEAD_MS / DAY_MS);
+        return Err(Error::invalid_field(field, message));
+    }
+    Ok(())
+}
 
 /// One entry of a channel's guide.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,7 +10,7 @@ mod language;
 pub use language::language_tag;
 
 /// Raised whenever the meaning of a cached probe changes.
-pub const PROBE_VERSION: u32 = 5;
+pub const PROBE_VERSION: u32 = 6;
 
 /// Longest plausible duration, seconds. Playlists list every segment, so a longer one would exhaust the memory.
 const MAX_DURATION_SECONDS: f64 = 7.0 * 86_400.0;

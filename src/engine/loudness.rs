@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::{PipeInput, RepairedFeed};
-use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
+use super::ffmpeg::demuxers::{demuxer_name, demuxer_option};
 use super::ffmpeg::run_to_end;
 use super::ffmpeg::spawn::{ChildLimits, InheritedFile};
 use super::source::SourceFile;
@@ -94,11 +94,8 @@ fn arguments(media: &Media, stream: u32, input: &str, starts: &[Option<f64>], in
             args.extend(options.map(str::to_owned));
             continue;
         }
-        args.extend(["-protocol_whitelist".into(), "file".into()]);
-        match demuxer_name(media.container) {
-            Some(name) => args.extend(["-f".into(), name.into()]),
-            None => args.extend(["-format_whitelist".into(), FALLBACK_DEMUXERS.into()]),
-        }
+        args.extend(["-protocol_whitelist", "file"].map(str::to_owned));
+        args.extend(demuxer_option(media.container).map(str::to_owned));
         args.extend(["-i".into(), format!("file:{input}")]);
     }
     let input_labels: String = (0..starts.len()).map(|n| format!("[{n}:{stream}]")).collect();

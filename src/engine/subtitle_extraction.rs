@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::RunError;
-use super::ffmpeg::args::{FALLBACK_DEMUXERS, demuxer_name};
+use super::ffmpeg::demuxers::demuxer_option;
 use super::ffmpeg::run_to_end;
 use super::ffmpeg::spawn::ChildLimits;
 use super::source::SourceFile;
-use crate::domain::media::Media;
+use crate::domain::media::{Container, Media};
 use crate::domain::subtitles::{MAX_BYTES, SubtitleFormat};
 
 /// Time limit for reading a whole file: subtitles are interleaved from its start to its end.
@@ -28,7 +28,7 @@ pub async fn extract(
     stream: u32,
     format: SubtitleFormat,
 ) -> Result<Vec<u8>, RunError> {
-    let args = extraction_args(&source.proc_path(), demuxer_name(media.container), stream, format);
+    let args = extraction_args(&source.proc_path(), media.container, stream, format);
     let work = run_to_end(ffmpeg, args, vec![source.clone()], ChildLimits::TRANSCODE, MAX_BYTES);
     let output = tokio::time::timeout(DEADLINE, work).await;
     let (text, exit) = output.map_err(|_| RunError::Stalled(DEADLINE.as_secs()))??;
@@ -40,19 +40,14 @@ pub async fn extract(
 }
 
 /// The argument vector: only numbers and names from enums, the file as a descriptor.
-fn extraction_args(input: &str, demuxer: Option<&str>, stream: u32, format: SubtitleFormat) -> Vec<String> {
+fn extraction_args(input: &str, container: Container, stream: u32, format: SubtitleFormat) -> Vec<String> {
     let (encoder, muxer) = match format {
         SubtitleFormat::Srt => ("subrip", "srt"),
         SubtitleFormat::WebVtt => ("webvtt", "webvtt"),
         SubtitleFormat::Ass => ("ass", "ass"),
     };
     let (input, map) = (format!("file:{input}"), format!("0:{stream}"));
-    // The demuxer is named, so that probing cannot mistake the file for a playlist that names other files.
-    let demuxer_args = match demuxer {
-        Some(name) => ["-f", name],
-        None => ["-format_whitelist", FALLBACK_DEMUXERS],
-    };
     let global_args = ["-nostdin", "-hide_banner", "-loglevel", "error", "-protocol_whitelist", "file"];
     let output_args = ["-i", &input, "-map", &map, "-map_metadata", "-1", "-c:s", encoder, "-f", muxer, "pipe:1"];
-    global_args.into_iter().chain(demuxer_args).chain(output_args).map(str::to_owned).collect()
+    global_args.into_iter().chain(demuxer_option(container)).chain(output_args).map(str::to_owned).collect()
 }

@@ -74,6 +74,13 @@ impl<'a> ResourceUrls<'a> {
         channel.settings.logo_url.as_deref().map(|url| self.with_prefix(url).into_owned())
     }
 
+    /// The logo URL to store for one that a client sends, perhaps as it received it: without the prefix, and None for a
+    /// generated logo.
+    pub fn stored_logo(self, url: &str) -> Option<String> {
+        let url = without_prefix(url, self.prefix);
+        (!url.starts_with(GENERATED_LOGOS)).then(|| url.to_owned())
+    }
+
     /// The URL of [`Self::logo`], formatted without an allocation.
     pub fn logo_url(self, configured: Option<&'a str>, channel: u32) -> LogoUrl<'a> {
         LogoUrl { urls: self, configured, channel }
@@ -131,6 +138,9 @@ mod tests {
             assert_eq!(urls.logo_url(Some("/api/x.png"), 3).to_string(), "/a/tv/api/x.png");
             assert_eq!(urls.logo_url(Some("https://art.example/x"), 3).to_string(), "https://art.example/x");
             assert_eq!(urls.logo_url(Some("https://a:b@art.example/x"), 3).to_string(), "https://art.example/x");
+            assert_eq!(urls.stored_logo("/a/tv/api/livetv/logos/3"), None);
+            assert_eq!(urls.stored_logo("/a/tv/art/x.png").as_deref(), Some("/art/x.png"));
+            assert_eq!(urls.stored_logo("https://art.example/x").as_deref(), Some("https://art.example/x"));
         }
     }
 

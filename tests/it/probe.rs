@@ -10,6 +10,7 @@ use hearthcast::engine::probe::{self, ProbeTools};
 use serde_json::{Value, json};
 
 use crate::kit;
+use crate::kit::player::{self, PlayerSession};
 use crate::kit::response::expect_error;
 
 /// A clip of two seconds made by ffmpeg; `args` follow a 320x180 test video (input 0) and a tone (input 1).
@@ -66,6 +67,59 @@ async fn a_supported_file_is_described_and_recommended_for_direct_play() {
     let direct = playback["directUrl"].as_str().unwrap();
     assert!(direct.starts_with("/api/stream/file?path=/"), "{direct}");
     assert!(playback["signedDirectUrl"].as_str().unwrap().starts_with(&format!("{direct}&st=")), "{playback}");
+}
+
+#[tokio::test]
+async fn formats_without_a_container_name_are_probed_and_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let clips: [(&str, &[&str], &str); 6] = [
+        ("a.y4m", &["-map", "0:v", "-pix_fmt", "yuv420p"], "rawvideo"),
+        ("a.wtv", &["-c:v", "mpeg2video", "-c:a", "mp2"], "mpeg2video"),
+        ("a.w64", &["-map", "1:a"], "pcm_s16le"),
+        ("a.thd", &["-map", "1:a", "-c:a", "truehd", "-strict", "-2"], "truehd"),
+        ("a.mlp", &["-map", "1:a", "-c:a", "mlp", "-strict", "-2"], "mlp"),
+        (
+            "a.h264",
+            &["-map", "0:v", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-bsf:v", "h264_metadata=aud=insert"],
+            "h264",
+        ),
+    ];
+    let server = kit::start_server(&[folder.path()]).await;
+    for (name, args, codec) in clips {
+        let path = make_clip(folder.path(), name, args);
+        let info: Value = server.get(&info_url(&path)).send().await.unwrap().json().await.unwrap();
+        assert_eq!(
+            (&info["streams"][0]["codec"], &info["probe"]["container"]),
+            (&json!(codec), &json!("other")),
+            "{info}"
+        );
+        // The others state no duration.
+        if ["a.y4m", "a.wtv", "a.w64"].contains(&name) {
+            let (status, started) = player::start(&server, &path, json!({})).await;
+            assert_eq!(status, 200, "{name}: {started}");
+            let session = PlayerSession::open(&server, &started).await.unwrap();
+            assert!(!session.segment(0).await.unwrap().is_empty(), "{name}");
+            player::stop(&server, &started).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn dts_hd_with_a_header_is_probed() {
+    let folder = tempfile::tempdir().unwrap();
+    let core =
+        std::fs::read(make_clip(folder.path(), "a.dts", &["-map", "1:a", "-c:a", "dca", "-strict", "-2"])).unwrap();
+    let chunk = |name: &[u8; 8], content: &[u8]| [&name[..], &(content.len() as u64).to_be_bytes(), content].concat();
+    // 48,000 Hz; 187 frames of 512 samples; one speaker.
+    let audio_header = [&[0u8, 0, 0, 0, 0xbb, 0x80, 0, 0, 0, 187, 2, 0][..], &[0; 5], &[0, 1, 0, 0]].concat();
+    let chunks = [chunk(b"DTSHDHDR", &[0; 16]), chunk(b"AUPR-HDR", &audio_header), chunk(b"STRMDATA", &core)];
+    let path = folder.path().join("a.dtshd");
+    std::fs::write(&path, chunks.concat()).unwrap();
+    let server = kit::start_server(&[folder.path()]).await;
+    let info: Value = server.get(&info_url(&path)).send().await.unwrap().json().await.unwrap();
+    assert_eq!(info["streams"][0]["codec"], "dts", "{info}");
+    let seconds = info["probe"]["durationSeconds"].as_f64().unwrap();
+    assert!((1.9..2.1).contains(&seconds), "{seconds}");
 }
 
 #[tokio::test]

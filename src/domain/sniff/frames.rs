@@ -190,12 +190,19 @@ pub(super) fn is_transport_stream(head: &[u8]) -> bool {
     })
 }
 
-/// True for an Annex B start code followed by a parameter set: H.264 (7) or H.265 (32 to 34).
+/// True for a parameter set in Annex B: H.264 (7) or H.265 (32 to 34). An access unit delimiter (9 or 35) may precede it.
 pub(super) fn is_video_stream(head: &[u8]) -> bool {
-    let Some(nal) = head.strip_prefix(&[0, 0, 0, 1]).or_else(|| head.strip_prefix(&[0, 0, 1])) else { return false };
+    let nal = match strip_start_code(head) {
+        Some([0x09, _, rest @ ..] | [0x46, 1, _, rest @ ..]) => strip_start_code(rest),
+        first => first,
+    };
     match nal {
-        [0x67 | 0x27 | 0x47, profile, ..] => matches!(profile, 66 | 77 | 88 | 100 | 110 | 122 | 244),
-        [first, second, ..] => matches!(first, 0x40 | 0x42 | 0x44) && *second == 1,
+        Some([0x67 | 0x27 | 0x47, profile, ..]) => matches!(profile, 66 | 77 | 88 | 100 | 110 | 122 | 244),
+        Some([first, second, ..]) => matches!(first, 0x40 | 0x42 | 0x44) && *second == 1,
         _ => false,
     }
+}
+
+fn strip_start_code(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.strip_prefix(&[0, 0, 0, 1]).or_else(|| bytes.strip_prefix(&[0, 0, 1]))
 }

@@ -15,9 +15,20 @@ pub use frames::{AudioFrame, parse_audio_frame};
 /// Bytes read from the start of a file. Further pieces of this size are read where a container refers to them.
 const HEAD_BYTES: usize = 32 * 1024;
 
-/// Container format, as identified by the first bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Container {
+macro_rules! containers {
+    ($($(#[$doc:meta])? $name:ident),+ $(,)?) => {
+        /// Container format, as identified by the first bytes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Container { $($(#[$doc])? $name),+ }
+
+        impl Container {
+            /// All containers.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+        }
+    };
+}
+
+containers! {
     Mp4,
     QuickTime,
     ThreeGp,
@@ -37,6 +48,7 @@ pub enum Container {
     RealMedia,
     Wtv,
     Wav,
+    W64,
     Aiff,
     Au,
     Caf,
@@ -97,6 +109,7 @@ impl FileFormat {
             (RealMedia, _) => "application/vnd.rn-realmedia",
             (Wtv, _) => "video/x-ms-wtv",
             (Wav, _) => "audio/wav",
+            (W64, _) => "audio/x-w64",
             (Aiff, _) => "audio/aiff",
             (Au, _) => "audio/basic",
             (Caf, _) => "audio/x-caf",
@@ -198,7 +211,7 @@ fn by_signature(head: &[u8]) -> Option<FileFormat> {
             _ => None,
         };
     }
-    const W64: &[u8] = b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\x00\x00";
+    const W64_RIFF: &[u8] = b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\x00\x00";
     const ASF: &[u8] = b"\x30\x26\xb2\x75\x8e\x66\xcf\x11\xa6\xd9\x00\xaa\x00\x62\xce\x6c";
     const ASF_VIDEO: &[u8] = b"\xc0\xef\x19\xbc\x4d\x5b\xcf\x11\xa8\xfd\x00\x80\x5f\x5c\x44\x2b";
     const WTV: &[u8] = b"\xb7\xd8\x00\x20\x37\x49\xda\x11\xa6\x4e\x00\x07\xe9\x5e\xad\x8d";
@@ -218,11 +231,12 @@ fn by_signature(head: &[u8]) -> Option<FileFormat> {
     if has_at(0, b"FRM8") {
         return has_at(12, b"DSD ").then_some(audio_format(Dsd));
     }
-    let table: [(&[u8], FileFormat); 20] = [
+    let table: [(&[u8], FileFormat); 21] = [
         (b"FLV\x01", video_format(Flv)),
-        (W64, audio_format(Wav)),
+        (W64_RIFF, audio_format(W64)),
         (b"fLaC", audio_format(Flac)),
         (b"wvpk", audio_format(WavPack)),
+        (b"DTSHDHDR", audio_format(Dts)),
         (b"MAC ", audio_format(Ape)),
         (b"TTA1", audio_format(Tta)),
         (b"MPCK", audio_format(Musepack)),

@@ -136,7 +136,7 @@ fn formats_that_refer_to_other_files_are_refused() {
 
 #[test]
 fn signatures_are_known() {
-    let table: [(&[u8], &str); 9] = [
+    let table: [(&[u8], &str); 14] = [
         (b"RIFF\0\0\0\0AVI LIST", "video/x-msvideo"),
         (b"RIFF\0\0\0\0WAVEfmt ", "audio/wav"),
         (b"RF64\xff\xff\xff\xffWAVEds64", "audio/wav"),
@@ -146,11 +146,19 @@ fn signatures_are_known() {
         (b"FORM\0\0\0\0AIFF", "audio/aiff"),
         (b"wvpk\0\0\0\0", "audio/x-wavpack"),
         (b"\0\0\x01\xba\x44\0", "video/mpeg"),
+        (b"DTSHDHDR\0\0\0\0\0\0\0\x10", "audio/vnd.dts"),
+        (b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\0\0", "audio/x-w64"),
+        (b"\0\0\0\x01\x67\x64\0\x0c", "video/mpeg"),
+        // Bare H.264 and H.265 with access unit delimiters.
+        (b"\0\0\0\x01\x09\x10\0\0\0\x01\x67\x64\0\x0c", "video/mpeg"),
+        (b"\0\0\0\x01\x46\x01\x10\0\0\0\x01\x40\x01\x0c", "video/mpeg"),
     ];
     for (bytes, mime) in table {
         assert_eq!(mime_of(bytes), Some(mime));
     }
-    let others: [&[u8]; 6] = [
+    let others: [&[u8]; 8] = [
+        b"DTSHD",
+        b"\0\0\0\x01\x09\x10\0\0\0\x01\x65\x64\0\x0c",
         b"RIFF\0\0\0\0WEBPVP8 ",
         b"\x89PNG\r\n\x1a\n",
         b"\xff\xd8\xff\xe0\0\x10JFIF",

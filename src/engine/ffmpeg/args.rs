@@ -15,6 +15,7 @@
 
 mod video;
 
+use super::demuxers::{demuxer_name, demuxer_option};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media};
 use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
@@ -193,10 +194,8 @@ fn add_item_input(args: &mut ArgumentList, media: &Media, input: &str, pipe_inpu
         args.pair("-itsoffset", format!("{:.6}", 2e-6 - media.start_seconds));
     }
     args.add("-protocol_whitelist file");
-    match demuxer_name(media.container) {
-        Some(name) => args.pair("-f", name),
-        None => args.pair("-format_whitelist", FALLBACK_DEMUXERS),
-    };
+    let [option, value] = demuxer_option(media.container);
+    args.pair(option, value);
     args.pair("-i", format!("file:{input}"));
 }
 
@@ -221,34 +220,6 @@ fn reading_margin_seconds(media: &Media, rendition: &Rendition) -> f64 {
     // The clock may have gaps or start anywhere, so that a seek is a guess: being early does no harm.
     if has_index { margin } else { margin.max(0.3) }
 }
-
-/// ffmpeg's demuxer for a container, so that probing cannot mistake the file for a playlist that names other files. None if
-/// there are several: then use [`FALLBACK_DEMUXERS`].
-pub fn demuxer_name(container: Container) -> Option<&'static str> {
-    Some(match container {
-        Container::Mp4 => "mov",
-        Container::Matroska | Container::Webm => "matroska",
-        Container::MpegTs => "mpegts",
-        Container::MpegPs => "mpeg",
-        Container::Avi => "avi",
-        Container::Flv => "flv",
-        Container::Asf => "asf",
-        Container::Ogg => "ogg",
-        Container::Wav => "wav",
-        Container::Flac => "flac",
-        Container::Mp3 => "mp3",
-        Container::Adts => "aac",
-        Container::Aiff => "aiff",
-        Container::WavPack => "wv",
-        // One signature, two demuxers (AC-3, E-AC-3).
-        Container::Ac3 | Container::Other => return None,
-    })
-}
-
-/// Demuxers that read one file and open nothing else.
-pub const FALLBACK_DEMUXERS: &str = "ac3,eac3,dts,dtshd,truehd,mlp,amr,ape,au,caf,dsf,gsm,iff,ivf,m4v,mpegvideo,h264,hevc,mxf,nsv,nut,obu,rm,\
-    tak,tta,vc1,voc,w64,wtv,y4m,yuv4mpegpipe,mpc,mpc8,oma,dv,gif,apng,bink,smk,roq,wve,xwma,aac,mp3,flac,wav,ogg,aiff,wv,\
-    asf,flv,avi,mpeg,mpegts,matroska,mov";
 
 fn add_audio(args: &mut ArgumentList, options: &ArgumentOptions) {
     let (stream, channels, kbps, gain) = match options.rendition.audio {

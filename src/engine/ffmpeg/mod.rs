@@ -13,6 +13,7 @@ use spawn::{ChildExit, ChildLimits, InheritedFile};
 mod amr_extraction;
 pub mod args;
 mod confine;
+pub mod demuxers;
 pub mod ingest_input;
 pub mod run;
 pub mod spawn;

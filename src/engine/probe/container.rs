@@ -14,7 +14,7 @@ pub(super) fn from_format_name(format: &str, head: &[u8], streams: &[Raw]) -> Co
         "flv" => Container::Flv,
         "asf" => Container::Asf,
         "ogg" => Container::Ogg,
-        "wav" | "w64" => Container::Wav,
+        "wav" => Container::Wav,
         "flac" => Container::Flac,
         "mp3" => Container::Mp3,
         "aac" => Container::Adts,

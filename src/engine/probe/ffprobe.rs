@@ -9,12 +9,10 @@ use tokio::sync::OnceCell;
 
 use super::{ProbeError, ProbeTools};
 use crate::engine::clock::RepairedFeed;
+use crate::engine::ffmpeg::demuxers::format_whitelist;
 use crate::engine::ffmpeg::spawn::{ChildExit, ChildLimits, InheritedFile, spawn};
 use crate::engine::source::SourceFile;
 
-/// Demuxers that open no file besides the given one. Playlists, scripts, devices and image patterns are excluded.
-const ALLOWED_FORMATS: &str = "mov,matroska,mpegts,mpeg,mpegvideo,avi,flv,asf,ogg,wav,w64,flac,mp3,aac,ac3,eac3,aiff,wv,caf,\
-                       dts,dtshd,truehd,au,ape,mpc,mpc8,tta,tak,dsf,rm,mxf,nut,gxf,h264,hevc,m4v,ivf,obu,amr,dv,swf,loas";
 /// Maximum size of a report; the largest of 156 real files was 70 KiB.
 const MAX_REPORT_BYTES: u64 = 4 << 20;
 
@@ -175,7 +173,7 @@ fn build_arguments(source: &SourceFile, show: &[&str]) -> Vec<String> {
     ["-v", "error", "-print_format", "json"]
         .iter()
         .chain(show)
-        .chain(&["-protocol_whitelist", "file", "-format_whitelist", ALLOWED_FORMATS, "-i"])
+        .chain(&["-protocol_whitelist", "file", "-format_whitelist", format_whitelist(), "-i"])
         .map(|&text| text.to_owned())
         .chain([input_url(source)])
         .collect()

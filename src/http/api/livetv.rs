@@ -164,10 +164,10 @@ pub async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: ChannelRequest = call.json().await?;
-    let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username)?;
+    let urls = ResourceUrls::from_config(&service.config);
+    let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username, urls)?;
     let channel = live::save_channel(&service, None, change).await?;
     let view = ChannelView::new(&service, &channel, service.clock.now()).with_items(&service, &channel);
-    let urls = ResourceUrls::from_config(&service.config);
     let location = urls.external_path(format_args!("/api/livetv/channels/{}", channel.id));
     reply::created(&ChannelAnswer { channel: view }, Some(location))
 }
@@ -191,7 +191,9 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
 pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = parse_channel_id(&call)?;
     let request: ChannelRequest = call.json().await?;
-    let change = request.into_change(parse_skip_invalid(&call)?, parse_apply_at(&call)?, &call.user()?.username)?;
+    let urls = ResourceUrls::from_config(&service.config);
+    let change =
+        request.into_change(parse_skip_invalid(&call)?, parse_apply_at(&call)?, &call.user()?.username, urls)?;
     let channel = live::save_channel(&service, Some(id), change).await?;
     let view = ChannelView::new(&service, &channel, service.clock.now()).with_state(&service, &channel);
     Ok(reply::json(&ChannelAnswer { channel: view.with_items(&service, &channel) }))
@@ -231,7 +233,8 @@ pub async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
         (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
 pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: ChannelRequest = call.json().await?;
-    let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username)?;
+    let urls = ResourceUrls::from_config(&service.config);
+    let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username, urls)?;
     let channel = service.draft_channel(None, &change).await?;
     Ok(preview_response(&service, &channel))
 }
@@ -249,7 +252,9 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
 pub async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = parse_channel_id(&call)?;
     let request: ChannelRequest = call.json().await?;
-    let change = request.into_change(parse_skip_invalid(&call)?, parse_apply_at(&call)?, &call.user()?.username)?;
+    let urls = ResourceUrls::from_config(&service.config);
+    let change =
+        request.into_change(parse_skip_invalid(&call)?, parse_apply_at(&call)?, &call.user()?.username, urls)?;
     let current = service.channels.get(id)?;
     let channel = service.draft_channel(Some(&current), &change).await?;
     Ok(preview_response(&service, &channel))

@@ -10,6 +10,7 @@ use crate::domain::channel::{
     Channel, ChannelSettings, DEFAULT_MIN_GUIDE_SECONDS, OutputSettings, RequestedBlocks, RequestedFiller,
     RequestedItem, WatermarkSettings,
 };
+use crate::domain::guide::check_ahead;
 use crate::domain::schedule::{MAX_CYCLE_PROGRAMMES, RevisionRequest, ScheduleDefinition, ScheduleMode, segmentation};
 use crate::domain::time::FrameRate;
 use crate::error::{Code, Error, Result};
@@ -164,6 +165,9 @@ impl Service {
             self.library.check_image("watermark.imageUrl", &watermark.path).await?;
         }
         let now = self.clock.now().as_millisecond();
+        if let ChangeTime::At(at) = change.apply {
+            check_ahead("applyAt", at.as_millisecond(), now)?;
+        }
         let is_on_demand = change.on_demand.unwrap_or(old.is_some_and(Channel::is_on_demand));
         if let Some(external) = external::resolve_external(old, requested, now)? {
             if change.on_demand == Some(true) {

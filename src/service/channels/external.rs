@@ -112,18 +112,25 @@ pub(super) fn resolve_external(
     let previous_clearance = old.and_then(ExternalChannel::own_clearance);
     let guide = requested.guide_channel.unwrap_or_else(|| old.and_then(|old| old.guide_channel.clone()));
     let missing_error = |missing: &[&str]| Err(rights::missing_rights_error(missing));
-    let stream_url = match (requested.url, old) {
-        (Some(url), _) => Some(url),
-        (None, old) => old.map(|old| old.stream.url.clone()),
+    let stored_url = old.map(|old| &old.stream.url);
+    let stream_url = match requested.url {
+        Some(url) => Some(resolve_address("source.url", url, stored_url)?),
+        None => stored_url.cloned(),
     };
     let Some(url) = stream_url else {
         let mut missing = rights::missing_fields(&requested.claim);
         missing.push("source.url");
         return missing_error(&missing);
     };
+    let stored_failover = old.map(|old| &old.stream.failover[..]).unwrap_or_default();
+    let resolve_failover =
+        |(n, url): (usize, Address)| resolve_address(&format!("source.failoverUrls[{n}]"), url, stored_failover.get(n));
     let stream = ExternalStream {
         url,
-        failover: requested.failover.or_else(|| old.map(|old| old.stream.failover.clone())).unwrap_or_default(),
+        failover: match requested.failover {
+            Some(urls) => urls.into_iter().enumerate().map(resolve_failover).collect::<Result<_>>()?,
+            None => stored_failover.to_vec(),
+        },
         user_agent: requested.user_agent.unwrap_or_else(|| old.and_then(|old| old.stream.user_agent.clone())),
     };
     let has_moved = old.is_some_and(|old| has_moved(&old.stream, &stream));
@@ -135,6 +142,11 @@ pub(super) fn resolve_external(
         })),
         Err(missing) => missing_error(&missing),
     }
+}
+
+/// The requested address, or the stored one if the request has its printed form.
+fn resolve_address(field: &str, requested: Address, stored: Option<&Address>) -> Result<Address> {
+    requested.or_stored(stored).map_err(|message| Error::invalid_field(field, message))
 }
 
 /// Whether the channel now shows another stream than the one that was attested.

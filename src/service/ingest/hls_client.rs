@@ -93,8 +93,7 @@ impl<'a> HlsClient<'a> {
             let end = media.media_sequence + media.segments.len() as u64;
             let first = next.unwrap_or_else(|| end.saturating_sub(LIVE_EDGE_SEGMENTS as u64).max(media.media_sequence));
             // A restarted server numbers from the beginning.
-            let is_restarted = first > end;
-            if is_restarted {
+            if first > end {
                 return Err(ConnectionEnd::Unsupported("its playlist was restarted"));
             }
             let has_gap = first < media.media_sequence;
@@ -127,8 +126,7 @@ impl<'a> HlsClient<'a> {
             }
             let pause = Duration::from_secs_f64((media.target_seconds / 2.0).clamp(0.5, 6.0));
             tokio::time::sleep_until(requested_at + pause).await;
-            let address = self.address.clone();
-            let (_, text) = self.fetch_playlist(&address).await?;
+            let (_, text) = self.fetch_playlist(&self.address).await?;
             media = match HlsPlaylist::parse(&text) {
                 Some(HlsPlaylist::Media(media)) => media,
                 _ => return Err(ConnectionEnd::Unsupported("its playlist cannot be read")),
@@ -152,13 +150,8 @@ impl<'a> HlsClient<'a> {
             range,
             ..OutboundRequest::for_file(MAX_SEGMENT_BYTES)
         };
-        let mut answer = self.outbound.get(&address, &request).await?;
-        let mut segment_bytes = Vec::new();
         // Read completely before passing it on, so that back-pressure does not look like a slow server.
-        while let Some(bytes) = answer.next_chunk().await? {
-            segment_bytes.extend_from_slice(&bytes);
-        }
-        drop(answer);
+        let segment_bytes = self.outbound.get(&address, &request).await?.read_all().await?;
         for bytes in segment_bytes.chunks(64 << 10) {
             if input.feed(bytes).await? {
                 return Ok(true);

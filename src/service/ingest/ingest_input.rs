@@ -168,26 +168,19 @@ async fn cut_output(
     pieces: mpsc::Sender<FeedEvent>,
 ) -> ConnectionEnd {
     loop {
-        let bytes = match outlet.next().await {
-            Ok(bytes) => bytes,
-            Err(cause) => {
-                for piece in segmenter.finish() {
-                    if pieces.send(FeedEvent::Piece(connection, piece)).await.is_err() {
-                        return ConnectionEnd::StreamEnded;
-                    }
-                }
-                return ConnectionEnd::ProcessingFailed(cause.to_string());
-            }
-        };
-        let new_pieces = match segmenter.push(bytes) {
-            Ok(cut) => cut,
-            Err(LiveSegmenterError::NoKeyframe(_)) => return ConnectionEnd::NeedsEncoding,
-            Err(fault) => return ConnectionEnd::ProcessingFailed(fault.to_string()),
+        let (new_pieces, end) = match outlet.next().await.map(|bytes| segmenter.push(bytes)) {
+            Ok(Ok(pieces)) => (pieces, None),
+            Ok(Err(LiveSegmenterError::NoKeyframe(_))) => return ConnectionEnd::NeedsEncoding,
+            Ok(Err(fault)) => return ConnectionEnd::ProcessingFailed(fault.to_string()),
+            Err(cause) => (segmenter.finish(), Some(ConnectionEnd::ProcessingFailed(cause.to_string()))),
         };
         for piece in new_pieces {
             if pieces.send(FeedEvent::Piece(connection, piece)).await.is_err() {
                 return ConnectionEnd::StreamEnded;
             }
+        }
+        if let Some(end) = end {
+            return end;
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::Segmentation;
 
 /// How far ahead entries may be requested, ms.
-const MAX_AHEAD_MS: i64 = 14 * 24 * 3_600_000;
+const MAX_ENTRY_AHEAD_MS: i64 = 14 * 24 * 3_600_000;
 
 /// How much earlier a moved programme is searched for, ms.
 const MAX_MOVED_BACK_MS: i64 = 6 * 3_600_000;
@@ -61,8 +61,10 @@ pub(super) fn airing_on_air(channel: &Channel, item: &str, now_ms: i64, before_m
 /// The future programme airing the same item whose start is nearest to an instant.
 pub(super) fn nearest_airing(channel: &Channel, item: &str, start_ms: i64, now_ms: i64) -> Option<GuideAiring> {
     let is_same = |one: &ProgrammeEntry| one.item.is_some() && one.path == item && one.programme.start_ms >= now_ms;
-    let mut after =
-        channel.whole_programmes(start_ms.max(now_ms), now_ms + MAX_AHEAD_MS).take(MAX_PROGRAMMES).filter(is_same);
+    let mut after = channel
+        .whole_programmes(start_ms.max(now_ms), now_ms + MAX_ENTRY_AHEAD_MS)
+        .take(MAX_PROGRAMMES)
+        .filter(is_same);
     let earlier = channel.whole_programmes((start_ms - MAX_MOVED_BACK_MS).max(now_ms), start_ms).filter(is_same).last();
     let candidates = earlier.into_iter().chain(after.next());
     let nearest_entry = candidates.min_by_key(|entry| (entry.programme.start_ms - start_ms).abs());
@@ -76,7 +78,7 @@ pub(super) fn find_airing(channel: &Channel, entry: &str, now_ms: i64) -> Option
         return None;
     }
     let found = channel
-        .guide_entries(now_ms - CATCHUP_MS, now_ms + MAX_AHEAD_MS, now_ms)
+        .guide_entries(now_ms - CATCHUP_MS, now_ms + MAX_ENTRY_AHEAD_MS, now_ms)
         .find(|found| entry_id(channel, found) == entry);
     // A request for a part of a programme, or for a break in it, means the whole programme.
     let is_part = |programme: &Programme| programme.continues_programme || programme.part_index.is_some();

@@ -40,11 +40,8 @@ impl Service {
             };
             // It may have started or ended meanwhile.
             let (state, mut has_changed) = (recording.state, false);
-            let followed = recordings.edit(&recording.id, |one| {
-                has_changed = one.state == state && one.follow(airing);
-                has_changed
-            });
-            let followed = followed.await;
+            let follow = |one: &mut Recording| has_changed = one.state == state && one.follow(airing);
+            let followed = recordings.edit(&recording.id, follow).await;
             match followed {
                 Ok(followed) if has_changed => tracing::info!(
                     recording.id = followed.id,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{FileAction, RunningRecording, lock, recorder};
-use crate::domain::recording::{self, RecordingEvent, RecordingState};
+use crate::domain::recording::{self, Recording, RecordingEvent, RecordingState};
 use crate::service::Service;
 
 /// The longest sleep. The clock may be set meanwhile, and the computer may be suspended.
@@ -89,8 +89,11 @@ async fn start_due(service: &Arc<Service>) -> Duration {
             pause = pause.min(Duration::from_secs(1));
             break;
         }
+        let begin = |saved: &mut Recording| {
+            saved.apply(RecordingEvent::Begin, now_ms);
+        };
         if recording.state == RecordingState::Scheduled
-            && let Err(fault) = recordings.edit(&recording.id, |saved| saved.apply(RecordingEvent::Begin, now_ms)).await
+            && let Err(fault) = recordings.edit(&recording.id, begin).await
         {
             tracing::warn!(recording.id = recording.id, %fault, "a recording could not be started");
             pause = pause.min(Duration::from_secs(5));
@@ -117,7 +120,6 @@ async fn start_due(service: &Arc<Service>) -> Duration {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::domain::recording::Recording;
     use crate::domain::recording::tests::recording;
 
     #[tokio::test]

@@ -155,11 +155,7 @@ impl Recordings {
     pub async fn remove(&self, id: &str, file_action: FileAction) -> Result<RemovedRecording> {
         // Cancelled first, so that the maintenance task does not start it again once it has stopped.
         let mut cancelled = false;
-        let cancel = |recording: &mut Recording| {
-            cancelled = recording.apply(RecordingEvent::Cancel, self.now_ms());
-            cancelled
-        };
-        self.edit(id, cancel).await?;
+        self.edit(id, |recording| cancelled = recording.apply(RecordingEvent::Cancel, self.now_ms())).await?;
         self.stop(id).await;
         let _editing = self.edit_lock.lock().await;
         let mut recording = self.get(id)?;
@@ -223,11 +219,13 @@ impl Recordings {
         removed.await.map_err(Error::internal)?.map_err(Error::internal)
     }
 
-    /// Changes a recording; `change` returns whether it changed anything.
-    async fn edit(&self, id: &str, change: impl FnOnce(&mut Recording) -> bool) -> Result<Recording> {
+    /// Changes a recording, and stores it if `change` did anything.
+    async fn edit(&self, id: &str, change: impl FnOnce(&mut Recording)) -> Result<Recording> {
         let _editing = self.edit_lock.lock().await;
-        let mut recording = self.get(id)?;
-        if change(&mut recording) {
+        let before = self.get(id)?;
+        let mut recording = before.clone();
+        change(&mut recording);
+        if recording != before {
             self.store_recording(recording.clone()).await?;
         }
         Ok(recording)

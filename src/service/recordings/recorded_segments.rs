@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::domain::channel::Channel;
-use crate::domain::live_window;
+use crate::domain::live_window::{self, LiveSegment};
 use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::recording::Recording;
 use crate::error::Result;
@@ -38,6 +38,16 @@ pub(super) struct RecordedSegment {
     pub(super) is_slate: bool,
 }
 
+impl RecordedSegment {
+    /// The segment with the timestamps it has in the file.
+    fn new(recording: &Recording, segment: &LiveSegment, bytes: Bytes, is_slate: bool) -> Self {
+        let mut bytes = Vec::from(bytes);
+        shift_segment(&mut bytes, recording.written_range.timestamp_shift(segment.start_ticks));
+        let LiveSegment { start_ticks, end_ticks, .. } = *segment;
+        Self { bytes: bytes.into(), start_ticks, end_ticks, is_slate }
+    }
+}
+
 /// The next segment of a recording. A scheduled channel is a function of its schedule, so segments missed while the
 /// server was down are made afterwards.
 ///
@@ -46,24 +56,21 @@ pub(super) struct RecordedSegment {
 pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> Result<RecordingStep> {
     let channel = service.channels.get(recording.channel_id)?;
     service.check_recordable(&channel)?;
-    if channel.external.is_some() {
-        return next_external_step(service, &channel, recording);
-    }
     let (from_ms, to_ms) = recording.padded_range_ms();
-    let written = &recording.written_range;
-    let has_begun = written.bytes > 0;
-    let from_ticks = if has_begun { written.through_ticks } else { from_ms * 90 };
-    // Half a millisecond of tolerance for rounding. A programme that was shortened meanwhile ends at its new end.
-    let is_after = |segment: &live_window::LiveSegment| {
+    let has_begun = recording.written_range.bytes > 0;
+    let from_ticks = if has_begun { recording.written_range.through_ticks } else { from_ms * 90 };
+    // Half a millisecond of tolerance for rounding.
+    let is_after = |segment: &LiveSegment| {
         if has_begun { segment.start_ticks >= from_ticks - 45 } else { segment.end_ticks > from_ticks }
     };
-    let Some(segment) = live_window::segments_from(&channel.definition, None, from_ticks.div_euclid(90)).find(is_after)
-    else {
+    if channel.external.is_some() {
+        return next_external_step(service, &channel, recording, is_after);
+    }
+    // A programme that was shortened meanwhile ends at its new end.
+    let segment = live_window::segments_from(&channel.definition, None, from_ticks.div_euclid(90)).find(is_after);
+    let Some(segment) = segment.filter(|segment| segment.start_ticks < to_ms * 90) else {
         return Ok(RecordingStep::Ended);
     };
-    if segment.start_ticks >= to_ms * 90 {
-        return Ok(RecordingStep::Ended);
-    }
     let now_ms = service.clock.now().as_millisecond();
     if let Ok(wait @ 1..) = u64::try_from(segment.end_ticks.div_euclid(90) - now_ms) {
         return Ok(RecordingStep::Wait(Duration::from_millis(wait).min(MAX_WAIT)));
@@ -72,43 +79,27 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
     service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), None);
     let aired =
         live::produce_segment(service, &channel, (segment.programme_start_ms, segment.index), &recording.id).await?;
-    let mut bytes = Vec::from(aired.bytes);
-    shift_segment(&mut bytes, written.timestamp_shift(segment.start_ticks));
-    let is_slate = aired.is_slate;
-    Ok(RecordingStep::Segment(RecordedSegment {
-        bytes: bytes.into(),
-        start_ticks: segment.start_ticks,
-        end_ticks: segment.end_ticks,
-        is_slate,
-    }))
+    Ok(RecordingStep::Segment(RecordedSegment::new(recording, &segment, aired.bytes, aired.is_slate)))
 }
 
 /// The next segment of an external channel, from its present timeline. Missed segments cannot be made later.
-fn next_external_step(service: &Arc<Service>, channel: &Channel, recording: &Recording) -> Result<RecordingStep> {
-    let (from_ms, to_ms) = recording.padded_range_ms();
-    let written = &recording.written_range;
-    let has_begun = written.bytes > 0;
+fn next_external_step(
+    service: &Arc<Service>,
+    channel: &Channel,
+    recording: &Recording,
+    is_after: impl Fn(&LiveSegment) -> bool,
+) -> Result<RecordingStep> {
+    let to_ms = recording.padded_range_ms().1;
     let now_ms = service.clock.now().as_millisecond();
     if now_ms < to_ms {
         service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), None);
         ingest::start_ingest(service, channel)?;
         live::start_maintenance(service);
     }
-    let from_ticks = if has_begun { written.through_ticks } else { from_ms * 90 };
-    let is_after = |segment: &live_window::LiveSegment| {
-        if has_begun { segment.start_ticks >= from_ticks - 45 } else { segment.end_ticks > from_ticks }
-    };
     match ingest::next_segment(service, channel, is_after) {
         Some((segment, ..)) if segment.start_ticks >= to_ms * 90 => Ok(RecordingStep::Ended),
         Some((segment, bytes, is_slate)) => {
-            let mut bytes = Vec::from(bytes);
-            shift_segment(&mut bytes, written.timestamp_shift(segment.start_ticks));
-            Ok(RecordingStep::Segment(RecordedSegment {
-                bytes: bytes.into(),
-                start_ticks: segment.start_ticks,
-                end_ticks: segment.end_ticks,
-                is_slate,
-            }))
+            Ok(RecordingStep::Segment(RecordedSegment::new(recording, &segment, bytes, is_slate)))
         }
         None if now_ms > to_ms + EXTERNAL_GRACE_MS => Ok(RecordingStep::Ended),
         None => Ok(RecordingStep::Wait(EXTERNAL_POLL_INTERVAL)),

@@ -180,11 +180,7 @@ impl OpenRecording {
             return Ok(());
         }
         self.with_file(|file| file.sync()).await?;
-        let stored = recordings.edit(&recording.id, |stored| {
-            stored.written_range = written;
-            true
-        });
-        stored.await.map(drop)
+        recordings.edit(&recording.id, |stored| stored.written_range = written).await.map(drop)
     }
 }
 
@@ -212,12 +208,7 @@ async fn open_file(service: &Service, dir: &Arc<RecordingsFolder>, recording: &m
         .ok_or_else(|| Error::internal("the path of the recordings folder is not valid UTF-8"))?
         .to_owned();
     recording.path = Some(path.clone());
-    let store_path = |path: Option<String>| {
-        service.recordings.edit(&recording.id, |stored| {
-            stored.path = path;
-            true
-        })
-    };
+    let store_path = |path: Option<String>| service.recordings.edit(&recording.id, |stored| stored.path = path);
     store_path(Some(path.clone())).await?;
     let dir = dir.clone();
     match run_blocking(move || dir.create(Path::new(&path))).await {
@@ -261,14 +252,8 @@ async fn truncate_to_stored(recordings: &Recordings, id: &str) {
     });
     if let Err(fault) = truncated.await {
         tracing::warn!(recording.id = id, %fault, "the file of a recording could not be truncated to its stored length");
-    } else if is_empty {
-        let path_cleared = recordings.edit(id, |stored| {
-            stored.path = None;
-            true
-        });
-        if let Err(fault) = path_cleared.await {
-            tracing::debug!(recording.id = id, %fault, "the path of an empty recording could not be cleared");
-        }
+    } else if is_empty && let Err(fault) = recordings.edit(id, |stored| stored.path = None).await {
+        tracing::debug!(recording.id = id, %fault, "the path of an empty recording could not be cleared");
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{MAX_RECORDINGS, MAX_RULES, Recordings, airings, start_maintenance};
 use crate::domain::channel::Channel;
+use crate::domain::guide::check_ahead;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::recording::{
     GuideAiring, MAX_LENGTH_MS, Padding, Recording, RecordingState, RetentionLimit, SeriesRule, WrittenRange,
@@ -59,14 +60,8 @@ impl Service {
         let channel = self.channels.get(request.channel_id)?;
         self.check_recordable(&channel)?;
         let now_ms = recordings.now_ms();
-        let airing = request.target.as_ref().map(|target| resolve_target(&channel, target, now_ms)).transpose()?;
-        if let Some(airing) = &airing {
-            check_airing(airing, &request.padding, now_ms)?;
-            if channel.external.is_some() && airing.end_ms + request.padding.after_ms <= now_ms {
-                let message = "must be in the future: an external channel can only be recorded while it is on air";
-                return Err(Error::invalid_field("end", message));
-            }
-        }
+        let resolve = |target| resolve_target(&channel, target, &request.padding, now_ms);
+        let airing = request.target.as_ref().map(resolve).transpose()?;
         if recordings.all().len() >= MAX_RECORDINGS {
             let message = format!("there are already {MAX_RECORDINGS} recordings, the most allowed; delete some first");
             return Err(Error::new(Code::Conflict, message));
@@ -161,15 +156,20 @@ impl Service {
     }
 }
 
-fn resolve_target(channel: &Channel, target: &RecordingTarget, now_ms: i64) -> Result<GuideAiring> {
+fn resolve_target(channel: &Channel, target: &RecordingTarget, padding: &Padding, now_ms: i64) -> Result<GuideAiring> {
     match target {
-        RecordingTarget::Entry(entry) => airings::find_airing(channel, entry, now_ms)
-            .ok_or_else(|| Error::new(Code::NotFound, "the guide of this channel has no such entry")),
+        RecordingTarget::Entry(entry) => {
+            let airing = airings::find_airing(channel, entry, now_ms)
+                .ok_or_else(|| Error::new(Code::NotFound, "the guide of this channel has no such entry"))?;
+            check_span(channel, (airing.start_ms, airing.end_ms), padding, now_ms)?;
+            Ok(airing)
+        }
         RecordingTarget::Span(start_ms, end_ms) => {
             let (start_ms, end_ms) = (*start_ms, *end_ms);
             if end_ms <= start_ms {
                 return Err(Error::invalid_field("end", "must be later than start"));
             }
+            check_span(channel, (start_ms, end_ms), padding, now_ms)?;
             let main_airing = airings::main_airing(channel, start_ms, end_ms);
             let overlapping = main_airing.filter(|airing| airing.start_ms < end_ms && airing.end_ms > start_ms);
             let title = overlapping.as_ref().map_or_else(|| channel.settings.name.to_string(), |one| one.title.clone());
@@ -191,17 +191,21 @@ fn resolve_target(channel: &Channel, target: &RecordingTarget, now_ms: i64) -> R
     }
 }
 
-/// Whether a span can still be recorded.
-fn check_airing(airing: &GuideAiring, padding: &Padding, now_ms: i64) -> Result<()> {
-    if airing.end_ms - airing.start_ms > MAX_LENGTH_MS {
+/// Checks that a span can be recorded: neither too long nor too far away.
+fn check_span(channel: &Channel, (start_ms, end_ms): (i64, i64), padding: &Padding, now_ms: i64) -> Result<()> {
+    if end_ms - start_ms > MAX_LENGTH_MS {
         let message = format!("must be at most {} h after start", MAX_LENGTH_MS / 3_600_000);
         return Err(Error::invalid_field("end", message));
     }
     // The past is recorded from catch-up segments, as far back as those can be produced.
-    if airing.start_ms - padding.before_ms < now_ms - CATCHUP_MS {
+    if start_ms - padding.before_ms < now_ms - CATCHUP_MS {
         return Err(Error::invalid_field("start", "must not be older than the catch-up window"));
     }
-    Ok(())
+    if channel.external.is_some() && end_ms + padding.after_ms <= now_ms {
+        let message = "must be in the future: an external channel can only be recorded while it is on air";
+        return Err(Error::invalid_field("end", message));
+    }
+    check_ahead("start", start_ms, now_ms)
 }
 
 impl Recordings {

@@ -1,6 +1,9 @@
 //! `/api/livetv/channels`: create, change, delete, validate, store.
 
+use std::time::Duration;
+
 use hearthcast::service::channels::Channels;
+use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::json;
 
@@ -148,6 +151,77 @@ async fn invalid_channels_are_refused_with_their_field() {
     for id in ["0", "4000000000", "99999999999", "x"] {
         let answer = server.get(&format!("{CHANNELS}/{id}")).send().await.unwrap();
         expect_error(answer, 404, "CHANNEL_NOT_FOUND").await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_takes_effect_within_a_year() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = make_audio_files(folder.path(), &[600, 900]);
+    let server = kit::start_server(&[folder.path()]).await;
+    let channel = add_channel(&server, &json!({"name": "A", "items": [{"path": files[0]}]})).await;
+    let change = json!({"items": [{"path": files[1]}]});
+    let at = |days: u64| Timestamp::now() + Duration::from_secs(days * 86_400);
+    for (method, path) in [(Method::PATCH, ""), (Method::POST, "/preview")] {
+        let target = |days| format!("{CHANNELS}/{}{path}?applyAt={}", channel["id"], at(days));
+        expect_refused_field(&server, method.clone(), &target(367), &change, "applyAt").await;
+        expect_success(send_as_admin(&server, method, &target(365), &change).await, 200).await;
+    }
+}
+
+#[tokio::test]
+async fn a_channel_sent_back_as_received_stays_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    make_audio_files(folder.path(), &[600, 900]);
+    let base_url = Some("https://home.example/tv".to_owned());
+    let server = kit::start_server_with(&[folder.path()], |config| config.public_base_url = base_url).await;
+    let items = json!([{"path": folder.path()}]);
+    let schedule =
+        json!({"layers": [{"blocks": [{"at": "05:00", "slots": [{"source": "all"}]}]}], "sources": {"all": items}});
+    for body in [
+        json!({"name": "Shuffled", "items": items}),
+        json!({"name": "By the clock", "scheduleMode": "blocks", "schedule": schedule}),
+        json!({"name": "With a logo", "items": items, "logoUrl": "/art/1.png"}),
+    ] {
+        let id = add_channel(&server, &body).await["id"].clone();
+        let target = format!("{CHANNELS}/{id}");
+        let answer = server.request(Method::GET, &target).bearer_auth(&server.admin).send().await.unwrap();
+        let received = expect_success(answer, 200).await["channel"].clone();
+        assert_eq!((&received["state"], &received["viewers"]), (&json!("idle"), &json!(0)));
+        // Status fields of a request are ignored, whatever they contain.
+        let mut request = received.clone();
+        (request["state"], request["viewers"]) = (json!("live"), json!("seven"));
+        let answer = send_as_admin(&server, Method::PATCH, &target, &request).await;
+        let changed = expect_success(answer, 200).await["channel"].clone();
+        for field in [
+            "id",
+            "name",
+            "number",
+            "scheduleMode",
+            "logoUrl",
+            "tvgId",
+            "epoch",
+            "revision",
+            "state",
+            "viewers",
+            "seed",
+            "items",
+            "schedule",
+            "filler",
+            "itemCount",
+        ] {
+            assert_eq!(changed[field], received[field], "{field} of {received}");
+        }
+        request["number"] = json!(null);
+        let copy = add_channel(&server, &request).await;
+        assert_ne!(copy["id"], id);
+        assert_eq!((&copy["name"], &copy["state"], &copy["viewers"]), (&received["name"], &json!("idle"), &json!(0)));
+        let logo = if body["logoUrl"].is_null() {
+            format!("/tv/api/livetv/logos/{}", copy["id"])
+        } else {
+            "/tv/art/1.png".to_owned()
+        };
+        assert_eq!(copy["logoUrl"], json!(logo));
     }
 }
 

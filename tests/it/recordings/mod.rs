@@ -158,7 +158,10 @@ async fn invalid_recordings_are_refused_with_their_field() {
     let studio = RecordingServer::start().await;
     let (server, id) = (&studio.server, &studio.channel["id"]);
     let (start, end) = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z");
-    let later = (Timestamp::now() + Duration::from_secs(60)).to_string();
+    let in_seconds = |seconds: u64| (Timestamp::now() + Duration::from_secs(seconds)).to_string();
+    let in_days = |days: u64| (in_seconds(days * 86_400), in_seconds(days * 86_400 + 3600));
+    let later = in_seconds(60);
+    let (too_far_start, too_far_end) = in_days(367);
     let invalid = [
         ("channelId", json!({"start": start, "end": end})),
         ("entryId", json!({"channelId": id})),
@@ -168,6 +171,7 @@ async fn invalid_recordings_are_refused_with_their_field() {
         ("end", json!({"channelId": id, "start": later, "end": "2100-01-01T00:00:00Z"})),
         ("start", json!({"channelId": id, "start": start, "end": end})),
         ("start", json!({"channelId": id, "start": "soon", "end": end})),
+        ("start", json!({"channelId": id, "start": too_far_start, "end": too_far_end})),
         ("paddingSeconds.before", json!({"channelId": id, "entryId": "1-1", "paddingSeconds": {"before": -1}})),
         ("series.title", json!({"channelId": id, "series": {"title": " "}})),
         ("keep.count", json!({"channelId": id, "entryId": "1-1", "keep": {"count": 1}})),
@@ -178,6 +182,9 @@ async fn invalid_recordings_are_refused_with_their_field() {
         let refusal = expect_error(answer, 400, "VALIDATION_ERROR").await;
         assert_eq!(refusal["details"]["fields"][0]["field"], json!(field), "{body}: {refusal}");
     }
+    let (start, end) = in_days(365);
+    let body = json!({"channelId": id, "start": start, "end": end});
+    expect_success(send_as_admin(server, Method::POST, RECORDINGS, &body).await, 201).await;
     let body = json!({"channelId": id, "entryId": "1-999999999"});
     expect_error(send_as_admin(server, Method::POST, RECORDINGS, &body).await, 404, "NOT_FOUND").await;
     let body = json!({"channelId": 99, "entryId": "99-1"});

@@ -168,6 +168,45 @@ async fn incomplete_rights_are_refused_everywhere() {
 }
 
 #[tokio::test]
+async fn a_shortened_address_sent_back_does_not_replace_the_stored_one() {
+    let server = kit::start_server(&[]).await;
+    let (target, _) = add_external_channel(&server).await;
+    let failover_url = "http://b.example/live.ts?token=hunter2";
+    let change = json!({"source": {"failoverUrls": [failover_url]}, "attestation": {"authorized": true}});
+    expect_success(send_as_admin(&server, Method::PATCH, &target, &change).await, 200).await;
+    let received = get_as_admin(&server, &target).await["channel"].clone();
+    assert_eq!(received["source"]["failoverUrls"], json!(["http://b.example/…"]));
+    expect_success(send_as_admin(&server, Method::PATCH, &target, &received).await, 200).await;
+    let assert_unchanged = || {
+        let channel = server.service.channels.all().remove(0);
+        let stream = &channel.external.as_deref().unwrap().stream;
+        assert_eq!(stream.url.full_url().as_str(), SECRET_URL);
+        let failover: Vec<&str> = stream.failover.iter().map(|address| address.full_url().as_str()).collect();
+        assert_eq!(failover, [failover_url]);
+    };
+    assert_unchanged();
+
+    let other = "http://other.example/…";
+    let new = with_rights(json!({"name": "Copy", "sourceType": "external", "source": {"url": other}}));
+    let list = with_rights(json!({"kind": "m3u", "name": "List", "url": other}));
+    for (method, target, body, field) in [
+        (Method::PATCH, &*target, json!({"source": {"url": other}}), "source.url"),
+        (
+            Method::PATCH,
+            &*target,
+            json!({"source": {"failoverUrls": ["http://b.example/…", other]}}),
+            "source.failoverUrls[1]",
+        ),
+        (Method::POST, CHANNELS, new, "source.url"),
+        (Method::POST, "/api/livetv/sources", list, "url"),
+    ] {
+        let refusal = expect_error(send_as_admin(&server, method, target, &body).await, 400, "VALIDATION_ERROR").await;
+        assert_eq!(refusal["details"]["fields"][0]["field"], json!(field), "{body}: {refusal}");
+    }
+    assert_unchanged();
+}
+
+#[tokio::test]
 async fn a_withdrawal_stops_a_channel_at_once_and_is_audited() {
     let server = kit::start_server(&[]).await;
     let (target, created) = add_external_channel(&server).await;

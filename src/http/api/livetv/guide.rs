@@ -12,7 +12,7 @@ use warp::reply::Response;
 
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
-use crate::domain::guide::ProgrammeEntries;
+use crate::domain::guide::{ProgrammeEntries, check_ahead};
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::time::{format_ms, format_timestamp, round_to_ms};
 use crate::error::{Error, Result};
@@ -31,9 +31,6 @@ const HOUR_MS: i64 = 3_600_000;
 
 /// Longest span of one guide.
 const MAX_SPAN_MS: i64 = 14 * 24 * HOUR_MS;
-
-/// How far in the future a guide may begin. The schedule of a far day takes long to compute.
-const MAX_AHEAD_MS: i64 = 366 * 24 * HOUR_MS;
 
 /// The guide of a range of time.
 #[derive(Serialize, ToSchema)]
@@ -93,9 +90,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     let now = service.clock.now();
     let from = call.query("from")?.map(|text| parse_time_ms("from", text)).transpose()?;
     let from = from.unwrap_or(now.as_millisecond() - HOUR_MS);
-    if from > now.as_millisecond() + MAX_AHEAD_MS {
-        return Err(Error::invalid_field("from", "must be at most a year in the future"));
-    }
+    check_ahead("from", from, now.as_millisecond())?;
     let to = call.query("to")?.map(|text| parse_time_ms("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
     if to <= from {
         return Err(Error::invalid_field("to", "must be later than from"));

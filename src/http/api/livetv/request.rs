@@ -12,6 +12,7 @@ use super::schedule_mode::parse_mode;
 use crate::domain::external::GuideChannelId;
 use crate::domain::schedule::ScheduleMode;
 use crate::error::{Error, Result};
+use crate::http::urls::ResourceUrls;
 use crate::service::channels::{ChangeTime, ChannelChange, ExternalChange, SourceType};
 
 /// Largest integer that every JSON parser represents exactly.
@@ -101,9 +102,9 @@ pub struct GuideRequest {
 
 impl ChannelRequest {
     /// Validates a request that creates a channel.
-    pub fn into_new_channel(mut self, skip_invalid: bool, username: &str) -> Result<ChannelChange> {
+    pub fn into_new_channel(mut self, skip_invalid: bool, username: &str, urls: ResourceUrls) -> Result<ChannelChange> {
         let start_at = self.start_at.take();
-        let change = self.into_change(skip_invalid, ChangeTime::default(), username)?;
+        let change = self.into_change(skip_invalid, ChangeTime::default(), username, urls)?;
         if change.name.is_none() {
             return Err(Error::invalid_field("name", "is missing"));
         }
@@ -119,7 +120,13 @@ impl ChannelRequest {
     }
 
     /// Validates a request that changes a channel.
-    pub fn into_change(mut self, skip_invalid: bool, apply: ChangeTime, username: &str) -> Result<ChannelChange> {
+    pub fn into_change(
+        mut self,
+        skip_invalid: bool,
+        apply: ChangeTime,
+        username: &str,
+        urls: ResourceUrls,
+    ) -> Result<ChannelChange> {
         let external = self.take_external_change(username)?;
         let source_type = self.source_type.as_deref().map(parse_source_type).transpose()?;
         if self.start_at.is_some() {
@@ -130,7 +137,10 @@ impl ChannelRequest {
         let to_settings = |sent: Option<WatermarkRequest>| sent.map_or(Ok(None), WatermarkRequest::into_settings);
         output.watermark = self.watermark.map(to_settings).transpose()?;
         let (message, image_path) = self.offline.map_or((None, None), |offline| (offline.message, offline.image_url));
-        if self.items.as_ref().is_some_and(Vec::is_empty) {
+        let mode = self.schedule_mode.as_deref().map(parse_mode).transpose()?;
+        // A channel without items of its own is received with an empty list, and perhaps sent back with it.
+        let items = self.items.filter(|items| mode != Some(ScheduleMode::Blocks) || !items.is_empty());
+        if items.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid_field("items", format!("must have 1 to {MAX_ITEMS} entries")));
         }
         if self.seed.is_some_and(|seed| seed > MAX_SEED) {
@@ -146,14 +156,14 @@ impl ChannelRequest {
             show_filler: guide.as_ref().and_then(|guide| guide.show_filler),
             min_guide_seconds: guide.as_ref().and_then(|guide| guide.min_programme_seconds),
             description: guide.and_then(|guide| guide.description),
-            logo_url: self.logo_url,
+            logo_url: self.logo_url.map(|url| url.and_then(|url| urls.stored_logo(&url))),
             slate_text: message,
             slate_image: image_path,
             timezone: self.timezone,
             seed: self.seed,
-            mode: self.schedule_mode.as_deref().map(parse_mode).transpose()?,
+            mode,
             start_at: None,
-            requested_items: self.items.map(|items| validate_items("items", items)).transpose()?,
+            requested_items: items.map(|items| validate_items("items", items)).transpose()?,
             requested_blocks: self.schedule.map(ScheduleRequest::into_plan).transpose()?,
             requested_filler: self.filler.map(FillerRequest::into_filler).transpose()?,
             source_type,

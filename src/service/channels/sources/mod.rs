@@ -271,7 +271,11 @@ impl Service {
             return Err(Error::invalid_field("upload", "and url cannot both be given"));
         }
         let url = match (&edit.url, &edit.upload) {
-            (Some(url), _) => Some(url.clone()),
+            (Some(url), _) => {
+                let stored_url = old.and_then(|old| old.url.as_ref());
+                let url = url.clone().or_stored(stored_url);
+                Some(url.map_err(|message| Error::invalid_field("url", message))?)
+            }
             (None, Some(_)) => None,
             (None, None) => old.and_then(|old| old.url.clone()),
         };

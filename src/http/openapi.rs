@@ -11,7 +11,6 @@ use utoipa::{OpenApi, ToSchema};
 use warp::reply::Response;
 
 use super::call::Call;
-use super::endpoint::{Endpoint, route};
 use super::reply;
 use super::urls::ResourceUrls;
 use crate::domain::access::Access;
@@ -57,14 +56,10 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
 static TEXT: LazyLock<String> =
     LazyLock::new(|| serde_json::to_string_pretty(&*DOCUMENT).expect("the description is plain data"));
 
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![route!(openapi, Access::Public)]
-}
-
 /// The OpenAPI document
 #[utoipa::path(get, path = "/api/openapi.json",
     responses((status = 200, description = "An OpenAPI 3.1 document", body = Value, content_type = "application/json")))]
-async fn openapi(service: Arc<Service>, _: Call) -> Result<Response> {
+pub async fn openapi(service: Arc<Service>, _: Call) -> Result<Response> {
     let prefix = ResourceUrls::from_config(&service.config).prefix();
     if prefix.is_empty() {
         return Ok(reply::bytes("application/json", Bytes::from_static(text().as_bytes())));

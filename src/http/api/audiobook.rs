@@ -1,34 +1,12 @@
 //! `/api/stream/audiobook`: audiobooks as one timeline of files and chapters, and progress in them.
 
-use std::sync::Arc;
-
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use warp::reply::Response;
-
 use super::progress::{
     PastPosition, parse_filter, parse_if_match, parse_limit, request, resolve_save, set_version_etag,
 };
-use crate::domain::access::Access;
 use crate::domain::progress::{ProgressRecord, ProgressSave, SaveResult};
 use crate::domain::time::{format_timestamp, round_to_ms};
-use crate::error::{Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::progress::audiobook::{Audiobook, AudiobookChapter, AudiobookPart, BookPositionUpdate};
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(book, Access::User),
-        route!(save, Access::User),
-        route!(read, Access::User),
-        route!(reset, Access::User),
-        route!(history, Access::User),
-    ]
-}
 
 /// Progress in an audiobook to save.
 #[derive(Deserialize, ToSchema)]

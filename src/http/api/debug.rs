@@ -1,30 +1,10 @@
 //! `/api/debug`: GStreamer pipelines of this process and the recent log; admins only.
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
-
-use crate::domain::access::Access;
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::gst::registry::{FailedPipeline, PipelineStatus, QueueLevel};
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::renditions::pipelines::{self, GraphFormat};
 use crate::telemetry::{self, LogLine};
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(all, Access::Admin),
-        route!(draw, Access::Admin),
-        route!(log, Access::Admin),
-        route!(tail, Access::Admin),
-    ]
-}
 
 /// Running pipelines and failed ones.
 #[derive(Serialize, ToSchema)]

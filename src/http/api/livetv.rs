@@ -1,19 +1,8 @@
 //! `/api/livetv/channels`: list, create, change and delete channels.
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
-
-use crate::domain::access::{Access, Role};
+use crate::domain::access::Role;
 use crate::domain::channel::Channel;
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::channels::ChangeTime;
 use crate::service::live;
 
@@ -41,44 +30,11 @@ use guide::GuideEntry;
 use request::ChannelRequest;
 
 /// Largest body of a channel request, bytes.
-const MAX_BODY_BYTES: u64 = 1 << 20;
+pub(super) const MAX_BODY_BYTES: u64 = 1 << 20;
 
 /// Length of a preview, and the most programmes it shows.
 const PREVIEW_MS: i64 = 24 * 3600 * 1000;
 const MAX_PREVIEW_ENTRIES: usize = 500;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    let mut endpoints = vec![
-        route!(channels, Access::User),
-        route!(add, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(preview, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(channel, Access::User),
-        route!(change, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(remove, Access::Admin),
-        route!(preview_change, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(skip, Access::Admin),
-        route!(guide::epg, Access::User),
-        route!(guide::now, Access::User),
-        route!(export::m3u, Access::Live).resource(|_| Some("livetv/m3u".to_owned())),
-        route!(export::xmltv, Access::Live).resource(|_| Some("livetv/xmltv".to_owned())),
-        route!(export::xmltv_gz, Access::Live).resource(|_| Some("livetv/xmltv".to_owned())),
-        route!(watch::watch, Access::Live).resource(watch::grant_resource),
-        route!(watch::leave, Access::Live).resource(watch::grant_resource),
-        route!(watch::playlist, Access::Live).resource(watch::grant_resource),
-        route!(watch::segment, Access::Live).resource(watch::grant_resource),
-        route!(tokens::tokens, Access::User),
-        route!(tokens::add, Access::User),
-        route!(tokens::revoke, Access::User),
-        route!(tokens::sign, Access::User),
-        route!(warm::warmth, Access::User),
-        route!(warm::warm, Access::User),
-        route!(audit::audit, Access::Admin),
-        route!(logo::logo, Access::Public),
-    ];
-    endpoints.extend(sources::endpoints());
-    endpoints.extend(tuner::endpoints());
-    endpoints
-}
 
 /// All channels.
 #[derive(Serialize, ToSchema)]

@@ -1,19 +1,8 @@
 //! `/api/livetv/recordings`: recordings and series rules (DVR).
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
-
-use crate::domain::access::{Access, Role};
+use crate::domain::access::Role;
 use crate::domain::recording::{Recording, RecordingState};
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::recordings::FileAction;
 
 mod request;
@@ -21,16 +10,6 @@ mod view;
 
 use request::RecordingRequest;
 use view::{RecordingView, SeriesView};
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(recordings, Access::User),
-        route!(add, Access::Admin),
-        route!(recording, Access::User),
-        route!(remove, Access::Admin),
-        route!(remove_series, Access::Admin),
-    ]
-}
 
 /// Recordings, and the series rules that schedule more.
 #[derive(Serialize, ToSchema)]

@@ -1,33 +1,13 @@
 //! `/api/users`: user accounts; admins only.
 
-use std::sync::Arc;
-
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use super::livetv::tokens::{TokenGone, TokensAnswer};
-use crate::domain::access::{Access, Role};
+use crate::domain::access::Role;
 use crate::domain::account::User;
 use crate::domain::time::format_timestamp;
-use crate::error::Result;
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::accounts::KeptAccess;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(users, Access::Admin),
-        route!(add_user, Access::Admin),
-        route!(remove_user, Access::Admin),
-        route!(set_password, Access::Admin),
-        route!(tokens, Access::Admin),
-        route!(revoke_token, Access::Admin),
-    ]
-}
 
 /// The role of a user.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
@@ -178,7 +158,6 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::http::api::livetv;
     use crate::http::dispatch::{Dispatcher, RequestParts};
     use crate::http::server::{ConnectionSlots, RequestBody, RequestInfo};
 
@@ -186,8 +165,7 @@ mod tests {
     async fn a_body_that_arrives_after_its_login_ended_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let service = Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap();
-        let all = endpoints().into_iter().chain(livetv::endpoints()).collect();
-        let dispatcher = Arc::new(Dispatcher::new(&service, all));
+        let dispatcher = Arc::new(Dispatcher::new(&service, crate::http::endpoints()));
         service.accounts.issue_token("ada", Role::Admin).await.unwrap();
         let ada = service.accounts.user_by_name("ada").unwrap();
         for (path, body) in [

@@ -1,26 +1,11 @@
 //! `GET /api/stream/v2-workers`: the encoders and backends of this server, for diagnostics.
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
-
 use crate::config::BackendSetting;
-use crate::domain::access::Access;
 use crate::domain::time::format_timestamp;
 use crate::engine::ffmpeg_encoders::EncoderReport;
 use crate::engine::versions;
-use crate::error::Result;
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::sessions::failure_message;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![route!(workers, Access::User)]
-}
 
 /// The encoders and backends of this server.
 #[derive(Serialize, ToSchema)]

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
 use super::item_request::{ItemRequest, validate_items};
 use super::schedule_mode::{mode_name, parse_order};
 use crate::domain::channel::{RequestedBlocks, RequestedFiller, RequestedItem};
 use crate::domain::schedule::blocks::{Block, BlockGrid, BlockLayer, BlockSlot, DAY_MINUTES};
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 
 const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 

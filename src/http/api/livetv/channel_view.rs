@@ -1,8 +1,6 @@
 //! The JSON form of a channel.
 
 use jiff::Timestamp;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::block_schedule::{FillerRequest, ScheduleRequest};
 use super::guide::GuideEntry;
@@ -12,8 +10,8 @@ use crate::domain::channel::{Channel, RequestedFiller, RequestedItem};
 use crate::domain::external::ExternalChannel;
 use crate::domain::live_window::CATCHUP_DAYS;
 use crate::domain::time::format_timestamp;
-use crate::http::urls::ResourceUrls;
-use crate::service::{Service, live};
+use crate::http::api::prelude::*;
+use crate::service::live;
 
 /// A channel.
 #[derive(Serialize, ToSchema)]

@@ -1,6 +1,5 @@
 //! `GET /api/livetv/m3u` and `/api/livetv/xmltv`: the lineup as M3U and the guide (EPG) as XMLTV, for external players.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -9,7 +8,6 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
     REFERRER_POLICY, VARY,
 };
-use warp::reply::Response;
 
 use super::links::{LinkCredentials, base_url};
 use super::watch::CredentialParams;
@@ -18,12 +16,9 @@ use crate::domain::lineup::ChannelNaming;
 use crate::domain::m3u::Catchup;
 use crate::domain::xmltv::ProgrammeWriter;
 use crate::domain::{m3u, xmltv};
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
+use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::reply;
 use crate::http::text_stream::{self, CHUNK_BYTES, GzipChunks};
-use crate::service::Service;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 

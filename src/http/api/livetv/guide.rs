@@ -1,27 +1,18 @@
 //! `GET /api/livetv/epg` and `/api/livetv/now`: the guide (EPG) as JSON, and the current and next programme of a channel.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue};
 use jiff::Timestamp;
 use jiff::civil::Date;
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
 use crate::domain::guide::ProgrammeEntries;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::time::{format_ms, format_timestamp, round_to_ms};
-use crate::error::{Error, Result};
-use crate::http::call::Call;
+use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::reply;
 use crate::http::text_stream::{self, CHUNK_BYTES};
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
 
 mod entry;
 

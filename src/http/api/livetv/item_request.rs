@@ -1,10 +1,7 @@
 //! Files and folders of a channel in request and response bodies.
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
 use crate::domain::channel::RequestedItem;
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 
 /// Most items of one list; a folder counts as one.
 pub const MAX_ITEMS: usize = 5000;

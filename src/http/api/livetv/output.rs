@@ -1,14 +1,11 @@
 //! Output settings of a channel in requests: video, audio, languages, watermark.
 
-use serde::Deserialize;
-use utoipa::ToSchema;
-
 use super::rights::deserialize_nullable;
 use crate::domain::channel::WatermarkSettings;
 use crate::domain::plan::Corner;
 use crate::domain::playback::RUNGS;
 use crate::domain::time::FrameRate;
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 use crate::service::channels::OutputChange;
 
 /// Most languages of one list, and the longest name of a language.

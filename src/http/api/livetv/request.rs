@@ -1,8 +1,6 @@
 //! Request bodies that create or change channels.
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use super::block_schedule::{FillerRequest, ScheduleRequest};
 use super::item_request::{ItemRequest, MAX_ITEMS, validate_items};
@@ -11,7 +9,7 @@ use super::rights::{self, ClaimRequest, FeedRequest, deserialize_nullable};
 use super::schedule_mode::parse_mode;
 use crate::domain::external::GuideChannelId;
 use crate::domain::schedule::ScheduleMode;
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 use crate::service::channels::{ChangeTime, ChannelChange, ExternalChange, SourceType};
 
 /// Largest integer that every JSON parser represents exactly.

@@ -1,24 +1,13 @@
 //! `/api/livetv/sources`: imported playlists (M3U) and guides (XMLTV).
 
-use std::sync::Arc;
-
 use http::StatusCode;
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use super::rights::{AttestationView, ProvenanceView, RightsView};
-use crate::domain::access::Access;
 use crate::domain::address::Address;
 use crate::domain::m3u::parse::SkippedEntry;
 use crate::domain::source::{ChannelFilter, ImportSource, ReadCounts, ReadState};
 use crate::domain::time::format_ms;
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::channels::sources::{Preview, PreviewChannel};
 
 mod body;
@@ -26,19 +15,7 @@ mod body;
 pub use body::SourceRequest;
 
 /// Largest body, bytes: the upload (`body::MAX_UPLOAD_BYTES`) and the fields beside it.
-const MAX_BODY_BYTES: u64 = 17 << 20;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(sources, Access::Admin),
-        route!(add, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(preview, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(source, Access::Admin),
-        route!(change, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(remove, Access::Admin),
-        route!(refresh, Access::Admin),
-    ]
-}
+pub const MAX_BODY_BYTES: u64 = 17 << 20;
 
 /// All sources.
 #[derive(Serialize, ToSchema)]

@@ -1,11 +1,6 @@
 //! `/api/livetv/tokens` and `/api/livetv/sign`: live TV for players that cannot sign in.
 
-use std::sync::Arc;
-
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use super::links::base_url;
 use super::view_query::UnixSecondsText;
@@ -13,10 +8,8 @@ use crate::domain::account::StreamToken;
 use crate::domain::channel::Channel;
 use crate::domain::signing::{MAX_LIFE_SECONDS, SignedParameters};
 use crate::domain::time::format_timestamp;
-use crate::error::{Error, Result};
-use crate::http::call::Call;
-use crate::http::reply::{self, secretive};
-use crate::service::Service;
+use crate::http::api::prelude::*;
+use crate::http::reply::secretive;
 
 /// Lifetime of a signed URL, seconds: default and minimum.
 const TTL_SECONDS: i64 = 43_200;

@@ -1,19 +1,12 @@
 //! `/api/livetv/warm`: channels prepared before their first viewer.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use crate::domain::time::format_timestamp;
-use crate::error::{Error, Result};
-use crate::http::call::Call;
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::live::{self, Readiness};
 
 const DEFAULT_TTL_SECONDS: u64 = 300;

@@ -1,11 +1,9 @@
 //! Request bodies that schedule recordings.
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use crate::domain::recording::{MAX_PADDING_MS, Padding, RetentionLimit};
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 use crate::service::recordings::{NewRecording, RecordingTarget};
 
 /// Longest title, bytes.

@@ -3,14 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use multer::Multipart;
-use serde::Deserialize;
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use crate::domain::source::{ChannelFilter, SourceKind};
-use crate::error::{Code, Error, Result};
 use crate::http::api::livetv::rights::{self, ClaimRequest, deserialize_nullable};
-use crate::http::call::Call;
+use crate::http::api::prelude::*;
 use crate::http::server::RequestBody;
 use crate::service::channels::sources::SourceChange;
 

@@ -132,7 +132,6 @@ struct BookChapter {
 #[utoipa::path(get, path = "/api/stream/audiobook", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
     responses(
         (status = 200, description = "The book", body = BookAnswer),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
         (status = 404, description = "`NOT_FOUND`"),
         (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: it has no audio")))]
 pub async fn book(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -165,7 +164,6 @@ pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
 #[utoipa::path(get, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
     responses(
         (status = 200, description = "The progress", body = BookProgressAnswer),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
         (status = 404, description = "`NOT_FOUND`: no such file or folder, and no progress is stored for the path")))]
 pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let record = service.book_progress(&call.user()?.user_id, call.media_path()?).await?;
@@ -178,9 +176,7 @@ pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// Delete the progress in an audiobook
 #[utoipa::path(delete, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
-    responses(
-        (status = 200, description = "No progress is stored any more", body = BookResetAnswer),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots")))]
+    responses((status = 200, description = "No progress is stored any more", body = BookResetAnswer)))]
 pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     let (audiobook_path, deleted) = service.reset_book_progress(&call.user()?.user_id, call.media_path()?).await?;
     Ok(reply::json(&BookResetAnswer { audiobook_path, deleted }))

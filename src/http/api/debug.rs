@@ -85,9 +85,7 @@ pub async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
 /// Graph of a pipeline
 #[utoipa::path(get, path = "/api/debug/pipelines/{drawing}",
     params(("drawing" = String, Path, description = "Pipeline id with `.dot` (Graphviz, with all pads), `.mmd` (Mermaid), `.svg` or `.txt`")),
-    responses(
-        (status = 200, description = "The graph", body = String, content_type = "text/plain"),
-        (status = 404, description = "`NOT_FOUND`")))]
+    responses((status = 200, description = "The graph", body = String, content_type = "text/plain")))]
 pub async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
     let unknown = || Error::new(Code::NotFound, "a pipeline graph is available as .dot, .mmd, .svg or .txt");
     let (id, extension) = call.params[0].rsplit_once('.').ok_or_else(unknown)?;
@@ -104,9 +102,7 @@ pub async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
 /// Log of a pipeline
 #[utoipa::path(get, path = "/api/debug/pipelines/{id}/log",
     params(("id" = String, Path, description = "Id of a running or failed pipeline")),
-    responses(
-        (status = 200, description = "Its bus messages", body = PipelineLog),
-        (status = 404, description = "`NOT_FOUND`")))]
+    responses((status = 200, description = "Its bus messages", body = PipelineLog)))]
 pub async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&PipelineLog { lines: pipelines::read_log(parse_pipeline_id(&call.params[0])?).await? }))
 }

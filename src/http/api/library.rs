@@ -41,7 +41,6 @@ pub(super) struct LibraryEntry {
     ),
     responses(
         (status = 200, description = "Folders, then files, in natural order", body = LibraryPage),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
         (status = 404, description = "`NOT_FOUND`: no such folder")))]
 pub async fn browse(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = call.limit(DEFAULT_LIMIT, MAX_LIMIT)?;

@@ -95,9 +95,7 @@ pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// One channel
 #[utoipa::path(get, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")),
-    responses(
-        (status = 200, description = "For admins, with the items it is made of", body = ChannelAnswer),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+    responses((status = 200, description = "For admins, with the items it is made of", body = ChannelAnswer)))]
 pub async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = find_visible_channel(&service, &call, parse_channel_id(&call)?)?;
     let mut view = ChannelView::new(&service, &channel, service.clock.now()).with_state(&service, &channel);
@@ -155,9 +153,7 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
 
 /// Delete a channel; its id is never reused
 #[utoipa::path(delete, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")),
-    responses(
-        (status = 200, description = "Deleted", body = ChannelGone),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+    responses((status = 200, description = "Deleted", body = ChannelGone)))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel_id = parse_channel_id(&call)?;
     service.remove_channel(channel_id, &call.user()?.username).await?;
@@ -171,7 +167,6 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
 #[utoipa::path(post, path = "/api/livetv/channels/{id}/skip", params(("id" = u32, Path, description = "Channel id")),
     responses(
         (status = 200, description = "The programme that is on after the skip", body = guide::NowAnswer),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`"),
         (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
 pub async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = live::skip(&service, parse_channel_id(&call)?).await?;
@@ -199,9 +194,7 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
         ("applyAt" = Option<String>, Query, description = "As in the `PATCH` request"),
         ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request"),
     ),
-    responses(
-        (status = 200, description = "The channel and the guide of the next day", body = PreviewAnswer),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+    responses((status = 200, description = "The channel and the guide of the next day", body = PreviewAnswer)))]
 pub async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = parse_channel_id(&call)?;
     let request: ChannelRequest = call.json().await?;

@@ -92,7 +92,6 @@ pub async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response>
 #[utoipa::path(delete, path = "/api/users/{id}",
     params(("id" = String, Path, description = "User id")), responses(
     (status = 204, description = "Deleted"),
-    (status = 404, description = "`NOT_FOUND`"),
     (status = 409, description = "`CONFLICT`: the last admin cannot be deleted")))]
 pub async fn remove_user(service: Arc<Service>, call: Call) -> Result<Response> {
     service.accounts.remove_user(&call.params[0]).await?;
@@ -101,9 +100,8 @@ pub async fn remove_user(service: Arc<Service>, call: Call) -> Result<Response> 
 
 /// Set a user's password and sign out all their devices
 #[utoipa::path(post, path = "/api/users/{id}/password", request_body = NewPasswordRequest,
-    params(("id" = String, Path, description = "User id")), responses(
-    (status = 204, description = "Changed"),
-    (status = 404, description = "`NOT_FOUND`")))]
+    params(("id" = String, Path, description = "User id")),
+    responses((status = 204, description = "Changed")))]
 pub async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: NewPasswordRequest = call.json().await?;
     let kept_access = KeptAccess { login: None, stream_tokens: request.keep_stream_tokens.unwrap_or(false) };
@@ -113,9 +111,8 @@ pub async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Respo
 
 /// List a user's stream tokens
 #[utoipa::path(get, path = "/api/users/{id}/tokens",
-    params(("id" = String, Path, description = "User id")), responses(
-    (status = 200, description = "Oldest first, without their secrets", body = TokensAnswer),
-    (status = 404, description = "`NOT_FOUND`")))]
+    params(("id" = String, Path, description = "User id")),
+    responses((status = 200, description = "Oldest first, without their secrets", body = TokensAnswer)))]
 pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = service.accounts.get_user(&call.params[0])?;
     Ok(reply::json(&TokensAnswer::new(service.accounts.stream_tokens(&user.id))))

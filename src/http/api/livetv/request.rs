@@ -131,9 +131,7 @@ impl ChannelRequest {
         if self.items.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid_field("items", format!("must have 1 to {MAX_ITEMS} entries")));
         }
-        if self.seed.is_some_and(|seed| seed > MAX_SEED) {
-            return Err(Error::invalid_field("seed", format!("must be an integer from 0 to {MAX_SEED}")));
-        }
+        check_integer("seed", self.seed, 0..=MAX_SEED)?;
         Ok(ChannelChange {
             name: self.name,
             number: self.number,

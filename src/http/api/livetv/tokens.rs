@@ -148,11 +148,7 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
         (None, None) => return Err(Error::invalid_field("channelId", "is required, or resource instead")),
         (Some(_), Some(_)) => return Err(Error::invalid_field("resource", "must be absent when channelId is given")),
     };
-    let ttl = request.ttl_seconds.unwrap_or(TTL_SECONDS);
-    if !(MIN_TTL_SECONDS..=MAX_LIFE_SECONDS).contains(&ttl) {
-        let message = format!("must be an integer from {MIN_TTL_SECONDS} to {MAX_LIFE_SECONDS}");
-        return Err(Error::invalid_field("ttlSeconds", message));
-    }
+    check_integer("ttlSeconds", request.ttl_seconds, MIN_TTL_SECONDS..=MAX_LIFE_SECONDS)?;
     let start_query = match request.from_start {
         Some(true) if request.resource.is_some() => {
             return Err(Error::invalid_field("fromStart", "is only valid with channelId"));
@@ -167,7 +163,7 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
         }
         _ => String::new(),
     };
-    let exp = service.clock.now().as_second() + ttl;
+    let exp = service.clock.now().as_second() + request.ttl_seconds.unwrap_or(TTL_SECONDS);
     let SignedParameters { token, exp, sig } = service.accounts.sign_link(call.user()?, &resource, exp);
     let base = base_url(&service, &call)?;
     let url = format!("{base}/api/{resource}{suffix}?token={token}&exp={exp}&sig={sig}{start_query}");

@@ -52,10 +52,8 @@ pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
         true => WarmRequest::default(),
         false => call.parse(&body)?,
     };
+    check_integer("ttlSeconds", request.ttl_seconds, 1..=MAX_TTL_SECONDS)?;
     let ttl = request.ttl_seconds.unwrap_or(DEFAULT_TTL_SECONDS);
-    if !(1..=MAX_TTL_SECONDS).contains(&ttl) {
-        return Err(Error::invalid_field("ttlSeconds", format!("must be an integer from 1 to {MAX_TTL_SECONDS}")));
-    }
     let ids: Option<HashSet<u32>> = request.channel_ids.map(|ids| ids.into_iter().collect());
     let warmed = live::warm(&service, ids.as_ref(), Duration::from_secs(ttl));
     let channels: Vec<Warmth> = warmed.into_iter().map(Warmth::new).collect();

@@ -154,14 +154,13 @@ mod tests {
     use http::{HeaderMap, Method};
 
     use super::*;
-    use crate::config::Config;
+    use crate::http::dispatch::tests::{request, service};
     use crate::http::dispatch::{Dispatcher, RequestParts};
-    use crate::http::server::{ConnectionSlots, RequestBody, RequestInfo};
+    use crate::http::server::RequestBody;
 
     #[tokio::test]
     async fn a_body_that_arrives_after_its_login_ended_changes_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let service = Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap();
+        let (service, _dir) = service();
         let dispatcher = Arc::new(Dispatcher::new(&service, crate::http::endpoints()));
         service.accounts.issue_token("ada", Role::Admin).await.unwrap();
         let ada = service.accounts.user_by_name("ada").unwrap();
@@ -175,18 +174,9 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
             headers.insert(CONTENT_LENGTH, body.len().into());
-            let request = RequestParts {
-                method: Method::POST,
-                path: path.clone(),
-                query: String::new(),
-                body: RequestBody::new(
-                    &headers,
-                    stream::once(async move { Ok::<_, warp::Error>(rest.await.unwrap()) }),
-                ),
-                headers: Arc::new(headers),
-                info: RequestInfo::default(),
-                slot: Arc::new(ConnectionSlots::new(8, &[]).acquire([192, 0, 2, 1].into()).unwrap()),
-            };
+            let rest = stream::once(async move { Ok::<_, warp::Error>(rest.await.unwrap()) });
+            let late_body = RequestBody::new(&headers, rest);
+            let request = RequestParts { body: late_body, ..request(Method::POST, &path, headers) };
             let mut answer = Box::pin(dispatcher.clone().respond(request));
             assert!(answer.as_mut().now_or_never().is_none(), "{path}: admitted, and waiting for the body");
             service.accounts.revoke_all(&ada.id, KeptAccess::default()).await.unwrap();

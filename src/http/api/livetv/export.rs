@@ -276,7 +276,7 @@ fn xmltv_chunks(
             is_head_written = true;
         } else if let Some(channel) = declared.next() {
             xmltv::write_channel(text, &channel, &style);
-        } else if !programmes.as_mut().is_some_and(|programmes| programmes.write_next(text)) {
+        } else if programmes.as_mut().is_none_or(|programmes| !programmes.write_next(text)) {
             programmes = aired.next().map(|channel| ProgrammeWriter::new(channel, start, end, now_ms, &style));
             if programmes.is_none() {
                 text.extend_from_slice(xmltv::FOOTER);

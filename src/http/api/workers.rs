@@ -108,17 +108,12 @@ pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
 fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
     let status = service.renditions.health();
     let available = !report.working.is_empty();
-    let fallback = match available {
-        true => FallbackView {
-            mode: "local-subprocess",
-            reason: "worker-fallback-used",
-            user_message: "Local transcoding is the baseline path and is in use.",
-        },
-        false => FallbackView {
-            mode: "unsupported-state",
-            reason: "local-transcoder-missing",
-            user_message: "The local transcoder is missing: files play directly or not at all.",
-        },
+    let (mode, reason, user_message) = if available {
+        let message = "Local transcoding is the baseline path and is in use.";
+        ("local-subprocess", "worker-fallback-used", message)
+    } else {
+        let message = "The local transcoder is missing: files play directly or not at all.";
+        ("unsupported-state", "local-transcoder-missing", message)
     };
     let encoders = report.working.iter().map(|encoder| EncoderView {
         name: encoder.name,
@@ -157,7 +152,7 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
             },
         },
         transcoder: TranscoderView { name: "ffmpeg", version: report.version.clone() },
-        fallback,
+        fallback: FallbackView { mode, reason, user_message },
     };
     WorkersView { local, nodes: Vec::new(), workers: Vec::new() }
 }

@@ -127,7 +127,7 @@ pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn revoke_token(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[1].clone();
     service.accounts.revoke_stream_token(&call.params[0], &id).await?;
-    Ok(reply::json(&TokenGone::new(id)))
+    Ok(reply::json(&TokenGone { id, deleted: true }))
 }
 
 impl From<User> for UserView {

@@ -60,8 +60,8 @@ pub struct TokenAnswer {
 /// A stream token that was revoked.
 #[derive(Serialize, ToSchema)]
 pub struct TokenGone {
-    id: String,
-    deleted: bool,
+    pub id: String,
+    pub deleted: bool,
 }
 
 /// A URL to sign: of either `channelId` or `resource`.
@@ -127,7 +127,7 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
 pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[0].clone();
     service.accounts.revoke_stream_token(&call.user()?.user_id, &id).await?;
-    Ok(reply::json(&TokenGone::new(id)))
+    Ok(reply::json(&TokenGone { id, deleted: true }))
 }
 
 /// Sign the URL of a channel, of the playlist of all channels, or of their guide
@@ -179,12 +179,6 @@ fn current_programme_start_ms(service: &Service, channel: &Channel) -> Option<i6
 impl TokensAnswer {
     pub fn new(tokens: Vec<StreamToken>) -> Self {
         Self { tokens: tokens.into_iter().map(TokenView::new).collect() }
-    }
-}
-
-impl TokenGone {
-    pub fn new(id: String) -> Self {
-        Self { id, deleted: true }
     }
 }
 

@@ -135,20 +135,15 @@ async fn run_cleanup(service: Arc<Service>) {
     }
 }
 
-/// Binds a port.
-///
-/// # Errors
-/// When it is in use, or this process may not bind it.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|cause| bind_error(address, &cause))
-}
-
-fn bind_error(address: SocketAddr, cause: &std::io::Error) -> Error {
-    Error::internal(match cause.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            format!("{address} is in use by another program: choose another port with --listen ADDR:PORT")
-        }
-        _ => format!("cannot listen on {address}: {cause}"),
+/// Binds a port, with an error for people.
+async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|cause| {
+        Error::internal(match cause.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                format!("{address} is in use by another program: choose another port with --listen ADDR:PORT")
+            }
+            _ => format!("cannot listen on {address}: {cause}"),
+        })
     })
 }
 

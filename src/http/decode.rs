@@ -1,4 +1,7 @@
-//! Strict decoding of path and query.
+//! Strict decoding of path and query, and the check of integers in bodies.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use percent_encoding::percent_decode_str;
 
@@ -53,6 +56,20 @@ pub fn parse_query(raw: &str) -> Result<Vec<(String, String)>> {
 
 fn form_decode(raw: &str) -> Result<String> {
     if raw.contains('+') { percent_decode(&raw.replace('+', " ")) } else { percent_decode(raw) }
+}
+
+/// Checks that a number is in a range, if it is given.
+///
+/// # Errors
+/// `VALIDATION_ERROR` naming the field and the range.
+pub fn check_integer<T: PartialOrd + Display>(field: &str, value: Option<T>, range: RangeInclusive<T>) -> Result<()> {
+    match value.is_none_or(|value| range.contains(&value)) {
+        true => Ok(()),
+        false => {
+            let message = format!("must be an integer from {} to {}", range.start(), range.end());
+            Err(Error::invalid_field(field, message))
+        }
+    }
 }
 
 /// Parameters that authenticate a request. If one were repeated, two readers could each trust a different value.

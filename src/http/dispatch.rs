@@ -225,4 +225,4 @@ fn log_request(info: &RequestInfo, method: &Method, route: &str, status: StatusC
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -11,7 +11,6 @@ use utoipa::{OpenApi, ToSchema};
 use warp::reply::Response;
 
 use super::call::Call;
-use super::endpoint::{Endpoint, route};
 use super::reply;
 use super::urls::ResourceUrls;
 use crate::domain::access::Access;
@@ -57,14 +56,10 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
 static TEXT: LazyLock<String> =
     LazyLock::new(|| serde_json::to_string_pretty(&*DOCUMENT).expect("the description is plain data"));
 
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![route!(openapi, Access::Public)]
-}
-
 /// The OpenAPI document
 #[utoipa::path(get, path = "/api/openapi.json",
     responses((status = 200, description = "An OpenAPI 3.1 document", body = Value, content_type = "application/json")))]
-async fn openapi(service: Arc<Service>, _: Call) -> Result<Response> {
+pub async fn openapi(service: Arc<Service>, _: Call) -> Result<Response> {
     let prefix = ResourceUrls::from_config(&service.config).prefix();
     if prefix.is_empty() {
         return Ok(reply::bytes("application/json", Bytes::from_static(text().as_bytes())));
@@ -127,7 +122,7 @@ fn add_new_channel_schema(document: &mut Value) {
 }
 
 /// Default error responses of an operation, for statuses its handler does not describe.
-fn default_errors(access: Access, operation: &Map<String, Value>) -> Vec<(&'static str, &'static str)> {
+fn default_errors(access: Access, path: &str, operation: &Map<String, Value>) -> Vec<(&'static str, &'static str)> {
     let mut errors = Vec::new();
     let mut add_if = |applies: bool, status, description| {
         if applies {
@@ -135,14 +130,21 @@ fn default_errors(access: Access, operation: &Map<String, Value>) -> Vec<(&'stat
         }
     };
     let (has_body, has_parameters) = (operation.contains_key("requestBody"), operation.contains_key("parameters"));
+    let (is_user, is_admin) = (access == Access::User, access == Access::Admin);
+    let mut parameters = operation.get("parameters").and_then(Value::as_array).into_iter().flatten();
+    let names_media = parameters.any(|parameter| parameter["name"] == "path");
+    let names_resource = path.contains('{') && (is_user || is_admin);
+    let is_channel = path.starts_with("/api/livetv/channels");
     add_if(
         has_body || has_parameters,
         "400",
         "`VALIDATION_ERROR`, `BAD_REQUEST` or `INVALID_PATH`: the request is invalid",
     );
     add_if(access != Access::Public, "401", "`UNAUTHORIZED` or `TOKEN_EXPIRED`: no valid credentials");
-    add_if(access == Access::Admin, "403", "`FORBIDDEN`: only admins may do this");
+    add_if(is_admin, "403", "`FORBIDDEN`: only admins may do this");
+    add_if(is_user && names_media, "403", "`FORBIDDEN`: the path is outside the library roots");
     add_if(matches!(access, Access::Granted | Access::Live), "403", "`SIGNATURE_INVALID` or `SIGNATURE_EXPIRED`");
+    add_if(names_resource, "404", if is_channel { "`CHANNEL_NOT_FOUND`" } else { "`NOT_FOUND`" });
     add_if(has_body, "413", "`PAYLOAD_TOO_LARGE`: the body exceeds the size limit");
     add_if(has_body, "415", "`UNSUPPORTED_MEDIA_TYPE`: the body has the wrong content type");
     errors
@@ -163,7 +165,7 @@ fn complete_operation(access: Access, method: &str, path: &str, operation: &mut 
             }
         },
     );
-    let errors = default_errors(access, operation);
+    let errors = default_errors(access, path, operation);
     let responses = operation.get_mut("responses").and_then(Value::as_object_mut).expect("an operation has responses");
     responses.insert("default".to_owned(), json!({"description": "Error; `code` gives the reason"}));
     for (status, description) in errors {

@@ -11,7 +11,21 @@ use warp::Reply;
 use warp::reply::Response;
 
 /// Approximate size of one chunk, bytes.
-pub const CHUNK_BYTES: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Chunks of a text. `write_next` appends its next piece, such as a programme, and returns false after the last one.
+pub fn chunks(
+    mut write_next: impl FnMut(&mut Vec<u8>) -> bool + Send + Sync + 'static,
+) -> impl Iterator<Item = Bytes> + Send + Sync + 'static {
+    let mut has_more = true;
+    std::iter::from_fn(move || {
+        let mut text = Vec::with_capacity(CHUNK_BYTES + 8 * 1024);
+        while has_more && text.len() < CHUNK_BYTES {
+            has_more = write_next(&mut text);
+        }
+        Some(Bytes::from(text)).filter(|text| !text.is_empty())
+    })
+}
 
 /// A response that streams the chunks.
 pub fn streamed_response(chunks: impl Iterator<Item = Bytes> + Send + Sync + 'static) -> Response {

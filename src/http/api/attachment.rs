@@ -1,29 +1,18 @@
 //! `GET /api/stream/attachment`: a font attached to a film, for the client that renders its ASS subtitles.
 
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, StatusCode};
-use warp::reply::Response;
 
-use crate::domain::access::Access;
 use crate::domain::media::font_type;
 use crate::engine::probe;
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
+use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::endpoint::{Endpoint, route};
 use crate::http::server::FileBody;
-use crate::service::Service;
 
 /// Largest font that is sent. Fonts with all Chinese characters have 20 MB.
 const MAX_FONT_BYTES: u64 = 32 << 20;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
-    vec![route!(attachment, Access::Granted).resource(resource)]
-}
 
 #[utoipa::path(get, path = "/api/stream/attachment",
     params(

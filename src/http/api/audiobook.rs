@@ -1,32 +1,10 @@
 //! `/api/stream/audiobook`: audiobooks as one timeline of files and chapters, and progress in them.
 
-use std::sync::Arc;
-
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use warp::reply::Response;
-
 use super::progress::{PastPosition, parse_filter, parse_limit, request, save_response, versioned_json};
-use crate::domain::access::Access;
 use crate::domain::progress::{ProgressRecord, ProgressSave};
 use crate::domain::time::{format_timestamp, round_to_ms};
-use crate::error::{Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::progress::audiobook::{Audiobook, AudiobookChapter, AudiobookPart, BookPositionUpdate};
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(book, Access::User),
-        route!(save, Access::User),
-        route!(read, Access::User),
-        route!(reset, Access::User),
-        route!(history, Access::User),
-    ]
-}
 
 /// Progress in an audiobook to save.
 #[derive(Deserialize, ToSchema)]
@@ -152,7 +130,6 @@ struct BookChapter {
 #[utoipa::path(get, path = "/api/stream/audiobook", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
     responses(
         (status = 200, description = "The book", body = BookAnswer),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
         (status = 404, description = "`NOT_FOUND`"),
         (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: it has no audio")))]
 pub async fn book(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -183,7 +160,6 @@ pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
 #[utoipa::path(get, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
     responses(
         (status = 200, description = "The progress", body = BookProgressAnswer),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
         (status = 404, description = "`NOT_FOUND`: no such file or folder, and no progress is stored for the path")))]
 pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let record = service.book_progress(&call.user()?.user_id, call.media_path()?).await?;
@@ -194,9 +170,7 @@ pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// Delete the progress in an audiobook
 #[utoipa::path(delete, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
-    responses(
-        (status = 200, description = "No progress is stored any more", body = BookResetAnswer),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots")))]
+    responses((status = 200, description = "No progress is stored any more", body = BookResetAnswer)))]
 pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     let (audiobook_path, deleted) = service.reset_book_progress(&call.user()?.user_id, call.media_path()?).await?;
     Ok(reply::json(&BookResetAnswer { audiobook_path, deleted }))

@@ -1,36 +1,14 @@
 //! `/api/auth/…`: set-up, sign-in and sign-out, and the devices a user is signed in on.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use http::header::USER_AGENT;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use super::users::UserView;
-use crate::domain::access::Access;
 use crate::domain::time::format_timestamp;
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::{client, reply};
-use crate::service::Service;
+use crate::http::api::prelude::*;
+use crate::http::client;
 use crate::service::accounts::{DeviceView, IssuedLogin, KeptAccess};
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(status, Access::Public),
-        route!(set_up, Access::Public),
-        route!(login, Access::Public),
-        route!(logout, Access::User),
-        route!(me, Access::User),
-        route!(change_password, Access::User),
-        route!(sessions, Access::User),
-        route!(revoke_others, Access::User),
-        route!(revoke, Access::User),
-    ]
-}
 
 /// Whether the server must be set up first.
 #[derive(Serialize, ToSchema)]

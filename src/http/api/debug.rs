@@ -1,30 +1,10 @@
 //! `/api/debug`: GStreamer pipelines of this process and the recent log; admins only.
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
-
-use crate::domain::access::Access;
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::gst::registry::{FailedPipeline, PipelineStatus, QueueLevel};
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::renditions::pipelines::{self, GraphFormat};
 use crate::telemetry::{self, LogLine};
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(all, Access::Admin),
-        route!(draw, Access::Admin),
-        route!(log, Access::Admin),
-        route!(tail, Access::Admin),
-    ]
-}
 
 /// Running pipelines and failed ones.
 #[derive(Serialize, ToSchema)]
@@ -105,9 +85,7 @@ pub async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
 /// Graph of a pipeline
 #[utoipa::path(get, path = "/api/debug/pipelines/{drawing}",
     params(("drawing" = String, Path, description = "Pipeline id with `.dot` (Graphviz, with all pads), `.mmd` (Mermaid), `.svg` or `.txt`")),
-    responses(
-        (status = 200, description = "The graph", body = String, content_type = "text/plain"),
-        (status = 404, description = "`NOT_FOUND`")))]
+    responses((status = 200, description = "The graph", body = String, content_type = "text/plain")))]
 pub async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
     let unknown = || Error::new(Code::NotFound, "a pipeline graph is available as .dot, .mmd, .svg or .txt");
     let (id, extension) = call.params[0].rsplit_once('.').ok_or_else(unknown)?;
@@ -124,9 +102,7 @@ pub async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
 /// Log of a pipeline
 #[utoipa::path(get, path = "/api/debug/pipelines/{id}/log",
     params(("id" = String, Path, description = "Id of a running or failed pipeline")),
-    responses(
-        (status = 200, description = "Its bus messages", body = PipelineLog),
-        (status = 404, description = "`NOT_FOUND`")))]
+    responses((status = 200, description = "Its bus messages", body = PipelineLog)))]
 pub async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&PipelineLog { lines: pipelines::read_log(parse_pipeline_id(&call.params[0])?).await? }))
 }

@@ -1,9 +1,7 @@
 //! The device detected for a request, in responses.
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use crate::domain::playback::RequestDevice;
+use crate::http::api::prelude::*;
 
 /// The device detected for this request.
 #[derive(Debug, Serialize, ToSchema)]

@@ -1,6 +1,5 @@
 //! `GET /api/events`: notifications as server-sent events (SSE).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,18 +11,12 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use warp::Reply;
-use warp::reply::Response;
 
 use super::audiobook::BookProgress;
 use super::livetv::guide::GuideEntry;
 use super::progress::WatchProgress;
-use crate::domain::access::Access;
 use crate::domain::progress::ProgressRecord;
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::events::{EventContent, Listener, ServerEvent};
 use crate::service::live;
 
@@ -33,10 +26,6 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Events buffered for a slow client, and how long it may read nothing before it is disconnected.
 const MAX_BUFFERED_EVENTS: usize = 16;
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![route!(events, Access::User)]
-}
 
 /// Event stream (SSE): `progress.updated`, `progress.deleted`, `library.changed`, `channel.state`, `programme.changed`,
 /// `recording.state`; `resync` tells a client that it missed events

@@ -1,21 +1,6 @@
 //! `GET /api/health`: health check.
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
-
-use crate::domain::access::Access;
-use crate::error::Result;
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::service::Service;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![route!(health, Access::Public)]
-}
+use crate::http::api::prelude::*;
 
 /// The health of the server. Public, so it contains nothing else.
 #[derive(Serialize, ToSchema)]

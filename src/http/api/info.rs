@@ -1,24 +1,15 @@
 //! `GET` and `POST /api/stream/info/full`: media info of a file, and how it would be played.
 
-use std::sync::Arc;
-
 use http::header::USER_AGENT;
 use jiff::Timestamp;
 use percent_encoding::utf8_percent_encode;
-use serde::Deserialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use super::progress::WatchProgress;
-use crate::domain::access::{Access, Principal};
+use crate::domain::access::Principal;
 use crate::domain::playback::{DeviceProfile, RequestDevice};
 use crate::engine::source::SourceFile;
-use crate::error::{Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::http::urls::{QUERY_ENCODE_SET, ResourceUrls};
-use crate::service::Service;
+use crate::http::api::prelude::*;
+use crate::http::urls::QUERY_ENCODE_SET;
 use crate::service::library::sidecars::{self, Sidecar};
 use crate::service::media::ProbeResult;
 
@@ -31,10 +22,6 @@ use media_info::MediaInfo;
 
 /// Lifetime of signed URLs in the response, seconds. They also end with the login that requested them.
 const GRANT_SECONDS: i64 = 12 * 3600;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![route!(info_full, Access::User), route!(info_full_for_device, Access::User)]
-}
 
 /// Media info for a built-in player profile, selected by `player`, then the User-Agent; default: a desktop browser.
 #[utoipa::path(get, path = "/api/stream/info/full",

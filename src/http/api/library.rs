@@ -1,24 +1,9 @@
 //! `GET /api/library`: folders and media files under the library roots.
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
-
-use crate::domain::access::Access;
 use crate::domain::sniff::MediaKind;
 use crate::domain::time::file_instant;
-use crate::error::Result;
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::library::listing::{self, DEFAULT_LIMIT, EntryKind, MAX_LIMIT};
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![route!(browse, Access::User)]
-}
 
 /// One page of a folder, or all roots.
 #[derive(Serialize, ToSchema)]
@@ -56,7 +41,6 @@ pub(super) struct LibraryEntry {
     ),
     responses(
         (status = 200, description = "Folders, then files, in natural order", body = LibraryPage),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
         (status = 404, description = "`NOT_FOUND`: no such folder")))]
 pub async fn browse(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = call.limit(DEFAULT_LIMIT, MAX_LIMIT)?;

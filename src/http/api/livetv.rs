@@ -1,19 +1,8 @@
 //! `/api/livetv/channels`: list, create, change and delete channels.
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
-
-use crate::domain::access::{Access, Role};
+use crate::domain::access::Role;
 use crate::domain::channel::Channel;
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::channels::ChangeTime;
 use crate::service::live;
 
@@ -41,44 +30,11 @@ use guide::GuideEntry;
 use request::ChannelRequest;
 
 /// Largest body of a channel request, bytes.
-const MAX_BODY_BYTES: u64 = 1 << 20;
+pub(super) const MAX_BODY_BYTES: u64 = 1 << 20;
 
 /// Length of a preview, and the most programmes it shows.
 const PREVIEW_MS: i64 = 24 * 3600 * 1000;
 const MAX_PREVIEW_ENTRIES: usize = 500;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    let mut endpoints = vec![
-        route!(channels, Access::User),
-        route!(add, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(preview, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(channel, Access::User),
-        route!(change, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(remove, Access::Admin),
-        route!(preview_change, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(skip, Access::Admin),
-        route!(guide::epg, Access::User),
-        route!(guide::now, Access::User),
-        route!(export::m3u, Access::Live).resource(|_| Some("livetv/m3u".to_owned())),
-        route!(export::xmltv, Access::Live).resource(|_| Some("livetv/xmltv".to_owned())),
-        route!(export::xmltv_gz, Access::Live).resource(|_| Some("livetv/xmltv".to_owned())),
-        route!(watch::watch, Access::Live).resource(watch::grant_resource),
-        route!(watch::leave, Access::Live).resource(watch::grant_resource),
-        route!(watch::playlist, Access::Live).resource(watch::grant_resource),
-        route!(watch::segment, Access::Live).resource(watch::grant_resource),
-        route!(tokens::tokens, Access::User),
-        route!(tokens::add, Access::User),
-        route!(tokens::revoke, Access::User),
-        route!(tokens::sign, Access::User),
-        route!(warm::warmth, Access::User),
-        route!(warm::warm, Access::User),
-        route!(audit::audit, Access::Admin),
-        route!(logo::logo, Access::Public),
-    ];
-    endpoints.extend(sources::endpoints());
-    endpoints.extend(tuner::endpoints());
-    endpoints
-}
 
 /// All channels.
 #[derive(Serialize, ToSchema)]
@@ -139,9 +95,7 @@ pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// One channel
 #[utoipa::path(get, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")),
-    responses(
-        (status = 200, description = "For admins, with the items it is made of", body = ChannelAnswer),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+    responses((status = 200, description = "For admins, with the items it is made of", body = ChannelAnswer)))]
 pub async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = find_visible_channel(&service, &call, parse_channel_id(&call)?)?;
     let mut view = ChannelView::new(&service, &channel, service.clock.now()).with_state(&service, &channel);
@@ -201,9 +155,7 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
 
 /// Delete a channel; its id is never reused
 #[utoipa::path(delete, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")),
-    responses(
-        (status = 200, description = "Deleted", body = ChannelGone),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+    responses((status = 200, description = "Deleted", body = ChannelGone)))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel_id = parse_channel_id(&call)?;
     service.remove_channel(channel_id, &call.user()?.username).await?;
@@ -217,7 +169,6 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
 #[utoipa::path(post, path = "/api/livetv/channels/{id}/skip", params(("id" = u32, Path, description = "Channel id")),
     responses(
         (status = 200, description = "The programme that is on after the skip", body = guide::NowAnswer),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`"),
         (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
 pub async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = live::skip(&service, parse_channel_id(&call)?).await?;
@@ -246,9 +197,7 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
         ("applyAt" = Option<String>, Query, description = "As in the `PATCH` request"),
         ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request"),
     ),
-    responses(
-        (status = 200, description = "The channel and the guide of the next day", body = PreviewAnswer),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+    responses((status = 200, description = "The channel and the guide of the next day", body = PreviewAnswer)))]
 pub async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = parse_channel_id(&call)?;
     let request: ChannelRequest = call.json().await?;

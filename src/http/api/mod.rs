@@ -1,7 +1,9 @@
-//! The handlers, a file or folder per resource: parse, call one service function, render.
+//! The handlers, a file or folder per resource (parse, call one service function, render), and all routes to them.
 
-use super::endpoint::Endpoint;
+use super::call::Call;
+use super::endpoint::{Endpoint, route};
 use super::openapi;
+use crate::domain::access::Access;
 
 mod attachment;
 mod audiobook;
@@ -14,6 +16,7 @@ mod health;
 pub mod info;
 mod library;
 pub(super) mod livetv;
+mod prelude;
 mod progress;
 mod recordings;
 mod stream_index;
@@ -23,29 +26,126 @@ mod users;
 mod web;
 mod workers;
 
+use livetv::{export, guide, sources, tokens, tuner, warm, watch};
+
 /// All routes of the server.
 pub fn endpoints() -> Vec<Endpoint> {
-    [
-        file::endpoints(),
-        transcode::endpoints(),
-        info::endpoints(),
-        library::endpoints(),
-        health::endpoints(),
-        subtitle::endpoints(),
-        attachment::endpoints(),
+    let routes = [
+        server_routes(),
+        account_routes(),
+        media_routes(),
         progress::endpoints(),
-        audiobook::endpoints(),
-        livetv::endpoints(),
-        recordings::endpoints(),
-        events::endpoints(),
-        workers::endpoints(),
-        debug::endpoints(),
+        transcode::endpoints(),
+        channel_routes(),
+        live_routes(),
         web::endpoints(),
-        auth::endpoints(),
-        users::endpoints(),
-        openapi::endpoints(),
+    ];
+    routes.into_iter().flatten().collect()
+}
+
+fn server_routes() -> Vec<Endpoint> {
+    vec![
+        route!(health::health, Access::Public),
+        route!(openapi::openapi, Access::Public),
+        route!(events::events, Access::User),
+        route!(workers::workers, Access::User),
+        route!(debug::all, Access::Admin),
+        route!(debug::draw, Access::Admin),
+        route!(debug::log, Access::Admin),
+        route!(debug::tail, Access::Admin),
     ]
-    .into_iter()
-    .flatten()
-    .collect()
+}
+
+fn account_routes() -> Vec<Endpoint> {
+    vec![
+        route!(auth::status, Access::Public),
+        route!(auth::set_up, Access::Public),
+        route!(auth::login, Access::Public),
+        route!(auth::logout, Access::User),
+        route!(auth::me, Access::User),
+        route!(auth::change_password, Access::User),
+        route!(auth::sessions, Access::User),
+        route!(auth::revoke_others, Access::User),
+        route!(auth::revoke, Access::User),
+        route!(users::users, Access::Admin),
+        route!(users::add_user, Access::Admin),
+        route!(users::remove_user, Access::Admin),
+        route!(users::set_password, Access::Admin),
+        route!(users::tokens, Access::Admin),
+        route!(users::revoke_token, Access::Admin),
+    ]
+}
+
+fn media_routes() -> Vec<Endpoint> {
+    let resource = |call: &Call| Some(format!("stream/file:{}", call.media_path().ok()?));
+    vec![
+        route!(library::browse, Access::User),
+        route!(file::file, Access::Granted).resource(resource).inline(),
+        route!(subtitle::subtitle, Access::Granted).resource(resource),
+        route!(attachment::attachment, Access::Granted).resource(resource),
+        route!(info::info_full, Access::User),
+        route!(info::info_full_for_device, Access::User),
+        route!(audiobook::book, Access::User),
+        route!(audiobook::save, Access::User),
+        route!(audiobook::read, Access::User),
+        route!(audiobook::reset, Access::User),
+        route!(audiobook::history, Access::User),
+    ]
+}
+
+/// Channels, their sources and their recordings.
+fn channel_routes() -> Vec<Endpoint> {
+    vec![
+        route!(livetv::channels, Access::User),
+        route!(livetv::add, Access::Admin).body_limit(livetv::MAX_BODY_BYTES),
+        route!(livetv::preview, Access::Admin).body_limit(livetv::MAX_BODY_BYTES),
+        route!(livetv::channel, Access::User),
+        route!(livetv::change, Access::Admin).body_limit(livetv::MAX_BODY_BYTES),
+        route!(livetv::remove, Access::Admin),
+        route!(livetv::preview_change, Access::Admin).body_limit(livetv::MAX_BODY_BYTES),
+        route!(livetv::skip, Access::Admin),
+        route!(livetv::audit::audit, Access::Admin),
+        route!(livetv::logo::logo, Access::Public),
+        route!(sources::sources, Access::Admin),
+        route!(sources::add, Access::Admin).body_limit(sources::MAX_BODY_BYTES),
+        route!(sources::preview, Access::Admin).body_limit(sources::MAX_BODY_BYTES),
+        route!(sources::source, Access::Admin),
+        route!(sources::change, Access::Admin).body_limit(sources::MAX_BODY_BYTES),
+        route!(sources::remove, Access::Admin),
+        route!(sources::refresh, Access::Admin),
+        route!(recordings::recordings, Access::User),
+        route!(recordings::add, Access::Admin),
+        route!(recordings::recording, Access::User),
+        route!(recordings::remove, Access::Admin),
+        route!(recordings::remove_series, Access::Admin),
+    ]
+}
+
+/// Guide and playback of channels, and the credentials of players that cannot sign in.
+fn live_routes() -> Vec<Endpoint> {
+    let m3u = |_: &Call| Some("livetv/m3u".to_owned());
+    let xmltv = |_: &Call| Some("livetv/xmltv".to_owned());
+    vec![
+        route!(guide::epg, Access::User),
+        route!(guide::now, Access::User),
+        route!(export::m3u, Access::Live).resource(m3u),
+        route!(export::xmltv, Access::Live).resource(xmltv),
+        route!(export::xmltv_gz, Access::Live).resource(xmltv),
+        route!(watch::watch, Access::Live).resource(watch::grant_resource),
+        route!(watch::leave, Access::Live).resource(watch::grant_resource),
+        route!(watch::playlist, Access::Live).resource(watch::grant_resource),
+        route!(watch::segment, Access::Live).resource(watch::grant_resource),
+        route!(tokens::tokens, Access::User),
+        route!(tokens::add, Access::User),
+        route!(tokens::revoke, Access::User),
+        route!(tokens::sign, Access::User),
+        route!(warm::warmth, Access::User),
+        route!(warm::warm, Access::User),
+        route!(tuner::discover, Access::Tuner),
+        route!(tuner::lineup, Access::Tuner),
+        route!(tuner::status, Access::Tuner),
+        route!(tuner::scan, Access::Tuner),
+        route!(tuner::device, Access::Tuner),
+        route!(tuner::receive, Access::Tuner),
+    ]
 }

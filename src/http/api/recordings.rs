@@ -1,19 +1,8 @@
 //! `/api/livetv/recordings`: recordings and series rules (DVR).
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
-
-use crate::domain::access::{Access, Role};
+use crate::domain::access::Role;
 use crate::domain::recording::{Recording, RecordingState};
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::recordings::FileAction;
 
 mod request;
@@ -21,16 +10,6 @@ mod view;
 
 use request::RecordingRequest;
 use view::{RecordingView, SeriesView};
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(recordings, Access::User),
-        route!(add, Access::Admin),
-        route!(recording, Access::User),
-        route!(remove, Access::Admin),
-        route!(remove_series, Access::Admin),
-    ]
-}
 
 /// Recordings, and the series rules that schedule more.
 #[derive(Serialize, ToSchema)]
@@ -139,9 +118,7 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
         ("id" = String, Path, description = "Recording id"),
         ("file" = Option<String>, Query, description = "What happens to the file: `keep` (default) or `delete`"),
     ),
-    responses(
-        (status = 200, description = "A scheduled or running recording is cancelled; any other is deleted", body = RecordingGone),
-        (status = 404, description = "`NOT_FOUND`")))]
+    responses((status = 200, description = "A scheduled or running recording is cancelled; any other is deleted", body = RecordingGone)))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let file_action = match call.query("file")? {
         None | Some("keep") => FileAction::Keep,
@@ -160,9 +137,7 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// Delete a series rule and cancel its scheduled recordings
 #[utoipa::path(delete, path = "/api/livetv/recordings/series/{id}", params(("id" = String, Path, description = "Series rule id")),
-    responses(
-        (status = 200, description = "Deleted; finished recordings are kept", body = SeriesGone),
-        (status = 404, description = "`NOT_FOUND`")))]
+    responses((status = 200, description = "Deleted; finished recordings are kept", body = SeriesGone)))]
 pub async fn remove_series(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[0].clone();
     service.recordings.remove_rule(&id).await?;

@@ -1,24 +1,11 @@
 //! `GET /api/stream/subtitle`: a text subtitle of an item as WebVTT, SRT or ASS.
 
-use std::sync::Arc;
-
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue};
-use warp::reply::Response;
 
-use crate::domain::access::Access;
 use crate::domain::subtitles::{SubtitleFormat, write_srt, write_webvtt};
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
+use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::service::Service;
 use crate::service::media::subtitles::{SubtitleLocation, SubtitleScript};
-
-pub fn endpoints() -> Vec<Endpoint> {
-    let resource = |call: &Call| call.media_path().ok().map(|path| format!("stream/file:{path}"));
-    vec![route!(subtitle, Access::Granted).resource(resource)]
-}
 
 #[utoipa::path(get, path = "/api/stream/subtitle",
     params(

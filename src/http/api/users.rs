@@ -1,33 +1,13 @@
 //! `/api/users`: user accounts; admins only.
 
-use std::sync::Arc;
-
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use super::livetv::tokens::{TokenGone, TokensAnswer};
-use crate::domain::access::{Access, Role};
+use crate::domain::access::Role;
 use crate::domain::account::User;
 use crate::domain::time::format_timestamp;
-use crate::error::Result;
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::accounts::KeptAccess;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(users, Access::Admin),
-        route!(add_user, Access::Admin),
-        route!(remove_user, Access::Admin),
-        route!(set_password, Access::Admin),
-        route!(tokens, Access::Admin),
-        route!(revoke_token, Access::Admin),
-    ]
-}
 
 /// The role of a user.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
@@ -112,7 +92,6 @@ pub async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response>
 #[utoipa::path(delete, path = "/api/users/{id}",
     params(("id" = String, Path, description = "User id")), responses(
     (status = 204, description = "Deleted"),
-    (status = 404, description = "`NOT_FOUND`"),
     (status = 409, description = "`CONFLICT`: the last admin cannot be deleted")))]
 pub async fn remove_user(service: Arc<Service>, call: Call) -> Result<Response> {
     service.accounts.remove_user(&call.params[0]).await?;
@@ -121,9 +100,8 @@ pub async fn remove_user(service: Arc<Service>, call: Call) -> Result<Response> 
 
 /// Set a user's password and sign out all their devices
 #[utoipa::path(post, path = "/api/users/{id}/password", request_body = NewPasswordRequest,
-    params(("id" = String, Path, description = "User id")), responses(
-    (status = 204, description = "Changed"),
-    (status = 404, description = "`NOT_FOUND`")))]
+    params(("id" = String, Path, description = "User id")),
+    responses((status = 204, description = "Changed")))]
 pub async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: NewPasswordRequest = call.json().await?;
     let kept_access = KeptAccess { login: None, stream_tokens: request.keep_stream_tokens.unwrap_or(false) };
@@ -133,9 +111,8 @@ pub async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Respo
 
 /// List a user's stream tokens
 #[utoipa::path(get, path = "/api/users/{id}/tokens",
-    params(("id" = String, Path, description = "User id")), responses(
-    (status = 200, description = "Oldest first, without their secrets", body = TokensAnswer),
-    (status = 404, description = "`NOT_FOUND`")))]
+    params(("id" = String, Path, description = "User id")),
+    responses((status = 200, description = "Oldest first, without their secrets", body = TokensAnswer)))]
 pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = service.accounts.get_user(&call.params[0])?;
     Ok(reply::json(&TokensAnswer::new(service.accounts.stream_tokens(&user.id))))
@@ -150,7 +127,7 @@ pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn revoke_token(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[1].clone();
     service.accounts.revoke_stream_token(&call.params[0], &id).await?;
-    Ok(reply::json(&TokenGone::new(id)))
+    Ok(reply::json(&TokenGone { id, deleted: true }))
 }
 
 impl From<User> for UserView {
@@ -177,17 +154,14 @@ mod tests {
     use http::{HeaderMap, Method};
 
     use super::*;
-    use crate::config::Config;
-    use crate::http::api::livetv;
+    use crate::http::dispatch::tests::{request, service};
     use crate::http::dispatch::{Dispatcher, RequestParts};
-    use crate::http::server::{ConnectionSlots, RequestBody, RequestInfo};
+    use crate::http::server::RequestBody;
 
     #[tokio::test]
     async fn a_body_that_arrives_after_its_login_ended_changes_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let service = Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap();
-        let all = endpoints().into_iter().chain(livetv::endpoints()).collect();
-        let dispatcher = Arc::new(Dispatcher::new(&service, all));
+        let (service, _dir) = service();
+        let dispatcher = Arc::new(Dispatcher::new(&service, crate::http::endpoints()));
         service.accounts.issue_token("ada", Role::Admin).await.unwrap();
         let ada = service.accounts.user_by_name("ada").unwrap();
         for (path, body) in [
@@ -200,18 +174,9 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
             headers.insert(CONTENT_LENGTH, body.len().into());
-            let request = RequestParts {
-                method: Method::POST,
-                path: path.clone(),
-                query: String::new(),
-                body: RequestBody::new(
-                    &headers,
-                    stream::once(async move { Ok::<_, warp::Error>(rest.await.unwrap()) }),
-                ),
-                headers: Arc::new(headers),
-                info: RequestInfo::default(),
-                slot: Arc::new(ConnectionSlots::new(8, &[]).acquire([192, 0, 2, 1].into()).unwrap()),
-            };
+            let rest = stream::once(async move { Ok::<_, warp::Error>(rest.await.unwrap()) });
+            let late_body = RequestBody::new(&headers, rest);
+            let request = RequestParts { body: late_body, ..request(Method::POST, &path, headers) };
             let mut answer = Box::pin(dispatcher.clone().respond(request));
             assert!(answer.as_mut().now_or_never().is_none(), "{path}: admitted, and waiting for the body");
             service.accounts.revoke_all(&ada.id, KeptAccess::default()).await.unwrap();

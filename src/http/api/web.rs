@@ -7,13 +7,11 @@ use http::header::{
 };
 use http::{HeaderMap, Method, StatusCode};
 use rust_embed::{EmbeddedFile, RustEmbed};
-use warp::reply::Response;
 
 use crate::domain::access::Access;
-use crate::error::{Code, Error, Result};
+use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
 use crate::http::endpoint::Endpoint;
-use crate::http::reply;
 
 /// The files of assets/web. A debug build reads them from the source tree, so a reload shows a change.
 #[derive(RustEmbed)]

@@ -1,26 +1,11 @@
 //! `GET /api/stream/v2-workers`: the encoders and backends of this server, for diagnostics.
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
-
 use crate::config::BackendSetting;
-use crate::domain::access::Access;
 use crate::domain::time::format_timestamp;
 use crate::engine::ffmpeg_encoders::EncoderReport;
 use crate::engine::versions;
-use crate::error::Result;
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::sessions::failure_message;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![route!(workers, Access::User)]
-}
 
 /// The encoders and backends of this server.
 #[derive(Serialize, ToSchema)]
@@ -123,17 +108,12 @@ pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
 fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
     let status = service.renditions.health();
     let available = !report.working.is_empty();
-    let fallback = match available {
-        true => FallbackView {
-            mode: "local-subprocess",
-            reason: "worker-fallback-used",
-            user_message: "Local transcoding is the baseline path and is in use.",
-        },
-        false => FallbackView {
-            mode: "unsupported-state",
-            reason: "local-transcoder-missing",
-            user_message: "The local transcoder is missing: files play directly or not at all.",
-        },
+    let (mode, reason, user_message) = if available {
+        let message = "Local transcoding is the baseline path and is in use.";
+        ("local-subprocess", "worker-fallback-used", message)
+    } else {
+        let message = "The local transcoder is missing: files play directly or not at all.";
+        ("unsupported-state", "local-transcoder-missing", message)
     };
     let encoders = report.working.iter().map(|encoder| EncoderView {
         name: encoder.name,
@@ -172,7 +152,7 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
             },
         },
         transcoder: TranscoderView { name: "ffmpeg", version: report.version.clone() },
-        fallback,
+        fallback: FallbackView { mode, reason, user_message },
     };
     WorkersView { local, nodes: Vec::new(), workers: Vec::new() }
 }

@@ -9,12 +9,12 @@ use crate::config::Config;
 use crate::domain::access::{Access, Role};
 use crate::http::server::ConnectionSlots;
 
-fn service() -> (Arc<Service>, TempDir) {
+pub(in crate::http) fn service() -> (Arc<Service>, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     (Service::open(Config::new(dir.path().join("state"), dir.path().join("cache"))).unwrap(), dir)
 }
 
-fn request(method: Method, path: &str, headers: HeaderMap) -> RequestParts {
+pub(in crate::http) fn request(method: Method, path: &str, headers: HeaderMap) -> RequestParts {
     let empty_body = futures_util::stream::empty::<Result<bytes::Bytes, warp::Error>>();
     RequestParts {
         method,

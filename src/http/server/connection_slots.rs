@@ -129,13 +129,11 @@ impl ConnectionSlots {
         let free_permit = if is_reserved { None } else { self.permits.clone().try_acquire_owned().ok() };
         let permit = free_permit.or_else(|| self.evict(at)).ok_or(ConnectionRefusal::Server)?;
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let (received_bytes, is_authenticated) = (AtomicU64::new(0), AtomicBool::new(false));
-        let permit = Mutex::new(Some(permit));
         let progress = Arc::new(ConnectionProgress {
             opened_at: at,
-            received_bytes,
-            is_authenticated,
-            permit,
+            received_bytes: AtomicU64::new(0),
+            is_authenticated: AtomicBool::new(false),
+            permit: Mutex::new(Some(permit)),
             eviction: Notify::new(),
         });
         if let Some(client) = client {

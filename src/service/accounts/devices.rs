@@ -216,11 +216,13 @@ impl Accounts {
     /// expire.
     fn set_back_future_times(&self) {
         let now = self.now().as_second();
-        let devices: Vec<_> = self.read_directory().devices().filter(|device| device.is_ahead(now)).cloned().collect();
-        let streams: Vec<_> = self.read_stream_tokens().iter().filter(|stream| stream.is_ahead(now)).cloned().collect();
+        let devices: Vec<_> =
+            self.read_directory().devices().filter(|device| device.last_use.is_ahead(now)).cloned().collect();
+        let streams: Vec<_> =
+            self.read_stream_tokens().iter().filter(|stream| stream.last_use.is_ahead(now)).cloned().collect();
         if self.future_time_guard.is_due(!devices.is_empty() || !streams.is_empty(), now) {
-            devices.iter().for_each(|device| device.set_back(now));
-            streams.iter().for_each(|stream| stream.set_back(now));
+            devices.iter().for_each(|device| device.last_use.set(now));
+            streams.iter().for_each(|stream| stream.last_use.set(now));
         }
     }
 
@@ -238,7 +240,7 @@ impl Accounts {
         let outdated: Vec<_> = self
             .read_directory()
             .devices()
-            .filter(|device| device.unstored_seconds() >= lag_seconds)
+            .filter(|device| device.last_use.unstored_seconds() >= lag_seconds)
             .cloned()
             .collect();
         for devices in outdated.chunks(SEEN_BATCH) {
@@ -246,7 +248,8 @@ impl Accounts {
             let mut batch = Batch::default();
             logins.iter().try_for_each(|login| batch.put(Tree::Logins, &login.id, login))?;
             self.store.write(batch).await?;
-            devices.iter().zip(&logins).for_each(|(device, login)| device.mark_stored(login));
+            let stored = devices.iter().zip(&logins);
+            stored.for_each(|(device, login)| device.last_use.mark_stored(login.last_seen_at.as_second()));
         }
         Ok(())
     }

@@ -3,16 +3,15 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use super::last_use::LastUse;
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{Login, User, fold_username};
-use crate::domain::time;
 
 /// Characters kept of a name that is in use: a name has 64 at most.
 const MAX_STEM: usize = 56;
@@ -43,15 +42,12 @@ pub struct Device {
     pub login: Login,
     /// Shared with every request under way.
     pub principal: Arc<Principal>,
-    /// Unix seconds; written without a lock on every request.
-    last_seen: AtomicI64,
-    /// The value in the store.
-    stored_seen: AtomicI64,
+    pub(super) last_use: LastUse,
 }
 
 impl Device {
     fn new(login: Login, user: &User) -> Arc<Self> {
-        let last_seen = login.last_seen_at.as_second();
+        let last_use = LastUse::from_stored(login.last_seen_at.as_second());
         let principal = Principal {
             user_id: user.id.clone(),
             username: user.username.clone(),
@@ -60,51 +56,20 @@ impl Device {
             channels: None,
             expires_at: None,
         };
-        Arc::new(Self {
-            login,
-            principal: Arc::new(principal),
-            last_seen: last_seen.into(),
-            stored_seen: last_seen.into(),
-        })
+        Arc::new(Self { login, principal: Arc::new(principal), last_use })
     }
 
     pub fn last_seen(&self) -> Timestamp {
-        Timestamp::from_second(self.last_seen.load(Ordering::Relaxed)).unwrap_or(Timestamp::UNIX_EPOCH)
-    }
-
-    /// Records a request of the device; at most one write to shared memory a minute.
-    pub fn record_request(&self, now: i64) {
-        if now - self.last_seen.load(Ordering::Relaxed) >= 60 {
-            self.last_seen.store(now, Ordering::Relaxed);
-        }
+        Timestamp::from_second(self.last_use.seconds()).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
     pub fn is_expired(&self, now: i64, life_seconds: i64) -> bool {
-        now - self.last_seen.load(Ordering::Relaxed) > life_seconds
-    }
-
-    /// Whether it was seen at a time too far ahead of `now` (unix seconds) to be true.
-    pub fn is_ahead(&self, now: i64) -> bool {
-        time::is_too_far_ahead(self.last_seen.load(Ordering::Relaxed), now)
-    }
-
-    /// Sets the last request to `now` (unix seconds).
-    pub fn set_back(&self, now: i64) {
-        self.last_seen.store(now, Ordering::Relaxed);
-    }
-
-    /// Seconds between the stored time and the current one.
-    pub fn unstored_seconds(&self) -> i64 {
-        (self.last_seen.load(Ordering::Relaxed) - self.stored_seen.load(Ordering::Relaxed)).abs()
+        now - self.last_use.seconds() > life_seconds
     }
 
     /// The login as it should be stored now.
     pub fn current_login(&self) -> Login {
         Login { last_seen_at: self.last_seen(), ..self.login.clone() }
-    }
-
-    pub fn mark_stored(&self, login: &Login) {
-        self.stored_seen.store(login.last_seen_at.as_second(), Ordering::Relaxed);
     }
 }
 
@@ -170,7 +135,7 @@ impl Directory {
         for device in self.devices_by_token.values_mut().filter(|device| device.login.user_id == user.id) {
             let stored_seen = device.login.last_seen_at;
             *device = Device::new(device.current_login(), &user);
-            device.stored_seen.store(stored_seen.as_second(), Ordering::Relaxed);
+            device.last_use.mark_stored(stored_seen.as_second());
         }
     }
 

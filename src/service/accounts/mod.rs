@@ -18,6 +18,7 @@ use crate::store::{Store, Tree, secret};
 mod devices;
 mod directory;
 pub mod keys;
+mod last_use;
 pub mod passwords;
 mod setup;
 mod signin;
@@ -142,7 +143,7 @@ impl Accounts {
         if device.is_expired(now, self.login_life_seconds) {
             return Err(Error::new(Code::TokenExpired, "the token has expired; sign in again"));
         }
-        device.record_request(now);
+        device.last_use.record(now);
         Ok(device.principal.clone())
     }
 

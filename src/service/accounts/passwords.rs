@@ -1,7 +1,6 @@
 //! Passwords: argon2id, off the async threads, a few at a time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::{Algorithm, Argon2, Params, Version};
@@ -28,12 +27,13 @@ const PLACEHOLDER_HASH: &str =
 #[derive(Debug)]
 pub struct Passwords {
     permits: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    /// Places in the queue for a permit.
+    queue: Semaphore,
 }
 
 impl Default for Passwords {
     fn default() -> Self {
-        Self { permits: Arc::new(Semaphore::new(MAX_CONCURRENT_HASHES)), waiting: AtomicUsize::new(0) }
+        Self { permits: Arc::new(Semaphore::new(MAX_CONCURRENT_HASHES)), queue: Semaphore::new(MAX_WAITING) }
     }
 }
 
@@ -59,34 +59,16 @@ impl Passwords {
     }
 
     async fn run_limited<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        let waiting = QueuedCaller::enter(&self.waiting)?;
+        let busy = |_| Error::new(Code::ServerBusy, "too many sign-ins at once").with_retry_after(2);
+        let queued = self.queue.try_acquire().map_err(busy)?;
         let permit = self.permits.clone().acquire_owned().await.map_err(Error::internal)?;
-        drop(waiting);
+        drop(queued);
         // The permit moves with the work, so that a caller that leaves does not let another one in early.
         let result = tokio::task::spawn_blocking(move || {
             let _turn = permit;
             work()
         });
         result.await.map_err(Error::internal)
-    }
-}
-
-/// One caller in the queue.
-struct QueuedCaller<'a>(&'a AtomicUsize);
-
-impl<'a> QueuedCaller<'a> {
-    fn enter(count: &'a AtomicUsize) -> Result<Self> {
-        let entry = Self(count);
-        if count.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
-            return Err(Error::new(Code::ServerBusy, "too many sign-ins at once").with_retry_after(2));
-        }
-        Ok(entry)
-    }
-}
-
-impl Drop for QueuedCaller<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

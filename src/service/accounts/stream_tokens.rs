@@ -4,16 +4,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use jiff::Timestamp;
 
 use super::directory::{TokenHash, token_hash};
+use super::last_use::LastUse;
 use super::{Accounts, random_bytes};
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, StreamToken, User};
-use crate::domain::time;
 use crate::error::{Code, Error, Result};
 use crate::store::{Batch, Tree};
 
@@ -34,9 +33,7 @@ const USED_BATCH: usize = 128;
 pub(super) struct ActiveStreamToken {
     token: StreamToken,
     channels: Option<Arc<[u32]>>,
-    /// Unix seconds; 0 before the first use.
-    last_used: AtomicI64,
-    stored_used: AtomicI64,
+    pub(super) last_use: LastUse,
 }
 
 /// All stream tokens, by hash and by id.
@@ -54,10 +51,9 @@ impl StreamTokens {
     pub(super) fn insert(&mut self, token: StreamToken) -> bool {
         let hash = HEXLOWER.decode(token.token_sha256.as_bytes()).ok().and_then(|hash| hash.try_into().ok());
         let Some(hash) = hash else { return false };
-        let last_used = token.last_used_at.map_or(0, Timestamp::as_second);
+        let last_use = LastUse::from_stored(token.last_used_at.map_or(0, Timestamp::as_second));
         let channels = token.channels.clone().map(Arc::from);
-        let stream = ActiveStreamToken { token, channels, last_used: last_used.into(), stored_used: last_used.into() };
-        let stream = Arc::new(stream);
+        let stream = Arc::new(ActiveStreamToken { token, channels, last_use });
         self.by_id.insert(stream.token.id.clone(), stream.clone());
         self.by_hash.insert(hash, stream);
         true
@@ -70,27 +66,8 @@ impl StreamTokens {
 }
 
 impl ActiveStreamToken {
-    /// Whether it was used at a time too far ahead of `now` (unix seconds) to be true.
-    pub(super) fn is_ahead(&self, now: i64) -> bool {
-        time::is_too_far_ahead(self.last_used.load(Ordering::Relaxed), now)
-    }
-
-    /// Sets the last use to `now` (unix seconds).
-    pub(super) fn set_back(&self, now: i64) {
-        self.last_used.store(now, Ordering::Relaxed);
-    }
-
-    /// Seconds between the stored time of the last use and the current one.
-    fn unstored_seconds(&self) -> i64 {
-        (self.last_used.load(Ordering::Relaxed) - self.stored_used.load(Ordering::Relaxed)).abs()
-    }
-
-    fn mark_stored(&self, token: &StreamToken) {
-        self.stored_used.store(token.last_used_at.map_or(0, Timestamp::as_second), Ordering::Relaxed);
-    }
-
     fn current_record(&self) -> StreamToken {
-        let last_used = Some(self.last_used.load(Ordering::Relaxed)).filter(|last_used| *last_used > 0);
+        let last_used = Some(self.last_use.seconds()).filter(|last_used| *last_used > 0);
         let last_used_at = last_used.and_then(|last_used| Timestamp::from_second(last_used).ok());
         StreamToken { last_used_at, ..self.token.clone() }
     }
@@ -208,10 +185,7 @@ impl Accounts {
         if stream.token.expires_at.is_some_and(|at| at <= now) {
             return Err(Error::new(Code::TokenExpired, "the stream token has expired"));
         }
-        let now = now.as_second();
-        if now - stream.last_used.load(Ordering::Relaxed) >= 60 {
-            stream.last_used.store(now, Ordering::Relaxed);
-        }
+        stream.last_use.record(now.as_second());
         let user: Option<Arc<User>> = self.read_directory().user(&stream.token.user_id).cloned();
         Ok(user.map(|user| {
             Arc::new(Principal {
@@ -244,14 +218,16 @@ impl Accounts {
     pub(super) async fn write_used(&self, lag_seconds: i64) -> Result<()> {
         // A token that is revoked meanwhile must not be written again.
         let _change = self.change_lock.lock().await;
-        let is_outdated = |stream: &&Arc<ActiveStreamToken>| stream.unstored_seconds() >= lag_seconds;
+        let is_outdated = |stream: &&Arc<ActiveStreamToken>| stream.last_use.unstored_seconds() >= lag_seconds;
         let outdated: Vec<_> = self.read_stream_tokens().by_id.values().filter(is_outdated).cloned().collect();
         for streams in outdated.chunks(USED_BATCH) {
             let tokens: Vec<StreamToken> = streams.iter().map(|stream| stream.current_record()).collect();
             let mut batch = Batch::default();
             tokens.iter().try_for_each(|token| batch.put(Tree::StreamTokens, &token.id, token))?;
             self.store.write(batch).await?;
-            streams.iter().zip(&tokens).for_each(|(stream, token)| stream.mark_stored(token));
+            for (stream, token) in streams.iter().zip(&tokens) {
+                stream.last_use.mark_stored(token.last_used_at.map_or(0, Timestamp::as_second));
+            }
         }
         Ok(())
     }

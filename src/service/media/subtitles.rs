@@ -82,38 +82,26 @@ impl Subtitles {
     /// All cues of a subtitle, ordered by their start.
     ///
     /// # Errors
-    /// Those of [`Self::read_script`].
+    /// `NOT_FOUND` for a stream that is not a subtitle, `UNSUPPORTED_MEDIA_TYPE` for bitmaps and files that are not text,
+    /// `PAYLOAD_TOO_LARGE` for a file over 16 MiB, `UNPLAYABLE_MEDIA` if it cannot be read, `SEGMENT_TIMEOUT` after 20 s
+    /// (a later request gets it), and those of opening a file.
     pub async fn read_cues(
         &self,
         source: &Arc<SourceFile>,
         media: &Arc<Media>,
         location: &SubtitleLocation,
     ) -> Result<Arc<Vec<Cue>>> {
-        Ok(self.read_script(source, media, location).await?.cues.clone())
-    }
-
-    /// Reads a subtitle as text and cues.
-    ///
-    /// # Errors
-    /// `NOT_FOUND` for a stream that is not a subtitle, `UNSUPPORTED_MEDIA_TYPE` for bitmaps and files that are not text,
-    /// `PAYLOAD_TOO_LARGE` for a file over 16 MiB, `UNPLAYABLE_MEDIA` if it cannot be read, `SEGMENT_TIMEOUT` after 20 s
-    /// (a later request gets it), and those of opening a file.
-    pub async fn read_script(
-        &self,
-        source: &Arc<SourceFile>,
-        media: &Arc<Media>,
-        location: &SubtitleLocation,
-    ) -> Result<Arc<SubtitleScript>> {
-        match location {
-            SubtitleLocation::Stream(stream) => self.read_stream(source, media, *stream).await,
-            SubtitleLocation::File(path) => self.read_file(path).await,
-        }
+        let script = match location {
+            SubtitleLocation::Stream(stream) => self.read_stream(source, media, *stream).await?,
+            SubtitleLocation::File(path) => self.read_file(path).await?,
+        };
+        Ok(script.cues.clone())
     }
 
     /// Reads a text stream of the item.
     ///
     /// # Errors
-    /// Those of [`Self::read_script`].
+    /// Those of [`Self::read_cues`].
     pub async fn read_stream(
         &self,
         source: &Arc<SourceFile>,
@@ -185,7 +173,7 @@ impl Subtitles {
     /// Reads a subtitle file of the library.
     ///
     /// # Errors
-    /// Those of [`Self::read_script`].
+    /// Those of [`Self::read_cues`].
     pub async fn read_file(&self, path: &str) -> Result<Arc<SubtitleScript>> {
         let unsupported = |why: &str| Error::new(Code::UnsupportedMediaType, format!("the subtitle file {why}"));
         let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());

@@ -296,7 +296,7 @@ impl Session {
     /// A segment of the subtitle rendition, as WebVTT.
     ///
     /// # Errors
-    /// `ASSET_NOT_FOUND` past the end or without such a rendition; those of [`Subtitles::read_script`].
+    /// `ASSET_NOT_FOUND` past the end or without such a rendition; those of [`Subtitles::read_cues`].
     pub async fn subtitle_segment(&self, subtitles: &Subtitles, index: usize) -> Result<String> {
         self.touch();
         let spec = self.plan.spec();

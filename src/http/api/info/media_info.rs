@@ -1,8 +1,5 @@
 //! The JSON form of media info, built from the probe result.
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use super::MediaLinks;
 use super::playback::Playback;
 use super::stream::Stream;
@@ -11,7 +8,7 @@ use crate::domain::media::{PROBE_VERSION, StreamKind};
 use crate::domain::playback::RequestDevice;
 use crate::domain::time::{file_instant, format_timestamp, round_to_ms};
 use crate::engine::source::SourceFile;
-use crate::error::{Code, Error, Result};
+use crate::http::api::prelude::*;
 use crate::http::api::progress::WatchProgress;
 use crate::service::library::sidecars::Sidecar;
 use crate::service::media::ProbeResult;

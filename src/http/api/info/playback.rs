@@ -1,13 +1,11 @@
 //! The `playback` part of media info: how the file would be played.
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use super::MediaLinks;
 use crate::domain::media::Media;
 use crate::domain::playback::{self, Decision, PlaybackRequest, RUNGS, RequestDevice, TrackAction};
 use crate::domain::time::round_to_ms;
 use crate::http::api::device::DeviceBody;
+use crate::http::api::prelude::*;
 
 /// The decision a start request would come to.
 #[derive(Debug, Serialize, ToSchema)]

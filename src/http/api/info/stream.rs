@@ -1,11 +1,9 @@
 //! The `streams` part of media info.
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use super::subtitle::subtitle_kind;
 use crate::domain::media::{self, StreamKind};
 use crate::domain::time::round_to_ms;
+use crate::http::api::prelude::*;
 
 /// One stream. Its fields depend on `type`.
 #[derive(Debug, Serialize, ToSchema)]

@@ -1,10 +1,8 @@
 //! The `subtitles` part of media info: subtitle streams of the file, and sidecar files.
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use super::MediaLinks;
 use crate::domain::media::{self, Media};
+use crate::http::api::prelude::*;
 use crate::service::library::sidecars::Sidecar;
 
 /// A subtitle that a player can select.

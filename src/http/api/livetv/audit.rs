@@ -1,19 +1,10 @@
 //! `GET /api/livetv/audit`: who attested, changed and withdrew the rights of external sources. No route changes or removes
 //! an entry.
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
-
 use super::guide::parse_id;
 use super::rights::{AttestationView, ProvenanceView, RightsView};
 use crate::domain::time::format_ms;
-use crate::error::{Error, Result};
-use crate::http::call::Call;
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::channels::rights::{AuditRecord, AuditSubject};
 
 /// Most entries of one response.

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
 use super::item_request::{ItemRequest, validate_items};
 use super::schedule_mode::{mode_name, parse_order};
 use crate::domain::channel::{RequestedBlocks, RequestedFiller, RequestedItem};
 use crate::domain::schedule::blocks::{Block, BlockGrid, BlockLayer, BlockSlot, DAY_MINUTES};
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 
 const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
@@ -111,10 +108,7 @@ impl ScheduleRequest {
         let invalid = |field: &str, message: String| Error::invalid_field(&format!("schedule.{field}"), message);
         let day_start =
             self.day_start.as_deref().map(|text| parse_time_of_day("schedule.dayStart", text)).transpose()?;
-        let pad_minutes = self.pad_to_minutes.unwrap_or(0);
-        if pad_minutes > 60 {
-            return Err(invalid("padToMinutes", "must be an integer from 0 to 60".to_owned()));
-        }
+        check_integer("schedule.padToMinutes", self.pad_to_minutes, 0..=60)?;
         if self.sources.is_empty() || self.sources.len() > MAX_SOURCES {
             return Err(invalid("sources", format!("must have 1 to {MAX_SOURCES} entries")));
         }
@@ -134,7 +128,7 @@ impl ScheduleRequest {
         }
         let mut grid = BlockGrid {
             day_start_minutes: day_start.unwrap_or(DEFAULT_DAY_START_MINUTES),
-            pad_minutes,
+            pad_minutes: self.pad_to_minutes.unwrap_or(0),
             layers: Vec::new(),
         };
         for (n, layer) in self.layers.into_iter().enumerate() {
@@ -230,9 +224,7 @@ impl BlockRequest {
             let source = source.ok_or_else(|| invalid("source", "must be a key of schedule.sources"))?;
             let order = parse_order(slot.order.as_deref().unwrap_or("shuffle"));
             let order = order.ok_or_else(|| invalid("order", "must be a scheduleMode other than blocks"))?;
-            if slot.count.is_some_and(|count| !(1..=1000).contains(&count)) {
-                return Err(invalid("count", "must be an integer from 1 to 1000"));
-            }
+            check_integer(&format!("{field}.count"), slot.count, 1..=1000)?;
             slots.push(BlockSlot { source: source as u32, order, count: slot.count });
         }
         Ok(Block { start_minutes: at, end_minutes: until, slots })

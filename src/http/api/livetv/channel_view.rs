@@ -1,8 +1,6 @@
 //! The JSON form of a channel.
 
 use jiff::Timestamp;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::block_schedule::{FillerRequest, ScheduleRequest};
 use super::guide::GuideEntry;
@@ -12,11 +10,11 @@ use crate::domain::channel::{Channel, RequestedFiller, RequestedItem};
 use crate::domain::external::ExternalChannel;
 use crate::domain::live_window::CATCHUP_DAYS;
 use crate::domain::time::format_timestamp;
-use crate::http::urls::ResourceUrls;
-use crate::service::{Service, live};
+use crate::http::api::prelude::*;
+use crate::service::live;
 
 /// A channel.
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Channel)]
 pub struct ChannelView<'a> {
@@ -125,22 +123,11 @@ impl<'a> ChannelView<'a> {
             revision: channel.definition.revisions.last().map_or(0, |last| last.number),
             version: channel.version,
             state: "idle",
-            viewers: 0,
             watch_url: addresses.watch(channel.id),
             catchup_days: if channel.external.is_some() { 0 } else { CATCHUP_DAYS },
             now: current,
             next,
-            provenance: None,
-            rights: None,
-            attestation: None,
-            source: None,
-            source_id: None,
-            xmltv_id: None,
-            seed: None,
-            items: None,
-            schedule: None,
-            filler: None,
-            item_count: None,
+            ..Self::default()
         }
     }
 

@@ -1,6 +1,6 @@
 //! `GET /api/livetv/m3u` and `/api/livetv/xmltv`: the lineup as M3U and the guide (EPG) as XMLTV, for external players.
 
-use std::sync::Arc;
+use std::ops::{Range, RangeInclusive};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -9,7 +9,6 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
     REFERRER_POLICY, VARY,
 };
-use warp::reply::Response;
 
 use super::links::{LinkCredentials, base_url};
 use super::watch::CredentialParams;
@@ -18,12 +17,9 @@ use crate::domain::lineup::ChannelNaming;
 use crate::domain::m3u::Catchup;
 use crate::domain::xmltv::ProgrammeWriter;
 use crate::domain::{m3u, xmltv};
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
+use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::reply;
-use crate::http::text_stream::{self, CHUNK_BYTES, GzipChunks};
-use crate::service::Service;
+use crate::http::text_stream::{self, GzipChunks};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -68,20 +64,16 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
     let kind = if parse_flag(&call, "download")? { "attachment" } else { "inline" };
     let query_of = |channel: &Channel| credentials.query_for(&service, &call, &format!("livetv/watch/{}", channel.id));
     let link_queries = channels.iter().map(|channel| query_of(channel)).collect::<Result<Vec<String>>>()?;
-    let mut channels = channels.into_iter().zip(link_queries);
-    let mut is_head_written = false;
-    let chunks = std::iter::from_fn(move || {
-        let mut text = String::new();
-        if !is_head_written {
-            text.push_str(&m3u::format_header(&style));
-            is_head_written = true;
+    let header = m3u::format_header(&style);
+    let entries = channels.into_iter().zip(link_queries);
+    let entries = entries.map(move |(channel, query)| m3u::format_entry(&channel, &style, &query));
+    let mut pieces = std::iter::once(header).chain(entries);
+    let chunks = text_stream::chunks(move |text| match pieces.next() {
+        Some(piece) => {
+            text.extend_from_slice(piece.as_bytes());
+            true
         }
-        while text.len() < CHUNK_BYTES
-            && let Some((channel, query)) = channels.next()
-        {
-            text.push_str(&m3u::format_entry(&channel, &style, &query));
-        }
-        Some(Bytes::from(text)).filter(|text| !text.is_empty())
+        None => false,
     });
     let mut response = ExportResponse {
         etag_hasher,
@@ -171,7 +163,7 @@ fn xmltv_response(service: &Service, call: &Call, is_gzip_file: bool) -> Result<
             modified = modified.max(clock.guide_changed_ms(now));
         }
     }
-    let chunks = XmltvWriter { channels, style, from, to, now, state: XmltvWriterState::Head };
+    let chunks = xmltv_chunks(channels, style, from..to, now);
     let content_type = if is_gzip_file { "application/gzip" } else { "application/xml; charset=utf-8" };
     let mut response =
         ExportResponse { etag_hasher, modified_ms: Some(modified), is_gzip_file, has_credentials: false }
@@ -268,66 +260,31 @@ impl ExportResponse {
     }
 }
 
-/// Renders the XMLTV guide in chunks.
-struct XmltvWriter {
+/// The XMLTV guide in chunks: the header, all channels, then the programmes of each channel.
+fn xmltv_chunks(
     channels: Vec<Arc<Channel>>,
     style: xmltv::XmltvOptions,
-    from: i64,
-    to: i64,
-    now: i64,
-    state: XmltvWriterState,
-}
-
-enum XmltvWriterState {
-    Head,
-    /// Index of the next `<channel>` to write.
-    Channels(usize),
-    /// Index of the channel whose programmes are being written, and its remaining programmes.
-    Programmes(usize, Option<Box<ProgrammeWriter>>),
-    Done,
-}
-
-impl Iterator for XmltvWriter {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        let mut out = Vec::with_capacity(CHUNK_BYTES + 8 * 1024);
-        while out.len() < CHUNK_BYTES {
-            match &mut self.state {
-                XmltvWriterState::Head => {
-                    xmltv::write_header(&mut out);
-                    self.state = XmltvWriterState::Channels(0);
-                }
-                XmltvWriterState::Channels(index) => match self.channels.get(*index) {
-                    Some(channel) => {
-                        xmltv::write_channel(&mut out, channel, &self.style);
-                        *index += 1;
-                    }
-                    None => self.state = XmltvWriterState::Programmes(0, None),
-                },
-                XmltvWriterState::Programmes(index, current) => match (current.as_mut(), self.channels.get(*index)) {
-                    (Some(writer), _) => {
-                        while out.len() < CHUNK_BYTES {
-                            if !writer.write_next(&mut out) {
-                                self.state = XmltvWriterState::Programmes(*index + 1, None);
-                                break;
-                            }
-                        }
-                    }
-                    (None, Some(channel)) => {
-                        let writer = ProgrammeWriter::new(channel.clone(), self.from, self.to, self.now, &self.style);
-                        *current = Some(Box::new(writer));
-                    }
-                    (None, None) => {
-                        out.extend_from_slice(xmltv::FOOTER);
-                        self.state = XmltvWriterState::Done;
-                    }
-                },
-                XmltvWriterState::Done => break,
+    range_ms: Range<i64>,
+    now_ms: i64,
+) -> impl Iterator<Item = Bytes> + Send + Sync + 'static {
+    let Range { start, end } = range_ms;
+    let (mut declared, mut aired) = (channels.clone().into_iter(), channels.into_iter());
+    let (mut is_head_written, mut programmes) = (false, None::<ProgrammeWriter>);
+    text_stream::chunks(move |text| {
+        if !is_head_written {
+            xmltv::write_header(text);
+            is_head_written = true;
+        } else if let Some(channel) = declared.next() {
+            xmltv::write_channel(text, &channel, &style);
+        } else if programmes.as_mut().is_none_or(|programmes| !programmes.write_next(text)) {
+            programmes = aired.next().map(|channel| ProgrammeWriter::new(channel, start, end, now_ms, &style));
+            if programmes.is_none() {
+                text.extend_from_slice(xmltv::FOOTER);
+                return false;
             }
         }
-        Some(Bytes::from(out)).filter(|out| !out.is_empty())
-    }
+        true
+    })
 }
 
 /// The channels to export, by number.
@@ -376,7 +333,7 @@ fn parse_flag(call: &Call, name: &str) -> Result<bool> {
     }
 }
 
-fn parse_count(call: &Call, name: &str, default: i64, range: std::ops::RangeInclusive<i64>) -> Result<i64> {
+fn parse_count(call: &Call, name: &str, default: i64, range: RangeInclusive<i64>) -> Result<i64> {
     let Some(text) = call.query(name)? else { return Ok(default) };
     text.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| {
         Error::invalid_field(name, format!("must be an integer from {} to {}", range.start(), range.end()))

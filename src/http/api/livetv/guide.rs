@@ -1,27 +1,20 @@
 //! `GET /api/livetv/epg` and `/api/livetv/now`: the guide (EPG) as JSON, and the current and next programme of a channel.
 
-use std::sync::Arc;
+use std::ops::Range;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue};
 use jiff::Timestamp;
 use jiff::civil::Date;
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
 use crate::domain::guide::{ProgrammeEntries, check_ahead};
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::time::{format_ms, format_timestamp, round_to_ms};
-use crate::error::{Error, Result};
-use crate::http::call::Call;
+use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::reply;
-use crate::http::text_stream::{self, CHUNK_BYTES};
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::text_stream;
 
 mod entry;
 
@@ -104,15 +97,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     let mut response = match outcome {
         PreconditionResult::NotModified => reply::not_modified(),
         PreconditionResult::Proceed | PreconditionResult::Failed => {
-            let chunks = GuideWriter {
-                service,
-                channels: channels.into_iter(),
-                current: None,
-                from,
-                to,
-                now,
-                state: GuideWriterState::Head,
-            };
+            let chunks = guide_chunks(service, channels, from..to, now);
             let mut response = text_stream::streamed_response(chunks);
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
@@ -234,67 +219,45 @@ fn to_seconds(ms: i64) -> f64 {
     round_to_ms(ms as f64 / 1000.0)
 }
 
-/// Renders the JSON guide in chunks.
-struct GuideWriter {
+/// The JSON guide in chunks.
+fn guide_chunks(
     service: Arc<Service>,
-    channels: std::vec::IntoIter<Arc<Channel>>,
-    /// The channel being written and its remaining entries.
-    current: Option<(Arc<Channel>, ProgrammeEntries)>,
-    from: i64,
-    to: i64,
+    channels: Vec<Arc<Channel>>,
+    range_ms: Range<i64>,
     now: Timestamp,
-    state: GuideWriterState,
-}
-
-#[derive(PartialEq)]
-enum GuideWriterState {
-    Head,
-    /// `first`: no entry has been written yet.
-    Entries {
-        first: bool,
-    },
-    Done,
-}
-
-impl Iterator for GuideWriter {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        let service = self.service.clone();
-        let addresses = ResourceUrls::from_config(&service.config);
-        let mut text = Vec::with_capacity(CHUNK_BYTES + 4096);
-        if self.state == GuideWriterState::Head {
-            let (from, to, now) = (format_ms(self.from), format_ms(self.to), format_timestamp(self.now));
+) -> impl Iterator<Item = Bytes> + Send + Sync + 'static {
+    let Range { start: from, end: to } = range_ms;
+    let mut channels = channels.into_iter();
+    // The channel being written and its remaining entries.
+    let mut current: Option<(Arc<Channel>, ProgrammeEntries)> = None;
+    let (mut is_head_written, mut is_first_entry) = (false, true);
+    text_stream::chunks(move |text| {
+        if !is_head_written {
+            let (from, to, now) = (format_ms(from), format_ms(to), format_timestamp(now));
             let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{now}\",\"entries\":[");
             text.extend_from_slice(head.as_bytes());
-            self.state = GuideWriterState::Entries { first: true };
+            is_head_written = true;
         }
-        while text.len() < CHUNK_BYTES && self.state != GuideWriterState::Done {
-            let Some((channel, entries)) = &mut self.current else {
-                match self.channels.next() {
-                    Some(channel) => {
-                        let entries = ProgrammeEntries::new(&channel, self.from, self.to, self.now.as_millisecond());
-                        self.current = Some((channel, entries));
-                    }
-                    None => {
-                        text.extend_from_slice(b"]}");
-                        self.state = GuideWriterState::Done;
-                    }
-                }
-                continue;
-            };
-            let Some(programme) = entries.next_entry(&channel.definition) else {
-                self.current = None;
-                continue;
-            };
-            if self.state != (GuideWriterState::Entries { first: true }) {
-                text.push(b',');
+        let Some((channel, entries)) = &mut current else {
+            current = channels.next().map(|channel| {
+                let entries = ProgrammeEntries::new(&channel, from, to, now.as_millisecond());
+                (channel, entries)
+            });
+            if current.is_none() {
+                text.extend_from_slice(b"]}");
             }
-            self.state = GuideWriterState::Entries { first: false };
-            let entry = GuideEntry::new(channel, &channel.entry_of(programme), self.now, addresses);
-            let written = serde_json::to_writer(&mut text, &entry);
-            written.expect("a guide entry is plain data, and writing to memory cannot fail");
+            return current.is_some();
+        };
+        let Some(programme) = entries.next_entry(&channel.definition) else {
+            current = None;
+            return true;
+        };
+        if !std::mem::take(&mut is_first_entry) {
+            text.push(b',');
         }
-        Some(Bytes::from(text)).filter(|text| !text.is_empty())
-    }
+        let addresses = ResourceUrls::from_config(&service.config);
+        let entry = GuideEntry::new(channel, &channel.entry_of(programme), now, addresses);
+        serde_json::to_writer(text, &entry).expect("a guide entry is plain data, and writing to memory cannot fail");
+        true
+    })
 }

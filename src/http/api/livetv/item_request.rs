@@ -1,10 +1,7 @@
 //! Files and folders of a channel in request and response bodies.
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
 use crate::domain::channel::RequestedItem;
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 
 /// Most items of one list; a folder counts as one.
 pub const MAX_ITEMS: usize = 5000;
@@ -48,10 +45,7 @@ impl ItemRequest {
 
     fn into_requested_item(self, at: &str) -> Result<RequestedItem> {
         let invalid = |field: &str, message: String| Err(Error::invalid_field(&format!("{at}.{field}"), message));
-        let weight = self.weight.unwrap_or(1);
-        if !(1..=100).contains(&weight) {
-            return invalid("weight", "must be an integer from 1 to 100".to_owned());
-        }
+        check_integer(&format!("{at}.weight"), self.weight, 1..=100)?;
         if let Some(title) = &self.title
             && (title.trim().is_empty() || title.len() > MAX_TITLE_BYTES || title.chars().any(char::is_control))
         {
@@ -60,7 +54,7 @@ impl ItemRequest {
         if self.order.is_some_and(|order| order != "name") {
             return invalid("order", "must be name".to_owned());
         }
-        let (path, title) = (self.path.into(), self.title.map(Into::into));
+        let (path, title, weight) = (self.path.into(), self.title.map(Into::into), self.weight.unwrap_or(1));
         Ok(RequestedItem { path, recursive: self.recursive.unwrap_or(false), title, weight })
     }
 }

@@ -4,9 +4,7 @@ use http::header::HOST;
 
 use crate::domain::access::Principal;
 use crate::domain::signing::{MAX_LIFE_SECONDS, SignedParameters};
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 
 /// Lifetime of signed links in playlists, whole days: the longest that can be signed.
 const LINK_LIFETIME_DAYS: i64 = MAX_LIFE_SECONDS / DAY_SECONDS;

@@ -1,14 +1,8 @@
 //! `GET /api/livetv/logos/{id}`: the generated logo of a channel without a logo of its own.
 
-use std::sync::Arc;
+use crate::http::api::prelude::*;
 
 use http::header::{CACHE_CONTROL, HeaderValue};
-use warp::reply::Response;
-
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::reply;
-use crate::service::Service;
 
 /// Generated logo for a channel id
 ///

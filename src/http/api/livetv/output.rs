@@ -1,14 +1,11 @@
 //! Output settings of a channel in requests: video, audio, languages, watermark.
 
-use serde::Deserialize;
-use utoipa::ToSchema;
-
 use super::rights::deserialize_nullable;
 use crate::domain::channel::WatermarkSettings;
 use crate::domain::plan::Corner;
 use crate::domain::playback::RUNGS;
 use crate::domain::time::FrameRate;
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 use crate::service::channels::OutputChange;
 
 /// Most languages of one list, and the longest name of a language.
@@ -81,18 +78,13 @@ impl WatermarkRequest {
                 return Err(Error::invalid_field("watermark.position", message));
             }
         };
-        let (opacity, width) = (self.opacity.unwrap_or(70), self.width_percent.unwrap_or(8));
-        if !(1..=100).contains(&opacity) {
-            return Err(Error::invalid_field("watermark.opacity", "must be an integer from 1 to 100"));
-        }
-        if !(1..=50).contains(&width) {
-            return Err(Error::invalid_field("watermark.widthPercent", "must be an integer from 1 to 50"));
-        }
+        check_integer("watermark.opacity", self.opacity, 1..=100)?;
+        check_integer("watermark.widthPercent", self.width_percent, 1..=50)?;
         Ok(self.image_url.map(|path| WatermarkSettings {
             path,
             corner,
-            opacity_percent: opacity,
-            width_percent: width,
+            opacity_percent: self.opacity.unwrap_or(70),
+            width_percent: self.width_percent.unwrap_or(8),
         }))
     }
 }
@@ -113,15 +105,11 @@ pub fn output_change(output: Option<OutputRequest>, languages: Option<LanguagesR
                 Some(Some(rung.ok_or_else(invalid)?.1))
             }
         };
-        if output.video_bitrate_kbps.flatten().is_some_and(|kbps| !(100..=200_000).contains(&kbps)) {
-            return Err(Error::invalid_field("output.videoBitrateKbps", "must be an integer from 100 to 200000"));
-        }
+        check_integer("output.videoBitrateKbps", output.video_bitrate_kbps.flatten(), 100..=200_000)?;
         if output.audio_channels.is_some_and(|channels| channels != 2) {
             return Err(Error::invalid_field("output.audioChannels", "must be 2, the only supported value"));
         }
-        if output.loudness_lufs.flatten().is_some_and(|level| !(-40..=-5).contains(&level)) {
-            return Err(Error::invalid_field("output.loudnessLufs", "must be an integer from -40 to -5"));
-        }
+        check_integer("output.loudnessLufs", output.loudness_lufs.flatten(), -40..=-5)?;
         let parse_rate = |fps: f64| {
             let invalid =
                 || Error::invalid_field("output.frameRate", "must be 23.976, 24, 25, 29.97, 30, 50, 59.94 or 60");

@@ -1,8 +1,6 @@
 //! Request bodies that create or change channels.
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use super::block_schedule::{FillerRequest, ScheduleRequest};
 use super::item_request::{ItemRequest, MAX_ITEMS, validate_items};
@@ -11,8 +9,7 @@ use super::rights::{self, ClaimRequest, FeedRequest, deserialize_nullable};
 use super::schedule_mode::parse_mode;
 use crate::domain::external::GuideChannelId;
 use crate::domain::schedule::ScheduleMode;
-use crate::error::{Error, Result};
-use crate::http::urls::ResourceUrls;
+use crate::http::api::prelude::*;
 use crate::service::channels::{ChangeTime, ChannelChange, ExternalChange, SourceType};
 
 /// Largest integer that every JSON parser represents exactly.
@@ -143,9 +140,7 @@ impl ChannelRequest {
         if items.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid_field("items", format!("must have 1 to {MAX_ITEMS} entries")));
         }
-        if self.seed.is_some_and(|seed| seed > MAX_SEED) {
-            return Err(Error::invalid_field("seed", format!("must be an integer from 0 to {MAX_SEED}")));
-        }
+        check_integer("seed", self.seed, 0..=MAX_SEED)?;
         Ok(ChannelChange {
             name: self.name,
             number: self.number,

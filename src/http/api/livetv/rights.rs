@@ -3,15 +3,14 @@
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use serde::Deserializer;
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::ToSchema;
 
 use crate::domain::address::Address;
 use crate::domain::external::{ExternalStream, MAX_FAILOVER, MAX_USER_AGENT};
 use crate::domain::rights::{self, Clearance, Provenance, RightsClaim};
 use crate::domain::time::format_ms;
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 use crate::http::call::FIELD_SEPARATOR;
 
 /// Where an external stream or playlist comes from.

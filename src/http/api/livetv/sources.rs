@@ -1,24 +1,13 @@
 //! `/api/livetv/sources`: imported playlists (M3U) and guides (XMLTV).
 
-use std::sync::Arc;
-
 use http::StatusCode;
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use super::rights::{AttestationView, ProvenanceView, RightsView};
-use crate::domain::access::Access;
 use crate::domain::address::Address;
 use crate::domain::m3u::parse::SkippedEntry;
 use crate::domain::source::{ChannelFilter, ImportSource, ReadCounts, ReadState};
 use crate::domain::time::format_ms;
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::channels::sources::{Preview, PreviewChannel};
 
 mod body;
@@ -26,19 +15,7 @@ mod body;
 pub use body::SourceRequest;
 
 /// Largest body, bytes: the upload (`body::MAX_UPLOAD_BYTES`) and the fields beside it.
-const MAX_BODY_BYTES: u64 = 17 << 20;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(sources, Access::Admin),
-        route!(add, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(preview, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(source, Access::Admin),
-        route!(change, Access::Admin).body_limit(MAX_BODY_BYTES),
-        route!(remove, Access::Admin),
-        route!(refresh, Access::Admin),
-    ]
-}
+pub const MAX_BODY_BYTES: u64 = 17 << 20;
 
 /// All sources.
 #[derive(Serialize, ToSchema)]
@@ -154,9 +131,7 @@ pub async fn sources(service: Arc<Service>, _call: Call) -> Result<Response> {
 
 /// One source, with its skipped entries
 #[utoipa::path(get, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")),
-    responses(
-        (status = 200, description = "The source", body = SourceAnswer),
-        (status = 404, description = "`NOT_FOUND`")))]
+    responses((status = 200, description = "The source", body = SourceAnswer)))]
 pub async fn source(service: Arc<Service>, call: Call) -> Result<Response> {
     let source = service.sources.get(parse_source_id(&call)?)?;
     Ok(reply::json(&source_answer(&service, &source)))
@@ -209,7 +184,6 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
     request_body = SourceRequest,
     responses(
         (status = 200, description = "Changed, and refreshed if necessary", body = SourceAnswer),
-        (status = 404, description = "`NOT_FOUND`"),
         (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names the missing fields")))]
 pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = parse_source_id(&call)?;
@@ -220,7 +194,7 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
 
 /// Delete a source and its channels
 #[utoipa::path(delete, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")),
-    responses((status = 200, description = "Deleted", body = SourceGone), (status = 404, description = "`NOT_FOUND`")))]
+    responses((status = 200, description = "Deleted", body = SourceGone)))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let source_id = parse_source_id(&call)?;
     service.remove_source(source_id, &call.user()?.username).await?;
@@ -232,7 +206,6 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     responses(
         (status = 202, description = "The refresh has started", body = SourceAnswer),
         (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 404, description = "`NOT_FOUND`"),
         (status = 409, description = "`CONFLICT`: an uploaded source cannot be refreshed")))]
 pub async fn refresh(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = parse_source_id(&call)?;

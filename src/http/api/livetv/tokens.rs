@@ -1,11 +1,6 @@
 //! `/api/livetv/tokens` and `/api/livetv/sign`: live TV for players that cannot sign in.
 
-use std::sync::Arc;
-
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use super::links::base_url;
 use super::view_query::UnixSecondsText;
@@ -13,10 +8,8 @@ use crate::domain::account::StreamToken;
 use crate::domain::channel::Channel;
 use crate::domain::signing::{MAX_LIFE_SECONDS, SignedParameters};
 use crate::domain::time::format_timestamp;
-use crate::error::{Error, Result};
-use crate::http::call::Call;
-use crate::http::reply::{self, secretive};
-use crate::service::Service;
+use crate::http::api::prelude::*;
+use crate::http::reply::secretive;
 
 /// Lifetime of a signed URL, seconds: default and minimum.
 const TTL_SECONDS: i64 = 43_200;
@@ -67,8 +60,8 @@ pub struct TokenAnswer {
 /// A stream token that was revoked.
 #[derive(Serialize, ToSchema)]
 pub struct TokenGone {
-    id: String,
-    deleted: bool,
+    pub id: String,
+    pub deleted: bool,
 }
 
 /// A URL to sign: of either `channelId` or `resource`.
@@ -134,7 +127,7 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
 pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[0].clone();
     service.accounts.revoke_stream_token(&call.user()?.user_id, &id).await?;
-    Ok(reply::json(&TokenGone::new(id)))
+    Ok(reply::json(&TokenGone { id, deleted: true }))
 }
 
 /// Sign the URL of a channel, of the playlist of all channels, or of their guide
@@ -155,11 +148,7 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
         (None, None) => return Err(Error::invalid_field("channelId", "is required, or resource instead")),
         (Some(_), Some(_)) => return Err(Error::invalid_field("resource", "must be absent when channelId is given")),
     };
-    let ttl = request.ttl_seconds.unwrap_or(TTL_SECONDS);
-    if !(MIN_TTL_SECONDS..=MAX_LIFE_SECONDS).contains(&ttl) {
-        let message = format!("must be an integer from {MIN_TTL_SECONDS} to {MAX_LIFE_SECONDS}");
-        return Err(Error::invalid_field("ttlSeconds", message));
-    }
+    check_integer("ttlSeconds", request.ttl_seconds, MIN_TTL_SECONDS..=MAX_LIFE_SECONDS)?;
     let start_query = match request.from_start {
         Some(true) if request.resource.is_some() => {
             return Err(Error::invalid_field("fromStart", "is only valid with channelId"));
@@ -174,7 +163,7 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
         }
         _ => String::new(),
     };
-    let exp = service.clock.now().as_second() + ttl;
+    let exp = service.clock.now().as_second() + request.ttl_seconds.unwrap_or(TTL_SECONDS);
     let SignedParameters { token, exp, sig } = service.accounts.sign_link(call.user()?, &resource, exp);
     let base = base_url(&service, &call)?;
     let url = format!("{base}/api/{resource}{suffix}?token={token}&exp={exp}&sig={sig}{start_query}");
@@ -190,12 +179,6 @@ fn current_programme_start_ms(service: &Service, channel: &Channel) -> Option<i6
 impl TokensAnswer {
     pub fn new(tokens: Vec<StreamToken>) -> Self {
         Self { tokens: tokens.into_iter().map(TokenView::new).collect() }
-    }
-}
-
-impl TokenGone {
-    pub fn new(id: String) -> Self {
-        Self { id, deleted: true }
     }
 }
 

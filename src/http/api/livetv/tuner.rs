@@ -7,43 +7,24 @@
 //! These programs are recorders. An external channel is offered to them only if its rights permit a recording
 //! (`rights.recordingBasis`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use serde::Serialize;
 use tokio::sync::mpsc;
-use utoipa::ToSchema;
 use warp::Reply;
-use warp::reply::Response;
 
 use super::links::base_url;
-use crate::domain::access::Access;
 use crate::domain::channel::Channel;
 use crate::domain::xmltv::encoding::escape;
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply::{self, secretive};
-use crate::service::Service;
+use crate::http::api::prelude::*;
+use crate::http::reply::secretive;
 use crate::service::live::TunerStream;
 
 /// A client that reads nothing for this long is disconnected.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(discover, Access::Tuner),
-        route!(lineup, Access::Tuner),
-        route!(status, Access::Tuner),
-        route!(scan, Access::Tuner),
-        route!(device, Access::Tuner),
-        route!(receive, Access::Tuner),
-    ]
-}
 
 /// A tuner.
 #[derive(Serialize, ToSchema)]

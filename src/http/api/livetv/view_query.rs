@@ -3,8 +3,7 @@
 use jiff::Timestamp;
 use utoipa::IntoParams;
 
-use crate::error::{Error, Result};
-use crate::http::call::Call;
+use crate::http::api::prelude::*;
 use crate::service::live::RequestedView;
 
 /// Query parameters that select the view of a channel.

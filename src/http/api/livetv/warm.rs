@@ -1,19 +1,12 @@
 //! `/api/livetv/warm`: channels prepared before their first viewer.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use crate::domain::time::format_timestamp;
-use crate::error::{Error, Result};
-use crate::http::call::Call;
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::live::{self, Readiness};
 
 const DEFAULT_TTL_SECONDS: u64 = 300;
@@ -59,10 +52,8 @@ pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
         true => WarmRequest::default(),
         false => call.parse(&body)?,
     };
+    check_integer("ttlSeconds", request.ttl_seconds, 1..=MAX_TTL_SECONDS)?;
     let ttl = request.ttl_seconds.unwrap_or(DEFAULT_TTL_SECONDS);
-    if !(1..=MAX_TTL_SECONDS).contains(&ttl) {
-        return Err(Error::invalid_field("ttlSeconds", format!("must be an integer from 1 to {MAX_TTL_SECONDS}")));
-    }
     let ids: Option<HashSet<u32>> = request.channel_ids.map(|ids| ids.into_iter().collect());
     let warmed = live::warm(&service, ids.as_ref(), Duration::from_secs(ttl));
     let channels: Vec<Warmth> = warmed.into_iter().map(Warmth::new).collect();

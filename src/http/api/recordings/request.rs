@@ -1,11 +1,9 @@
 //! Request bodies that schedule recordings.
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use crate::domain::recording::{MAX_PADDING_MS, Padding, RetentionLimit};
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 use crate::service::recordings::{NewRecording, RecordingTarget};
 
 /// Longest title, bytes.
@@ -117,13 +115,8 @@ impl KeepRequest {
         if self.count.is_some() && !has_series {
             return Err(Error::invalid_field("keep.count", "is only valid with series"));
         }
-        if self.count.is_some_and(|count| !(1..=MAX_KEPT_RECORDINGS).contains(&count)) {
-            let message = format!("must be an integer from 1 to {MAX_KEPT_RECORDINGS}");
-            return Err(Error::invalid_field("keep.count", message));
-        }
-        if self.days.is_some_and(|days| !(1..=MAX_KEPT_DAYS).contains(&days)) {
-            return Err(Error::invalid_field("keep.days", format!("must be an integer from 1 to {MAX_KEPT_DAYS}")));
-        }
+        check_integer("keep.count", self.count, 1..=MAX_KEPT_RECORDINGS)?;
+        check_integer("keep.days", self.days, 1..=MAX_KEPT_DAYS)?;
         Ok(RetentionLimit { max_count: self.count, max_days: self.days })
     }
 }

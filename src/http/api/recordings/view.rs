@@ -1,12 +1,8 @@
 //! The JSON form of recordings and series rules.
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use crate::domain::recording::{Padding, Recording, RetentionLimit, SeriesRule};
 use crate::domain::time::{format_ms, round_to_ms, to_seconds};
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 
 /// A recording.
 #[derive(Serialize, ToSchema)]

@@ -96,7 +96,7 @@ pub async fn write_guide<'a>(
 ) -> Result<()> {
     let former: Option<GuideHead> = store.get(tree, &head_key(source))?;
     let generation = former.map_or(0, |head| head.generation.wrapping_add(1));
-    let pieces: Vec<_> = GuideSplitter { channels: guide, remaining: None }.collect();
+    let pieces: Vec<_> = split_guide(guide).collect();
     let head = GuideHead { generation, pieces: pieces.len() as u32 };
     let writes = pieces.into_iter().zip(0..).map(|(piece, number)| async move {
         let key = piece_key(source, generation, number);
@@ -148,19 +148,15 @@ async fn delete(store: &Store, tree: Tree, source: u32, which: impl Fn(&str) -> 
 }
 
 /// Splits a guide into pieces.
-struct GuideSplitter<'a, I> {
-    channels: I,
-    /// Listings of the last channel that did not fit into the last piece.
-    remaining: Option<(&'a str, &'a [Listing])>,
-}
-
-impl<'a, I: Iterator<Item = (&'a str, &'a [Listing])>> Iterator for GuideSplitter<'a, I> {
-    type Item = Vec<(&'a str, &'a [Listing])>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+fn split_guide<'a>(
+    mut channels: impl Iterator<Item = (&'a str, &'a [Listing])>,
+) -> impl Iterator<Item = Vec<(&'a str, &'a [Listing])>> {
+    // Listings of the last channel that did not fit into the last piece.
+    let mut remaining = None;
+    std::iter::from_fn(move || {
         let (mut piece, mut size) = (Vec::new(), 0);
         while size < MAX_PIECE_TEXT_BYTES {
-            let Some((id, listings)) = self.remaining.take().or_else(|| self.channels.next()) else { break };
+            let Some((id, listings)) = remaining.take().or_else(|| channels.next()) else { break };
             size += id.len();
             let mut taken_count = 0;
             while taken_count < listings.len() && size < MAX_PIECE_TEXT_BYTES {
@@ -168,10 +164,10 @@ impl<'a, I: Iterator<Item = (&'a str, &'a [Listing])>> Iterator for GuideSplitte
                 taken_count += 1;
             }
             piece.push((id, &listings[..taken_count]));
-            self.remaining = (taken_count < listings.len()).then(|| (id, &listings[taken_count..]));
+            remaining = (taken_count < listings.len()).then(|| (id, &listings[taken_count..]));
         }
         (!piece.is_empty()).then_some(piece)
-    }
+    })
 }
 
 fn text_bytes(listing: &Listing) -> usize {

@@ -3,14 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use multer::Multipart;
-use serde::Deserialize;
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use crate::domain::source::{ChannelFilter, SourceKind};
-use crate::error::{Code, Error, Result};
 use crate::http::api::livetv::rights::{self, ClaimRequest, deserialize_nullable};
-use crate::http::call::Call;
+use crate::http::api::prelude::*;
 use crate::http::server::RequestBody;
 use crate::service::channels::sources::SourceChange;
 
@@ -128,14 +125,8 @@ async fn read_form(body: Bytes, boundary: String) -> Result<(Map<String, Value>,
 
 impl SourceRequest {
     fn into_change(self, file: Option<Bytes>, username: String) -> Result<SourceChange> {
-        let check_range = |field: &str, value: Option<u32>, max: u32| match value {
-            Some(value) if !(1..=max).contains(&value) => {
-                Err(Error::invalid_field(field, format!("must be an integer from 1 to {max}")))
-            }
-            _ => Ok(()),
-        };
-        check_range("refreshHours", self.refresh_hours.flatten(), MAX_REFRESH_HOURS)?;
-        check_range("numberFrom", self.number_from.flatten(), crate::domain::channel::MAX_NUMBER)?;
+        check_integer("refreshHours", self.refresh_hours.flatten(), 1..=MAX_REFRESH_HOURS)?;
+        check_integer("numberFrom", self.number_from.flatten(), 1..=crate::domain::channel::MAX_NUMBER)?;
         let kind = match self.kind.as_deref() {
             None => None,
             Some("m3u") => Some(SourceKind::M3u),

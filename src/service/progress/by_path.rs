@@ -21,7 +21,8 @@ impl Service {
             let is_known = self.progress.record(user_id, &item.media_id)?.is_some_and(|old| old.duration_seconds > 0.0);
             if !is_known {
                 // Progress in a file that cannot be probed is saved all the same.
-                item.duration_seconds = self.media.probe(&source).await.ok().and_then(|media| media.duration_seconds);
+                item.duration_seconds =
+                    self.media.probe(&source).await.ok().and_then(|probed| probed.media.duration_seconds);
             }
         }
         self.progress.save(user_id, &item, save).await

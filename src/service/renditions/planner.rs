@@ -158,7 +158,7 @@ pub struct TextSubtitles {
 /// reasons; `TRANSCODER_UNAVAILABLE` when video must be encoded and no encoder works.
 pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Result<PlannedPlayback> {
     let source = service.library.open(&request.media_path).await?;
-    let media = service.media.probe(&source).await?;
+    let media = service.media.probe(&source).await?.media;
     let sidecar = resolve_request(service, &mut request, &source, &media).await?;
     let (decision, mut reasons) = playback::decide(&media, &request.device.profile, &request.playback);
     let tracks = match decision {

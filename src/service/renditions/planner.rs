@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream, language_tag};
 use crate::domain::playback::{
@@ -14,7 +13,6 @@ use crate::domain::playlist::SubtitleRendition;
 use crate::domain::time::{round_to_ms, to_seconds, to_ticks};
 use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
-use crate::engine::video_encoders::VideoEncoder;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::library::sidecars;
@@ -251,13 +249,6 @@ fn clamp_start(start_seconds: f64, duration: Option<f64>, last_segment: f64) -> 
         Some(duration) if start_seconds > 0.0 && start_seconds >= duration => round_to_ms(last_segment),
         _ => start_seconds,
     }
-}
-
-/// The encoder of all encoded video. Every player decodes H.264.
-async fn best_encoder(service: &Service) -> Result<&'static VideoEncoder> {
-    let report = service.local_encoders.report().await;
-    let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
-    report.best(TargetCodec::H264).ok_or_else(unavailable)
 }
 
 /// Duration from size and bit rate, for streams that do not state it; at most a day.

@@ -82,16 +82,18 @@ pub enum SubtitleRequest {
 /// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum PlannedPlayback {
-    /// Direct play of the file.
-    Direct {
-        source: Arc<SourceFile>,
-        start_seconds: f64,
-        duration_seconds: Option<f64>,
-        reasons: Vec<TranscodeReason>,
-        /// The requested text subtitle, for players that fetch it themselves.
-        subtitle: SubtitleDelivery,
-    },
+    Direct(Box<DirectPlay>),
     Session(Box<SessionPlan>),
+}
+
+/// A file that is played directly.
+#[derive(Clone, Debug)]
+pub struct DirectPlay {
+    pub source: Arc<SourceFile>,
+    /// Its text subtitle is for players that fetch it themselves.
+    pub request: StartRequest,
+    pub duration_seconds: Option<f64>,
+    pub reasons: Vec<TranscodeReason>,
 }
 
 /// A session before it starts.
@@ -226,15 +228,15 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
 
 fn plan_direct(
     service: &Service,
-    request: StartRequest,
+    mut request: StartRequest,
     source: Arc<SourceFile>,
     media: &Media,
     reasons: Vec<TranscodeReason>,
 ) -> PlannedPlayback {
     let duration_seconds = media.duration_seconds;
     let last_start = duration_seconds.map_or(0.0, |duration| (duration - service.config.segment_seconds).max(0.0));
-    let start_seconds = clamp_start(request.start_seconds, duration_seconds, last_start);
-    PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle: request.playback.subtitle }
+    request.start_seconds = clamp_start(request.start_seconds, duration_seconds, last_start);
+    PlannedPlayback::Direct(Box::new(DirectPlay { source, request, duration_seconds, reasons }))
 }
 
 fn unplayable_error(reasons: &[TranscodeReason]) -> Error {

@@ -45,9 +45,12 @@ pub(super) async fn plan_rendition(
     policy: Policy<'_>,
     accepts_copy: impl FnOnce(&Grid) -> bool,
 ) -> Result<Option<PlannedRendition>> {
-    let package = service.packages.open(&item.source, &item.media, &item.tracks).await;
-    let known_index = package.as_ref().and_then(|package| package.index().cloned());
-    let copied = copied_video::plan_copy(service, &item, known_index).await;
+    let (mut package, mut copied) = (None, None);
+    if !matches!(item.tracks.video, Some((_, TrackAction::Encode))) {
+        package = service.packages.open(&item.source, &item.media, &item.tracks).await;
+        let known_index = package.as_ref().and_then(|package| package.index().cloned());
+        copied = copied_video::plan_copy(service, &item, known_index).await;
+    }
     let copied = copied.filter(|copied| accepts_copy(&copied.grid));
     let DecidedItem { source, media, tracks, duration_seconds } = item;
     let segment_seconds = service.config.segment_seconds;

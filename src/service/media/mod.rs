@@ -176,10 +176,16 @@ impl Probes {
 
     /// The stored result, or that of a new probe, which is then stored.
     async fn probe_uncached(&self, source: &Arc<SourceFile>, version: &str) -> ProbeOutcome {
-        let source_handle = source.clone();
-        let fingerprint_task = tokio::task::spawn_blocking(move || source_handle.fingerprint().map(str::to_owned));
-        let name = match fingerprint_task.await {
-            Ok(Ok(name)) => name,
+        let (file, store) = (source.clone(), self.store.clone());
+        let read = move || {
+            let name = file.fingerprint()?.to_owned();
+            let id = record_id(&name);
+            // An unreadable record is treated as missing: the file is probed again.
+            let stored = store.and_then(|store| store.get::<Versioned<ProbeResult>>(Tree::Probes, &id).ok().flatten());
+            std::io::Result::Ok((name, stored))
+        };
+        let (name, stored) = match tokio::task::spawn_blocking(read).await {
+            Ok(Ok(read)) => read,
             Ok(Err(cause)) => return Err(ProbeError::Read(cause.to_string())),
             Err(cause) => return Err(ProbeError::Unavailable(cause.to_string())),
         };
@@ -188,16 +194,6 @@ impl Probes {
         if let Some(outcome) = finished {
             return outcome;
         }
-        let record_id = format!("{PROBE_VERSION}/{name}");
-        let stored = match self.store.clone() {
-            None => None,
-            Some(store) => {
-                let id = record_id.clone();
-                let read = move || store.get::<Versioned<ProbeResult>>(Tree::Probes, &id);
-                // An unreadable record is treated as missing: the file is probed again.
-                tokio::task::spawn_blocking(read).await.ok().and_then(Result::ok).flatten()
-            }
-        };
         let outcome = match stored.as_ref().and_then(|record| record.for_version(version)) {
             Some(probed) => Ok(probed.clone()),
             None => {
@@ -206,7 +202,7 @@ impl Probes {
                     let record = Versioned::with_version(stored, probed.clone(), version, |a, b| a.media == b.media);
                     // Stored in the background: a lost record only costs another probe.
                     tokio::spawn(async move {
-                        if let Err(fault) = store.put(Tree::Probes, &record_id, &record).await {
+                        if let Err(fault) = store.put(Tree::Probes, &record_id(&name), &record).await {
                             tracing::warn!(%fault, "a probe result could not be stored");
                         }
                     });
@@ -280,6 +276,11 @@ impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.results.lock().unwrap_or_else(PoisonError::into_inner).in_flight.remove(&self.version);
     }
+}
+
+/// The key of a stored probe result.
+fn record_id(fingerprint: &str) -> String {
+    format!("{PROBE_VERSION}/{fingerprint}")
 }
 
 fn probe_error(fault: ProbeError) -> Error {

@@ -45,7 +45,7 @@ async fn media_info(config: &Config, path: &Path) -> Result<serde_json::Value, E
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let roots = Arc::new(Roots::open(vec![Root { id: "here".into(), path: folder }]).map_err(Error::internal)?);
     let source = Arc::new(roots.open_file(&path.to_string_lossy())?);
-    let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline).probe_with_time(&source).await?;
+    let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline).probe(&source).await?;
     let sidecar_files = sidecars::list_sidecars(&Library::new(roots, BackgroundTasks::default()), &source).await?;
     let is_encoder_available = !ffmpeg_encoders::encoder_report(&config.ffmpeg).await.working.is_empty();
     info::media_info_json(&source, &probed, &sidecar_files, is_encoder_available)

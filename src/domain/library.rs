@@ -74,6 +74,11 @@ pub fn outside_roots_error() -> Error {
     Error::new(Code::Forbidden, "path is outside the library roots")
 }
 
+/// The error for a file whose bytes are not media.
+pub fn not_media_error() -> Error {
+    Error::new(Code::UnsupportedMediaType, "this file is not media")
+}
+
 /// A file's name without its extension.
 pub fn file_stem(path: &str) -> &str {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);

@@ -174,33 +174,26 @@ impl SegmentCache {
         }
     }
 
-    /// Stores a segment and evicts others to make room; returns when that is done.
-    pub async fn put(&self, rendition: &Arc<str>, index: usize, bytes: Bytes) -> StoredSegment {
-        let digest = blake3::hash(&bytes);
-        let etag = quoted_etag(&digest);
-        self.insert(rendition, index, SegmentContent::InMemory(bytes), (etag, Some(digest))).await
-    }
-
-    /// Stores a segment that can be made again with the same bytes, faster than a disk returns them. `inputs` names its
-    /// inputs and gives the validator, so that its bytes are neither hashed nor ever written to disk.
-    pub async fn put_reproducible(
+    /// Stores a segment and evicts others to make room; returns when that is done. `inputs` is given for a segment that can be
+    /// made again with the same bytes, faster than a disk returns them: they name its inputs and give the validator, so that
+    /// its bytes are neither hashed nor ever written to disk.
+    pub async fn put(
         &self,
         rendition: &Arc<str>,
         index: usize,
         content: SegmentContent,
-        inputs: &str,
+        inputs: Option<&str>,
     ) -> StoredSegment {
-        let etag = quoted_etag(&blake3::hash(format!("{rendition} {index} {inputs}").as_bytes()));
-        self.insert(rendition, index, content, (etag, None)).await
-    }
-
-    async fn insert(
-        &self,
-        rendition: &Arc<str>,
-        index: usize,
-        content: SegmentContent,
-        (etag, digest): (Arc<str>, Option<blake3::Hash>),
-    ) -> StoredSegment {
+        let (etag, digest) = match (&content, inputs) {
+            (SegmentContent::InMemory(bytes), None) => {
+                let digest = blake3::hash(bytes);
+                (quoted_etag(&digest), Some(digest))
+            }
+            (_, inputs) => {
+                let inputs = format!("{rendition} {index} {}", inputs.unwrap_or_default());
+                (quoted_etag(&blake3::hash(inputs.as_bytes())), None)
+            }
+        };
         let len = content.memory_bytes();
         let stored = StoredSegment { content: content.clone(), etag: etag.clone() };
         let (victims, can_spill) = {

@@ -137,11 +137,12 @@ impl Sessions {
                 registry.live.values().for_each(|session| session.release_unused_rungs());
                 runs.lease(chosen.backend, plan.spec().clone(), AdmissionRequest::Session)
             })?;
+        let lease = Arc::new(lease);
         let session = Arc::new(Session::new(
             &principal.user_id,
             plan,
             backend_choice,
-            lease,
+            lease.clone(),
             self.inner.renditions.clone(),
             self.inner.timeouts,
             self.inner.tasks.stop_token(),
@@ -156,7 +157,7 @@ impl Sessions {
         drop(registry);
         let (sessions, owned_session) = (self.clone(), session.clone());
         self.inner.tasks.spawn_graceful(async move {
-            owned_session.run().await;
+            owned_session.run(lease).await;
             sessions.move_to_ended(&owned_session);
         });
         Ok(session)

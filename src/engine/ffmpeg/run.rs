@@ -247,23 +247,28 @@ impl RunTask {
 
     /// Handles a child that ended before the end of the grid.
     async fn handle_exit(&mut self, segmenter: &mut Segmenter, exit: &ChildExit) -> Result<(), RunError> {
+        let finished_segments = match exit.is_success() {
+            true => segmenter.finish().map_err(|cause| RunError::SourceRead(cause.to_string()))?,
+            false => Vec::new(),
+        };
+        self.deliver(finished_segments).await?;
         if !exit.is_success() {
-            self.check_source_unchanged().await?;
             return Err(classify_failure(exit));
         }
-        let finished_segments = segmenter.finish().map_err(|cause| RunError::SourceRead(cause.to_string()))?;
-        self.deliver(finished_segments).await?;
         if segmenter.current_segment() == self.job.first {
-            self.check_source_unchanged().await?;
             let reason = exit.last_error("the source file ends before it");
             return Err(RunError::SourceRead(format!("no output for segment {}: {reason}", self.job.first)));
         }
         Ok(())
     }
 
+    /// Delivers finished segments; fails if the source changed meanwhile.
     async fn deliver(&mut self, finished_segments: Vec<FinishedSegment>) -> Result<(), RunError> {
-        if !finished_segments.is_empty() {
-            self.check_source_unchanged().await?;
+        let source = self.job.spec.source.clone();
+        // On a blocking thread because a network mount may hang.
+        let is_unchanged = tokio::task::spawn_blocking(move || source.has_same_content());
+        if !is_unchanged.await.unwrap_or(false) {
+            return Err(RunError::SourceChanged);
         }
         for finished in finished_segments {
             let segment = Segment { index: finished.index, content: finished.bytes.into() };
@@ -271,13 +276,6 @@ impl RunTask {
             let _ = self.segments.send(Ok(segment)).await;
         }
         Ok(())
-    }
-
-    async fn check_source_unchanged(&self) -> Result<(), RunError> {
-        let source = self.job.spec.source.clone();
-        // On a blocking thread because a network mount may hang.
-        let unchanged = tokio::task::spawn_blocking(move || source.has_same_content());
-        if unchanged.await.unwrap_or(false) { Ok(()) } else { Err(RunError::SourceChanged) }
     }
 }
 

@@ -8,6 +8,7 @@ use lru::LruCache;
 
 use super::{Package, open_package};
 use crate::domain::media::Media;
+use crate::domain::playback::{SessionTracks, TrackAction};
 use crate::engine::source::SourceFile;
 
 /// Maximum memory of the cached packages, bytes; a film of two hours takes about three MiB.
@@ -38,25 +39,35 @@ impl Default for PackageCache {
 }
 
 impl PackageCache {
-    /// The package of stream `video` and stream `audio`, cached or read by [`open_package`].
-    ///
-    /// # Errors
-    /// Those of [`open_package`]. Errors are not cached, because the cause may have been the timeout.
-    pub async fn open(
-        &self,
-        source: &Arc<SourceFile>,
-        media: &Media,
-        video: Option<u32>,
-        audio: Option<u32>,
-    ) -> Result<Arc<Package>, String> {
+    /// The package of these tracks, cached or read by [`open_package`]. None if one of them is encoded or the packager cannot
+    /// make them; that is not cached, because the cause may have been the timeout.
+    pub async fn open(&self, source: &Arc<SourceFile>, media: &Media, tracks: &SessionTracks) -> Option<Arc<Package>> {
+        let copied_stream = |track: Option<(u32, TrackAction)>| match track {
+            Some((_, TrackAction::Encode)) => None,
+            Some((stream, TrackAction::Copy)) => Some(Some(stream)),
+            None => Some(None),
+        };
+        let (video, audio) = (copied_stream(tracks.video)?, copied_stream(tracks.audio)?);
         let SourceFile { file_id, len, modified, changed_at, .. } = **source;
         let key = PackageKey { file_id, len, modified, changed_at, video, audio };
         if let Some(cached) = self.get(&key) {
-            return Ok(cached);
+            return Some(cached);
         }
-        let package = Arc::new(open_package(source, media, video, audio).await?);
-        self.insert(key, package.clone());
-        Ok(package)
+        match open_package(source, media, video, audio).await {
+            Ok(package) => {
+                let package = Arc::new(package);
+                self.insert(key, package.clone());
+                Some(package)
+            }
+            Err(why) => {
+                tracing::info!(
+                    media.path = source.path,
+                    why,
+                    "ffmpeg remuxes this file, because it cannot be packaged"
+                );
+                None
+            }
+        }
     }
 
     fn get(&self, key: &PackageKey) -> Option<Arc<Package>> {

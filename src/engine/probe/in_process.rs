@@ -14,9 +14,9 @@ use super::coded;
 use super::decoder_info::DecoderInfo;
 use super::discover::discover;
 use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, Result, refuse_if};
-use super::{InProcessGuard, container, matroska, mp4, mpegts};
+use super::{InProcessGuard, ProbeTools, container, ffprobe, matroska, mp4, mpegts, read_head, truncation};
 use crate::domain::codec::{self, CodecInfo};
-use crate::domain::media::{Audio, Media, Stream, StreamKind, Subtitle, Video};
+use crate::domain::media::{Audio, Container, Media, Stream, StreamKind, Subtitle, Video};
 use crate::domain::sniff;
 use crate::engine::clock;
 use crate::engine::source::SourceFile;
@@ -26,41 +26,42 @@ use crate::engine::source::SourceFile;
 const MAX_FRAME_LUMA_SAMPLES: u64 = 8192 * 4320;
 
 /// Describes a plain file without starting a process.
-pub(super) async fn describe(
+///
+/// # Errors
+/// The reason why ffprobe is needed.
+pub async fn probe_in_process(
+    tools: &ProbeTools,
     source: &Arc<SourceFile>,
-    head: &[u8],
-    decodable: &HashSet<String>,
     guard: InProcessGuard,
-) -> Result<Media> {
+) -> Result<Media, &'static str> {
+    let head = read_head(source).await.map_err(|_| "unreadable")?;
+    let decodable = ffprobe::decodable_codecs(tools).await.map_err(|_| "no list of decoders")?;
+    let file = source.clone();
     let (outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
-        let source = source.clone();
         let read_in_thread = move || {
             let _guard = guard;
-            if clock::has_clock_jump(&source).unwrap_or(false) {
+            if clock::has_clock_jump(&file).unwrap_or(false) {
                 return Err(NeedsFfprobe("the clock jumps"));
             }
-            mpegts::read_outline(&source)
+            mpegts::read_outline(&file)
         };
-        tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| NeedsFfprobe("the reader failed"))??
+        tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| "the reader failed")??
     } else {
-        let outline = read_outline(source, head).await?;
+        let matroska = head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
+        let mp4 = head.get(4..8) == Some(b"ftyp");
+        refuse_if(!matroska && !mp4, NeedsFfprobe("another container"))?;
+        let webm = container::doc_type(&head) == Some(b"webm");
+        let read_in_thread = move || if mp4 { mp4::read_outline(&file) } else { matroska::read_outline(&file, webm) };
+        let outline = tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| "the reader failed")??;
         outline.tracks.iter().filter(|track| track.kind == OutlineTrackKind::Video).try_for_each(check_size)?;
         let infos = discover(source, guard).await?;
         (outline, infos)
     };
-    merge(outline, &infos, head, source.len, decodable)
-}
-
-async fn read_outline(source: &Arc<SourceFile>, head: &[u8]) -> Result<ContainerOutline> {
-    let matroska = head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
-    let mp4 = head.get(4..8) == Some(b"ftyp");
-    refuse_if(!matroska && !mp4, NeedsFfprobe("another container"))?;
-    let webm = container::doc_type(head) == Some(b"webm");
-    let source = source.clone();
-    let task = tokio::task::spawn_blocking(move || {
-        if mp4 { mp4::read_outline(&source) } else { matroska::read_outline(&source, webm) }
-    });
-    task.await.map_err(|_| NeedsFfprobe("the reader failed"))?
+    let media = merge(outline, &infos, &head, source.len, decodable)?;
+    Ok(match media.container {
+        Container::Matroska | Container::Webm => truncation::with_duration_by_cues(source, media).await,
+        _ => media,
+    })
 }
 
 /// Refuses video whose frames are too large for this process, by the container or the video itself, or of unknown size.

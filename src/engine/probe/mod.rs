@@ -8,7 +8,7 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::domain::media::{Container, Media};
+use crate::domain::media::Media;
 use crate::engine::container::bytes::read_up_to;
 use crate::engine::container::matroska::TopLevelElements;
 use crate::engine::source::SourceFile;
@@ -29,6 +29,8 @@ mod outline;
 mod raw_audio;
 mod report;
 mod truncation;
+
+pub use in_process::probe_in_process;
 
 /// Why a file could not be described.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -64,24 +66,6 @@ impl ProbeTools {
 
 /// Kept alive while a file is read in this process, even if the caller has stopped waiting.
 pub type InProcessGuard = Box<dyn Any + Send>;
-
-/// Describes a plain file without starting a process.
-///
-/// # Errors
-/// The reason why ffprobe is needed.
-pub async fn probe_in_process(
-    tools: &ProbeTools,
-    source: &Arc<SourceFile>,
-    guard: InProcessGuard,
-) -> Result<Media, &'static str> {
-    let head = read_head(source).await.map_err(|_| "unreadable")?;
-    let decodable = ffprobe::decodable_codecs(tools).await.map_err(|_| "no list of decoders")?;
-    let media = in_process::describe(source, &head, decodable, guard).await.map_err(|reason| reason.0)?;
-    Ok(match media.container {
-        Container::Matroska | Container::Webm => truncation::with_duration_by_cues(source, media).await,
-        _ => media,
-    })
-}
 
 /// Describes a file with ffprobe. The caller sets the deadline; dropping the future ends the child.
 ///

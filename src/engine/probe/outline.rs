@@ -87,6 +87,12 @@ impl From<ContainerError> for NeedsFfprobe {
     }
 }
 
+impl From<NeedsFfprobe> for &'static str {
+    fn from(NeedsFfprobe(reason): NeedsFfprobe) -> Self {
+        reason
+    }
+}
+
 /// A big-endian number of up to eight bytes.
 pub(super) fn parse_uint(bytes: &[u8], offset: usize, size: usize) -> Result<u64, NeedsFfprobe> {
     let bytes = offset.checked_add(size).and_then(|end| bytes.get(offset..end)).ok_or(Truncated)?;

@@ -19,6 +19,10 @@ fn segment_bytes(byte: u8) -> Bytes {
     vec![byte; 100].into()
 }
 
+fn segment_content(byte: u8) -> SegmentContent {
+    SegmentContent::InMemory(segment_bytes(byte))
+}
+
 fn whole_bytes(stored: Option<StoredSegment>) -> Bytes {
     match stored.unwrap().content {
         SegmentContent::InMemory(bytes) => bytes,
@@ -31,7 +35,7 @@ async fn evicted_segments_are_read_back_from_disk_until_it_is_full() {
     let (folder, cache, name) = cache(200, 200);
     let _hold = cache.hold(&name);
     for index in 0..5 {
-        cache.put(&name, index, segment_bytes(index as u8)).await;
+        cache.put(&name, index, segment_content(index as u8), None).await;
     }
     assert!(cache.get(&name, 0).await.is_none(), "the oldest was dropped");
     for index in 1..5 {
@@ -47,17 +51,17 @@ async fn evicted_segments_are_read_back_from_disk_until_it_is_full() {
 async fn reproducible_segments_are_dropped_and_validated_by_their_inputs() {
     let (folder, cache, name) = cache(200, 1000);
     let _hold = cache.hold(&name);
-    let content = || SegmentContent::InMemory(segment_bytes(0));
-    let first = cache.put_reproducible(&name, 0, content(), "a").await;
+    let content = || segment_content(0);
+    let first = cache.put(&name, 0, content(), Some("a")).await;
     for index in 1..4 {
-        let stored = cache.put_reproducible(&name, index, content(), "a").await;
+        let stored = cache.put(&name, index, content(), Some("a")).await;
         assert_ne!(stored.etag, first.etag, "another segment");
     }
     let usage = RenditionUsage { segments: 2, bytes: 200 };
     assert_eq!((cache.rendition_usage(&name), count_files(folder.path())), (usage, 0));
     assert!(!cache.contains(&name, 0) && cache.contains(&name, 3));
-    assert_eq!(cache.put_reproducible(&name, 0, content(), "a").await.etag, first.etag);
-    let other = cache.put_reproducible(&name, 0, content(), "b").await;
+    assert_eq!(cache.put(&name, 0, content(), Some("a")).await.etag, first.etag);
+    let other = cache.put(&name, 0, content(), Some("b")).await;
     assert_ne!(other.etag, first.etag, "another version of the file");
 }
 
@@ -65,8 +69,8 @@ async fn reproducible_segments_are_dropped_and_validated_by_their_inputs() {
 async fn a_damaged_file_counts_as_absent() {
     let (folder, cache, name) = cache(100, 1000);
     let _hold = cache.hold(&name);
-    cache.put(&name, 0, segment_bytes(1)).await;
-    cache.put(&name, 1, segment_bytes(2)).await;
+    cache.put(&name, 0, segment_content(1), None).await;
+    cache.put(&name, 1, segment_content(2), None).await;
     std::fs::write(folder.path().join("segments/r/0.ts"), vec![9; 100]).unwrap();
     assert!(cache.get(&name, 0).await.is_none());
     assert!(!cache.contains(&name, 0));
@@ -80,7 +84,7 @@ async fn a_failing_disk_costs_old_segments_only() {
     std::fs::write(folder.path().join("segments"), "").unwrap();
     let _hold = cache.hold(&name);
     for index in 0..4 {
-        cache.put(&name, index, segment_bytes(index as u8)).await;
+        cache.put(&name, index, segment_content(index as u8), None).await;
     }
     assert_eq!(cache.rendition_usage(&name), RenditionUsage { segments: 2, bytes: 200 });
     assert_eq!(whole_bytes(cache.get(&name, 3).await), segment_bytes(3));
@@ -90,8 +94,8 @@ async fn a_failing_disk_costs_old_segments_only() {
 async fn segments_linger_after_the_last_hold_then_go() {
     let (folder, cache, name) = cache(100, 1000);
     let hold = cache.hold(&name);
-    cache.put(&name, 0, segment_bytes(1)).await;
-    cache.put(&name, 1, segment_bytes(2)).await;
+    cache.put(&name, 0, segment_content(1), None).await;
+    cache.put(&name, 1, segment_content(2), None).await;
     drop(hold);
     cache.evict_expired();
     assert!(cache.contains(&name, 0) && cache.contains(&name, 1));
@@ -119,9 +123,9 @@ async fn files_of_an_earlier_process_are_removed() {
 #[tokio::test]
 async fn the_etag_is_that_of_the_bytes() {
     let (_folder, cache, name) = cache(1000, 0);
-    let first = cache.put(&name, 0, segment_bytes(1)).await;
-    let same = cache.put(&name, 1, segment_bytes(1)).await;
-    let other = cache.put(&name, 2, segment_bytes(2)).await;
+    let first = cache.put(&name, 0, segment_content(1), None).await;
+    let same = cache.put(&name, 1, segment_content(1), None).await;
+    let other = cache.put(&name, 2, segment_content(2), None).await;
     assert_eq!(first.etag, same.etag);
     assert_ne!(first.etag, other.etag);
 }

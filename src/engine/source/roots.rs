@@ -48,18 +48,6 @@ impl Roots {
         &self.roots
     }
 
-    /// Opens a request path as a media file beneath its root. Blocks on file I/O.
-    ///
-    /// # Errors
-    /// Those of [`Self::open_file`]; `UNSUPPORTED_MEDIA_TYPE` if its bytes are not media.
-    pub fn open_media(&self, request_path: &str) -> Result<SourceFile> {
-        let source = self.open_file(request_path)?;
-        if source.format.is_none() {
-            return Err(Error::new(Code::UnsupportedMediaType, "this file is not media"));
-        }
-        Ok(source)
-    }
-
     /// Opens a request path as a regular file beneath its root, media or not. Blocks on file I/O.
     ///
     /// # Errors
@@ -111,10 +99,16 @@ impl Roots {
     }
 
     pub(in crate::engine) fn open_beneath(&self, located: &LocatedPath, flags: OFlags) -> Result<OwnedFd> {
-        let opened = match self.open_in_root(located.root_index, &located.relative_path, flags) {
+        let open_in_root = |index: usize, relative: &Path| {
+            let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            #[allow(clippy::disallowed_methods, reason = "the one place where request data is opened")]
+            rustix::fs::openat2(self.root_fds[index].as_fd(), relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+        };
+        let opened = match open_in_root(located.root_index, &located.relative_path) {
             Err(Errno::XDEV) => {
                 let (root, relative) = links::resolve_links(self, located).ok_or_else(outside_roots_error)?;
-                self.open_in_root(root, &relative, flags)
+                open_in_root(root, &relative)
             }
             opened => opened,
         };
@@ -128,13 +122,6 @@ impl Roots {
             other => Error::new(Code::SourceReadFailed, "the file could not be opened")
                 .with_cause(format!("open {}: {other}", located.path)),
         })
-    }
-
-    fn open_in_root(&self, index: usize, relative: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let relative = if relative.as_os_str().is_empty() { ".".as_ref() } else { relative };
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        #[allow(clippy::disallowed_methods, reason = "the one place where request data is opened")]
-        rustix::fs::openat2(self.root_fds[index].as_fd(), relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
     }
 }
 

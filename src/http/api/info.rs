@@ -65,7 +65,7 @@ struct InfoRequest {
 
 async fn respond(service: &Arc<Service>, path: String, user: Principal, device: &RequestDevice) -> Result<Response> {
     let source = service.library.open(&path).await?;
-    let probed = service.media.probe_with_time(&source).await?;
+    let probed = service.media.probe(&source).await?;
     let sidecars = sidecars::list_sidecars(&service.library, &source).await?;
     let can_transcode = !service.local_encoders.report().await.working.is_empty();
     let links = MediaLinks::signed(service, &user, &source);

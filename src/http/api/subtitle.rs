@@ -34,7 +34,7 @@ pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
     let script = match &location {
         SubtitleLocation::File(path) => service.subtitles.read_file(path).await?,
         SubtitleLocation::Stream(stream) => {
-            let media = service.media.probe(&source).await?;
+            let media = service.media.probe(&source).await?.media;
             service.subtitles.read_stream(&source, &media, *stream).await?
         }
     };

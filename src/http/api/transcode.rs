@@ -35,7 +35,7 @@ mod start_response;
 mod status;
 
 use request::StartBody;
-use start_response::{DirectPlay, Started, direct_subtitle};
+use start_response::Started;
 use status::{Preparing, StatusBody};
 
 /// Lifetime of the grant in session URLs, seconds. An idle session ends long before that.
@@ -83,13 +83,8 @@ pub async fn start(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let principal = call.user()?.clone();
     let agent = call.header(USER_AGENT).map(str::to_owned);
     let request = call.json::<StartBody>().await?.into_request(agent.as_deref())?;
-    let device = request.device.clone();
     let body = match planner::plan_playback(&service, request).await? {
-        PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle } => {
-            let subtitle = direct_subtitle(&service, &source, &subtitle).await?;
-            let direct_play = DirectPlay { source, start_seconds, duration_seconds, reasons, subtitle };
-            Started::for_file(&service, &principal, &direct_play, &device)
-        }
+        PlannedPlayback::Direct(play) => Started::for_file(&service, &principal, &play).await?,
         PlannedPlayback::Session(plan) => {
             let session = playback::start_session(&service, &principal, *plan).await?;
             Started::for_session(&service, &principal, &session)

@@ -4,7 +4,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::domain::channel::{OutputSettings, RequestedItem};
-use crate::domain::library::{compare_natural, file_stem, kind_from_name};
+use crate::domain::library::{compare_natural, file_stem, kind_from_name, not_media_error};
 use crate::domain::schedule::ScheduleItem;
 use crate::engine::folder::{EntryHint, EntryTarget, Folder};
 use crate::error::{Code, Error, Result};
@@ -131,7 +131,10 @@ impl Service {
                 Ok(files)
             }
             // Opening it shows what it is and whether it may be opened.
-            _ => roots.open_media(&path).map(|source| vec![source.path]),
+            _ => {
+                let source = roots.open_file(&path)?;
+                if source.format.is_some() { Ok(vec![source.path]) } else { Err(not_media_error()) }
+            }
         });
         search.await.map_err(with_item)
     }

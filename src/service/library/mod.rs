@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use tokio::sync::Semaphore;
 
+use crate::domain::library::not_media_error;
 use crate::engine::folder::EntryTarget;
 use crate::engine::source::{Roots, SourceFile};
 use crate::error::{Code, Error, Result};
@@ -65,15 +66,39 @@ impl Library {
     /// Opens a media file by its request path, or returns the one that is already open.
     ///
     /// # Errors
-    /// Those of [`Roots::open_media`]; `STORAGE_TIMEOUT` after 15 s.
+    /// Those of [`Roots::open_file`]; `UNSUPPORTED_MEDIA_TYPE` if its bytes are not media; `STORAGE_TIMEOUT` after 15 s.
     pub async fn open(&self, request_path: &str) -> Result<Arc<SourceFile>> {
-        if let Some(cached) = self.cached_file(request_path) {
-            return Ok(cached);
+        let recently_checked = {
+            let mut open_files = self.lock_open_files();
+            let file = open_files.get_mut(request_path).filter(|file| file.last_check.elapsed() <= RECHECK_AFTER);
+            file.map(|file| {
+                file.last_use = Instant::now();
+                file.source.clone()
+            })
+        };
+        // This check is free on a local file system; on a network mount the time limit above must suffice.
+        if let Some(source) = recently_checked.filter(|source| !source.is_local || source.is_unchanged()) {
+            return Ok(source);
         }
         let root = self.roots.locate(request_path)?.root_index;
         let (roots, path) = (self.roots.clone(), request_path.to_owned());
-        let source = self.run_with_deadline(root, move || roots.open_media(&path)).await?;
-        Ok(self.cache_file(request_path, source))
+        let source = self.run_with_deadline(root, move || roots.open_file(&path)).await?;
+        if source.format.is_none() {
+            return Err(not_media_error());
+        }
+        let mut open_files = self.lock_open_files();
+        let now = Instant::now();
+        let was_empty = open_files.is_empty();
+        // If the file is the same as before, that one is kept with its derived values.
+        let source = match open_files.pop(request_path) {
+            Some(file) if file.source.is_same_version(&source) => file.source,
+            _ => Arc::new(source),
+        };
+        open_files.put(request_path.to_owned(), CachedFile { source: source.clone(), last_check: now, last_use: now });
+        if was_empty {
+            self.tasks.spawn(close_idle_files(Arc::downgrade(&self.open_files)));
+        }
+        Ok(source)
     }
 
     /// Reads `len` bytes of a file, or fewer at its end. Waits for the disk off the async threads.
@@ -167,36 +192,6 @@ impl Library {
 
     fn lock_open_files(&self) -> std::sync::MutexGuard<'_, OpenFiles> {
         self.open_files.lock().expect("no panic while held")
-    }
-
-    fn cached_file(&self, request_path: &str) -> Option<Arc<SourceFile>> {
-        let mut open_files = self.lock_open_files();
-        let file = open_files.get_mut(request_path)?;
-        let now = Instant::now();
-        if now.duration_since(file.last_check) > RECHECK_AFTER {
-            return None;
-        }
-        file.last_use = now;
-        let source = file.source.clone();
-        drop(open_files);
-        // This check is free on a local file system; on a network mount the time limit above must suffice.
-        (!source.is_local || source.is_unchanged()).then_some(source)
-    }
-
-    /// Caches a newly opened file. If the cached one is the same file, keeps that one with its derived values.
-    fn cache_file(&self, request_path: &str, source: SourceFile) -> Arc<SourceFile> {
-        let mut open_files = self.lock_open_files();
-        let now = Instant::now();
-        let was_empty = open_files.is_empty();
-        let source = match open_files.pop(request_path) {
-            Some(file) if file.source.is_same_version(&source) => file.source,
-            _ => Arc::new(source),
-        };
-        open_files.put(request_path.to_owned(), CachedFile { source: source.clone(), last_check: now, last_use: now });
-        if was_empty {
-            self.tasks.spawn(close_idle_files(Arc::downgrade(&self.open_files)));
-        }
-        source
     }
 }
 

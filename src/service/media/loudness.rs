@@ -118,8 +118,8 @@ mod tests {
         let path = folder.path().join("tone.wav");
         let service = Service::open(config(folder.path())).unwrap();
         let gain = async || {
-            let source = Arc::new(service.library.roots().open_media(path.to_str().unwrap()).unwrap());
-            let media = service.media.probe(&source).await.unwrap();
+            let source = Arc::new(service.library.roots().open_file(path.to_str().unwrap()).unwrap());
+            let media = service.media.probe(&source).await.unwrap().media;
             let gain = service.gain_tenths(&source, &media, 0, -23).await.expect("measured");
             (source.fingerprint().unwrap().to_owned(), gain)
         };
@@ -149,8 +149,8 @@ mod tests {
         let path = folder.path().join("radio.ogg");
         std::fs::write(&path, [link("1", 0.02), link("2", 0.5)].concat()).unwrap();
         let service = Service::open(config(folder.path())).unwrap();
-        let source = Arc::new(service.library.roots().open_media(path.to_str().unwrap()).unwrap());
-        let media = service.media.probe(&source).await.unwrap();
+        let source = Arc::new(service.library.roots().open_file(path.to_str().unwrap()).unwrap());
+        let media = service.media.probe(&source).await.unwrap().media;
         assert_eq!(media.clock_pieces.len(), 2);
         // The first link alone is -55 LUFS. Measured over both it hardly matters.
         let gain = service.gain_tenths(&source, &media, 0, -23).await.expect("measured");

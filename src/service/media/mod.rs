@@ -101,73 +101,53 @@ impl Probes {
         probe::warm(&self.tools).await;
     }
 
-    /// Probes a file: container, streams, tags.
+    /// Probes a file: container, streams, tags. Returns the cached result, or that of the probe in flight, or starts one. A
+    /// probe continues after its requests have left, so that a disk that was asleep is awake for the next request.
     ///
     /// # Errors
     /// `UNPLAYABLE_MEDIA` with `details.reasons` if nothing in it can be read; `PROBE_TIMED_OUT` if it takes longer than
     /// the deadline (default 5 s): the probe continues, and a later request gets its result;
     /// `SOURCE_READ_FAILED` when the file cannot be read; `INTERNAL` when the probe itself cannot run.
-    pub async fn probe(&self, source: &Arc<SourceFile>) -> Result<Arc<Media>> {
-        Ok(self.probe_within(source, self.deadline).await?.media)
-    }
-
-    /// Like [`Self::probe`], with the time of the probe.
-    ///
-    /// # Errors
-    /// Those of [`Self::probe`].
-    pub async fn probe_with_time(&self, source: &Arc<SourceFile>) -> Result<ProbeResult> {
-        self.probe_within(source, self.deadline).await
+    pub async fn probe(&self, source: &Arc<SourceFile>) -> Result<ProbeResult> {
+        let outcome = async {
+            let version = source.version();
+            let in_flight = {
+                let mut results = self.lock_results();
+                let key = source.cached_fingerprint().map(|name| format!("{name}/{version}"));
+                if let Some(outcome) = key.and_then(|key| results.finished.get(&key).cloned()) {
+                    return outcome;
+                }
+                results.in_flight.get(&version).cloned()
+            };
+            let mut outcome_receiver = match in_flight {
+                Some(awaited) => awaited,
+                None => {
+                    let in_flight_slot =
+                        self.in_flight_slots.clone().acquire_owned().await.expect("the semaphore is never closed");
+                    self.start_probe(source, version, in_flight_slot)
+                }
+            };
+            match outcome_receiver.wait_for(Option::is_some).await {
+                Ok(outcome) => outcome.clone().expect("waited for"),
+                Err(_) => Err(ProbeError::Unavailable("the probe ended without an answer".into())),
+            }
+        };
+        let outcome = tokio::time::timeout(self.deadline, outcome).await.unwrap_or(Err(ProbeError::TimedOut));
+        outcome.map_err(probe_error)
     }
 
     /// Like [`Self::probe`], but waits for several deadlines.
     ///
     /// # Errors
     /// Those of [`Self::probe`].
-    pub async fn probe_patiently(&self, source: &Arc<SourceFile>) -> Result<Arc<Media>> {
-        Ok(self.probe_within(source, self.deadline * PATIENT_DEADLINES).await?.media)
-    }
-
-    async fn probe_within(&self, source: &Arc<SourceFile>, wait: Duration) -> Result<ProbeResult> {
-        let outcome =
-            tokio::time::timeout(wait, self.cached_or_started(source)).await.unwrap_or(Err(ProbeError::TimedOut));
-        outcome.map_err(|fault| match fault {
-            ProbeError::Unreadable(why) => unplayable_error("UNREADABLE").with_cause(why),
-            ProbeError::TimedOut => {
-                let text = "the file is still being examined: its disk is slow, or the server is busy";
-                Error::new(Code::ProbeTimedOut, text).with_retry_after(RETRY_SECONDS)
+    pub async fn probe_patiently(&self, source: &Arc<SourceFile>) -> Result<ProbeResult> {
+        for _ in 1..PATIENT_DEADLINES {
+            match self.probe(source).await {
+                Err(fault) if fault.code == Code::ProbeTimedOut => {}
+                outcome => return outcome,
             }
-            ProbeError::Read(cause) => {
-                Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause)
-            }
-            ProbeError::Unavailable(cause) => Error::internal(cause),
-            fault @ ProbeError::ReportTooLarge => Error::internal(fault),
-        })
-    }
-
-    /// The cached result, or that of the probe in flight; starts a probe otherwise. A probe continues after its
-    /// requests have left, so that a disk that was asleep is awake for the next request.
-    async fn cached_or_started(&self, source: &Arc<SourceFile>) -> ProbeOutcome {
-        let version = source.version();
-        let in_flight = {
-            let mut results = self.lock_results();
-            let key = source.cached_fingerprint().map(|name| format!("{name}/{version}"));
-            if let Some(outcome) = key.and_then(|key| results.finished.get(&key).cloned()) {
-                return outcome;
-            }
-            results.in_flight.get(&version).cloned()
-        };
-        let mut outcome_receiver = match in_flight {
-            Some(awaited) => awaited,
-            None => {
-                let in_flight_slot =
-                    self.in_flight_slots.clone().acquire_owned().await.expect("the semaphore is never closed");
-                self.start_probe(source, version, in_flight_slot)
-            }
-        };
-        match outcome_receiver.wait_for(Option::is_some).await {
-            Ok(outcome) => outcome.clone().expect("waited for"),
-            Err(_) => Err(ProbeError::Unavailable("the probe ended without an answer".into())),
         }
+        self.probe(source).await
     }
 
     fn start_probe(
@@ -194,11 +174,18 @@ impl Probes {
         awaited
     }
 
+    /// The stored result, or that of a new probe, which is then stored.
     async fn probe_uncached(&self, source: &Arc<SourceFile>, version: &str) -> ProbeOutcome {
-        let source_handle = source.clone();
-        let fingerprint_task = tokio::task::spawn_blocking(move || source_handle.fingerprint().map(str::to_owned));
-        let name = match fingerprint_task.await {
-            Ok(Ok(name)) => name,
+        let (file, store) = (source.clone(), self.store.clone());
+        let read = move || {
+            let name = file.fingerprint()?.to_owned();
+            let id = record_id(&name);
+            // An unreadable record is treated as missing: the file is probed again.
+            let stored = store.and_then(|store| store.get::<Versioned<ProbeResult>>(Tree::Probes, &id).ok().flatten());
+            std::io::Result::Ok((name, stored))
+        };
+        let (name, stored) = match tokio::task::spawn_blocking(read).await {
+            Ok(Ok(read)) => read,
             Ok(Err(cause)) => return Err(ProbeError::Read(cause.to_string())),
             Err(cause) => return Err(ProbeError::Unavailable(cause.to_string())),
         };
@@ -207,7 +194,22 @@ impl Probes {
         if let Some(outcome) = finished {
             return outcome;
         }
-        let outcome = self.load_or_run(&name, version, source).await;
+        let outcome = match stored.as_ref().and_then(|record| record.for_version(version)) {
+            Some(probed) => Ok(probed.clone()),
+            None => {
+                let outcome = self.run_probe(&name, source).await;
+                if let (Some(store), Ok(probed)) = (self.store.clone(), &outcome) {
+                    let record = Versioned::with_version(stored, probed.clone(), version, |a, b| a.media == b.media);
+                    // Stored in the background: a lost record only costs another probe.
+                    tokio::spawn(async move {
+                        if let Err(fault) = store.put(Tree::Probes, &record_id(&name), &record).await {
+                            tracing::warn!(%fault, "a probe result could not be stored");
+                        }
+                    });
+                }
+                outcome
+            }
+        };
         // Cache only results that depend on the bytes alone; a missing tool or a busy machine is temporary.
         if matches!(outcome, Ok(_) | Err(ProbeError::Unreadable(_) | ProbeError::ReportTooLarge)) {
             self.lock_results().finished.put(key, outcome.clone());
@@ -215,30 +217,23 @@ impl Probes {
         outcome
     }
 
-    async fn load_or_run(&self, name: &str, version: &str, source: &Arc<SourceFile>) -> ProbeOutcome {
-        let Some(store) = self.store.clone() else { return self.run_probe(name, source).await };
-        let key = format!("{PROBE_VERSION}/{name}");
-        let (reader, id) = (store.clone(), key.clone());
-        let read = tokio::task::spawn_blocking(move || reader.get::<Versioned<ProbeResult>>(Tree::Probes, &id)).await;
-        // An unreadable record is treated as missing: the file is probed again.
-        let stored = read.ok().and_then(Result::ok).flatten();
-        if let Some(probed) = stored.as_ref().and_then(|record| record.for_version(version)) {
-            return Ok(probed.clone());
-        }
-        let probed = self.run_probe(name, source).await?;
-        let record = Versioned::with_version(stored, probed.clone(), version, |a, b| a.media == b.media);
-        // Stored in the background: a lost record only costs another probe.
-        tokio::spawn(async move {
-            if let Err(fault) = store.put(Tree::Probes, &key, &record).await {
-                tracing::warn!(%fault, "a probe result could not be stored");
-            }
-        });
-        Ok(probed)
-    }
-
+    /// Probes in this process; uses ffprobe if that fails or the file is in quarantine.
     async fn run_probe(&self, name: &str, source: &Arc<SourceFile>) -> ProbeOutcome {
+        let probing = async {
+            let quarantine_mark =
+                self.quarantine.as_ref().map(|quarantine| quarantine.mark_reading(name, &source.path));
+            let why = match quarantine_mark {
+                Some(None) => "it is in quarantine",
+                mark => match probe::probe_in_process(&self.tools, source, Box::new(mark)).await {
+                    Ok(media) => return Ok(media),
+                    Err(why) => why,
+                },
+            };
+            tracing::debug!(media.path = %source.path, why, "falling back to ffprobe");
+            probe::probe_with_ffprobe(&self.tools, source).await
+        };
         let probe_slot = self.probe_slots.acquire().await.expect("the semaphore is never closed");
-        let mut probing = std::pin::pin!(self.probe_media(name, source));
+        let mut probing = std::pin::pin!(probing);
         let mut media = match tokio::time::timeout(self.deadline, &mut probing).await {
             Ok(media) => media?,
             Err(_) => {
@@ -253,20 +248,6 @@ impl Probes {
         // The result is valid without the interval.
         media.keyframe_interval_seconds = index::keyframe_interval(source, &media).await;
         Ok(ProbeResult { media: Arc::new(media), at: Timestamp::now() })
-    }
-
-    /// Probes in this process; uses ffprobe if that fails or the file is in quarantine.
-    async fn probe_media(&self, name: &str, source: &Arc<SourceFile>) -> Result<Media, ProbeError> {
-        let quarantine_mark = self.quarantine.as_ref().map(|quarantine| quarantine.mark_reading(name, &source.path));
-        let why = match quarantine_mark {
-            Some(None) => "it is in quarantine",
-            mark => match probe::probe_in_process(&self.tools, source, Box::new(mark)).await {
-                Ok(media) => return Ok(media),
-                Err(why) => why,
-            },
-        };
-        tracing::debug!(media.path = %source.path, why, "falling back to ffprobe");
-        probe::probe_with_ffprobe(&self.tools, source).await
     }
 
     /// Identity of a file by its content, independent of its name.
@@ -297,8 +278,24 @@ impl Drop for InFlightGuard {
     }
 }
 
-fn unplayable_error(reason: &str) -> Error {
-    Error::new(Code::UnplayableMedia, "nothing in this file can be played").with_details(json!({"reasons": [reason]}))
+/// The key of a stored probe result.
+fn record_id(fingerprint: &str) -> String {
+    format!("{PROBE_VERSION}/{fingerprint}")
+}
+
+fn probe_error(fault: ProbeError) -> Error {
+    match fault {
+        ProbeError::Unreadable(why) => Error::new(Code::UnplayableMedia, "nothing in this file can be played")
+            .with_details(json!({"reasons": ["UNREADABLE"]}))
+            .with_cause(why),
+        ProbeError::TimedOut => {
+            let text = "the file is still being examined: its disk is slow, or the server is busy";
+            Error::new(Code::ProbeTimedOut, text).with_retry_after(RETRY_SECONDS)
+        }
+        ProbeError::Read(cause) => Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause),
+        ProbeError::Unavailable(cause) => Error::internal(cause),
+        fault @ ProbeError::ReportTooLarge => Error::internal(fault),
+    }
 }
 
 #[cfg(test)]

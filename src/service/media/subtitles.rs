@@ -179,10 +179,8 @@ impl Subtitles {
         let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
         let format = extension.as_deref().and_then(SubtitleFormat::from_extension);
         let format = format.ok_or_else(|| unsupported("must be .srt, .vtt, .ass or .ssa"))?;
-        let (roots, path) = (self.library.roots().clone(), path.to_owned());
-        let root = roots.locate(&path)?.root_index;
-        let source = self.library.run_with_deadline(root, move || roots.open_file(&path)).await?;
-        let key = source.version();
+        let source = sidecars::open_sidecar(&self.library, path).await?;
+        let (root, key) = (source.root_index, source.version());
         if let Some(cached) = self.cached(&key)
             && let Some(Ok(script)) = &*cached.borrow()
         {

@@ -22,7 +22,7 @@ fn write_sample_video(path: &Path, seconds: u32) {
 
 fn open(path: &Path) -> SourceFile {
     let roots = Roots::open(vec![Root { id: "r".into(), path: path.parent().unwrap().to_owned() }]).unwrap();
-    roots.open_media(path.to_str().unwrap()).unwrap()
+    roots.open_file(path.to_str().unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn a_disk_that_wakes_after_the_deadline_costs_one_request_and_not_the_file
         loop {
             match probes.probe(&source).await {
                 Err(fault) if fault.code == Code::ProbeTimedOut => {}
-                outcome => return outcome.unwrap(),
+                outcome => return outcome.unwrap().media,
             }
         }
     };
@@ -66,7 +66,8 @@ async fn an_implausible_duration_is_unknown() {
     // A last cluster at 2^50 ms with one block.
     bytes.extend([0x1f, 0x43, 0xb6, 0x75, 0x90, 0xe7, 0x87, 4, 0, 0, 0, 0, 0, 0, 0xa3, 0x85, 0x81, 0, 0, 0x80, 0]);
     std::fs::write(&path, bytes).unwrap();
-    let media = Probes::new(Path::new("ffmpeg"), Duration::from_secs(30)).probe(&Arc::new(open(&path))).await.unwrap();
+    let probed = Probes::new(Path::new("ffmpeg"), Duration::from_secs(30)).probe(&Arc::new(open(&path))).await.unwrap();
+    let media = probed.media;
     assert_eq!((media.duration_seconds, media.bitrate_kbps, media.is_seekable), (None, None, false));
     assert!(media.warnings.iter().any(|warning| warning.contains("unknown")), "{:?}", media.warnings);
 }
@@ -92,7 +93,7 @@ async fn a_stored_result_is_valid_for_its_version_only() {
     let new_probes =
         || Probes::new(Path::new("ffmpeg"), Duration::from_secs(30)).with_store(store.clone(), quarantine.clone());
     let holed = Arc::new(open(&path));
-    let first = new_probes().probe_with_time(&holed).await.unwrap();
+    let first = new_probes().probe(&holed).await.unwrap();
     let probe_again = async || {
         // The record is written in the background.
         for _ in 0..100 {
@@ -102,7 +103,7 @@ async fn a_stored_result_is_valid_for_its_version_only() {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        new_probes().probe_with_time(&Arc::new(open(&path))).await.unwrap()
+        new_probes().probe(&Arc::new(open(&path))).await.unwrap()
     };
     assert_eq!(probe_again().await.at, first.at, "unchanged: the stored result");
     std::fs::write(&path, &original_bytes).unwrap();

@@ -147,7 +147,7 @@ impl Service {
 
     async fn load_part(&self, path: String) -> Result<(AudiobookPart, Arc<Media>)> {
         let source = self.library.open(&path).await?;
-        let media = self.media.probe(&source).await?;
+        let media = self.media.probe(&source).await?.media;
         let (mime_type, duration_seconds) = (media.mime_type.clone(), media.duration_seconds.unwrap_or(0.0));
         Ok((AudiobookPart { path, mime_type, start_seconds: 0.0, duration_seconds }, media))
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Media, Stream, language_tag};
 use crate::domain::playback::{
@@ -14,7 +13,6 @@ use crate::domain::playlist::SubtitleRendition;
 use crate::domain::time::{round_to_ms, to_seconds, to_ticks};
 use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
-use crate::engine::video_encoders::VideoEncoder;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::library::sidecars;
@@ -84,16 +82,18 @@ pub enum SubtitleRequest {
 /// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum PlannedPlayback {
-    /// Direct play of the file.
-    Direct {
-        source: Arc<SourceFile>,
-        start_seconds: f64,
-        duration_seconds: Option<f64>,
-        reasons: Vec<TranscodeReason>,
-        /// The requested text subtitle, for players that fetch it themselves.
-        subtitle: SubtitleDelivery,
-    },
+    Direct(Box<DirectPlay>),
     Session(Box<SessionPlan>),
+}
+
+/// A file that is played directly.
+#[derive(Clone, Debug)]
+pub struct DirectPlay {
+    pub source: Arc<SourceFile>,
+    /// Its text subtitle is for players that fetch it themselves.
+    pub request: StartRequest,
+    pub duration_seconds: Option<f64>,
+    pub reasons: Vec<TranscodeReason>,
 }
 
 /// A session before it starts.
@@ -158,7 +158,7 @@ pub struct TextSubtitles {
 /// reasons; `TRANSCODER_UNAVAILABLE` when video must be encoded and no encoder works.
 pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Result<PlannedPlayback> {
     let source = service.library.open(&request.media_path).await?;
-    let media = service.media.probe(&source).await?;
+    let media = service.media.probe(&source).await?.media;
     let sidecar = resolve_request(service, &mut request, &source, &media).await?;
     let (decision, mut reasons) = playback::decide(&media, &request.device.profile, &request.playback);
     let tracks = match decision {
@@ -228,15 +228,15 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
 
 fn plan_direct(
     service: &Service,
-    request: StartRequest,
+    mut request: StartRequest,
     source: Arc<SourceFile>,
     media: &Media,
     reasons: Vec<TranscodeReason>,
 ) -> PlannedPlayback {
     let duration_seconds = media.duration_seconds;
     let last_start = duration_seconds.map_or(0.0, |duration| (duration - service.config.segment_seconds).max(0.0));
-    let start_seconds = clamp_start(request.start_seconds, duration_seconds, last_start);
-    PlannedPlayback::Direct { source, start_seconds, duration_seconds, reasons, subtitle: request.playback.subtitle }
+    request.start_seconds = clamp_start(request.start_seconds, duration_seconds, last_start);
+    PlannedPlayback::Direct(Box::new(DirectPlay { source, request, duration_seconds, reasons }))
 }
 
 fn unplayable_error(reasons: &[TranscodeReason]) -> Error {
@@ -251,13 +251,6 @@ fn clamp_start(start_seconds: f64, duration: Option<f64>, last_segment: f64) -> 
         Some(duration) if start_seconds > 0.0 && start_seconds >= duration => round_to_ms(last_segment),
         _ => start_seconds,
     }
-}
-
-/// The encoder of all encoded video. Every player decodes H.264.
-async fn best_encoder(service: &Service) -> Result<&'static VideoEncoder> {
-    let report = service.local_encoders.report().await;
-    let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
-    report.best(TargetCodec::H264).ok_or_else(unavailable)
 }
 
 /// Duration from size and bit rate, for streams that do not state it; at most a day.

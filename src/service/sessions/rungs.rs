@@ -39,11 +39,11 @@ struct RungLease {
 
 impl RungLeases {
     /// `rung_count` rungs, of which the first is leased.
-    pub(super) fn new(rung_count: usize, lease: Lease, backend: BackendChoice) -> Self {
+    pub(super) fn new(rung_count: usize, lease: Arc<Lease>, backend: BackendChoice) -> Self {
         let current = CurrentRung { rung: 0, backend, progress: lease.progress() };
         let mut leases: Vec<Option<RungLease>> = (0..rung_count).map(|_| None).collect();
         let admission = Mutex::new(lease.admission());
-        leases[0] = Some(RungLease { lease: Arc::new(lease), backend, requested_at: Instant::now() });
+        leases[0] = Some(RungLease { lease, backend, requested_at: Instant::now() });
         Self { leases: Mutex::new(Some(leases)), admission, current: watch::Sender::new(current) }
     }
 

@@ -83,7 +83,7 @@ impl Session {
         user_id: &str,
         plan: SessionPlan,
         backend: BackendChoice,
-        lease: Lease,
+        lease: Arc<Lease>,
         renditions: Arc<Renditions>,
         timeouts: SessionTimeouts,
         stop: CancellationToken,
@@ -108,13 +108,12 @@ impl Session {
         self.created_at.elapsed()
     }
 
-    /// Drives the state until the session ends.
-    pub(super) async fn run(&self) {
+    /// Drives the state until the session ends. `lease` is that of its first rung.
+    pub(super) async fn run(&self, lease: Arc<Lease>) {
         let first_segment = start_segment(&self.plan);
-        let lease = self.rung_leases.request_lease(0);
         let source = self.source();
-        let mut first_head = lease
-            .map(|lease| Box::pin(async move { lease.segment(first_segment).await?.content.read_head(source).await }));
+        let first_head = async move { lease.segment(first_segment).await?.content.read_head(source).await };
+        let mut first_head = Some(Box::pin(first_head));
         let mut current_rung = self.rung_leases.watch_current();
         let mut progress = current_rung.borrow_and_update().progress.clone();
         // The current rung was released; another one becomes current as soon as it is requested.

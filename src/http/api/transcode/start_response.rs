@@ -1,6 +1,5 @@
 //! The response of `POST /api/stream/transcode/start`: a session, or the URL of the file itself.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,14 +9,14 @@ use utoipa::ToSchema;
 use super::{GRANT_SECONDS, grant_expiry, session_grant};
 use crate::domain::access::Principal;
 use crate::domain::plan::{AudioPlan, VideoPlan};
-use crate::domain::playback::{RequestDevice, SubtitleDelivery, TranscodeReason};
+use crate::domain::playback::{SubtitleDelivery, TranscodeReason};
 use crate::domain::time::{format_timestamp, round_to_ms};
-use crate::engine::source::SourceFile;
 use crate::error::Result;
 use crate::http::api::device::DeviceBody;
 use crate::http::urls::ResourceUrls;
 use crate::service::Service;
 use crate::service::library::sidecars;
+use crate::service::renditions::planner::DirectPlay;
 use crate::service::sessions::Session;
 
 /// A started session, or the URL of the file itself.
@@ -62,55 +61,35 @@ struct DecisionBody {
     device: DeviceBody,
 }
 
-/// A file that is played directly.
-pub(super) struct DirectPlay {
-    pub source: Arc<SourceFile>,
-    pub start_seconds: f64,
-    pub duration_seconds: Option<f64>,
-    pub reasons: Vec<TranscodeReason>,
-    /// URL of the subtitle, without a grant.
-    pub subtitle: Option<String>,
-}
-
-/// The URL of the requested text subtitle as WebVTT; None if none was requested.
-///
-/// # Errors
-/// As [`sidecars::list_sidecars`].
-pub(super) async fn direct_subtitle(
-    service: &Service,
-    source: &Arc<SourceFile>,
-    subtitle: &SubtitleDelivery,
-) -> Result<Option<String>> {
-    let id = match subtitle {
-        SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return Ok(None),
-        SubtitleDelivery::Text { stream } => format!("e{stream}"),
-        SubtitleDelivery::TextSidecar { path } => {
-            let sidecars = sidecars::list_sidecars(&service.library, source).await?;
-            let Some(sidecar) = sidecars.into_iter().find(|sidecar| sidecar.path == *path) else { return Ok(None) };
-            sidecar.id
-        }
-    };
-    Ok(Some(ResourceUrls::from_config(&service.config).subtitle(&source.path, &id)))
-}
-
 impl Started {
     /// The response for a file that is played directly.
-    pub(super) fn for_file(service: &Service, user: &Principal, play: &DirectPlay, device: &RequestDevice) -> Self {
-        let source = &play.source;
-        let subtitle = play.subtitle.as_ref();
+    ///
+    /// # Errors
+    /// As [`sidecars::list_sidecars`].
+    pub(super) async fn for_file(service: &Service, user: &Principal, play: &DirectPlay) -> Result<Self> {
+        let (source, request) = (&play.source, &play.request);
+        let subtitle_id = match &request.playback.subtitle {
+            SubtitleDelivery::None | SubtitleDelivery::Burn(_) => None,
+            SubtitleDelivery::Text { stream } => Some(format!("e{stream}")),
+            SubtitleDelivery::TextSidecar { path } => {
+                let sidecars = sidecars::list_sidecars(&service.library, source).await?;
+                sidecars.into_iter().find(|sidecar| sidecar.path == *path).map(|sidecar| sidecar.id)
+            }
+        };
+        let urls = ResourceUrls::from_config(&service.config);
+        let subtitle_url = subtitle_id.map(|id| urls.subtitle(&source.path, &id));
         let until = Timestamp::now() + Duration::from_secs(GRANT_SECONDS.unsigned_abs());
-        let url = ResourceUrls::from_config(&service.config).media_file(&source.path);
+        let url = urls.media_file(&source.path);
         let grant = service.accounts.sign_grant(user, &format!("stream/file:{}", source.path), until.as_second());
-        Self {
+        Ok(Self {
             session_id: None,
             playback_mode: "direct",
             playlist_url: None,
             signed_playlist_url: None,
             signed_direct_url: Some(format!("{url}&st={grant}")),
             direct_url: Some(url),
-            subtitle_url: subtitle.cloned(),
-            signed_subtitle_url: subtitle.map(|url| format!("{url}&st={grant}")),
-            start_position_seconds: play.start_seconds,
+            signed_subtitle_url: subtitle_url.as_ref().map(|url| format!("{url}&st={grant}")),
+            start_position_seconds: request.start_seconds,
             timeline_start_seconds: 0.0,
             duration_seconds: play.duration_seconds.map(round_to_ms),
             segment_seconds: None,
@@ -118,13 +97,14 @@ impl Started {
                 container: "direct",
                 video: Some("direct"),
                 audio: Some("direct"),
-                subtitle: if subtitle.is_some() { "webvtt" } else { "none" },
+                subtitle: if subtitle_url.is_some() { "webvtt" } else { "none" },
                 reasons: reason_codes(&play.reasons),
-                device: DeviceBody::new(device),
+                device: DeviceBody::new(&request.device),
             },
+            subtitle_url,
             expires_at: format_timestamp(until),
             idle_timeout_seconds: None,
-        }
+        })
     }
 
     /// The response for a file that is played in a session.

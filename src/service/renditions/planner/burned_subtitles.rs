@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::request_check::open_sidecar;
 use crate::domain::media::{Media, language_tag};
 use crate::domain::plan::BurnedSubtitle;
 use crate::domain::playback::SubtitleDelivery;
@@ -26,7 +25,7 @@ pub(super) async fn choose_subtitles(
     });
     match best_subtitle(media, &sidecar_files, languages) {
         None => (SubtitleDelivery::None, None),
-        Some(BurnedSubtitle::Sidecar { path, bitmap }) => match open_sidecar(service, &path).await {
+        Some(BurnedSubtitle::Sidecar { path, bitmap }) => match sidecars::open_sidecar(&service.library, &path).await {
             Ok(file) => (SubtitleDelivery::Burn(BurnedSubtitle::Sidecar { path, bitmap }), Some(file)),
             Err(fault) => {
                 tracing::warn!(media.path = path, %fault, "a channel is aired without its subtitles");

@@ -133,7 +133,7 @@ async fn plan_item(
     settings: &ItemSettings,
     output: &OutputSettings,
 ) -> Result<PlannedItem> {
-    let media = service.media.probe(&source).await?;
+    let media = service.media.probe(&source).await?.media;
     let limits = EncodeLimits { max_height: settings.max_height, max_bitrate_kbps: output.max_kbps };
     let (subtitle, sidecar) = match settings.allows_burn_in {
         true => burned_subtitles::choose_subtitles(service, &source, &media, &output.subtitle_languages).await,

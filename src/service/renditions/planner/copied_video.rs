@@ -1,13 +1,10 @@
-//! Copied video (remux): whether it can be packaged, and its segment grid.
-
-use std::sync::Arc;
+//! Copied video (remux): its segment grid.
 
 use super::DecidedItem;
 use crate::domain::grid::Grid;
 use crate::domain::playback::TrackAction;
 use crate::domain::time::to_seconds;
 use crate::engine::index::{self, KeyframeIndex};
-use crate::engine::packager::Package;
 use crate::service::Service;
 
 /// Video with longer copied segments is encoded: a viewer would wait for them, and a seek would be imprecise. Players buffer
@@ -24,24 +21,6 @@ pub(super) struct CopiedVideo {
     pub end_seconds: f64,
     pub first_frame_ticks: i64,
     pub last_frame_end_ticks: i64,
-}
-
-/// Opens a package if the packager can make the whole rendition.
-pub(super) async fn open_package(service: &Service, item: &DecidedItem) -> Option<Arc<Package>> {
-    let DecidedItem { source, media, tracks, .. } = item;
-    let copied_stream = |track: Option<(u32, TrackAction)>| match track {
-        Some((_, TrackAction::Encode)) => None,
-        Some((stream, TrackAction::Copy)) => Some(Some(stream)),
-        None => Some(None),
-    };
-    let (video, audio) = (copied_stream(tracks.video)?, copied_stream(tracks.audio)?);
-    match service.packages.open(source, media, video, audio).await {
-        Ok(package) => Some(package),
-        Err(why) => {
-            tracing::info!(media.path = source.path, why, "ffmpeg remuxes this file, because it cannot be packaged");
-            None
-        }
-    }
 }
 
 /// Plans copied video; None when video is not copied or cannot be segmented well.

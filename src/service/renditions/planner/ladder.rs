@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::video_encode::{self, EncodeLimits, plan_encode};
-use super::{STEREO_KBPS, SessionPlan, best_encoder, display_size};
+use super::{STEREO_KBPS, SessionPlan, display_size};
 use crate::domain::codec::avc_level;
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
@@ -110,15 +110,15 @@ pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, grid: &Ar
         VideoPlan::Copy { stream } => (*stream, true),
         VideoPlan::Encode(plan) => (plan.stream, false),
     };
-    let encoder = best_encoder(service).await?;
     let is_costly = |kbps: u32| top.average_bandwidth as f64 > f64::from(kbps) * 1000.0 * MIN_COPY_RATIO;
     let own_height =
         RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).filter(|(.., kbps)| is_copied && is_costly(*kbps));
-    let lower_heights = RUNGS.iter().filter(|(_, lines, _)| lines * 10 <= height * 9);
+    let lower_heights = RUNGS.iter().filter(|(_, lines, _)| lines * 10 <= height * 9).map(|(_, lines, _)| *lines);
+    let heights: Vec<u32> = own_height.map(|_| height).into_iter().chain(lower_heights).collect();
     let mut rungs: Vec<Rung> = Vec::new();
-    for rung_height in own_height.map(|_| height).into_iter().chain(lower_heights.map(|(_, lines, _)| *lines)) {
+    for rung_height in heights {
         let limits = EncodeLimits { max_height: Some(rung_height), ..plan.request.encode_limits() };
-        let video = plan_encode(&top.spec.media, stream, limits, &plan.request.playback.subtitle, encoder)?;
+        let video = plan_encode(service, &top.spec.media, stream, limits, &plan.request.playback.subtitle).await?;
         let rendition = Rendition { video: Some(VideoPlan::Encode(video)), audio: top.spec.rendition.audio.clone() };
         let spec = RenditionSpec {
             rendition: Arc::new(rendition),

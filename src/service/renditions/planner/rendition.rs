@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::video_encode::{EncodeLimits, plan_encode};
-use super::{DecidedItem, best_encoder, copied_video};
+use super::{DecidedItem, copied_video};
 use crate::domain::grid::Grid;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playback::{SubtitleDelivery, TrackAction};
@@ -45,9 +45,12 @@ pub(super) async fn plan_rendition(
     policy: Policy<'_>,
     accepts_copy: impl FnOnce(&Grid) -> bool,
 ) -> Result<Option<PlannedRendition>> {
-    let package = copied_video::open_package(service, &item).await;
-    let known_index = package.as_ref().and_then(|package| package.index().cloned());
-    let copied = copied_video::plan_copy(service, &item, known_index).await;
+    let (mut package, mut copied) = (None, None);
+    if !matches!(item.tracks.video, Some((_, TrackAction::Encode))) {
+        package = service.packages.open(&item.source, &item.media, &item.tracks).await;
+        let known_index = package.as_ref().and_then(|package| package.index().cloned());
+        copied = copied_video::plan_copy(service, &item, known_index).await;
+    }
     let copied = copied.filter(|copied| accepts_copy(&copied.grid));
     let DecidedItem { source, media, tracks, duration_seconds } = item;
     let segment_seconds = service.config.segment_seconds;
@@ -58,8 +61,7 @@ pub(super) async fn plan_rendition(
         }
         (Some((stream, _)), None) => {
             let Some(duration) = duration_seconds else { return Ok(None) };
-            let encoder = best_encoder(service).await?;
-            let mut plan = plan_encode(&media, stream, policy.limits, policy.subtitle, encoder)?;
+            let mut plan = plan_encode(service, &media, stream, policy.limits, policy.subtitle).await?;
             plan.frame_rate = policy.frame_rate.unwrap_or(plan.frame_rate);
             let grid = Grid::from_frame_rate(plan.frame_rate, segment_seconds, duration);
             (Some(VideoPlan::Encode(plan)), grid, duration, None)

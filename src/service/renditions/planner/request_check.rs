@@ -55,7 +55,7 @@ pub(super) async fn resolve_request(
             if !bitmap {
                 check_text_path(path)?;
             }
-            sidecar = Some(open_sidecar(service, path).await?);
+            sidecar = Some(sidecars::open_sidecar(&service.library, path).await?);
             SubtitleDelivery::Burn(BurnedSubtitle::Sidecar { path: path.clone(), bitmap })
         }
         (SubtitleRequest::External, _, None) => {
@@ -95,11 +95,4 @@ fn check_text_path(path: &str) -> Result<()> {
         Some("srt" | "vtt" | "ass" | "ssa") => Ok(()),
         _ => Err(Error::new(Code::UnsupportedMediaType, "subtitlePath is not a text subtitle file")),
     }
-}
-
-/// Opens a subtitle file. It is no media file, so the library's check does not apply.
-pub(super) async fn open_sidecar(service: &Service, path: &str) -> Result<Arc<SourceFile>> {
-    let (roots, path) = (service.library.roots().clone(), path.to_owned());
-    let root = roots.locate(&path)?.root_index;
-    service.library.run_with_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)
 }

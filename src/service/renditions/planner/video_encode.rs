@@ -1,12 +1,13 @@
 //! Settings of a video encode: size, frame rate and maximum bit rate.
 
 use super::STEREO_KBPS;
+use crate::domain::codec::TargetCodec;
 use crate::domain::media::{Media, Video};
 use crate::domain::plan::EncodeVideo;
 use crate::domain::playback::{RUNGS, SubtitleDelivery};
 use crate::domain::time::{FrameRate, STANDARD_RATES};
-use crate::engine::video_encoders::VideoEncoder;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
 
 /// Most pixels of an encoded picture: the limit of level 5.1 (ISO/IEC 14496-10 table A-1).
 const MAX_PIXELS: f64 = 36_864.0 * 256.0;
@@ -20,14 +21,21 @@ pub(super) struct EncodeLimits {
     pub max_bitrate_kbps: Option<u32>,
 }
 
-/// Plans the encode of stream `index` within these limits, with a subtitle to burn in if that is its delivery.
-pub(super) fn plan_encode(
+/// Plans the encode of stream `index` within these limits, with a subtitle to burn in if that is its delivery. The codec is
+/// H.264, which every player decodes.
+///
+/// # Errors
+/// `TRANSCODER_UNAVAILABLE` if no encoder works.
+pub(super) async fn plan_encode(
+    service: &Service,
     media: &Media,
     index: u32,
     limits: EncodeLimits,
     subtitle: &SubtitleDelivery,
-    encoder: &VideoEncoder,
 ) -> Result<EncodeVideo> {
+    let report = service.local_encoders.report().await;
+    let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
+    let encoder = report.best(TargetCodec::H264).ok_or_else(unavailable)?;
     let found = media.video_streams().find(|(stream, _)| stream.index == index);
     let (stream, video) = found.ok_or_else(|| Error::internal(format!("the chosen stream {index} is not video")))?;
     let (width, height) = target_size(video, limits.max_height);

@@ -206,15 +206,11 @@ impl Owner {
                 self.consecutive_faults = 0;
                 let is_first = active.delivered == 1;
                 self.update_speed(segment.index, spent_seconds, is_first);
-                let stored = match segment.content {
-                    SegmentContent::InMemory(bytes) if !self.backend.has_instant_start() => {
-                        self.segments.put(&self.rendition_key, segment.index, bytes).await
-                    }
-                    content => {
-                        let version = self.spec.source.version();
-                        self.segments.put_reproducible(&self.rendition_key, segment.index, content, &version).await
-                    }
-                };
+                let is_reproducible =
+                    self.backend.has_instant_start() || matches!(segment.content, SegmentContent::Lazy(_));
+                let inputs = is_reproducible.then(|| self.spec.source.version());
+                let stored =
+                    self.segments.put(&self.rendition_key, segment.index, segment.content, inputs.as_deref()).await;
                 let (start_ms, now_ms) = (self.start_ms(segment.index), self.now_ms());
                 for waiting in self.waiting_requests.extract_if(.., |waiting| waiting.request.index == segment.index) {
                     if let Some(reader_position) =

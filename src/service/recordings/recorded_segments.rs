@@ -10,7 +10,7 @@ use crate::domain::live_window;
 use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::recording::Recording;
 use crate::error::Result;
-use crate::service::channels::Viewer;
+use crate::service::channels::{ViewStart, Viewer};
 use crate::service::{Service, ingest, live};
 
 /// The longest wait before a channel is checked again.
@@ -69,7 +69,7 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
         return Ok(RecordingStep::Wait(Duration::from_millis(wait).min(MAX_WAIT)));
     }
     // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
-    service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), None);
+    service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), ViewStart::Unchanged);
     let aired =
         live::produce_segment(service, &channel, (segment.programme_start_ms, segment.index), &recording.id).await?;
     let mut bytes = Vec::from(aired.bytes);
@@ -90,7 +90,7 @@ fn next_external_step(service: &Arc<Service>, channel: &Channel, recording: &Rec
     let has_begun = written.bytes > 0;
     let now_ms = service.clock.now().as_millisecond();
     if now_ms < to_ms {
-        service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), None);
+        service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), ViewStart::Unchanged);
         ingest::start_ingest(service, channel)?;
         live::start_maintenance(service);
     }

@@ -39,7 +39,7 @@ pub type RangeMs = (i64, Option<i64>);
 
 /// A channel as a viewer requested it.
 pub enum Opening {
-    /// Its first segment can be sent. The range is None for the live view.
+    /// Its first segment can be sent. The live view has no range.
     Ready { range_ms: Option<RangeMs> },
     /// Its first segment is being made; the progress is in percent.
     Starting { progress: u8 },

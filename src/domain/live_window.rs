@@ -6,12 +6,13 @@
 //! channel has a clock of its own ([`ChannelClock`]); only the dates in the text are always wall-clock time.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::channel::Channel;
 use super::channel_clock::{ChannelClock, ClockInterval, SkipTarget};
-use super::schedule::{Programme, ScheduleDefinition};
+use super::schedule::ScheduleDefinition;
 use super::segment_format::SegmentFormat;
 use super::time::{format_timestamp, to_seconds};
 
@@ -68,25 +69,26 @@ pub fn segments_from<'a>(
     };
     let intervals = clock.map_or_else(|| vec![unbroken], ChannelClock::aired_intervals);
     intervals.into_iter().filter(move |interval| interval.to_ms > from_ms).flat_map(move |interval| {
-        let until = interval.to_ms.saturating_mul(90);
-        let scheduled = scheduled_segments(definition, from_ms.max(interval.from_ms))
-            .take_while(move |segment| segment.end_ticks <= until);
-        scheduled.map(move |segment| LiveSegment {
-            media_sequence: segment.media_sequence.saturating_sub(interval.skipped_segments),
-            discontinuities: segment.discontinuities.saturating_sub(interval.skipped_discontinuities),
-            ..segment
-        })
+        let from_ms = from_ms.max(interval.from_ms);
+        let segments = definition.programmes_between(from_ms, i64::MAX).flat_map(move |programme| {
+            let ranges = definition.segment_ranges(&programme);
+            let origin_ticks = programme.start_ms * 90;
+            let first_segment = definition.item_of(&programme).part(programme.part_index).first_segment;
+            (0..ranges.len()).map(move |index| LiveSegment {
+                programme_start_ms: programme.start_ms,
+                index,
+                item_index: first_segment + index,
+                start_ticks: origin_ticks + ranges.segment_start(index),
+                end_ticks: origin_ticks + ranges.segment_end(index),
+                media_sequence: (programme.media_sequence + index as u64).saturating_sub(interval.skipped_segments),
+                discontinuities: programme.discontinuities.saturating_sub(interval.skipped_discontinuities),
+            })
+        });
+        let (from_ticks, until_ticks) = (from_ms.saturating_mul(90), interval.to_ms.saturating_mul(90));
+        segments
+            .skip_while(move |segment| segment.end_ticks <= from_ticks)
+            .take_while(move |segment| segment.end_ticks <= until_ticks)
     })
-}
-
-/// Segments as scheduled, skips ignored.
-fn scheduled_segments(definition: &ScheduleDefinition, from_ms: i64) -> impl Iterator<Item = LiveSegment> + use<'_> {
-    let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
-    let from_ms = from_ms.max(first);
-    let programmes = definition.programmes_between(from_ms, i64::MAX);
-    programmes
-        .flat_map(move |programme| programme_segments(definition, programme))
-        .skip_while(move |segment| segment.end_ticks <= from_ms * 90)
 }
 
 /// The target of a skip: the end of the programme the guide shows as current. None before the channel's first programme.
@@ -98,7 +100,7 @@ pub fn skip_target(channel: &Channel, now_ms: i64) -> Option<SkipTarget> {
         .next()
         .filter(|current| current.programme.start_ms <= channel_ms)?;
     let to_ms = current.programme.end_ms;
-    let next = scheduled_segments(definition, to_ms).next()?;
+    let next = segments_from(definition, None, to_ms).next()?;
     let target_seconds = channel.output.target_seconds;
     let window = listed_segments(definition, Some(clock), PlaylistView::Live, target_seconds, channel_ms);
     let last = clock.intervals().last().copied()?;
@@ -122,22 +124,6 @@ pub fn skip_target(channel: &Channel, now_ms: i64) -> Option<SkipTarget> {
         skipped_discontinuities: next.discontinuities.saturating_sub(discontinuities),
         skipped_ticks: next.start_ticks - (aired.end_ticks - interval.skipped_ticks),
         drops_last_interval,
-    })
-}
-
-/// The segments of one programme.
-pub fn programme_segments(definition: &ScheduleDefinition, programme: Programme) -> impl Iterator<Item = LiveSegment> {
-    let ranges = definition.segment_ranges(&programme);
-    let origin_ticks = programme.start_ms * 90;
-    let first_segment = definition.item_of(&programme).part(programme.part_index).first_segment;
-    (0..ranges.len()).map(move |index| LiveSegment {
-        programme_start_ms: programme.start_ms,
-        index,
-        item_index: first_segment + index,
-        start_ticks: origin_ticks + ranges.segment_start(index),
-        end_ticks: origin_ticks + ranges.segment_end(index),
-        media_sequence: programme.media_sequence + index as u64,
-        discontinuities: programme.discontinuities,
     })
 }
 
@@ -197,66 +183,71 @@ pub fn rewind_aired(clock: Option<&ChannelClock>, channel_now_ms: i64, mut back_
     end.saturating_sub(back_ms)
 }
 
-/// Whether a playlist is complete. `is_paused` means that the channel's clock is paused; then the list does not wait for the
-/// segment in progress.
-pub fn is_complete(
-    definition: &ScheduleDefinition,
-    clock: Option<&ChannelClock>,
-    view: PlaylistView,
-    segments: &[LiveSegment],
-    channel_now_ms: i64,
-    is_paused: bool,
-) -> bool {
-    let until = match view {
-        PlaylistView::Live => return false,
-        PlaylistView::From(from) => return channel_now_ms >= from + MAX_PLAYLIST_MS,
-        PlaylistView::Between(from, to) => to.min(from + MAX_PLAYLIST_MS),
-    };
-    let Some(last) = segments.last().filter(|_| channel_now_ms >= until) else { return false };
-    last.end_ticks >= until * 90 || {
-        let next = segments_from(definition, clock, last.end_ticks.div_euclid(90))
-            .find(|segment| segment.start_ticks >= last.end_ticks);
-        next.is_none_or(|next| is_paused || next.start_ticks >= until * 90)
-    }
+/// A media playlist of a channel.
+pub struct LivePlaylist {
+    pub channel: Arc<Channel>,
+    pub view: PlaylistView,
+    pub segments: Arc<[LiveSegment]>,
+    /// The channel time of the list, ms.
+    pub channel_now_ms: i64,
+    /// The channel's clock is paused, so the list does not wait for the segment in progress.
+    pub is_paused: bool,
 }
 
-/// The text of a playlist; `is_complete` adds `EXT-X-ENDLIST`. `query` is appended to every address: the viewer's grant.
-pub fn render_playlist(
-    segments: &[LiveSegment],
-    clock: Option<&ChannelClock>,
-    view: PlaylistView,
-    target_seconds: u64,
-    is_complete: bool,
-    query: &str,
-) -> String {
-    let mut text = String::with_capacity(256 + segments.len() * (110 + query.len()));
-    let (sequence, mut discontinuities) =
-        segments.first().map_or((0, 0), |first| (first.media_sequence, first.discontinuities));
-    let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{target_seconds}");
-    let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{discontinuities}");
-    match view {
-        PlaylistView::Live => {}
-        _ if is_complete => text.push_str("#EXT-X-PLAYLIST-TYPE:VOD\n"),
-        _ => text.push_str("#EXT-X-PLAYLIST-TYPE:EVENT\n#EXT-X-START:TIME-OFFSET=0,PRECISE=YES\n"),
+impl LivePlaylist {
+    /// Leaves out `EXT-X-DISCONTINUITY`.
+    pub fn remove_discontinuities(&mut self) {
+        self.segments = self.segments.iter().map(|segment| LiveSegment { discontinuities: 0, ..*segment }).collect();
     }
-    text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
-    for segment in segments {
-        // One tag per counted discontinuity (RFC 8216, section 6.2.1): a skip may have passed several.
-        while discontinuities < segment.discontinuities {
-            text.push_str("#EXT-X-DISCONTINUITY\n");
-            discontinuities += 1;
+
+    /// Whether nothing will be added to it.
+    fn is_complete(&self) -> bool {
+        let until = match self.view {
+            PlaylistView::Live => return false,
+            PlaylistView::From(from) => return self.channel_now_ms >= from + MAX_PLAYLIST_MS,
+            PlaylistView::Between(from, to) => to.min(from + MAX_PLAYLIST_MS),
+        };
+        let Some(last) = self.segments.last().filter(|_| self.channel_now_ms >= until) else { return false };
+        last.end_ticks >= until * 90 || {
+            let (definition, clock) = (&self.channel.definition, self.channel.clock.as_deref());
+            let next = segments_from(definition, clock, last.end_ticks.div_euclid(90))
+                .find(|segment| segment.start_ticks >= last.end_ticks);
+            next.is_none_or(|next| self.is_paused || next.start_ticks >= until * 90)
         }
-        let start_ms = (segment.start_ticks + 45).div_euclid(90);
-        let start_ms = clock.map_or(start_ms, |clock| clock.last_wall_ms(start_ms));
-        let date_time = Timestamp::from_millisecond(start_ms).map(format_timestamp).unwrap_or_default();
-        let seconds = to_seconds(segment.end_ticks - segment.start_ticks);
-        let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{seconds:.5},");
-        let _ = writeln!(text, "{}{query}", segment_name(segment.programme_start_ms, segment.index));
     }
-    if is_complete {
-        text.push_str("#EXT-X-ENDLIST\n");
+
+    /// Its text. `query` is appended to every address: the viewer's grant.
+    pub fn render(&self, query: &str) -> String {
+        let (segments, is_complete) = (&self.segments, self.is_complete());
+        let mut text = String::with_capacity(256 + segments.len() * (110 + query.len()));
+        let (sequence, mut discontinuities) =
+            segments.first().map_or((0, 0), |first| (first.media_sequence, first.discontinuities));
+        let target_seconds = self.channel.output.target_seconds;
+        let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{target_seconds}");
+        let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{discontinuities}");
+        match self.view {
+            PlaylistView::Live => {}
+            _ if is_complete => text.push_str("#EXT-X-PLAYLIST-TYPE:VOD\n"),
+            _ => text.push_str("#EXT-X-PLAYLIST-TYPE:EVENT\n#EXT-X-START:TIME-OFFSET=0,PRECISE=YES\n"),
+        }
+        text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
+        for segment in segments.iter() {
+            // One tag per counted discontinuity (RFC 8216, section 6.2.1): a skip may have passed several.
+            while discontinuities < segment.discontinuities {
+                text.push_str("#EXT-X-DISCONTINUITY\n");
+                discontinuities += 1;
+            }
+            let start_ms = self.channel.wall_ms_at((segment.start_ticks + 45).div_euclid(90));
+            let date_time = Timestamp::from_millisecond(start_ms).map(format_timestamp).unwrap_or_default();
+            let seconds = to_seconds(segment.end_ticks - segment.start_ticks);
+            let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{seconds:.5},");
+            let _ = writeln!(text, "{}{query}", segment_name(segment.programme_start_ms, segment.index));
+        }
+        if is_complete {
+            text.push_str("#EXT-X-ENDLIST\n");
+        }
+        text
     }
-    text
 }
 
 /// The format of a channel's segments.

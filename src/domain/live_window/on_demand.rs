@@ -191,9 +191,11 @@ fn a_past_playlist_ends_where_the_clock_paused() {
     let (definition, clock) = (&channel.definition, channel.clock.as_deref());
     let list = |to: i64, now: i64| {
         let (view, time) = (PlaylistView::Between(START, channel.channel_ms_at(to)), channel.channel_ms_at(now));
-        let segments = listed_segments(definition, clock, view, TARGET, time);
-        let ended = is_complete(definition, clock, view, &segments, time, clock.unwrap().is_paused_at(now));
-        (segments.len(), render_playlist(&segments, clock, view, TARGET, ended, "").contains("ENDLIST"))
+        let segments: Arc<[LiveSegment]> = listed_segments(definition, clock, view, TARGET, time).into();
+        let (count, is_paused) = (segments.len(), clock.unwrap().is_paused_at(now));
+        let channel = Arc::new(channel.clone());
+        let playlist = LivePlaylist { channel, view, segments, channel_now_ms: time, is_paused };
+        (count, playlist.render("").contains("ENDLIST"))
     };
     let (first, ended) = list(START + 13_500, START + 14_000);
     assert!(ended && first >= 4, "does not wait for a segment cut short");

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::channel::OutputSettings;
 use crate::domain::grid::Grid;
 use crate::domain::schedule::segmentation::{Segmentation, VideoFormat, item_duration_ms};
 use crate::domain::schedule::tests::{MODES, plain_request, schedule_item};
@@ -32,6 +33,15 @@ pub(super) fn items(count: usize, salt: u64) -> ScheduleItems {
 
 fn channel(mode: ScheduleMode, seed: u64, count: usize) -> ScheduleDefinition {
     ScheduleDefinition::new(START, plain_request(seed, mode, items(count, seed)))
+}
+
+/// A playlist of a channel with this target duration.
+fn playlist(definition: &ScheduleDefinition, view: PlaylistView, target_seconds: u64, now: i64) -> LivePlaylist {
+    let mut channel = crate::domain::channel::tests::channel(1);
+    channel.definition = definition.clone();
+    channel.output = Arc::new(OutputSettings { target_seconds, ..OutputSettings::default() });
+    let segments = listed_segments(definition, None, view, target_seconds, now).into();
+    LivePlaylist { channel: Arc::new(channel), view, segments, channel_now_ms: now, is_paused: false }
 }
 
 proptest! {
@@ -84,7 +94,7 @@ proptest! {
             prop_assert!(before.len() >= MIN_LIVE_SEGMENTS);
             let length = before.last().unwrap().end_ticks - before[0].start_ticks;
             prop_assert!(length >= 11 * 90_000);
-            let text = render_playlist(&before, None, PlaylistView::Live, 3, false, "?st=g");
+            let text = playlist(&definition, PlaylistView::Live, 3, now).render("?st=g");
             let parsed = m3u8_rs::parse_media_playlist_res(text.as_bytes()).unwrap();
             prop_assert_eq!(parsed.media_sequence, before[0].media_sequence);
             prop_assert_eq!(parsed.segments.len(), before.len());
@@ -100,8 +110,7 @@ proptest! {
 fn a_list_reads_as_players_expect_it() {
     let all = items(4, 3).iter().filter(|item| item.title == "0" || item.title == "1").cloned().collect();
     let definition = ScheduleDefinition::new(START, plain_request(1, ScheduleMode::Sequential, all));
-    let segments = listed_segments(&definition, None, PlaylistView::Live, 2, START + 40_000);
-    let text = render_playlist(&segments, None, PlaylistView::Live, 2, false, "?st=g");
+    let text = playlist(&definition, PlaylistView::Live, 2, START + 40_000).render("?st=g");
     insta::assert_snapshot!(text);
 }
 
@@ -109,10 +118,7 @@ fn a_list_reads_as_players_expect_it() {
 fn past_playlists_are_vod_and_current_ones_are_events() {
     let definition = channel(ScheduleMode::Shuffle, 4, 3);
     let now = START + 600_000;
-    let list = |view| {
-        let segments = listed_segments(&definition, None, view, 3, now);
-        render_playlist(&segments, None, view, 3, is_complete(&definition, None, view, &segments, now, false), "")
-    };
+    let list = |view| playlist(&definition, view, 3, now).render("");
     let past = list(PlaylistView::Between(now - 120_000, now - 60_000));
     assert!(past.contains("PLAYLIST-TYPE:VOD") && past.ends_with("#EXT-X-ENDLIST\n"), "{past}");
     let going = list(PlaylistView::From(now - 120_000));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::breaks::BreakPosition;
-use super::segmentation::{SegmentRanges, Segmentation, VideoFormat};
+use super::segmentation::{Segmentation, VideoFormat};
 
 /// One file of a revision with its length frozen: a file that changes later does not move what follows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,12 +34,7 @@ impl ScheduleItem {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 
-    /// The segments of the first `aired_ms` of a part, or of the whole item if no part is given.
-    pub fn segment_ranges(&self, part: Option<u16>, aired_ms: i64) -> SegmentRanges {
-        self.segmentation.ranges(self.part(part), aired_ms)
-    }
-
-    /// The number of those segments.
+    /// The number of segments of the first `aired_ms` of a part, or of the whole item if no part is given.
     pub fn segment_count(&self, part: Option<u16>, aired_ms: i64) -> u64 {
         let part = self.part(part);
         match aired_ms == part.duration_ms() {

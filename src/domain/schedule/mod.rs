@@ -153,7 +153,8 @@ impl ScheduleDefinition {
 
     /// The segment ranges of a programme.
     pub fn segment_ranges(&self, programme: &Programme) -> SegmentRanges {
-        self.item_of(programme).segment_ranges(programme.part_index, programme.end_ms - programme.start_ms)
+        let item = self.item_of(programme);
+        item.segmentation.ranges(item.part(programme.part_index), programme.end_ms - programme.start_ms)
     }
 
     /// Index of the revision in force at an instant.

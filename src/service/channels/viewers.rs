@@ -64,6 +64,16 @@ impl Viewer {
     }
 }
 
+/// What a request changes about the start of its view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewStart {
+    Unchanged,
+    /// A live view has no start, so that the next start-over begins with the programme that is on then.
+    Cleared,
+    /// A view that starts over, ms. An earlier start is kept until the view expires.
+    At(i64),
+}
+
 struct TrackedView {
     channel: u32,
     login: String,
@@ -120,23 +130,6 @@ impl ViewTable {
             !views.is_empty()
         });
     }
-
-    fn insert(&mut self, viewer: &Viewer, view: TrackedView) {
-        if self.by_user.len() >= MAX_USERS_WITH_VIEWS && !self.by_user.contains_key(&viewer.user) {
-            return;
-        }
-        let views = self.by_user.entry(viewer.user.clone()).or_default();
-        let login_count = views.iter().filter(|view| view.login == viewer.login).count();
-        if login_count >= MAX_VIEWS_PER_LOGIN || views.len() >= MAX_VIEWS_PER_USER {
-            let is_own = |view: &TrackedView| login_count < MAX_VIEWS_PER_LOGIN || view.login == viewer.login;
-            let oldest = views.iter().enumerate().filter(|(_, one)| is_own(one)).min_by_key(|(_, one)| one.last_seen);
-            if let Some((index, _)) = oldest {
-                decrement_count(&mut self.counts, views.swap_remove(index).channel);
-            }
-        }
-        *self.counts.entry(view.channel).or_default() += 1;
-        views.push(view);
-    }
 }
 
 fn decrement_count(counts: &mut HashMap<u32, usize>, channel: u32) {
@@ -149,17 +142,32 @@ fn decrement_count(counts: &mut HashMap<u32, usize>, channel: u32) {
 }
 
 impl Viewers {
-    /// Records a request of a viewer; returns where the view began. An earlier start is kept until the view expires.
-    pub fn record_request(&self, channel: u32, viewer: &Viewer, start_ms: Option<i64>) -> Option<i64> {
+    /// Records a request of a viewer; returns where the view began.
+    pub fn record_request(&self, channel: u32, viewer: &Viewer, start: ViewStart) -> Option<i64> {
+        let start_ms = if let ViewStart::At(start_ms) = start { Some(start_ms) } else { None };
         let mut table = self.lock();
-        let views = table.by_user.get_mut(&viewer.user);
-        if let Some(view) = views.and_then(|views| views.iter_mut().find(|view| view.matches(channel, viewer))) {
-            view.start_ms = view.start_ms.filter(|_| !view.has_expired()).or(start_ms);
+        let ViewTable { by_user, counts, .. } = &mut *table;
+        if by_user.len() >= MAX_USERS_WITH_VIEWS && !by_user.contains_key(&viewer.user) {
+            return start_ms;
+        }
+        let views = by_user.entry(viewer.user.clone()).or_default();
+        if let Some(view) = views.iter_mut().find(|view| view.matches(channel, viewer)) {
+            let is_kept = start != ViewStart::Cleared && !view.has_expired();
+            view.start_ms = view.start_ms.filter(|_| is_kept).or(start_ms);
             view.last_seen = Instant::now();
             return view.start_ms;
         }
+        let login_count = views.iter().filter(|view| view.login == viewer.login).count();
+        if login_count >= MAX_VIEWS_PER_LOGIN || views.len() >= MAX_VIEWS_PER_USER {
+            let is_own = |view: &TrackedView| login_count < MAX_VIEWS_PER_LOGIN || view.login == viewer.login;
+            let oldest = views.iter().enumerate().filter(|(_, one)| is_own(one)).min_by_key(|(_, one)| one.last_seen);
+            if let Some((index, _)) = oldest {
+                decrement_count(counts, views.swap_remove(index).channel);
+            }
+        }
+        *counts.entry(channel).or_default() += 1;
         let (login, session) = (viewer.login.clone(), viewer.session.clone());
-        table.insert(viewer, TrackedView { channel, login, session, last_seen: Instant::now(), start_ms });
+        views.push(TrackedView { channel, login, session, last_seen: Instant::now(), start_ms });
         start_ms
     }
 
@@ -167,15 +175,6 @@ impl Viewers {
     pub fn view_start_ms(&self, channel: u32, viewer: &Viewer) -> Option<i64> {
         let table = self.lock();
         table.by_user.get(&viewer.user)?.iter().find(|one| one.matches(channel, viewer) && !one.has_expired())?.start_ms
-    }
-
-    /// Removes the start of a viewer's view.
-    pub fn clear_start(&self, channel: u32, viewer: &Viewer) {
-        let mut table = self.lock();
-        let views = table.by_user.get_mut(&viewer.user);
-        if let Some(view) = views.and_then(|views| views.iter_mut().find(|view| view.matches(channel, viewer))) {
-            view.start_ms = None;
-        }
     }
 
     /// Removes a viewer; false when there was none.
@@ -265,11 +264,15 @@ mod tests {
     async fn made_up_views_displace_only_views_of_their_login() {
         let viewers = Viewers::default();
         let ada = viewer("ada", "tv", "ws_1");
-        viewers.record_request(7, &ada, Some(5));
-        viewers.record_request(7, &viewer("mallory", "phone", "real"), None);
+        viewers.record_request(7, &ada, ViewStart::At(5));
+        viewers.record_request(7, &viewer("mallory", "phone", "real"), ViewStart::Unchanged);
         for number in 0..10_000 {
             tokio::time::advance(Duration::from_micros(10)).await;
-            viewers.record_request(number % 100, &viewer("mallory", "laptop", &format!("ws_{number}")), None);
+            viewers.record_request(
+                number % 100,
+                &viewer("mallory", "laptop", &format!("ws_{number}")),
+                ViewStart::Unchanged,
+            );
         }
         let total = |viewers: &Viewers| (0..100).map(|channel| viewers.viewer_count(channel)).sum::<usize>();
         assert_eq!(total(&viewers), 2 + MAX_VIEWS_PER_LOGIN, "the oldest of that login are gone");
@@ -277,7 +280,7 @@ mod tests {
         for login in 0..100 {
             for session in 0..2 {
                 let login = format!("l{login}");
-                viewers.record_request(3, &viewer("mallory", &login, &session.to_string()), None);
+                viewers.record_request(3, &viewer("mallory", &login, &session.to_string()), ViewStart::Unchanged);
             }
         }
         assert_eq!(total(&viewers), 1 + MAX_VIEWS_PER_USER);
@@ -290,14 +293,20 @@ mod tests {
     async fn a_start_is_kept_until_the_view_expires() {
         let viewers = Viewers::default();
         let ada = viewer("ada", "tv", START_OVER);
-        viewers.record_request(7, &ada, Some(5));
+        viewers.record_request(7, &ada, ViewStart::At(5));
         tokio::time::advance(VIEW_TIMEOUT / 2).await;
-        assert_eq!((viewers.record_request(7, &ada, Some(9)), viewers.view_start_ms(7, &ada)), (Some(5), Some(5)));
+        assert_eq!(
+            (viewers.record_request(7, &ada, ViewStart::At(9)), viewers.view_start_ms(7, &ada)),
+            (Some(5), Some(5))
+        );
         tokio::time::advance(VIEW_TIMEOUT).await;
-        assert_eq!((viewers.view_start_ms(7, &ada), viewers.record_request(7, &ada, Some(9))), (None, Some(9)));
+        assert_eq!(
+            (viewers.view_start_ms(7, &ada), viewers.record_request(7, &ada, ViewStart::At(9))),
+            (None, Some(9))
+        );
         // Another player of the same login on another channel does not end it.
         tokio::time::advance(CHANNEL_CHANGE_AFTER).await;
-        viewers.record_request(8, &ada, Some(1));
+        viewers.record_request(8, &ada, ViewStart::At(1));
         assert!(viewers.has_present_viewer(7) && viewers.has_present_viewer(8));
     }
 
@@ -305,21 +314,27 @@ mod tests {
     async fn a_start_is_kept_by_segments_and_cleared_by_a_live_view() {
         let viewers = Viewers::default();
         let ada = viewer("ada", "tv", "ws_1");
-        viewers.record_request(7, &ada, Some(5));
-        assert_eq!((viewers.record_request(7, &ada, None), viewers.view_start_ms(7, &ada)), (Some(5), Some(5)));
-        viewers.clear_start(7, &viewer("ada", "tv", "ws_2"));
-        viewers.clear_start(8, &ada);
+        viewers.record_request(7, &ada, ViewStart::At(5));
+        assert_eq!(
+            (viewers.record_request(7, &ada, ViewStart::Unchanged), viewers.view_start_ms(7, &ada)),
+            (Some(5), Some(5))
+        );
+        viewers.record_request(7, &viewer("ada", "tv", "ws_2"), ViewStart::Cleared);
+        viewers.record_request(8, &ada, ViewStart::Cleared);
         assert_eq!(viewers.view_start_ms(7, &ada), Some(5));
-        viewers.clear_start(7, &ada);
-        assert_eq!((viewers.view_start_ms(7, &ada), viewers.record_request(7, &ada, Some(9))), (None, Some(9)));
+        viewers.record_request(7, &ada, ViewStart::Cleared);
+        assert_eq!(
+            (viewers.view_start_ms(7, &ada), viewers.record_request(7, &ada, ViewStart::At(9))),
+            (None, Some(9))
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_its_own_login_can_end_a_view() {
         let viewers = Viewers::default();
         let own = viewer("ada", "tv", "ws_1");
-        viewers.record_request(1, &own, None);
-        viewers.record_request(2, &own, None);
+        viewers.record_request(1, &own, ViewStart::Unchanged);
+        viewers.record_request(2, &own, ViewStart::Unchanged);
         for other in [viewer("bob", "tv", "ws_1"), viewer("ada", "phone", "ws_1"), viewer("ada", "tv", "ws_2")] {
             assert!(!viewers.leave(1, &other), "{other:?}");
         }

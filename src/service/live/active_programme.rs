@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::aired_segment::ScheduledSegment;
 use crate::domain::channel::{Channel, OutputSettings};
 use crate::domain::schedule::Programme;
 use crate::engine::segment_cache::StoredSegment;
-use crate::engine::source::SourceFile;
 use crate::engine::{Backend, RenditionSpec, RunError};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -42,22 +42,26 @@ pub(super) struct ActiveProgramme {
 enum ProgrammeState {
     #[default]
     Unopened,
-    Ready {
-        spec: Arc<RenditionSpec>,
-        backend: Arc<dyn Backend>,
-        rendition_name: Arc<str>,
-        lease: Option<Arc<Lease>>,
-        /// The channel's output settings when the file was opened.
-        output: Arc<OutputSettings>,
-    },
+    Ready(OpenItem),
     /// The item cannot be shown; the next attempt is at this time.
-    Broken { until: Instant },
+    Broken {
+        until: Instant,
+    },
+}
+
+struct OpenItem {
+    spec: Arc<RenditionSpec>,
+    backend: Arc<dyn Backend>,
+    rendition_name: Arc<str>,
+    lease: Option<Arc<Lease>>,
+    /// The channel's output settings when the file was opened.
+    output: Arc<OutputSettings>,
 }
 
 impl ProgrammeState {
     /// Whether the file was opened for other output settings. A programme on air keeps those it began with.
     fn is_outdated(&self, required: &OutputSettings) -> bool {
-        matches!(self, Self::Ready { output, .. } if **output != *required)
+        matches!(self, Self::Ready(item) if *item.output != *required)
     }
 }
 
@@ -87,18 +91,14 @@ impl ActiveProgramme {
         self.last_use().elapsed() >= timeout
     }
 
-    /// False when a segment is already being made ahead.
-    pub(super) fn start_making_ahead(&self) -> bool {
-        !self.is_making_ahead.swap(true, Ordering::Relaxed)
+    /// Marks that a segment is being made ahead; None when one already is.
+    pub(super) fn start_making_ahead(self: &Arc<Self>) -> Option<MakingAhead> {
+        (!self.is_making_ahead.swap(true, Ordering::Relaxed)).then(|| MakingAhead(self.clone()))
     }
 
-    pub(super) fn finish_making_ahead(&self) {
-        self.is_making_ahead.store(false, Ordering::Relaxed);
-    }
-
-    /// Whether the file was opened.
-    pub(super) fn is_open(&self) -> bool {
-        lock(&self.rendition_name).is_some()
+    /// The rendition's name in the segment cache; None before the file is open.
+    pub(super) fn rendition_name(&self) -> Option<Arc<str>> {
+        lock(&self.rendition_name).clone()
     }
 
     /// Whether the last attempt to show it failed.
@@ -113,7 +113,7 @@ impl ActiveProgramme {
 
     /// Whether it has a lease.
     pub(super) fn is_leased(&self) -> bool {
-        self.state.try_lock().is_ok_and(|state| matches!(*state, ProgrammeState::Ready { lease: Some(_), .. }))
+        self.state.try_lock().is_ok_and(|state| matches!(&*state, ProgrammeState::Ready(item) if item.lease.is_some()))
     }
 
     /// Whether it is made for these output settings. One that is not open yet will be.
@@ -124,7 +124,7 @@ impl ActiveProgramme {
     /// Reports a finished segment to the run as the clock's position; the run works ahead of it. Starts no run.
     pub(super) fn report_position(&self, index: usize) {
         let lease = match self.state.try_lock().as_deref() {
-            Ok(ProgrammeState::Ready { lease: Some(lease), .. }) => lease.clone(),
+            Ok(ProgrammeState::Ready(OpenItem { lease: Some(lease), .. })) => lease.clone(),
             _ => return,
         };
         if self.last_reported.swap(index, Ordering::Relaxed) != index {
@@ -132,51 +132,52 @@ impl ActiveProgramme {
         }
     }
 
-    pub(super) fn is_made(&self, service: &Service, index: usize) -> bool {
-        let name = lock(&self.rendition_name).clone();
-        name.is_some_and(|name| service.renditions.runs().has_segment(&name, index))
-    }
-
     /// A segment of the programme and its ETag; None when the item cannot be shown.
     pub(super) async fn make_segment(
         &self,
         service: &Service,
         channel: &Channel,
-        programme: &Programme,
-        index: usize,
+        segment: &ScheduledSegment,
     ) -> Result<Option<(Bytes, Arc<str>)>> {
         self.touch();
-        let item = channel.definition.item_of(programme);
-        let first_segment = item.part(programme.part_index).first_segment;
-        let own_count = channel.definition.segment_ranges(programme).own_count();
-        self.last_segment.store((first_segment + own_count).saturating_sub(1), Ordering::Relaxed);
-        let index = first_segment + index;
-        let Some((supply, source)) = self.find_supply(service, channel, programme, index).await? else {
-            return Ok(None);
+        self.last_segment.store(segment.last_item_index, Ordering::Relaxed);
+        let (runs, index) = (service.renditions.runs(), segment.item_index);
+        let mut state = self.open(service, channel, &segment.programme).await?;
+        let ProgrammeState::Ready(item) = &mut *state else { return Ok(None) };
+        let source = item.spec.source.clone();
+        // While there is a lease, stored segments are requested through it as well: this is how a run learns how far its
+        // readers are.
+        let stored = match item.lease {
+            None => runs.stored_segment(&item.rendition_name, index).await,
+            Some(_) => None,
         };
+        let supply = match stored {
+            Some(stored) => SegmentSupply::Stored(stored),
+            None => SegmentSupply::Leased(self.take_lease(item, service, channel.id)?),
+        };
+        drop(state);
         let made_by = match &supply {
             SegmentSupply::Leased(lease) => Some(lease.clone()),
-            SegmentSupply::Cached(_) => None,
+            SegmentSupply::Stored(_) => None,
         };
         let fetch = async {
             let StoredSegment { content, etag } = match supply {
-                SegmentSupply::Cached(stored) => stored,
+                SegmentSupply::Stored(stored) => stored,
                 SegmentSupply::Leased(lease) => lease.segment(index).await?,
             };
             Ok::<_, RunError>((content.read_all(&source).await?, etag))
         };
         let wait = service.config.limits.segment_wait;
-        let segment = tokio::time::timeout(wait, fetch).await;
+        let made = tokio::time::timeout(wait, fetch).await;
         self.touch();
-        match segment {
+        match made {
             Ok(Ok(made)) => Ok(Some(made)),
             // The file is shorter than its header says; the segments before still play.
             Ok(Err(RunError::SourceEnded)) => Ok(None),
             // Another viewer needed its share of the encode slots.
-            Ok(Err(_)) if made_by.is_some_and(|lease| lease.was_withdrawn()) => {
-                Err(service.renditions.runs().busy_error())
-            }
+            Ok(Err(_)) if made_by.is_some_and(|lease| lease.was_withdrawn()) => Err(runs.busy_error()),
             Ok(Err(error)) => {
+                let item = channel.definition.item_of(&segment.programme);
                 tracing::warn!(channel.id = channel.id, media.path = item.path, %error, "a slate is aired instead");
                 *self.state.lock().await = ProgrammeState::Broken { until: Instant::now() + RETRY_DELAY };
                 Ok(None)
@@ -190,45 +191,15 @@ impl ActiveProgramme {
     ///
     /// # Errors
     /// `TRANSCODER_BUSY`, and the errors of opening the file.
-    pub(super) async fn admit(
-        &self,
-        service: &Service,
-        channel: &Channel,
-        programme: &Programme,
-        index: usize,
-    ) -> Result<()> {
+    pub(super) async fn admit(&self, service: &Service, channel: &Channel, segment: &ScheduledSegment) -> Result<()> {
         self.touch();
-        let first_segment = channel.definition.item_of(programme).part(programme.part_index).first_segment;
-        let mut state = self.open(service, channel, programme).await?;
-        let ProgrammeState::Ready { spec, rendition_name: name, .. } = &*state else { return Ok(()) };
-        let last_segment = first_segment + channel.definition.segment_ranges(programme).own_count().saturating_sub(1);
-        let is_made = |index: usize| service.renditions.runs().has_segment(name, index.min(spec.grid.len() - 1));
+        let mut state = self.open(service, channel, &segment.programme).await?;
+        let ProgrammeState::Ready(item) = &mut *state else { return Ok(()) };
         // A run makes segments in order, so all between the two were made as well.
-        match is_made(first_segment + index) && is_made(last_segment) {
+        match item.is_stored(service, segment.item_index) && item.is_stored(service, segment.last_item_index) {
             true => Ok(()),
-            false => self.take_lease(&mut state, service, channel).map(drop),
+            false => self.take_lease(item, service, channel.id).map(drop),
         }
-    }
-
-    /// How to get a segment, and from which file; None when the item cannot be shown. While there is a lease, existing
-    /// segments are requested through it as well: this is how a run learns how far its readers are.
-    async fn find_supply(
-        &self,
-        service: &Service,
-        channel: &Channel,
-        programme: &Programme,
-        index: usize,
-    ) -> Result<Option<(SegmentSupply, Arc<SourceFile>)>> {
-        let mut state = self.open(service, channel, programme).await?;
-        let ProgrammeState::Ready { spec, rendition_name: name, lease, .. } = &*state else { return Ok(None) };
-        let source = spec.source.clone();
-        if lease.is_none()
-            && let Some(stored) = service.renditions.runs().stored_segment(name, index).await
-        {
-            return Ok(Some((SegmentSupply::Cached(stored), source)));
-        }
-        let lease = self.take_lease(&mut state, service, channel)?;
-        Ok(lease.map(|lease| (SegmentSupply::Leased(lease), source)))
     }
 
     /// Locks the state, and opens the file unless it is open or opening just failed.
@@ -245,7 +216,7 @@ impl ActiveProgramme {
             *state = ProgrammeState::Unopened;
         }
         let is_settled = match &*state {
-            ProgrammeState::Ready { .. } => true,
+            ProgrammeState::Ready(_) => true,
             ProgrammeState::Broken { until } => *until > Instant::now(),
             ProgrammeState::Unopened => false,
         };
@@ -258,10 +229,10 @@ impl ActiveProgramme {
             let rendition_name = runs::rendition_key(&*backend, &spec);
             *lock(&self.rendition_name) = Some(rendition_name.clone());
             let output = channel.output.clone();
-            Ok::<_, Error>(ProgrammeState::Ready { spec, backend, rendition_name, lease: None, output })
+            Ok::<_, Error>(OpenItem { spec, backend, rendition_name, lease: None, output })
         };
         *state = match opened.await {
-            Ok(ready) => ready,
+            Ok(item) => ProgrammeState::Ready(item),
             // A network share that hangs, or an encoder that is missing at the moment: the player may retry.
             Err(fault)
                 if matches!(fault.code, Code::StorageTimeout | Code::ProbeTimedOut | Code::TranscoderUnavailable) =>
@@ -276,31 +247,26 @@ impl ActiveProgramme {
         Ok(state)
     }
 
-    /// Takes the lease on behalf of the audience; None when the item cannot be shown.
-    fn take_lease(
-        &self,
-        state: &mut ProgrammeState,
-        service: &Service,
-        channel: &Channel,
-    ) -> Result<Option<Arc<Lease>>> {
-        let ProgrammeState::Ready { spec, backend, lease, .. } = state else { return Ok(None) };
-        if lease.is_none() {
-            let audience = (channel.id, self.reader.clone());
-            let admission = service.live_channels.admission(&audience);
-            let viewer = admission.as_ref().map_or(AdmissionRequest::Channel, AdmissionRequest::Admitted);
-            let new_lease = service.renditions.runs().lease(backend.clone(), spec.clone(), viewer)?;
-            if let Some(admission) = new_lease.admission() {
-                service.live_channels.admissions().entry(audience).or_insert(admission);
-            }
-            *lease = Some(Arc::new(new_lease));
+    /// Takes the lease on behalf of the audience, unless there is one.
+    fn take_lease(&self, item: &mut OpenItem, service: &Service, channel: u32) -> Result<Arc<Lease>> {
+        if let Some(lease) = &item.lease {
+            return Ok(lease.clone());
         }
-        Ok(lease.clone())
+        let audience = (channel, self.reader.clone());
+        let admission = service.live_channels.admission(&audience);
+        let viewer = admission.as_ref().map_or(AdmissionRequest::Channel, AdmissionRequest::Admitted);
+        let lease = Arc::new(service.renditions.runs().lease(item.backend.clone(), item.spec.clone(), viewer)?);
+        if let Some(admission) = lease.admission() {
+            service.live_channels.admissions().entry(audience).or_insert(admission);
+        }
+        item.lease = Some(lease.clone());
+        Ok(lease)
     }
 
     /// Withdraws the lease; the next request takes a new one. False when there was none.
     pub(super) fn withdraw_lease(&self) -> bool {
         match self.state.try_lock().as_deref_mut() {
-            Ok(ProgrammeState::Ready { lease, .. }) => lease.take().is_some_and(|lease| lease.withdraw()),
+            Ok(ProgrammeState::Ready(item)) => item.lease.take().is_some_and(|lease| lease.withdraw()),
             _ => false,
         }
     }
@@ -308,22 +274,35 @@ impl ActiveProgramme {
     /// Drops the lease once the programme's last segment is made, because the next programme needs its encode slot.
     pub(super) fn release_when_complete(&self, service: &Service) {
         if let Ok(mut state) = self.state.try_lock()
-            && let ProgrammeState::Ready { lease, rendition_name: name, spec, .. } = &mut *state
-            && lease.is_some()
-            && service
-                .renditions
-                .runs()
-                .has_segment(name, self.last_segment.load(Ordering::Relaxed).min(spec.grid.len() - 1))
+            && let ProgrammeState::Ready(item) = &mut *state
+            && item.lease.is_some()
+            && item.is_stored(service, self.last_segment.load(Ordering::Relaxed))
         {
-            *lease = None;
+            item.lease = None;
         }
     }
 }
 
 /// How to get a segment.
 enum SegmentSupply {
-    Cached(StoredSegment),
+    Stored(StoredSegment),
     Leased(Arc<Lease>),
+}
+
+impl OpenItem {
+    /// Whether a segment of the item is stored; the last one counts for those past the end of a file that became shorter.
+    fn is_stored(&self, service: &Service, index: usize) -> bool {
+        service.renditions.runs().has_segment(&self.rendition_name, index.min(self.spec.grid.len() - 1))
+    }
+}
+
+/// A programme that is making a segment ahead, until this is dropped.
+pub(super) struct MakingAhead(Arc<ActiveProgramme>);
+
+impl Drop for MakingAhead {
+    fn drop(&mut self) {
+        self.0.is_making_ahead.store(false, Ordering::Relaxed);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

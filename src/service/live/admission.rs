@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::active_programme::ActiveProgramme;
-use super::{Audience, programme_key, programme_starting_at, shows_item, start_maintenance};
+use super::aired_segment::ScheduledSegment;
+use super::{Audience, find_or_add_programme};
 use crate::domain::channel::Channel;
-use crate::domain::live_window::LiveSegment;
 use crate::domain::schedule::segmentation::Segmentation;
 use crate::error::{Code, Result};
 use crate::service::Service;
@@ -28,26 +28,15 @@ pub const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Takes the share of the encode slots that a segment needs, before a playlist names the segment.
 ///
 /// # Errors
-/// `TRANSCODER_BUSY` within 2 s. Other errors are reported when the segment is requested.
-pub(super) async fn admit(
-    service: &Arc<Service>,
-    channel: &Channel,
-    segment: &LiveSegment,
-    reader: &str,
-) -> Result<()> {
-    if !shows_item(channel, segment) {
+/// `TRANSCODER_BUSY` within 2 s. Other errors of making the segment are reported when it is requested.
+pub(super) async fn admit(service: &Arc<Service>, channel: &Channel, segment: &ScheduledSegment) -> Result<()> {
+    let is_encoded = matches!(channel.definition.item_of(&segment.programme).segmentation, Segmentation::Frames(_));
+    let audience = (segment.key.channel, segment.key.reader.clone());
+    if !segment.shows_item || !is_encoded || service.live_channels.admission(&audience).is_some() {
         return Ok(());
     }
-    let (programme, item) = programme_starting_at(channel, segment.programme_start_ms)?;
-    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
-    let key = programme_key(channel, &programme, segment.index, now_ms, reader);
-    let audience = (key.channel, key.reader.clone());
-    if !matches!(item.segmentation, Segmentation::Frames(_)) || service.live_channels.admission(&audience).is_some() {
-        return Ok(());
-    }
-    let active = service.live_channels.active_programme(key)?;
-    start_maintenance(service);
-    let admission = retry_when_busy(service, || active.admit(service, channel, &programme, segment.index));
+    let active = find_or_add_programme(service, &segment.key)?;
+    let admission = retry_when_busy(service, || active.admit(service, channel, segment));
     match tokio::time::timeout(MAX_ADMISSION_WAIT + RETRY_INTERVAL, admission).await {
         Ok(Err(busy)) if busy.code == Code::TranscoderBusy => Err(busy),
         _ => Ok(()),

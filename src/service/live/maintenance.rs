@@ -9,10 +9,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{
-    ActiveProgramme, ProgrammeKey, first_requested_segment, is_kept_by, is_made, listed_segments, produce_segment,
-    programme_key, programme_starting_at, shows_item,
-};
+use super::aired_segment::{ScheduledSegment, air_segment};
+use super::{ListedSegments, ProgrammeKey, find_or_add_programme, is_kept_by, is_made, listed_segments};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::domain::schedule::Programme;
@@ -104,9 +102,7 @@ fn maintain(service: &Arc<Service>) -> bool {
         let upcoming = upcoming.filter(|next| next.start_ms > now_ms && !continues_current(next));
         let upcoming = upcoming.take(MAX_PREPARED).filter(|_| may_take_slots && has_first_segment(service, channel));
         for next in upcoming {
-            if let Some(segment) = live_window::programme_segments(&channel.definition, next).next() {
-                make_ahead(service, channel, segment);
-            }
+            make_ahead(service, channel, ScheduledSegment::new(service, channel, next, 0, ""));
         }
         live_channels.state_publisher.publish(service, channel);
     }
@@ -131,12 +127,11 @@ fn maintain(service: &Arc<Service>) -> bool {
 /// The segments a viewer who joins now needs, from their first one to those the list is about to name. Empty for an external
 /// channel, because it has no schedule.
 fn join_segments(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
-    let (window, now_ms) = listed_segments(service, channel, PlaylistView::Live);
+    let ListedSegments { first, now_ms, .. } = listed_segments(service, channel, PlaylistView::Live);
     let (definition, clock) = (&channel.definition, channel.clock.as_deref());
     // Before anything is listed: the segment that will be first.
-    let first_segment = first_requested_segment(&window, channel.output.target_seconds)
-        .or_else(|| live_window::segments_from(definition, clock, now_ms).next());
-    let Some(first_segment) = first_segment else { return Vec::new() };
+    let first = first.or_else(|| live_window::segments_from(definition, clock, now_ms).next());
+    let Some(first_segment) = first else { return Vec::new() };
     let segments = live_window::segments_from(definition, clock, first_segment.start_ticks.div_euclid(90));
     let segments = segments.skip_while(|segment| segment.media_sequence < first_segment.media_sequence);
     segments.take_while(|segment| segment.start_ticks < (now_ms + READY_AHEAD_MS) * 90).collect()
@@ -145,15 +140,12 @@ fn join_segments(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
 /// Whether the first segment of a viewer who joins is made, or never will be. Before that the next programme must not take
 /// the one encode slot that this segment needs.
 fn has_first_segment(service: &Service, channel: &Channel) -> bool {
-    let segments = listed_segments(service, channel, PlaylistView::Live).0;
-    let is_broken = |segment: &LiveSegment| {
-        service
-            .live_channels
-            .shared_programme(channel, segment.programme_start_ms)
-            .is_some_and(|active| active.is_broken())
-    };
-    let first = first_requested_segment(&segments, channel.output.target_seconds);
-    first.is_none_or(|segment| is_made(service, channel, &segment) || is_broken(&segment))
+    let first = listed_segments(service, channel, PlaylistView::Live).first;
+    let first = first.and_then(|first| ScheduledSegment::find_shared(service, channel, &first));
+    first.is_none_or(|segment| {
+        let active = service.live_channels.existing_programme(&segment.key);
+        segment.is_made(service) || active.is_some_and(|active| active.is_broken())
+    })
 }
 
 /// Whether a viewer who joins now can start playback at once: their first segment and the one after it are made.
@@ -167,16 +159,19 @@ fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: 
     let segments = join_segments(service, channel);
     let Some(first_segment) = segments.first() else { return };
     for programme_segments in segments.chunk_by(|one, next| one.programme_start_ms == next.programme_start_ms) {
-        let active = service.live_channels.shared_programme(channel, programme_segments[0].programme_start_ms);
-        let missing = programme_segments.iter().find(|segment| !is_made(service, channel, segment));
+        let scheduled =
+            programme_segments.iter().map(|segment| ScheduledSegment::find_shared(service, channel, segment));
+        let scheduled: Vec<ScheduledSegment> = scheduled.flatten().collect();
+        let active = scheduled.first().and_then(|first| service.live_channels.existing_programme(&first.key));
+        let missing = scheduled.into_iter().find(|segment| !segment.is_made(service));
         let last_reached = programme_segments
             .iter()
             .rfind(|segment| segment.start_ticks <= first_segment.start_ticks + READY_AHEAD_MS * 90);
         match (missing, last_reached, active) {
-            (Some(missing), _, active)
+            (missing @ Some(_), _, active)
                 if may_take_slots || active.as_ref().is_some_and(|active| active.is_leased()) =>
             {
-                make_ahead(service, channel, *missing);
+                make_ahead(service, channel, missing);
             }
             (None, Some(reached), Some(active)) => {
                 active.touch();
@@ -197,7 +192,7 @@ pub async fn skip(service: &Arc<Service>, id: u32) -> Result<Arc<Channel>> {
     let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
     let current = live_window::segments_from(&channel.definition, channel.clock.as_deref(), now_ms).next();
     if let Some(segment) = current.filter(|_| service.viewers.viewer_count(id) > 0) {
-        make_ahead(service, &channel, segment);
+        make_ahead(service, &channel, ScheduledSegment::find_shared(service, &channel, &segment));
     }
     Ok(channel)
 }
@@ -205,7 +200,7 @@ pub async fn skip(service: &Arc<Service>, id: u32) -> Result<Arc<Channel>> {
 /// Makes the first segment of a channel whose list is still empty.
 pub(super) fn make_first(service: &Arc<Service>, channel: &Arc<Channel>) {
     if let Some(segment) = join_segments(service, channel).first() {
-        make_ahead(service, channel, *segment);
+        make_ahead(service, channel, ScheduledSegment::find_shared(service, channel, segment));
     }
 }
 
@@ -213,57 +208,37 @@ pub(super) fn make_first(service: &Arc<Service>, channel: &Arc<Channel>) {
 /// tasks that outlive their requests are at most one for each open programme.
 ///
 /// # Errors
-/// `ASSET_NOT_FOUND`; `SERVER_BUSY` when too many programmes are open. The task returns those of [`produce_segment`].
+/// `SERVER_BUSY` when too many programmes are open. The task returns those of [`produce_segment`](super::produce_segment).
 pub fn make_for(
     service: &Arc<Service>,
     channel: &Arc<Channel>,
-    segment: LiveSegment,
-    reader: &str,
+    segment: &ScheduledSegment,
 ) -> Result<Option<JoinHandle<Result<()>>>> {
-    let (programme, _) = programme_starting_at(channel, segment.programme_start_ms)?;
-    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
-    let active =
-        service.live_channels.active_programme(programme_key(channel, &programme, segment.index, now_ms, reader))?;
+    let active = find_or_add_programme(service, &segment.key)?;
     active.touch();
-    if !active.start_making_ahead() {
-        return Ok(None);
-    }
-    let (busy, service, channel, reader) = (Busy(active), service.clone(), channel.clone(), reader.to_owned());
+    let Some(making) = active.start_making_ahead() else { return Ok(None) };
+    let (service, channel, segment) = (service.clone(), channel.clone(), segment.clone());
     Ok(Some(tokio::spawn(async move {
-        let made = produce_segment(&service, &channel, (segment.programme_start_ms, segment.index), &reader).await;
-        drop(busy);
+        let made = air_segment(&service, &channel, &segment).await;
+        drop(making);
         made.map(drop)
     })))
 }
 
-/// A programme that is making a segment ahead, until this is dropped.
-struct Busy(Arc<ActiveProgramme>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.finish_making_ahead();
-    }
-}
-
 /// Makes a segment before it is requested, unless it exists or is under way. An error is reported by the request for it.
-pub(super) fn make_ahead(service: &Arc<Service>, channel: &Arc<Channel>, segment: LiveSegment) {
-    if !shows_item(channel, &segment) {
-        return;
-    }
-    let Ok((programme, _)) = programme_starting_at(channel, segment.programme_start_ms) else { return };
-    let Ok(active) = service.live_channels.active_programme(ProgrammeKey::new(channel, &programme, String::new()))
-    else {
-        return;
-    };
+pub(super) fn make_ahead(service: &Arc<Service>, channel: &Arc<Channel>, segment: Option<ScheduledSegment>) {
+    let Some(segment) = segment.filter(|segment| segment.shows_item) else { return };
+    let Ok(active) = find_or_add_programme(service, &segment.key) else { return };
     active.touch();
-    if active.is_made(service, segment.item_index) || !active.start_making_ahead() {
+    if segment.is_made(service) {
         return;
     }
+    let Some(making) = active.start_making_ahead() else { return };
     let (service, channel) = (service.clone(), channel.clone());
     tokio::spawn(async move {
-        if let Err(error) = active.make_segment(&service, &channel, &programme, segment.index).await {
+        if let Err(error) = active.make_segment(&service, &channel, &segment).await {
             tracing::debug!(channel.id = channel.id, %error, "a segment could not be made ahead");
         }
-        active.finish_making_ahead();
+        drop(making);
     });
 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::watch::no_segment_error;
-use super::{MAX_LIVE_LAG_MS, first_requested_segment, listed_segments, produce_segment, start_maintenance};
+use super::{MAX_LIVE_LAG_MS, listed_segments, produce_segment, start_maintenance};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::error::{Code, Error, Result};
-use crate::service::channels::Viewer;
+use crate::service::channels::{ViewStart, Viewer};
 use crate::service::{Service, ingest};
 
 /// How often a waiting stream checks whether it may continue: a token may be revoked, a channel removed.
@@ -115,7 +115,7 @@ impl TunerStream {
     pub async fn next_segment(&mut self) -> Result<Bytes> {
         loop {
             let channel = self.channel()?;
-            self.service.viewers.record_request(channel.id, &Viewer::internal(&self.session), None);
+            self.service.viewers.record_request(channel.id, &Viewer::internal(&self.session), ViewStart::Unchanged);
             let channel = self.service.channels.extend_clock(&channel).await?;
             ingest::start_ingest(&self.service, &channel)?;
             let now_ms = channel.channel_ms_at(self.service.clock.now().as_millisecond());
@@ -177,10 +177,7 @@ impl TunerStream {
                 live_window::segments_from(&channel.definition, clock, until.div_euclid(90))
                     .find(|segment| segment.start_ticks >= until)
             }
-            None => first_requested_segment(
-                &listed_segments(&self.service, channel, PlaylistView::Live).0,
-                channel.output.target_seconds,
-            ),
+            None => listed_segments(&self.service, channel, PlaylistView::Live).first,
         }
     }
 }

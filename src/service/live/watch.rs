@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use super::maintenance::{make_ahead, make_first};
 use super::{
-    AiredSegment, admit, first_requested_segment, is_made, listed_segments, make_for, produce_segment,
+    AiredSegment, ListedSegments, ScheduledSegment, admit, listed_segments, make_for, produce_segment,
     start_maintenance,
 };
 use crate::domain::channel::Channel;
-use crate::domain::live_window::{self, CATCHUP_MS, LiveSegment, PlaylistView};
+use crate::domain::live_window::{CATCHUP_MS, LivePlaylist, MAX_PLAYLIST_MS, PlaylistView};
 use crate::error::{Code, Error, Result};
-use crate::service::channels::Viewer;
+use crate::service::channels::{ViewStart, Viewer};
 use crate::service::{Service, ingest};
 
 /// How often a request without segments to list checks whether there are any.
@@ -39,22 +39,19 @@ pub type RangeMs = (i64, Option<i64>);
 
 /// A channel as a viewer requested it.
 pub enum Opening {
-    /// Its first segment can be sent.
-    Ready(ChannelPlaylist),
+    /// Its first segment can be sent. The live view has no range.
+    Ready { range_ms: Option<RangeMs> },
     /// Its first segment is being made; the progress is in percent.
     Starting { progress: u8 },
 }
 
-/// A media playlist of a channel. It names no segment that the encode slots do not suffice for.
-pub struct ChannelPlaylist {
-    channel: Arc<Channel>,
-    view: PlaylistView,
+/// A channel's playlist for a viewer. It names no segment that the encode slots do not suffice for.
+struct ChannelPlaylist {
+    playlist: LivePlaylist,
     /// None for the live view.
-    pub range_ms: Option<RangeMs>,
-    segments: Arc<[LiveSegment]>,
-    /// The segment that a player requests first.
-    first: LiveSegment,
-    is_complete: bool,
+    range_ms: Option<RangeMs>,
+    /// The segment that a player requests first; None for an external channel.
+    first: Option<ScheduledSegment>,
 }
 
 impl RequestedView {
@@ -112,19 +109,6 @@ fn resolve_range(channel: &Channel, at_ms: i64, end_ms: i64, now_ms: i64) -> Res
     }
 }
 
-impl ChannelPlaylist {
-    /// `query` is appended to every address.
-    pub fn render(&self, query: &str) -> String {
-        let (clock, target_seconds) = (self.channel.clock.as_deref(), self.channel.output.target_seconds);
-        live_window::render_playlist(&self.segments, clock, self.view, target_seconds, self.is_complete, query)
-    }
-
-    /// Leaves out `EXT-X-DISCONTINUITY`.
-    pub fn remove_discontinuities(&mut self) {
-        self.segments = self.segments.iter().map(|segment| LiveSegment { discontinuities: 0, ..*segment }).collect();
-    }
-}
-
 /// Opens a channel for a viewer, and waits for its first segment. The segment is made even after the wait.
 ///
 /// # Errors
@@ -139,13 +123,14 @@ pub async fn open(
 ) -> Result<Opening> {
     // What a scheduled channel lists is known at once.
     let list_wait = if channel.external.is_some() { wait } else { Duration::ZERO };
-    let Some(playlist) = list(service, channel, viewer, view, list_wait).await? else {
+    let playlist = list(service, channel, viewer, view, list_wait).await?;
+    let Some(ChannelPlaylist { playlist, range_ms, first }) = playlist else {
         return Ok(Opening::Starting { progress: 0 });
     };
-    let (channel, first) = (&playlist.channel, playlist.first);
     let first_made = async {
-        while !is_made(service, channel, &first) {
-            match make_for(service, channel, first, &viewer.unique_name())? {
+        let Some(first) = &first else { return Ok(()) };
+        while !first.is_made(service) {
+            match make_for(service, &playlist.channel, first)? {
                 // Continues after the request has ended: the next request finds the segment ready.
                 Some(task) => return task.await.map_err(Error::internal)?,
                 None => tokio::time::sleep(MAKING_POLL).await,
@@ -155,7 +140,7 @@ pub async fn open(
     };
     let made = tokio::time::timeout(wait, first_made).await;
     match made {
-        Ok(made) => made.map(|()| Opening::Ready(playlist)),
+        Ok(made) => made.map(|()| Opening::Ready { range_ms }),
         Err(_) => Ok(Opening::Starting { progress: 30 }),
     }
 }
@@ -170,11 +155,12 @@ pub async fn playlist(
     viewer: &Viewer,
     view: RequestedView,
     wait: Duration,
-) -> Result<ChannelPlaylist> {
-    let playlist = list(service, channel, viewer, view, wait).await?.ok_or_else(no_segment_error)?;
+) -> Result<LivePlaylist> {
+    let ChannelPlaylist { playlist, first, .. } =
+        list(service, channel, viewer, view, wait).await?.ok_or_else(no_segment_error)?;
     // Before the player requests it.
     if playlist.view == PlaylistView::Live {
-        make_ahead(service, &playlist.channel, playlist.first);
+        make_ahead(service, &playlist.channel, first);
     }
     Ok(playlist)
 }
@@ -194,16 +180,12 @@ async fn list(
 ) -> Result<Option<ChannelPlaylist>> {
     let now_ms = service.clock.now().as_millisecond();
     let (view, range_ms) = requested.resolve(service, &channel, viewer, now_ms)?;
-    // A start-over view keeps its start. A live view gives it up, so that the next start-over begins with the programme that
-    // is on then.
-    let kept_start_ms = match view {
-        PlaylistView::From(from_ms) if requested == RequestedView::StartOver => Some(from_ms),
-        _ => None,
+    let start = match view {
+        PlaylistView::Live => ViewStart::Cleared,
+        PlaylistView::From(from_ms) if requested == RequestedView::StartOver => ViewStart::At(from_ms),
+        _ => ViewStart::Unchanged,
     };
-    if view == PlaylistView::Live {
-        service.viewers.clear_start(channel.id, viewer);
-    }
-    service.viewers.record_request(channel.id, viewer, kept_start_ms);
+    service.viewers.record_request(channel.id, viewer, start);
     let channel = match requested {
         // The past needs no clock.
         RequestedView::Between(_, end_ms) if end_ms <= now_ms => channel,
@@ -212,26 +194,27 @@ async fn list(
     start_maintenance(service);
     ingest::start_ingest(service, &channel)?;
     let deadline = Instant::now() + wait;
-    let (mut segments, mut now_ms) = listed_segments(service, &channel, view);
-    if segments.is_empty() {
+    let mut listed = listed_segments(service, &channel, view);
+    if listed.segments.is_empty() {
         make_first(service, &channel);
     }
-    while segments.is_empty() && Instant::now() < deadline {
+    while listed.segments.is_empty() && Instant::now() < deadline {
         tokio::time::sleep(LIST_POLL).await;
         let current = service.channels.get(channel.id)?;
         service.check_showing_rights(&current)?;
-        (segments, now_ms) = listed_segments(service, &channel, view);
+        listed = listed_segments(service, &channel, view);
     }
-    let first = match view {
-        PlaylistView::Live => first_requested_segment(&segments, channel.output.target_seconds),
-        _ => segments.first().copied(),
-    };
-    let Some(first) = first else { return Ok(None) };
-    admit(service, &channel, &first, &viewer.unique_name()).await?;
-    let clock = channel.clock.as_deref();
-    let is_paused = clock.is_some_and(|clock| clock.is_paused_at(service.clock.now().as_millisecond()));
-    let is_complete = live_window::is_complete(&channel.definition, clock, view, &segments, now_ms, is_paused);
-    Ok(Some(ChannelPlaylist { channel, view, range_ms, segments, first, is_complete }))
+    let ListedSegments { segments, first: Some(first), now_ms } = listed else { return Ok(None) };
+    let segment_id = (first.programme_start_ms, first.index);
+    // None for an external channel.
+    let first = ScheduledSegment::find(service, &channel, segment_id, &viewer.unique_name()).ok();
+    if let Some(first) = &first {
+        admit(service, &channel, first).await?;
+    }
+    let is_paused =
+        channel.clock.as_ref().is_some_and(|clock| clock.is_paused_at(service.clock.now().as_millisecond()));
+    let playlist = LivePlaylist { channel, view, segments, channel_now_ms: now_ms, is_paused };
+    Ok(Some(ChannelPlaylist { playlist, range_ms, first }))
 }
 
 /// A segment of a channel for a viewer, made now if it is missing.
@@ -245,10 +228,9 @@ pub async fn segment(
     viewer: &Viewer,
 ) -> Result<AiredSegment> {
     if viewer.is_named() {
-        service.viewers.record_request(channel.id, viewer, None);
+        service.viewers.record_request(channel.id, viewer, ViewStart::Unchanged);
     }
-    let oldest_ms =
-        channel.channel_ms_at(service.clock.now().as_millisecond() - CATCHUP_MS) - live_window::MAX_PLAYLIST_MS;
+    let oldest_ms = channel.channel_ms_at(service.clock.now().as_millisecond() - CATCHUP_MS) - MAX_PLAYLIST_MS;
     if segment_id.0 < oldest_ms {
         return Err(Error::new(Code::AssetNotFound, "the channel has no segment with this name"));
     }

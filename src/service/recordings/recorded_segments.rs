@@ -10,7 +10,7 @@ use crate::domain::live_window::{self, LiveSegment};
 use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::recording::Recording;
 use crate::error::Result;
-use crate::service::channels::Viewer;
+use crate::service::channels::{ViewStart, Viewer};
 use crate::service::{Service, ingest, live};
 
 /// The longest wait before a channel is checked again.
@@ -76,7 +76,7 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
         return Ok(RecordingStep::Wait(Duration::from_millis(wait).min(MAX_WAIT)));
     }
     // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
-    service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), None);
+    service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), ViewStart::Unchanged);
     let aired =
         live::produce_segment(service, &channel, (segment.programme_start_ms, segment.index), &recording.id).await?;
     Ok(RecordingStep::Segment(RecordedSegment::new(recording, &segment, aired.bytes, aired.is_slate)))
@@ -92,7 +92,7 @@ fn next_external_step(
     let to_ms = recording.padded_range_ms().1;
     let now_ms = service.clock.now().as_millisecond();
     if now_ms < to_ms {
-        service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), None);
+        service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), ViewStart::Unchanged);
         ingest::start_ingest(service, channel)?;
         live::start_maintenance(service);
     }

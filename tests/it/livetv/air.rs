@@ -322,12 +322,10 @@ async fn repeated_watch_requests_share_one_task_of_the_programme() {
         assert_eq!(starting["progress"], 30, "{starting}");
     }
     let channel = server.service.channels.get(made["id"].as_u64().unwrap() as u32).unwrap();
-    let listed = live_channels::listed_segments(&server.service, &channel, PlaylistView::Live).0;
-    let slot = live_channels::first_requested_segment(&listed, channel.output.target_seconds).unwrap();
-    assert!(
-        live_channels::make_for(&server.service, &channel, slot, "bedroom").unwrap().is_none(),
-        "one task is under way"
-    );
+    let first = live_channels::listed_segments(&server.service, &channel, PlaylistView::Live).first.unwrap();
+    let segment_id = (first.programme_start_ms, first.index);
+    let segment = live_channels::ScheduledSegment::find(&server.service, &channel, segment_id, "bedroom").unwrap();
+    assert!(live_channels::make_for(&server.service, &channel, &segment).unwrap().is_none(), "one task is under way");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hearthcast::domain::channel::Channel;
 use hearthcast::domain::live_window::{self, LiveSegment, PlaylistView};
-use hearthcast::service::live;
+use hearthcast::service::live::{self, ListedSegments};
 use reqwest::Method;
 use serde_json::json;
 use tokio::time::Instant;
@@ -17,11 +17,12 @@ use crate::kit::{self, Server, media, player};
 
 /// The segments of a playlist from where players begin, and those of the next two seconds.
 fn needed_slots(server: &Server, channel: &Channel) -> Vec<LiveSegment> {
-    let (listed, now_ms) = live::listed_segments(&server.service, channel, PlaylistView::Live);
-    let first = live::first_requested_segment(&listed, channel.output.target_seconds).unwrap();
+    let ListedSegments { segments, first, now_ms } =
+        live::listed_segments(&server.service, channel, PlaylistView::Live);
+    let first = first.unwrap();
     let next = live_window::segments_from(&channel.definition, None, now_ms)
         .take_while(|slot| slot.start_ticks < (now_ms + 2_000) * 90);
-    listed.iter().copied().filter(|slot| slot.media_sequence >= first.media_sequence).chain(next).collect()
+    segments.iter().copied().filter(|slot| slot.media_sequence >= first.media_sequence).chain(next).collect()
 }
 
 fn are_made(server: &Server, channel: &Arc<Channel>, slots: &[LiveSegment]) -> Vec<bool> {
@@ -68,7 +69,7 @@ async fn a_warm_channel_has_the_next_segments_of_its_playlist() {
             live_window::segments_from(&channel.definition, None, now_ms + 46_000).take(3).collect();
         assert_eq!(are_made(&server, &channel, &far_slots), [false; 3], "at {now_ms}");
         server.service.clock.advance(Duration::from_secs(2));
-        let (listed, _) = live::listed_segments(&server.service, &channel, PlaylistView::Live);
+        let listed = live::listed_segments(&server.service, &channel, PlaylistView::Live).segments;
         let current_slots: Vec<LiveSegment> =
             listed.iter().copied().filter(|slot| slot.media_sequence >= slots[0].media_sequence).collect();
         assert!(

@@ -115,7 +115,7 @@ fn positions_and_records_are_small() {
     for part in 0..=film.breaks.len() as u16 {
         let of = film.part(Some(part));
         let (kept, lost) =
-            (film.segment_ranges(Some(part), of.duration_ms()), read.segment_ranges(Some(part), of.duration_ms()));
+            (film.segmentation.ranges(of, of.duration_ms()), read.segmentation.ranges(of, of.duration_ms()));
         assert_eq!((kept.len(), kept.segment_end(kept.len() - 1)), (lost.len(), lost.segment_end(lost.len() - 1)));
     }
     let whole = ScheduleItem { breaks: Box::default(), ..film };
@@ -135,7 +135,7 @@ proptest! {
         for part in 0..=film.breaks.len() as u16 {
             let of = film.part(Some(part));
             prop_assert_eq!((of.first_segment, of.from_ms), (segment, at_ms));
-            let ranges = film.segment_ranges(Some(part), of.duration_ms());
+            let ranges = film.segmentation.ranges(of, of.duration_ms());
             prop_assert_eq!((ranges.len(), ranges.own_count()), (of.end_segment - of.first_segment, of.end_segment - of.first_segment));
             prop_assert_eq!(ranges.start_in_item(), film.segmentation.grid().segment_start(of.first_segment));
             prop_assert!((ranges.start_in_item() - of.from_ms * 90).abs() <= 45);

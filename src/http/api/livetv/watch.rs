@@ -97,14 +97,14 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let session = query.watch_session.unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random_bytes::<8>())));
     let wait = parse_wait(&call)?.unwrap_or(Duration::ZERO).max(MIN_HOLD);
     let viewer = Viewer::new(call.user()?, Some(&session));
-    let playlist = match live::open(&service, channel.clone(), &viewer, query.view, wait).await? {
-        Opening::Ready(playlist) => playlist,
+    let range_ms = match live::open(&service, channel.clone(), &viewer, query.view, wait).await? {
+        Opening::Ready { range_ms } => range_ms,
         Opening::Starting { progress } => return Ok(starting_response(&channel, session, progress)),
     };
     let mut location = ResourceUrls::from_config(&service.config).live_playlist(channel.id)
         + "?"
         + &child_query(&service, &call, &channel, Some(&session))?;
-    if let Some((start_ms, end_ms)) = playlist.range_ms {
+    if let Some((start_ms, end_ms)) = range_ms {
         location += &format!("&at={}", UnixSecondsText(start_ms));
         if let Some(end_ms) = end_ms {
             location += &format!("&end={}", UnixSecondsText(end_ms));
@@ -155,20 +155,16 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let viewer = Viewer::new(call.user()?, session);
     let wait = Duration::from_secs_f64(MAX_HOLD_SECONDS);
     let mut playlist = live::playlist(&service, channel.clone(), &viewer, query.view, wait).await?;
-    if needs_no_discontinuity(&call) {
+    // VLC 3 takes `EXT-X-DISCONTINUITY` for the end of the stream and loses the last 0.4 s of every programme (measured).
+    // Tracks and timestamps continue here, so the tag is only a SHOULD (RFC 8216 section 4.3.2.3), and VLC plays everything
+    // without it.
+    if call.header(USER_AGENT).is_some_and(|name| name.starts_with("VLC/3.")) {
         playlist.remove_discontinuities();
     }
     let text = playlist.render(&format!("?{}", child_query(&service, &call, &channel, session)?));
     let mut response = transcode::playlist_response(Bytes::from(text));
     response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
     Ok(response)
-}
-
-/// Whether to suppress `EXT-X-DISCONTINUITY` for this player. VLC 3 takes the tag for the end of the stream and loses the
-/// last 0.4 s of every programme (measured). Tracks and timestamps continue here, so the tag is only a SHOULD (RFC 8216
-/// section 4.3.2.3), and VLC plays everything without it.
-fn needs_no_discontinuity(call: &Call) -> bool {
-    call.header(USER_AGENT).is_some_and(|name| name.starts_with("VLC/3."))
 }
 
 /// Media segment of a channel

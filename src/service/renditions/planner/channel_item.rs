@@ -14,13 +14,12 @@ use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media, Stream, Video};
 use crate::domain::mpegts::channel_timeline::LATE_START;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan, WatermarkOverlay};
-use crate::domain::playback::{self, Decision, DeviceProfile, PlaybackRequest, SubtitleDelivery, TrackAction};
+use crate::domain::playback::{self, Decision, DeviceProfile, PlaybackRequest, TrackAction};
 use crate::domain::schedule::ScheduleItem;
 use crate::domain::schedule::breaks::{self, BreakPosition};
 use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
 use crate::domain::time::{FrameRate, to_ticks};
 use crate::engine::RenditionSpec;
-use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -34,39 +33,18 @@ pub struct MeasuredItem {
     pub breaks: Box<[BreakPosition]>,
 }
 
-/// Options for an item on a channel.
-struct ItemSettings {
-    copy_video: bool,
-    /// Longest copied segment, seconds.
-    target_seconds: u64,
-    max_height: Option<u32>,
-    /// Of encoded video; None keeps the file's rate.
-    frame_rate: Option<FrameRate>,
-    /// Whether subtitles and the watermark may be burned in. Not for items that were scheduled to be copied.
-    allows_burn_in: bool,
-}
-
-struct PlannedItem {
-    spec: RenditionSpec,
-    /// Start and end of the aired part, ticks of the file.
-    first_frame_ticks: i64,
-    end_ticks: i64,
-}
-
 /// Measures an item as a channel will air it.
 ///
 /// # Errors
 /// Those of opening and probing; `UNPLAYABLE_MEDIA`; `TRANSCODER_UNAVAILABLE`.
 pub async fn measure(service: &Service, path: &str, output: &OutputSettings) -> Result<MeasuredItem> {
-    let settings = ItemSettings {
-        copy_video: output.copy_video,
-        target_seconds: output.target_seconds,
-        max_height: output.max_height,
-        frame_rate: output.frame_rate,
-        allows_burn_in: true,
+    let PlannedRendition { spec, copied_frames, .. } = plan_item(service, path, output).await?;
+    let grid_end = spec.grid.end_ticks();
+    let (first_frame_ticks, end_ticks) = match copied_frames {
+        // A first frame that is intentionally late stays late.
+        Some((first, end)) => (if (1..LATE_START).contains(&first) { first } else { 0 }, end.min(grid_end)),
+        None => (0, grid_end),
     };
-    let source = service.library.open(path).await?;
-    let PlannedItem { spec, first_frame_ticks, end_ticks } = plan_item(service, source, &settings, output).await?;
     let segmentation = match &*spec.grid {
         Grid::Keyframes { bounds } => Segmentation::from_keyframes(bounds, first_frame_ticks),
         grid => Segmentation::from_grid(grid),
@@ -74,7 +52,7 @@ pub async fn measure(service: &Service, path: &str, output: &OutputSettings) -> 
     let duration_ms = (end_ticks - first_frame_ticks + 45) / 90;
     let chapter_starts = spec.media.chapters.iter().map(|chapter| to_ticks(chapter.start_seconds) - first_frame_ticks);
     let breaks = breaks::break_positions(chapter_starts, &segmentation.grid(), duration_ms);
-    let video_format = video_format(&spec.media, &spec.rendition, settings.max_height);
+    let video_format = video_format(&spec.media, &spec.rendition, output.max_height);
     Ok(MeasuredItem { duration_ms, segmentation, video_format, breaks })
 }
 
@@ -88,15 +66,18 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
         Segmentation::Frames(stored) => Some(stored.rate),
         _ => None,
     };
-    let settings = ItemSettings {
+    let mut settings = OutputSettings {
         copy_video: copy,
         target_seconds: u64::MAX,
         max_height: Some(item.video_format.height),
         frame_rate,
-        allows_burn_in: !copy,
+        ..output.clone()
     };
-    let source = service.library.open(&item.path).await?;
-    let mut spec = plan_item(service, source, &settings, output).await?.spec;
+    if copy {
+        // Copied video shows neither.
+        (settings.subtitle_languages, settings.watermark) = (Vec::new(), None);
+    }
+    let mut spec = plan_item(service, &item.path, &settings).await?.spec;
     let is_unchanged = match (&item.segmentation, &*spec.grid) {
         // Another length does no harm: the last frame is repeated, or the rest is left out.
         (Segmentation::Frames(stored), Grid::Frames(current)) => stored.rate == current.rate,
@@ -111,7 +92,7 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
     }
     if !copy {
         spec.grid = Arc::new(item.segmentation.grid());
-        if let Some(watermark) = &output.watermark {
+        if let Some(watermark) = &settings.watermark {
             add_watermark(service, &mut spec, watermark).await;
         }
     }
@@ -127,18 +108,13 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
     Ok(spec)
 }
 
-async fn plan_item(
-    service: &Service,
-    source: Arc<SourceFile>,
-    settings: &ItemSettings,
-    output: &OutputSettings,
-) -> Result<PlannedItem> {
+/// Plans the rendition of an item for these settings.
+async fn plan_item(service: &Service, path: &str, output: &OutputSettings) -> Result<PlannedRendition> {
+    let source = service.library.open(path).await?;
     let media = service.media.probe(&source).await?.media;
-    let limits = EncodeLimits { max_height: settings.max_height, max_bitrate_kbps: output.max_kbps };
-    let (subtitle, sidecar) = match settings.allows_burn_in {
-        true => burned_subtitles::choose_subtitles(service, &source, &media, &output.subtitle_languages).await,
-        false => (SubtitleDelivery::None, None),
-    };
+    let limits = EncodeLimits { max_height: output.max_height, max_bitrate_kbps: output.max_kbps };
+    let (subtitle, sidecar) =
+        burned_subtitles::choose_subtitles(service, &source, &media, &output.subtitle_languages).await;
     let request = PlaybackRequest {
         audio_stream: choose_audio(&media, &output.audio_languages),
         max_height: limits.max_height,
@@ -150,10 +126,11 @@ async fn plan_item(
     let (decision, reasons) = playback::decide(&media, &DeviceProfile::default(), &request);
     let Decision::Session(mut tracks) = decision else { return Err(super::unplayable_error(&reasons)) };
     let may_copy =
-        settings.copy_video && matches!(media.container, Container::Mp4 | Container::Matroska | Container::Webm);
-    let has_watermark = settings.allows_burn_in && output.watermark.is_some();
+        output.copy_video && matches!(media.container, Container::Mp4 | Container::Matroska | Container::Webm);
     if let Some((stream, action)) = &mut tracks.video
-        && !(may_copy && !has_watermark && settings.frame_rate.is_none_or(|rate| has_frame_rate(&media, *stream, rate)))
+        && !(may_copy
+            && output.watermark.is_none()
+            && output.frame_rate.is_none_or(|rate| has_frame_rate(&media, *stream, rate)))
     {
         *action = TrackAction::Encode;
     }
@@ -166,14 +143,14 @@ async fn plan_item(
         limits,
         subtitle: &request.subtitle,
         sidecar,
-        frame_rate: settings.frame_rate,
+        frame_rate: output.frame_rate,
         audio_channels: 2,
         audio_kbps: STEREO_KBPS,
     };
     let path = source.path.clone();
     let accepts_copy = |grid: &Grid| {
         let longest_seconds = segmentation::longest_segment_seconds(grid);
-        let is_short_enough = longest_seconds <= settings.target_seconds;
+        let is_short_enough = longest_seconds <= output.target_seconds;
         if !is_short_enough {
             tracing::debug!(
                 media.path = path,
@@ -187,14 +164,7 @@ async fn plan_item(
     let item = DecidedItem { source, media, tracks, duration_seconds };
     let planned = plan_rendition(service, item, policy, accepts_copy).await?;
     let unknown_duration = || Error::new(Code::UnplayableMedia, "its duration is unknown or zero");
-    let PlannedRendition { spec, copied_frames, .. } = planned.ok_or_else(unknown_duration)?;
-    let grid_end = spec.grid.end_ticks();
-    let (first_frame_ticks, end_ticks) = match copied_frames {
-        // A first frame that is intentionally late stays late.
-        Some((first, end)) => (if (1..LATE_START).contains(&first) { first } else { 0 }, end.min(grid_end)),
-        None => (0, grid_end),
-    };
-    Ok(PlannedItem { spec, first_frame_ticks, end_ticks })
+    planned.ok_or_else(unknown_duration)
 }
 
 /// Whether a stream has this constant frame rate.

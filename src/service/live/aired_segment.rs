@@ -1,0 +1,184 @@
+//! A segment of a channel: found in the schedule once, made, and put on the channel's timeline.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{MAX_EARLY_MS, MAX_LIVE_LAG_MS, ProgrammeKey, find_or_add_programme, retry_when_busy};
+use crate::domain::channel::Channel;
+use crate::domain::live_window::{self, LiveSegment};
+use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
+use crate::domain::schedule::Programme;
+use crate::domain::schedule::segmentation::{SegmentRanges, Segmentation};
+use crate::domain::time::TICKS_PER_SECOND;
+use crate::engine::TIMELINE_BASE_SECONDS;
+use crate::error::{Code, Error, Result};
+use crate::service::channels::slates::SlateContent;
+use crate::service::{Service, ingest};
+
+/// A segment of a channel, retimed and ready to be sent.
+#[derive(Clone, Debug)]
+pub struct AiredSegment {
+    pub bytes: Bytes,
+    pub etag: String,
+    /// The programme cannot be shown, and a slate replaces it.
+    pub is_slate: bool,
+}
+
+/// A segment of a scheduled channel with its programme, as one viewer reads it.
+#[derive(Clone, Debug)]
+pub struct ScheduledSegment {
+    /// The reading it belongs to: the one of all live viewers, or the viewer's own when the segment is long past.
+    pub(super) key: ProgrammeKey,
+    pub(super) programme: Programme,
+    ranges: SegmentRanges,
+    /// Its index in the programme, and in the whole item.
+    index: usize,
+    pub(super) item_index: usize,
+    /// The index in the item of the programme's last segment that shows the item.
+    pub(super) last_item_index: usize,
+    /// Whether it shows the item, so that a backend has to make it.
+    pub(super) shows_item: bool,
+}
+
+impl ScheduledSegment {
+    /// Finds a segment by the start of its programme and its index there. `reader` separates viewers who do not watch live.
+    ///
+    /// # Errors
+    /// `ASSET_NOT_FOUND`.
+    pub fn find(service: &Service, channel: &Channel, segment_id: (i64, usize), reader: &str) -> Result<Self> {
+        let (programme_start_ms, index) = segment_id;
+        let programme = channel.definition.programme_at(programme_start_ms);
+        let programme = programme
+            .filter(|found| found.start_ms == programme_start_ms)
+            .ok_or_else(|| Error::new(Code::AssetNotFound, "no programme of this channel starts at that time"))?;
+        Self::new(service, channel, programme, index, reader).ok_or_else(not_on_air_error)
+    }
+
+    /// A listed segment as the live viewers read it; None on an external channel, or when an edit removed the segment.
+    pub(super) fn find_shared(service: &Service, channel: &Channel, segment: &LiveSegment) -> Option<Self> {
+        Self::find(service, channel, (segment.programme_start_ms, segment.index), "").ok()
+    }
+
+    /// A segment of a known programme; None if the programme has fewer.
+    pub(super) fn new(
+        service: &Service,
+        channel: &Channel,
+        programme: Programme,
+        index: usize,
+        reader: &str,
+    ) -> Option<Self> {
+        let definition = &channel.definition;
+        let ranges = definition.segment_ranges(&programme);
+        if index >= ranges.len() {
+            return None;
+        }
+        let end_ms = programme.start_ms + ranges.segment_end(index) / 90;
+        let is_live = reader.is_empty() || {
+            let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
+            end_ms >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0)
+        };
+        let key = ProgrammeKey::new(channel, &programme, if is_live { String::new() } else { reader.to_owned() });
+        let first_segment = definition.item_of(&programme).part(programme.part_index).first_segment;
+        let shows_item = ranges.shows_item(index) && !definition.is_slate(&programme);
+        let last_item_index = (first_segment + ranges.own_count()).saturating_sub(1);
+        Some(Self { key, programme, index, item_index: first_segment + index, last_item_index, shows_item, ranges })
+    }
+
+    /// Whether it can be sent at once.
+    pub(super) fn is_made(&self, service: &Service) -> bool {
+        let is_stored = || {
+            let active = service.live_channels.existing_programme(&self.key);
+            let name = active.and_then(|active| active.rendition_name());
+            name.is_some_and(|name| service.renditions.runs().has_segment(&name, self.item_index))
+        };
+        !self.shows_item || is_stored()
+    }
+}
+
+fn not_on_air_error() -> Error {
+    Error::new(Code::AssetNotFound, "this segment is not on air")
+}
+
+/// One segment of a channel, made now if it is missing. The caller has checked the right to show the channel. `reader`
+/// separates viewers who do not watch live: a [`Viewer::unique_name`](crate::service::channels::Viewer::unique_name), or the
+/// id of a recording.
+///
+/// # Errors
+/// `ASSET_NOT_FOUND` for a segment that is not on air; `TRANSCODER_BUSY`, `SEGMENT_TIMEOUT`. An item that cannot be shown is
+/// no error: a slate replaces it.
+pub async fn produce_segment(
+    service: &Arc<Service>,
+    channel: &Channel,
+    (programme_start_ms, index): (i64, usize),
+    reader: &str,
+) -> Result<AiredSegment> {
+    if channel.external.is_some() {
+        let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0);
+        let bytes = found.ok_or_else(not_on_air_error)?;
+        let etag = format!("\"e-{programme_start_ms}-{}\"", bytes.len());
+        return Ok(AiredSegment { bytes, etag, is_slate: false });
+    }
+    let latest_ms = channel.channel_ms_at(service.clock.now().as_millisecond()) + MAX_EARLY_MS;
+    // First, because the schedule of a far instant takes long to compute.
+    if programme_start_ms > latest_ms {
+        return Err(not_on_air_error());
+    }
+    let segment = ScheduledSegment::find(service, channel, (programme_start_ms, index), reader)?;
+    if programme_start_ms * 90 + segment.ranges.segment_start(index) > latest_ms * 90 {
+        return Err(not_on_air_error());
+    }
+    air_segment(service, channel, &segment).await
+}
+
+/// Makes a segment and puts it on the channel's timeline. A slate replaces an item that cannot be shown.
+pub(super) async fn air_segment(
+    service: &Arc<Service>,
+    channel: &Channel,
+    segment: &ScheduledSegment,
+) -> Result<AiredSegment> {
+    let ScheduledSegment { programme, ranges, index, .. } = segment;
+    let item = channel.definition.item_of(programme);
+    let item_segment = if segment.shows_item {
+        let active = find_or_add_programme(service, &segment.key)?;
+        retry_when_busy(service, || active.make_segment(service, channel, segment)).await?
+    } else {
+        None
+    };
+    let span = TimelineSpan {
+        item_start: ranges.start_in_item() + ranges.segment_start(*index),
+        item_end: ranges.start_in_item() + ranges.segment_end(*index),
+        starts_item: *index == 0,
+        ends_item: ranges.is_last_of_item(*index),
+        base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
+        item_offset: item.segmentation.first_frame_ticks(),
+        // Skipped time does not advance the timestamps.
+        channel_origin: programme.start_ms * 90
+            - ranges.start_in_item()
+            - channel.clock.as_ref().map_or(0, |clock| clock.interval_of(programme.start_ms).skipped_ticks),
+        previous_audio_end: None,
+    };
+    let is_slate = segment.shows_item && item_segment.is_none();
+    let (source, digest) = match item_segment {
+        Some((bytes, etag)) => (bytes, etag.trim_matches('"').to_owned()),
+        None => (Bytes::new(), "slate".to_owned()),
+    };
+    let content = if source.is_empty() { SlateContent::of_channel(channel) } else { SlateContent::default() };
+    let needs_still = source.is_empty() || matches!(item.segmentation, Segmentation::Steps { .. });
+    let still = if needs_still {
+        service.slates.get_or_make(service, &item.video_format, &content).await?
+    } else {
+        Arc::default()
+    };
+    let bytes =
+        tokio::task::spawn_blocking(move || place_on_timeline(&source, span, &still)).await.map_err(Error::internal)?;
+    let content_hash = match content == SlateContent::default() {
+        true => 0,
+        false => {
+            let text = format!("{content:?}");
+            u32::from_le_bytes(blake3::hash(text.as_bytes()).as_bytes()[..4].try_into().expect("four"))
+        }
+    };
+    let etag = format!("\"{digest}-{}-{index}-{content_hash:x}\"", programme.start_ms);
+    Ok(AiredSegment { bytes: bytes.into(), etag, is_slate })
+}

@@ -20,7 +20,8 @@ impl Service {
             && self.progress.record(user_id, &item.media_id)?.is_none_or(|old| old.duration_seconds == 0.0)
         {
             // Progress in a file that cannot be probed is saved all the same.
-            item.duration_seconds = self.media.probe(&source).await.ok().and_then(|probed| probed.media.duration_seconds);
+            item.duration_seconds =
+                self.media.probe(&source).await.ok().and_then(|probed| probed.media.duration_seconds);
         }
         self.progress.save(user_id, item, save).await
     }

@@ -10,6 +10,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::time::Ticks;
+
 /// The end of an interval without end: the clock runs whether there are viewers or not.
 const ENDLESS: i64 = i64::MAX;
 
@@ -39,9 +41,9 @@ pub struct RunningInterval {
     /// Skipped discontinuities, counted likewise.
     #[serde(rename = "changes", default, skip_serializing_if = "crate::domain::is_default")]
     pub skipped_discontinuities: u64,
-    /// Skipped time on the timeline of the segments' timestamps, ticks.
+    /// Skipped time on the timeline of the segments' timestamps.
     #[serde(rename = "ticks", default, skip_serializing_if = "crate::domain::is_default")]
-    pub skipped_ticks: i64,
+    pub skipped_ticks: Ticks,
     /// Created when `onDemand` was switched on or off.
     #[serde(rename = "turn", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_mode_change: bool,
@@ -55,7 +57,7 @@ pub struct ClockInterval {
     pub to_ms: i64,
     pub skipped_segments: u64,
     pub skipped_discontinuities: u64,
-    pub skipped_ticks: i64,
+    pub skipped_ticks: Ticks,
 }
 
 /// The target of a skip: an instant of channel time, and the skipped totals up to there.
@@ -64,7 +66,7 @@ pub struct SkipTarget {
     pub to_ms: i64,
     pub skipped_segments: u64,
     pub skipped_discontinuities: u64,
-    pub skipped_ticks: i64,
+    pub skipped_ticks: Ticks,
     /// No segment of the last interval was aired to its end, so that interval is dropped.
     pub drops_last_interval: bool,
 }
@@ -98,7 +100,7 @@ impl ChannelClock {
             channel_from_ms: start_ms,
             skipped_segments: 0,
             skipped_discontinuities: 0,
-            skipped_ticks: 0,
+            skipped_ticks: Ticks::ZERO,
             is_mode_change: true,
         };
         Self { intervals: vec![first] }

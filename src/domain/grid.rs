@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::time::{FrameRate, to_seconds, to_ticks};
+use super::time::{FrameRate, Ticks};
 
-/// Segment boundaries in 90 kHz ticks of source time.
+/// Segment boundaries in source time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "cut")]
 pub enum Grid {
     /// Encoded video: a fixed number of frames, the first two segments in halves.
     Frames(FrameGrid),
     /// Copied video: the source's own keyframes, merged to a minimum length. `bounds` ends with the item's end.
-    Keyframes { bounds: Arc<[i64]> },
+    Keyframes { bounds: Arc<[Ticks]> },
     /// No video: a fixed step.
-    Steps { step: i64, end: i64 },
+    Steps { step: Ticks, end: Ticks },
 }
 
 /// Number of full segments at the start of an item that are split in halves. A viewer waits half as long, and an encoder
@@ -92,22 +92,22 @@ impl Grid {
     /// A fixed number of frames per segment, the nearest to `segment_seconds`, over an item of `duration_seconds`.
     pub fn from_frame_rate(rate: FrameRate, segment_seconds: f64, duration_seconds: f64) -> Self {
         let frames_per_segment = (rate.as_f64() * segment_seconds).round().max(1.0) as u32;
-        let total_frames = rate.frame_at(to_ticks(duration_seconds)).max(1);
+        let total_frames = rate.frame_at(Ticks::from_seconds(duration_seconds)).max(1);
         Self::Frames(FrameGrid { rate, frames_per_segment, total_frames, has_full_first_segments: false })
     }
 
     /// Keyframes at least `segment_seconds` apart; a last segment under 0.3 s joins the one before.
-    pub fn from_keyframes(keyframes: &[i64], segment_seconds: f64, duration_seconds: f64) -> Self {
-        let min_ticks = to_ticks(segment_seconds);
-        let end = to_ticks(duration_seconds).max(1);
-        let mut bounds = vec![0];
-        for &at in keyframes.iter().filter(|&&at| at > 0 && at < end) {
+    pub fn from_keyframes(keyframes: &[Ticks], segment_seconds: f64, duration_seconds: f64) -> Self {
+        let min_length = Ticks::from_seconds(segment_seconds);
+        let end = Ticks::from_seconds(duration_seconds).max(Ticks(1));
+        let mut bounds = vec![Ticks::ZERO];
+        for &at in keyframes.iter().filter(|&&at| at > Ticks::ZERO && at < end) {
             let last = *bounds.last().expect("bounds starts with 0");
-            if at - last >= min_ticks {
+            if at - last >= min_length {
                 bounds.push(at);
             }
         }
-        if bounds.len() > 1 && end - bounds[bounds.len() - 1] < to_ticks(0.3) {
+        if bounds.len() > 1 && end - bounds[bounds.len() - 1] < Ticks::from_seconds(0.3) {
             bounds.pop();
         }
         bounds.push(end);
@@ -121,19 +121,18 @@ impl Grid {
         let frames_per_segment = u32::try_from(rate.frame_at(bounds[1])).ok().filter(|frames| *frames > 0)?;
         let total_frames = rate.frame_at(*bounds.last()?).max(1);
         let frames = FrameGrid { rate, frames_per_segment, total_frames, has_full_first_segments: true };
-        let distance = |k| (rate.frame_start_ticks(frames.first_frame(k)) - bounds[k]).abs();
-        let is_aligned =
-            frames.len() == self.len() && (0..self.len()).all(|k| distance(k) * 2 < rate.frame_start_ticks(1));
+        let distance = |k| (rate.frame_start(frames.first_frame(k)) - bounds[k]).abs();
+        let is_aligned = frames.len() == self.len() && (0..self.len()).all(|k| distance(k) * 2 < rate.frame_start(1));
         is_aligned.then_some(Self::Frames(frames))
     }
 
     /// A fixed step over an item without video. A last step under 0.3 s is spread over the others: it could be shorter than
     /// a frame of copied audio, and then no frame would begin in it.
     pub fn from_step(segment_seconds: f64, duration_seconds: f64) -> Self {
-        let (step, end) = (to_ticks(segment_seconds).max(1), to_ticks(duration_seconds).max(1));
-        let (steps, rest) = (end / step, end % step);
-        let is_spread = steps > 0 && rest < to_ticks(0.3);
-        let step = if is_spread { end.div_euclid(steps) + i64::from(end % steps > 0) } else { step };
+        let [step, end] = [segment_seconds, duration_seconds].map(|seconds| Ticks::from_seconds(seconds).max(Ticks(1)));
+        let steps = end.div_euclid(step);
+        let is_spread = steps > 0 && end - step * steps < Ticks::from_seconds(0.3);
+        let step = if is_spread { (end + Ticks(steps - 1)) / steps } else { step };
         Self::Steps { step, end }
     }
 
@@ -142,7 +141,7 @@ impl Grid {
         match self {
             Self::Frames(frames) => frames.len(),
             Self::Keyframes { bounds } => bounds.len() - 1,
-            Self::Steps { step, end } => (end + step - 1).div_euclid(*step) as usize,
+            Self::Steps { step, end } => end.div_ceil(*step) as usize,
         }
     }
 
@@ -150,31 +149,31 @@ impl Grid {
         false
     }
 
-    /// Start of segment `k`, ticks; the end of the item for `k == len()`.
-    pub fn segment_start(&self, k: usize) -> i64 {
+    /// Start of segment `k`; the end of the item for `k == len()`.
+    pub fn segment_start(&self, k: usize) -> Ticks {
         match self {
-            Self::Frames(frames) => frames.rate.frame_start_ticks(frames.first_frame(k)),
+            Self::Frames(frames) => frames.rate.frame_start(frames.first_frame(k)),
             Self::Keyframes { bounds } => bounds[k.min(bounds.len() - 1)],
-            Self::Steps { step, end } => (step * k as i64).min(*end),
+            Self::Steps { step, end } => (*step * k as i64).min(*end),
         }
     }
 
-    /// Length of segment `k`, ticks.
-    pub fn segment_length(&self, k: usize) -> i64 {
+    /// Length of segment `k`.
+    pub fn segment_length(&self, k: usize) -> Ticks {
         self.segment_start(k + 1) - self.segment_start(k)
     }
 
-    /// End of the item, ticks.
-    pub fn end_ticks(&self) -> i64 {
+    /// End of the item.
+    pub fn end(&self) -> Ticks {
         self.segment_start(self.len())
     }
 
-    /// The segment that contains `ticks`, clamped into the grid.
-    pub fn segment_at(&self, ticks: i64) -> usize {
+    /// The segment that contains `time`, clamped into the grid.
+    pub fn segment_at(&self, time: Ticks) -> usize {
         let (mut low, mut high) = (0, self.len());
         while high - low > 1 {
             let middle = (low + high) / 2;
-            if self.segment_start(middle) <= ticks {
+            if self.segment_start(middle) <= time {
                 low = middle;
             } else {
                 high = middle;
@@ -193,7 +192,7 @@ impl Grid {
 
     /// The longest segment in whole seconds, rounded as RFC 8216 section 4.3.3.1 requires.
     pub fn target_duration(&self) -> u64 {
-        (0..self.len()).map(|k| to_seconds(self.segment_length(k)).round() as u64).max().unwrap_or(1).max(1)
+        (0..self.len()).map(|k| self.segment_length(k).as_seconds().round() as u64).max().unwrap_or(1).max(1)
     }
 }
 
@@ -207,7 +206,7 @@ mod tests {
             |((num, den), step, end): ((u32, u32), f64, f64)| Grid::from_frame_rate(FrameRate { num, den }, step, end);
         let from_keys = |(mut keys, step, end): (Vec<i64>, f64, f64)| {
             keys.sort_unstable();
-            Grid::from_keyframes(&keys, step, end)
+            Grid::from_keyframes(&keys.into_iter().map(Ticks).collect::<Vec<_>>(), step, end)
         };
         let rates = prop_oneof![Just((25, 1)), Just((24000, 1001)), Just((30000, 1001)), Just((5, 1)), Just((60, 1))];
         prop_oneof![
@@ -221,11 +220,11 @@ mod tests {
         #[test]
         fn segments_tile_the_item_without_gap_or_overlap(grid in any_grid()) {
             prop_assert!(!grid.is_empty());
-            prop_assert_eq!(grid.segment_start(0), 0);
+            prop_assert_eq!(grid.segment_start(0), Ticks::ZERO);
             for k in 0..grid.len() {
-                prop_assert!(grid.segment_length(k) > 0);
+                prop_assert!(grid.segment_length(k) > Ticks::ZERO);
                 prop_assert_eq!(grid.segment_at(grid.segment_start(k)), k);
-                prop_assert_eq!(grid.segment_at(grid.segment_start(k + 1) - 1), k);
+                prop_assert_eq!(grid.segment_at(grid.segment_start(k + 1) - Ticks(1)), k);
             }
         }
     }
@@ -254,17 +253,18 @@ mod tests {
 
     #[test]
     fn a_short_last_piece_joins_the_one_before() {
-        let grid = Grid::from_keyframes(&[0, 180_000, 360_000], 2.0, 4.2);
-        assert_eq!(grid, Grid::Keyframes { bounds: [0, 180_000, 378_000].into() });
+        let grid = Grid::from_keyframes(&[0, 180_000, 360_000].map(Ticks), 2.0, 4.2);
+        assert_eq!(grid, Grid::Keyframes { bounds: [0, 180_000, 378_000].map(Ticks).into() });
     }
 
     #[test]
     fn a_short_last_step_is_shared_out_among_the_others() {
         // 24.0327 s of MP3 frames, the last of which begins before 24 s (reported from the field).
         let grid = Grid::from_step(2.0, 24.0327);
-        assert_eq!((grid.len(), grid.end_ticks()), (12, to_ticks(24.0327)));
-        assert!((0..12).all(|k| (grid.segment_length(k) - to_ticks(24.0327 / 12.0)).abs() <= 12), "{grid:?}");
-        assert_eq!(Grid::from_step(2.0, 24.0), Grid::Steps { step: 180_000, end: 24 * 90_000 });
+        assert_eq!((grid.len(), grid.end()), (12, Ticks::from_seconds(24.0327)));
+        let step = Ticks::from_seconds(24.0327 / 12.0);
+        assert!((0..12).all(|k| (grid.segment_length(k) - step).abs() <= Ticks(12)), "{grid:?}");
+        assert_eq!(Grid::from_step(2.0, 24.0), Grid::Steps { step: Ticks::from_ms(2000), end: Ticks::from_ms(24_000) });
         assert_eq!(Grid::from_step(2.0, 0.2).len(), 1);
         assert_eq!(Grid::from_step(2.0, 24.4).len(), 13);
     }
@@ -273,24 +273,24 @@ mod tests {
         #[test]
         fn no_step_is_too_short_for_a_frame(step in 1.0..6.0f64, end in 0.31..20_000.0f64) {
             let grid = Grid::from_step(step, end);
-            prop_assert!((0..grid.len()).all(|k| grid.segment_length(k) > to_ticks(0.2)), "{:?}", grid);
+            prop_assert!((0..grid.len()).all(|k| grid.segment_length(k) > Ticks::from_seconds(0.2)), "{:?}", grid);
         }
     }
 
     #[test]
     fn copied_video_lies_on_a_grid_of_frames_or_on_none() {
         let rate = FrameRate { num: 24_000, den: 1001 };
-        let at = |frame: i64| rate.frame_start_ticks(frame as u64);
-        let keyframes: Vec<i64> = (1..20).map(|n| at(n * 48) + n % 3 * 40).collect();
-        let copied = Grid::from_keyframes(&keyframes, 2.0, to_seconds(at(20 * 48 - 10)));
+        let at = |frame: i64| rate.frame_start(frame as u64);
+        let keyframes: Vec<Ticks> = (1..20).map(|n| at(n * 48) + Ticks(n % 3 * 40)).collect();
+        let copied = Grid::from_keyframes(&keyframes, 2.0, at(20 * 48 - 10).as_seconds());
         let beside = copied.to_frame_grid(rate).unwrap();
         assert_eq!(beside.len(), copied.len());
-        assert!((0..=copied.len()).all(|k| (beside.segment_start(k) - copied.segment_start(k)).abs() < 100));
+        assert!((0..=copied.len()).all(|k| (beside.segment_start(k) - copied.segment_start(k)).abs() < Ticks(100)));
         let mut uneven = keyframes;
         uneven[7] += at(1);
         assert_eq!(Grid::from_keyframes(&uneven, 2.0, 40.0).to_frame_grid(rate), None);
         assert_eq!(Grid::from_step(2.0, 40.0).to_frame_grid(rate), None);
         let one = Grid::from_keyframes(&[], 2.0, 9.0).to_frame_grid(FrameRate { num: 25, den: 1 }).unwrap();
-        assert_eq!((one.len(), one.end_ticks()), (1, to_ticks(9.0)));
+        assert_eq!((one.len(), one.end()), (1, Ticks::from_seconds(9.0)));
     }
 }

@@ -14,7 +14,7 @@ use super::channel::Channel;
 use super::channel_clock::{ChannelClock, ClockInterval, SkipTarget};
 use super::schedule::ScheduleDefinition;
 use super::segment_format::SegmentFormat;
-use super::time::{format_timestamp, to_seconds};
+use super::time::{Ticks, format_timestamp};
 
 /// How far back catch-up reaches, days; and ms.
 pub const CATCHUP_DAYS: u32 = 7;
@@ -27,7 +27,7 @@ const MIN_LIVE_SEGMENTS: usize = 6;
 /// one.
 pub const MAX_PLAYLIST_MS: i64 = 6 * 3_600_000;
 
-/// A segment on air. Its instants are ticks since 1970.
+/// A segment on air. Its instants are times since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveSegment {
     /// Start of its programme, ms since 1970, and its index in that programme: together they form its file name.
@@ -35,8 +35,8 @@ pub struct LiveSegment {
     pub index: usize,
     /// Its index in the whole item.
     pub item_index: usize,
-    pub start_ticks: i64,
-    pub end_ticks: i64,
+    pub start_ticks: Ticks,
+    pub end_ticks: Ticks,
     pub media_sequence: u64,
     /// Discontinuities before it (`EXT-X-DISCONTINUITY`), its own included.
     pub discontinuities: u64,
@@ -65,14 +65,14 @@ pub fn segments_from<'a>(
         to_ms: i64::MAX,
         skipped_segments: 0,
         skipped_discontinuities: 0,
-        skipped_ticks: 0,
+        skipped_ticks: Ticks::ZERO,
     };
     let intervals = clock.map_or_else(|| vec![unbroken], ChannelClock::aired_intervals);
     intervals.into_iter().filter(move |interval| interval.to_ms > from_ms).flat_map(move |interval| {
         let from_ms = from_ms.max(interval.from_ms);
         let segments = definition.programmes_between(from_ms, i64::MAX).flat_map(move |programme| {
             let ranges = definition.segment_ranges(&programme);
-            let origin_ticks = programme.start_ms * 90;
+            let origin_ticks = Ticks::from_ms(programme.start_ms);
             let first_segment = definition.item_of(&programme).part(programme.part_index).first_segment;
             (0..ranges.len()).map(move |index| LiveSegment {
                 programme_start_ms: programme.start_ms,
@@ -84,7 +84,7 @@ pub fn segments_from<'a>(
                 discontinuities: programme.discontinuities.saturating_sub(interval.skipped_discontinuities),
             })
         });
-        let (from_ticks, until_ticks) = (from_ms.saturating_mul(90), interval.to_ms.saturating_mul(90));
+        let (from_ticks, until_ticks) = (Ticks::from_ms(from_ms), Ticks::from_ms(interval.to_ms));
         segments
             .skip_while(move |segment| segment.end_ticks <= from_ticks)
             .take_while(move |segment| segment.end_ticks <= until_ticks)
@@ -104,7 +104,7 @@ pub fn skip_target(channel: &Channel, now_ms: i64) -> Option<SkipTarget> {
     let target_seconds = channel.output.target_seconds;
     let window = listed_segments(definition, Some(clock), PlaylistView::Live, target_seconds, channel_ms);
     let last = clock.intervals().last().copied()?;
-    let drops_last_interval = window.last().is_none_or(|aired| aired.end_ticks <= last.channel_from_ms * 90);
+    let drops_last_interval = window.last().is_none_or(|aired| aired.end_ticks <= Ticks::from_ms(last.channel_from_ms));
     let Some(aired) = window.last() else {
         return Some(SkipTarget {
             to_ms,
@@ -135,19 +135,19 @@ pub fn listed_segments(
     target_seconds: u64,
     channel_now_ms: i64,
 ) -> Vec<LiveSegment> {
-    let ends_by = |until_ms: i64| move |segment: &LiveSegment| segment.end_ticks <= until_ms * 90;
+    let ends_by = |until_ms: i64| move |segment: &LiveSegment| segment.end_ticks <= Ticks::from_ms(until_ms);
     match view {
         PlaylistView::Live => {
             // A player starts three target durations before the end and must find that segment listed for a while longer.
-            let start_margin_ticks = (3 * target_seconds as i64 + 2) * 90_000;
-            let back_ms = start_margin_ticks / 90 + MIN_LIVE_SEGMENTS as i64 * target_seconds as i64 * 1000;
+            let start_margin_ms = (3 * target_seconds as i64 + 2) * 1000;
+            let back_ms = start_margin_ms + MIN_LIVE_SEGMENTS as i64 * target_seconds as i64 * 1000;
             let from_ms = rewind_aired(clock, channel_now_ms, back_ms, target_seconds as i64 * 1000);
             let mut segments: Vec<LiveSegment> =
                 segments_from(definition, clock, from_ms).take_while(ends_by(channel_now_ms)).collect();
-            let mut length_ticks = 0;
+            let mut length = Ticks::ZERO;
             let is_enough = |index: &usize| {
-                length_ticks += segments[*index].end_ticks - segments[*index].start_ticks;
-                segments.len() - index >= MIN_LIVE_SEGMENTS && length_ticks >= start_margin_ticks
+                length += segments[*index].end_ticks - segments[*index].start_ticks;
+                segments.len() - index >= MIN_LIVE_SEGMENTS && length >= Ticks::from_ms(start_margin_ms)
             };
             let first = (0..segments.len()).rev().find(is_enough).unwrap_or(0);
             segments.drain(..first);
@@ -157,11 +157,9 @@ pub fn listed_segments(
             .take_while(ends_by(channel_now_ms.min(from + MAX_PLAYLIST_MS)))
             .collect(),
         PlaylistView::Between(from, to) => {
-            let until = to.min(from + MAX_PLAYLIST_MS);
+            let (until, now) = (Ticks::from_ms(to.min(from + MAX_PLAYLIST_MS)), Ticks::from_ms(channel_now_ms));
             let segments = segments_from(definition, clock, from);
-            segments
-                .take_while(|segment| segment.start_ticks < until * 90 && segment.end_ticks <= channel_now_ms * 90)
-                .collect()
+            segments.take_while(|segment| segment.start_ticks < until && segment.end_ticks <= now).collect()
         }
     }
 }
@@ -208,11 +206,11 @@ impl LivePlaylist {
             PlaylistView::Between(from, to) => to.min(from + MAX_PLAYLIST_MS),
         };
         let Some(last) = self.segments.last().filter(|_| self.channel_now_ms >= until) else { return false };
-        last.end_ticks >= until * 90 || {
+        last.end_ticks >= Ticks::from_ms(until) || {
             let (definition, clock) = (&self.channel.definition, self.channel.clock.as_deref());
-            let next = segments_from(definition, clock, last.end_ticks.div_euclid(90))
+            let next = segments_from(definition, clock, last.end_ticks.as_ms_floor())
                 .find(|segment| segment.start_ticks >= last.end_ticks);
-            next.is_none_or(|next| self.is_paused || next.start_ticks >= until * 90)
+            next.is_none_or(|next| self.is_paused || next.start_ticks >= Ticks::from_ms(until))
         }
     }
 
@@ -237,9 +235,9 @@ impl LivePlaylist {
                 text.push_str("#EXT-X-DISCONTINUITY\n");
                 discontinuities += 1;
             }
-            let start_ms = self.channel.wall_ms_at((segment.start_ticks + 45).div_euclid(90));
+            let start_ms = self.channel.wall_ms_at(segment.start_ticks.as_ms_rounded());
             let date_time = Timestamp::from_millisecond(start_ms).map(format_timestamp).unwrap_or_default();
-            let seconds = to_seconds(segment.end_ticks - segment.start_ticks);
+            let seconds = (segment.end_ticks - segment.start_ticks).as_seconds();
             let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{seconds:.5},");
             let _ = writeln!(text, "{}{query}", segment_name(segment.programme_start_ms, segment.index));
         }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::grid::Grid;
 use super::segment_format::SegmentFormat;
-use super::time::{FrameRate, to_seconds};
+use super::time::{FrameRate, Ticks};
 
 /// Length of a subtitle segment, seconds. A subtitle rendition of a VOD playlist may have its own target duration (RFC 8216
 /// section 6.2.4), and long segments mean few requests per film.
@@ -146,22 +146,22 @@ pub fn multivariant_playlist(
     text
 }
 
-/// A media playlist: every segment of the item from `from_ticks` to its end, whether made yet or not, with `EXT-X-START`
+/// A media playlist: every segment of the item from `from` to its end, whether made yet or not, with `EXT-X-START`
 /// at `start_seconds` of the item.
 ///
-/// The first segment is listed with the length that remains after `from_ticks`. Video segments begin there; subtitle
+/// The first segment is listed with the length that remains after `from`. Video segments begin there; subtitle
 /// segments are longer, and players align the timelines of all renditions by the listed lengths.
-pub fn media_playlist(track: PlaylistTrack, grid: &Grid, from_ticks: i64, start_seconds: f64, grant: &str) -> String {
-    let first = grid.segment_at(from_ticks);
+pub fn media_playlist(track: PlaylistTrack, grid: &Grid, from: Ticks, start_seconds: f64, grant: &str) -> String {
+    let first = grid.segment_at(from);
     let mut text = String::with_capacity(200 + (grid.len() - first) * (40 + grant.len()));
     let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{}", grid.target_duration());
     let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{first}\n#EXT-X-PLAYLIST-TYPE:VOD\n#EXT-X-INDEPENDENT-SEGMENTS");
-    write_start_tag(&mut text, start_seconds - to_seconds(from_ticks));
+    write_start_tag(&mut text, start_seconds - from.as_seconds());
     let (prefix, extension) = (track.prefix(), track.segment_format().extension());
     for index in first..grid.len() {
         // Nine ticks are 100 µs. Integers, because a film has thousands of lines.
-        let before = (from_ticks - grid.segment_start(index)).max(0);
-        let length = ((grid.segment_length(index) - before) * 100 + 4) / 9;
+        let before = (from - grid.segment_start(index)).max(Ticks::ZERO);
+        let length = ((grid.segment_length(index) - before).0 * 100 + 4) / 9;
         let (whole, micros) = (length / 1_000_000, length % 1_000_000);
         let _ = writeln!(text, "#EXTINF:{whole}.{micros:06},\n{prefix}-{index:05}.{extension}?st={grant}");
     }
@@ -171,7 +171,7 @@ pub fn media_playlist(track: PlaylistTrack, grid: &Grid, from_ticks: i64, start_
 
 /// The grid of a subtitle rendition for an item with the same end as `grid`.
 pub fn subtitle_grid(grid: &Grid) -> Grid {
-    Grid::from_step(SUBTITLE_SEGMENT_SECONDS, to_seconds(grid.end_ticks()))
+    Grid::from_step(SUBTITLE_SEGMENT_SECONDS, grid.end().as_seconds())
 }
 
 fn write_start_tag(text: &mut String, start_seconds: f64) {
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_media_playlist_lists_the_whole_item() {
-        insta::assert_snapshot!(media_playlist(PlaylistTrack::Video(0), &film(), 0, 4.25, "g"), @r"
+        insta::assert_snapshot!(media_playlist(PlaylistTrack::Video(0), &film(), Ticks::ZERO, 4.25, "g"), @r"
         #EXTM3U
         #EXT-X-VERSION:6
         #EXT-X-TARGETDURATION:2
@@ -307,7 +307,7 @@ mod tests {
         ");
         // Subtitle segments have other boundaries, but the list begins and ends with the video.
         let long = Grid::from_step(SUBTITLE_SEGMENT_SECONDS, 70.0);
-        let text = media_playlist(PlaylistTrack::Subtitles, &long, 40 * 90_000, 40.0, "g");
+        let text = media_playlist(PlaylistTrack::Subtitles, &long, Ticks::from_ms(40_000), 40.0, "g");
         assert!(text.contains("MEDIA-SEQUENCE:1\n") && text.contains("#EXTINF:20.000000,\ns0-00001.vtt"), "{text}");
         assert!(text.contains("#EXTINF:10.000000,\ns0-00002.vtt") && !text.contains("X-START"), "{text}");
     }
@@ -316,7 +316,7 @@ mod tests {
         #[test]
         fn a_parser_reads_back_every_segment_and_no_segment_exceeds_the_target(end in 0.1..4000.0f64, step in 1.0..6.0f64) {
             let grid = Grid::from_step(step, end);
-            let parsed = m3u8_rs::parse_media_playlist_res(media_playlist(PlaylistTrack::Audio, &grid, 0, 0.0, "g").as_bytes()).unwrap();
+            let parsed = m3u8_rs::parse_media_playlist_res(media_playlist(PlaylistTrack::Audio, &grid, Ticks::ZERO, 0.0, "g").as_bytes()).unwrap();
             prop_assert!(parsed.end_list);
             prop_assert_eq!(parsed.segments.len(), grid.len());
             let total: f64 = parsed.segments.iter().map(|segment| f64::from(segment.duration)).sum();

@@ -1,9 +1,127 @@
-//! Frame rates and 90 kHz ticks: the exact arithmetic of every grid.
+//! 90 kHz ticks and frame rates: the exact arithmetic of every grid.
+
+use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// Ticks per second of an MPEG transport stream (ISO/IEC 13818-1).
-pub const TICKS_PER_SECOND: i64 = 90_000;
+/// A time or a duration in ticks of 90 kHz, the clock of MPEG transport streams (ISO/IEC 13818-1). Operators saturate: the
+/// ends of the range stand for "always" and "never".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ticks(pub i64);
+
+impl Ticks {
+    pub const PER_SECOND: i64 = 90_000;
+    const PER_MS: i64 = Self::PER_SECOND / 1000;
+    pub const ZERO: Self = Self(0);
+    pub const MIN: Self = Self(i64::MIN);
+    pub const MAX: Self = Self(i64::MAX);
+    /// Timestamps of a stream have 33 bits and wrap after 26.5 hours.
+    pub const WRAP: Self = Self(1 << 33);
+
+    pub const fn from_ms(ms: i64) -> Self {
+        Self(ms.saturating_mul(Self::PER_MS))
+    }
+
+    /// Rounded down to a whole tick.
+    pub const fn from_nanos_floor(nanoseconds: u128) -> Self {
+        Self((nanoseconds * Self::PER_SECOND as u128 / 1_000_000_000) as i64)
+    }
+
+    /// Rounded to the nearest tick.
+    pub fn from_seconds(seconds: f64) -> Self {
+        Self((seconds * Self::PER_SECOND as f64).round() as i64)
+    }
+
+    /// From units of a clock with `timescale` units per second, rounded to the nearest tick.
+    pub fn from_units(units: impl Into<i128>, timescale: impl Into<i128>) -> Self {
+        Self(rescale(units, Self::PER_SECOND, timescale))
+    }
+
+    /// In units of a clock with `timescale` units per second, rounded to the nearest.
+    pub fn to_units(self, timescale: impl Into<i128>) -> i64 {
+        rescale(self.0, timescale, Self::PER_SECOND)
+    }
+
+    pub fn as_seconds(self) -> f64 {
+        self.0 as f64 / Self::PER_SECOND as f64
+    }
+
+    /// Milliseconds, rounded down.
+    pub const fn as_ms_floor(self) -> i64 {
+        self.0.div_euclid(Self::PER_MS)
+    }
+
+    /// Milliseconds, rounded to the nearest.
+    pub const fn as_ms_rounded(self) -> i64 {
+        Self(self.0 + Self::PER_MS / 2).as_ms_floor()
+    }
+
+    /// The 33 bits that a stream stores.
+    pub const fn wrapped(self) -> Self {
+        Self(self.0.rem_euclid(Self::WRAP.0))
+    }
+
+    /// How many whole steps fit, rounded down.
+    pub const fn div_euclid(self, step: Self) -> i64 {
+        self.0.div_euclid(step.0)
+    }
+
+    /// How many steps cover it, rounded up.
+    pub const fn div_ceil(self, step: Self) -> i64 {
+        -(-self.0).div_euclid(step.0)
+    }
+
+    pub const fn abs(self) -> Self {
+        Self(self.0.saturating_abs())
+    }
+}
+
+impl Add for Ticks {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Ticks {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Neg for Ticks {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self(self.0.saturating_neg())
+    }
+}
+
+impl Mul<i64> for Ticks {
+    type Output = Self;
+
+    fn mul(self, factor: i64) -> Self {
+        Self(self.0.saturating_mul(factor))
+    }
+}
+
+impl Div<i64> for Ticks {
+    type Output = Self;
+
+    fn div(self, divisor: i64) -> Self {
+        Self(self.0 / divisor)
+    }
+}
+
+impl AddAssign for Ticks {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
 
 /// A frame rate as an exact fraction, frames per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -39,14 +157,14 @@ impl FrameRate {
         f64::from(self.num) / f64::from(self.den)
     }
 
-    /// Start of frame `n` in ticks, rounded to the nearest.
-    pub fn frame_start_ticks(self, n: u64) -> i64 {
-        rescale(i128::from(n) * i128::from(self.den), TICKS_PER_SECOND, self.num)
+    /// Start of frame `n`, rounded to the nearest tick.
+    pub fn frame_start(self, n: u64) -> Ticks {
+        Ticks::from_units(i128::from(n) * i128::from(self.den), self.num)
     }
 
-    /// The frame on air at `ticks`: the largest n whose start is at or before it (half a frame of grace).
-    pub fn frame_at(self, ticks: i64) -> u64 {
-        rescale(ticks.max(0), self.num, i64::from(self.den) * TICKS_PER_SECOND) as u64
+    /// The frame on air at `time`: the largest n whose start is at or before it (half a frame of grace).
+    pub fn frame_at(self, time: Ticks) -> u64 {
+        rescale(time.0.max(0), self.num, i64::from(self.den) * Ticks::PER_SECOND) as u64
     }
 }
 
@@ -55,16 +173,6 @@ pub fn rescale(value: impl Into<i128>, to: impl Into<i128>, from: impl Into<i128
     let (value, to, from) = (value.into(), to.into(), from.into());
     let limit = i128::from(i64::MAX / 4);
     (value * to * 2 + from).div_euclid(from * 2).clamp(-limit, limit) as i64
-}
-
-/// Seconds to ticks, rounded to the nearest.
-pub fn to_ticks(seconds: f64) -> i64 {
-    (seconds * TICKS_PER_SECOND as f64).round() as i64
-}
-
-/// Ticks to seconds.
-pub fn to_seconds(ticks: i64) -> f64 {
-    ticks as f64 / TICKS_PER_SECOND as f64
 }
 
 /// How far ahead of the clock a stored time may be, seconds: a day. A time further ahead was written while the clock was
@@ -136,6 +244,15 @@ pub fn round_to_ms(seconds: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ticks_are_rounded_as_named() {
+        let milliseconds = |ticks| (Ticks(ticks).as_ms_floor(), Ticks(ticks).as_ms_rounded());
+        assert_eq!([-46, -45, 44, 45].map(milliseconds), [(-1, -1), (-1, 0), (0, 0), (0, 1)]);
+        assert_eq!([-1, 0, 1].map(|ticks| Ticks(ticks).div_euclid(Ticks(9))), [-1, 0, 0]);
+        assert_eq!([-1, 0, 1].map(|ticks| Ticks(ticks).div_ceil(Ticks(9))), [0, 0, 1]);
+        assert_eq!((Ticks(-1).wrapped(), Ticks::MIN - Ticks(1)), (Ticks::WRAP - Ticks(1), Ticks::MIN));
+    }
 
     #[test]
     fn instants_are_those_of_the_calendar() {

@@ -39,10 +39,11 @@ pub mod video_encoders;
 pub use rendition_spec::RenditionSpec;
 
 use crate::domain::plan::EncodeVideo;
+use crate::domain::time::Ticks;
 use content::SegmentContent;
 
-/// MPEG-TS timestamps of a segment are source time plus this many seconds, as in `hlssink2`.
-pub const TIMELINE_BASE_SECONDS: i64 = 3600;
+/// MPEG-TS timestamps of a segment are source time plus this, as in `hlssink2`.
+pub const TIMELINE_BASE: Ticks = Ticks::from_ms(3_600_000);
 
 /// One run's work: the segments of a rendition from `first` on.
 #[derive(Clone, Debug)]

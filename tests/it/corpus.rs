@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hearthcast::config::{BackendSetting, Config};
-use hearthcast::engine::TIMELINE_BASE_SECONDS;
+use hearthcast::engine::TIMELINE_BASE;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -226,9 +226,8 @@ async fn check_session(
             let mut decoded = decode(&output).await;
             decoded.warnings.retain(|warning| !warning.contains("DTS discontinuity"));
             let (begin, end) = player.segment_seconds(index);
-            let is_inside = |frame: &&Frame| {
-                (begin - 0.1..end + 0.1).contains(&(frame.start_seconds - TIMELINE_BASE_SECONDS as f64))
-            };
+            let is_inside =
+                |frame: &&Frame| (begin - 0.1..end + 0.1).contains(&(frame.start_seconds - TIMELINE_BASE.as_seconds()));
             if decoded.video.iter().chain(&decoded.audio).filter(is_inside).count() == 0 {
                 return Err(format!("segment {index} of {} has nothing from {begin:.3} to {end:.3} s", last + 1));
             }
@@ -274,7 +273,7 @@ async fn check_sync(
     let info = server.get(&format!("/api/stream/info/full?{query}")).send().await.map_err(|cause| cause.to_string())?;
     let info: Value = info.json().await.map_err(|cause| cause.to_string())?;
     let start = info["probe"]["startSeconds"].as_f64().ok_or("no startSeconds")?;
-    let base = TIMELINE_BASE_SECONDS as f64;
+    let base = TIMELINE_BASE.as_seconds();
     let Some(audio_delay) = audio::audio_delay_seconds((output, base), (path, start)).await else { return Ok(()) };
     let source = decode(path).await;
     let video_delay = match (played.video.first(), source.video.first()) {

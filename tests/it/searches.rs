@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use hearthcast::domain::grid::Grid;
-use hearthcast::domain::time::FrameRate;
-use hearthcast::engine::TIMELINE_BASE_SECONDS;
+use hearthcast::domain::time::{FrameRate, Ticks};
+use hearthcast::engine::TIMELINE_BASE;
 
 fn read_file(path: &str) -> Option<String> {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).ok()
@@ -66,21 +66,21 @@ fn the_numbers_of_the_front_page_are_those_of_the_grid() {
     let grid = Grid::from_frame_rate(rate, 4.0, 90.0 * 60.0);
     let Grid::Frames(frames) = &grid else { panic!("encoded video has a grid of frames") };
     let start = grid.segment_start(450);
-    let on_air = 1_795_378_500 * 90_000 + start;
+    let on_air = Ticks::from_ms(1_795_378_500_000) + start;
     let numbers = [
         (u64::from(frames.frames_per_segment), "= 96 |"),
-        (grid.segment_length(450) as u64, "= 360,360 ticks"),
+        (grid.segment_length(450).0 as u64, "= 360,360 ticks"),
         (grid.target_duration(), "`EXT-X-TARGETDURATION:4`"),
         (frames.first_frame(1), "0 to 3 have 48 frames"),
         (frames.total_frames, "129,471 frames make"),
         (grid.len() as u64, "make 1,351 segments"),
         (frames.total_frames - frames.first_frame(grid.len() - 1), "the last has 63 frames"),
         (frames.first_frame(450), "frames 43,008 to"),
-        (start as u64, "ticks 161,441,280 to"),
-        (grid.segment_start(451) as u64, "to 161,801,640 ("),
-        ((start + TIMELINE_BASE_SECONDS * 90_000) as u64, "= 485,441,280 at"),
-        ((on_air % (1 << 33)) as u64, "= 7,556,765,760 of"),
-        (grid.segment_at(1795 * 90_000) as u64, "1,795 s in segment 450"),
+        (start.0 as u64, "ticks 161,441,280 to"),
+        (grid.segment_start(451).0 as u64, "to 161,801,640 ("),
+        ((start + TIMELINE_BASE).0 as u64, "= 485,441,280 at"),
+        (on_air.wrapped().0 as u64, "= 7,556,765,760 of"),
+        (grid.segment_at(Ticks::from_ms(1_795_000)) as u64, "1,795 s in segment 450"),
     ];
     for (number, text) in numbers {
         assert!(page.contains(text), "the front page does not contain {text:?}");

@@ -2,6 +2,7 @@
 //! packet per image: two fields of run-length data and the commands with their times.
 
 use super::{ByteReader, DisplayUpdate, MAX_PIXELS, MalformedPacket, PlacedBitmap};
+use crate::domain::time::Ticks;
 
 /// Palette and canvas of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl VobSubDecoder {
     /// When the packet is malformed.
     pub fn decode(&self, packet: &[u8]) -> Result<DisplayUpdate, MalformedPacket> {
         let control = DisplayControl::parse(packet)?;
-        let delay_to_ms = |delay: u16| i64::from(delay) * 1024 / 90;
+        let delay_to_ms = |delay: u16| Ticks(i64::from(delay) * 1024).as_ms_floor();
         let (start, stop) = (delay_to_ms(control.start_delay.unwrap_or(0)), control.stop_delay.map(delay_to_ms));
         let mut update = DisplayUpdate { canvas: self.canvas, bitmaps: Vec::new(), start_ms: start, end_ms: stop };
         if control.start_delay.is_none() {

@@ -40,7 +40,7 @@ fn apply(clock: &ChannelClock, now: i64, event: ClockEvent) -> ChannelClock {
                 to_ms: clock.channel_ms_at(now) + over_ms,
                 skipped_segments: over_ms.unsigned_abs() / 2000,
                 skipped_discontinuities: 1,
-                skipped_ticks: over_ms * 90,
+                skipped_ticks: Ticks::from_ms(over_ms),
                 drops_last_interval: unseen,
             };
             clock.with_skip(now, target)
@@ -51,7 +51,7 @@ fn apply(clock: &ChannelClock, now: i64, event: ClockEvent) -> ChannelClock {
 }
 
 fn skip_to(to_ms: i64) -> SkipTarget {
-    let (skipped_segments, skipped_discontinuities, skipped_ticks) = (3, 0, 9);
+    let (skipped_segments, skipped_discontinuities, skipped_ticks) = (3, 0, Ticks(9));
     SkipTarget { to_ms, skipped_segments, skipped_discontinuities, skipped_ticks, drops_last_interval: false }
 }
 
@@ -190,7 +190,8 @@ fn an_unseen_interval_is_dropped_by_the_next_skip() {
     let second = first.with_skip(START + 5_500, jump(START + 120_000, true));
     assert_eq!((second.intervals().len(), second.aired_intervals().len()), (2, 2));
     assert_eq!(since_start(&second, [5_499, 5_500]), [5_000, 120_000]);
-    assert_eq!((second.interval_of(START + 120_000).skipped_ticks, second.interval_of(START).skipped_ticks), (9, 0));
+    let skipped = [START + 120_000, START].map(|at| second.interval_of(at).skipped_ticks);
+    assert_eq!(skipped, [Ticks(9), Ticks::ZERO]);
 }
 
 #[test]

@@ -3,24 +3,25 @@
 use super::super::mpegts::packet::{PACKET_LEN, Packet, PacketReader};
 use super::super::mpegts::psi::TrackKind;
 use super::super::mpegts::{pes, unwrap_timestamp};
+use super::super::time::Ticks;
 
-/// How long the audio of a segment may arrive after the keyframe that ends it, ticks.
-const MAX_AUDIO_WAIT: i64 = 90_000;
+/// How long the audio of a segment may arrive after the keyframe that ends it.
+const MAX_AUDIO_WAIT: Ticks = Ticks::from_ms(1000);
 
-/// A larger step of the clock, ticks, means that another stream begins.
-const MIN_CLOCK_JUMP: i64 = 10 * 90_000;
+/// A larger step of the clock means that another stream begins.
+const MIN_CLOCK_JUMP: Ticks = Ticks::from_ms(10_000);
 
-/// Minimum duration of a segment cut short by a change of video format, ticks. Media sequence numbers grow by at most one
-/// a second.
-const MIN_DURATION_AT_FORMAT_CHANGE: i64 = 90_000;
+/// Minimum duration of a segment cut short by a change of video format. Media sequence numbers grow by at most one a
+/// second.
+const MIN_DURATION_AT_FORMAT_CHANGE: Ticks = Ticks::from_ms(1000);
 
-/// A segment of a live stream: its packets on the fixed PIDs, and its span on the stream's own clock, ticks.
+/// A segment of a live stream: its packets on the fixed PIDs, and its span on the stream's own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngestSegment {
-    pub start: i64,
-    pub end: i64,
+    pub start: Ticks,
+    pub end: Ticks,
     /// Time of one audio frame of the stream; the others are whole frames away from it. 0 before there is any audio.
-    pub audio_frame_time: i64,
+    pub audio_frame_time: Ticks,
     pub bytes: Vec<u8>,
     /// First segment of its stream: frames shown before its first keyframe cannot be decoded.
     pub is_first: bool,
@@ -49,19 +50,19 @@ impl IngestSegment {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LiveSegmenterError {
-    #[error("the stream had no keyframe for {0} s")]
-    NoKeyframe(i64),
+    #[error("the stream had no keyframe for {} s", .0.as_seconds())]
+    NoKeyframe(Ticks),
     #[error("a segment is larger than its budget")]
     OverBudget,
     #[error("the stream's clock jumped")]
     ClockJump,
 }
 
-/// Minimum and maximum duration of a segment, ticks, and its maximum size, bytes.
+/// Minimum and maximum duration of a segment, and its maximum size, bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentLimits {
-    pub min_duration: i64,
-    pub max_duration: i64,
+    pub min_duration: Ticks,
+    pub max_duration: Ticks,
     pub max_bytes: usize,
 }
 
@@ -75,8 +76,8 @@ pub struct LiveSegmenter {
     open_segment: Option<OpenSegment>,
     /// The segment before `open_segment`, waiting for its last audio.
     closing_segment: Option<OpenSegment>,
-    last_time: Option<i64>,
-    audio_frame_time: Option<i64>,
+    last_time: Option<Ticks>,
+    audio_frame_time: Option<Ticks>,
     /// The current audio packet belongs to `closing_segment`.
     audio_into_closing: bool,
     is_first: bool,
@@ -84,13 +85,13 @@ pub struct LiveSegmenter {
     format: u64,
     /// Frames of the deciding track in the open segment, and the latest time of one.
     frame_count: i64,
-    latest_time: i64,
+    latest_time: Ticks,
     failure: Option<LiveSegmenterError>,
 }
 
 #[derive(Debug)]
 struct OpenSegment {
-    from: i64,
+    from: Ticks,
     format: u64,
     bytes: Vec<u8>,
 }
@@ -110,7 +111,7 @@ impl LiveSegmenter {
             is_first: true,
             format: 0,
             frame_count: 0,
-            latest_time: i64::MIN,
+            latest_time: Ticks::MIN,
             failure: None,
         }
     }
@@ -133,7 +134,7 @@ impl LiveSegmenter {
         let last_segment = self.open_segment.take().and_then(|open| {
             // Assume the average frame duration for the last frame.
             let shown = self.latest_time - open.from;
-            let length = if self.frame_count > 1 { shown + shown / (self.frame_count - 1) } else { 0 };
+            let length = if self.frame_count > 1 { shown + shown / (self.frame_count - 1) } else { Ticks::ZERO };
             (length >= MIN_DURATION_AT_FORMAT_CHANGE).then(|| self.finish_segment(open, length))
         });
         closed_segment.into_iter().chain(last_segment).collect()
@@ -177,7 +178,7 @@ impl LiveSegmenter {
     }
 
     /// Handles a frame of the deciding track.
-    fn process_frame(&mut self, at: i64, key: bool, format: Option<u64>) -> Option<IngestSegment> {
+    fn process_frame(&mut self, at: Ticks, key: bool, format: Option<u64>) -> Option<IngestSegment> {
         let mut finished = None;
         let format = format.unwrap_or(self.format);
         let mut min_duration = self.limits.min_duration;
@@ -200,7 +201,7 @@ impl LiveSegmenter {
                 self.closing_segment = self.open_segment.replace(OpenSegment { from: at, format, bytes: Vec::new() });
             }
             Some(open) if at - open.from > self.limits.max_duration => {
-                self.failure.get_or_insert(LiveSegmenterError::NoKeyframe(self.limits.max_duration / 90_000));
+                self.failure.get_or_insert(LiveSegmenterError::NoKeyframe(self.limits.max_duration));
             }
             _ => {}
         }
@@ -219,15 +220,15 @@ impl LiveSegmenter {
         Some(self.finish_segment(closing, length))
     }
 
-    fn finish_segment(&mut self, open: OpenSegment, length: i64) -> IngestSegment {
+    fn finish_segment(&mut self, open: OpenSegment, length: Ticks) -> IngestSegment {
         let is_first = std::mem::replace(&mut self.is_first, false);
         let OpenSegment { from: start, format, bytes } = open;
-        let audio_frame_time = self.audio_frame_time.unwrap_or(0);
+        let audio_frame_time = self.audio_frame_time.unwrap_or_default();
         IngestSegment { start, end: start + length, audio_frame_time, bytes, is_first, format }
     }
 
     /// Unwraps a timestamp of the stream's clock.
-    fn unwrap_time(&mut self, pts: i64) -> i64 {
+    fn unwrap_time(&mut self, pts: Ticks) -> Ticks {
         let at = self.last_time.map_or(pts, |near| unwrap_timestamp(pts, near));
         if self.last_time.is_some_and(|clock| (at - clock).abs() > MIN_CLOCK_JUMP) {
             self.failure.get_or_insert(LiveSegmenterError::ClockJump);
@@ -249,11 +250,11 @@ fn format_digest(payload: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::mpegts::TIMESTAMP_WRAP;
     use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
     use proptest::prelude::*;
 
-    const LIMITS: SegmentLimits = SegmentLimits { min_duration: 180_000, max_duration: 540_000, max_bytes: 1 << 20 };
+    const LIMITS: SegmentLimits =
+        SegmentLimits { min_duration: Ticks::from_ms(2000), max_duration: Ticks::from_ms(6000), max_bytes: 1 << 20 };
 
     /// Video at 25 fps starting at `start`, with a keyframe every `every` frames and audio that arrives a little later.
     fn video_and_audio(seconds: i64, start: i64, every: i64) -> Vec<u8> {
@@ -262,9 +263,9 @@ mod tests {
             writer.push_unit(&AccessUnit { track, pts, dts: Some(pts), random_access, parts: &[&[7; 400][..]] });
         };
         for n in 0..seconds * 25 {
-            put(TrackKind::Video, start + n * 3600, n % every == 0);
+            put(TrackKind::Video, Ticks(start + n * 3600), n % every == 0);
             if n >= 5 {
-                put(TrackKind::Audio, start + (n - 5) * 3600, true);
+                put(TrackKind::Audio, Ticks(start + (n - 5) * 3600), true);
             }
         }
         writer.into_segment(&[])
@@ -277,12 +278,12 @@ mod tests {
 
     #[test]
     fn segments_start_at_keyframes_and_contain_their_audio() {
-        for start in [0, TIMESTAMP_WRAP - 200_000] {
+        for start in [0, Ticks::WRAP.0 - 200_000] {
             let mut segmenter = LiveSegmenter::new(true, LIMITS);
             let segments = segmenter.push(&video_and_audio(9, start, 25)).unwrap();
             assert_eq!(segments.len(), 4);
             for (n, segment) in segments.iter().enumerate() {
-                assert_eq!((segment.end - segment.start, segment.is_first), (180_000, n == 0));
+                assert_eq!((segment.end - segment.start, segment.is_first), (Ticks::from_ms(2000), n == 0));
                 let frames = [TrackKind::Video, TrackKind::Audio].map(|track| count_frames(&segment.bytes, track));
                 assert_eq!(frames, [50, 50], "{n}");
             }
@@ -295,7 +296,7 @@ mod tests {
         let mut segmenter = LiveSegmenter::new(true, LIMITS);
         let mut segments = segmenter.push(&video_and_audio(9, 1000, 25)).unwrap();
         segments.extend(segmenter.finish());
-        assert_eq!(segments.iter().map(|piece| piece.end - piece.start).sum::<i64>(), 9 * 90_000);
+        assert_eq!(segments.iter().map(|piece| (piece.end - piece.start).as_ms_floor()).sum::<i64>(), 9000);
         let video_frames: usize = segments.iter().map(|piece| count_frames(&piece.bytes, TrackKind::Video)).sum();
         assert_eq!((video_frames, segmenter.finish()), (9 * 25, Vec::new()));
         let mut short = LiveSegmenter::new(true, LIMITS);
@@ -307,7 +308,9 @@ mod tests {
     #[test]
     fn uncuttable_streams_are_errors() {
         let mut segmenter = LiveSegmenter::new(true, LIMITS);
-        assert_eq!(segmenter.push(&video_and_audio(9, 0, 1000)), Err(LiveSegmenterError::NoKeyframe(6)));
+        let no_keyframe = LiveSegmenterError::NoKeyframe(Ticks::from_ms(6000));
+        assert_eq!(no_keyframe.to_string(), "the stream had no keyframe for 6 s");
+        assert_eq!(segmenter.push(&video_and_audio(9, 0, 1000)), Err(no_keyframe));
         let mut segmenter = LiveSegmenter::new(true, SegmentLimits { max_bytes: 10_000, ..LIMITS });
         assert_eq!(segmenter.push(&video_and_audio(3, 0, 25)), Err(LiveSegmenterError::OverBudget));
         let mut segmenter = LiveSegmenter::new(true, LIMITS);
@@ -333,13 +336,13 @@ mod tests {
                 _ if random_access => &units[0],
                 _ => &units[2],
             };
-            let (track, pts) = (TrackKind::Video, n * 3600);
+            let (track, pts) = (TrackKind::Video, Ticks(n * 3600));
             writer.push_unit(&AccessUnit { track, pts, dts: Some(pts), random_access, parts: &[&bytes[..]] });
         }
         let mut segmenter = LiveSegmenter::new(true, LIMITS);
         let segments = segmenter.push(&writer.into_segment(&[])).unwrap();
         let format = |n: u8| format_digest(&access_unit(n)).unwrap();
-        let seen: Vec<(i64, u64)> = segments.iter().map(|piece| (piece.start / 3600, piece.format)).collect();
+        let seen: Vec<(i64, u64)> = segments.iter().map(|piece| (piece.start.0 / 3600, piece.format)).collect();
         let (one, two) = (format(1), format(2));
         let expected = [(0, one), (50, one), (100, one), (125, two)];
         assert_eq!(seen[..4], expected, "cut at the keyframe, after 1 s instead of 2");

@@ -77,12 +77,13 @@ mod tests {
     use super::*;
     use crate::domain::mpegts::psi::{PmtEntry, TrackKind};
     use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
+    use crate::domain::time::Ticks;
     use proptest::prelude::*;
 
     fn stream(types: &[(TrackKind, u8)]) -> Vec<u8> {
         let mut writer = TsWriter::new(TrackKind::Video);
         for n in 0..20 {
-            let (track, pts, random_access) = (TrackKind::Video, n * 3600, n == 0);
+            let (track, pts, random_access) = (TrackKind::Video, Ticks(n * 3600), n == 0);
             writer.push_unit(&AccessUnit { track, pts, dts: None, random_access, parts: &[&[9; 300][..]] });
         }
         let entry =

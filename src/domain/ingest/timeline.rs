@@ -7,21 +7,22 @@
 use std::collections::VecDeque;
 
 use crate::domain::live_window::LiveSegment;
+use crate::domain::time::Ticks;
 
-/// Duration of one slate, ticks.
-pub const SLATE_TICKS: i64 = 180_000;
+/// Duration of one slate.
+pub const SLATE_DURATION: Ticks = Ticks::from_ms(2000);
 
-/// How long a connected source may send nothing before a slate is shown, ticks; a segment takes time to complete.
-const MAX_SILENCE: i64 = 9 * 90_000;
+/// How long a connected source may send nothing before a slate is shown; a segment takes time to complete.
+const MAX_SILENCE: Ticks = Ticks::from_ms(9000);
 
-/// How long a source may take to deliver its first segment, ticks.
-const MAX_STARTUP: i64 = 4 * 90_000;
+/// How long a source may take to deliver its first segment.
+const MAX_STARTUP: Ticks = Ticks::from_ms(4000);
 
 /// Minimum number of segments in a playlist.
 const MIN_SEGMENTS: usize = 6;
 
-/// How long segments are kept after they leave the playlist, ticks, because players request them late.
-const RETENTION: i64 = 60 * 90_000;
+/// How long segments are kept after they leave the playlist, because players request them late.
+const RETENTION: Ticks = Ticks::from_ms(60_000);
 
 /// Origin of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +51,10 @@ impl SegmentOrigin {
 /// The timeline of one external channel.
 #[derive(Debug)]
 pub struct ExternalTimeline {
-    started: i64,
-    /// End of the last segment, ticks since 1970.
-    end: Option<i64>,
+    /// Since 1970.
+    started: Ticks,
+    /// End of the last segment, since 1970.
+    end: Option<Ticks>,
     sequence: u64,
     discontinuities: u64,
     last_origin: Option<SegmentOrigin>,
@@ -60,9 +62,9 @@ pub struct ExternalTimeline {
 }
 
 impl ExternalTimeline {
-    /// Starts the timeline at `now`, ticks since 1970.
-    pub fn new(now: i64) -> Self {
-        let number = u64::try_from(now / 90_000).unwrap_or(0);
+    /// Starts the timeline at `now`.
+    pub fn new(now: Ticks) -> Self {
+        let number = u64::try_from(now.div_euclid(Ticks::from_ms(1000))).unwrap_or(0);
         Self {
             started: now,
             end: None,
@@ -74,15 +76,15 @@ impl ExternalTimeline {
     }
 
     /// True if the next segment may be added: the previous one is over.
-    pub fn is_due(&self, now: i64) -> bool {
+    pub fn is_due(&self, now: Ticks) -> bool {
         self.end.is_none_or(|cursor| cursor <= now)
     }
 
     /// True if a slate must be shown. `is_disconnected` means that the source is disconnected.
-    pub fn needs_slate(&self, now: i64, is_disconnected: bool) -> bool {
+    pub fn needs_slate(&self, now: Ticks, is_disconnected: bool) -> bool {
         match self.end {
             None => now >= self.started + MAX_STARTUP,
-            Some(cursor) => now >= cursor + if is_disconnected { SLATE_TICKS } else { MAX_SILENCE },
+            Some(cursor) => now >= cursor + if is_disconnected { SLATE_DURATION } else { MAX_SILENCE },
         }
     }
 
@@ -91,10 +93,10 @@ impl ExternalTimeline {
         matches!(self.last_origin, Some(SegmentOrigin::Source { .. }))
     }
 
-    /// Adds a segment of `duration` ticks.
-    pub fn append(&mut self, origin: SegmentOrigin, duration: i64, now: i64) -> LiveSegment {
+    /// Adds a segment.
+    pub fn append(&mut self, origin: SegmentOrigin, duration: Ticks, now: Ticks) -> LiveSegment {
         // After a gap of `RETENTION` or more, the timeline continues at the current time.
-        let start = self.end.filter(|cursor| now - cursor < RETENTION).unwrap_or(now - duration);
+        let start = self.end.filter(|cursor| now - *cursor < RETENTION).unwrap_or(now - duration);
         if self.last_origin.is_some_and(|last| !last.continues_as(origin))
             || self.end.is_some_and(|cursor| cursor != start)
         {
@@ -103,7 +105,7 @@ impl ExternalTimeline {
         self.last_origin = Some(origin);
         self.end = Some(start + duration);
         let segment = LiveSegment {
-            programme_start_ms: start.div_euclid(90),
+            programme_start_ms: start.as_ms_floor(),
             index: 0,
             item_index: 0,
             start_ticks: start,
@@ -119,7 +121,7 @@ impl ExternalTimeline {
     /// Segments of the playlist: enough for players that start three target durations (of `target_seconds`) before its end.
     pub fn window(&self, target_seconds: u64) -> Vec<LiveSegment> {
         let Some(end) = self.end else { return Vec::new() };
-        let min_duration = (3 * target_seconds as i64 + 2) * 90_000;
+        let min_duration = Ticks::from_ms((3 * target_seconds as i64 + 2) * 1000);
         let is_enough =
             |at: usize| self.segments.len() - at >= MIN_SEGMENTS && end - self.segments[at].start_ticks >= min_duration;
         let first = (0..self.segments.len()).rev().find(|&at| is_enough(at)).unwrap_or(0);
@@ -133,7 +135,7 @@ impl ExternalTimeline {
 
     /// Removes segments that players no longer request, and returns them so that their bytes can be deleted.
     pub fn prune(&mut self, target_seconds: u64) -> Vec<LiveSegment> {
-        let playlist_start = self.window(target_seconds).first().map_or(0, |first| first.start_ticks);
+        let playlist_start = self.window(target_seconds).first().map_or(Ticks::ZERO, |first| first.start_ticks);
         let expired = self.segments.iter().take_while(|segment| segment.end_ticks < playlist_start - RETENTION).count();
         self.segments.drain(..expired).collect()
     }
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NOW: i64 = 1_767_225_600 * 90_000;
+    const NOW: Ticks = Ticks::from_ms(1_767_225_600_000);
 
     fn source(connection: u64, format: u64) -> SegmentOrigin {
         SegmentOrigin::Source { connection, format }
@@ -153,16 +155,17 @@ mod tests {
     #[test]
     fn slates_fill_gaps_with_discontinuities() {
         let mut timeline = ExternalTimeline::new(NOW);
-        assert!(!timeline.needs_slate(NOW + MAX_STARTUP - 1, true) && timeline.needs_slate(NOW + MAX_STARTUP, false));
-        let first = timeline.append(source(1, 7), 180_000, NOW + 180_000);
+        assert!(!timeline.needs_slate(NOW + MAX_STARTUP - Ticks(1), true));
+        assert!(timeline.needs_slate(NOW + MAX_STARTUP, false));
+        let first = timeline.append(source(1, 7), SLATE_DURATION, NOW + SLATE_DURATION);
         assert_eq!((first.start_ticks, first.media_sequence), (NOW, 1_767_225_600));
-        assert!(timeline.is_due(NOW + 180_000) && !timeline.is_due(NOW + 179_999));
-        let second = timeline.append(source(1, 7), 180_000, NOW + 180_000);
+        assert!(timeline.is_due(NOW + SLATE_DURATION) && !timeline.is_due(NOW + Ticks(179_999)));
+        let second = timeline.append(source(1, 7), SLATE_DURATION, NOW + SLATE_DURATION);
         assert_eq!((second.start_ticks, second.discontinuities), (first.end_ticks, first.discontinuities));
-        let late = second.end_ticks + SLATE_TICKS;
+        let late = second.end_ticks + SLATE_DURATION;
         assert!(!timeline.needs_slate(late, false) && timeline.needs_slate(late, true));
-        let slate = timeline.append(SegmentOrigin::Slate, SLATE_TICKS, late);
-        let again = timeline.append(source(2, 7), 180_000, slate.end_ticks);
+        let slate = timeline.append(SegmentOrigin::Slate, SLATE_DURATION, late);
+        let again = timeline.append(source(2, 7), SLATE_DURATION, slate.end_ticks);
         let before = first.discontinuities;
         assert_eq!((slate.discontinuities, again.discontinuities), (before + 1, before + 2));
         assert_eq!((again.start_ticks, again.media_sequence), (slate.end_ticks, first.media_sequence + 3));
@@ -172,7 +175,7 @@ mod tests {
     fn a_format_change_is_a_discontinuity() {
         let mut timeline = ExternalTimeline::new(NOW);
         let changes: Vec<u64> = [7, 7, 8, 8, 7, 0]
-            .map(|format| timeline.append(source(1, format), 180_000, NOW + 180_000).discontinuities)
+            .map(|format| timeline.append(source(1, format), SLATE_DURATION, NOW + SLATE_DURATION).discontinuities)
             .into();
         let first = changes[0];
         assert_eq!(changes, [first, first, first + 1, first + 1, first + 2, first + 2]);
@@ -186,6 +189,7 @@ mod tests {
             let (mut timeline, mut now) = (ExternalTimeline::new(NOW), NOW);
             let mut last: Option<LiveSegment> = None;
             for (length, tag) in pieces {
+                let length = Ticks(length);
                 now += length;
                 let from = if tag == 0 { SegmentOrigin::Slate } else { source(tag, 7) };
                 let segment = timeline.append(from, length, now);

@@ -14,9 +14,10 @@ pub(super) const START: i64 = 1_767_225_600_000;
 pub(super) fn items(count: usize, salt: u64) -> ScheduleItems {
     let item = |n: usize| {
         let length = 3.0 + (salt.wrapping_mul(n as u64 + 7) % 600) as f64 / 7.0;
+        let keyframes: Vec<Ticks> = (1..240).map(|k| Ticks(k * 45_000 + k % 3 * 10_000)).collect();
         let grid = match n % 3 {
             0 => Grid::from_frame_rate(FrameRate { num: 24_000, den: 1001 }, 2.0, length),
-            1 => Grid::from_keyframes(&(1..240).map(|k| k * 45_000 + k % 3 * 10_000).collect::<Vec<_>>(), 2.0, length),
+            1 => Grid::from_keyframes(&keyframes, 2.0, length),
             _ => Grid::from_step(2.0, length),
         };
         let video_format =
@@ -59,7 +60,7 @@ proptest! {
             let guide = definition.programme_at(at).unwrap();
             let mut on = segments_from(&definition, None, at);
             let segment = on.next().unwrap();
-            prop_assert!(segment.start_ticks <= at * 90 && at * 90 < segment.end_ticks, "{segment:?} at {at}");
+            prop_assert!(segment.start_ticks <= Ticks::from_ms(at) && Ticks::from_ms(at) < segment.end_ticks, "{segment:?} at {at}");
             prop_assert_eq!(segment.programme_start_ms, guide.start_ms);
             prop_assert_eq!(parse_segment_name(&segment_name(segment.programme_start_ms, segment.index)), Some((segment.programme_start_ms, segment.index)));
             let mut before = segment;
@@ -81,7 +82,7 @@ proptest! {
             now += step;
             let after = listed_segments(&definition, None, PlaylistView::Live, 3, now);
             for segment in &after {
-                prop_assert!(segment.end_ticks <= now * 90);
+                prop_assert!(segment.end_ticks <= Ticks::from_ms(now));
                 if let Some(listed_before) = before.iter().find(|known| known.media_sequence == segment.media_sequence) {
                     prop_assert_eq!(listed_before, segment);
                 }
@@ -93,7 +94,7 @@ proptest! {
         if now - START > 60_000 {
             prop_assert!(before.len() >= MIN_LIVE_SEGMENTS);
             let length = before.last().unwrap().end_ticks - before[0].start_ticks;
-            prop_assert!(length >= 11 * 90_000);
+            prop_assert!(length >= Ticks::from_ms(11_000));
             let text = playlist(&definition, PlaylistView::Live, 3, now).render("?st=g");
             let parsed = m3u8_rs::parse_media_playlist_res(text.as_bytes()).unwrap();
             prop_assert_eq!(parsed.media_sequence, before[0].media_sequence);

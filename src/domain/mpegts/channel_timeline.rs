@@ -11,16 +11,17 @@
 use super::pes;
 use super::psi::{PmtEntry, TrackKind};
 use super::ts_writer::{AccessUnit, TsWriter};
-use super::{packet::PACKET_LEN, packet::Packet, segmenter::AAC_FRAME_TICKS, unwrap_timestamp};
+use super::{packet::PACKET_LEN, packet::Packet, segmenter::AAC_FRAME, unwrap_timestamp};
+use crate::domain::time::Ticks;
 
-/// Shortest time between decoding and presentation of a frame, ticks: more than any usual reordering needs.
-const DECODE_LEAD: i64 = 27_000;
+/// Shortest time between decoding and presentation of a frame: more than any usual reordering needs.
+const DECODE_LEAD: Ticks = Ticks::from_ms(300);
 
-/// Interval between the frames of a still, ticks.
-const STILL_STEP: i64 = 3_600;
+/// Interval between the frames of a still.
+const STILL_STEP: Ticks = Ticks::from_ms(40);
 
-/// A first video frame later than this in its item is late on purpose, ticks.
-pub const LATE_START: i64 = 90_000;
+/// A first video frame later than this in its item is late on purpose.
+pub const LATE_START: Ticks = Ticks::from_ms(1000);
 
 /// One AAC-LC frame of silence, 48 kHz, stereo, with its ADTS header: what an encoder makes of zeros, plus a fill
 /// element. This makes it long enough that its PES packet can be split into sixteen packets, so a segment of one frame
@@ -28,55 +29,54 @@ pub const LATE_START: i64 = 90_000;
 const SILENT_FRAME: [u8; 16] =
     [0xff, 0xf1, 0x4c, 0x80, 0x02, 0x1f, 0xfc, 0x21, 0x10, 0x04, 0x60, 0x8c, 0x18, 0x80, 0x00, 0x38];
 
-/// Interval between PCRs where no video frame carries one, ticks; and the largest interval allowed (ISO/IEC 13818-1
-/// section 2.7.2).
-const PCR_INTERVAL: i64 = 7_200;
-const MAX_PCR_INTERVAL: i64 = 9_000;
+/// Interval between PCRs where no video frame carries one; and the largest interval allowed (ISO/IEC 13818-1 section
+/// 2.7.2).
+const PCR_INTERVAL: Ticks = Ticks::from_ms(80);
+const MAX_PCR_INTERVAL: Ticks = Ticks::from_ms(100);
 
 /// Position of a segment in its item and on its channel.
 #[derive(Clone, Copy, Debug)]
 pub struct TimelineSpan {
-    /// Start and end within the item, ticks.
-    pub item_start: i64,
-    pub item_end: i64,
+    /// Start and end within the item.
+    pub item_start: Ticks,
+    pub item_end: Ticks,
     /// The item's first segment, after something else was on.
     pub starts_item: bool,
     /// The item's last segment, before something else is on.
     pub ends_item: bool,
-    /// Timestamp in the segment's bytes at time 0 of the file, ticks.
-    pub base_timestamp: i64,
-    /// Position of the item's time 0 in its file, ticks.
-    pub item_offset: i64,
-    /// Channel clock at time 0 of the item, ticks.
-    pub channel_origin: i64,
-    /// Channel clock at the end of the preceding audio, ticks. Set only if that differs from a regular end of an item.
-    pub previous_audio_end: Option<i64>,
+    /// Timestamp in the segment's bytes at time 0 of the file.
+    pub base_timestamp: Ticks,
+    /// Position of the item's time 0 in its file.
+    pub item_offset: Ticks,
+    /// Channel clock at time 0 of the item.
+    pub channel_origin: Ticks,
+    /// Channel clock at the end of the preceding audio. Set only if that differs from a regular end of an item.
+    pub previous_audio_end: Option<Ticks>,
 }
 
 impl TimelineSpan {
-    /// Channel clock at the end of this segment's audio, ticks.
-    pub fn audio_end(&self) -> i64 {
+    /// Channel clock at the end of this segment's audio.
+    pub fn audio_end(&self) -> Ticks {
         self.audio_span().1 + self.channel_origin
     }
 
     /// The first audio frame boundary of the channel at or after a time of the item, as a time of the item.
-    fn frame_at_or_after(&self, time: i64) -> i64 {
-        -(-(time + self.channel_origin)).div_euclid(AAC_FRAME_TICKS) * AAC_FRAME_TICKS - self.channel_origin
+    fn frame_at_or_after(&self, time: Ticks) -> Ticks {
+        AAC_FRAME * (time + self.channel_origin).div_ceil(AAC_FRAME) - self.channel_origin
     }
 
     /// The audio frame boundary of the channel nearest to a time of the item, as a time of the item.
-    fn nearest_frame(&self, time: i64) -> i64 {
-        (time + self.channel_origin + AAC_FRAME_TICKS / 2).div_euclid(AAC_FRAME_TICKS) * AAC_FRAME_TICKS
-            - self.channel_origin
+    fn nearest_frame(&self, time: Ticks) -> Ticks {
+        AAC_FRAME * (time + self.channel_origin + AAC_FRAME / 2).div_euclid(AAC_FRAME) - self.channel_origin
     }
 
-    /// Shift of all audio of the item, ticks. A file's audio frames align to its time 0, exactly or nearly.
-    fn audio_shift(&self) -> i64 {
+    /// Shift of all audio of the item. A file's audio frames align to its time 0, exactly or nearly.
+    fn audio_shift(&self) -> Ticks {
         self.nearest_frame(-self.item_offset) + self.item_offset
     }
 
     /// Start and end of the audio, times of the item.
-    fn audio_span(&self) -> (i64, i64) {
+    fn audio_span(&self) -> (Ticks, Ticks) {
         let shift = self.audio_shift();
         let begin = match self.previous_audio_end {
             Some(end) => end - self.channel_origin,
@@ -107,7 +107,7 @@ impl StillImage {
 }
 
 struct VideoFrame<'a> {
-    pts: i64,
+    pts: Ticks,
     random_access: bool,
     bytes: &'a [u8],
 }
@@ -120,10 +120,10 @@ pub fn place_on_timeline(segment: &[u8], span: TimelineSpan, still: &StillImage)
         .map(|(pts, random_access, bytes)| VideoFrame { pts, random_access, bytes })
         .collect();
     if let Some(first) = video_frames.first_mut()
-        && span.item_start == 0
-        && (1..LATE_START).contains(&first.pts)
+        && span.item_start == Ticks::ZERO
+        && (Ticks(1)..LATE_START).contains(&first.pts)
     {
-        first.pts = 0;
+        first.pts = Ticks::ZERO;
     }
     if video_frames.is_empty() {
         video_frames = still_frames(still, span);
@@ -137,7 +137,8 @@ pub fn place_on_timeline(segment: &[u8], span: TimelineSpan, still: &StillImage)
     pcr_inserter.write_first(&mut writer, decode_times.first().copied());
     for (frame, dts) in video_frames.iter().zip(&decode_times) {
         // The PCR comes first. Audio from before the segment's start follows the first video frame.
-        while let Some((pts, bytes)) = audio_frames.next_if(|(pts, _)| pts.max(&span.item_start) - DECODE_LEAD < *dts) {
+        let is_before = |(pts, _): &(Ticks, _)| *pts.max(&span.item_start) - DECODE_LEAD < *dts;
+        while let Some((pts, bytes)) = audio_frames.next_if(is_before) {
             pcr_inserter.write_until(&mut writer, pts - DECODE_LEAD);
             push_audio_frame(&mut writer, pts + span.channel_origin, bytes);
         }
@@ -146,7 +147,7 @@ pub fn place_on_timeline(segment: &[u8], span: TimelineSpan, still: &StillImage)
         writer.push_unit(&AccessUnit {
             track: TrackKind::Video,
             pts: frame.pts + span.channel_origin,
-            dts: Some(dts + span.channel_origin),
+            dts: Some(*dts + span.channel_origin),
             random_access: frame.random_access,
             parts: &[frame.bytes],
         });
@@ -163,7 +164,7 @@ pub fn place_on_timeline(segment: &[u8], span: TimelineSpan, still: &StillImage)
 /// Inserts PCRs where video frames are far apart or missing. Times of the item.
 struct PcrInserter {
     span: TimelineSpan,
-    last_pcr: i64,
+    last_pcr: Ticks,
 }
 
 impl PcrInserter {
@@ -174,7 +175,7 @@ impl PcrInserter {
 
     /// Writes the first PCR, unless the first video frame carries it at the segment's start. A receiver that starts here
     /// cannot time a PES packet that precedes it (ISO/IEC 13818-1 section 2.4.2.2).
-    fn write_first(&mut self, writer: &mut TsWriter<&[u8]>, first: Option<i64>) {
+    fn write_first(&mut self, writer: &mut TsWriter<&[u8]>, first: Option<Ticks>) {
         let start = self.span.item_start - DECODE_LEAD;
         if first.is_none_or(|first| first > start) {
             writer.push_pcr(start + self.span.channel_origin);
@@ -183,7 +184,7 @@ impl PcrInserter {
     }
 
     /// Writes the PCRs due before a unit with this decoding time.
-    fn write_until(&mut self, writer: &mut TsWriter<&[u8]>, time: i64) {
+    fn write_until(&mut self, writer: &mut TsWriter<&[u8]>, time: Ticks) {
         while time - self.last_pcr > MAX_PCR_INTERVAL {
             self.last_pcr += PCR_INTERVAL;
             writer.push_pcr(self.last_pcr + self.span.channel_origin);
@@ -199,63 +200,63 @@ impl PcrInserter {
     }
 }
 
-fn push_audio_frame<'a>(writer: &mut TsWriter<&'a [u8]>, pts: i64, bytes: &'a [u8]) {
+fn push_audio_frame<'a>(writer: &mut TsWriter<&'a [u8]>, pts: Ticks, bytes: &'a [u8]) {
     writer.push_unit(&AccessUnit { track: TrackKind::Audio, pts, dts: None, random_access: true, parts: &[bytes] });
 }
 
 /// Frames of the still for the whole span.
 fn still_frames<'a>(still: &'a StillImage, span: TimelineSpan) -> Vec<VideoFrame<'a>> {
-    let count = ((span.item_end - span.item_start + STILL_STEP - 1) / STILL_STEP).max(1);
+    let count = (span.item_end - span.item_start).div_ceil(STILL_STEP).max(1);
     let frames = still.frames.iter().enumerate().cycle().take(if still.frames.is_empty() { 0 } else { count as usize });
-    let at = (0..).map(|n| span.item_start + n * STILL_STEP);
+    let at = (0..).map(|n| span.item_start + STILL_STEP * n);
     frames.zip(at).map(|((n, bytes), pts)| VideoFrame { pts, random_access: n == 0, bytes }).collect()
 }
 
 /// Decoding times: the sorted presentation times less the lead, and never after a frame's own presentation time.
-fn compute_decode_times(video_frames: &[VideoFrame]) -> Vec<i64> {
-    let mut times: Vec<i64> = video_frames.iter().map(|frame| frame.pts).collect();
+fn compute_decode_times(video_frames: &[VideoFrame]) -> Vec<Ticks> {
+    let mut times: Vec<Ticks> = video_frames.iter().map(|frame| frame.pts).collect();
     times.sort_unstable();
-    let mut next = i64::MAX;
+    let mut next = Ticks::MAX;
     for (time, frame) in times.iter_mut().zip(video_frames).rev() {
-        *time = (*time - DECODE_LEAD).min(frame.pts).min(next - 1);
+        *time = (*time - DECODE_LEAD).min(frame.pts).min(next - Ticks(1));
         next = *time;
     }
     times
 }
 
 /// Audio frames from the span's start to its end, without a gap.
-fn collect_audio_frames(units: &SegmentUnits, span: TimelineSpan) -> Vec<(i64, &[u8])> {
+fn collect_audio_frames(units: &SegmentUnits, span: TimelineSpan) -> Vec<(Ticks, &[u8])> {
     let (shift, (begin, end)) = (span.audio_shift(), span.audio_span());
     let (aligns_start, aligns_end) = (span.starts_item || span.previous_audio_end.is_some(), span.ends_item);
-    let mut own_frames: Vec<(i64, &[u8])> = Vec::new();
+    let mut own_frames: Vec<(Ticks, &[u8])> = Vec::new();
     for (pts, _, bytes) in units.of_track(TrackKind::Audio) {
-        own_frames.extend((0..).zip(adts_frames(bytes)).map(|(n, frame)| (pts + n * AAC_FRAME_TICKS, frame)));
+        own_frames.extend((0..).zip(adts_frames(bytes)).map(|(n, frame)| (pts + AAC_FRAME * n, frame)));
     }
     // Within an item, each segment keeps its own frames. At the item's ends the channel's frame boundaries decide.
     own_frames.retain(|(pts, _)| {
-        (if aligns_start { span.nearest_frame(pts + shift) >= begin } else { *pts >= span.item_start })
-            && (if aligns_end { span.nearest_frame(pts + shift) < end } else { *pts < span.item_end })
+        (if aligns_start { span.nearest_frame(*pts + shift) >= begin } else { *pts >= span.item_start })
+            && (if aligns_end { span.nearest_frame(*pts + shift) < end } else { *pts < span.item_end })
     });
     own_frames.iter_mut().for_each(|(pts, _)| *pts += shift);
     let Some(&(first, _)) = own_frames.first() else {
-        let silence = (0..).map(|n| (begin + n * AAC_FRAME_TICKS, &SILENT_FRAME[..]));
+        let silence = (0..).map(|n| (begin + AAC_FRAME * n, &SILENT_FRAME[..]));
         return silence.take_while(|(pts, _)| *pts < end).collect();
     };
-    let rounded = |ticks: i64| (ticks + AAC_FRAME_TICKS / 2).div_euclid(AAC_FRAME_TICKS);
+    let rounded = |length: Ticks| (length + AAC_FRAME / 2).div_euclid(AAC_FRAME);
     let missing_before = match aligns_start {
         true => rounded(first - begin),
-        false => (first - span.item_start - shift).max(0) / AAC_FRAME_TICKS,
+        false => (first - span.item_start - shift).max(Ticks::ZERO).div_euclid(AAC_FRAME),
     };
-    let mut padded_frames: Vec<(i64, &[u8])> =
-        (1..=missing_before).rev().map(|n| (first - n * AAC_FRAME_TICKS, &SILENT_FRAME[..])).collect();
+    let mut padded_frames: Vec<(Ticks, &[u8])> =
+        (1..=missing_before).rev().map(|n| (first - AAC_FRAME * n, &SILENT_FRAME[..])).collect();
     for (n, &(pts, frame)) in own_frames.iter().enumerate() {
         padded_frames.push((pts, frame));
         let missing = match own_frames.get(n + 1) {
-            Some((next, _)) => rounded(next - pts) - 1,
+            Some((next, _)) => rounded(*next - pts) - 1,
             None if aligns_end || span.previous_audio_end.is_some() => rounded(end - pts) - 1,
-            None => (span.item_end + shift - pts) / AAC_FRAME_TICKS - 1,
+            None => (span.item_end + shift - pts).div_euclid(AAC_FRAME) - 1,
         };
-        padded_frames.extend((1..=missing).map(|n| (pts + n * AAC_FRAME_TICKS, &SILENT_FRAME[..])));
+        padded_frames.extend((1..=missing).map(|n| (pts + AAC_FRAME * n, &SILENT_FRAME[..])));
     }
     padded_frames
 }
@@ -278,7 +279,7 @@ fn adts_frames(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 struct SegmentUnits {
     payload: Vec<u8>,
     /// Track, time in the item, random access indicator, and byte range in `payload`.
-    units: Vec<(TrackKind, i64, bool, std::ops::Range<usize>)>,
+    units: Vec<(TrackKind, Ticks, bool, std::ops::Range<usize>)>,
 }
 
 impl SegmentUnits {
@@ -313,7 +314,7 @@ impl SegmentUnits {
         }
     }
 
-    fn of_track(&self, track: TrackKind) -> impl Iterator<Item = (i64, bool, &[u8])> {
+    fn of_track(&self, track: TrackKind) -> impl Iterator<Item = (Ticks, bool, &[u8])> {
         let found = self.units.iter().filter(move |(of, ..)| *of == track);
         found.map(|(_, at, random_access, range)| (*at, *random_access, &self.payload[range.clone()]))
     }

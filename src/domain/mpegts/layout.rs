@@ -317,6 +317,7 @@ fn write_adaptation_field(field: &[u8], stuffing: usize, out: &mut Vec<u8>) {
 mod tests {
     use super::super::ts_writer::{AccessUnit, TsWriter};
     use super::*;
+    use crate::domain::time::Ticks;
     use proptest::prelude::*;
 
     #[derive(Clone, Copy, Debug)]
@@ -339,7 +340,8 @@ mod tests {
             let (mut early, mut late) = (TsWriter::new(TrackKind::Video), TsWriter::new(TrackKind::Video));
             for (at, &(video, random_access, size, more, fill)) in shapes.iter().enumerate() {
                 let track = if video { TrackKind::Video } else { TrackKind::Audio };
-                let (pts, dts) = (at as i64 * 1800, video.then_some(at as i64 * 1800));
+                let pts = Ticks(at as i64 * 1800);
+                let dts = video.then_some(pts);
                 let parts = [FillPart(fill, size), FillPart(1, more)];
                 let own = parts.map(|FillPart(fill, size)| &bytes[usize::from(fill)][..size]);
                 early.push_unit(&AccessUnit { track, pts, dts, random_access, parts: &own });

@@ -2,27 +2,25 @@
 
 use super::psi::{self, PmtEntry, TrackKind};
 use super::ts_writer::{AccessUnit, TsWriter};
+use crate::domain::time::Ticks;
 
-/// Ticks per second.
-const TICKS_PER_SECOND: i64 = 90_000;
+/// Time of the first frame. It is above 0 because later frames may have slightly earlier timestamps.
+const START: Ticks = Ticks::from_ms(10_000);
 
-/// Time of the first frame, ticks. It is above 0 because later frames may have slightly earlier timestamps.
-const START_TICKS: i64 = 10 * TICKS_PER_SECOND;
-
-/// How long to wait for a declared stream, ticks. A stream that starts later is left out of the PMT.
-const MAX_STREAM_WAIT: i64 = TICKS_PER_SECOND;
+/// How long to wait for a declared stream. A stream that starts later is left out of the PMT.
+const MAX_STREAM_WAIT: Ticks = Ticks::from_ms(1000);
 
 /// Most frames and bytes buffered during that wait.
 const MAX_QUEUE: (usize, usize) = (500, 4 << 20);
 
-/// Two streams on a common clock start at most this far apart, ticks. With a larger gap their clocks are unrelated.
-const MAX_START_GAP: i64 = 2 * TICKS_PER_SECOND;
+/// Two streams on a common clock start at most this far apart. With a larger gap their clocks are unrelated.
+const MAX_START_GAP: Ticks = Ticks::from_ms(2000);
 
-/// A step larger than this is a clock jump, ticks.
-const MIN_CLOCK_JUMP: i64 = 10 * TICKS_PER_SECOND;
+/// A step larger than this is a clock jump.
+const MIN_CLOCK_JUMP: Ticks = Ticks::from_ms(10_000);
 
-/// Interval between two PMTs, ticks.
-const TABLE_INTERVAL: i64 = TICKS_PER_SECOND / 2;
+/// Interval between two PMTs.
+const TABLE_INTERVAL: Ticks = Ticks::from_ms(500);
 
 /// Codec of an elementary stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +39,8 @@ pub enum StreamCodec {
 #[derive(Debug)]
 pub struct Frame {
     pub track: TrackKind,
-    /// Presentation time on the sender's clock, ticks of 90 kHz.
-    pub timestamp: i64,
+    /// Presentation time on the sender's clock.
+    pub timestamp: Ticks,
     pub random_access: bool,
     pub bytes: Vec<u8>,
 }
@@ -57,10 +55,10 @@ pub struct ClockJump;
 pub struct LiveMuxer {
     codecs: [Option<StreamCodec>; 2],
     queue: Option<Vec<Frame>>,
-    /// Added to each stream's timestamps, ticks.
-    offsets: [Option<i64>; 2],
-    latest: i64,
-    last_tables_at: i64,
+    /// Added to each stream's timestamps.
+    offsets: [Option<Ticks>; 2],
+    latest: Ticks,
+    last_tables_at: Ticks,
     table_counter: u8,
     continuity_counters: [u8; 2],
 }
@@ -72,8 +70,8 @@ impl LiveMuxer {
             codecs: [video, audio],
             queue: Some(Vec::new()),
             offsets: [None; 2],
-            latest: START_TICKS,
-            last_tables_at: i64::MIN / 2,
+            latest: START,
+            last_tables_at: Ticks::MIN / 2,
             table_counter: 0,
             continuity_counters: [0; 2],
         }
@@ -106,19 +104,19 @@ impl LiveMuxer {
         }
         let mut queue = self.queue.take().unwrap_or_default();
         // All video first, in arrival order, which is decoding order; then audio by time.
-        queue.sort_by_key(|frame| if frame.track == TrackKind::Audio { frame.timestamp } else { i64::MIN });
+        queue.sort_by_key(|frame| if frame.track == TrackKind::Audio { frame.timestamp } else { Ticks::MIN });
         Ok(queue.iter().flat_map(|frame| self.write_frame(frame)).collect())
     }
 
-    fn map_timestamp(&mut self, track: usize, timestamp: i64) -> Result<i64, ClockJump> {
+    fn map_timestamp(&mut self, track: usize, timestamp: Ticks) -> Result<Ticks, ClockJump> {
         let offset = self.offsets[track].unwrap_or_else(|| {
-            let offset = self.offsets[1 - track].unwrap_or_else(|| START_TICKS.saturating_sub(timestamp));
-            let is_near = timestamp.saturating_add(offset).abs_diff(self.latest) <= MAX_START_GAP.unsigned_abs();
-            if is_near { offset } else { self.latest.saturating_sub(timestamp) }
+            let offset = self.offsets[1 - track].unwrap_or_else(|| START - timestamp);
+            let is_near = (timestamp + offset - self.latest).abs() <= MAX_START_GAP;
+            if is_near { offset } else { self.latest - timestamp }
         });
         self.offsets[track] = Some(offset);
-        let time = timestamp.saturating_add(offset);
-        if time.abs_diff(self.latest) > MIN_CLOCK_JUMP.unsigned_abs() {
+        let time = timestamp + offset;
+        if (time - self.latest).abs() > MIN_CLOCK_JUMP {
             return Err(ClockJump);
         }
         self.latest = self.latest.max(time);
@@ -173,11 +171,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn frame(track: TrackKind, timestamp: i64, random_access: bool) -> Frame {
-        Frame { track, timestamp, random_access, bytes: vec![7; 300] }
+        Frame { track, timestamp: Ticks(timestamp), random_access, bytes: vec![7; 300] }
     }
 
     /// Stream types of the PMT, and track and time of every frame.
-    fn parse_output(stream: &[u8]) -> (Vec<u8>, Vec<(TrackKind, i64)>) {
+    fn parse_output(stream: &[u8]) -> (Vec<u8>, Vec<(TrackKind, Ticks)>) {
         let (mut types, mut frames, mut counters) = (Vec::new(), Vec::new(), [0u8; 0x50]);
         for packet in stream.as_chunks::<PACKET_LEN>().0.iter().map(|packet| Packet::new(packet).unwrap()) {
             let counter = &mut counters[usize::from(packet.pid())];
@@ -203,9 +201,9 @@ mod tests {
         let (types, frames) = parse_output(&stream);
         assert_eq!(types, [0x1b, 0x80]);
         let (video, audio) = (TrackKind::Video, TrackKind::Audio);
-        let expected = [(video, START_TICKS), (audio, START_TICKS + 1000), (video, START_TICKS + 3000)];
+        let expected = [(video, START), (audio, START + Ticks(1000)), (video, START + Ticks(3000))];
         assert_eq!(frames, expected);
-        assert_eq!(muxer.push_frame(frame(TrackKind::Video, 12_000 + 2 * MIN_CLOCK_JUMP, true)), Err(ClockJump));
+        assert_eq!(muxer.push_frame(frame(TrackKind::Video, 12_000 + 2 * MIN_CLOCK_JUMP.0, true)), Err(ClockJump));
     }
 
     #[test]
@@ -221,7 +219,7 @@ mod tests {
         let mut audio_only = LiveMuxer::new(None, Some(StreamCodec::Aac));
         assert_eq!(
             parse_output(&audio_only.push_frame(frame(TrackKind::Audio, -5, true)).unwrap()),
-            (vec![0x0f], vec![(TrackKind::Audio, START_TICKS)])
+            (vec![0x0f], vec![(TrackKind::Audio, START)])
         );
     }
 
@@ -230,7 +228,7 @@ mod tests {
         let mut muxer = LiveMuxer::new(Some(StreamCodec::H264), Some(StreamCodec::Aac));
         muxer.push_frame(frame(TrackKind::Video, 1 << 40, true)).unwrap();
         let stream = muxer.push_frame(frame(TrackKind::Audio, 77, true)).unwrap();
-        assert_eq!(parse_output(&stream).1, [(TrackKind::Video, START_TICKS), (TrackKind::Audio, START_TICKS)]);
+        assert_eq!(parse_output(&stream).1, [(TrackKind::Video, START), (TrackKind::Audio, START)]);
     }
 
     proptest! {

@@ -20,6 +20,8 @@ pub mod segmenter;
 pub mod timestamp_shift;
 pub mod ts_writer;
 
+use super::time::Ticks;
+
 /// PID of the program map table (PMT).
 pub const PMT_PID: u16 = 0x20;
 /// PID of the video stream in every segment.
@@ -27,13 +29,10 @@ pub const VIDEO_PID: u16 = 0x41;
 /// PID of the audio stream in every segment.
 pub const AUDIO_PID: u16 = 0x42;
 
-/// Timestamps have 33 bits at 90 kHz and wrap after 26.5 hours.
-pub const TIMESTAMP_WRAP: i64 = 1 << 33;
-
-/// Unwraps a 33-bit timestamp: the time nearest to `near` that has these 33 bits. Ticks of 90 kHz.
-pub fn unwrap_timestamp(timestamp: i64, near: i64) -> i64 {
-    let forward = (timestamp - near).rem_euclid(TIMESTAMP_WRAP);
-    near + if forward >= TIMESTAMP_WRAP / 2 { forward - TIMESTAMP_WRAP } else { forward }
+/// Unwraps a 33-bit timestamp: the time nearest to `near` that has these 33 bits.
+pub fn unwrap_timestamp(timestamp: Ticks, near: Ticks) -> Ticks {
+    let forward = (timestamp - near).wrapped();
+    near + if forward >= Ticks::WRAP / 2 { forward - Ticks::WRAP } else { forward }
 }
 
 #[cfg(test)]
@@ -41,10 +40,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const WRAP: i64 = Ticks::WRAP.0;
+
     proptest! {
         #[test]
-        fn unwrapping_finds_the_time_that_was_wrapped(time in -TIMESTAMP_WRAP..20 * TIMESTAMP_WRAP, off in -TIMESTAMP_WRAP / 2 + 1..TIMESTAMP_WRAP / 2) {
-            prop_assert_eq!(unwrap_timestamp(time.rem_euclid(TIMESTAMP_WRAP), time + off), time);
+        fn unwrapping_finds_the_time_that_was_wrapped(time in -WRAP..20 * WRAP, off in -WRAP / 2 + 1..WRAP / 2) {
+            prop_assert_eq!(unwrap_timestamp(Ticks(time).wrapped(), Ticks(time + off)), Ticks(time));
         }
     }
 }

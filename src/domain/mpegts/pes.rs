@@ -1,5 +1,7 @@
 //! PES packet headers (ISO/IEC 13818-1 section 2.4.3.6).
 
+use crate::domain::time::Ticks;
+
 /// The fields of a PES header that segmentation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PesHeader {
@@ -7,10 +9,10 @@ pub struct PesHeader {
     pub total_len: Option<usize>,
     /// Length of the header, bytes.
     pub header_len: usize,
-    /// 33 bits at 90 kHz.
-    pub pts: Option<i64>,
+    /// 33 bits.
+    pub pts: Option<Ticks>,
     /// Equal to `pts` if the packet has no DTS.
-    pub dts: Option<i64>,
+    pub dts: Option<Ticks>,
 }
 
 /// Parses the header at the start of `bytes`. None if this is not a PES packet with the optional header of audio and
@@ -32,10 +34,11 @@ pub fn header_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-fn parse_timestamp(field: &[u8]) -> Option<i64> {
+/// Parses a field of 33 bits at the start of `field`. None if it is shorter.
+pub(super) fn parse_timestamp(field: &[u8]) -> Option<Ticks> {
     let &[a, b, c, d, e] = field.first_chunk::<5>()?;
     let [a, b, c, d, e] = [a, b, c, d, e].map(i64::from);
-    Some((a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1)
+    Some(Ticks((a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1))
 }
 
 #[cfg(test)]
@@ -47,7 +50,8 @@ mod tests {
     fn reads_both_timestamps() {
         // PTS 8,589,934,591 (all 33 bits) and DTS 1.
         let bytes = [0, 0, 1, 0xe0, 0, 20, 0x80, 0xc0, 10, 0x3f, 0xff, 0xff, 0xff, 0xff, 0x11, 0, 1, 0, 3];
-        let header = PesHeader { total_len: Some(26), header_len: 19, pts: Some((1 << 33) - 1), dts: Some(1) };
+        let header =
+            PesHeader { total_len: Some(26), header_len: 19, pts: Some(Ticks((1 << 33) - 1)), dts: Some(Ticks(1)) };
         assert_eq!(parse(&bytes), Some(header));
     }
 
@@ -56,7 +60,7 @@ mod tests {
         fn any_bytes_are_read_without_panic(tail in proptest::collection::vec(any::<u8>(), 0..40)) {
             let bytes: Vec<u8> = [0, 0, 1, 0xe0].into_iter().chain(tail).collect();
             if let Some(pts) = parse(&bytes).and_then(|header| header.pts) {
-                prop_assert!((0..1 << 33).contains(&pts));
+                prop_assert_eq!(pts, pts.wrapped());
             }
         }
     }

@@ -14,23 +14,24 @@ use super::pes;
 use super::psi::{PmtEntry, TrackKind, parse_pmt};
 use super::{AUDIO_PID, PMT_PID, unwrap_timestamp};
 use crate::domain::grid::Grid;
+use crate::domain::time::Ticks;
 
-/// A segment stops waiting for a silent stream once the other stream is this far past its end, ticks. Backends interleave
-/// more tightly than that.
-const MAX_TRACK_WAIT: i64 = 5 * 90_000;
+/// A segment stops waiting for a silent stream once the other stream is this far past its end. Backends interleave more
+/// tightly than that.
+const MAX_TRACK_WAIT: Ticks = Ticks::from_ms(5000);
 
-/// Largest distance of a keyframe from its planned boundary, ticks. Matroska rounds timestamps to 1 ms.
-const BOUNDARY_TOLERANCE: i64 = 450;
+/// Largest distance of a keyframe from its planned boundary. Matroska rounds timestamps to 1 ms.
+const BOUNDARY_TOLERANCE: Ticks = Ticks::from_ms(5);
 
-/// Copied video decoded later than this after the item's end is not part of the item, ticks. Containers round, and
-/// durations are estimates.
-const END_TOLERANCE: i64 = 45_000;
+/// Copied video decoded later than this after the item's end is not part of the item. Containers round, and durations are
+/// estimates.
+const END_TOLERANCE: Ticks = Ticks::from_ms(500);
 
-/// Copied audio up to this long before the item's time 0 is encoder priming and belongs to segment 0, ticks.
-pub const MAX_PRIMING: i64 = 90_000;
+/// Copied audio up to this long before the item's time 0 is encoder priming and belongs to segment 0.
+pub const MAX_PRIMING: Ticks = Ticks::from_ms(1000);
 
-/// Duration of an AAC frame of 1024 samples at 48 kHz, ticks; exact.
-pub const AAC_FRAME_TICKS: i64 = 1_920;
+/// Duration of an AAC frame of 1024 samples at 48 kHz; exact.
+pub const AAC_FRAME: Ticks = Ticks(1_920);
 
 /// Which tracks the stream contains and how to segment it.
 #[derive(Clone, Debug)]
@@ -38,8 +39,8 @@ pub struct SegmenterSettings {
     pub grid: Arc<Grid>,
     /// Index of the first requested segment.
     pub first_segment: usize,
-    /// MPEG-TS timestamp of source time 0, ticks.
-    pub base_timestamp: i64,
+    /// MPEG-TS timestamp of source time 0.
+    pub base_timestamp: Ticks,
     pub has_video: bool,
     pub audio: Option<AudioMode>,
     /// Most bytes buffered for all unfinished segments together.
@@ -94,16 +95,16 @@ struct TrackProgress {
     segment: Option<usize>,
     /// This track is complete in every segment before this index.
     complete_below: usize,
-    /// Latest decoding time seen, ticks of source time.
-    latest_time: i64,
+    /// Latest decoding time seen, in source time.
+    latest_time: Ticks,
     /// Remaining bytes of the current PES packet, if its length is known.
     remaining_bytes: Option<usize>,
     /// Value of `complete_below` once the current PES packet is complete.
     complete_below_after_packet: usize,
     /// Video frames started in `segment`.
     frame_count: u64,
-    /// Encoded audio: start of the last frame that was kept, ticks.
-    last_frame_start: i64,
+    /// Encoded audio: start of the last frame that was kept.
+    last_frame_start: Ticks,
 }
 
 impl TrackProgress {
@@ -117,7 +118,7 @@ impl TrackProgress {
             remaining_bytes: None,
             complete_below_after_packet: complete_below,
             frame_count: 0,
-            last_frame_start: i64::MIN,
+            last_frame_start: Ticks::MIN,
         }
     }
 }
@@ -246,7 +247,7 @@ impl Segmenter {
         match grid {
             Grid::Frames(frames) => {
                 let rate = frames.rate;
-                let frame = if time < -rate.frame_start_ticks(1) / 2 { None } else { Some(rate.frame_at(time)) };
+                let frame = if time < -rate.frame_start(1) / 2 { None } else { Some(rate.frame_at(time)) };
                 let segment = frame.filter(|frame| *frame < frames.total_frames).map(|frame| frames.segment_of(frame));
                 let segment_or_end = match frame {
                     Some(frame) if frame >= frames.total_frames => grid.len(),
@@ -265,7 +266,7 @@ impl Segmenter {
             Grid::Keyframes { .. } | Grid::Steps { .. } => {
                 progress.complete_below_after_packet = progress.complete_below;
                 let decoded = header.dts.map_or(time, |dts| unwrap_timestamp(dts - self.settings.base_timestamp, time));
-                if decoded > grid.end_ticks() + END_TOLERANCE {
+                if decoded > grid.end() + END_TOLERANCE {
                     // The file grew after it was planned.
                     progress.segment = None;
                     progress.complete_below = grid.len();
@@ -304,23 +305,23 @@ impl Segmenter {
         let is_copied = self.settings.audio == Some(AudioMode::Copied);
         let keeps_priming = is_copied && self.settings.first_segment == 0 && time > -MAX_PRIMING;
         let segment = match time {
-            at if at < 0 && !keeps_priming => None,
+            at if at < Ticks::ZERO && !keeps_priming => None,
             // Another frame already covers this time. A rebuilt filter graph restarts its timestamps from 0, and the
             // muxer moves each late frame to one tick after the frame before it.
-            at if !is_copied && at < progress.last_frame_start.saturating_add(AAC_FRAME_TICKS / 2) => None,
-            at if at >= grid.end_ticks() => None,
+            at if !is_copied && at < progress.last_frame_start + AAC_FRAME / 2 => None,
+            at if at >= grid.end() => None,
             at => Some(grid.segment_at(at)),
         };
         progress.segment = segment;
-        let complete_below = if time >= grid.end_ticks() { grid.len() } else { segment.unwrap_or(0) };
+        let complete_below = if time >= grid.end() { grid.len() } else { segment.unwrap_or(0) };
         progress.complete_below = progress.complete_below.max(complete_below);
         progress.complete_below_after_packet = progress.complete_below;
         if segment.is_some() && !is_copied {
             progress.last_frame_start = time;
             // The next frame's start is known, so there is no need to wait for it. Segments shorter than a frame stay
             // empty.
-            let next = time + AAC_FRAME_TICKS;
-            let complete_below = if next >= grid.end_ticks() { grid.len() } else { grid.segment_at(next) };
+            let next = time + AAC_FRAME;
+            let complete_below = if next >= grid.end() { grid.len() } else { grid.segment_at(next) };
             progress.complete_below_after_packet = progress.complete_below.max(complete_below);
         }
     }

@@ -1,36 +1,38 @@
 //! Shifts a canonical segment in time: the same payload with other timestamps.
 
-use super::TIMESTAMP_WRAP;
 use super::packet::{PACKET_LEN, Packet};
+use super::pes;
 use super::psi::TrackKind;
+use super::ts_writer::timestamp_field;
+use crate::domain::time::Ticks;
 
-/// Adds `ticks` to every PCR, PTS and DTS of the two tracks. A PES header that is not complete in its first packet is
+/// Adds `shift` to every PCR, PTS and DTS of the two tracks. A PES header that is not complete in its first packet is
 /// left unchanged; canonical segments have no such headers.
-pub fn shift_segment(segment: &mut [u8], ticks: i64) {
+pub fn shift_segment(segment: &mut [u8], shift: Ticks) {
     for bytes in segment.as_chunks_mut::<PACKET_LEN>().0 {
         if Packet::new(bytes).is_some_and(|packet| TrackKind::from_pid(packet.pid()).is_some()) {
-            shift_packet(bytes, ticks);
+            shift_packet(bytes, shift);
         }
     }
 }
 
-/// Adds `ticks` to the PCR, PTS and DTS in one packet of any stream.
-pub fn shift_packet(bytes: &mut [u8; PACKET_LEN], ticks: i64) {
+/// Adds `shift` to the PCR, PTS and DTS in one packet of any stream.
+pub fn shift_packet(bytes: &mut [u8; PACKET_LEN], shift: Ticks) {
     let Some(packet) = Packet::new(bytes) else { return };
     let (payload, starts) = (packet.payload_offset(), packet.starts_unit());
     // The PCR in the adaptation field (ISO/IEC 13818-1 section 2.4.3.4).
     if bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0 {
-        shift_pcr(&mut bytes[6..12], ticks);
+        shift_pcr(&mut bytes[6..12], shift);
     }
     if let Some(at) = payload.filter(|_| starts) {
-        shift_pes(&mut bytes[at..], ticks);
+        shift_pes(&mut bytes[at..], shift);
     }
 }
 
 /// Shifts the 33-bit base at 90 kHz. The 9-bit extension at 27 MHz stays.
-fn shift_pcr(field: &mut [u8], ticks: i64) {
+fn shift_pcr(field: &mut [u8], shift: Ticks) {
     let base = field[..4].iter().fold(0i64, |base, byte| base << 8 | i64::from(*byte)) << 1 | i64::from(field[4] >> 7);
-    let base = (base + ticks).rem_euclid(TIMESTAMP_WRAP) as u64;
+    let base = (Ticks(base) + shift).wrapped().0;
     field[..4].copy_from_slice(&((base >> 1) as u32).to_be_bytes());
     field[4] = field[4] & 0x7f | ((base & 1) << 7) as u8;
 }
@@ -40,7 +42,7 @@ fn lacks_timestamps(stream_id: u8) -> bool {
     matches!(stream_id, 0xbc | 0xbe | 0xbf | 0xf0..=0xf2 | 0xf8 | 0xff)
 }
 
-fn shift_pes(pes: &mut [u8], ticks: i64) {
+fn shift_pes(pes: &mut [u8], shift: Ticks) {
     if pes.len() < 9 || pes[..3] != [0, 0, 1] || pes[6] & 0xc0 != 0x80 || lacks_timestamps(pes[3]) {
         return;
     }
@@ -50,14 +52,9 @@ fn shift_pes(pes: &mut [u8], ticks: i64) {
         _ => 0,
     };
     for stamp in pes[9..].chunks_exact_mut(5).take(stamp_count) {
-        let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|n| i64::from(stamp[n]));
-        let time = ((a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1) + ticks;
-        let time = time.rem_euclid(TIMESTAMP_WRAP);
-        stamp[0] = stamp[0] & 0xf1 | (time >> 29) as u8 & 0x0e;
-        stamp[1] = (time >> 22) as u8;
-        stamp[2] = (time >> 14) as u8 & 0xfe | 1;
-        stamp[3] = (time >> 7) as u8;
-        stamp[4] = (time << 1) as u8 | 1;
+        if let Some(time) = pes::parse_timestamp(stamp) {
+            stamp.copy_from_slice(&timestamp_field(stamp[0] >> 4, time + shift));
+        }
     }
 }
 
@@ -74,7 +71,7 @@ mod tests {
         let mut writer = TsWriter::new(TrackKind::Video);
         for &(video, at, size) in times {
             let track = if video { TrackKind::Video } else { TrackKind::Audio };
-            let (pts, dts) = (at + by, video.then_some(at + by - 3000));
+            let (pts, dts) = (Ticks(at + by), video.then_some(Ticks(at + by - 3000)));
             writer.push_unit(&AccessUnit { track, pts, dts, random_access: true, parts: &[&bytes[..size]] });
         }
         let entry = |track: TrackKind, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
@@ -84,11 +81,11 @@ mod tests {
     proptest! {
         #[test]
         fn shifting_equals_writing_with_shifted_times(
-            times in proptest::collection::vec((any::<bool>(), 0i64..2 * TIMESTAMP_WRAP, 0usize..700), 0..30),
-            by in -2 * TIMESTAMP_WRAP..2 * TIMESTAMP_WRAP,
+            times in proptest::collection::vec((any::<bool>(), 0i64..2 * Ticks::WRAP.0, 0usize..700), 0..30),
+            by in -2 * Ticks::WRAP.0..2 * Ticks::WRAP.0,
         ) {
             let mut shifted = segment(&times, 0);
-            shift_segment(&mut shifted, by);
+            shift_segment(&mut shifted, Ticks(by));
             prop_assert_eq!(shifted, segment(&times, by));
         }
 
@@ -98,7 +95,7 @@ mod tests {
             for start in (0..bytes.len()).step_by(PACKET_LEN) {
                 bytes[start] = 0x47;
             }
-            shift_segment(&mut bytes, i64::from(by));
+            shift_segment(&mut bytes, Ticks(i64::from(by)));
         }
     }
 }

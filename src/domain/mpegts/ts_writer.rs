@@ -2,9 +2,9 @@
 //!
 //! No payload is copied before all units are known. The segment is then written at once or in parts ([`super::layout`]).
 
-use super::TIMESTAMP_WRAP;
 use super::layout::{self, PayloadPart, QueuedUnit, SegmentLayout};
 use super::psi::{PmtEntry, TrackKind};
+use crate::domain::time::Ticks;
 
 /// Largest length that the PES length field can express, bytes.
 const MAX_PES_LENGTH: usize = 65_535;
@@ -13,11 +13,11 @@ const MAX_PES_LENGTH: usize = 65_535;
 #[derive(Clone, Copy, Debug)]
 pub struct AccessUnit<'p, P> {
     pub track: TrackKind,
-    /// Presentation time on the stream's own clock, ticks of 90 kHz; wrapped to 33 bits when written.
-    pub pts: i64,
-    /// Decoding time, ticks. If set, it is written even when equal to the PTS: shifting one of the two later needs the
+    /// Presentation time on the stream's own clock; wrapped to 33 bits when written.
+    pub pts: Ticks,
+    /// Decoding time. If set, it is written even when equal to the PTS: shifting one of the two later needs the
     /// room.
-    pub dts: Option<i64>,
+    pub dts: Option<Ticks>,
     /// A player can start decoding here.
     pub random_access: bool,
     /// The payload, as parts to be concatenated.
@@ -53,8 +53,8 @@ impl<P: PayloadPart> TsWriter<P> {
         });
     }
 
-    /// Adds a PCR (ticks) in a packet without payload.
-    pub fn push_pcr(&mut self, pcr: i64) {
+    /// Adds a PCR in a packet without payload.
+    pub fn push_pcr(&mut self, pcr: Ticks) {
         let end = self.parts.len();
         self.units.push(QueuedUnit {
             track: self.pcr_track,
@@ -81,8 +81,8 @@ impl<P: PayloadPart> TsWriter<P> {
 }
 
 /// Content of an adaptation field with a PCR (section 2.4.3.4), without its length byte.
-fn pcr_field(pcr: i64, random_access: bool) -> [u8; 7] {
-    let pcr = pcr.rem_euclid(TIMESTAMP_WRAP) as u64;
+fn pcr_field(pcr: Ticks, random_access: bool) -> [u8; 7] {
+    let pcr = pcr.wrapped().0;
     let [a, b, c, d] = ((pcr >> 1) as u32).to_be_bytes();
     [if random_access { 0x50 } else { 0x10 }, a, b, c, d, ((pcr & 1) << 7) as u8 | 0x7e, 0]
 }
@@ -124,8 +124,9 @@ fn pes_header<P>(unit: &AccessUnit<'_, P>, size: usize) -> ([u8; 19], u8) {
     (header, 9 + stamps_len as u8)
 }
 
-fn timestamp_field(prefix: u8, time: i64) -> [u8; 5] {
-    let time = time.rem_euclid(TIMESTAMP_WRAP);
+/// The 33 bits of a time with the four bits that precede them and marker bits.
+pub(super) fn timestamp_field(prefix: u8, time: Ticks) -> [u8; 5] {
+    let time = time.wrapped().0;
     let seven_bits = |shift: i64| ((time >> shift) & 0x7f) as u8;
     [
         prefix << 4 | ((time >> 30) as u8 & 7) << 1 | 1,
@@ -172,7 +173,7 @@ mod tests {
     proptest! {
         #[test]
         fn written_units_read_back(
-            shapes in proptest::collection::vec((any::<bool>(), any::<bool>(), 0i64..2 * TIMESTAMP_WRAP, 0usize..700, any::<u8>()), 0..40),
+            shapes in proptest::collection::vec((any::<bool>(), any::<bool>(), 0i64..2 * Ticks::WRAP.0, 0usize..700, any::<u8>()), 0..40),
             large in 65_500usize..65_600,
         ) {
             let bytes = |n: usize, size: usize, fill: u8| vec![fill; if n == 0 { large } else { size }];
@@ -181,10 +182,10 @@ mod tests {
             let mut expected = [Vec::new(), Vec::new()];
             for (&(video, random_access, pts, _, cut), bytes) in shapes.iter().zip(&all) {
                 let track = if video { TrackKind::Video } else { TrackKind::Audio };
-                let dts = video.then_some(pts - 7200);
+                let (pts, dts) = (Ticks(pts), video.then_some(Ticks(pts - 7200)));
                 let (head, tail) = bytes.split_at(usize::from(cut).min(bytes.len()));
                 writer.push_unit(&AccessUnit { track, pts, dts, random_access, parts: &[head, &[][..], tail] });
-                expected[usize::from(video)].push((pts.rem_euclid(TIMESTAMP_WRAP), dts.unwrap_or(pts).rem_euclid(TIMESTAMP_WRAP), random_access, bytes));
+                expected[usize::from(video)].push((pts.wrapped(), dts.unwrap_or(pts).wrapped(), random_access, bytes));
             }
             let segment = writer.into_segment(&[]);
             let packets = || segment.as_chunks::<PACKET_LEN>().0.iter().filter_map(Packet::new);

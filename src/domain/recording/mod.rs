@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::time::Ticks;
+
 mod file_name;
 mod rule;
 
@@ -96,47 +98,45 @@ pub struct RecordingFailure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenRange {
     pub bytes: u64,
-    /// Ticks since 1970: start and end of what is recorded.
-    #[serde(rename = "from")]
-    pub from_ticks: i64,
-    #[serde(rename = "through")]
-    pub through_ticks: i64,
-    /// Ticks in that range with nothing recorded, or with a slate instead of the programme.
-    #[serde(rename = "missing", default)]
-    pub missing_ticks: i64,
-    /// Presentation time of the first instant in the file, ticks. 0 in files begun by older versions.
-    #[serde(rename = "base", default)]
-    pub base_ticks: i64,
+    /// Start and end of what is recorded, since 1970.
+    pub from: Ticks,
+    pub through: Ticks,
+    /// Time in that range with nothing recorded, or with a slate instead of the programme.
+    #[serde(default)]
+    pub missing: Ticks,
+    /// Presentation time of the first instant in the file. 0 in files begun by older versions.
+    #[serde(default)]
+    pub base: Ticks,
 }
 
-/// The presentation time at which a recording begins, ticks. Its first decoding time and PCR are a little earlier and must
+/// The presentation time at which a recording begins. Its first decoding time and PCR are a little earlier and must
 /// not be negative: they would wrap to 26.5 h, and players would take that for the duration or the position.
-pub const BASE_TICKS: i64 = 90_000;
+pub const BASE: Ticks = Ticks::from_ms(1000);
 
 impl WrittenRange {
-    /// The offset to add to the timestamps of a segment that begins at `start_ticks` (ticks since 1970).
-    pub fn timestamp_shift(&self, start_ticks: i64) -> i64 {
-        if self.bytes > 0 { self.base_ticks - self.from_ticks } else { BASE_TICKS - start_ticks }
+    /// The offset to add to the timestamps of a segment that begins at `start`, since 1970.
+    pub fn timestamp_shift(&self, start: Ticks) -> Ticks {
+        if self.bytes > 0 { self.base - self.from } else { BASE - start }
     }
 
-    /// Records an appended segment of `bytes` bytes. `due_ticks` is where the recording was to begin, ticks since 1970.
-    pub fn add_segment(&mut self, bytes: u64, (from, through): (i64, i64), is_slate: bool, due_ticks: i64) {
+    /// Records an appended segment of `bytes` bytes. `due` is where the recording was to begin.
+    pub fn add_segment(&mut self, bytes: u64, (from, through): (Ticks, Ticks), is_slate: bool, due: Ticks) {
         if self.bytes == 0 {
-            (self.from_ticks, self.base_ticks) = (from, BASE_TICKS);
-            self.missing_ticks += (from - due_ticks).max(0);
+            (self.from, self.base) = (from, BASE);
+            self.missing += (from - due).max(Ticks::ZERO);
         } else {
-            self.missing_ticks += (from - self.through_ticks).max(0);
+            self.missing += (from - self.through).max(Ticks::ZERO);
         }
         if is_slate {
-            self.missing_ticks += through - from;
+            self.missing += through - from;
         }
         self.bytes += bytes;
-        self.through_ticks = through;
+        self.through = through;
     }
 
     /// Whether it has nothing of the programme.
     pub fn has_no_programme(&self) -> bool {
-        self.bytes == 0 || self.missing_ticks >= self.through_ticks - self.from_ticks
+        self.bytes == 0 || self.missing >= self.through - self.from
     }
 }
 
@@ -202,8 +202,8 @@ impl Recording {
         self.state = next;
         if next == RecordingState::Complete {
             // An external channel may have no segments at the end. Up to a millisecond is rounding.
-            let rest = self.padded_range_ms().1 * 90 - self.written_range.through_ticks;
-            self.written_range.missing_ticks += if rest > 90 { rest } else { 0 };
+            let rest = Ticks::from_ms(self.padded_range_ms().1) - self.written_range.through;
+            self.written_range.missing += if rest > Ticks::from_ms(1) { rest } else { Ticks::ZERO };
         }
         if !next.is_open() {
             self.ended_ms = Some(now_ms);
@@ -304,27 +304,28 @@ pub mod tests {
     #[test]
     fn a_file_keeps_its_base_timestamp() {
         let mut new = WrittenRange::default();
-        let start = 1_767_225_600 * 90_000;
-        assert_eq!(new.timestamp_shift(start), BASE_TICKS - start);
-        new.add_segment(100, (start, start + 180_000), false, start - 90_000);
-        assert_eq!((new.from_ticks, new.base_ticks, new.missing_ticks), (start, BASE_TICKS, 90_000));
-        assert_eq!(new.timestamp_shift(start + 180_000), BASE_TICKS - start);
+        let (start, second) = (Ticks::from_ms(1_767_225_600_000), Ticks::from_ms(1000));
+        assert_eq!(new.timestamp_shift(start), BASE - start);
+        new.add_segment(100, (start, start + second * 2), false, start - second);
+        assert_eq!((new.from, new.base, new.missing), (start, BASE, second));
+        assert_eq!(new.timestamp_shift(start + second * 2), BASE - start);
         // A file begun by an older version has its 0 at its first instant.
         let old: WrittenRange =
-            serde_json::from_value(serde_json::json!({"bytes": 1, "from": start, "through": start + 1})).unwrap();
-        assert_eq!(old.timestamp_shift(start + 1), -start);
+            serde_json::from_value(serde_json::json!({"bytes": 1, "from": start, "through": start + second})).unwrap();
+        assert_eq!(old.timestamp_shift(start + second), -start);
     }
 
     #[test]
     fn a_slate_is_not_recorded_programme() {
         let mut written = WrittenRange::default();
+        let at = Ticks::from_ms;
         assert!(written.has_no_programme());
-        written.add_segment(100, (0, 180_000), true, 0);
-        assert!(written.has_no_programme() && written.missing_ticks == 180_000);
-        written.add_segment(100, (180_000, 360_000), false, 0);
+        written.add_segment(100, (at(0), at(2000)), true, at(0));
+        assert!(written.has_no_programme() && written.missing == at(2000));
+        written.add_segment(100, (at(2000), at(4000)), false, at(0));
         // A gap, then a slate.
-        written.add_segment(100, (450_000, 540_000), true, 0);
-        assert_eq!((written.missing_ticks, written.through_ticks, written.bytes), (360_000, 540_000, 300));
+        written.add_segment(100, (at(5000), at(6000)), true, at(0));
+        assert_eq!((written.missing, written.through, written.bytes), (at(4000), at(6000), 300));
         assert!(!written.has_no_programme());
     }
 
@@ -350,13 +351,13 @@ pub mod tests {
         assert_eq!((one.state, one.ended_ms), (S::Complete, Some(10)));
         // Complete at its end, without the last four of ten milliseconds.
         let mut late = Recording { state: S::Recording, ..recording("b", 1, 0, 10) };
-        late.written_range.add_segment(100, (0, 6 * 90), false, 0);
+        late.written_range.add_segment(100, (Ticks::ZERO, Ticks::from_ms(6)), false, Ticks::ZERO);
         assert!(late.apply(E::End, 20));
-        assert_eq!(late.written_range.missing_ticks, 4 * 90);
+        assert_eq!(late.written_range.missing, Ticks::from_ms(4));
         // Its last segment ends after it.
         let mut whole = Recording { state: S::Recording, ..recording("c", 1, 0, 10) };
-        whole.written_range.add_segment(100, (0, 11 * 90), false, 0);
-        assert!(whole.apply(E::End, 20) && whole.written_range.missing_ticks == 0);
+        whole.written_range.add_segment(100, (Ticks::ZERO, Ticks::from_ms(11)), false, Ticks::ZERO);
+        assert!(whole.apply(E::End, 20) && whole.written_range.missing == Ticks::ZERO);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::order::{CyclePool, mix_to_u64};
 use super::{ScheduleItem, ScheduleMode, ScheduleRevision};
 use crate::domain::grid::Grid;
+use crate::domain::time::Ticks;
 
 /// Minimum distance of a break from a programme's start and end, ms. The programme gets time to start, and most films' last
 /// chapter is the credits.
@@ -61,17 +62,17 @@ impl ItemPart {
     }
 }
 
-/// Break positions of an item: the segment bound nearest to each chapter (ticks from the item's start). The first suitable one
+/// Break positions of an item: the segment bound nearest to each chapter (from the item's start). The first suitable one
 /// is taken, then each one far enough after the last.
-pub fn break_positions(chapters: impl IntoIterator<Item = i64>, grid: &Grid, duration_ms: i64) -> Box<[BreakPosition]> {
-    let mut chapters: Vec<i64> = chapters.into_iter().filter(|at| (1..grid.end_ticks()).contains(at)).collect();
+pub fn break_positions(chapters: impl Iterator<Item = Ticks>, grid: &Grid, duration_ms: i64) -> Box<[BreakPosition]> {
+    let mut chapters: Vec<Ticks> = chapters.filter(|at| (Ticks(1)..grid.end()).contains(at)).collect();
     chapters.sort_unstable();
     let mut positions: Vec<BreakPosition> = Vec::new();
     for chapter in chapters {
         let before = grid.segment_at(chapter);
         let is_nearer_to_next = chapter - grid.segment_start(before) > grid.segment_start(before + 1) - chapter;
         let segment = before + usize::from(is_nearer_to_next);
-        let at_ms = (grid.segment_start(segment) + 45) / 90;
+        let at_ms = grid.segment_start(segment).as_ms_rounded();
         let earliest_ms = positions.last().map_or(MIN_EDGE_MS, |last| i64::from(last.position_ms) + MIN_DISTANCE_MS);
         if (earliest_ms..=duration_ms - MIN_EDGE_MS).contains(&at_ms)
             && segment < grid.len()

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::breaks::ItemPart;
 use crate::domain::grid::{FrameGrid, Grid};
-use crate::domain::time::to_ticks;
+use crate::domain::time::Ticks;
 
-/// Length of segments that show no item (slate), ticks.
-const SLATE_SEGMENT_TICKS: i64 = 180_000;
+/// Length of segments that show no item (slate).
+const SLATE_SEGMENT: Ticks = Ticks::from_ms(2000);
 
-/// A last segment shorter than this joins the one before, ticks.
-const MIN_LAST_SEGMENT_TICKS: i64 = 27_000;
+/// A last segment shorter than this joins the one before.
+const MIN_LAST_SEGMENT: Ticks = Ticks::from_ms(300);
 
 /// The segments of an item that is aired whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub enum Segmentation {
     /// Encoded video.
     Frames(FrameGrid),
     /// Audio alone.
-    Steps { step: i64, end: i64 },
+    Steps { step: Ticks, end: Ticks },
     /// Copied video, split at its keyframes.
     Keyframes(KeyframeBounds),
 }
@@ -33,16 +33,14 @@ pub struct KeyframeBounds {
     pub name: String,
     #[serde(rename = "segments")]
     pub segment_count: u32,
-    /// Ticks.
-    #[serde(rename = "end")]
-    pub end_ticks: i64,
-    /// Time of the first frame in the file, ticks. It becomes the item's 0, so the first frame follows the previous item's
+    pub end: Ticks,
+    /// Time of the first frame in the file. It becomes the item's 0, so the first frame follows the previous item's
     /// last frame without a gap.
     #[serde(rename = "lead", default, skip_serializing_if = "crate::domain::is_default")]
-    pub first_frame_ticks: i64,
-    /// Ticks, with the item's end as the last. None if they were lost; then all segments count as equally long.
+    pub first_frame_time: Ticks,
+    /// The last one is the item's end. None if they were lost; then all segments count as equally long.
     #[serde(skip)]
-    pub bounds: Option<Arc<[i64]>>,
+    pub bounds: Option<Arc<[Ticks]>>,
 }
 
 /// The properties of a video stream that may not change between two items without a discontinuity.
@@ -58,7 +56,7 @@ pub struct VideoFormat {
 
 impl Default for Segmentation {
     fn default() -> Self {
-        Self::Steps { step: SLATE_SEGMENT_TICKS, end: 1 }
+        Self::Steps { step: SLATE_SEGMENT, end: Ticks(1) }
     }
 }
 
@@ -68,18 +66,18 @@ impl Segmentation {
         match grid {
             Grid::Frames(frames) => Self::Frames(frames.clone()),
             Grid::Steps { step, end } => Self::Steps { step: *step, end: *end },
-            Grid::Keyframes { bounds } => Self::from_keyframes(bounds, 0),
+            Grid::Keyframes { bounds } => Self::from_keyframes(bounds, Ticks::ZERO),
         }
     }
 
-    /// The segmentation of copied video whose first frame is at `first_frame_ticks`, before the second bound.
-    pub fn from_keyframes(bounds: &[i64], first_frame_ticks: i64) -> Self {
-        let bounds: Arc<[i64]> = bounds.iter().map(|bound| (bound - first_frame_ticks).max(0)).collect();
+    /// The segmentation of copied video whose first frame is at `first_frame_time`, before the second bound.
+    pub fn from_keyframes(bounds: &[Ticks], first_frame_time: Ticks) -> Self {
+        let bounds: Arc<[Ticks]> = bounds.iter().map(|bound| (*bound - first_frame_time).max(Ticks::ZERO)).collect();
         Self::Keyframes(KeyframeBounds {
             name: bounds_name(&bounds),
             segment_count: bounds.len() as u32 - 1,
-            end_ticks: bounds.last().copied().unwrap_or_default(),
-            first_frame_ticks,
+            end: bounds.last().copied().unwrap_or_default(),
+            first_frame_time,
             bounds: Some(bounds),
         })
     }
@@ -89,11 +87,11 @@ impl Segmentation {
         matches!(self, Self::Keyframes(KeyframeBounds { bounds: None, .. }))
     }
 
-    /// Position of the item's 0 in its file, ticks.
-    pub fn first_frame_ticks(&self) -> i64 {
+    /// Position of the item's 0 in its file.
+    pub fn first_frame_time(&self) -> Ticks {
         match self {
-            Self::Keyframes(keyframes) => keyframes.first_frame_ticks,
-            Self::Frames(_) | Self::Steps { .. } => 0,
+            Self::Keyframes(keyframes) => keyframes.first_frame_time,
+            Self::Frames(_) | Self::Steps { .. } => Ticks::ZERO,
         }
     }
 
@@ -102,8 +100,8 @@ impl Segmentation {
             Self::Frames(frames) => Grid::Frames(frames.clone()),
             Self::Steps { step, end } => Grid::Steps { step: *step, end: *end },
             Self::Keyframes(KeyframeBounds { bounds: Some(bounds), .. }) => Grid::Keyframes { bounds: bounds.clone() },
-            Self::Keyframes(KeyframeBounds { segment_count, end_ticks, .. }) => {
-                Grid::Keyframes { bounds: even_bounds(*segment_count, *end_ticks) }
+            Self::Keyframes(KeyframeBounds { segment_count, end, .. }) => {
+                Grid::Keyframes { bounds: even_bounds(*segment_count, *end) }
             }
         }
     }
@@ -112,7 +110,7 @@ impl Segmentation {
     pub fn segment_count(&self) -> u64 {
         match self {
             Self::Frames(frames) => frames.len() as u64,
-            Self::Steps { step, end } => ((end + step - 1).div_euclid((*step).max(1))).max(1) as u64,
+            Self::Steps { step, end } => end.div_ceil((*step).max(Ticks(1))).max(1) as u64,
             Self::Keyframes(keyframes) => u64::from(keyframes.segment_count.max(1)),
         }
     }
@@ -120,10 +118,10 @@ impl Segmentation {
     /// The segments of the first `aired_ms` of a part: the item's own as far as they fit, then segments that do not show it.
     pub fn ranges(&self, part: ItemPart, aired_ms: i64) -> SegmentRanges {
         let (duration_ms, count) = (part.duration_ms(), part.end_segment - part.first_segment);
-        let (part_ticks, aired_ticks) = (duration_ms * 90, aired_ms * 90);
+        let (part_length, length) = (Ticks::from_ms(duration_ms), Ticks::from_ms(aired_ms));
         let (mut grid, mut first) = (self.grid(), part.first_segment);
         if self.has_lost_bounds() && duration_ms > 0 {
-            (grid, first) = (Grid::Keyframes { bounds: even_bounds(count as u32, part_ticks) }, 0);
+            (grid, first) = (Grid::Keyframes { bounds: even_bounds(count as u32, part_length) }, 0);
         }
         let start_in_item = grid.segment_start(first);
         if duration_ms <= 0 {
@@ -132,32 +130,32 @@ impl Segmentation {
                 first_segment: first,
                 start_in_item,
                 own_count: 0,
-                own_end_ticks: 0,
-                length_ticks: aired_ticks,
+                own_end: Ticks::ZERO,
+                length,
             };
         }
-        let (mut own_count, mut own_end_ticks) = (count, part_ticks);
+        let (mut own_count, mut own_end) = (count, part_length);
         if aired_ms < duration_ms {
-            let fits = grid.segment_at(start_in_item + aired_ticks) - first;
-            let is_whole = grid.segment_start(first + fits + 1) - start_in_item <= aired_ticks;
+            let fits = grid.segment_at(start_in_item + length) - first;
+            let is_whole = grid.segment_start(first + fits + 1) - start_in_item <= length;
             own_count = (fits + usize::from(is_whole)).min(count);
-            own_end_ticks = (grid.segment_start(first + own_count) - start_in_item).min(aired_ticks);
+            own_end = (grid.segment_start(first + own_count) - start_in_item).min(length);
         }
-        SegmentRanges { grid, first_segment: first, start_in_item, own_count, own_end_ticks, length_ticks: aired_ticks }
+        SegmentRanges { grid, first_segment: first, start_in_item, own_count, own_end, length }
     }
 }
 
 /// Bounds of equally long segments.
-fn even_bounds(segments: u32, end: i64) -> Arc<[i64]> {
+fn even_bounds(segments: u32, end: Ticks) -> Arc<[Ticks]> {
     let segments = segments.max(1);
-    (0..=segments).map(|k| (i128::from(end) * i128::from(k) / i128::from(segments)) as i64).collect()
+    (0..=segments).map(|k| Ticks((i128::from(end.0) * i128::from(k) / i128::from(segments)) as i64)).collect()
 }
 
 /// The name of a list of bounds: a hash of its content.
-fn bounds_name(bounds: &[i64]) -> String {
+fn bounds_name(bounds: &[Ticks]) -> String {
     let mut hasher = blake3::Hasher::new();
     for bound in bounds {
-        hasher.update(&bound.to_le_bytes());
+        hasher.update(&bound.0.to_le_bytes());
     }
     hasher.finalize().to_hex()[..32].to_owned()
 }
@@ -166,13 +164,13 @@ fn bounds_name(bounds: &[i64]) -> String {
 #[derive(Clone, Debug)]
 pub struct SegmentRanges {
     grid: Grid,
-    /// The item's segment it begins with, and where that segment begins in the item, ticks.
+    /// The item's segment it begins with, and where that segment begins in the item.
     first_segment: usize,
-    start_in_item: i64,
+    start_in_item: Ticks,
     /// Number of segments that show the item.
     own_count: usize,
-    own_end_ticks: i64,
-    length_ticks: i64,
+    own_end: Ticks,
+    length: Ticks,
 }
 
 impl SegmentRanges {
@@ -187,14 +185,14 @@ impl SegmentRanges {
 
     /// Number of segments after the item's own.
     fn trailing_count(&self) -> usize {
-        let rest_ticks = self.length_ticks - self.own_end_ticks;
-        let full = rest_ticks / SLATE_SEGMENT_TICKS;
-        let more = rest_ticks - full * SLATE_SEGMENT_TICKS;
-        (full + i64::from(more >= MIN_LAST_SEGMENT_TICKS || (full == 0 && more > 0))) as usize
+        let rest = self.length - self.own_end;
+        let full = rest.div_euclid(SLATE_SEGMENT);
+        let more = rest - SLATE_SEGMENT * full;
+        (full + i64::from(more >= MIN_LAST_SEGMENT || (full == 0 && more > Ticks::ZERO))) as usize
     }
 
-    /// Position of its start in the item, ticks.
-    pub fn start_in_item(&self) -> i64 {
+    /// Position of its start in the item.
+    pub fn start_in_item(&self) -> Ticks {
         self.start_in_item
     }
 
@@ -213,46 +211,46 @@ impl SegmentRanges {
         k + 1 == self.own_count
     }
 
-    /// Start of segment `k`, ticks from the programme's start; its end for `k == len()`.
-    pub fn segment_start(&self, k: usize) -> i64 {
+    /// Start of segment `k`, from the programme's start; its end for `k == len()`.
+    pub fn segment_start(&self, k: usize) -> Ticks {
         if k >= self.len() {
-            self.length_ticks
+            self.length
         } else if k < self.own_count {
             self.grid.segment_start(self.first_segment + k) - self.start_in_item
         } else {
-            self.own_end_ticks + (k - self.own_count) as i64 * SLATE_SEGMENT_TICKS
+            self.own_end + SLATE_SEGMENT * (k - self.own_count) as i64
         }
     }
 
-    pub fn segment_end(&self, k: usize) -> i64 {
-        if k + 1 == self.own_count { self.own_end_ticks } else { self.segment_start(k + 1) }
+    pub fn segment_end(&self, k: usize) -> Ticks {
+        if k + 1 == self.own_count { self.own_end } else { self.segment_start(k + 1) }
     }
 
-    /// The segment on air at an instant of the programme, ticks.
-    pub fn segment_at(&self, position_ticks: i64) -> usize {
-        if position_ticks < self.own_end_ticks {
-            return (self.grid.segment_at(self.start_in_item + position_ticks) - self.first_segment)
+    /// The segment on air at an instant of the programme.
+    pub fn segment_at(&self, position: Ticks) -> usize {
+        if position < self.own_end {
+            return (self.grid.segment_at(self.start_in_item + position) - self.first_segment)
                 .min(self.own_count.saturating_sub(1));
         }
-        (self.own_count + ((position_ticks - self.own_end_ticks) / SLATE_SEGMENT_TICKS) as usize)
+        (self.own_count + (position - self.own_end).div_euclid(SLATE_SEGMENT) as usize)
             .min(self.len().saturating_sub(1))
     }
 }
 
 /// The longest segment a programme may have, seconds, rounded like a playlist's target duration.
 pub fn longest_segment_seconds(grid: &Grid) -> u64 {
-    grid.target_duration().max((SLATE_SEGMENT_TICKS as u64 + 45_000) / 90_000)
+    grid.target_duration().max(SLATE_SEGMENT.as_seconds().round() as u64)
 }
 
 /// The frozen length of an item: its end in ms, rounded.
 #[cfg(test)]
 pub fn item_duration_ms(grid: &Grid) -> i64 {
-    (grid.end_ticks() + 45) / 90
+    grid.end().as_ms_rounded()
 }
 
 /// The segmentation of audio alone with a length in seconds.
 pub fn audio_segmentation(seconds: f64) -> Segmentation {
-    Segmentation::Steps { step: SLATE_SEGMENT_TICKS, end: to_ticks(seconds).max(1) }
+    Segmentation::Steps { step: SLATE_SEGMENT, end: Ticks::from_seconds(seconds).max(Ticks(1)) }
 }
 
 #[cfg(test)]
@@ -267,7 +265,7 @@ mod tests {
             (0.5f64..400.0).prop_map(|end| Grid::from_step(2.0, end)),
             (prop::collection::vec(1i64..30_000_000, 0..90), 0.5f64..400.0).prop_map(|(mut keys, end)| {
                 keys.sort_unstable();
-                Grid::from_keyframes(&keys, 2.0, end)
+                Grid::from_keyframes(&keys.into_iter().map(Ticks).collect::<Vec<_>>(), 2.0, end)
             }),
         ]
     }
@@ -284,13 +282,13 @@ mod tests {
             let whole = ItemPart { first_segment: 0, end_segment: grid.len(), from_ms: 0, to_ms: duration };
             let ranges = segmentation.ranges(whole, aired);
             prop_assert!(!ranges.is_empty());
-            prop_assert_eq!(ranges.segment_start(0), 0);
-            prop_assert_eq!(ranges.segment_end(ranges.len() - 1), aired * 90);
+            prop_assert_eq!(ranges.segment_start(0), Ticks::ZERO);
+            prop_assert_eq!(ranges.segment_end(ranges.len() - 1), Ticks::from_ms(aired));
             for k in 0..ranges.len() {
                 prop_assert!(ranges.segment_end(k) > ranges.segment_start(k), "{} of {:?}", k, ranges);
                 prop_assert_eq!(ranges.segment_end(k), ranges.segment_start(k + 1));
                 prop_assert_eq!(ranges.segment_at(ranges.segment_start(k)), k);
-                prop_assert_eq!(ranges.segment_at(ranges.segment_end(k) - 1), k);
+                prop_assert_eq!(ranges.segment_at(ranges.segment_end(k) - Ticks(1)), k);
                 prop_assert!(!ranges.shows_item(k) || ranges.segment_start(k) == grid.segment_start(k));
             }
             prop_assert_eq!(segmentation.ranges(whole, duration).len() as u64, segmentation.segment_count());
@@ -299,10 +297,10 @@ mod tests {
 
     #[test]
     fn lost_bounds_keep_their_count() {
-        let grid = Grid::from_keyframes(&[200_000, 400_000, 900_000], 2.0, 12.0);
+        let grid = Grid::from_keyframes(&[200_000, 400_000, 900_000].map(Ticks), 2.0, 12.0);
         let text = serde_json::to_string(&Segmentation::from_grid(&grid)).unwrap();
         let lost: Segmentation = serde_json::from_str(&text).unwrap();
         assert_eq!(lost.segment_count(), grid.len() as u64);
-        assert_eq!((lost.grid().len(), lost.grid().end_ticks()), (grid.len(), grid.end_ticks()));
+        assert_eq!((lost.grid().len(), lost.grid().end()), (grid.len(), grid.end()));
     }
 }

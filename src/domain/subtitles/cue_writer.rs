@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::Cue;
 use super::cue_text::unescape;
+use crate::domain::time::Ticks;
 
 /// A whole WebVTT file.
 pub fn write_webvtt(cues: &[Cue]) -> String {
@@ -14,10 +15,10 @@ pub fn write_webvtt(cues: &[Cue]) -> String {
 
 /// One segment of a subtitle rendition (RFC 8216 section 3.5): every cue shown between `start` and `end` seconds, with
 /// its full times. A cue across a boundary is in both segments, and the player recognises it as the same. `mpegts_base`
-/// is the transport stream time (90 kHz) of source time 0.
-pub fn write_webvtt_segment(cues: &[Cue], start: f64, end: f64, mpegts_base: i64) -> String {
+/// is the transport stream time of source time 0.
+pub fn write_webvtt_segment(cues: &[Cue], start: f64, end: f64, mpegts_base: Ticks) -> String {
     let (start, end) = ((start * 1000.0) as i64, (end * 1000.0).ceil() as i64);
-    let mut out = format!("WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:{mpegts_base},LOCAL:00:00:00.000\n");
+    let mut out = format!("WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:{},LOCAL:00:00:00.000\n", mpegts_base.0);
     // Cues are sorted by start.
     let started = &cues[..cues.partition_point(|cue| cue.start_ms < end)];
     started.iter().filter(|cue| cue.end_ms > start).for_each(|cue| write_cue(&mut out, cue));
@@ -91,7 +92,7 @@ mod tests {
     #[test]
     fn a_cue_is_in_every_segment_that_shows_it() {
         let shown = |start, end| {
-            let segment = write_webvtt_segment(&cues(), start, end, 324_000_000);
+            let segment = write_webvtt_segment(&cues(), start, end, Ticks(324_000_000));
             assert!(segment.starts_with("WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:324000000,LOCAL:00:00:00.000\n"));
             ["one", "over", "a --&gt; b", "late"].map(|text| segment.contains(text))
         };

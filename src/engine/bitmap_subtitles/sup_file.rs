@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{MAX_BACKWARD_BYTES, MAX_BACKWARD_PACKETS, MAX_PACKET_BYTES, SearchLimit, SubtitlePacket};
 use crate::domain::bitmap_subtitles::PgsDecoder;
+use crate::domain::time::Ticks;
 use crate::engine::RunError;
 use crate::engine::container::bytes::ReadAt;
 use crate::engine::source::SourceFile;
@@ -51,7 +52,7 @@ impl SupFile {
             limit.check()?;
             let len = HEADER_BYTES + 3 + u64::from(u16::from_be_bytes([high, low]));
             if kind == COMPOSITION_SEGMENT {
-                let time_ms = i64::from(u32::from_be_bytes([a, b, c, d])) / 90;
+                let time_ms = Ticks(i64::from(u32::from_be_bytes([a, b, c, d]))).as_ms_floor();
                 let is_self_contained = PgsDecoder::is_self_contained(&header[HEADER_BYTES as usize..read]);
                 display_sets.push(DisplaySet { time_ms, offset, len: 0, is_self_contained });
             }

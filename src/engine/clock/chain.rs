@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::READ_BYTES;
 use crate::domain::mpegts::clock_jumps::ClockSection;
-use crate::domain::time::{TICKS_PER_SECOND, rescale, to_ticks};
+use crate::domain::time::Ticks;
 use crate::engine::container::bytes::read_up_to;
 use crate::engine::container::ogg::{CONTINUED, FIRST, LAST, MAX_PAGE_BYTES, NO_GRANULE, Page, page, pages, rewrite};
 use crate::engine::source::SourceFile;
@@ -42,8 +42,8 @@ pub enum PlayedLinks {
 pub struct Links {
     /// The links. The first one begins with source time 0.
     pub pieces: Vec<ClockSection>,
-    /// End of the last link, ticks of source time.
-    pub end: i64,
+    /// End of the last link in source time.
+    pub end: Ticks,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,13 +109,13 @@ fn links(source: &SourceFile) -> Option<Links> {
         if pieces.is_empty() {
             start = -i64::from(headers.pre_skip);
         }
-        pieces.push(ClockSection { start_byte: at, shift_ticks: rescale(start, TICKS_PER_SECOND, rate) });
+        pieces.push(ClockSection { start_byte: at, shift: Ticks::from_units(start, rate) });
         let end = link_end(source, headers.end, &[headers.serial])?;
         start += (last_granule(source, headers.end, end, headers.serial)? - headers.base).max(0);
         at = end;
     }
-    let end = rescale(start, TICKS_PER_SECOND, i64::from(format?.rate));
-    (pieces.len() > 1 && end > 0).then_some(Links { pieces, end })
+    let end = Ticks::from_units(start, format?.rate);
+    (pieces.len() > 1 && end > Ticks::ZERO).then_some(Links { pieces, end })
 }
 
 /// The headers of the link that begins at this offset.
@@ -221,8 +221,8 @@ pub(super) struct Chain {
     pieces: Arc<[ClockSection]>,
     rate: i64,
     codec: Codec,
-    /// Added to all times, ticks.
-    offset: i64,
+    /// Added to all times.
+    shift: Ticks,
     /// Index of the current link.
     link: usize,
     /// Offset of its first audio page, and the granule position before that page.
@@ -241,18 +241,18 @@ impl Chain {
     ///
     /// # Errors
     /// Those of reading the file, or that it is not the same chain any more.
-    pub(super) fn open(source: &Arc<SourceFile>, pieces: &Arc<[ClockSection]>, from: f64, offset: i64) -> Result<Self> {
+    pub(super) fn open(file: &Arc<SourceFile>, pieces: &Arc<[ClockSection]>, from: f64, shift: Ticks) -> Result<Self> {
         let none = || Error::other("not a chain of Ogg streams");
-        let from = to_ticks(from.max(0.0));
-        let link = pieces.partition_point(|piece| piece.shift_ticks <= from).saturating_sub(1);
+        let from = Ticks::from_seconds(from.max(0.0));
+        let link = pieces.partition_point(|piece| piece.shift <= from).saturating_sub(1);
         let begin = pieces.get(link).ok_or_else(none)?.start_byte;
-        let headers = headers(source, begin).ok_or_else(none)?;
+        let headers = headers(file, begin).ok_or_else(none)?;
         let mut chain = Self {
-            source: source.clone(),
+            source: file.clone(),
             pieces: pieces.clone(),
             rate: i64::from(headers.format.rate),
             codec: headers.format.codec,
-            offset,
+            shift,
             link,
             audio: headers.end,
             base: headers.base,
@@ -272,13 +272,13 @@ impl Chain {
 
     /// Source time of the current link's granule position 0, granules.
     fn start(&self) -> i64 {
-        rescale(self.pieces[self.link].shift_ticks, self.rate, TICKS_PER_SECOND) - self.base
+        self.pieces[self.link].shift.to_units(self.rate) - self.base
     }
 
-    /// Offset of the link's last page that ends at or before this source time (ticks); of its first audio page if there is
+    /// Offset of the link's last page that ends at or before this source time; of its first audio page if there is
     /// none.
-    fn last_page_before(&self, from: i64) -> Result<u64> {
-        let granule = rescale(from, self.rate, TICKS_PER_SECOND) - self.start();
+    fn last_page_before(&self, from: Ticks) -> Result<u64> {
+        let granule = from.to_units(self.rate) - self.start();
         let is_before = |page: &Page| i64::try_from(page.granule).is_ok_and(|end| end <= granule);
         let (mut low, mut high) = (self.audio, self.end());
         while high - low > WINDOW_BYTES as u64 {
@@ -333,7 +333,7 @@ impl Chain {
 
     fn put(&mut self, page: &Page, bytes: &mut [u8], out: &mut Vec<u8>) {
         let is_audio = page.at >= self.audio;
-        let start = self.start() + rescale(self.offset, self.rate, TICKS_PER_SECOND);
+        let start = self.start() + self.shift.to_units(self.rate);
         let granule = match page.granule {
             NO_GRANULE => NO_GRANULE,
             granule if is_audio => (granule as i64).saturating_add(start).max(0) as u64,

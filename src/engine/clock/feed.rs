@@ -12,7 +12,7 @@ use super::{ClockStream, READ_BYTES};
 use crate::domain::mpegts::clock_jumps::{ClockSection, shift_to_source_time, source_time};
 use crate::domain::mpegts::program::{Route, Router};
 use crate::domain::sniff::Container;
-use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
+use crate::domain::time::Ticks;
 use crate::engine::ffmpeg::spawn::InheritedFile;
 use crate::engine::source::SourceFile;
 
@@ -48,7 +48,7 @@ impl RepairedFeed {
     pub async fn open(source: &Arc<SourceFile>, pieces: &[ClockSection], start_seconds: f64) -> Result<Self> {
         let (file, task_pieces): (_, Arc<[ClockSection]>) = (source.clone(), pieces.into());
         let start_second = start_seconds.max(0.0).floor() as i64;
-        let shift = (PIPE_START_SECONDS - start_second) * TICKS_PER_SECOND;
+        let shift = Ticks::from_ms((PIPE_START_SECONDS - start_second) * 1000);
         let (reader, writer) = std::io::pipe()?;
         let writer = Sender::from_owned_fd(OwnedFd::from(writer))?;
         if source.format.is_some_and(|sniffed| sniffed.container == Container::Ogg) {
@@ -60,8 +60,8 @@ impl RepairedFeed {
             let task = tokio::task::spawn_blocking(move || {
                 let none = || Error::other("not a transport stream with video or audio");
                 let stream = ClockStream::find_in(&file)?.ok_or_else(none)?;
-                let offset =
-                    if start_seconds > 0.0 { stream.find_offset(&search_pieces, to_ticks(start_seconds))? } else { 0 };
+                let start = Ticks::from_seconds(start_seconds);
+                let offset = if start > Ticks::ZERO { stream.find_offset(&search_pieces, start)? } else { 0 };
                 let router = stream.router_at(&search_pieces, offset)?;
                 Ok::<_, Error>((stream, offset, router))
             });
@@ -83,7 +83,7 @@ impl RepairedFeed {
 
 impl ClockStream {
     /// Offset of the last frame whose decode time is at or before `start` of source time.
-    pub(super) fn find_offset(&self, pieces: &[ClockSection], start: i64) -> Result<u64> {
+    pub(super) fn find_offset(&self, pieces: &[ClockSection], start: Ticks) -> Result<u64> {
         let (mut low, mut high) = (0, self.source.len);
         while high - low > LINEAR_SEARCH_BYTES {
             let middle = low + (high - low) / 2;
@@ -116,7 +116,7 @@ async fn write_repaired(
     pieces: Arc<[ClockSection]>,
     mut router: Option<Router>,
     mut position: u64,
-    shift: i64,
+    shift: Ticks,
     mut writer: Sender,
 ) {
     let stream = Arc::new(stream);

@@ -14,16 +14,16 @@ use crate::domain::media::Media;
 use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
 use crate::domain::mpegts::packet::Packet;
 use crate::domain::mpegts::program::{Route, Router};
-use crate::domain::mpegts::{TIMESTAMP_WRAP, pes, unwrap_timestamp};
-use crate::domain::time::{TICKS_PER_SECOND, round_to_ms, to_seconds};
+use crate::domain::mpegts::{pes, unwrap_timestamp};
+use crate::domain::time::{Ticks, round_to_ms};
 use crate::engine::source::SourceFile;
 
-/// A clock that advances by more than this has jumped, ticks; a smaller step means lost data. The same limit as in ffmpeg.
-const MAX_FORWARD_TICKS: i64 = 10 * TICKS_PER_SECOND;
+/// A clock that advances by more than this has jumped; a smaller step means lost data. The same limit as in ffmpeg.
+const MAX_FORWARD: Ticks = Ticks::from_ms(10_000);
 /// The limit if a packet has the discontinuity flag.
-const MAX_FLAGGED_FORWARD_TICKS: i64 = TICKS_PER_SECOND / 2;
-/// A clock that goes back by more than this has jumped, ticks.
-const MAX_BACKWARD_TICKS: i64 = TICKS_PER_SECOND / 10;
+const MAX_FLAGGED_FORWARD: Ticks = Ticks::from_ms(500);
+/// A clock that goes back by more than this has jumped.
+const MAX_BACKWARD: Ticks = Ticks::from_ms(100);
 
 /// Files up to this size are read completely.
 pub(super) const MAX_FULL_SCAN_BYTES: u64 = 32 << 20;
@@ -31,8 +31,8 @@ pub(super) const MAX_FULL_SCAN_BYTES: u64 = 32 << 20;
 const INITIAL_SAMPLES: u64 = 32;
 /// Time limit for further samples.
 const SEARCH_TIME: Duration = Duration::from_millis(500);
-/// Clock and byte count agree if they differ by less than this, ticks.
-const MAX_MISMATCH_TICKS: i64 = 3 * TICKS_PER_SECOND / 2;
+/// Clock and byte count agree if they differ by less than this.
+const MAX_MISMATCH: Ticks = Ticks::from_ms(1500);
 
 /// Maximum number of pieces; a file with more jumps is damaged throughout. Up to 8 MiB are read for each jump.
 const MAX_PIECES: usize = 512;
@@ -47,8 +47,8 @@ const MAX_LEADING_FRAMES: usize = 8;
 pub struct ClockRepair {
     /// The pieces. The first one begins with source time 0 at its first decode time.
     pub pieces: Vec<ClockSection>,
-    /// End of the last stream, ticks of source time.
-    pub end_ticks: i64,
+    /// End of the last stream in source time.
+    pub end: Ticks,
     /// Number of programs at the beginning of the file, and the program number of the one that is played.
     pub programs: (usize, u16),
     /// The video PID changes.
@@ -58,19 +58,19 @@ pub struct ClockRepair {
 }
 
 impl ClockRepair {
-    /// Moves source time 0 to `start`, in ticks of the present source time.
-    pub fn with_start(mut self, start: i64) -> Self {
+    /// Moves source time 0 to `start` of the present source time.
+    pub fn with_start(mut self, start: Ticks) -> Self {
         for piece in &mut self.pieces {
-            piece.shift_ticks = (piece.shift_ticks - start).rem_euclid(TIMESTAMP_WRAP);
+            piece.shift = (piece.shift - start).wrapped();
         }
-        self.end_ticks -= start;
+        self.end = self.end - start;
         self
     }
 
     /// Writes the repair into a file's media info.
     pub fn apply_to(self, media: &mut Media, len: u64) {
-        let duration = to_seconds(self.end_ticks);
-        media.start_seconds = to_seconds((-self.pieces[0].shift_ticks).rem_euclid(TIMESTAMP_WRAP));
+        let duration = self.end.as_seconds();
+        media.start_seconds = (-self.pieces[0].shift).wrapped().as_seconds();
         media.duration_seconds = Some(duration);
         media.bitrate_kbps = Some((len as f64 * 8.0 / duration / 1000.0).round() as u32);
         media.is_seekable = true;
@@ -109,7 +109,7 @@ pub fn find_clock_repair(source: &Arc<SourceFile>) -> Result<Option<ClockRepair>
     }
     let first_marks = stream.read_marks(0, BOUNDARY_SEARCH_BYTES.min(before_first.offset + 1))?;
     let start = first_marks.first().map_or(before_first.dts, |mark| mark.dts);
-    let mut pieces = vec![ClockSection { start_byte: 0, shift_ticks: (-start).rem_euclid(TIMESTAMP_WRAP) }];
+    let mut pieces = vec![ClockSection { start_byte: 0, shift: (-start).wrapped() }];
     let (mut end_offset, mut has_changed_pids, mut has_unplayed_part) = (source.len, false, false);
     for (n, (old, new)) in jumps.iter().enumerate() {
         let offset = find_boundary(&stream, old, new)?;
@@ -118,13 +118,13 @@ pub fn find_clock_repair(source: &Arc<SourceFile>) -> Result<Option<ClockRepair>
             (end_offset, has_unplayed_part) = (offset, true);
             break;
         }
-        let shift = joining_shift(&stream, offset, pieces[pieces.len() - 1].shift_ticks)?;
-        pieces.push(ClockSection { start_byte: offset, shift_ticks: shift });
+        let shift = joining_shift(&stream, offset, pieces[pieces.len() - 1].shift)?;
+        pieces.push(ClockSection { start_byte: offset, shift });
         has_changed_pids |= old.pid != new.pid;
     }
-    let end_ticks = find_end(&stream, &pieces, end_offset)?;
+    let end = find_end(&stream, &pieces, end_offset)?;
     let programs = (stream.program_count, stream.program.as_ref().map_or(0, |program| program.entry.number));
-    Ok((end_ticks > 0).then_some(ClockRepair { pieces, end_ticks, programs, has_changed_pids, has_unplayed_part }))
+    Ok((end > Ticks::ZERO).then_some(ClockRepair { pieces, end, programs, has_changed_pids, has_unplayed_part }))
 }
 
 /// Whether the part that begins with the frame `new` and ends before `next` has video of the same kind. Its tables may come
@@ -147,8 +147,8 @@ fn continues_video(stream: &ClockStream, new: &PesMark, next: u64) -> Result<boo
 /// The range between two neighbouring marks that has not been scanned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct UnscannedGap {
-    /// The mismatch of byte count and clock, ticks.
-    mismatch: i64,
+    /// The mismatch of byte count and clock.
+    mismatch: Ticks,
     from: u64,
     to: u64,
 }
@@ -170,24 +170,23 @@ fn find_jumps(stream: &ClockStream) -> Result<Vec<(PesMark, PesMark)>> {
     let gaps: Vec<(PesMark, PesMark)> = unscanned_gaps(&scanned);
     let mut rates: Vec<i64> = gaps
         .iter()
-        .map(|(from, to)| ((to.offset - from.offset) as i64, clock_advance(from, to)))
+        .map(|(from, to)| ((to.offset - from.offset) as i64, clock_advance(from, to).0))
         .filter(|(_, ticks)| *ticks > 0)
-        .map(|(bytes, ticks)| bytes * TICKS_PER_SECOND / ticks)
+        .map(|(bytes, ticks)| bytes * Ticks::PER_SECOND / ticks)
         .collect();
     rates.sort_unstable();
     // Bytes per second.
     let rate = rates.get(rates.len() / 2).copied().unwrap_or(0).max(1);
     let mismatch = |from: &PesMark, to: &PesMark| match clock_advance(from, to) {
-        _ if from.pid != to.pid => i64::MAX,
-        advance if advance < -MAX_BACKWARD_TICKS => i64::MAX,
-        ticks => (ticks - (to.offset - from.offset) as i64 * TICKS_PER_SECOND / rate).abs(),
+        _ if from.pid != to.pid => Ticks::MAX,
+        advance if advance < -MAX_BACKWARD => Ticks::MAX,
+        advance => (advance - Ticks((to.offset - from.offset) as i64 * Ticks::PER_SECOND / rate)).abs(),
     };
     let gap_between =
         |from: &PesMark, to: &PesMark| UnscannedGap { mismatch: mismatch(from, to), from: from.offset, to: to.offset };
     let mut queue: BinaryHeap<UnscannedGap> = gaps.iter().map(|(from, to)| gap_between(from, to)).collect();
     let started = Instant::now();
-    while let Some(gap) = queue.pop().filter(|gap| gap.mismatch > MAX_MISMATCH_TICKS && started.elapsed() < SEARCH_TIME)
-    {
+    while let Some(gap) = queue.pop().filter(|gap| gap.mismatch > MAX_MISMATCH && started.elapsed() < SEARCH_TIME) {
         let mut whole = gap.to - gap.from <= 3 * READ_BYTES as u64;
         let mut found = Vec::new();
         if !whole {
@@ -227,8 +226,8 @@ fn unscanned_gaps(scanned: &BTreeMap<u64, (PesMark, bool)>) -> Vec<(PesMark, Pes
     marks.windows(2).filter(|pair| !pair[1].1).map(|pair| (pair[0].0, pair[1].0)).collect()
 }
 
-/// How far the clock advances from one mark to the next, ticks.
-fn clock_advance(from: &PesMark, to: &PesMark) -> i64 {
+/// How far the clock advances from one mark to the next.
+fn clock_advance(from: &PesMark, to: &PesMark) -> Ticks {
     unwrap_timestamp(to.dts, from.dts) - from.dts
 }
 
@@ -237,8 +236,8 @@ fn is_jump(from: &PesMark, to: &PesMark) -> bool {
 }
 
 fn is_clock_jump(from: &PesMark, to: &PesMark) -> bool {
-    let max_forward = if to.has_new_clock { MAX_FLAGGED_FORWARD_TICKS } else { MAX_FORWARD_TICKS };
-    !(-MAX_BACKWARD_TICKS..=max_forward).contains(&clock_advance(from, to))
+    let max_forward = if to.has_new_clock { MAX_FLAGGED_FORWARD } else { MAX_FORWARD };
+    !(-MAX_BACKWARD..=max_forward).contains(&clock_advance(from, to))
 }
 
 /// The jumps between consecutive marks. A single mark that is out of line is damage.
@@ -288,29 +287,31 @@ fn find_boundary(stream: &ClockStream, before: &PesMark, after: &PesMark) -> Res
 /// The shift with which the piece from byte `offset` continues the previous one, whose shift is `shift`. Decode times are
 /// continuous. If the piece begins with a keyframe, its first presented frame is also after the last one of the previous
 /// piece.
-fn joining_shift(stream: &ClockStream, offset: u64, shift: i64) -> Result<i64> {
+fn joining_shift(stream: &ClockStream, offset: u64, shift: Ticks) -> Result<Ticks> {
     let before = stream.read_marks(offset.saturating_sub(BOUNDARY_SEARCH_BYTES), offset)?;
     let after = stream.read_marks(offset, offset + BOUNDARY_SEARCH_BYTES)?;
     let (Some(last), Some(first)) = (before.last(), after.first()) else { return Ok(shift) };
     // A previous jump may be within the searched range.
     let last_jump_end = before.windows(2).rposition(|pair| is_jump(&pair[0], &pair[1])).map_or(0, |n| n + 1);
     let before = &before[last_jump_end..];
-    let mut steps: Vec<i64> = before.windows(2).rev().take(16).map(|pair| clock_advance(&pair[0], &pair[1])).collect();
+    let mut steps: Vec<Ticks> =
+        before.windows(2).rev().take(16).map(|pair| clock_advance(&pair[0], &pair[1])).collect();
     steps.sort_unstable();
-    let step = steps.get(steps.len() / 2).copied().filter(|step| *step > 0).unwrap_or(TICKS_PER_SECOND / 25);
+    let step = steps.get(steps.len() / 2).copied().filter(|step| *step > Ticks::ZERO).unwrap_or(Ticks::from_ms(40));
     let dts_shift = last.dts + step - first.dts;
     let presented = |mark: &PesMark, near: &PesMark| unwrap_timestamp(mark.pts, near.dts);
     let latest = before.iter().rev().take(32).map(|mark| presented(mark, last)).max().unwrap_or(last.pts);
     let earliest = after.iter().take(MAX_LEADING_FRAMES).map(|mark| presented(mark, first)).min().unwrap_or(first.pts);
     let pts_delay = (latest + step - earliest) - dts_shift;
-    let pts_delay = if first.is_keyframe && pts_delay < TICKS_PER_SECOND { pts_delay.max(0) } else { 0 };
-    Ok((shift + dts_shift + pts_delay).rem_euclid(TIMESTAMP_WRAP))
+    let pts_delay =
+        if first.is_keyframe && pts_delay < Ticks::from_ms(1000) { pts_delay.max(Ticks::ZERO) } else { Ticks::ZERO };
+    Ok((shift + dts_shift + pts_delay).wrapped())
 }
 
-/// End of the last video or audio before byte `to`, ticks of source time.
-fn find_end(stream: &ClockStream, pieces: &[ClockSection], to: u64) -> Result<i64> {
+/// End of the last video or audio before byte `to`, in source time.
+fn find_end(stream: &ClockStream, pieces: &[ClockSection], to: u64) -> Result<Ticks> {
     let from = pieces[pieces.len() - 1].start_byte.max(to.saturating_sub(BOUNDARY_SEARCH_BYTES));
-    let mut times_by_pid: BTreeMap<u16, Vec<i64>> = BTreeMap::new();
+    let mut times_by_pid: BTreeMap<u16, Vec<Ticks>> = BTreeMap::new();
     let mut router = stream.router_at(pieces, from)?;
     stream.for_each_packet(from, to, |offset, bytes| {
         let mut bytes = *bytes;
@@ -323,16 +324,16 @@ fn find_end(stream: &ClockStream, pieces: &[ClockSection], to: u64) -> Result<i6
         let Some(pts) = pes::parse(payload).and_then(|header| header.pts).filter(|_| is_counted) else { return };
         times_by_pid.entry(packet.pid()).or_default().push(source_time(pieces, offset, pts));
     })?;
-    let end_of = |times: &Vec<i64>| {
+    let end_of = |times: &Vec<Ticks>| {
         let mut times = times.clone();
         times.sort_unstable();
         let last = *times.last()?;
         // The last frame lasts as long as the shortest step between the others; a single frame a fortieth of a second.
-        let step = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0).min();
-        Some(last + step.unwrap_or(TICKS_PER_SECOND / 40))
+        let step = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > Ticks::ZERO).min();
+        Some(last + step.unwrap_or(Ticks::from_ms(25)))
     };
-    let stream_end = times_by_pid.get(&stream.pid).and_then(end_of).unwrap_or(0);
+    let stream_end = times_by_pid.get(&stream.pid).and_then(end_of).unwrap_or_default();
     // Subtitles may be sent long before they are shown.
-    let latest = times_by_pid.values().filter_map(end_of).filter(|end| *end < stream_end + 2 * TICKS_PER_SECOND).max();
-    Ok(latest.unwrap_or(0).max(stream_end))
+    let latest = times_by_pid.values().filter_map(end_of).filter(|end| *end < stream_end + Ticks::from_ms(2000)).max();
+    Ok(latest.unwrap_or_default().max(stream_end))
 }

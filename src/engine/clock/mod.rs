@@ -22,6 +22,7 @@ use crate::domain::mpegts::packet::{PACKET_LEN, Packet, SYNC_BYTE};
 use crate::domain::mpegts::program::{PmtSection, Program, Router};
 use crate::domain::mpegts::psi::{Pmt, ProgramEntry};
 use crate::domain::mpegts::{pes, psi};
+use crate::domain::time::Ticks;
 use crate::engine::container::bytes::read_up_to;
 use crate::engine::source::SourceFile;
 
@@ -68,9 +69,9 @@ struct PesMark {
     offset: u64,
     /// Differs from the stream's PID in a part with other PIDs.
     pid: u16,
-    /// 90 kHz, 33 bits.
-    pts: i64,
-    dts: i64,
+    /// 33 bits.
+    pts: Ticks,
+    dts: Ticks,
     is_keyframe: bool,
     /// Between the previous mark and this one a packet has the discontinuity flag.
     has_new_clock: bool,

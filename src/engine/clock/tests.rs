@@ -1,27 +1,29 @@
 //! Generated files with all kinds of clock jumps, and one that only loses data.
 
 use super::*;
+use crate::domain::mpegts::PMT_PID;
 use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
 use crate::domain::mpegts::psi::{PmtEntry, ProgramEntry, TrackKind, pat_of};
 use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
-use crate::domain::mpegts::{PMT_PID, TIMESTAMP_WRAP};
-use crate::domain::time::TICKS_PER_SECOND;
+use crate::domain::time::Ticks;
 use crate::engine::source::open_in_test;
 
-const SECOND: i64 = TICKS_PER_SECOND;
+const SECOND: Ticks = Ticks::from_ms(1000);
+/// End of a film of 20 s: its last frame is shown 0.1 s after it is decoded.
+const END: Ticks = Ticks::from_ms(20_100);
 
 /// Video and audio from one second to another, `size` bytes per frame; frames are decoded 0.1 s before they are shown.
 fn make_film(from: i64, to: i64, size: usize) -> Vec<u8> {
     let bytes = vec![7; size];
     let mut writer = TsWriter::new(TrackKind::Video);
     for frame in from * 25..to * 25 {
-        let (dts, is_keyframe) = (frame * 3600, frame % 25 == 0);
+        let (dts, is_keyframe) = (Ticks(frame * 3600), frame % 25 == 0);
         let mut push = |track, pts, dts, random_access, len: usize| {
             writer.push_unit(&AccessUnit { track, pts, dts, random_access, parts: &[&bytes[..len]] })
         };
-        push(TrackKind::Video, dts + 9000, Some(dts), is_keyframe, size);
-        push(TrackKind::Audio, dts + 1000, None, true, 100);
+        push(TrackKind::Video, dts + Ticks(9000), Some(dts), is_keyframe, size);
+        push(TrackKind::Audio, dts + Ticks(1000), None, true, 100);
     }
     let pmt_entry = |track: TrackKind, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
     writer.into_segment(&[pmt_entry(TrackKind::Video, 0x1b), pmt_entry(TrackKind::Audio, 0x0f)])
@@ -65,7 +67,7 @@ fn interleave(one: &[u8], other: &[u8]) -> Vec<u8> {
     packets.concat()
 }
 
-fn with_clock_shifted(mut film: Vec<u8>, by: i64) -> Vec<u8> {
+fn with_clock_shifted(mut film: Vec<u8>, by: Ticks) -> Vec<u8> {
     shift_segment(&mut film, by);
     film
 }
@@ -79,14 +81,14 @@ fn open_film(bytes: &[u8]) -> Arc<SourceFile> {
 }
 
 /// Number of pieces, end, and whether a part is not played.
-fn outcome(repair: &ClockRepair) -> (usize, i64, bool) {
-    (repair.pieces.len(), repair.end_ticks, repair.has_unplayed_part)
+fn outcome(repair: &ClockRepair) -> (usize, Ticks, bool) {
+    (repair.pieces.len(), repair.end, repair.has_unplayed_part)
 }
 
 /// A film of 20 s with another clock after its tenth second, and its repair.
 fn repair_joined(second: impl Fn(Vec<u8>) -> Vec<u8>) -> (usize, Option<ClockRepair>) {
-    let first = with_clock_shifted(make_film(0, 10, 300), 5000 * SECOND);
-    let second = second(with_clock_shifted(make_film(10, 20, 300), 5000 * SECOND));
+    let first = with_clock_shifted(make_film(0, 10, 300), SECOND * 5000);
+    let second = second(with_clock_shifted(make_film(10, 20, 300), SECOND * 5000));
     let source = open_film(&[&first[..], &second].concat());
     let repair = find_clock_repair(&source).unwrap();
     assert_eq!(repair.is_some(), has_clock_jump(&source).unwrap());
@@ -95,7 +97,7 @@ fn repair_joined(second: impl Fn(Vec<u8>) -> Vec<u8>) -> (usize, Option<ClockRep
 
 #[test]
 fn every_jump_is_repaired_and_nothing_else() {
-    let repair_of_jump = |seconds: i64| repair_joined(move |film| with_clock_shifted(film, seconds * SECOND));
+    let repair_of_jump = |seconds: i64| repair_joined(move |film| with_clock_shifted(film, SECOND * seconds));
     for seconds in [-4900, -5, 20, 1000, -50_000, 40_000] {
         let (boundary, repair) = repair_of_jump(seconds);
         let repair = repair.unwrap_or_else(|| panic!("a jump of {seconds} s"));
@@ -105,20 +107,20 @@ fn every_jump_is_repaired_and_nothing_else() {
             pieces.len() == 2 && (boundary as u64..boundary as u64 + 3 * 188).contains(&pieces[1].start_byte),
             "{seconds}: {repair:?}"
         );
-        assert_eq!(source_time(pieces, 0, (5000 * SECOND).rem_euclid(TIMESTAMP_WRAP)), 0);
-        let first = ((5010 + seconds) * SECOND).rem_euclid(TIMESTAMP_WRAP);
-        assert_eq!(source_time(pieces, pieces[1].start_byte, first), 10 * SECOND, "{seconds} s");
-        assert_eq!(repair.end_ticks, 20 * SECOND + 9000, "{seconds} s");
+        assert_eq!(source_time(pieces, 0, (SECOND * 5000).wrapped()), Ticks::ZERO);
+        let first = (SECOND * (5010 + seconds)).wrapped();
+        assert_eq!(source_time(pieces, pieces[1].start_byte, first), SECOND * 10, "{seconds} s");
+        assert_eq!(repair.end, END, "{seconds} s");
     }
     // 5 s are lost; the 33 bits wrap.
     assert_eq!(repair_of_jump(5).1, None);
-    let source = open_film(&with_clock_shifted(make_film(0, 10, 300), TIMESTAMP_WRAP - 5 * SECOND));
+    let source = open_film(&with_clock_shifted(make_film(0, 10, 300), Ticks::WRAP - SECOND * 5));
     assert_eq!(find_clock_repair(&source).unwrap(), None);
 }
 
 #[test]
 fn a_file_with_too_many_jumps_is_not_repaired() {
-    let part = |n: i64| with_clock_shifted(make_film(n, n + 1, 300), n % 2 * 100 * SECOND);
+    let part = |n: i64| with_clock_shifted(make_film(n, n + 1, 300), SECOND * (n % 2 * 100));
     let source = open_film(&(0..520).flat_map(part).collect::<Vec<u8>>());
     assert!(has_clock_jump(&source).unwrap());
     assert_eq!(find_clock_repair(&source).unwrap(), None);
@@ -133,7 +135,7 @@ fn a_discontinuity_flag_makes_a_jump_of_one_second() {
         pcr_packet.unwrap()[5] |= 0x80;
         film
     });
-    assert_eq!(repair.unwrap().end_ticks, 20 * SECOND + 9000);
+    assert_eq!(repair.unwrap().end, END);
 }
 
 #[test]
@@ -144,7 +146,7 @@ fn a_damaged_timestamp_is_no_jump_and_a_truncated_packet_is_skipped() {
         let mut frames = packets.iter_mut().filter(|packet| {
             Packet::new(packet).is_some_and(|packet| packet.pid() == TrackKind::Video.pid() && packet.starts_unit())
         });
-        crate::domain::mpegts::timestamp_shift::shift_packet(frames.nth(100).unwrap(), 3000 * SECOND);
+        crate::domain::mpegts::timestamp_shift::shift_packet(frames.nth(100).unwrap(), SECOND * 3000);
         film
     });
     assert_eq!(repair, None);
@@ -154,7 +156,7 @@ fn a_damaged_timestamp_is_no_jump_and_a_truncated_packet_is_skipped() {
     bytes.extend(make_film(0, 10, 300));
     let repair = find_clock_repair(&open_film(&bytes)).unwrap().unwrap();
     assert!((boundary as u64..boundary as u64 + 3 * 188).contains(&repair.pieces[1].start_byte), "{repair:?}");
-    assert_eq!(repair.end_ticks, 20 * SECOND + 9000);
+    assert_eq!(repair.end, END);
 }
 
 /// Bytes that a feed writes, and its offset in seconds.
@@ -171,13 +173,13 @@ async fn read_feed(source: &Arc<SourceFile>, pieces: &[ClockSection], from: f64)
     (task.await.unwrap(), offset)
 }
 
-/// Decode times of the packets with this PID, ticks of source time, and all PIDs present.
-fn decode_times((bytes, offset): (Vec<u8>, i64), pid: u16) -> (Vec<i64>, Vec<u16>) {
+/// Decode times of the packets with this PID, in source time, and all PIDs present.
+fn decode_times((bytes, offset): (Vec<u8>, i64), pid: u16) -> (Vec<Ticks>, Vec<u16>) {
     let (mut times, mut pids) = (Vec::new(), std::collections::BTreeSet::new());
     for packet in bytes.as_chunks::<PACKET_LEN>().0.iter().map(|bytes| Packet::new(bytes).unwrap()) {
         pids.insert(packet.pid());
         if packet.pid() == pid && packet.starts_unit() {
-            times.push(pes::parse(packet.payload()).unwrap().dts.unwrap() + offset * SECOND);
+            times.push(pes::parse(packet.payload()).unwrap().dts.unwrap() + SECOND * offset);
         }
     }
     (times, pids.into_iter().collect())
@@ -187,19 +189,20 @@ fn decode_times((bytes, offset): (Vec<u8>, i64), pid: u16) -> (Vec<i64>, Vec<u16
 async fn a_part_with_other_pids_plays_under_the_first_ones() {
     for (jump, is_large) in [(0, false), (-4900, false), (0, true)] {
         let size = if is_large { 70_000 } else { 3000 };
-        let first = with_clock_shifted(make_film(0, 10, size), 5000 * SECOND);
-        let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, size), (5000 + jump) * SECOND), 0x100);
+        let first = with_clock_shifted(make_film(0, 10, size), SECOND * 5000);
+        let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, size), SECOND * (5000 + jump)), 0x100);
         let source = open_film(&[&first[..], &second].concat());
         assert_eq!(source.len > jumps::MAX_FULL_SCAN_BYTES, is_large);
         assert!(has_clock_jump(&source).unwrap());
         let repair = find_clock_repair(&source).unwrap().unwrap();
-        assert_eq!(outcome(&repair), (2, 20 * SECOND + 9000, false), "{jump}: {repair:?}");
+        assert_eq!(outcome(&repair), (2, END, false), "{jump}: {repair:?}");
         for from in [0.0, 9.0, 15.0] {
             let (times, pids) = decode_times(read_feed(&source, &repair.pieces, from).await, TrackKind::Video.pid());
             assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()], "{jump} {from}");
-            assert!((0..=3600).contains(&((from * SECOND as f64) as i64 - times[0])), "{jump} {from}: {}", times[0]);
-            assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{jump} {from}");
-            assert_eq!(times.last(), Some(&(20 * SECOND - 3600)), "{jump} {from}");
+            let early = Ticks::from_seconds(from) - times[0];
+            assert!((Ticks::ZERO..=Ticks(3600)).contains(&early), "{jump} {from}: {early:?}");
+            assert!(times.windows(2).all(|pair| pair[1] - pair[0] == Ticks(3600)), "{jump} {from}");
+            assert_eq!(times.last(), Some(&(SECOND * 20 - Ticks(3600))), "{jump} {from}");
         }
     }
 }
@@ -207,16 +210,16 @@ async fn a_part_with_other_pids_plays_under_the_first_ones() {
 #[tokio::test]
 async fn a_part_may_begin_before_its_tables() {
     for by in [0, -4900] {
-        let first = with_clock_shifted(make_film(0, 10, 3000), 5000 * SECOND);
-        let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, 3000), (5000 + by) * SECOND), 0x100);
+        let first = with_clock_shifted(make_film(0, 10, 3000), SECOND * 5000);
+        let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, 3000), SECOND * (5000 + by)), 0x100);
         let (tables, frames) = second.split_at(2 * PACKET_LEN);
         assert_eq!(Packet::new(tables.last_chunk().unwrap()).unwrap().pid(), PMT_PID + 0x100);
         let (begin, rest) = frames.split_at(200 * PACKET_LEN);
         let source = open_film(&[&first[..], begin, tables, rest].concat());
         let repair = find_clock_repair(&source).unwrap().unwrap();
-        assert_eq!(outcome(&repair), (2, 20 * SECOND + 9000, false), "{by}: {repair:?}");
+        assert_eq!(outcome(&repair), (2, END, false), "{by}: {repair:?}");
         let (times, _) = decode_times(read_feed(&source, &repair.pieces, 15.0).await, TrackKind::Video.pid());
-        assert_eq!(times.last(), Some(&(20 * SECOND - 3600)), "{by}");
+        assert_eq!(times.last(), Some(&(SECOND * 20 - Ticks(3600))), "{by}");
     }
 }
 
@@ -253,24 +256,24 @@ fn a_part_with_another_video_codec_is_not_played() {
     }
     let source = open_film(&[make_film(0, 10, 3000), second].concat());
     let repair = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!(outcome(&repair), (1, 10 * SECOND + 9000, true), "{repair:?}");
+    assert_eq!(outcome(&repair), (1, Ticks::from_ms(10_100), true), "{repair:?}");
 }
 
 #[tokio::test]
 async fn of_several_programs_one_is_read_on_its_own_clock() {
-    let other = |from, to| with_pids_shifted(with_clock_shifted(make_film(from, to, 3000), 700 * SECOND), 0x100);
+    let other = |from, to| with_pids_shifted(with_clock_shifted(make_film(from, to, 3000), SECOND * 700), 0x100);
     let parts = [
         interleave(&make_film(0, 10, 3000), &other(0, 10)),
-        interleave(&with_clock_shifted(make_film(10, 20, 3000), -7000 * SECOND), &other(10, 20)),
+        interleave(&with_clock_shifted(make_film(10, 20, 3000), -SECOND * 7000), &other(10, 20)),
     ];
     let source = open_film(&parts.concat());
     let repair = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!((repair.pieces.len(), repair.end_ticks, repair.programs), (2, 20 * SECOND + 9000, (2, 1)), "{repair:?}");
+    assert_eq!((repair.pieces.len(), repair.end, repair.programs), (2, END, (2, 1)), "{repair:?}");
     for from in [0.0, 15.0] {
         let (times, pids) = decode_times(read_feed(&source, &repair.pieces, from).await, TrackKind::Video.pid());
         assert_eq!(pids, [0, PMT_PID, TrackKind::Video.pid(), TrackKind::Audio.pid()]);
-        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{from}");
-        assert_eq!(times.last(), Some(&(20 * SECOND - 3600)));
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == Ticks(3600)), "{from}");
+        assert_eq!(times.last(), Some(&(SECOND * 20 - Ticks(3600))));
     }
     // One clock: ffmpeg reads it as it is.
     let single_clock = open_film(&interleave(&make_film(0, 10, 3000), &other(0, 10)));
@@ -281,34 +284,34 @@ async fn of_several_programs_one_is_read_on_its_own_clock() {
 fn jumps_of_a_large_file_are_found_without_reading_it_whole() {
     // 2.5 MB per second: 50 MB.
     let first = make_film(0, 9, 100_000);
-    let source = open_film(&[&first[..], &with_clock_shifted(make_film(9, 20, 100_000), -7 * SECOND)].concat());
+    let source = open_film(&[&first[..], &with_clock_shifted(make_film(9, 20, 100_000), -SECOND * 7)].concat());
     assert!(source.len > jumps::MAX_FULL_SCAN_BYTES);
     let repair = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!((repair.pieces.len(), repair.end_ticks), (2, 20 * SECOND + 9000), "{repair:?}");
+    assert_eq!((repair.pieces.len(), repair.end), (2, END), "{repair:?}");
     assert!((first.len() as u64..first.len() as u64 + 3 * 188).contains(&repair.pieces[1].start_byte));
 }
 
 #[test]
 fn frames_larger_than_a_sample_hide_neither_a_jump_nor_a_position() {
     let parts = [
-        with_clock_shifted(make_film(0, 1, 900_000), 100 * SECOND),
-        with_clock_shifted(make_film(1, 2, 900_000), 50 * SECOND),
+        with_clock_shifted(make_film(0, 1, 900_000), SECOND * 100),
+        with_clock_shifted(make_film(1, 2, 900_000), SECOND * 50),
     ];
     let source = open_film(&parts.concat());
     assert!(source.len > jumps::MAX_FULL_SCAN_BYTES);
     let found = find_clock_repair(&source).unwrap().unwrap();
-    assert_eq!((found.pieces.len(), found.end_ticks), (2, 2 * SECOND + 9000), "{found:?}");
+    assert_eq!((found.pieces.len(), found.end), (2, Ticks::from_ms(2100)), "{found:?}");
     let stream = ClockStream::find_in(&source).unwrap().unwrap();
     for mark in stream.read_marks(0, source.len).unwrap().iter().step_by(7) {
         let from = source_time(&found.pieces, mark.offset, mark.dts);
-        assert_eq!(stream.find_offset(&found.pieces, from).unwrap(), mark.offset, "{from}");
+        assert_eq!(stream.find_offset(&found.pieces, from).unwrap(), mark.offset, "{from:?}");
     }
 }
 
 #[tokio::test]
 async fn a_feed_begins_at_the_requested_time_with_tables_and_one_clock() {
     let source =
-        open_film(&[make_film(0, 10, 3000), with_clock_shifted(make_film(10, 20, 3000), -9 * SECOND)].concat());
+        open_film(&[make_film(0, 10, 3000), with_clock_shifted(make_film(10, 20, 3000), -SECOND * 9)].concat());
     let found = find_clock_repair(&source).unwrap().unwrap();
     for from in [0.0, 7.5, 10.02, 19.0] {
         let (bytes, offset) = read_feed(&source, &found.pieces, from).await;
@@ -317,10 +320,10 @@ async fn a_feed_begins_at_the_requested_time_with_tables_and_one_clock() {
         );
         let stream = ClockStream::find_in(&open_film(&bytes)).unwrap().unwrap();
         let marks = stream.read_marks(0, bytes.len() as u64).unwrap();
-        let times: Vec<i64> = marks.iter().map(|mark| mark.dts + offset * SECOND).collect();
-        let early = (from * SECOND as f64) as i64 - times[0];
-        assert!((0..=(0.041 * SECOND as f64) as i64).contains(&early), "{from}: {times:?}");
-        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3600), "{from}");
-        assert_eq!(times.last(), Some(&(20 * SECOND - 3600)));
+        let times: Vec<Ticks> = marks.iter().map(|mark| mark.dts + SECOND * offset).collect();
+        let early = Ticks::from_seconds(from) - times[0];
+        assert!((Ticks::ZERO..=Ticks::from_ms(41)).contains(&early), "{from}: {times:?}");
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == Ticks(3600)), "{from}");
+        assert_eq!(times.last(), Some(&(SECOND * 20 - Ticks(3600))));
     }
 }

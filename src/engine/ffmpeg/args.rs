@@ -18,12 +18,11 @@ mod video;
 use super::demuxers::{demuxer_name, demuxer_option};
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media};
-use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
+use crate::domain::mpegts::segmenter::AAC_FRAME;
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
-use crate::domain::time::to_seconds;
 use crate::engine::clock::PipeInput;
-use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
+use crate::engine::{RunError, TIMELINE_BASE};
 
 /// AAC frames encoded before the first one kept.
 const PREROLL_FRAMES: i64 = 4;
@@ -108,7 +107,7 @@ pub fn video_copy_arguments(media: &Media, stream: u32, input: &str, pipe_input:
     args.add("-nostdin -hide_banner -v error -copyts");
     add_item_input(&mut args, media, input, pipe_input);
     args.pair("-map", format!("0:{stream}")).add("-c copy -map_metadata -1 -map_chapters -1");
-    args.pair("-output_ts_offset", TIMELINE_BASE_SECONDS);
+    args.pair("-output_ts_offset", TIMELINE_BASE.as_seconds());
     args.add("-muxdelay 0 -muxpreload 0 -avoid_negative_ts disabled -mpegts_copyts 1");
     args.pair("-mpegts_pmt_start_pid", PMT_PID).pair("-streamid", format!("0:{VIDEO_PID}"));
     args.add("-f mpegts pipe:1");
@@ -122,11 +121,6 @@ pub(super) fn amr_copy_arguments(media: &Media, stream: u32, input: &str) -> Vec
     add_item_input(&mut args, media, input, None);
     args.pair("-map", format!("0:{stream}")).add("-c copy -map_metadata -1 -map_chapters -1 -f amr pipe:1");
     args.0
-}
-
-/// The first AAC frame on the 1,920-tick grid that starts at or after `ticks`.
-fn aac_frame_at_or_after(ticks: i64) -> i64 {
-    -(-ticks).div_euclid(AAC_FRAME_TICKS)
 }
 
 #[derive(Default)]
@@ -177,7 +171,7 @@ fn add_seek(args: &mut ArgumentList, options: &ArgumentOptions) {
 
 /// Where a run that starts with segment `first` starts to read, seconds of source time; 0 or less is the start of the file.
 pub(super) fn reading_start_seconds(media: &Media, rendition: &Rendition, grid: &Grid, first: usize) -> f64 {
-    if first == 0 { 0.0 } else { to_seconds(grid.segment_start(first)) - reading_margin_seconds(media, rendition) }
+    if first == 0 { 0.0 } else { grid.segment_start(first).as_seconds() - reading_margin_seconds(media, rendition) }
 }
 
 /// Adds the item itself as an input, its timestamps moved so that source time starts at 0.
@@ -233,9 +227,9 @@ fn add_audio(args: &mut ArgumentList, options: &ArgumentOptions) {
         }
         Some(AudioPlan::Encode { stream, channels, kbps, gain_tenths_db: gain }) => (stream, channels, kbps, gain),
     };
-    let first_frame = aac_frame_at_or_after(options.grid.segment_start(options.first)) - PREROLL_FRAMES;
+    let first_frame = options.grid.segment_start(options.first).div_ceil(AAC_FRAME) - PREROLL_FRAMES;
     let start_sample = first_frame * 1024;
-    let sample_count = (aac_frame_at_or_after(options.grid.end_ticks()) - first_frame) * 1024;
+    let sample_count = (options.grid.end().div_ceil(AAC_FRAME) - first_frame) * 1024;
     let layout = match channels {
         1 => "mono",
         6 => "5.1",
@@ -279,7 +273,7 @@ fn add_audio(args: &mut ArgumentList, options: &ArgumentOptions) {
 }
 
 fn add_output(args: &mut ArgumentList, options: &ArgumentOptions) {
-    args.pair("-output_ts_offset", TIMELINE_BASE_SECONDS);
+    args.pair("-output_ts_offset", TIMELINE_BASE.as_seconds());
     args.add("-muxdelay 0 -muxpreload 0 -avoid_negative_ts disabled -max_interleave_delta 5000000 -flush_packets 1");
     args.pair("-mpegts_copyts", 1).pair("-mpegts_pmt_start_pid", PMT_PID);
     let tracks = [(options.rendition.video.is_some(), VIDEO_PID), (options.rendition.audio.is_some(), AUDIO_PID)];

@@ -17,10 +17,9 @@ use super::spawn::{ChildExit, ChildLimits, InheritedFile, confined_command, spaw
 use crate::domain::mpegts::segmenter::{AudioMode, FinishedSegment, Segmenter, SegmenterSettings};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
-use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::ass::{self, ScriptCache};
 use crate::engine::clock::{PipeInput, RepairedFeed};
-use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment, TIMELINE_BASE_SECONDS};
+use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment, TIMELINE_BASE};
 
 /// Time limit for a segment that is due, seconds.
 const STALL_SECONDS: u64 = 30;
@@ -284,7 +283,7 @@ fn segmenter_settings(job: &Job) -> SegmenterSettings {
     SegmenterSettings {
         grid: job.spec.grid.clone(),
         first_segment: job.first,
-        base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
+        base_timestamp: TIMELINE_BASE,
         has_video: video.is_some(),
         audio: audio.as_ref().map(|plan| match plan {
             AudioPlan::Copy { .. } => AudioMode::Copied,

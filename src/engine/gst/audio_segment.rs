@@ -7,8 +7,8 @@ use gstreamer as gst;
 use crate::domain::mpegts::AUDIO_PID;
 use crate::domain::mpegts::psi::{PmtEntry, TrackKind};
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
-use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::{Result, RunError, TIMELINE_BASE_SECONDS};
+use crate::domain::time::Ticks;
+use crate::engine::{Result, RunError, TIMELINE_BASE};
 
 /// The stream type of AAC in ADTS (ISO/IEC 13818-1 table 2-34).
 const ADTS_STREAM_TYPE: u8 = 0x0f;
@@ -22,11 +22,11 @@ pub(super) fn read_samples(sample: &gst::Sample, channels: usize) -> Result<Vec<
     Ok(samples)
 }
 
-/// A segment of AAC frames, each with its start in ticks of the item.
-pub(super) fn mux_segment(frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
+/// A segment of AAC frames, each with its start in the item.
+pub(super) fn mux_segment(frames: &[(Ticks, Vec<u8>)]) -> Vec<u8> {
     let mut writer = TsWriter::new(TrackKind::Audio);
-    for (start_ticks, bytes) in frames {
-        let pts = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND + start_ticks;
+    for (start, bytes) in frames {
+        let pts = TIMELINE_BASE + *start;
         let parts = &[bytes.as_slice()];
         writer.push_unit(&AccessUnit { track: TrackKind::Audio, pts, dts: None, random_access: true, parts });
     }

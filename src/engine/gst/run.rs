@@ -25,11 +25,10 @@ use super::panic_guard::ThreadWaker;
 use super::segment_encoder::{SegmentEncoder, VideoEncoding};
 use super::stall_timer::StallTimer;
 use crate::domain::grid::{FrameGrid, Grid};
-use crate::domain::mpegts::segmenter::{AudioMode, Segmenter, SegmenterSettings};
+use crate::domain::mpegts::segmenter::{AAC_FRAME, AudioMode, Segmenter, SegmenterSettings};
 use crate::domain::plan::AudioPlan;
-use crate::domain::time::{TICKS_PER_SECOND, to_seconds};
 use crate::engine::bitmap_subtitles::BitmapSubtitles;
-use crate::engine::{Job, Result, RunError, Segment, TIMELINE_BASE_SECONDS};
+use crate::engine::{Job, Result, RunError, Segment, TIMELINE_BASE};
 
 /// Time limit without any progress while a segment is due. Slow progress is left to the run's owner.
 const STALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -145,13 +144,13 @@ impl<'a> RunLoop<'a> {
     fn start(task: &'a RunTask, waker: &'a ThreadWaker) -> Result<Self> {
         let RunTask { job, video_encoding, .. } = task;
         let start = job.spec.grid.segment_start(job.first);
-        let start_seconds = to_seconds(start);
+        let start_seconds = start.as_seconds();
         let mut audio = None;
         if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.spec.rendition.audio {
             let format = OutputFormat::Audio { channels };
             let request = decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, format);
             let decoder = Decoder::open(request, waker)?;
-            let first = aac::frame_at_or_after(start);
+            let first = start.div_ceil(AAC_FRAME);
             let encoder = AacEncoder::start(channels, kbps, first, &job.first.to_string(), waker)?;
             let channels = channels as usize;
             let timeline = AudioTimeline::new(channels, (first - aac::PREROLL_FRAMES) * FRAME_SAMPLES as i64);
@@ -222,7 +221,7 @@ impl<'a> RunLoop<'a> {
     /// The AAC frames of a segment.
     fn aac_frames(&self, index: usize) -> Range<i64> {
         let grid = &self.task.job.spec.grid;
-        aac::frame_at_or_after(grid.segment_start(index))..aac::frame_at_or_after(grid.segment_start(index + 1))
+        grid.segment_start(index).div_ceil(AAC_FRAME)..grid.segment_start(index + 1).div_ceil(AAC_FRAME)
     }
 
     /// Opens as many segments as allowed.
@@ -347,7 +346,7 @@ impl<'a> RunLoop<'a> {
         let mut segmenter = Segmenter::new(SegmenterSettings {
             grid: self.task.job.spec.grid.clone(),
             first_segment: index,
-            base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
+            base_timestamp: TIMELINE_BASE,
             has_video: true,
             audio: self.audio.as_ref().map(|_| AudioMode::Encoded),
             budget_bytes: MAX_SEGMENT_BYTES,

@@ -21,9 +21,10 @@ use super::running_pipeline::{BusEvent, RunningPipeline};
 use super::{audio_segment, burned_text, launch_text, overlay};
 use crate::domain::grid::FrameGrid;
 use crate::domain::media::{Color, Video};
-use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
+use crate::domain::mpegts::segmenter::AAC_FRAME;
 use crate::domain::plan::EncodeVideo;
 use crate::domain::subtitles::AssScript;
+use crate::domain::time::Ticks;
 use crate::engine::video_encoders::EncoderElement;
 use crate::engine::{Result, RunError};
 
@@ -58,7 +59,7 @@ pub(super) struct SegmentEncoder {
 enum SegmentOutput {
     Muxed(MuxPipeline),
     /// Audio only.
-    AacFrames(Vec<(i64, Vec<u8>)>),
+    AacFrames(Vec<(Ticks, Vec<u8>)>),
 }
 
 /// A pipeline that ends in hlssink2.
@@ -159,18 +160,18 @@ impl SegmentEncoder {
 
     /// Adds the AAC frame `self.aac_frames.start`.
     pub(super) fn push_aac_frame(&mut self, mut buffer: gst::Buffer) -> Result<()> {
-        let start_ticks = self.aac_frames.start * AAC_FRAME_TICKS;
+        let start = AAC_FRAME * self.aac_frames.start;
         self.aac_frames.start += 1;
         match &mut self.output {
             SegmentOutput::AacFrames(aac_frames) => {
                 let map = buffer.map_readable().map_err(|_| RunError::Encoder("an AAC frame has no bytes".into()))?;
-                aac_frames.push((start_ticks, map.to_vec()));
+                aac_frames.push((start, map.to_vec()));
                 Ok(())
             }
             SegmentOutput::Muxed(MuxPipeline { audio_input: None, .. }) => Ok(()),
             SegmentOutput::Muxed(MuxPipeline { audio_input: Some(audio_input), .. }) => {
                 let writable = buffer.make_mut();
-                writable.set_pts(clock_time(start_ticks));
+                writable.set_pts(clock_time(start));
                 writable.set_dts(None);
                 writable.set_duration(gst::ClockTime::from_nseconds(FRAME_DURATION.as_nanos() as u64));
                 let refused = |flow| RunError::Encoder(format!("the muxer refuses audio: {flow}"));
@@ -243,8 +244,7 @@ impl MuxPipeline {
             self.video_input.set_caps(Some(&encoder_caps));
             self.caps = Some((caps.to_owned(), encoder_caps));
         }
-        let (start, end) =
-            (clock_time(grid.rate.frame_start_ticks(frame)), clock_time(grid.rate.frame_start_ticks(frame + 1)));
+        let (start, end) = (clock_time(grid.rate.frame_start(frame)), clock_time(grid.rate.frame_start(frame + 1)));
         let mut buffer = buffer.copy();
         if let Some(buffer) = buffer.get_mut() {
             buffer.set_pts(start);
@@ -260,7 +260,7 @@ impl MuxPipeline {
 impl VideoEncoding {
     /// The time these frames cover, milliseconds of the item.
     pub(super) fn time_range_ms(&self, frames: &Range<u64>) -> (i64, i64) {
-        let start_ms = |frame| self.plan.frame_rate.frame_start_ticks(frame) / 90;
+        let start_ms = |frame| self.plan.frame_rate.frame_start(frame).as_ms_floor();
         (start_ms(frames.start), start_ms(frames.end))
     }
 
@@ -302,8 +302,8 @@ fn limited_colorimetry(color: &Color) -> Option<&'static str> {
 }
 
 /// A time of the item, rounded up to nanoseconds because the muxer rounds down to ticks.
-fn clock_time(ticks: i64) -> gst::ClockTime {
-    gst::ClockTime::from_nseconds((ticks.max(0) as u64 * 100_000).div_ceil(9))
+fn clock_time(time: Ticks) -> gst::ClockTime {
+    gst::ClockTime::from_nseconds((time.0.max(0) as u64 * 100_000).div_ceil(9))
 }
 
 /// Captures hlssink2's segment in memory; its playlist is discarded.

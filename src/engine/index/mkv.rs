@@ -1,6 +1,7 @@
 //! Keyframe candidates of a Matroska track, by its cues.
 
 use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
+use crate::domain::time::Ticks;
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::matroska::{Block, ClusterLayout, Cue, TrackEntry};
 use crate::engine::container::{ContainerError, refuse_if};
@@ -39,9 +40,9 @@ pub(super) fn candidate_table(
     }
     let first_offset = video_blocks.first_offset()?;
     let last_cue = cues.last().ok_or(ContainerError::Unsupported("there are no cues for the video"))?;
-    let (latest_ticks, step_ticks) = video_blocks.latest_frame(last_cue)?;
-    let frame_ticks = track.frame_nanos.map(|nanoseconds| (u128::from(nanoseconds) * 90_000 / 1_000_000_000) as i64);
-    let end = latest_ticks + frame_ticks.or(step_ticks).unwrap_or(3_600);
+    let (latest, step) = video_blocks.latest_frame(last_cue)?;
+    let frame_duration = track.frame_nanos.map(|nanoseconds| Ticks::from_nanos_floor(nanoseconds.into()));
+    let end = latest + frame_duration.or(step).unwrap_or(Ticks::from_ms(40));
     let starts_without_keyframe = candidates.first().is_none_or(|cue| cue.offset != first_offset);
     Ok(CandidateTable { candidates, end, nal_length_size, starts_without_keyframe })
 }
@@ -77,8 +78,8 @@ impl<F: ReadAt + ?Sized> VideoBlocks<'_, F> {
         offset.ok_or(ContainerError::Unsupported("there is no first block"))
     }
 
-    /// Time of the latest frame after a cue, and the shortest step between two frames; in ticks.
-    fn latest_frame(&self, cue: &Cue) -> Result<(i64, Option<i64>), ContainerError> {
+    /// Time of the latest frame after a cue, and the shortest step between two frames.
+    fn latest_frame(&self, cue: &Cue) -> Result<(Ticks, Option<Ticks>), ContainerError> {
         let mut times = Vec::new();
         self.walk_video(cue.cluster, MAX_TAIL_ELEMENTS, |block| {
             // A block beyond the end of the file ends the stream.

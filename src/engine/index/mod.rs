@@ -15,7 +15,7 @@ use super::container::matroska::{self, ClusterLayout, Cue, MatroskaFile};
 use super::container::mp4::{Mp4File, Mp4Track, Sample};
 use super::source::SourceFile;
 use crate::domain::media::{Container, Media};
-use crate::domain::time::{to_seconds, to_ticks};
+use crate::domain::time::Ticks;
 
 mod mkv;
 mod mp4;
@@ -34,20 +34,20 @@ const CHECK_TIME_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of keyframes of one file: a day of all-intra video at 12 per second.
 const MAX_KEYFRAMES: usize = 1 << 20;
 
-/// The times at which a video may be cut, 90 kHz ticks of source time.
+/// The times at which a video may be cut, in source time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyframeIndex {
     /// Times of the IDR pictures, ascending; the first is the first picture of the stream.
-    pub keyframes: Vec<i64>,
+    pub keyframes: Vec<Ticks>,
     /// End of the last frame. In a truncated file, of the last frame that is present.
-    pub end_ticks: i64,
+    pub end: Ticks,
 }
 
 /// A sample that the container lists as a keyframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {
-    /// Ticks of the file's clock.
-    time: i64,
+    /// On the file's clock.
+    time: Ticks,
     /// Number of its sample or cue.
     number: u32,
     /// Position of its bytes in the file.
@@ -59,7 +59,7 @@ struct Candidate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CandidateTable {
     candidates: Vec<Candidate>,
-    end: i64,
+    end: Ticks,
     /// Size of a NAL unit's length field, bytes; 0 for start codes.
     nal_length_size: u8,
     /// The stream does not begin with a keyframe.
@@ -75,7 +75,7 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
     if codec != "h264" {
         return Err(cannot_copy(format!("{codec} is not supported, only h264")));
     }
-    let start = to_ticks(media.start_seconds);
+    let start = Ticks::from_seconds(media.start_seconds);
     let container = media.container;
     let build = async {
         if matches!(container, Container::Mp4 | Container::Matroska | Container::Webm) {
@@ -111,7 +111,7 @@ pub async fn keyframe_interval(source: &Arc<SourceFile>, media: &Media) -> Optio
     let task = tokio::task::spawn_blocking(move || match container {
         Container::Mp4 => {
             let track = Mp4File::read(&*file).ok()?.read_track(stream).ok()?;
-            let seconds = |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
+            let seconds = |sample: Sample| track.timing.presentation_ticks(sample.presentation_time()).as_seconds();
             mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(seconds), duration)
         }
         Container::Matroska | Container::Webm => {
@@ -154,11 +154,10 @@ fn cannot_copy(reason: String) -> RunError {
     RunError::SourceRead(format!("the video cannot be copied: {reason}"))
 }
 
-/// The keyframe index of an mp4 track, and the sample number of every keyframe; `start` is the file's first timestamp,
-/// ticks.
+/// The keyframe index of an mp4 track, and the sample number of every keyframe; `start` is the file's first timestamp.
 pub(super) fn index_mp4_track(
     file: &(impl ReadAt + ?Sized),
-    start: i64,
+    start: Ticks,
     track: &Mp4Track,
 ) -> Result<(KeyframeIndex, Vec<u32>), ContainerError> {
     keep_idr(file, start, mp4::candidate_table(track)?)
@@ -167,7 +166,7 @@ pub(super) fn index_mp4_track(
 /// The keyframe index of a Matroska track by its cues, and the cue number of every keyframe.
 pub(super) fn index_matroska_track(
     file: &(impl ReadAt + ?Sized),
-    start: i64,
+    start: Ticks,
     layout: ClusterLayout,
     track: &matroska::TrackEntry,
     cues: &[Cue],
@@ -178,7 +177,7 @@ pub(super) fn index_matroska_track(
 /// Keeps the candidates that are IDR pictures.
 fn keep_idr(
     file: &(impl ReadAt + ?Sized),
-    start: i64,
+    start: Ticks,
     table: CandidateTable,
 ) -> Result<(KeyframeIndex, Vec<u32>), ContainerError> {
     let deadline = Instant::now() + CHECK_TIME_LIMIT;
@@ -211,7 +210,7 @@ fn keep_idr(
     kept.dedup_by_key(|candidate| candidate.time);
     let keyframes = kept.iter().map(|candidate| candidate.time - start).collect();
     let numbers = kept.iter().map(|candidate| candidate.number).collect();
-    Ok((KeyframeIndex { keyframes, end_ticks: table.end - start }, numbers))
+    Ok((KeyframeIndex { keyframes, end: table.end - start }, numbers))
 }
 
 #[cfg(test)]

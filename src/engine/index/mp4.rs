@@ -1,7 +1,7 @@
 //! Keyframe candidates of an mp4 track.
 
 use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
-use crate::domain::time::TICKS_PER_SECOND;
+use crate::domain::time::Ticks;
 use crate::engine::container::mp4::{Mp4Track, SampleDescription};
 use crate::engine::container::{ContainerError, refuse_if};
 
@@ -22,10 +22,10 @@ pub(super) fn candidate_table(track: &Mp4Track) -> Result<CandidateTable, Contai
     let nal_length_size = nal_length_size(track)?;
     let (first_time, is_sync) =
         track.sample_span.first_presented.ok_or(ContainerError::Uncuttable("there are no frames"))?;
-    if track.timing.presentation_ticks(first_time) < track.timing.edit_start() - TICKS_PER_SECOND / 20 {
+    if track.timing.presentation_ticks(first_time) < track.timing.edit_start() - Ticks::from_ms(50) {
         return Err(ContainerError::Uncuttable("the edit list begins inside a group of pictures"));
     }
-    let end = track.end_ticks();
+    let end = track.end();
     let mut candidates = Vec::new();
     for sample in track.samples.iter_from(0).filter(|sample| sample.is_sync && sample.size > 0) {
         let time = track.timing.presentation_ticks(sample.presentation_time());

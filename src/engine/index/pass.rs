@@ -10,12 +10,12 @@ use crate::domain::media::Media;
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet, PacketReader};
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::{pes, unwrap_timestamp};
-use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
+use crate::domain::time::Ticks;
 use crate::engine::clock::RepairedFeed;
 use crate::engine::ffmpeg::args;
 use crate::engine::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
 use crate::engine::source::SourceFile;
-use crate::engine::{Result, RunError, TIMELINE_BASE_SECONDS, ffmpeg};
+use crate::engine::{Result, RunError, TIMELINE_BASE, ffmpeg};
 
 /// Maximum bytes of a keyframe that are buffered until its first slice.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -58,22 +58,21 @@ pub(super) async fn scan_keyframes(source: &Arc<SourceFile>, media: &Media, stre
 /// Collects the keyframes of a transport stream.
 #[derive(Default)]
 struct KeyframeScanner {
-    keyframes: Vec<i64>,
+    keyframes: Vec<Ticks>,
     /// A keyframe whose first slice has not arrived yet: its time and its bytes so far.
-    pending: Option<(i64, Vec<u8>)>,
+    pending: Option<(Ticks, Vec<u8>)>,
     /// Whether the first picture of the stream was a keyframe.
     starts_with_keyframe: Option<bool>,
-    last_dts: i64,
-    latest_pts: i64,
-    /// Frame duration, ticks.
-    frame_ticks: i64,
+    last_dts: Ticks,
+    latest_pts: Ticks,
+    frame_duration: Ticks,
 }
 
 impl KeyframeScanner {
     fn new(media: &Media) -> Self {
         let rate = media.video_streams().find_map(|(_, video)| video.frame_rate);
-        let frame_ticks = rate.map_or(TICKS_PER_SECOND / 25, |rate| rate.frame_start_ticks(1));
-        Self { frame_ticks, ..Self::default() }
+        let frame_duration = rate.map_or(Ticks::from_ms(40), |rate| rate.frame_start(1));
+        Self { frame_duration, ..Self::default() }
     }
 
     fn push_packet(&mut self, bytes: &[u8; PACKET_LEN]) {
@@ -86,9 +85,8 @@ impl KeyframeScanner {
             self.pending = None;
             let Some(header) = pes::parse(payload) else { return };
             let Some(pts) = header.pts else { return };
-            let base = to_ticks(TIMELINE_BASE_SECONDS as f64);
-            let time = unwrap_timestamp(pts - base, self.last_dts);
-            self.last_dts = unwrap_timestamp(header.dts.unwrap_or(pts) - base, self.last_dts);
+            let time = unwrap_timestamp(pts - TIMELINE_BASE, self.last_dts);
+            self.last_dts = unwrap_timestamp(header.dts.unwrap_or(pts) - TIMELINE_BASE, self.last_dts);
             self.latest_pts = self.latest_pts.max(time);
             self.starts_with_keyframe.get_or_insert(packet.is_random_access_point());
             if packet.is_random_access_point() {
@@ -116,6 +114,6 @@ impl KeyframeScanner {
         }
         self.keyframes.sort_unstable();
         self.keyframes.dedup();
-        Ok(KeyframeIndex { keyframes: self.keyframes, end_ticks: self.latest_pts + self.frame_ticks })
+        Ok(KeyframeIndex { keyframes: self.keyframes, end: self.latest_pts + self.frame_duration })
     }
 }

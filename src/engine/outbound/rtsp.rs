@@ -27,6 +27,7 @@ use crate::domain::address::Address;
 use crate::domain::g711::{self, CompandingLaw, G711Decoder};
 use crate::domain::mpegts::live_muxer::{Frame, LiveMuxer, StreamCodec};
 use crate::domain::mpegts::psi::TrackKind;
+use crate::domain::time::Ticks;
 
 /// Maximum bytes received until playback starts, and then per frame together with what is interleaved with it.
 const MAX_SETUP_BYTES: u64 = 1 << 20;
@@ -235,10 +236,7 @@ impl SelectedStreams {
 
     /// Returns whether the item belongs to the leading stream (video, or audio alone), and the packets it completed.
     fn push(&mut self, item: CodecItem) -> Result<(bool, Vec<u8>), OutboundError> {
-        let ticks = |time: retina::Timestamp| {
-            let ticks = i128::from(time.elapsed()) * 90_000 / i128::from(time.clock_rate().get());
-            i64::try_from(ticks).unwrap_or_default()
-        };
+        let ticks = |time: retina::Timestamp| Ticks::from_units(time.elapsed(), time.clock_rate().get());
         let clock_jump = |_| OutboundError::ConnectionFailed("the stream's clock jumps".into());
         match item {
             CodecItem::VideoFrame(frame) => {
@@ -255,9 +253,9 @@ impl SelectedStreams {
                 match &mut self.g711_decoder {
                     None => push(timestamp, frame.data().to_vec())?,
                     Some(decoder) => {
-                        let rate = i64::from(frame.timestamp().clock_rate().get());
+                        let rate = frame.timestamp().clock_rate().get();
                         for (n, samples) in frame.data().chunks(g711::MAX_SAMPLES).enumerate() {
-                            let delay = (n * g711::MAX_SAMPLES) as i64 * 90_000 / rate;
+                            let delay = Ticks::from_units((n * g711::MAX_SAMPLES) as i64, rate);
                             push(timestamp + delay, decoder.decode_packet(samples))?;
                         }
                     }

@@ -10,7 +10,7 @@ use super::segment_sample::SegmentSample;
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;
-use crate::domain::time::{TICKS_PER_SECOND, rescale};
+use crate::domain::time::{Ticks, rescale};
 use crate::engine::RunError;
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::matroska::{self, Block, ClusterLayout, split_lacing};
@@ -20,8 +20,8 @@ use crate::engine::index::{self, KeyframeIndex};
 /// Maximum number of elements visited for one segment: 30 s of a film with a dozen tracks is under 20,000.
 const MAX_ELEMENTS: usize = 400_000;
 
-/// How far after a segment's end the file may store its last audio, ticks; muxers interleave more closely than that.
-const MAX_INTERLEAVE_TICKS: i64 = 5 * TICKS_PER_SECOND;
+/// How far after a segment's end the file may store its last audio; muxers interleave more closely than that.
+const MAX_INTERLEAVE: Ticks = Ticks::from_ms(5000);
 
 /// Samples per AAC frame.
 const SAMPLES_PER_FRAME: i64 = 1024;
@@ -52,9 +52,9 @@ struct MatroskaAudio {
     first_sample: i64,
 }
 
-/// An AAC frame; its time in ticks of the file's clock.
+/// An AAC frame; its time on the file's clock.
 struct AacFrame {
-    timestamp: i64,
+    timestamp: Ticks,
     offset: u64,
     size: u32,
 }
@@ -68,7 +68,7 @@ impl MatroskaTracks {
         file: &(impl ReadAt + ?Sized),
         video: u32,
         audio: Option<u32>,
-        start_ticks: i64,
+        start: Ticks,
     ) -> Result<(Self, AvcConfig, Option<AdtsConfig>, KeyframeIndex), ContainerError> {
         let header = matroska::MatroskaFile::read(file)?;
         let layout = header.layout;
@@ -83,7 +83,7 @@ impl MatroskaTracks {
         let frame_nanos =
             track.frame_nanos.ok_or(ContainerError::Unsupported("the video does not state its frame duration"))?;
         let cues = header.read_cues(track.number)?;
-        let (index, cue_numbers) = index::index_matroska_track(file, start_ticks, layout, &track, &cues)?;
+        let (index, cue_numbers) = index::index_matroska_track(file, start, layout, &track, &cues)?;
         refuse_if(!cue_numbers.is_sorted(), ContainerError::Unsupported("keyframes are out of order"))?;
         let cluster_of = |&number: &u32| cues.get(number as usize).map(|cue| cue.cluster);
         let clusters = cue_numbers.iter().map(cluster_of).collect::<Option<_>>().ok_or(Truncated)?;
@@ -106,15 +106,15 @@ impl MatroskaTracks {
         index: &KeyframeIndex,
         grid: &Grid,
         number: usize,
-        start: i64,
+        start: Ticks,
     ) -> Result<Vec<SegmentSample>, RunError> {
         let found = index.keyframes.binary_search(&grid.segment_start(number));
         let missing = |_| RunError::Internal(format!("segment {number} does not begin with a keyframe"));
         let keyframe = if number == 0 { 0 } else { found.map_err(missing)? };
-        let start_time = if number == 0 { i64::MIN } else { grid.segment_start(number) + start };
+        let start_time = if number == 0 { Ticks::MIN } else { grid.segment_start(number) + start };
         let is_last = number + 1 >= grid.len();
-        let end = if is_last { i64::MAX } else { grid.segment_start(number + 1) + start };
-        let audio_start = if number == 0 { start - MAX_PRIMING + 1 } else { start_time };
+        let end = if is_last { Ticks::MAX } else { grid.segment_start(number + 1) + start };
+        let audio_start = if number == 0 { start - MAX_PRIMING + Ticks(1) } else { start_time };
         let span =
             SegmentSpan { start: start_time, end, audio_start, audio_end: grid.segment_start(number + 1) + start };
         // Start one group of pictures earlier, for its times and late audio; further back only if groups are very short.
@@ -166,62 +166,60 @@ impl MatroskaTracks {
                     Err(Truncated) => is_broken = true,
                 }
             }
-            let is_too_late =
-                block.track == self.video_number && timestamp.saturating_sub(MAX_INTERLEAVE_TICKS) >= span.end;
+            let is_too_late = block.track == self.video_number && timestamp - MAX_INTERLEAVE >= span.end;
             !(is_broken || is_too_late || has_all_video && has_all_audio)
         })?;
         if is_finished && !is_broken { Ok(scan) } else { Err(Truncated) }
     }
 
     /// Assigns a decode time to every frame.
-    fn assign_decode_times(&self, scan: ClusterScan, index: &KeyframeIndex, start_ticks: i64) -> Vec<SegmentSample> {
+    fn assign_decode_times(&self, scan: ClusterScan, index: &KeyframeIndex, start: Ticks) -> Vec<SegmentSample> {
         let mut earlier_times = scan.earlier_times;
         earlier_times.sort_unstable();
-        let mut frame_times: Vec<i64> = scan.frames.iter().map(|(timestamp, ..)| *timestamp).collect();
+        let mut frame_times: Vec<Ticks> = scan.frames.iter().map(|(timestamp, ..)| *timestamp).collect();
         frame_times.sort_unstable();
-        let first = frame_times.first().copied().unwrap_or(start_ticks);
+        let first = frame_times.first().copied().unwrap_or(start);
         // Before the first frame, times continue backwards at the frame rate.
         let missing_count = self.reorder_depth.saturating_sub(earlier_times.len());
-        let extrapolated = (1..=missing_count).rev().map(|n| {
-            let nanoseconds = i128::from(self.frame_nanos) * (n as i128);
-            first - (nanoseconds * i128::from(TICKS_PER_SECOND) / 1_000_000_000) as i64
-        });
+        let extrapolated = (1..=missing_count as u128)
+            .rev()
+            .map(|n| first - Ticks::from_nanos_floor(u128::from(self.frame_nanos) * n));
         let skipped = earlier_times.len().saturating_sub(self.reorder_depth);
-        let decode_times: Vec<i64> =
+        let decode_times: Vec<Ticks> =
             extrapolated.chain(earlier_times[skipped..].iter().copied()).chain(frame_times).collect();
         let frames = scan.frames.iter().zip(decode_times).map(|(&(timestamp, offset, size), dts)| SegmentSample {
             track: TrackKind::Video,
             offset,
             size,
-            dts: dts.min(timestamp) - start_ticks,
-            pts: timestamp - start_ticks,
-            is_keyframe: index.keyframes.binary_search(&(timestamp - start_ticks)).is_ok(),
+            dts: dts.min(timestamp) - start,
+            pts: timestamp - start,
+            is_keyframe: index.keyframes.binary_search(&(timestamp - start)).is_ok(),
         });
         let audio_frames = scan.audio_frames.iter().map(|frame| SegmentSample {
             track: TrackKind::Audio,
             offset: frame.offset,
             size: frame.size,
-            dts: frame.timestamp - start_ticks,
-            pts: frame.timestamp - start_ticks,
+            dts: frame.timestamp - start,
+            pts: frame.timestamp - start,
             is_keyframe: false,
         });
         frames.chain(audio_frames).filter(|sample| sample.size > 0).collect()
     }
 }
 
-/// The time ranges of a segment, in ticks of the file's clock.
+/// The time ranges of a segment on the file's clock.
 struct SegmentSpan {
-    start: i64,
-    end: i64,
-    audio_start: i64,
-    audio_end: i64,
+    start: Ticks,
+    end: Ticks,
+    audio_start: Ticks,
+    audio_end: Ticks,
 }
 
 /// The blocks of a segment: times of earlier frames, its frames in decoding order, its audio.
 #[derive(Default)]
 struct ClusterScan {
-    earlier_times: Vec<i64>,
-    frames: Vec<(i64, u64, u32)>,
+    earlier_times: Vec<Ticks>,
+    frames: Vec<(Ticks, u64, u32)>,
     audio_frames: Vec<AacFrame>,
 }
 
@@ -269,8 +267,7 @@ impl MatroskaAudio {
                 * SAMPLES_PER_FRAME;
         let rounding = (i128::from(layout.timestamp_scale) * i128::from(self.sample_rate) / 1_000_000_000) as i64 + 1;
         let first = if (on_grid - approximate).abs() <= rounding { on_grid } else { approximate };
-        let ticks = |samples: i64| rescale(samples, TICKS_PER_SECOND, self.sample_rate);
-        let timestamps = (0..).map(|n| ticks(first + n * SAMPLES_PER_FRAME));
+        let timestamps = (0..).map(|n| Ticks::from_units(first + n * SAMPLES_PER_FRAME, self.sample_rate));
         let frames = timestamps.zip(split_lacing(file, block)?);
         Ok(frames.map(|(timestamp, (offset, size))| AacFrame { timestamp, offset, size }).collect())
     }

@@ -6,6 +6,7 @@ use super::segment_sample::SegmentSample;
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::segmenter::MAX_PRIMING;
+use crate::domain::time::Ticks;
 use crate::engine::RunError;
 use crate::engine::container::bytes::ReadAt;
 use crate::engine::container::mp4::{Mp4Track, Sample, SampleDescription};
@@ -30,13 +31,13 @@ impl Mp4Video {
     pub(super) fn read(
         file: &(impl ReadAt + ?Sized),
         track: Mp4Track,
-        start_ticks: i64,
+        start: Ticks,
     ) -> Result<(Self, AvcConfig, KeyframeIndex), ContainerError> {
         let SampleDescription::Avc(record) = &track.description else {
             return Err(ContainerError::Unsupported("the video is not H.264"));
         };
         let avc = AvcConfig::parse(record)?;
-        let (index, keyframe_samples) = index::index_mp4_track(file, start_ticks, &track)?;
+        let (index, keyframe_samples) = index::index_mp4_track(file, start, &track)?;
         let timing = &track.timing;
         // ffmpeg decodes such frames without showing them, and how many depends on the frames around them.
         if timing.presentation_ticks(track.sample_span.earliest) < timing.edit_start() {
@@ -60,7 +61,7 @@ impl Mp4Video {
         index: &KeyframeIndex,
         grid: &Grid,
         number: usize,
-        start_ticks: i64,
+        start: Ticks,
     ) -> Result<impl Iterator<Item = SegmentSample>, RunError> {
         let first_sample = |segment: usize| -> Result<u32, RunError> {
             if segment == 0 {
@@ -80,8 +81,8 @@ impl Mp4Video {
             track: TrackKind::Video,
             offset: sample.offset,
             size: sample.size,
-            dts: timing.decode_ticks(sample.dts) - start_ticks,
-            pts: timing.presentation_ticks(sample.presentation_time()) - start_ticks,
+            dts: timing.decode_ticks(sample.dts) - start,
+            pts: timing.presentation_ticks(sample.presentation_time()) - start,
             is_keyframe: self.keyframe_samples.binary_search(&sample.number).is_ok(),
         }))
     }
@@ -111,13 +112,13 @@ impl Mp4Audio {
         &self,
         grid: &Grid,
         number: usize,
-        start_ticks: i64,
+        start: Ticks,
     ) -> impl Iterator<Item = SegmentSample> {
         let timing = self.track.timing;
-        let first_time = if number == 0 { 1 - MAX_PRIMING } else { grid.segment_start(number) };
-        let end_time = timing.edit_end().map_or(i64::MAX, |end| end - start_ticks).min(grid.segment_start(number + 1));
-        let source_time = move |sample: &Sample| timing.decode_ticks(sample.dts) - start_ticks;
-        let first = self.track.samples.find_by_dts(|dts| timing.decode_ticks(dts) - start_ticks >= first_time);
+        let first_time = if number == 0 { Ticks(1) - MAX_PRIMING } else { grid.segment_start(number) };
+        let end_time = timing.edit_end().map_or(Ticks::MAX, |end| end - start).min(grid.segment_start(number + 1));
+        let source_time = move |sample: &Sample| timing.decode_ticks(sample.dts) - start;
+        let first = self.track.samples.find_by_dts(|dts| timing.decode_ticks(dts) - start >= first_time);
         let samples = self.track.samples.iter_from(first).take_while(move |sample| source_time(sample) < end_time);
         samples.filter(|sample| sample.size > 0).map(move |sample| SegmentSample {
             track: TrackKind::Audio,

@@ -9,12 +9,12 @@ use super::segment_sample::SegmentSample;
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::{PmtEntry, TrackKind};
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
-use crate::domain::time::{TICKS_PER_SECOND, to_ticks};
+use crate::domain::time::Ticks;
 use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::ReadAt;
 use crate::engine::container::mp4::Mp4File;
 use crate::engine::index::KeyframeIndex;
-use crate::engine::{Result, RunError, TIMELINE_BASE_SECONDS};
+use crate::engine::{Result, RunError, TIMELINE_BASE};
 
 /// Limits of one segment: 10 s at 200 Mbit/s.
 const MAX_BYTES: u64 = 256 << 20;
@@ -28,8 +28,8 @@ pub struct Package {
     avc: Option<AvcConfig>,
     adts: Option<AdtsConfig>,
     index: Option<KeyframeIndex>,
-    /// The file's first timestamp, ticks; source time counts from it.
-    start_ticks: i64,
+    /// The file's first timestamp; source time counts from it.
+    start: Ticks,
 }
 
 #[derive(Debug)]
@@ -47,16 +47,16 @@ impl Package {
         audio: Option<u32>,
         start_seconds: f64,
     ) -> Result<Self, ContainerError> {
-        let start_ticks = to_ticks(start_seconds);
+        let start = Ticks::from_seconds(start_seconds);
         let movie = Mp4File::read(file)?;
         let (mut package_video, mut avc, mut index) = (None, None, None);
         if let Some(stream) = video {
-            let (track, avc_config, keyframes) = Mp4Video::read(file, movie.read_track(stream)?, start_ticks)?;
+            let (track, avc_config, keyframes) = Mp4Video::read(file, movie.read_track(stream)?, start)?;
             (package_video, avc, index) = (Some(Box::new(track)), Some(avc_config), Some(keyframes));
         }
         let audio = audio.map(|stream| Mp4Audio::read(movie.read_track(stream)?)).transpose()?;
         let (audio, adts) = audio.map(|(track, adts)| (Box::new(track), adts)).unzip();
-        Ok(Self { tracks: PackageTracks::Mp4 { video: package_video, audio }, avc, adts, index, start_ticks })
+        Ok(Self { tracks: PackageTracks::Mp4 { video: package_video, audio }, avc, adts, index, start })
     }
 
     /// Like [`Self::open_mp4`], for a Matroska file. Reads only the cues.
@@ -66,9 +66,9 @@ impl Package {
         audio: Option<u32>,
         start_seconds: f64,
     ) -> Result<Self, ContainerError> {
-        let start_ticks = to_ticks(start_seconds);
-        let (tracks, avc, adts, index) = MatroskaTracks::read(file, video, audio, start_ticks)?;
-        Ok(Self { tracks: PackageTracks::Matroska(tracks), avc: Some(avc), adts, index: Some(index), start_ticks })
+        let start = Ticks::from_seconds(start_seconds);
+        let (tracks, avc, adts, index) = MatroskaTracks::read(file, video, audio, start)?;
+        Ok(Self { tracks: PackageTracks::Matroska(tracks), avc: Some(avc), adts, index: Some(index), start })
     }
 
     /// Where the video may be cut; None without video.
@@ -85,7 +85,7 @@ impl Package {
             }
             PackageTracks::Matroska(matroska) => matroska.memory_bytes(),
         };
-        size_of::<Self>() + tracks + self.index.as_ref().map_or(0, |index| index.keyframes.len() * size_of::<i64>())
+        size_of::<Self>() + tracks + self.index.as_ref().map_or(0, |index| index.keyframes.len() * size_of::<Ticks>())
     }
 
     /// Lays out segment `number` of a grid that was made from this index, to be packed when it is sent.
@@ -117,15 +117,15 @@ impl Package {
         match &self.tracks {
             PackageTracks::Mp4 { video, audio } => {
                 if let (Some(video), Some(index)) = (video, &self.index) {
-                    samples.extend(video.segment_samples(index, grid, number, self.start_ticks)?.take(MAX_SAMPLES + 1));
+                    samples.extend(video.segment_samples(index, grid, number, self.start)?.take(MAX_SAMPLES + 1));
                 }
                 if let Some(audio) = audio {
-                    samples.extend(audio.segment_samples(grid, number, self.start_ticks).take(MAX_SAMPLES + 1));
+                    samples.extend(audio.segment_samples(grid, number, self.start).take(MAX_SAMPLES + 1));
                 }
             }
             PackageTracks::Matroska(matroska) => {
                 if let Some(index) = &self.index {
-                    samples = matroska.segment_samples(file, index, grid, number, self.start_ticks)?;
+                    samples = matroska.segment_samples(file, index, grid, number, self.start)?;
                 }
             }
         }
@@ -139,7 +139,6 @@ impl Package {
         number: usize,
     ) -> Result<LazySegment> {
         let pcr_track = if self.avc.is_some() { TrackKind::Video } else { TrackKind::Audio };
-        let base_ticks = TIMELINE_BASE_SECONDS * TICKS_PER_SECOND;
         let mut generated_bytes = self.avc.as_ref().map(AvcConfig::generated_bytes).unwrap_or_default();
         let mut writer = TsWriter::new(pcr_track);
         let (mut units, mut parts, mut part_count) = (Vec::new(), Vec::new(), 0);
@@ -165,8 +164,8 @@ impl Package {
             if is_complete {
                 writer.push_unit(&AccessUnit {
                     track: sample.track,
-                    pts: base_ticks + sample.pts,
-                    dts: (sample.track == TrackKind::Video).then_some(base_ticks + sample.dts),
+                    pts: TIMELINE_BASE + sample.pts,
+                    dts: (sample.track == TrackKind::Video).then_some(TIMELINE_BASE + sample.dts),
                     random_access: sample.is_keyframe,
                     parts: &parts,
                 });

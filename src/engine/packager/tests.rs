@@ -30,8 +30,7 @@ fn count_segments(bytes: &[u8]) -> Result<usize, String> {
     };
     let package = package.map_err(|refusal| refusal.reason().to_owned())?;
     let index = package.index().unwrap();
-    let grid =
-        Grid::from_keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end_ticks as f64 / 90_000.0);
+    let grid = Grid::from_keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end.as_seconds());
     let count = grid.len().min(20);
     let check_segment = |segment| {
         let lazy = package.lay_out_segment(bytes, &grid, segment).map_err(|error| error.to_string())?;

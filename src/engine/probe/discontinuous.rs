@@ -6,7 +6,7 @@ use super::truncation::UNKNOWN_DURATION;
 use super::{ProbeError, ProbeTools, ffprobe, report};
 use crate::domain::media::Media;
 use crate::domain::sniff::Container;
-use crate::domain::time::to_ticks;
+use crate::domain::time::Ticks;
 use crate::engine::clock::{self, RepairedFeed};
 use crate::engine::source::SourceFile;
 
@@ -29,6 +29,6 @@ pub(super) async fn describe(
     let report = ffprobe::run_on_feed(tools, feed).await?;
     let mut media = report::to_media(&report, ffprobe::decodable_codecs(tools).await?, head, source.len)?;
     media.warnings.retain(|warning| warning != UNKNOWN_DURATION);
-    clock_repair.with_start(to_ticks(media.start_seconds + offset)).apply_to(&mut media, source.len);
+    clock_repair.with_start(Ticks::from_seconds(media.start_seconds + offset)).apply_to(&mut media, source.len);
     Ok(Some(media))
 }

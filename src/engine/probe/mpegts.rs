@@ -7,9 +7,8 @@
 use super::decoder_info::DecoderInfo;
 use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, refuse_if};
 use crate::domain::media::{Container, Tags};
-use crate::domain::mpegts::TIMESTAMP_WRAP;
 use crate::domain::mpegts::packet::PACKET_LEN;
-use crate::domain::time::{TICKS_PER_SECOND, to_seconds, to_ticks};
+use crate::domain::time::Ticks;
 use crate::engine::source::SourceFile;
 
 mod audio;
@@ -33,7 +32,7 @@ const RATE_FRAMES: usize = 24;
 const MIN_RATE_FRAMES: usize = 8;
 
 /// A file may begin this close to the wrap of the 33-bit clock; ffmpeg then uses negative timestamps.
-const NEAR_WRAP_TICKS: i64 = 60 * TICKS_PER_SECOND;
+const NEAR_WRAP: Ticks = Ticks::from_ms(60_000);
 
 /// Minimum plausible bit rate over the measured duration (as for ffprobe reports).
 const MIN_PLAUSIBLE_BPS: f64 = 2_000.0;
@@ -50,7 +49,7 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec
     }
     refuse_if(!tracks.iter().any(|track| track.kind == OutlineTrackKind::Video), NeedsFfprobe("no video"))?;
     let start = played.iter().map(|stream| stream.first_pts).min().ok_or(NeedsFfprobe("no streams"))?;
-    refuse_if(start >= TIMESTAMP_WRAP - NEAR_WRAP_TICKS, NeedsFfprobe("the clock wraps"))?;
+    refuse_if(start >= Ticks::WRAP - NEAR_WRAP, NeedsFfprobe("the clock wraps"))?;
     let end = find_end(source, packets, &played)?;
     for quarter in 1..4 {
         let first_packet = packets * quarter / 4;
@@ -58,13 +57,13 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec
         let mut timestamps = played.iter().flat_map(|stream| window.timestamps(stream.pid)).flatten();
         refuse_if(timestamps.any(|(pts, _)| pts < start || pts > end), NeedsFfprobe("timestamps jump"))?;
     }
-    let duration_seconds = to_seconds(end - start);
+    let duration_seconds = (end - start).as_seconds();
     let is_plausible = duration_seconds < 60.0 || source.len as f64 * 8.0 / duration_seconds >= MIN_PLAUSIBLE_BPS;
     refuse_if(end <= start || !is_plausible, NeedsFfprobe("no plausible duration"))?;
     let outline = ContainerOutline {
         container: Container::MpegTs,
         duration_seconds,
-        start_seconds: to_seconds(start),
+        start_seconds: start.as_seconds(),
         tracks,
         chapters: Vec::new(),
         attachments: Vec::new(),
@@ -101,13 +100,13 @@ fn has_enough(tracks: &[OutlineTrack], window: &PacketWindow, min_frames: usize)
     })
 }
 
-/// The later end of the last video frame and the last audio, ticks.
-fn find_end(source: &SourceFile, packets: u64, played: &[PlayedStream]) -> Result<i64, NeedsFfprobe> {
+/// The later end of the last video frame and the last audio.
+fn find_end(source: &SourceFile, packets: u64, played: &[PlayedStream]) -> Result<Ticks, NeedsFfprobe> {
     for attempt in 0..MAX_ATTEMPTS {
         let packet_count = (TAIL_PACKETS << attempt).min(packets);
         let window = PacketWindow::read(source, packets - packet_count, packet_count)?;
         let ends = played.iter().map(|stream| stream.end_in(&window)).collect::<Result<Vec<_>, _>>()?;
-        let ends: Option<Vec<i64>> = ends.into_iter().collect();
+        let ends: Option<Vec<Ticks>> = ends.into_iter().collect();
         if let Some(end) = ends.and_then(|ends| ends.into_iter().max()) {
             return Ok(end);
         }
@@ -122,9 +121,9 @@ fn find_end(source: &SourceFile, packets: u64, played: &[PlayedStream]) -> Resul
 struct PlayedStream {
     pid: u16,
     codec: &'static str,
-    first_pts: i64,
-    /// Frame duration, ticks; None for audio.
-    frame_ticks: Option<i64>,
+    first_pts: Ticks,
+    /// None for audio.
+    frame_duration: Option<Ticks>,
 }
 
 impl PlayedStream {
@@ -134,10 +133,10 @@ impl PlayedStream {
         track: &mut OutlineTrack,
     ) -> Result<(Self, DecoderInfo), NeedsFfprobe> {
         let pid = track.container_id as u16;
-        let timestamps: Option<Vec<(i64, i64)>> = first_window.timestamps(pid).collect();
+        let timestamps: Option<Vec<(Ticks, Ticks)>> = first_window.timestamps(pid).collect();
         let timestamps = timestamps.ok_or(NeedsFfprobe("packets without timestamps"))?;
         let (first, _) = *timestamps.first().ok_or(NeedsFfprobe("an empty stream"))?;
-        let (mut info, frame_ticks);
+        let (mut info, frame_duration);
         if track.kind == OutlineTrackKind::Video {
             refuse_if(timestamps.iter().any(|(pts, _)| *pts < first), NeedsFfprobe("frames before the first"))?;
             let nal = h264::find_sps(first_window.payloads(pid))?;
@@ -145,28 +144,28 @@ impl PlayedStream {
             let (rate, len) = frame_rate::estimate_frame_rate(timestamps.iter().map(|(_, dts)| *dts), stated_rate)?;
             track.config = [&[0, 0, 1], &nal[..]].concat();
             track.frame_rate = Some(rate);
-            (info, frame_ticks) = (sps_info, Some(len));
+            (info, frame_duration) = (sps_info, Some(len));
         } else {
             let payload = first_window.payloads(pid).next().unwrap_or_default();
             info = audio::parse_decoder_info(track.codec, &payload).ok_or(NeedsFfprobe("unusual audio"))?;
             track.codec = info.codec.unwrap_or(track.codec);
-            frame_ticks = None;
+            frame_duration = None;
         }
         info.container_id = track.container_id;
-        Ok((Self { pid, codec: track.codec, first_pts: first, frame_ticks }, info))
+        Ok((Self { pid, codec: track.codec, first_pts: first, frame_duration }, info))
     }
 
     /// Where the stream ends by this window; None if the window has none of its packets.
-    fn end_in(&self, window: &PacketWindow) -> Result<Option<i64>, NeedsFfprobe> {
-        let timestamps: Option<Vec<(i64, i64)>> = window.timestamps(self.pid).collect();
+    fn end_in(&self, window: &PacketWindow) -> Result<Option<Ticks>, NeedsFfprobe> {
+        let timestamps: Option<Vec<(Ticks, Ticks)>> = window.timestamps(self.pid).collect();
         let timestamps = timestamps.ok_or(NeedsFfprobe("packets without timestamps"))?;
         let Some((last, _)) = timestamps.iter().max() else { return Ok(None) };
-        if let Some(frame_ticks) = self.frame_ticks {
-            return Ok(Some(last + frame_ticks));
+        if let Some(frame_duration) = self.frame_duration {
+            return Ok(Some(*last + frame_duration));
         }
         let payload = window.payloads(self.pid).last().unwrap_or_default();
         let seconds =
             audio::duration_seconds(self.codec, &payload).ok_or(NeedsFfprobe("an unusual last audio packet"))?;
-        Ok(Some(last + to_ticks(seconds)))
+        Ok(Some(*last + Ticks::from_seconds(seconds)))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{ends, matroska};
 use crate::domain::media::{Container, Media};
-use crate::domain::time::{round_to_ms, to_seconds};
+use crate::domain::time::round_to_ms;
 use crate::engine::clock::{self, PlayedLinks};
 use crate::engine::container::mp4::boxes::{FileBox, top_level};
 use crate::engine::index;
@@ -51,7 +51,7 @@ async fn chained(source: &Arc<SourceFile>, mut media: Media) -> Media {
         Some(PlayedLinks::All(links)) => {
             let text = format!("the file is a chain of {} streams: they are played as one", links.pieces.len());
             media.warnings.push(text);
-            set_duration(&mut media, source, Some(to_seconds(links.end)));
+            set_duration(&mut media, source, Some(links.end.as_seconds()));
             media.start_seconds = 0.0;
             media.clock_pieces = links.pieces;
         }
@@ -71,9 +71,7 @@ async fn with_truncated_duration(source: &Arc<SourceFile>, mut media: Media, pre
     let stated_seconds = media.duration_seconds;
     let measured = match media.container {
         Container::Mp4 => match media.video_streams().next().map(|(stream, _)| stream.index) {
-            Some(stream) => {
-                index::build_index(source, &media, stream).await.ok().map(|index| to_seconds(index.end_ticks))
-            }
+            Some(stream) => index::build_index(source, &media, stream).await.ok().map(|index| index.end.as_seconds()),
             None => None,
         },
         _ => {

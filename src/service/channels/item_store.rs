@@ -182,6 +182,7 @@ mod tests {
     use super::*;
     use crate::domain::schedule::assign_ids;
     use crate::domain::schedule::segmentation::{Segmentation, VideoFormat};
+    use crate::domain::time::Ticks;
 
     fn sample_items(titles: &[&str]) -> ScheduleItems {
         let item = |title: &&str| ScheduleItem {
@@ -190,7 +191,7 @@ mod tests {
             title: (*title).to_owned(),
             duration_ms: 4000,
             weight: 1,
-            segmentation: Segmentation::from_keyframes(&[0, 180_000, 360_000], 0),
+            segmentation: Segmentation::from_keyframes(&[0, 180_000, 360_000].map(Ticks), Ticks::ZERO),
             video_format: VideoFormat::default(),
             breaks: Box::default(),
         };

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::domain::schedule::ScheduleItem;
 use crate::domain::schedule::segmentation::{KeyframeBounds, Segmentation};
+use crate::domain::time::Ticks;
 use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
 
 /// Boundaries by name, as long as a channel uses them.
 #[derive(Default)]
-pub(super) struct SegmentBounds(Mutex<HashMap<String, Weak<[i64]>>>);
+pub(super) struct SegmentBounds(Mutex<HashMap<String, Weak<[Ticks]>>>);
 
 impl SegmentBounds {
     /// Loads the boundaries of an item that was read from disk. If they are lost, that is logged and the item counts as
@@ -39,7 +40,7 @@ impl SegmentBounds {
             *bounds = cached;
             return Ok(());
         }
-        let steps: Vec<i64> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let steps: Vec<Ticks> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
         store.put(Tree::Segmentations, name, &steps).await?;
         *bounds = self.insert(name, bounds.clone());
         Ok(())
@@ -50,11 +51,11 @@ impl SegmentBounds {
         delete_unused(store, Tree::Segmentations, |name| Ok(self.cached(name).is_some())).await
     }
 
-    fn cached(&self, name: &str) -> Option<Arc<[i64]>> {
+    fn cached(&self, name: &str) -> Option<Arc<[Ticks]>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name)?.upgrade()
     }
 
-    fn insert(&self, name: &str, bounds: Arc<[i64]>) -> Arc<[i64]> {
+    fn insert(&self, name: &str, bounds: Arc<[Ticks]>) -> Arc<[Ticks]> {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cache.retain(|_, bounds| bounds.strong_count() > 0);
         cache.insert(name.to_owned(), Arc::downgrade(&bounds));
@@ -77,15 +78,16 @@ pub(super) async fn delete_unused(store: &Store, tree: Tree, is_used: impl Fn(&s
     Ok(())
 }
 
-fn read_bounds(store: &Store, keyframes: &KeyframeBounds) -> Result<Option<Arc<[i64]>>> {
-    let steps: Option<Vec<i64>> = store.get(Tree::Segmentations, &keyframes.name)?;
-    let add = |position: &mut i64, step: i64| {
-        *position = position.saturating_add(step);
+fn read_bounds(store: &Store, keyframes: &KeyframeBounds) -> Result<Option<Arc<[Ticks]>>> {
+    let steps: Option<Vec<Ticks>> = store.get(Tree::Segmentations, &keyframes.name)?;
+    let add = |position: &mut Ticks, step: Ticks| {
+        *position += step;
         Some(*position)
     };
-    let bounds = steps.map(|steps| std::iter::once(0).chain(steps.into_iter().scan(0, add)).collect::<Arc<[i64]>>());
-    let is_complete = |bounds: &Arc<[i64]>| {
-        bounds.len() == keyframes.segment_count as usize + 1 && bounds.last() == Some(&keyframes.end_ticks)
+    let steps = steps.map(|steps| [Ticks::ZERO].into_iter().chain(steps));
+    let bounds = steps.map(|steps| steps.scan(Ticks::ZERO, add).collect::<Arc<[Ticks]>>());
+    let is_complete = |bounds: &Arc<[Ticks]>| {
+        bounds.len() == keyframes.segment_count as usize + 1 && bounds.last() == Some(&keyframes.end)
     };
     Ok(bounds.filter(is_complete))
 }

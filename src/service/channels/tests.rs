@@ -27,7 +27,7 @@ const REVISION: &str = r#"{"number": 1, "start_ms": 1767225600000, "first_ordina
 
 fn bounds(item: &crate::domain::schedule::ScheduleItem) -> Vec<i64> {
     match &item.segmentation {
-        Segmentation::Keyframes(KeyframeBounds { bounds: Some(bounds), .. }) => bounds.to_vec(),
+        Segmentation::Keyframes(KeyframeBounds { bounds: Some(bounds), .. }) => bounds.iter().map(|at| at.0).collect(),
         _ => Vec::new(),
     }
 }

@@ -10,6 +10,7 @@ use super::connection_end::ConnectionEnd;
 use crate::domain::codec::TargetCodec;
 use crate::domain::ingest::live_segmenter::{IngestSegment, LiveSegmenter, LiveSegmenterError, SegmentLimits};
 use crate::domain::ingest::stream_info::{self, StreamInfo, VideoCodec};
+use crate::domain::time::Ticks;
 use crate::engine::ffmpeg::ingest_input::{ChildInput, ChildOutput, VideoMode, start};
 use crate::service::Service;
 use crate::service::renditions::encode_slots::ReservedSlot;
@@ -17,8 +18,8 @@ use crate::service::renditions::encode_slots::ReservedSlot;
 /// Most bytes of one piece: 6 s at 80 Mbit/s.
 const MAX_PIECE_BYTES: usize = 64 << 20;
 
-/// The longest segment, ticks: the target duration of every playlist.
-const MAX_SEGMENT_TICKS: i64 = 6 * 90_000;
+/// The longest segment: the target duration of every playlist.
+const MAX_SEGMENT_DURATION: Ticks = Ticks::from_ms(6000);
 
 /// How long draining a stream may take, including the wait of its pieces for their time.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -148,10 +149,10 @@ impl<'a> IngestInput<'a> {
         let started = start(&config.ffmpeg, info, &video_mode).await;
         let (inlet, outlet) =
             started.map_err(|cause| ConnectionEnd::ProcessingFailed(format!("ffmpeg does not start: {cause}")))?;
-        let min_ticks = (config.segment_seconds * 90_000.0) as i64 - 4500;
+        let min_duration = Ticks::from_seconds(config.segment_seconds) - Ticks::from_ms(50);
         let limits = SegmentLimits {
-            min_duration: min_ticks.max(90_000),
-            max_duration: MAX_SEGMENT_TICKS,
+            min_duration: min_duration.max(Ticks::from_ms(1000)),
+            max_duration: MAX_SEGMENT_DURATION,
             max_bytes: MAX_PIECE_BYTES,
         };
         let segmenter = LiveSegmenter::new(info.video.is_some(), limits);

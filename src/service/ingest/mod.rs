@@ -17,9 +17,10 @@ use tokio::time::Instant;
 use crate::domain::channel::Channel;
 use crate::domain::external::ExternalStream;
 use crate::domain::ingest::live_segmenter::IngestSegment;
-use crate::domain::ingest::timeline::{ExternalTimeline, SLATE_TICKS, SegmentOrigin};
+use crate::domain::ingest::timeline::{ExternalTimeline, SLATE_DURATION, SegmentOrigin};
 use crate::domain::live_window::LiveSegment;
 use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
+use crate::domain::time::Ticks;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -54,6 +55,9 @@ pub struct Ingests {
     total_bytes: Arc<AtomicUsize>,
 }
 
+/// Start, end and audio frame time of a slate.
+const SLATE_TIMES: [Ticks; 3] = [Ticks::ZERO, SLATE_DURATION, Ticks::ZERO];
+
 /// The ingest of one channel.
 pub struct Ingest {
     state: Mutex<IngestState>,
@@ -63,8 +67,8 @@ pub struct Ingest {
 
 struct IngestState {
     timeline: ExternalTimeline,
-    /// The end of the last segment and of its audio, ticks since 1970.
-    last_ends: Option<(i64, i64)>,
+    /// The end of the last segment and of its audio, since 1970.
+    last_ends: Option<(Ticks, Ticks)>,
     /// Oldest first.
     segments: VecDeque<TimelineSegment>,
     size_bytes: usize,
@@ -121,9 +125,9 @@ impl Ingests {
 }
 
 impl Ingest {
-    fn new(start_ticks: i64, total_bytes: Arc<AtomicUsize>) -> Self {
+    fn new(start: Ticks, total_bytes: Arc<AtomicUsize>) -> Self {
         let state = IngestState {
-            timeline: ExternalTimeline::new(start_ticks),
+            timeline: ExternalTimeline::new(start),
             last_ends: None,
             segments: VecDeque::new(),
             size_bytes: 0,
@@ -137,18 +141,18 @@ impl Ingest {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts an interval of a stream on the timeline. `from` and `to` are ticks after `base` on the stream's own clock.
-    fn place(&self, origin: SegmentOrigin, (from, to): (i64, i64), base: i64, now: i64) -> (LiveSegment, TimelineSpan) {
-        let mut state = self.lock();
+    /// Puts an interval of a stream on the timeline. All but `now` are times on the stream's own clock.
+    fn place(&self, origin: SegmentOrigin, [start, end, base]: [Ticks; 3], now: Ticks) -> (LiveSegment, TimelineSpan) {
+        let (mut state, from, to) = (self.lock(), start - base, end - base);
         let segment = state.timeline.append(origin, to - from, now);
         let previous_audio_end = state.last_ends.filter(|(end, _)| *end == segment.start_ticks).map(|(_, audio)| audio);
         let span = TimelineSpan {
             item_start: from,
             item_end: to,
-            starts_item: from == 0,
+            starts_item: from == Ticks::ZERO,
             ends_item: origin == SegmentOrigin::Slate,
             base_timestamp: base,
-            item_offset: 0,
+            item_offset: Ticks::ZERO,
             channel_origin: segment.start_ticks - from,
             previous_audio_end,
         };
@@ -273,9 +277,9 @@ pub fn next_segment(
     service.ingests.get(channel.id)?.next(accepts)
 }
 
-/// Ticks since 1970.
-fn now_ticks(service: &Service) -> i64 {
-    service.clock.now().as_millisecond() * 90
+/// Now, since 1970.
+fn now_ticks(service: &Service) -> Ticks {
+    Ticks::from_ms(service.clock.now().as_millisecond())
 }
 
 /// Puts pieces on the timeline until the channel has had no viewer for `ingest_linger`.
@@ -337,7 +341,7 @@ async fn air_piece(
     ingest: &Ingest,
     origin: SegmentOrigin,
     piece: Option<IngestSegment>,
-    now: i64,
+    now: Ticks,
 ) {
     let still = match service.slates.default_slate(service, channel).await {
         Ok(still) => still,
@@ -348,10 +352,8 @@ async fn air_piece(
         }
         Err(_) => Arc::default(),
     };
-    let slate_times = (0, SLATE_TICKS, 0);
-    let (from_ticks, to_ticks, base_ticks) =
-        piece.as_ref().map_or(slate_times, |piece| (piece.start, piece.end, piece.audio_frame_time));
-    let (live, span) = ingest.place(origin, (from_ticks - base_ticks, to_ticks - base_ticks), base_ticks, now);
+    let times = piece.as_ref().map_or(SLATE_TIMES, |piece| [piece.start, piece.end, piece.audio_frame_time]);
+    let (live, span) = ingest.place(origin, times, now);
     let segment_task = tokio::task::spawn_blocking(move || {
         let bytes = piece.map_or_else(Vec::new, |new| if new.is_first { new.drop_undecodable() } else { new.bytes });
         place_on_timeline(&bytes, span, &still)
@@ -371,13 +373,13 @@ mod tests {
 
     #[test]
     fn a_reader_that_fell_back_continues_at_the_oldest_segment_in_memory() {
-        let start = 1_767_225_600 * 90_000;
+        let start = Ticks::from_ms(1_767_225_600_000);
         let ingest = Ingest::new(start, Arc::default());
         // Three segments fill the memory of a channel, so the first of four is evicted. They share one buffer.
         let bytes: Bytes = vec![0u8; MAX_CHANNEL_BYTES / 3].into();
         let origin = SegmentOrigin::Source { connection: 1, format: 7 };
         let put = |n: i64| {
-            let (segment, _) = ingest.place(origin, (0, SLATE_TICKS), 0, start + n * SLATE_TICKS);
+            let (segment, _) = ingest.place(origin, SLATE_TIMES, start + SLATE_DURATION * n);
             let stored =
                 TimelineSegment { start_ms: segment.programme_start_ms, bytes: bytes.clone(), is_slate: false };
             ingest.store_segment(stored, 1);
@@ -385,7 +387,7 @@ mod tests {
         };
         let segments: Vec<LiveSegment> = (1..=4).map(put).collect();
         assert_eq!(ingest.lock().segments.len(), 3);
-        let next = |after: i64| ingest.next(|segment| segment.start_ticks >= after).map(|(next, ..)| next.start_ticks);
+        let next = |after| ingest.next(|segment| segment.start_ticks >= after).map(|(next, ..)| next.start_ticks);
         assert_eq!(next(segments[0].start_ticks), Some(segments[1].start_ticks), "the first segment is skipped");
         assert_eq!(next(segments[2].start_ticks), Some(segments[2].start_ticks));
         assert_eq!(next(segments[3].end_ticks), None);

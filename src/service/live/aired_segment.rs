@@ -10,8 +10,8 @@ use crate::domain::live_window::{self, LiveSegment};
 use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::{SegmentRanges, Segmentation};
-use crate::domain::time::TICKS_PER_SECOND;
-use crate::engine::TIMELINE_BASE_SECONDS;
+use crate::domain::time::Ticks;
+use crate::engine::TIMELINE_BASE;
 use crate::error::{Code, Error, Result};
 use crate::service::channels::slates::SlateContent;
 use crate::service::{Service, ingest};
@@ -73,7 +73,7 @@ impl ScheduledSegment {
         if index >= ranges.len() {
             return None;
         }
-        let end_ms = programme.start_ms + ranges.segment_end(index) / 90;
+        let end_ms = programme.start_ms + ranges.segment_end(index).as_ms_floor();
         let is_live = reader.is_empty() || {
             let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
             end_ms >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0)
@@ -125,7 +125,7 @@ pub async fn produce_segment(
         return Err(not_on_air_error());
     }
     let segment = ScheduledSegment::find(service, channel, (programme_start_ms, index), reader)?;
-    if programme_start_ms * 90 + segment.ranges.segment_start(index) > latest_ms * 90 {
+    if Ticks::from_ms(programme_start_ms) + segment.ranges.segment_start(index) > Ticks::from_ms(latest_ms) {
         return Err(not_on_air_error());
     }
     air_segment(service, channel, &segment).await
@@ -150,12 +150,12 @@ pub(super) async fn air_segment(
         item_end: ranges.start_in_item() + ranges.segment_end(*index),
         starts_item: *index == 0,
         ends_item: ranges.is_last_of_item(*index),
-        base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
-        item_offset: item.segmentation.first_frame_ticks(),
+        base_timestamp: TIMELINE_BASE,
+        item_offset: item.segmentation.first_frame_time(),
         // Skipped time does not advance the timestamps.
-        channel_origin: programme.start_ms * 90
+        channel_origin: Ticks::from_ms(programme.start_ms)
             - ranges.start_in_item()
-            - channel.clock.as_ref().map_or(0, |clock| clock.interval_of(programme.start_ms).skipped_ticks),
+            - channel.clock.as_ref().map_or(Ticks::ZERO, |clock| clock.interval_of(programme.start_ms).skipped_ticks),
         previous_audio_end: None,
     };
     let is_slate = segment.shows_item && item_segment.is_none();

@@ -14,6 +14,7 @@ use super::{ListedSegments, ProgrammeKey, find_or_add_programme, is_kept_by, is_
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::domain::schedule::Programme;
+use crate::domain::time::Ticks;
 use crate::error::Result;
 use crate::service::{Service, ingest};
 
@@ -132,9 +133,9 @@ fn join_segments(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
     // Before anything is listed: the segment that will be first.
     let first = first.or_else(|| live_window::segments_from(definition, clock, now_ms).next());
     let Some(first_segment) = first else { return Vec::new() };
-    let segments = live_window::segments_from(definition, clock, first_segment.start_ticks.div_euclid(90));
+    let segments = live_window::segments_from(definition, clock, first_segment.start_ticks.as_ms_floor());
     let segments = segments.skip_while(|segment| segment.media_sequence < first_segment.media_sequence);
-    segments.take_while(|segment| segment.start_ticks < (now_ms + READY_AHEAD_MS) * 90).collect()
+    segments.take_while(|segment| segment.start_ticks < Ticks::from_ms(now_ms + READY_AHEAD_MS)).collect()
 }
 
 /// Whether the first segment of a viewer who joins is made, or never will be. Before that the next programme must not take
@@ -166,7 +167,7 @@ fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: 
         let missing = scheduled.into_iter().find(|segment| !segment.is_made(service));
         let last_reached = programme_segments
             .iter()
-            .rfind(|segment| segment.start_ticks <= first_segment.start_ticks + READY_AHEAD_MS * 90);
+            .rfind(|segment| segment.start_ticks <= first_segment.start_ticks + Ticks::from_ms(READY_AHEAD_MS));
         match (missing, last_reached, active) {
             (missing @ Some(_), _, active)
                 if may_take_slots || active.as_ref().is_some_and(|active| active.is_leased()) =>

@@ -16,7 +16,7 @@ use crate::domain::channel_state::ChannelState;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::Segmentation;
-use crate::domain::time::TICKS_PER_SECOND;
+use crate::domain::time::Ticks;
 use crate::error::{Code, Error, Result};
 use crate::service::renditions::encode_slots::Admission;
 use crate::service::{Service, ingest};
@@ -102,8 +102,8 @@ pub struct LiveChannels {
 /// A cached live window of a channel.
 struct LiveWindow {
     version: u32,
-    /// The window is valid until then, ticks: the end of the first segment that is not listed yet.
-    until_ticks: i64,
+    /// The window is valid until then: the end of the first segment that is not listed yet.
+    until_ticks: Ticks,
     segments: Arc<[LiveSegment]>,
 }
 
@@ -208,14 +208,14 @@ pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView)
         PlaylistView::Live => {
             let mut windows = service.live_channels.windows.lock().unwrap_or_else(PoisonError::into_inner);
             let cached = windows.get(&channel.id).filter(|window| {
-                let has_begun = window.segments.last().is_some_and(|last| last.end_ticks <= now_ms * 90);
-                window.version == channel.version && has_begun && now_ms * 90 < window.until_ticks
+                let has_begun = window.segments.last().is_some_and(|last| last.end_ticks <= Ticks::from_ms(now_ms));
+                window.version == channel.version && has_begun && Ticks::from_ms(now_ms) < window.until_ticks
             });
             let cached_segments = cached.map(|window| window.segments.clone());
             cached_segments.unwrap_or_else(|| {
                 let segments: Arc<[LiveSegment]> = compute_window();
                 let next = live_window::segments_from(&channel.definition, clock, now_ms).next();
-                let until_ticks = next.map_or(0, |next| next.end_ticks);
+                let until_ticks = next.map_or(Ticks::ZERO, |next| next.end_ticks);
                 if windows.len() >= MAX_WINDOWS {
                     windows.clear();
                 }
@@ -228,12 +228,12 @@ pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView)
     };
     // A player begins a live view three target durations before the end of the list, and others at its start.
     let mut left_ticks = match view {
-        PlaylistView::Live => 3 * target_seconds as i64 * TICKS_PER_SECOND,
-        _ => i64::MAX,
+        PlaylistView::Live => Ticks::from_ms(3 * target_seconds as i64 * 1000),
+        _ => Ticks::MAX,
     };
     let is_reached = |segment: &&LiveSegment| {
-        left_ticks -= segment.end_ticks - segment.start_ticks;
-        left_ticks <= 0
+        left_ticks += segment.start_ticks - segment.end_ticks;
+        left_ticks <= Ticks::ZERO
     };
     let first = segments.iter().rev().find(is_reached).or(segments.first()).copied();
     ListedSegments { segments, first, now_ms }

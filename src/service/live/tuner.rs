@@ -14,6 +14,7 @@ use super::watch::no_segment_error;
 use super::{MAX_LIVE_LAG_MS, listed_segments, produce_segment, start_maintenance};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
+use crate::domain::time::Ticks;
 use crate::error::{Code, Error, Result};
 use crate::service::channels::{ViewStart, Viewer};
 use crate::service::{Service, ingest};
@@ -68,8 +69,8 @@ pub struct TunerStream {
     /// The stream token's secret, which is verified again and again.
     secret: String,
     session: String,
-    /// Ticks: the end of the last segment sent; None before the first.
-    sent_until_ticks: Option<i64>,
+    /// The end of the last segment sent; None before the first.
+    sent_until_ticks: Option<Ticks>,
     failure_count: u32,
     _slot: StreamSlot,
 }
@@ -121,7 +122,7 @@ impl TunerStream {
             let now_ms = channel.channel_ms_at(self.service.clock.now().as_millisecond());
             // Segments of external channels are not known before they exist.
             let due_in_ms = |segment: &LiveSegment| {
-                if channel.external.is_some() { 0 } else { segment.end_ticks.div_euclid(90) + 1 - now_ms }
+                if channel.external.is_some() { 0 } else { segment.end_ticks.as_ms_floor() + 1 - now_ms }
             };
             let segment = self.next_segment_info(&channel, now_ms);
             let Some(segment) = segment.filter(|segment| due_in_ms(segment) <= 0) else {
@@ -165,7 +166,7 @@ impl TunerStream {
     /// real tuner.
     fn next_segment_info(&self, channel: &Channel, now_ms: i64) -> Option<LiveSegment> {
         let sent_until = self.sent_until_ticks.filter(|until| {
-            *until >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0) * 90
+            until.as_ms_floor() >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0)
         });
         if let (Some(sent_until), true) = (sent_until, channel.external.is_some()) {
             return ingest::next_segment(&self.service, channel, |segment| segment.start_ticks >= sent_until)
@@ -174,7 +175,7 @@ impl TunerStream {
         match sent_until {
             Some(until) => {
                 let clock = channel.clock.as_deref();
-                live_window::segments_from(&channel.definition, clock, until.div_euclid(90))
+                live_window::segments_from(&channel.definition, clock, until.as_ms_floor())
                     .find(|segment| segment.start_ticks >= until)
             }
             None => listed_segments(&self.service, channel, PlaylistView::Live).first,

@@ -9,6 +9,7 @@ use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment};
 use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::recording::Recording;
+use crate::domain::time::Ticks;
 use crate::error::Result;
 use crate::service::channels::{ViewStart, Viewer};
 use crate::service::{Service, ingest, live};
@@ -29,11 +30,11 @@ pub(super) enum RecordingStep {
     Ended,
 }
 
-/// A segment with its start and end, ticks since 1970.
+/// A segment with its start and end, since 1970.
 pub(super) struct RecordedSegment {
     pub(super) bytes: Bytes,
-    pub(super) start_ticks: i64,
-    pub(super) end_ticks: i64,
+    pub(super) start_ticks: Ticks,
+    pub(super) end_ticks: Ticks,
     /// Whether a slate replaces the programme.
     pub(super) is_slate: bool,
 }
@@ -58,21 +59,21 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
     service.check_recordable(&channel)?;
     let (from_ms, to_ms) = recording.padded_range_ms();
     let has_begun = recording.written_range.bytes > 0;
-    let from_ticks = if has_begun { recording.written_range.through_ticks } else { from_ms * 90 };
-    // Half a millisecond of tolerance for rounding.
+    let from_ticks = if has_begun { recording.written_range.through } else { Ticks::from_ms(from_ms) };
     let is_after = |segment: &LiveSegment| {
-        if has_begun { segment.start_ticks >= from_ticks - 45 } else { segment.end_ticks > from_ticks }
+        // Half a millisecond of tolerance for rounding.
+        if has_begun { segment.start_ticks >= from_ticks - Ticks(45) } else { segment.end_ticks > from_ticks }
     };
     if channel.external.is_some() {
         return next_external_step(service, &channel, recording, is_after);
     }
     // A programme that was shortened meanwhile ends at its new end.
-    let segment = live_window::segments_from(&channel.definition, None, from_ticks.div_euclid(90)).find(is_after);
-    let Some(segment) = segment.filter(|segment| segment.start_ticks < to_ms * 90) else {
+    let segment = live_window::segments_from(&channel.definition, None, from_ticks.as_ms_floor()).find(is_after);
+    let Some(segment) = segment.filter(|segment| segment.start_ticks < Ticks::from_ms(to_ms)) else {
         return Ok(RecordingStep::Ended);
     };
     let now_ms = service.clock.now().as_millisecond();
-    if let Ok(wait @ 1..) = u64::try_from(segment.end_ticks.div_euclid(90) - now_ms) {
+    if let Ok(wait @ 1..) = u64::try_from(segment.end_ticks.as_ms_floor() - now_ms) {
         return Ok(RecordingStep::Wait(Duration::from_millis(wait).min(MAX_WAIT)));
     }
     // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
@@ -97,7 +98,7 @@ fn next_external_step(
         live::start_maintenance(service);
     }
     match ingest::next_segment(service, channel, is_after) {
-        Some((segment, ..)) if segment.start_ticks >= to_ms * 90 => Ok(RecordingStep::Ended),
+        Some((segment, ..)) if segment.start_ticks >= Ticks::from_ms(to_ms) => Ok(RecordingStep::Ended),
         Some((segment, bytes, is_slate)) => {
             Ok(RecordingStep::Segment(RecordedSegment::new(recording, &segment, bytes, is_slate)))
         }

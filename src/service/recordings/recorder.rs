@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::Recordings;
 use super::recorded_segments::{self, RecordedSegment, RecordingStep};
 use crate::domain::recording::{self, Recording, RecordingEvent};
+use crate::domain::time::Ticks;
 use crate::engine::recording_file::{RecordingFile, RecordingsFolder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -235,8 +236,8 @@ async fn append_segment(
         false => file.append(&bytes),
     };
     open_recording.with_file(write_checked).await?;
-    let due_ticks = recording.padded_range_ms().0 * 90;
-    recording.written_range.add_segment(len, (start_ticks, end_ticks), is_slate, due_ticks);
+    let due = Ticks::from_ms(recording.padded_range_ms().0);
+    recording.written_range.add_segment(len, (start_ticks, end_ticks), is_slate, due);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::domain::playback::{
     self, Decision, PlaybackRequest, RequestDevice, SessionTracks, SubtitleDelivery, TrackAction, TranscodeReason,
 };
 use crate::domain::playlist::SubtitleRendition;
-use crate::domain::time::{round_to_ms, to_seconds, to_ticks};
+use crate::domain::time::{Ticks, round_to_ms};
 use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
@@ -116,17 +116,17 @@ impl SessionPlan {
         &self.rungs[0]
     }
 
-    /// Start of the session's playlists, ticks of the item.
-    pub fn list_start(&self) -> i64 {
+    /// Start of the session's playlists in the item.
+    pub fn list_start(&self) -> Ticks {
         match self.request.start_mode {
-            StartMode::Tag => 0,
+            StartMode::Tag => Ticks::ZERO,
             StartMode::List => self.spec().grid.segment_start(start_segment(self)),
         }
     }
 
     /// [`Self::list_start`] in seconds, as the API reports it.
     pub fn list_start_seconds(&self) -> f64 {
-        round_to_ms(to_seconds(self.list_start()))
+        round_to_ms(self.list_start().as_seconds())
     }
 
     /// The rendition of the best rung.
@@ -208,7 +208,7 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
     if cannot_copy && !reasons.contains(&TranscodeReason::ContainerNotSupported) {
         reasons.push(TranscodeReason::ContainerNotSupported);
     }
-    let last_start = to_seconds(spec.grid.segment_start(spec.grid.len().saturating_sub(1)));
+    let last_start = spec.grid.segment_start(spec.grid.len().saturating_sub(1)).as_seconds();
     request.start_seconds = clamp_start(request.start_seconds, Some(duration_seconds), last_start);
     let ladder_grid = ladder_grid.map_or_else(|| spec.grid.clone(), Arc::new);
     let mut plan = SessionPlan {
@@ -302,7 +302,7 @@ fn subtitle_name(stream: &Stream) -> String {
 
 /// The segment of the start position. A start within the last segment is still inside the item.
 pub fn start_segment(plan: &SessionPlan) -> usize {
-    plan.spec().grid.segment_at(to_ticks(plan.request.start_seconds))
+    plan.spec().grid.segment_at(Ticks::from_seconds(plan.request.start_seconds))
 }
 
 #[cfg(test)]

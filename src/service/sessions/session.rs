@@ -16,10 +16,9 @@ use crate::domain::playback::SubtitleDelivery;
 use crate::domain::playlist::{self, PlaylistTrack};
 use crate::domain::session::{SessionAction, SessionEvent, SessionState};
 use crate::domain::subtitles::write_webvtt_segment;
-use crate::domain::time::{TICKS_PER_SECOND, to_seconds};
 use crate::engine::segment_cache::StoredSegment;
 use crate::engine::source::SourceFile;
-use crate::engine::{RunError, TIMELINE_BASE_SECONDS};
+use crate::engine::{RunError, TIMELINE_BASE};
 use crate::error::{Code, Error, Result};
 use crate::service::accounts::random_bytes;
 use crate::service::media::subtitles::{SubtitleLocation, Subtitles};
@@ -307,7 +306,7 @@ impl Session {
         };
         let cues = subtitles.read_cues(&spec.source, &spec.media, &subtitle).await?;
         let (start, end) = (grid.segment_start(index), grid.segment_start(index) + grid.segment_length(index));
-        Ok(write_webvtt_segment(&cues, to_seconds(start), to_seconds(end), TIMELINE_BASE_SECONDS * TICKS_PER_SECOND))
+        Ok(write_webvtt_segment(&cues, start.as_seconds(), end.as_seconds(), TIMELINE_BASE))
     }
 
     /// Waits up to `wait` for the segment at the start position; false if it is not ready by then.

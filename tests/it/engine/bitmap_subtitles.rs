@@ -1,6 +1,7 @@
 //! Bitmap subtitles: files that contain them, and burned-in subtitles.
 
 use hearthcast::domain::plan::BurnedSubtitle;
+use hearthcast::domain::time::Ticks;
 use hearthcast::engine::gst;
 
 use super::*;
@@ -350,7 +351,7 @@ async fn a_subtitle_in_progress_is_burned_in_from_the_first_frame_of_a_run() {
     {
         let (bench, _) = bench_with_burn(from, &in_progress, muxer_args);
         let bench = bench.with_gstreamer();
-        let index = bench.grid.segment_at(16 * 90_000);
+        let index = bench.grid.segment_at(Ticks::from_ms(16_000));
         let boxes = DecodedSegment::decode(&bench, None, index).await.burned_boxes();
         assert_eq!(boxes.len(), 50, "{from:?}");
         assert!(boxes.iter().all(Option::is_some), "{from:?} {muxer_args}: {boxes:?}");

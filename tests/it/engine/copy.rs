@@ -23,8 +23,7 @@ impl Bench {
         let video = bench.media.video_streams().next().unwrap().0.index;
         let audio = bench.media.audio_streams().next().unwrap().0.index;
         let keyframe_index = build_index(&bench.source, &bench.media, video).await.unwrap();
-        bench.grid =
-            Arc::new(Grid::from_keyframes(&keyframe_index.keyframes, 1.0, keyframe_index.end_ticks as f64 / 90_000.0));
+        bench.grid = Arc::new(Grid::from_keyframes(&keyframe_index.keyframes, 1.0, keyframe_index.end.as_seconds()));
         let audio = if copy_audio {
             AudioPlan::Copy { stream: audio }
         } else {
@@ -79,7 +78,7 @@ async fn copied_segments_contain_every_packet_once_in_any_order() {
                 );
                 let (a, b) = (media::packets(&a), media::packets(&b));
                 assert!(
-                    a[0].is_keyframe && a[0].pts == 3600 * 90_000 + bench.grid.segment_start(index),
+                    a[0].is_keyframe && a[0].pts == 3600 * 90_000 + bench.grid.segment_start(index).0,
                     "{name} {index}"
                 );
                 assert_eq!(packet_shapes(&a, 0, true), packet_shapes(&b, 0, true), "{name} segment {index}");

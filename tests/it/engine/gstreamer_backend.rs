@@ -1,6 +1,7 @@
 //! Runs of GStreamer in process, with the same checks as the runs of ffmpeg.
 
 use super::*;
+use hearthcast::domain::time::Ticks;
 
 const ENCODER_ARGS: &str = "-c:v libx264 -preset ultrafast -g 60 -bf 2 -c:a aac -b:a 96k";
 
@@ -26,7 +27,7 @@ async fn distant_keyframes_cause_no_deadlock() {
     let all_segments = bench.all_segments().await;
     assert_eq!(all_segments.len(), bench.grid.len());
     // The last segment before a keyframe, and the first after it.
-    for index in [bench.grid.segment_at(9 * 90_000), bench.grid.segment_at(10 * 90_000)] {
+    for index in [9000, 10_000].map(|ms| bench.grid.segment_at(Ticks::from_ms(ms))) {
         let single = bench.single_segment(index).await;
         let psnr_decibels = media::worst_psnr_decibels(
             &bench.write_joined("a.ts", [&all_segments[index]]),

@@ -1,22 +1,20 @@
 //! The keyframe index, compared with ffprobe's packets.
 
 use super::*;
+use hearthcast::domain::time::Ticks;
 use hearthcast::engine::index::build_index;
 
-/// Keyframes and end according to ffprobe, ticks of source time.
-fn keyframes_by_ffprobe(path: &Path, media: &Media) -> (Vec<i64>, i64) {
+/// Keyframes and end according to ffprobe, in source time.
+fn keyframes_by_ffprobe(path: &Path, media: &Media) -> (Vec<Ticks>, Ticks) {
     let report = media::ffprobe(path, &["-select_streams", "v:0", "-show_packets"]);
-    let ticks = |value: &serde_json::Value| {
-        let seconds: f64 = value.as_str().unwrap_or("0").parse().unwrap();
-        ((seconds - media.start_seconds) * 90_000.0).round() as i64
-    };
-    let length =
-        |value: &serde_json::Value| (value.as_str().unwrap_or("0.04").parse::<f64>().unwrap() * 90_000.0) as i64;
+    let seconds = |value: &serde_json::Value, default| value.as_str().unwrap_or(default).parse::<f64>().unwrap();
+    let time = |value: &serde_json::Value| Ticks::from_seconds(seconds(value, "0") - media.start_seconds);
+    let length = |value: &serde_json::Value| Ticks::from_seconds(seconds(value, "0.04"));
     let packets = report["packets"].as_array().unwrap();
     let keys = packets.iter().filter(|packet| packet["flags"].as_str().unwrap().starts_with('K'));
-    let mut keys: Vec<i64> = keys.map(|packet| ticks(&packet["pts_time"])).collect();
+    let mut keys: Vec<Ticks> = keys.map(|packet| time(&packet["pts_time"])).collect();
     keys.sort_unstable();
-    let ends = packets.iter().map(|packet| ticks(&packet["pts_time"]) + length(&packet["duration_time"]));
+    let ends = packets.iter().map(|packet| time(&packet["pts_time"]) + length(&packet["duration_time"]));
     (keys, ends.max().unwrap())
 }
 
@@ -44,7 +42,7 @@ async fn the_index_equals_ffprobes_keyframes_for_every_container() {
         let index = build_index(&media::open(&path), &media, 0).await;
         let index = index.unwrap_or_else(|error| panic!("{name}: {error}"));
         let (keys, end) = keyframes_by_ffprobe(&path, &media);
-        let is_near = |a: i64, b: i64| (a - b).abs() <= 3;
+        let is_near = |a: Ticks, b: Ticks| (a - b).abs() <= Ticks(3);
         assert_eq!(keys.len(), 5, "{name}");
         assert_eq!(index.keyframes.len(), keys.len(), "{name}: {:?} {keys:?}", index.keyframes);
         assert!(
@@ -52,9 +50,9 @@ async fn the_index_equals_ffprobes_keyframes_for_every_container() {
             "{name}: {:?} {keys:?}",
             index.keyframes
         );
-        assert!((index.end_ticks - end).abs() <= 3_600, "{name}: ends at {} or {end}", index.end_ticks);
+        assert!((index.end - end).abs() <= Ticks::from_ms(40), "{name}: ends at {:?} or {end:?}", index.end);
         let longest_gap = index.keyframes.windows(2).map(|pair| pair[1] - pair[0]).max();
-        assert!(longest_gap >= Some(37 * 3_600 - 90), "{name}");
+        assert!(longest_gap >= Some(Ticks::from_ms(37 * 40 - 1)), "{name}");
     }
 }
 
@@ -66,8 +64,8 @@ async fn segments_do_not_begin_at_recovery_points() {
         let encoder_args = "-c:v libx264 -preset medium -bf 3 -x264-params keyint=25:scenecut=0:open-gop=1 -an";
         media::flash_and_beep(&path, 6, encoder_args);
         let index = build_index(&media::open(&path), &media::probe_media(&path, container), 0).await.unwrap();
-        assert_eq!(index.keyframes, [0], "{name}: only the first frame is an IDR");
-        assert!((index.end_ticks - 6 * 90_000).abs() <= 3_600, "{name}: {}", index.end_ticks);
+        assert_eq!(index.keyframes, [Ticks::ZERO], "{name}: only the first frame is an IDR");
+        assert!((index.end - Ticks::from_ms(6000)).abs() <= Ticks::from_ms(40), "{name}: {:?}", index.end);
     }
 }
 

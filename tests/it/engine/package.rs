@@ -83,7 +83,7 @@ impl Bench {
         let duration = bench.media.duration_seconds.unwrap_or(1.0);
         bench.grid = Arc::new(match package.index() {
             Some(index) => {
-                let video_seconds = index.end_ticks as f64 / 90_000.0;
+                let video_seconds = index.end.as_seconds();
                 Grid::from_keyframes(&index.keyframes[1..], 1.0, duration.max(video_seconds))
             }
             None => Grid::from_step(2.0, duration),
@@ -130,7 +130,7 @@ impl Bench {
                 // ffmpeg guesses the decoding times of the frames before the first known one.
                 a.iter_mut().zip(&mut b).take(4).for_each(|(a, b)| a.dts = b.dts);
             }
-            b.retain(|packet| kind == "video" || packet.pts < self.grid.end_ticks());
+            b.retain(|packet| kind == "video" || packet.pts < self.grid.end().0);
             if is_truncated && b.len() == a.len() + 1 {
                 b.pop();
             }

@@ -5,6 +5,7 @@
 use std::process::Command;
 
 use super::*;
+use hearthcast::domain::time::Ticks;
 use hearthcast::engine::packager::Packager;
 
 const SAMPLE_RATE: f64 = 48_000.0;
@@ -108,14 +109,13 @@ async fn runs_join_seamlessly_and_begin_in_sync() {
         let last = bench.grid.len() - 1;
         // Every segment made by its own run, over the first 8 s.
         let mut joined = Vec::new();
-        for index in (0..=last).take_while(|&index| bench.grid.segment_start(index) < 8 * 90_000) {
+        for index in (0..=last).take_while(|&index| bench.grid.segment_start(index) < Ticks::from_ms(8000)) {
             joined.push(bench.single_segment(index).await);
         }
         let joined_path = bench.write_joined("joined.ts", &joined);
         assert_eq!(media::decoder_warnings(&joined_path), "", "{name}");
         let (start, samples) = audio_samples(&joined_path);
-        let joins: Vec<f64> =
-            (1..joined.len()).map(|index| bench.grid.segment_start(index) as f64 / 90_000.0).collect();
+        let joins: Vec<f64> = (1..joined.len()).map(|index| bench.grid.segment_start(index).as_seconds()).collect();
         let between_joins: Vec<f64> = joins.iter().map(|join| join + 0.25).collect();
         let (residue_at_joins, residue_between) =
             (loudest_residue(start, &samples, &joins), loudest_residue(start, &samples, &between_joins));

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use hearthcast::domain::mpegts::packet::PACKET_LEN;
 use hearthcast::domain::mpegts::timestamp_shift::shift_packet;
+use hearthcast::domain::time::Ticks;
 use serde_json::{Value, json};
 
 use crate::kit::player::{self, PlayerSession};
@@ -77,7 +78,7 @@ async fn a_film_whose_clock_jumps_is_played_completely() {
         let mut jumping = bytes.clone();
         let half = jumping.len() / PACKET_LEN / 2;
         for packet in &mut jumping.as_chunks_mut::<PACKET_LEN>().0[half..] {
-            shift_packet(packet, seconds * 90_000);
+            shift_packet(packet, Ticks::from_ms(seconds * 1000));
         }
         std::fs::write(&path, jumping).unwrap();
         let info = media_info(&server, &path).await;

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use hearthcast::domain::mpegts::packet::{PACKET_LEN, Packet};
 use hearthcast::domain::mpegts::{AUDIO_PID, VIDEO_PID, pes, unwrap_timestamp};
+use hearthcast::domain::time::Ticks;
 
-/// The longest interval between two PCRs, ticks: 100 ms.
-const MAX_PCR_INTERVAL: i64 = 9_000;
+/// The longest interval between two PCRs.
+const MAX_PCR_INTERVAL: Ticks = Ticks::from_ms(100);
 
 /// Asserts that continuity counters are right, that PCRs and decoding times increase, that a PCR comes at least every 100 ms,
-/// and that it lies before the times after it. Returns the first PCR, ticks.
-pub fn check_transport_stream(stream: &[u8]) -> i64 {
+/// and that it lies before the times after it. Returns the first PCR.
+pub fn check_transport_stream(stream: &[u8]) -> Ticks {
     let (mut counters, mut last_dts) = (HashMap::new(), HashMap::new());
     let (mut last_pcr, mut first_pcr) = (None, None);
     assert_eq!(stream.len() % PACKET_LEN, 0);
@@ -23,9 +24,9 @@ pub fn check_transport_stream(stream: &[u8]) -> i64 {
         }
         if bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0 {
             let base = i64::from(u32::from_be_bytes([bytes[6], bytes[7], bytes[8], bytes[9]]));
-            let pcr = unwrap_timestamp(base << 1 | i64::from(bytes[10] >> 7), last_pcr.unwrap_or(0));
-            let step = last_pcr.map_or(1, |clock| pcr - clock);
-            assert!((1..=MAX_PCR_INTERVAL).contains(&step), "PCR steps by {step} at packet {n}");
+            let pcr = unwrap_timestamp(Ticks(base << 1 | i64::from(bytes[10] >> 7)), last_pcr.unwrap_or_default());
+            let step = last_pcr.map_or(Ticks(1), |clock| pcr - clock);
+            assert!((Ticks(1)..=MAX_PCR_INTERVAL).contains(&step), "PCR steps by {step:?} at packet {n}");
             first_pcr.get_or_insert(pcr);
             last_pcr = Some(pcr);
         }
@@ -34,10 +35,13 @@ pub fn check_transport_stream(stream: &[u8]) -> i64 {
             let (pts, dts) = (header.pts.expect("a PTS"), header.dts.expect("a DTS"));
             let clock = last_pcr.expect("a PCR comes first");
             let (pts, dts) = (unwrap_timestamp(pts, clock), unwrap_timestamp(dts, clock));
-            assert!(pts >= dts, "PTS {pts} before DTS {dts} at packet {n}");
-            assert!((0..10 * 90_000).contains(&(dts - clock)), "DTS {dts}, PCR {clock} at packet {n}");
+            assert!(pts >= dts, "PTS {pts:?} before DTS {dts:?} at packet {n}");
+            assert!(
+                (Ticks::ZERO..Ticks::from_ms(10_000)).contains(&(dts - clock)),
+                "DTS {dts:?}, PCR {clock:?} at packet {n}"
+            );
             if let Some(before) = last_dts.insert(pid, dts) {
-                assert!(dts > before, "DTS {dts} after {before} of PID {pid} at packet {n}");
+                assert!(dts > before, "DTS {dts:?} after {before:?} of PID {pid} at packet {n}");
             }
         }
     }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hearthcast::config::Config;
-use hearthcast::domain::mpegts::{TIMESTAMP_WRAP, unwrap_timestamp};
+use hearthcast::domain::mpegts::unwrap_timestamp;
+use hearthcast::domain::time::Ticks;
 use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -54,8 +55,13 @@ async fn current_item(server: &Server, id: &Value) -> (String, i64, i64) {
     (now["mediaPath"].as_str().unwrap().to_owned(), ms("offsetSeconds"), ms("remainingSeconds"))
 }
 
-/// Plays what was aired between two instants: film, frame number and time (ticks since 1970).
-async fn play_past(server: &Server, id: &Value, (from_ms, to_ms): (i64, i64), folder: &Path) -> Vec<(usize, i64, i64)> {
+/// Plays what was aired between two instants: film, frame number and time since 1970.
+async fn play_past(
+    server: &Server,
+    id: &Value,
+    (from_ms, to_ms): (i64, i64),
+    folder: &Path,
+) -> Vec<(usize, i64, Ticks)> {
     let instant = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
     let (text, base, url) = fetch_past_playlist(server, id, instant(from_ms), instant(to_ms)).await;
     let list = player::decode(Path::new(&url)).await;
@@ -68,12 +74,11 @@ async fn play_past(server: &Server, id: &Value, (from_ms, to_ms): (i64, i64), fo
     let times = player::decode(&path).await;
     let frame_numbers = frame_numbers(&path).await;
     assert_eq!((frame_numbers.len(), list.video.len()), (times.video.len(), times.video.len()));
-    let ticks =
-        |seconds: f64| unwrap_timestamp(((seconds * 90_000.0).round() as i64).rem_euclid(TIMESTAMP_WRAP), from_ms * 90);
+    let on_air = |seconds: f64| unwrap_timestamp(Ticks::from_seconds(seconds).wrapped(), Ticks::from_ms(from_ms));
     frame_numbers
         .iter()
         .zip(&times.video)
-        .map(|((film, frame), time)| (*film, *frame, ticks(time.start_seconds)))
+        .map(|((film, frame), time)| (*film, *frame, on_air(time.start_seconds)))
         .collect()
 }
 
@@ -204,14 +209,14 @@ async fn a_film_is_interrupted_at_its_chapter_and_continues_there() {
         let filler_frames: Vec<i64> =
             frames.iter().filter(|(film_number, ..)| *film_number == ad).map(|(_, number, _)| *number).collect();
         assert_eq!(filler_frames, (0..filler_ms / 40).collect::<Vec<_>>());
-        for (film_number, number, ticks) in &frames {
+        for (film_number, number, time) in &frames {
             let (origin, step) = match (*film_number == film, *number < frames_before_break) {
                 (true, true) => (start_ms, 1000 / i64::from(FRAME_RATE)),
                 (true, false) => (start_ms + filler_ms, 1000 / i64::from(FRAME_RATE)),
                 (false, _) => (break_start, 40),
             };
-            let offset_ticks = (ticks - (origin + number * step) * 90).abs();
-            assert!(offset_ticks <= 40 * 90, "frame {number} of film {film_number} is {offset_ticks} ticks off");
+            let offset = (*time - Ticks::from_ms(origin + number * step)).abs();
+            assert!(offset <= Ticks::from_ms(40), "frame {number} of film {film_number} is off by {offset:?}");
         }
     }
 

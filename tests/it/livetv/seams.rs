@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use hearthcast::domain::mpegts::{TIMESTAMP_WRAP, unwrap_timestamp};
+use hearthcast::domain::mpegts::unwrap_timestamp;
+use hearthcast::domain::time::Ticks;
 use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -234,14 +235,12 @@ async fn after_a_day_every_frame_matches_the_guide() {
         );
         let mut programme_starts = 0;
         for ((film, frame), time) in numbers.iter().zip(&times.video) {
-            let ticks = unwrap_timestamp(
-                ((time.start_seconds * 90_000.0).round() as i64).rem_euclid(TIMESTAMP_WRAP),
-                now.as_millisecond() * 90,
-            );
-            let current =
-                programmes.iter().rev().find(|(start, ..)| *start * 90 <= ticks + 90).expect("a programme is on");
-            assert_eq!(&film.to_string(), &current.2, "at {} of {current:?}", ticks / 90);
-            let offset_ms = (ticks - (current.0 * 90 + frame * 3600)).abs() / 90;
+            let stored = Ticks::from_seconds(time.start_seconds).wrapped();
+            let on_air = unwrap_timestamp(stored, Ticks::from_ms(now.as_millisecond()));
+            let has_begun = |start_ms: i64| Ticks::from_ms(start_ms - 1) <= on_air;
+            let current = programmes.iter().rev().find(|(start, ..)| has_begun(*start)).expect("a programme is on");
+            assert_eq!(&film.to_string(), &current.2, "at {} of {current:?}", on_air.as_ms_floor());
+            let offset_ms = (on_air - Ticks::from_ms(current.0 + frame * 40)).abs().as_ms_floor();
             assert!(offset_ms <= 40, "frame {frame} of {current:?} is {offset_ms} ms off");
             worst_ms = worst_ms.max(offset_ms);
             programme_starts += i32::from(*frame == 0);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hearthcast::domain::channel::Channel;
 use hearthcast::domain::live_window::{self, LiveSegment, PlaylistView};
+use hearthcast::domain::time::Ticks;
 use hearthcast::service::live::{self, ListedSegments};
 use reqwest::Method;
 use serde_json::json;
@@ -21,7 +22,7 @@ fn needed_slots(server: &Server, channel: &Channel) -> Vec<LiveSegment> {
         live::listed_segments(&server.service, channel, PlaylistView::Live);
     let first = first.unwrap();
     let next = live_window::segments_from(&channel.definition, None, now_ms)
-        .take_while(|slot| slot.start_ticks < (now_ms + 2_000) * 90);
+        .take_while(|slot| slot.start_ticks < Ticks::from_ms(now_ms + 2_000));
     segments.iter().copied().filter(|slot| slot.media_sequence >= first.media_sequence).chain(next).collect()
 }
 

@@ -8,6 +8,7 @@ use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::recording::{Padding, Recording, RecordingState, RetentionLimit};
 use hearthcast::domain::schedule::ScheduleMode;
+use hearthcast::domain::time::Ticks;
 use hearthcast::service::Service;
 use hearthcast::service::channels::ChannelChange;
 use hearthcast::service::recordings::{NewRecording, RecordingTarget};
@@ -123,7 +124,7 @@ async fn a_recording_resumes_after_a_kill_without_a_gap() {
     program.kill();
     check_plays(&path, 28.0).await;
     let finished = stored_recording(&program, films.path(), recorded.path(), &id);
-    assert_eq!((finished.id.as_str(), finished.written_range.missing_ticks), (&*id, 0));
+    assert_eq!((finished.id.as_str(), finished.written_range.missing), (&*id, Ticks::ZERO));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,8 +150,7 @@ async fn a_recording_on_a_full_disk_fails_with_its_reason() {
             assert!(failure.message.contains("full"), "{}", failure.message);
             assert_eq!(recording.written_range.bytes, len, "the recorded size is the file size");
             let path = recording.path.unwrap();
-            let seconds =
-                (recording.written_range.through_ticks - recording.written_range.from_ticks) as f64 / 90_000.0;
+            let seconds = (recording.written_range.through - recording.written_range.from).as_seconds();
             assert!(seconds > 4.0 && len <= limit);
             check_plays(Path::new(&path), seconds).await;
             return;

@@ -7,11 +7,12 @@ use crate::domain::mpegts::packet::SYNC_BYTE;
 use crate::domain::mpegts::{VIDEO_PID, psi};
 use crate::domain::time::FrameRate;
 
-const BASE: i64 = 3600 * 90_000;
+const BASE: Ticks = Ticks::from_ms(3_600_000);
+const FRAME: i64 = AAC_FRAME.0;
 
 /// One PES packet in as many TS packets as it needs, the last one stuffed. `random_access` sets the random access indicator.
 fn pes_packets(track: TrackKind, pts: i64, random_access: bool, size: usize, with_length: bool) -> Vec<u8> {
-    let pts = (pts + BASE).rem_euclid(crate::domain::mpegts::TIMESTAMP_WRAP);
+    let pts = (Ticks(pts) + BASE).wrapped().0;
     let length = if with_length { (size + 8) as u16 } else { 0 }.to_be_bytes();
     let timestamp_field = [
         0x21 | (pts >> 29) as u8 & 0x0e,
@@ -60,8 +61,8 @@ fn video_and_audio(from: i64, to: i64, with_length: bool) -> Vec<u8> {
         let (pts, size) = (frame * 3600, 300 + (frame as usize * 37) % 900);
         events.push((pts, pes_packets(TrackKind::Video, pts, frame % 50 == 0, size, with_length)));
     }
-    for frame in from / AAC_FRAME_TICKS..to / AAC_FRAME_TICKS {
-        let (pts, size) = (frame * AAC_FRAME_TICKS, 100 + (frame as usize * 13) % 200);
+    for frame in from / FRAME..to / FRAME {
+        let (pts, size) = (frame * FRAME, 100 + (frame as usize * 13) % 200);
         events.push((pts, pes_packets(TrackKind::Audio, pts, true, size, true)));
     }
     events.sort_by_key(|event| event.0);
@@ -99,11 +100,11 @@ fn segment_all(settings: SegmenterSettings, stream: &[u8], sizes: &[usize]) -> V
     segments
 }
 
-/// PTS of every PES packet with this PID in a segment, ticks of source time.
+/// PTS of every PES packet with this PID in a segment, in ticks of source time.
 fn pes_times(segment: &[u8], pid: u16) -> Vec<i64> {
     let packets = segment.as_chunks::<PACKET_LEN>().0.iter().filter_map(Packet::new);
     let starts = packets.filter(|packet| packet.pid() == pid && packet.starts_unit());
-    starts.map(|packet| pes::parse(packet.payload()).unwrap().pts.unwrap() - BASE).collect()
+    starts.map(|packet| (pes::parse(packet.payload()).unwrap().pts.unwrap() - BASE).0).collect()
 }
 
 proptest! {
@@ -111,7 +112,7 @@ proptest! {
 
     #[test]
     fn chunks_of_any_size_give_the_same_segments(sizes in proptest::collection::vec(1usize..5000, 1..20)) {
-        let stream = video_and_audio(0, 7 * 90_000, true);
+        let stream = video_and_audio(0, 630_000, true);
         let expected = segment_all(encode_settings(grid(7.0), 0), &stream, &[PACKET_LEN]);
         prop_assert_eq!(expected.len(), 6);
         prop_assert_eq!(segment_all(encode_settings(grid(7.0), 0), &stream, &sizes), expected);
@@ -120,7 +121,7 @@ proptest! {
     #[test]
     fn a_backend_that_starts_early_gives_the_same_segments(early in 0i64..200, first in 0usize..5) {
         let grid = grid(7.0);
-        let from = (grid.segment_start(first) - early * 900).max(0);
+        let from = (grid.segment_start(first).0 - early * 900).max(0);
         let from_start = segment_all(encode_settings(grid.clone(), 0), &video_and_audio(0, 630_000, false), &[1000]);
         // The first frame must be complete, and audio must begin on its own grid.
         let from_middle = segment_all(encode_settings(grid, first), &video_and_audio(from, 630_000, false), &[1000]);
@@ -133,7 +134,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..4000),
         spots in proptest::collection::vec((0usize..40_000, any::<u8>()), 0..60),
     ) {
-        let mut stream = video_and_audio(0, 3 * 90_000, true);
+        let mut stream = video_and_audio(0, 270_000, true);
         let count = stream.len();
         for (at, value) in spots {
             stream[at % count] = value;
@@ -158,11 +159,11 @@ fn a_segment_is_returned_with_its_last_frame() {
     // All 25 video frames are there, and 46 of the 47 audio frames that begin in segment 0. Nothing of segment 1 is
     // needed.
     assert_eq!(segments.len(), 0, "the 47th audio frame is still missing");
-    let last = pes_packets(TrackKind::Audio, 46 * AAC_FRAME_TICKS, true, 50, true);
+    let last = pes_packets(TrackKind::Audio, 46 * FRAME, true, 50, true);
     let segments = segmenter.push(&last).unwrap();
     assert_eq!(segments.iter().map(|piece| piece.index).collect::<Vec<_>>(), [0]);
     assert_eq!(pes_times(&segments[0].bytes, VIDEO_PID).len(), 25);
-    assert_eq!(pes_times(&segments[0].bytes, AUDIO_PID), (0..47).map(|n| n * AAC_FRAME_TICKS).collect::<Vec<_>>());
+    assert_eq!(pes_times(&segments[0].bytes, AUDIO_PID), (0..47).map(|n| n * FRAME).collect::<Vec<_>>());
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn a_missing_track_does_not_block_segments() {
 
 #[test]
 fn copied_video_is_cut_at_planned_keyframes_only() {
-    let grid = Arc::new(Grid::Keyframes { bounds: [0, 180_000, 450_000, 630_000].into() });
+    let grid = Arc::new(Grid::Keyframes { bounds: [0, 180_000, 450_000, 630_000].map(Ticks).into() });
     let settings = |first| SegmenterSettings { audio: None, ..encode_settings(grid.clone(), first) };
     let mut stream = write_tables(&[TrackKind::Video]);
     for frame in 0..175 {
@@ -192,7 +193,7 @@ fn copied_video_is_cut_at_planned_keyframes_only() {
     assert_eq!(counts, [50, 75, 50]);
     assert_eq!(segment_all(settings(1), &stream, &[999])[..], segments[1..]);
     // This plan names a keyframe that does not exist.
-    let wrong = Arc::new(Grid::Keyframes { bounds: [0, 100_000, 630_000].into() });
+    let wrong = Arc::new(Grid::Keyframes { bounds: [0, 100_000, 630_000].map(Ticks).into() });
     let mut segmenter = Segmenter::new(SegmenterSettings { grid: wrong, ..settings(1) });
     assert_eq!(segmenter.push(&stream), Err(SegmenterError::NoKeyframe(1)));
 }
@@ -208,10 +209,10 @@ fn too_large_a_segment_is_an_error() {
 fn audio_that_overlaps_earlier_audio_is_dropped() {
     // REVIEW-FIELD B: a filter graph rebuilt in mid-run emitted silence starting from the run's beginning, and the muxer
     // moved each of these frames to one tick after the frame before it.
-    let half = 630_000 / 2 / AAC_FRAME_TICKS * AAC_FRAME_TICKS;
+    let half = 630_000 / 2 / FRAME * FRAME;
     let mut stream = video_and_audio(0, half, true);
     for n in 0..300 {
-        stream.extend(pes_packets(TrackKind::Audio, half - AAC_FRAME_TICKS + 1 + n, true, 60, true));
+        stream.extend(pes_packets(TrackKind::Audio, half - FRAME + 1 + n, true, 60, true));
     }
     stream.extend(video_and_audio(half, 630_000, true));
     let segments = segment_all(encode_settings(grid(7.0), 0), &stream, &[1000]);
@@ -220,7 +221,7 @@ fn audio_that_overlaps_earlier_audio_is_dropped() {
 
 #[test]
 fn data_added_after_planning_is_not_in_the_last_segment() {
-    let grid = Arc::new(Grid::Keyframes { bounds: [0, 180_000, 450_000].into() });
+    let grid = Arc::new(Grid::Keyframes { bounds: [0, 180_000, 450_000].map(Ticks).into() });
     let settings = SegmenterSettings { audio: None, ..encode_settings(grid, 0) };
     let mut stream = write_tables(&[TrackKind::Video]);
     for frame in 0..1000 {

@@ -10,14 +10,14 @@ use crate::domain::schedule::tests::{MODES, any_mode, schedule_item};
 use crate::domain::schedule::{
     Programme, ProgrammeCursor, ProgrammeIter, RevisionRequest, ScheduleDefinition, ScheduleItems, assign_ids,
 };
-use crate::domain::time::{FrameRate, to_ticks};
+use crate::domain::time::{FrameRate, Ticks};
 
 mod blocks;
 
 const START: i64 = 1_767_225_600_000;
 const YEAR: i64 = 31_557_600_000;
 
-fn item(path: String, grid: &Grid, chapters: &[i64]) -> ScheduleItem {
+fn item(path: String, grid: &Grid, chapters: &[Ticks]) -> ScheduleItem {
     let duration_ms = item_duration_ms(grid);
     let breaks = break_positions(chapters.iter().copied(), grid, duration_ms);
     ScheduleItem { breaks, ..schedule_item(&path, duration_ms, Segmentation::from_grid(grid)) }
@@ -27,12 +27,14 @@ fn item(path: String, grid: &Grid, chapters: &[i64]) -> ScheduleItem {
 fn films(count: usize, salt: u64) -> Vec<ScheduleItem> {
     let film = |n: usize| {
         let length = 200.0 + (mix_to_u64(salt, n as u64, 3) % 6_000_000) as f64 / 1007.0;
+        let keyframes: Vec<Ticks> = (1..4000).map(|k| Ticks(k * 188_003 + k % 5 * 9_001)).collect();
         let grid = match n % 3 {
             0 => Grid::from_frame_rate(FrameRate { num: 24_000, den: 1001 }, 2.0, length),
-            1 => Grid::from_keyframes(&(1..4000).map(|k| k * 188_003 + k % 5 * 9_001).collect::<Vec<_>>(), 2.0, length),
+            1 => Grid::from_keyframes(&keyframes, 2.0, length),
             _ => Grid::from_step(2.0, length),
         };
-        let chapters: Vec<i64> = (1..40).map(|k| to_ticks(k as f64 * (100.3 + salt as f64 % 97.0))).collect();
+        let chapters: Vec<Ticks> =
+            (1..40).map(|k| Ticks::from_seconds(k as f64 * (100.3 + salt as f64 % 97.0))).collect();
         let film = item(format!("/films {}/{n}.mkv", n % 3), &grid, &chapters);
         ScheduleItem {
             weight: 1 + n as u32 % 4,
@@ -83,8 +85,8 @@ fn check_sequence(definition: &ScheduleDefinition, before: &Programme, next: &Pr
 fn programmes_are_broken_at_chapters_that_lie_apart() {
     let grid = Grid::from_frame_rate(FrameRate { num: 25, den: 1 }, 2.0, 3600.0);
     let minutes = |chapters: &[f64], grid: &Grid| -> Vec<f64> {
-        let positions_ticks = chapters.iter().map(|minute| to_ticks(minute * 60.0));
-        break_positions(positions_ticks, grid, item_duration_ms(grid))
+        let positions = chapters.iter().map(|minute| Ticks::from_seconds(minute * 60.0));
+        break_positions(positions, grid, item_duration_ms(grid))
             .iter()
             .map(|position| f64::from(position.position_ms) / 60_000.0)
             .collect()
@@ -99,7 +101,7 @@ fn programmes_are_broken_at_chapters_that_lie_apart() {
     assert_eq!(minutes(&[1.0, 4.0, 5.0, 8.0], &Grid::from_step(2.0, 595.0)), none);
     // At the nearer segment bound; copied video has fewer bounds.
     assert_eq!(minutes(&[10.0 + 0.9 / 60.0, 30.0 + 1.1 / 60.0], &grid), [10.0, 30.0 + 2.0 / 60.0]);
-    let copied = Grid::from_keyframes(&(1..600).map(|k| k * 540_000).collect::<Vec<_>>(), 2.0, 3600.0);
+    let copied = Grid::from_keyframes(&(1..600).map(|k| Ticks(k * 540_000)).collect::<Vec<_>>(), 2.0, 3600.0);
     assert_eq!(minutes(&[10.0 + 2.9 / 60.0, 30.0 + 3.1 / 60.0], &copied), [10.0, 30.1]);
 }
 
@@ -138,13 +140,13 @@ proptest! {
             let ranges = film.segmentation.ranges(of, of.duration_ms());
             prop_assert_eq!((ranges.len(), ranges.own_count()), (of.end_segment - of.first_segment, of.end_segment - of.first_segment));
             prop_assert_eq!(ranges.start_in_item(), film.segmentation.grid().segment_start(of.first_segment));
-            prop_assert!((ranges.start_in_item() - of.from_ms * 90).abs() <= 45);
+            prop_assert!((ranges.start_in_item() - Ticks::from_ms(of.from_ms)).abs() <= Ticks(45));
             for k in 0..ranges.len() {
                 prop_assert!(ranges.segment_start(k) < ranges.segment_end(k) && ranges.segment_end(k) == ranges.segment_start(k + 1));
                 prop_assert_eq!(ranges.start_in_item() + ranges.segment_start(k), film.segmentation.grid().segment_start(of.first_segment + k));
                 prop_assert_eq!(ranges.segment_at(ranges.segment_start(k)), k);
             }
-            prop_assert_eq!(ranges.segment_end(ranges.len() - 1), of.duration_ms() * 90);
+            prop_assert_eq!(ranges.segment_end(ranges.len() - 1), Ticks::from_ms(of.duration_ms()));
             (segment, at_ms) = (of.end_segment, of.to_ms);
         }
         prop_assert_eq!((segment as u64, at_ms), (film.segmentation.segment_count(), film.duration_ms));
@@ -274,15 +276,16 @@ fn the_guide_is_what_plays_with_breaks() {
             let filler = channel.definition.is_filler(&on);
             assert!(filler || entry.programme.item_index == on.item_index, "{on:?} {entry:?}");
             let live = live_window::segments_from(&channel.definition, None, at).next().unwrap();
-            assert!(live.start_ticks <= at * 90 && at * 90 < live.end_ticks, "{live:?}");
+            let time = Ticks::from_ms(at);
+            assert!(live.start_ticks <= time && time < live.end_ticks, "{live:?}");
             assert_eq!(live.programme_start_ms, on.start_ms);
             let item = channel.definition.item_of(&on);
             let of = item.part(on.part_index);
             assert!((of.first_segment..of.end_segment).contains(&live.item_index));
             // Position in the file: the progress of the programme without its breaks.
-            let shown_ticks = item.segmentation.grid().segment_start(live.item_index) + (at * 90 - live.start_ticks);
-            let expected_ticks = (at - on.start_ms + channel.entry_of(on).item_offset_ms()) * 90;
-            assert!((shown_ticks - expected_ticks).abs() <= 90, "{shown_ticks} {expected_ticks}");
+            let shown = item.segmentation.grid().segment_start(live.item_index) + (time - live.start_ticks);
+            let expected = Ticks::from_ms(at - on.start_ms + channel.entry_of(on).item_offset_ms());
+            assert!((shown - expected).abs() <= Ticks::from_ms(1), "{shown:?} {expected:?}");
             within += u32::from(filler);
         }
     }

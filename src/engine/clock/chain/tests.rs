@@ -42,7 +42,7 @@ fn leading_silence_is_played_and_the_missed_part_of_a_title_is_not() {
     for (second, samples) in [(silent, 105_840), (joined, 17_640)] {
         let found = links(&open(&[&first[..], &link(2, VORBIS, &second)].concat())).unwrap();
         assert_eq!(found.pieces.len(), 2);
-        assert_eq!(found.end, rescale(17_640 + samples, TICKS_PER_SECOND, 44_100));
+        assert_eq!(found.end, Ticks::from_units(17_640 + samples, 44_100));
     }
 }
 
@@ -51,7 +51,7 @@ fn the_length_of_many_long_links_does_not_overflow() {
     let longest: u64 = (1 << 40) - 1;
     let file: Vec<u8> = (0..120).flat_map(|serial| link(serial, OPUS, &[(longest, 1)])).collect();
     // 90,000 ticks for 48,000 samples.
-    assert_eq!(links(&open(&file)).unwrap().end, 120 * 15 / 8 * longest as i64);
+    assert_eq!(links(&open(&file)).unwrap().end, Ticks(120 * 15 / 8 * longest as i64));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::CLUSTER;
 use super::ebml::{parse_header, parse_uint, parse_vint};
-use crate::domain::time::{TICKS_PER_SECOND, rescale};
+use crate::domain::time::Ticks;
 use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
 
 const CLUSTER_TIME: u32 = 0xe7;
@@ -52,9 +52,9 @@ impl ClusterLayout {
         Ok(WalkPosition { position: self.segment_body.checked_add(cluster).ok_or(Truncated)?, cluster_time: 0 })
     }
 
-    /// Converts units of the timestamp scale to ticks of the file's clock.
-    pub fn to_ticks(self, time: i64) -> i64 {
-        rescale(i128::from(time) * i128::from(self.timestamp_scale), TICKS_PER_SECOND, 1_000_000_000)
+    /// Converts units of the timestamp scale to the file's clock.
+    pub fn to_ticks(self, time: i64) -> Ticks {
+        Ticks::from_units(i128::from(time) * i128::from(self.timestamp_scale), 1_000_000_000)
     }
 
     /// Calls `visit` for every block from a cluster (relative to the segment's body) until it returns false or the file

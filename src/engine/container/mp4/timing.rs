@@ -1,4 +1,4 @@
-//! From a track's times to ticks of the file's clock: edit list and composition offsets, as ffmpeg applies them.
+//! From a track's times to the file's clock: edit list and composition offsets, as ffmpeg applies them.
 //!
 //! Tests compare the result with ffmpeg's packets. ffmpeg has two rules of its own: negative composition offsets make all
 //! decode times earlier by the largest of them, and a video whose first frame would come late in its edit is moved to the
@@ -7,7 +7,7 @@
 use super::super::bytes::Truncated;
 use super::super::{ContainerError, refuse_if};
 use super::boxes::parse_full_box;
-use crate::domain::time::{TICKS_PER_SECOND, rescale};
+use crate::domain::time::{Ticks, rescale};
 
 /// The time mapping of a track.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,26 +38,26 @@ impl TrackTiming {
         Self { timescale, edit, ..Self::default() }
     }
 
-    /// Converts a presentation time of the track to ticks of the file's clock.
-    pub fn presentation_ticks(&self, time: i64) -> i64 {
+    /// Converts a presentation time of the track to the file's clock.
+    pub fn presentation_ticks(&self, time: i64) -> Ticks {
         let edit = self.edit.unwrap_or_default();
         let time = i128::from(time) - i128::from(edit.media_start) + i128::from(edit.delay) - i128::from(self.advance);
-        rescale(time, TICKS_PER_SECOND, self.timescale.max(1))
+        Ticks::from_units(time, self.timescale.max(1))
     }
 
-    /// Converts a decode time of the track to ticks of the file's clock.
-    pub fn decode_ticks(&self, dts: i64) -> i64 {
+    /// Converts a decode time of the track to the file's clock.
+    pub fn decode_ticks(&self, dts: i64) -> Ticks {
         self.presentation_ticks(dts.saturating_sub(self.decode_lead))
     }
 
-    /// Start of the edit, ticks of the file's clock.
-    pub fn edit_start(&self) -> i64 {
+    /// Start of the edit on the file's clock.
+    pub fn edit_start(&self) -> Ticks {
         let edit = self.edit.unwrap_or_default();
         self.presentation_ticks(edit.media_start.saturating_add(self.advance))
     }
 
-    /// End of the edit in ticks of the file's clock; None if it has no duration.
-    pub fn edit_end(&self) -> Option<i64> {
+    /// End of the edit on the file's clock; None if it has no duration.
+    pub fn edit_end(&self) -> Option<Ticks> {
         let edit = self.edit?;
         let end = edit.media_start.saturating_add(edit.length?).saturating_add(self.advance);
         Some(self.presentation_ticks(end))

@@ -6,6 +6,7 @@ use super::boxes::{child, children, parse_full_box};
 use super::samples::{Sample, SampleTable};
 use super::timing::{TrackTiming, parse_edit_list};
 use super::{SampleDescription, description, sample_tables};
+use crate::domain::time::Ticks;
 
 /// A track and its samples.
 #[derive(Clone, Debug)]
@@ -88,8 +89,8 @@ impl Mp4Track {
         Ok(())
     }
 
-    /// End of the last sample, or of the edit if that is earlier; ticks of the file's clock.
-    pub fn end_ticks(&self) -> i64 {
+    /// End of the last sample, or of the edit if that is earlier; on the file's clock.
+    pub fn end(&self) -> Ticks {
         let end = self.timing.presentation_ticks(self.sample_span.end);
         self.timing.edit_end().map_or(end, |edit_end| end.min(edit_end))
     }

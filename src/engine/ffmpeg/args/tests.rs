@@ -6,7 +6,7 @@ use crate::domain::codec::TargetCodec;
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
 use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::plan::{Corner, WatermarkOverlay};
-use crate::domain::time::FrameRate;
+use crate::domain::time::{FrameRate, Ticks};
 
 fn media(container: Container, start_seconds: f64, color: Color) -> Media {
     let video = Video { frame_rate: FrameRate::new(25, 1), color, ..Video::new(1920, 1080) };
@@ -95,7 +95,7 @@ fn frames() -> Grid {
 #[test]
 fn every_kind_of_run_has_its_golden_arguments() {
     let plain = |container| media(container, 0.0, Color::default());
-    let keyframes = Grid::from_keyframes(&[0, 250_000, 500_000, 900_000], 2.0, 12.0);
+    let keyframes = Grid::from_keyframes(&[0, 250_000, 500_000, 900_000].map(Ticks), 2.0, 12.0);
     let copy = Some(VideoPlan::Copy { stream: 0 });
     let copied = Some(AudioPlan::Copy { stream: 1 });
     let (mp4, mkv) = (plain(Container::Mp4), plain(Container::Matroska));
@@ -106,8 +106,8 @@ fn every_kind_of_run_has_its_golden_arguments() {
     insta::assert_snapshot!("encode_interlaced_ts", golden_lines(&ts, deinterlaced, AAC, &frames(), 9));
     let mut jumping = ts;
     jumping.clock_pieces = vec![
-        ClockSection { start_byte: 0, shift_ticks: -126_000 },
-        ClockSection { start_byte: 188_000, shift_ticks: 90_000 },
+        ClockSection { start_byte: 0, shift: Ticks(-126_000) },
+        ClockSection { start_byte: 188_000, shift: Ticks::from_ms(1000) },
     ];
     insta::assert_snapshot!("encode_ts_whose_clock_jumps", golden_lines(&jumping, encode(|_| ()), AAC, &frames(), 9));
     insta::assert_snapshot!("copy_both", golden_lines(&mp4, copy.clone(), copied.clone(), &keyframes, 2));

@@ -5,7 +5,6 @@ use super::{ArgumentList, ArgumentOptions, CHANGE_WINDOW_SECONDS, may_change_for
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Hdr, Media, StreamKind};
 use crate::domain::plan::{BurnedSubtitle, Corner, EncodeVideo, VideoPlan, WatermarkOverlay};
-use crate::domain::time::to_seconds;
 use crate::engine::RunError;
 use crate::engine::video_encoders::{FfmpegEncoder, VIDEO_ENCODERS};
 
@@ -58,7 +57,7 @@ pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> R
     // 1 ms early because the encoder compares rounded times: it forces the first frame at or after the given time.
     let keyframe_times = frames
         .forced_keyframe_segments(options.first)
-        .map(|segment| format!("{:.6}", to_seconds(options.grid.segment_start(segment)) - 0.001));
+        .map(|segment| format!("{:.6}", options.grid.segment_start(segment).as_seconds() - 0.001));
     let forced_keyframes: Vec<String> = keyframe_times.collect();
     if !forced_keyframes.is_empty() {
         args.pair("-force_key_frames", forced_keyframes.join(","));
@@ -78,7 +77,7 @@ fn container_only_aspect(media: &Media, stream: u32) -> Option<(u32, u32)> {
 /// The filters before and after the burned-in subtitle.
 fn video_filters(options: &ArgumentOptions, plan: &EncodeVideo) -> Result<(Vec<String>, Vec<String>), RunError> {
     let rate = format!("{}/{}", plan.frame_rate.num, plan.frame_rate.den);
-    let start = to_seconds(options.grid.segment_start(options.first));
+    let start = options.grid.segment_start(options.first).as_seconds();
     let mut filters = Vec::new();
     if plan.deinterlace {
         filters.push("bwdif=mode=send_frame:deint=interlaced".to_owned());
@@ -92,7 +91,7 @@ fn video_filters(options: &ArgumentOptions, plan: &EncodeVideo) -> Result<(Vec<S
     if may_change_format(options.media.container) {
         // A quarter of a frame early: `trim` rounds to frames.
         let early_seconds = 0.25 / plan.frame_rate.as_f64();
-        let (begin_seconds, end) = (start - early_seconds, to_seconds(options.grid.end_ticks()) - early_seconds);
+        let (begin_seconds, end) = (start - early_seconds, options.grid.end().as_seconds() - early_seconds);
         let window_end = start + CHANGE_WINDOW_SECONDS as f64;
         filters.push(format!("setpts='if(N,PTS,if(between(T,{start:.6},{window_end:.6}),{start:.6}/TB,PTS))'"));
         filters.push(format!("fps=fps={rate}"));

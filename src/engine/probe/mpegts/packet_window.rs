@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::super::outline::{NeedsFfprobe, refuse_if};
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet};
 use crate::domain::mpegts::pes;
+use crate::domain::time::Ticks;
 use crate::engine::source::SourceFile;
 
 /// Maximum size of a PES header, which is all that is assembled to read timestamps.
@@ -60,8 +61,8 @@ impl PacketWindow {
         .filter_map(|bytes| Some((pes::parse(&bytes)?, bytes)))
     }
 
-    /// Presentation and decode timestamps (90 kHz, 33 bits); None for a packet without them.
-    pub(super) fn timestamps(&self, pid: u16) -> impl Iterator<Item = Option<(i64, i64)>> {
+    /// Presentation and decode timestamps (33 bits); None for a packet without them.
+    pub(super) fn timestamps(&self, pid: u16) -> impl Iterator<Item = Option<(Ticks, Ticks)>> {
         self.pes_packets(pid, MAX_PES_HEADER_BYTES).map(|(header, _)| header.pts.zip(header.dts))
     }
 

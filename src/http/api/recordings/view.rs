@@ -1,7 +1,7 @@
 //! The JSON form of recordings and series rules.
 
 use crate::domain::recording::{Padding, Recording, RetentionLimit, SeriesRule};
-use crate::domain::time::{format_ms, round_to_ms, to_seconds};
+use crate::domain::time::{format_ms, round_to_ms};
 use crate::http::api::prelude::*;
 
 /// A recording.
@@ -119,10 +119,10 @@ impl RecordingView {
             path: recording.path.clone(),
             direct_url: recording.path.as_ref().map(file_url),
             size_bytes: recording.written_range.bytes,
-            recorded_seconds: round_to_ms(to_seconds(
-                recording.written_range.through_ticks - recording.written_range.from_ticks,
-            )),
-            missing_seconds: round_to_ms(to_seconds(recording.written_range.missing_ticks)),
+            recorded_seconds: round_to_ms(
+                (recording.written_range.through - recording.written_range.from).as_seconds(),
+            ),
+            missing_seconds: round_to_ms(recording.written_range.missing.as_seconds()),
             created_at: format_ms(recording.created_ms),
             ended_at: recording.ended_ms.map(format_ms),
         }

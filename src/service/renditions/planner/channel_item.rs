@@ -18,7 +18,7 @@ use crate::domain::playback::{self, Decision, DeviceProfile, PlaybackRequest, Tr
 use crate::domain::schedule::ScheduleItem;
 use crate::domain::schedule::breaks::{self, BreakPosition};
 use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
-use crate::domain::time::{FrameRate, to_ticks};
+use crate::domain::time::{FrameRate, Ticks};
 use crate::engine::RenditionSpec;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -39,19 +39,16 @@ pub struct MeasuredItem {
 /// Those of opening and probing; `UNPLAYABLE_MEDIA`; `TRANSCODER_UNAVAILABLE`.
 pub async fn measure(service: &Service, path: &str, output: &OutputSettings) -> Result<MeasuredItem> {
     let PlannedRendition { spec, copied_frames, .. } = plan_item(service, path, output).await?;
-    let grid_end = spec.grid.end_ticks();
-    let (first_frame_ticks, end_ticks) = match copied_frames {
-        // A first frame that is intentionally late stays late.
-        Some((first, end)) => (if (1..LATE_START).contains(&first) { first } else { 0 }, end.min(grid_end)),
-        None => (0, grid_end),
-    };
+    let (first_frame, end) = copied_frames.unwrap_or((Ticks::ZERO, spec.grid.end()));
+    // A first frame that is intentionally late stays late.
+    let first_frame = if (Ticks(1)..LATE_START).contains(&first_frame) { first_frame } else { Ticks::ZERO };
     let segmentation = match &*spec.grid {
-        Grid::Keyframes { bounds } => Segmentation::from_keyframes(bounds, first_frame_ticks),
+        Grid::Keyframes { bounds } => Segmentation::from_keyframes(bounds, first_frame),
         grid => Segmentation::from_grid(grid),
     };
-    let duration_ms = (end_ticks - first_frame_ticks + 45) / 90;
-    let chapter_starts = spec.media.chapters.iter().map(|chapter| to_ticks(chapter.start_seconds) - first_frame_ticks);
-    let breaks = breaks::break_positions(chapter_starts, &segmentation.grid(), duration_ms);
+    let duration_ms = (end.min(spec.grid.end()) - first_frame).as_ms_rounded();
+    let chapters = spec.media.chapters.iter().map(|chapter| Ticks::from_seconds(chapter.start_seconds) - first_frame);
+    let breaks = breaks::break_positions(chapters, &segmentation.grid(), duration_ms);
     let video_format = video_format(&spec.media, &spec.rendition, output.max_height);
     Ok(MeasuredItem { duration_ms, segmentation, video_format, breaks })
 }
@@ -83,7 +80,7 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
         (Segmentation::Frames(stored), Grid::Frames(current)) => stored.rate == current.rate,
         (Segmentation::Steps { .. }, Grid::Steps { .. }) => spec.rendition.video.is_none(),
         (Segmentation::Keyframes(stored), Grid::Keyframes { bounds }) => {
-            Segmentation::from_keyframes(bounds, stored.first_frame_ticks).grid() == item.segmentation.grid()
+            Segmentation::from_keyframes(bounds, stored.first_frame_time).grid() == item.segmentation.grid()
         }
         _ => false,
     };

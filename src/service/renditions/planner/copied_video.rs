@@ -3,7 +3,7 @@
 use super::DecidedItem;
 use crate::domain::grid::Grid;
 use crate::domain::playback::TrackAction;
-use crate::domain::time::to_seconds;
+use crate::domain::time::Ticks;
 use crate::engine::index::{self, KeyframeIndex};
 use crate::service::Service;
 
@@ -19,8 +19,8 @@ pub(super) struct CopiedVideo {
     pub grid: Grid,
     /// End of the item.
     pub end_seconds: f64,
-    pub first_frame_ticks: i64,
-    pub last_frame_end_ticks: i64,
+    pub first_frame_time: Ticks,
+    pub last_frame_end: Ticks,
 }
 
 /// Plans copied video; None when video is not copied or cannot be segmented well.
@@ -42,14 +42,14 @@ pub(super) async fn plan_copy(
             return None;
         }
     };
-    let video_end = to_seconds(index.end_ticks);
+    let video_end = index.end.as_seconds();
     // Audio may continue a little longer; much more means a truncated file.
     let end = duration_seconds.filter(|duration| (video_end..video_end + AUDIO_TAIL_SECONDS).contains(duration));
     let end_seconds = end.unwrap_or(video_end);
     // A late first frame shares the first segment with the audio before it.
-    let (first_frame_ticks, cuts) = index.keyframes.split_first()?;
+    let (first_frame_time, cuts) = index.keyframes.split_first()?;
     let grid = Grid::from_keyframes(cuts, service.config.segment_seconds, end_seconds);
-    let longest_seconds = (0..grid.len()).map(|segment| to_seconds(grid.segment_length(segment))).fold(0.0, f64::max);
+    let longest_seconds = (0..grid.len()).map(|segment| grid.segment_length(segment).as_seconds()).fold(0.0, f64::max);
     if longest_seconds > MAX_COPIED_SECONDS {
         tracing::info!(
             media.path = source.path,
@@ -58,10 +58,5 @@ pub(super) async fn plan_copy(
         );
         return None;
     }
-    Some(CopiedVideo {
-        grid,
-        end_seconds,
-        first_frame_ticks: *first_frame_ticks,
-        last_frame_end_ticks: index.end_ticks,
-    })
+    Some(CopiedVideo { grid, end_seconds, first_frame_time: *first_frame_time, last_frame_end: index.end })
 }

@@ -10,7 +10,7 @@ use crate::domain::media::Media;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playback::RUNGS;
 use crate::domain::playlist::{PlaylistTrack, Variant};
-use crate::domain::time::{FrameRate, to_seconds};
+use crate::domain::time::FrameRate;
 use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
 use crate::error::Result;
@@ -95,8 +95,8 @@ impl SessionPlan {
 pub(super) fn encoded_grid(copied_grid: &Grid, media: &Media, stream: u32) -> std::result::Result<Grid, &'static str> {
     const UNEVEN: &str = "its keyframes do not match the even grid of the other rungs";
     let (_, video) = media.video_streams().find(|(found, _)| found.index == stream).ok_or(UNEVEN)?;
-    let longest_ticks = (0..copied_grid.len()).map(|segment| copied_grid.segment_length(segment)).max().unwrap_or(0);
-    if to_seconds(longest_ticks) > MAX_SEGMENT_SECONDS {
+    let longest = (0..copied_grid.len()).map(|segment| copied_grid.segment_length(segment)).max().unwrap_or_default();
+    if longest.as_seconds() > MAX_SEGMENT_SECONDS {
         return Err("its keyframes are too far apart");
     }
     copied_grid.to_frame_grid(video_encode::target_rate(video)).ok_or(UNEVEN)

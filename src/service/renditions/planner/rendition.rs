@@ -7,7 +7,7 @@ use super::{DecidedItem, copied_video};
 use crate::domain::grid::Grid;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playback::{SubtitleDelivery, TrackAction};
-use crate::domain::time::FrameRate;
+use crate::domain::time::{FrameRate, Ticks};
 use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
 use crate::error::{Error, Result};
@@ -30,8 +30,8 @@ pub(super) struct Policy<'a> {
 pub(super) struct PlannedRendition {
     pub spec: RenditionSpec,
     pub duration_seconds: f64,
-    /// Start of the first and end of the last frame of copied video, ticks; None if video is not copied.
-    pub copied_frames: Option<(i64, i64)>,
+    /// Start of the first and end of the last frame of copied video; None if video is not copied.
+    pub copied_frames: Option<(Ticks, Ticks)>,
 }
 
 /// Plans the rendition of an item. Copied video whose grid is not accepted is encoded. None if the grid needs the item's
@@ -56,7 +56,7 @@ pub(super) async fn plan_rendition(
     let segment_seconds = service.config.segment_seconds;
     let (video, grid, duration_seconds, copied_frames) = match (tracks.video, copied) {
         (Some((stream, _)), Some(copied)) => {
-            let frames = (copied.first_frame_ticks, copied.last_frame_end_ticks);
+            let frames = (copied.first_frame_time, copied.last_frame_end);
             (Some(VideoPlan::Copy { stream }), copied.grid, copied.end_seconds, Some(frames))
         }
         (Some((stream, _)), None) => {

@@ -21,7 +21,6 @@ use tokio::time::Instant;
 use super::{ReaderIdentity, RenditionProgress, RunActivity, RunHealth};
 use crate::domain::encode_slots::PlaybackClock;
 use crate::domain::plan::VideoPlan;
-use crate::domain::time::to_seconds;
 use crate::engine::content::SegmentContent;
 use crate::engine::segment_cache::{SegmentCache, StoredSegment};
 use crate::engine::source::SourceFile;
@@ -236,7 +235,7 @@ impl Owner {
 
     /// Updates the speed, a running mean over about ten segments.
     fn update_speed(&mut self, index: usize, spent_seconds: f64, is_first: bool) {
-        let media_seconds = to_seconds(self.spec.grid.segment_length(index));
+        let media_seconds = self.spec.grid.segment_length(index).as_seconds();
         if let Some((job, _)) = &self.job_and_turns {
             // The first segment of a run includes the start-up time; short segments cost more than their length.
             let is_whole = self.spec.grid.segment_length(index) * 10
@@ -317,7 +316,7 @@ impl Owner {
             progress.segments_ready = usage.segments;
             progress.buffered_bytes = usage.bytes;
             progress.produced_seconds =
-                to_seconds(self.spec.grid.end_ticks()) * usage.segments as f64 / self.spec.grid.len() as f64;
+                self.spec.grid.end().as_seconds() * usage.segments as f64 / self.spec.grid.len() as f64;
             progress.speed = self.speed;
             progress.backend = self.backend.active_backend_name();
             progress.encoder = match &self.spec.rendition.video {

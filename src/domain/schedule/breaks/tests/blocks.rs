@@ -97,7 +97,7 @@ proptest! {
 fn an_item_that_fits_only_without_breaks_has_none() {
     let film = |minutes: f64| {
         let grid = Grid::from_step(2.0, minutes * 60.0);
-        item(format!("/{minutes}"), &grid, &(1..30).map(|k| to_ticks(k as f64 * 720.0)).collect::<Vec<_>>())
+        item(format!("/{minutes}"), &grid, &(1..30).map(|k| Ticks::from_seconds(k as f64 * 720.0)).collect::<Vec<_>>())
     };
     // Filler of ten seconds: nineteen breaks take more than three minutes.
     let aired = |minutes: f64| -> (usize, i64) {

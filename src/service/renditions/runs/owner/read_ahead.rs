@@ -5,7 +5,7 @@ use std::ops::Range;
 use tokio::time::Instant;
 
 use super::{ActiveRun, Owner};
-use crate::domain::time::to_ticks;
+use crate::domain::time::Ticks;
 
 /// How far a run works ahead of its furthest reader: seconds of media, and the least number of segments.
 const READ_AHEAD_SECONDS: f64 = 20.0;
@@ -15,8 +15,8 @@ impl Owner {
     /// The segments that should be ready for a reader at `segment`.
     pub(super) fn read_ahead_window(&self, segment: usize) -> Range<usize> {
         let grid = &self.spec.grid;
-        let until_ticks = grid.segment_start(segment) + to_ticks(READ_AHEAD_SECONDS);
-        segment..(grid.segment_at(until_ticks) + 1).max(segment + 1 + MIN_READ_AHEAD_SEGMENTS).min(self.end_segment)
+        let until = grid.segment_start(segment) + Ticks::from_seconds(READ_AHEAD_SECONDS);
+        segment..(grid.segment_at(until) + 1).max(segment + 1 + MIN_READ_AHEAD_SEGMENTS).min(self.end_segment)
     }
 
     /// The first missing segment in the window of a reader at `segment`.

@@ -13,7 +13,7 @@ impl Owner {
 
     /// Start of a segment, milliseconds from the start of the item.
     pub(super) fn start_ms(&self, index: usize) -> i64 {
-        self.spec.grid.segment_start(index) / 90
+        self.spec.grid.segment_start(index).as_ms_floor()
     }
 
     /// Reports what is needed and learns how many runs may work. Surplus runs that are paused are stopped.

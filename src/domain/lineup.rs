@@ -5,26 +5,19 @@ use std::borrow::Cow;
 use crate::domain::address::without_credentials;
 use crate::domain::channel::Channel;
 
-/// The id by which players know channels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ChannelNaming {
-    /// Stays the same when name and number change.
-    #[default]
-    Stable,
-    Number,
-    Name,
+named_values! {
+    /// The id by which players know channels.
+    #[derive(Default)]
+    pub enum ChannelNaming {
+        /// Stays the same when name and number change.
+        #[default]
+        Stable = "stable",
+        Number = "number",
+        Name = "name",
+    }
 }
 
 impl ChannelNaming {
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "stable" => Some(Self::Stable),
-            "number" => Some(Self::Number),
-            "name" => Some(Self::Name),
-            _ => None,
-        }
-    }
-
     pub fn id_of(self, channel: &Channel) -> Cow<'_, str> {
         match self {
             Self::Stable => Cow::Borrowed(&channel.tvg_id),

@@ -18,28 +18,18 @@ pub struct M3uOptions {
     pub catchup: Catchup,
 }
 
-/// How the playlist announces catch-up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Catchup {
-    /// With a complete catch-up URL.
-    #[default]
-    Default,
-    /// With a suffix to append to the channel's URL.
-    Append,
-    /// With two query parameters that players already know.
-    Shift,
-    None,
-}
-
-impl Catchup {
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "default" => Some(Self::Default),
-            "append" => Some(Self::Append),
-            "shift" => Some(Self::Shift),
-            "none" => Some(Self::None),
-            _ => None,
-        }
+named_values! {
+    /// How the playlist announces catch-up.
+    #[derive(Default)]
+    pub enum Catchup {
+        /// With a complete catch-up URL.
+        #[default]
+        Default = "default",
+        /// With a suffix to append to the channel's URL.
+        Append = "append",
+        /// With two query parameters that players already know.
+        Shift = "shift",
+        None = "none",
     }
 }
 

@@ -15,51 +15,26 @@ pub const PROBE_VERSION: u32 = 5;
 /// Longest plausible duration, seconds. Playlists list every segment, so a longer one would exhaust the memory.
 const MAX_DURATION_SECONDS: f64 = 7.0 * 86_400.0;
 
-/// Container family by the bytes of the file, never by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Container {
-    Mp4,
-    Matroska,
-    Webm,
-    MpegTs,
-    MpegPs,
-    Avi,
-    Flv,
-    Asf,
-    Ogg,
-    Wav,
-    Flac,
-    Mp3,
-    Adts,
-    Ac3,
-    Aiff,
-    WavPack,
-    Other,
-}
-
-impl Container {
-    /// The API's value, as it is serialised.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mp4 => "mp4",
-            Self::Matroska => "matroska",
-            Self::Webm => "webm",
-            Self::MpegTs => "mpeg-ts",
-            Self::MpegPs => "mpeg-ps",
-            Self::Avi => "avi",
-            Self::Flv => "flv",
-            Self::Asf => "asf",
-            Self::Ogg => "ogg",
-            Self::Wav => "wav",
-            Self::Flac => "flac",
-            Self::Mp3 => "mp3",
-            Self::Adts => "adts",
-            Self::Ac3 => "ac3",
-            Self::Aiff => "aiff",
-            Self::WavPack => "wav-pack",
-            Self::Other => "other",
-        }
+named_values! {
+    /// Container family by the bytes of the file, never by its name.
+    pub enum Container {
+        Mp4 = "mp4",
+        Matroska = "matroska",
+        Webm = "webm",
+        MpegTs = "mpeg-ts",
+        MpegPs = "mpeg-ps",
+        Avi = "avi",
+        Flv = "flv",
+        Asf = "asf",
+        Ogg = "ogg",
+        Wav = "wav",
+        Flac = "flac",
+        Mp3 = "mp3",
+        Adts = "adts",
+        Ac3 = "ac3",
+        Aiff = "aiff",
+        WavPack = "wav-pack",
+        Other = "other",
     }
 }
 
@@ -148,22 +123,11 @@ pub struct Video {
     pub color: Color,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Hdr {
-    Hdr10,
-    Hlg,
-    DolbyVision,
-}
-
-impl Hdr {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hdr10 => "hdr10",
-            Self::Hlg => "hlg",
-            Self::DolbyVision => "dolby-vision",
-        }
+named_values! {
+    pub enum Hdr {
+        Hdr10 = "hdr10",
+        Hlg = "hlg",
+        DolbyVision = "dolby-vision",
     }
 }
 

@@ -3,7 +3,7 @@
 //! Sessions that need the same rendition of the same item share its segments; [`Rendition::content_hash`] is the key. The
 //! types are serialised for that hash alone; another name in an attribute would make all cached segments useless.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::codec::TargetCodec;
 use super::media::Hdr;
@@ -61,13 +61,13 @@ pub struct WatermarkOverlay {
     pub width_percent: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Corner {
-    TopLeft,
-    TopRight,
-    BottomLeft,
-    BottomRight,
+named_values! {
+    pub enum Corner {
+        TopLeft = "top-left",
+        TopRight = "top-right",
+        BottomLeft = "bottom-left",
+        BottomRight = "bottom-right",
+    }
 }
 
 /// A burned-in subtitle.

@@ -28,15 +28,15 @@ pub struct Provenance {
     pub imported_at_ms: i64,
 }
 
-/// The legal basis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RightsBasis {
-    OwnContent,
-    PublicDomain,
-    Licensed,
-    ProviderSubscription,
-    Other,
+named_values! {
+    /// The legal basis.
+    pub enum RightsBasis {
+        OwnContent = "own-content",
+        PublicDomain = "public-domain",
+        Licensed = "licensed",
+        ProviderSubscription = "provider-subscription",
+        Other = "other",
+    }
 }
 
 /// The legal basis with its statement.
@@ -84,44 +84,12 @@ pub struct RightsClaim {
     pub authorized: Option<bool>,
 }
 
-/// A change of a clearance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ClearanceChange {
-    Attested,
-    Changed,
-    Withdrawn,
-    Removed,
-}
-
-impl RightsBasis {
-    pub const ALL: [(&str, Self); 5] = [
-        ("own-content", Self::OwnContent),
-        ("public-domain", Self::PublicDomain),
-        ("licensed", Self::Licensed),
-        ("provider-subscription", Self::ProviderSubscription),
-        ("other", Self::Other),
-    ];
-
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(_, basis)| *basis == self).map_or("other", |(name, _)| name)
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, basis)| *basis)
-    }
-}
-
-impl ClearanceChange {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Attested => "attested",
-            Self::Changed => "changed",
-            Self::Withdrawn => "withdrawn",
-            Self::Removed => "removed",
-        }
+named_values! {
+    pub enum ClearanceChange {
+        Attested = "attested",
+        Changed = "changed",
+        Withdrawn = "withdrawn",
+        Removed = "removed",
     }
 }
 

@@ -1,20 +1,21 @@
 //! The states of a playback session and the effect of each event.
 
-/// The state of a session. `Failed` and `Stopped` are final.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SessionState {
-    /// The segment at the start position does not exist yet.
-    Starting,
-    /// Playable; a run is making segments for it.
-    Running,
-    /// Playable; no segment is needed until a player reads on.
-    Paused,
-    /// Playable; every segment of the item exists.
-    Complete,
-    /// The backend failed.
-    Failed,
-    /// Ended by its viewer, an admin, idleness or shutdown.
-    Stopped,
+named_values! {
+    /// The state of a session. `Failed` and `Stopped` are final.
+    pub enum SessionState {
+        /// The segment at the start position does not exist yet.
+        Starting = "starting",
+        /// Playable; a run is making segments for it.
+        Running = "running",
+        /// Playable; no segment is needed until a player reads on.
+        Paused = "paused",
+        /// Playable; every segment of the item exists.
+        Complete = "complete",
+        /// The backend failed.
+        Failed = "failed",
+        /// Ended by its viewer, an admin, idleness or shutdown.
+        Stopped = "stopped",
+    }
 }
 
 /// An event of a session.
@@ -40,18 +41,6 @@ pub enum SessionAction {
 }
 
 impl SessionState {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Complete => "complete",
-            Self::Failed => "failed",
-            Self::Stopped => "stopped",
-        }
-    }
-
     /// Whether the segment at the start position exists and the session still serves.
     pub fn is_ready(self) -> bool {
         matches!(self, Self::Running | Self::Paused | Self::Complete)

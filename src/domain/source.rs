@@ -6,12 +6,12 @@ use crate::domain::address::Address;
 use crate::domain::m3u::parse::{M3uEntry, SkippedEntry};
 use crate::domain::rights::{Clearance, Provenance, RightsClaim, missing_fields};
 
-/// The format of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SourceKind {
-    M3u,
-    Xmltv,
+named_values! {
+    /// The format of a source.
+    pub enum SourceKind {
+        M3u = "m3u",
+        Xmltv = "xmltv",
+    }
 }
 
 /// Filter for entries that become channels: all if every list is empty, otherwise those named in any of the lists.
@@ -76,16 +76,6 @@ pub struct ImportSource {
     pub counts: ReadCounts,
     /// Skipped entries, up to a limit.
     pub skipped: Vec<SkippedEntry>,
-}
-
-impl SourceKind {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::M3u => "m3u",
-            Self::Xmltv => "xmltv",
-        }
-    }
 }
 
 impl ChannelFilter {

@@ -18,27 +18,16 @@ pub struct RequestDevice {
     pub source: DeviceSource,
 }
 
-/// How a device was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceSource {
-    /// A profile in the request, which switches the table off.
-    Profile,
-    /// The request's `player`.
-    Player,
-    UserAgent,
-    /// Nothing matched: the web baseline.
-    Default,
-}
-
-impl DeviceSource {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Profile => "profile",
-            Self::Player => "player",
-            Self::UserAgent => "userAgent",
-            Self::Default => "default",
-        }
+named_values! {
+    /// How a device was found.
+    pub enum DeviceSource {
+        /// A profile in the request, which switches the table off.
+        Profile = "profile",
+        /// The request's `player`.
+        Player = "player",
+        UserAgent = "userAgent",
+        /// Nothing matched: the web baseline.
+        Default = "default",
     }
 }
 

@@ -128,12 +128,7 @@ fn support_reasons(stream: &Stream, video: &Video, support: &VideoSupport) -> Ve
     if !depth_fits {
         reasons.push(TranscodeReason::VideoBitDepthNotSupported);
     }
-    let range = match video.hdr {
-        None => "sdr",
-        Some(Hdr::Hdr10) => "hdr10",
-        Some(Hdr::Hlg) => "hlg",
-        Some(Hdr::DolbyVision) => "dolby-vision",
-    };
+    let range = video.hdr.map_or("sdr", Hdr::as_str);
     let is_listed = |range: &str| support.hdr.iter().any(|name| normalize_profile(name) == range);
     let range_fits = if support.hdr.is_empty() { video.hdr.is_none() } else { range == "sdr" || is_listed(range) };
     if !range_fits {

@@ -14,15 +14,16 @@ pub const MAX_LENGTH_MS: i64 = 12 * 3_600_000;
 /// Maximum padding at one end, ms.
 pub const MAX_PADDING_MS: i64 = 3_600_000;
 
-/// The state of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RecordingState {
-    Scheduled,
-    Recording,
-    Complete,
-    Failed,
-    Cancelled,
+named_values! {
+    #[derive(Default)]
+    pub enum RecordingState {
+        #[default]
+        Scheduled = "scheduled",
+        Recording = "recording",
+        Complete = "complete",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
 }
 
 /// An event of a recording.
@@ -37,17 +38,6 @@ pub enum RecordingEvent {
 }
 
 impl RecordingState {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Recording => "recording",
-            Self::Complete => "complete",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     /// The state after an event; None if it changes nothing, because states only go forward.
     pub fn after(self, event: RecordingEvent) -> Option<Self> {
         match (self, event) {

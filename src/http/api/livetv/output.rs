@@ -71,15 +71,9 @@ impl WatermarkRequest {
     /// `VALIDATION_ERROR` naming the first invalid field.
     pub fn into_settings(self) -> Result<Option<WatermarkSettings>> {
         let position = self.position.as_deref().unwrap_or("bottom-right");
-        let corner = match position {
-            "top-left" => Corner::TopLeft,
-            "top-right" => Corner::TopRight,
-            "bottom-left" => Corner::BottomLeft,
-            "bottom-right" => Corner::BottomRight,
-            _ => {
-                let message = "must be top-left, top-right, bottom-left or bottom-right";
-                return Err(Error::invalid_field("watermark.position", message));
-            }
+        let Some(corner) = Corner::parse(position) else {
+            let message = "must be top-left, top-right, bottom-left or bottom-right";
+            return Err(Error::invalid_field("watermark.position", message));
         };
         let (opacity, width) = (self.opacity.unwrap_or(70), self.width_percent.unwrap_or(8));
         if !(1..=100).contains(&opacity) {

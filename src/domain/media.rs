@@ -17,6 +17,7 @@ const MAX_DURATION_SECONDS: f64 = 7.0 * 86_400.0;
 
 named_values! {
     /// Container family by the bytes of the file, never by its name.
+    #[derive(Default)]
     pub enum Container {
         Mp4 = "mp4",
         Matroska = "matroska",
@@ -34,12 +35,13 @@ named_values! {
         Ac3 = "ac3",
         Aiff = "aiff",
         WavPack = "wav-pack",
+        #[default]
         Other = "other",
     }
 }
 
 /// One media file, as probed. Times are source times: 0 is the start of the file's programme.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Media {
     pub container: Container,
     /// From the bytes, e.g. `video/mp4`, `audio/mp4`, `video/x-matroska`.
@@ -65,7 +67,7 @@ pub struct Media {
 }
 
 /// One elementary stream. `index` is ffmpeg's index (`-map 0:<index>`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
     pub index: u32,
     /// Lower-case ffmpeg codec name (`h264`, `hevc`, `aac`, `ac3`, `subrip` …); `unknown` without one.
@@ -88,13 +90,14 @@ pub struct Stream {
     pub kind: StreamKind,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "type")]
 pub enum StreamKind {
     Video(Video),
     Audio(Audio),
     Subtitle(Subtitle),
     /// Timed metadata, attached pictures and the like: never played, listed for completeness.
+    #[default]
     Data,
 }
 
@@ -165,20 +168,7 @@ pub const TELETEXT: &str = "dvb_teletext";
 impl Stream {
     /// A decodable stream with nothing else known.
     pub fn new(index: u32, codec: &str, kind: StreamKind) -> Self {
-        Self {
-            index,
-            codec: codec.to_owned(),
-            codec_string: None,
-            profile: None,
-            level: None,
-            bitrate_kbps: None,
-            language: None,
-            title: None,
-            is_default: false,
-            is_forced: false,
-            is_decodable: true,
-            kind,
-        }
+        Self { index, codec: codec.to_owned(), is_decodable: true, kind, ..Self::default() }
     }
 }
 
@@ -256,21 +246,7 @@ pub struct Tags {
 impl Media {
     /// A seekable file with nothing known but its streams.
     pub fn new(container: Container, streams: Vec<Stream>) -> Self {
-        Self {
-            container,
-            mime_type: String::new(),
-            duration_seconds: None,
-            start_seconds: 0.0,
-            clock_pieces: Vec::new(),
-            bitrate_kbps: None,
-            is_seekable: true,
-            keyframe_interval_seconds: None,
-            streams,
-            chapters: Vec::new(),
-            attachments: Vec::new(),
-            tags: Tags::default(),
-            warnings: Vec::new(),
-        }
+        Self { container, is_seekable: true, streams, ..Self::default() }
     }
 
     /// Treats an implausible duration as unknown.

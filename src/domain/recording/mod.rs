@@ -131,7 +131,7 @@ impl WrittenRange {
 }
 
 /// One recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
     pub id: String,
     pub channel_id: u32,
@@ -267,28 +267,8 @@ pub mod tests {
     use super::*;
 
     pub fn recording(id: &str, channel_id: u32, start_ms: i64, end_ms: i64) -> Recording {
-        Recording {
-            id: id.into(),
-            channel_id,
-            user_id: "u_1".into(),
-            title: "Show".into(),
-            subtitle: None,
-            season: None,
-            episode: None,
-            guide_entry_id: None,
-            content_key: String::new(),
-            start_ms,
-            end_ms,
-            padding: Padding::default(),
-            rule_id: None,
-            retention: RetentionLimit::default(),
-            state: RecordingState::Scheduled,
-            failure: None,
-            path: None,
-            written_range: WrittenRange::default(),
-            created_ms: 0,
-            ended_ms: None,
-        }
+        let (user_id, title) = ("u_1".into(), "Show".into());
+        Recording { id: id.into(), channel_id, user_id, title, start_ms, end_ms, ..Recording::default() }
     }
 
     #[test]
@@ -354,13 +334,11 @@ pub mod tests {
         let airing = |start_ms, end_ms| GuideAiring {
             guide_entry_id: Some("1-7".into()),
             title: "Show with extra time".into(),
-            subtitle: None,
-            season: None,
             episode: Some(3),
             start_ms,
             end_ms,
             content_key: "show".into(),
-            is_new: false,
+            ..GuideAiring::default()
         };
         let mut waits = recording("a", 1, 100, 200);
         assert!(waits.follow(airing(150, 300)) && !waits.follow(airing(150, 300)));

@@ -67,17 +67,12 @@ pub fn fold_username(username: &str) -> String {
 /// # Errors
 /// The reason it is invalid.
 pub fn validate_username(raw: &str) -> Result<String, &'static str> {
-    let name = raw.trim();
-    if name.is_empty() {
-        return Err("must not be empty");
+    match raw.trim() {
+        "" => Err("must not be empty"),
+        name if name.chars().count() > MAX_NAME_CHARS => Err("must not be longer than 64 characters"),
+        name if name.chars().any(char::is_control) => Err("must not contain control characters"),
+        name => Ok(name.to_owned()),
     }
-    if name.chars().count() > MAX_NAME_CHARS {
-        return Err("must not be longer than 64 characters");
-    }
-    if name.chars().any(char::is_control) {
-        return Err("must not contain control characters");
-    }
-    Ok(name.to_owned())
 }
 
 /// Checks a new password.

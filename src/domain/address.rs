@@ -143,14 +143,8 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.0.scheme(), self.0.host_str().unwrap_or_default())?;
-        if let Some(port) = self.0.port() {
-            write!(f, ":{port}")?;
-        }
-        match (self.0.path(), self.0.query()) {
-            ("/", None) => f.write_str("/"),
-            _ => f.write_str("/…"),
-        }
+        let is_server_alone = matches!((self.0.path(), self.0.query()), ("/", None));
+        write!(f, "{}{}", self.server_address(), if is_server_alone { "" } else { "…" })
     }
 }
 

@@ -71,7 +71,6 @@ fn usual_least() -> u32 {
     DEFAULT_MIN_GUIDE_SECONDS
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_usual_least(seconds: &u32) -> bool {
     *seconds == DEFAULT_MIN_GUIDE_SECONDS
 }
@@ -112,12 +111,10 @@ pub struct OutputSettings {
 /// Default maximum height, lines.
 const DEFAULT_MAX_HEIGHT: Option<u32> = Some(720);
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_usual_height(height: &Option<u32>) -> bool {
     *height == DEFAULT_MAX_HEIGHT
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_true(value: &bool) -> bool {
     *value
 }

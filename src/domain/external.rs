@@ -78,25 +78,19 @@ impl ExternalChannel {
 
     /// The source it was imported from.
     pub fn source_id(&self) -> Option<u32> {
-        match &self.origin {
-            ExternalOrigin::Own { .. } => None,
-            ExternalOrigin::Source { id, .. } => Some(*id),
-        }
+        let ExternalOrigin::Source { id, .. } = &self.origin else { return None };
+        Some(*id)
     }
 
     /// The entry of the list it was imported from.
     pub fn imported_entry(&self) -> Option<&ImportedEntry> {
-        match &self.origin {
-            ExternalOrigin::Own { .. } => None,
-            ExternalOrigin::Source { entry, .. } => Some(entry),
-        }
+        let ExternalOrigin::Source { entry, .. } = &self.origin else { return None };
+        Some(entry)
     }
 
     /// Its own clearance; None if that of a source applies.
     pub fn own_clearance(&self) -> Option<&Clearance> {
-        match &self.origin {
-            ExternalOrigin::Own { clearance, .. } => Some(clearance),
-            ExternalOrigin::Source { .. } => None,
-        }
+        let ExternalOrigin::Own { clearance, .. } = &self.origin else { return None };
+        Some(clearance)
     }
 }

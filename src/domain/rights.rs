@@ -230,14 +230,22 @@ impl RightsClaim {
     /// Fills missing fields from the existing clearance.
     fn merged_into(self, before: Option<&Clearance>) -> Self {
         let Some(Clearance { provenance, rights, .. }) = before else { return self };
+        let claim = self.with_provenance(provenance);
         Self {
-            source_name: self.source_name.or_else(|| Some(provenance.source_name.clone())),
-            source_url: self.source_url.or_else(|| Some(provenance.source_url.clone())),
-            imported_at_ms: self.imported_at_ms.or(Some(provenance.imported_at_ms)),
-            basis: self.basis.or_else(|| Some(rights.basis.as_str().to_owned())),
-            statement: self.statement.or_else(|| Some(rights.statement.clone())),
-            recording_basis: self.recording_basis.or_else(|| Some(rights.recording_basis.clone())),
-            authorized: self.authorized,
+            basis: claim.basis.or_else(|| Some(rights.basis.as_str().to_owned())),
+            statement: claim.statement.or_else(|| Some(rights.statement.clone())),
+            recording_basis: claim.recording_basis.or_else(|| Some(rights.recording_basis.clone())),
+            ..claim
+        }
+    }
+
+    /// Fills missing fields from an existing provenance.
+    pub(super) fn with_provenance(self, before: &Provenance) -> Self {
+        Self {
+            source_name: self.source_name.or_else(|| Some(before.source_name.clone())),
+            source_url: self.source_url.or_else(|| Some(before.source_url.clone())),
+            imported_at_ms: self.imported_at_ms.or(Some(before.imported_at_ms)),
+            ..self
         }
     }
 }

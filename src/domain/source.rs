@@ -109,15 +109,9 @@ impl SourceRights {
     ) -> Result<Self, Vec<&'static str>> {
         let has_rights_fields = claim.basis.is_some() || claim.statement.is_some() || claim.authorized.is_some();
         if kind == SourceKind::Xmltv && !has_rights_fields && !matches!(before, Some(Self::Clearance(_))) {
-            let previous = match before {
-                Some(Self::Provenance(provenance)) => Some(provenance),
-                _ => None,
-            };
-            let claim = RightsClaim {
-                source_name: claim.source_name.or_else(|| previous.map(|was| was.source_name.clone())),
-                source_url: claim.source_url.or_else(|| previous.map(|was| was.source_url.clone())),
-                imported_at_ms: claim.imported_at_ms.or_else(|| previous.map(|was| was.imported_at_ms)),
-                ..claim
+            let claim = match before {
+                Some(before) => claim.with_provenance(before.provenance()),
+                None => claim,
             };
             let missing_names: Vec<_> =
                 missing_fields(&claim).into_iter().filter(|field| field.starts_with("provenance.")).collect();
@@ -133,10 +127,8 @@ impl SourceRights {
     }
 
     pub fn clearance(&self) -> Option<&Clearance> {
-        match self {
-            Self::Clearance(clearance) => Some(clearance),
-            Self::Provenance(_) => None,
-        }
+        let Self::Clearance(clearance) = self else { return None };
+        Some(clearance)
     }
 
     pub fn provenance(&self) -> &Provenance {

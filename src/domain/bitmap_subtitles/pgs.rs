@@ -101,15 +101,11 @@ impl PgsDecoder {
             body.u8()?;
             let cropped = body.u8()? & 0x80 != 0;
             let (x, y) = (u32::from(body.u16()?), u32::from(body.u16()?));
-            let mut visible_part = None;
-            if cropped {
-                let mut crop = [0; 4];
-                for side in &mut crop {
-                    *side = usize::from(body.u16()?);
-                }
-                visible_part = Some(crop);
-            }
-            placements.push(ObjectPlacement { object, x, y, crop: visible_part });
+            let crop = match cropped {
+                true => Some([body.u16()?, body.u16()?, body.u16()?, body.u16()?].map(usize::from)),
+                false => None,
+            };
+            placements.push(ObjectPlacement { object, x, y, crop });
         }
         self.composition = Some(Composition { palette, placements });
         Ok(())

@@ -2,9 +2,7 @@
 
 use super::psi::{self, PmtEntry, TrackKind};
 use super::ts_writer::{AccessUnit, TsWriter};
-
-/// Ticks per second.
-const TICKS_PER_SECOND: i64 = 90_000;
+use crate::domain::time::TICKS_PER_SECOND;
 
 /// Time of the first frame, ticks. It is above 0 because later frames may have slightly earlier timestamps.
 const START_TICKS: i64 = 10 * TICKS_PER_SECOND;

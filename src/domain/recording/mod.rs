@@ -1,5 +1,7 @@
 //! A recording (DVR): which part of a channel is put into a file, and how far that is.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 mod file_name;
@@ -227,19 +229,15 @@ pub fn conflicting_ids<'a>(
     // The number of overlapping recordings only increases at starts.
     let mut instants: Vec<i64> = others.iter().map(|other| other.padded_range_ms().0.max(from)).collect();
     instants.push(from);
-    let mut found: Vec<&str> = Vec::new();
+    let mut found: BTreeSet<&str> = BTreeSet::new();
     for at in instants {
-        let overlapping: Vec<&&Recording> = others.iter().filter(|other| other.is_on_at(at)).collect();
-        let mut channels: Vec<u32> = overlapping.iter().map(|other| other.channel_id).collect();
-        channels.sort_unstable();
-        channels.dedup();
+        let overlapping = || others.iter().filter(move |other| other.is_on_at(at));
+        let channels: BTreeSet<u32> = overlapping().map(|other| other.channel_id).collect();
         if channels.len() >= encode_slots {
-            found.extend(overlapping.iter().map(|other| other.id.as_str()));
+            found.extend(overlapping().map(|other| other.id.as_str()));
         }
     }
-    found.sort_unstable();
-    found.dedup();
-    found
+    found.into_iter().collect()
 }
 
 /// Ids of expired recordings: older than their limit, or beyond the number kept of a series.

@@ -30,7 +30,7 @@ impl ScheduleRevision {
         if self.mid_roll_count > 0 {
             cycles.round_totals = totals(self.items[self.programme_items().len()..].iter().map(|item| &**item));
             cycles.head_breaks = self.cycle_rest.iter().map(|index| self.break_count(*index)).sum();
-            let breaks = |item: &ScheduleItem| self.copies_per_cycle(item) as u64 * item.breaks.len() as u64;
+            let breaks = |item: &ScheduleItem| self.mode.copies_per_cycle(item) as u64 * item.breaks.len() as u64;
             cycles.cycle_breaks = self.programme_items().iter().map(|item| breaks(item)).sum();
         }
         cycles

@@ -186,7 +186,6 @@ fn first() -> u32 {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_first(number: &u32) -> bool {
     *number == first()
 }

@@ -33,11 +33,6 @@ impl ScheduleRevision {
         self.pool().cycle_order(cycle)
     }
 
-    /// How often a cycle airs an item.
-    pub fn copies_per_cycle(&self, item: &ScheduleItem) -> usize {
-        self.mode.copies_per_cycle(item)
-    }
-
     /// Programmes of one cycle.
     pub fn programmes_per_cycle(&self) -> u64 {
         self.pool().programmes_per_cycle()
@@ -45,14 +40,14 @@ impl ScheduleRevision {
 
     /// Length of one cycle without breaks.
     pub fn cycle_ms(&self) -> i64 {
-        self.programme_items().iter().map(|item| self.copies_per_cycle(item) as i64 * item.duration_ms).sum()
+        self.programme_items().iter().map(|item| self.mode.copies_per_cycle(item) as i64 * item.duration_ms).sum()
     }
 
     /// Segments of one cycle without breaks.
     pub fn cycle_segments(&self) -> u64 {
         self.programme_items()
             .iter()
-            .map(|item| self.copies_per_cycle(item) as u64 * item.segmentation.segment_count())
+            .map(|item| self.mode.copies_per_cycle(item) as u64 * item.segmentation.segment_count())
             .sum()
     }
 }
@@ -113,7 +108,7 @@ impl CyclePool<'_> {
 
 impl ScheduleMode {
     /// How often a cycle airs an item.
-    fn copies_per_cycle(self, item: &ScheduleItem) -> usize {
+    pub(super) fn copies_per_cycle(self, item: &ScheduleItem) -> usize {
         match self {
             ScheduleMode::Sequential | ScheduleMode::Shuffle | ScheduleMode::ShuffleInOrder => 1,
             ScheduleMode::Blocks => 0,

@@ -126,18 +126,8 @@ impl Segmentation {
             (grid, first) = (Grid::Keyframes { bounds: even_bounds(count as u32, part_ticks) }, 0);
         }
         let start_in_item = grid.segment_start(first);
-        if duration_ms <= 0 {
-            return SegmentRanges {
-                grid,
-                first_segment: first,
-                start_in_item,
-                own_count: 0,
-                own_end_ticks: 0,
-                length_ticks: aired_ticks,
-            };
-        }
-        let (mut own_count, mut own_end_ticks) = (count, part_ticks);
-        if aired_ms < duration_ms {
+        let (mut own_count, mut own_end_ticks) = if duration_ms > 0 { (count, part_ticks) } else { (0, 0) };
+        if duration_ms > 0 && aired_ms < duration_ms {
             let fits = grid.segment_at(start_in_item + aired_ticks) - first;
             let is_whole = grid.segment_start(first + fits + 1) - start_in_item <= aired_ticks;
             own_count = (fits + usize::from(is_whole)).min(count);

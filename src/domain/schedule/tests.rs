@@ -110,7 +110,7 @@ proptest! {
         let mut aired: HashMap<u32, usize> = HashMap::new();
         order.iter().for_each(|index| *aired.entry(*index).or_default() += 1);
         for (index, item) in (0u32..).zip(revisions[0].items.iter()) {
-            prop_assert_eq!(aired.get(&index).copied(), Some(revisions[0].copies_per_cycle(item)));
+            prop_assert_eq!(aired.get(&index).copied(), Some(revisions[0].mode.copies_per_cycle(item)));
         }
         prop_assert_eq!(order.len() as u64, revisions[0].programmes_per_cycle());
         prop_assert_eq!(revisions[0].total_ms(&order), revisions[0].cycle_ms());

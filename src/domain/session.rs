@@ -33,13 +33,6 @@ pub enum SessionEvent {
     Stop,
 }
 
-/// An action for the session's owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionAction {
-    /// Release the runs: the session has no readers any more.
-    Release,
-}
-
 impl SessionState {
     /// Whether the segment at the start position exists and the session still serves.
     pub fn is_ready(self) -> bool {
@@ -51,20 +44,20 @@ impl SessionState {
         self == Self::Starting || self.is_ready()
     }
 
-    /// The state after `event`, and the actions to perform.
-    pub fn after(self, event: SessionEvent) -> (Self, &'static [SessionAction]) {
+    /// The state after `event`, and whether to release the runs because the session has no readers any more.
+    pub fn after(self, event: SessionEvent) -> (Self, bool) {
         use SessionState::*;
         match (self, event) {
-            (Stopped, _) => (Stopped, &[]),
-            (_, SessionEvent::Stop) => (Stopped, &[SessionAction::Release]),
-            (Failed, _) => (Failed, &[]),
-            (_, SessionEvent::Fault) => (Failed, &[SessionAction::Release]),
-            (Starting, SessionEvent::Ready) => (Running, &[]),
-            (Starting, _) => (Starting, &[]),
-            (_, SessionEvent::Ready) => (self, &[]),
-            (_, SessionEvent::Working) => (Running, &[]),
-            (_, SessionEvent::Ahead) => (Paused, &[]),
-            (_, SessionEvent::AllSegmentsReady) => (Complete, &[]),
+            (Stopped, _) => (Stopped, false),
+            (_, SessionEvent::Stop) => (Stopped, true),
+            (Failed, _) => (Failed, false),
+            (_, SessionEvent::Fault) => (Failed, true),
+            (Starting, SessionEvent::Ready) => (Running, false),
+            (Starting, _) => (Starting, false),
+            (_, SessionEvent::Ready) => (self, false),
+            (_, SessionEvent::Working) => (Running, false),
+            (_, SessionEvent::Ahead) => (Paused, false),
+            (_, SessionEvent::AllSegmentsReady) => (Complete, false),
         }
     }
 }
@@ -90,8 +83,7 @@ mod tests {
             for (event, next) in events.into_iter().zip(states_after) {
                 // Every arrow to another final state releases the runs, and no other arrow does.
                 let releases = next != state && matches!(next, Failed | Stopped);
-                let actions: &[SessionAction] = if releases { &[SessionAction::Release] } else { &[] };
-                assert_eq!(state.after(event), (next, actions), "{state:?} on {event:?}");
+                assert_eq!(state.after(event), (next, releases), "{state:?} on {event:?}");
             }
         }
     }

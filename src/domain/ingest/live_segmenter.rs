@@ -250,6 +250,7 @@ fn format_digest(payload: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::domain::mpegts::TIMESTAMP_WRAP;
+    use crate::domain::mpegts::tests::chunks;
     use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
     use proptest::prelude::*;
 
@@ -352,15 +353,8 @@ mod tests {
         fn chunks_of_any_size_give_the_same_segments(sizes in proptest::collection::vec(1usize..5000, 1..20)) {
             let whole = video_and_audio(7, 1000, 25);
             let expected = LiveSegmenter::new(true, LIMITS).push(&whole).unwrap();
-            let (mut segmenter, mut got, mut at) = (LiveSegmenter::new(true, LIMITS), Vec::new(), 0);
-            for size in sizes.iter().cycle() {
-                if at >= whole.len() {
-                    break;
-                }
-                let end = (at + size).min(whole.len());
-                got.extend(segmenter.push(&whole[at..end]).unwrap());
-                at = end;
-            }
+            let mut segmenter = LiveSegmenter::new(true, LIMITS);
+            let got: Vec<_> = chunks(&whole, &sizes).flat_map(|chunk| segmenter.push(chunk).unwrap()).collect();
             prop_assert_eq!(got, expected);
         }
 

@@ -37,9 +37,18 @@ pub fn unwrap_timestamp(timestamp: i64, near: i64) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A stream as chunks of these sizes, in turn.
+    pub fn chunks<'a>(mut stream: &'a [u8], sizes: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+        sizes.iter().cycle().map_while(move |size| {
+            let (chunk, rest) = stream.split_at((*size).min(stream.len()));
+            stream = rest;
+            (!chunk.is_empty()).then_some(chunk)
+        })
+    }
 
     proptest! {
         #[test]

@@ -17,7 +17,7 @@ pub struct DeviceProfile {
     pub max_bitrate_kbps: Option<u32>,
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VideoSupport {
     pub codec: String,
@@ -82,15 +82,11 @@ pub(super) fn audio_support(codec: &str, channels: u32) -> AudioSupport {
 pub(super) fn video_support(codec: &str, profiles: &[&str], max_level: f64) -> VideoSupport {
     VideoSupport {
         codec: codec.to_owned(),
-        max_width: None,
-        max_height: None,
-        max_fps: None,
         bit_depths: vec![8],
         profiles: owned_names(profiles),
         hdr: owned_names(&["sdr"]),
         max_level: Some(max_level),
-        interlaced: false,
-        square_pixels_only: false,
+        ..VideoSupport::default()
     }
 }
 

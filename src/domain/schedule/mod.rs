@@ -71,7 +71,7 @@ pub struct Programme {
 }
 
 /// The content aired from an instant until the next revision begins.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleRevision {
     /// Increases by one with every change, from 1.
     #[serde(default = "first", skip_serializing_if = "is_first")]

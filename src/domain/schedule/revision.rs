@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::blocks::BlockSchedule;
-use super::{OrderCache, Programme, ProgrammeIter, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
+use super::{Programme, ProgrammeIter, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
 
 /// How long after the start of a change guides may still name programmes of the old schedule, ms: they span at most 14 days.
 const GUIDE_HORIZON_MS: i64 = 15 * 24 * 3_600_000;
@@ -29,18 +29,13 @@ impl ScheduleRevision {
         Self {
             number: 1,
             start_ms,
-            first_ordinal: 0,
-            first_sequence: 0,
-            first_discontinuity: 0,
             seed,
             mode,
-            cycle_rest: Box::default(),
-            first_cycle: 0,
             items,
             mid_roll_count,
             // With an empty day cache, because that belongs to one revision.
             blocks: blocks.map(|blocks| Arc::new((*blocks).clone())),
-            order_cache: OrderCache::default(),
+            ..Self::default()
         }
     }
 }

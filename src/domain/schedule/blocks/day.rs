@@ -287,9 +287,13 @@ impl DayDraft<'_, '_> {
 
     fn air(&mut self, item: u32, stream: Option<usize>, at: i64, end: i64) -> i64 {
         let end = (at + self.item_ms(item)).min(end);
-        self.airings.push(DayAiring { item, start_ms: at, end_ms: end, part: None, continues_programme: false });
-        self.streams.push(stream);
+        self.push_whole(item, stream, at, end);
         end
+    }
+
+    fn push_whole(&mut self, item: u32, stream: Option<usize>, start_ms: i64, end_ms: i64) {
+        self.airings.push(DayAiring { item, start_ms, end_ms, part: None, continues_programme: false });
+        self.streams.push(stream);
     }
 
     /// Airs an item in parts, with filler between.
@@ -352,16 +356,7 @@ impl DayDraft<'_, '_> {
         match self.airings.last_mut() {
             // Such a short slate would only flicker, so the programme before is extended.
             Some(last) if to_ms - at < MIN_GAP_MS && last.end_ms == at => last.end_ms = to_ms,
-            _ => {
-                self.airings.push(DayAiring {
-                    item: blocks.slate_item,
-                    start_ms: at,
-                    end_ms: to_ms,
-                    part: None,
-                    continues_programme: false,
-                });
-                self.streams.push(None);
-            }
+            _ => self.push_whole(blocks.slate_item, None, at, to_ms),
         }
     }
 }

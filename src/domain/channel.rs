@@ -225,6 +225,24 @@ impl Channel {
 }
 
 impl ChannelSettings {
+    /// The settings of a new channel that has no name yet.
+    pub fn new(number: u32, timezone: Arc<str>) -> Self {
+        Self {
+            name: Box::default(),
+            number,
+            enabled: true,
+            always_on: false,
+            category: Box::default(),
+            description: Box::default(),
+            logo_url: None,
+            timezone,
+            show_filler: false,
+            min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
+            slate_text: None,
+            slate_image: None,
+        }
+    }
+
     /// Checks every field.
     ///
     /// # Errors
@@ -306,20 +324,7 @@ pub mod tests {
     }
 
     fn settings() -> ChannelSettings {
-        ChannelSettings {
-            name: "80s Action".into(),
-            number: 12,
-            enabled: true,
-            always_on: false,
-            category: Box::default(),
-            description: Box::default(),
-            logo_url: None,
-            timezone: "Europe/Berlin".into(),
-            show_filler: false,
-            min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
-            slate_text: None,
-            slate_image: None,
-        }
+        ChannelSettings { name: "80s Action".into(), ..ChannelSettings::new(12, "Europe/Berlin".into()) }
     }
 
     /// Thousands of channels are in memory, so a feature few of them use must cost the others almost nothing.

@@ -15,7 +15,6 @@ pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 8..=1024;
 /// Maximum length of a device name, characters.
 const MAX_DEVICE_CHARS: usize = 100;
 
-/// A user account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     pub id: String,

@@ -86,12 +86,10 @@ impl Address {
         Ok(url)
     }
 
-    /// Whether it is an RTSP address.
     pub fn is_rtsp(&self) -> bool {
         self.0.scheme() == "rtsp"
     }
 
-    /// Whether it is an SRT address.
     pub fn is_srt(&self) -> bool {
         self.0.scheme() == "srt"
     }

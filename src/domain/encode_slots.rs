@@ -44,7 +44,6 @@ pub struct SlotDemand {
     pub deadline_ms: Option<i64>,
     /// Deadline for a second run if two readers are far apart, ms; None if none is needed.
     pub second_deadline_ms: Option<i64>,
-    /// Slots it has.
     pub held_slots: usize,
     /// Segments it delivered since it got its slot.
     pub delivered_segments: usize,

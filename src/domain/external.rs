@@ -11,7 +11,6 @@ pub const MAX_FAILOVER: usize = 8;
 /// Maximum length of the `User-Agent` sent to the source, bytes.
 pub const MAX_USER_AGENT: usize = 256;
 
-/// The stream of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalStream {
     pub url: Address,
@@ -76,13 +75,11 @@ impl ExternalChannel {
         }
     }
 
-    /// The source it was imported from.
     pub fn source_id(&self) -> Option<u32> {
         let ExternalOrigin::Source { id, .. } = &self.origin else { return None };
         Some(*id)
     }
 
-    /// The entry of the list it was imported from.
     pub fn imported_entry(&self) -> Option<&ImportedEntry> {
         let ExternalOrigin::Source { entry, .. } = &self.origin else { return None };
         Some(entry)

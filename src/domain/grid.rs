@@ -71,7 +71,6 @@ impl FrameGrid {
         segment as usize
     }
 
-    /// Number of segments.
     #[allow(clippy::len_without_is_empty, reason = "an item has at least one frame")]
     pub fn len(&self) -> usize {
         self.segment_of(self.total_frames - 1) + 1
@@ -134,7 +133,6 @@ impl Grid {
         Self::Steps { step, end }
     }
 
-    /// Number of segments.
     #[allow(clippy::len_without_is_empty, reason = "a grid has at least one segment")]
     pub fn len(&self) -> usize {
         match self {

@@ -20,7 +20,6 @@ pub struct ProgrammeEntry<'a> {
     pub listing: Option<&'a Listing>,
 }
 
-/// The parts of a title.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TitleParts<'a> {
     pub title: &'a str,
@@ -72,7 +71,6 @@ impl Channel {
         self.external.is_none() && self.definition.is_filler(programme)
     }
 
-    /// Whether it is the slate.
     pub fn is_slate(&self, programme: &Programme) -> bool {
         self.external.is_none() && self.definition.is_slate(programme)
     }
@@ -140,7 +138,6 @@ impl ProgrammeEntries {
         entries
     }
 
-    /// Takes the next entry.
     pub fn next_entry(&mut self, definition: &ScheduleDefinition) -> Option<Programme> {
         if let Some((listings, at)) = &mut self.listings {
             let item = *at;
@@ -183,7 +180,6 @@ impl ProgrammeEntries {
         Some(entry)
     }
 
-    /// Whether a programme begins an entry.
     fn begins_entry(&mut self, definition: &ScheduleDefinition, programme: &Programme) -> bool {
         if !(self.show_filler || programme.begins_guide_entry) {
             return false;

@@ -3,7 +3,6 @@
 /// Largest width and height, pixels.
 const MAX_SIDE_PIXELS: u32 = 4096;
 
-/// Format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImageFormat {
     Png,

@@ -21,7 +21,6 @@ pub struct Root {
 /// A request path inside a root, not opened yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocatedPath {
-    /// Index into the roots.
     pub root_index: usize,
     /// Relative to the root; empty for the root itself.
     pub relative_path: PathBuf,

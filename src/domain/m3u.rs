@@ -33,7 +33,6 @@ named_values! {
     }
 }
 
-/// Formats the first line.
 pub fn format_header(options: &M3uOptions) -> String {
     let url = &options.guide_url;
     let mut attributes = format_attribute("url-tvg", url) + &format_attribute("x-tvg-url", url);

@@ -70,7 +70,6 @@ named_values! {
     }
 }
 
-/// A burned-in subtitle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase", tag = "from")]
 pub enum BurnedSubtitle {
@@ -81,7 +80,6 @@ pub enum BurnedSubtitle {
 }
 
 impl BurnedSubtitle {
-    /// Whether it is a bitmap subtitle.
     pub fn is_bitmap(&self) -> bool {
         match self {
             Self::Embedded { bitmap, .. } | Self::Sidecar { bitmap, .. } => *bitmap,

@@ -55,7 +55,6 @@ pub enum SubtitleDelivery {
     Burn(BurnedSubtitle),
 }
 
-/// The decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// Serve the file as it is.

@@ -19,7 +19,6 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// Number of bytes.
     #[allow(clippy::len_without_is_empty, reason = "a byte range is never empty")]
     pub fn len(self) -> u64 {
         self.last - self.first + 1

@@ -14,7 +14,6 @@ const MIN_STATEMENT_CHARS: usize = 20;
 /// Maximum length of a text, bytes.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// The text of the attestation.
 const ATTESTATION_TEXT: &str = "I am authorised to receive this source and to show it to the people of this household, on the basis \
                             stated, and I answer for what is stated here.";
 
@@ -39,7 +38,6 @@ named_values! {
     }
 }
 
-/// The legal basis with its statement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
     pub basis: RightsBasis,
@@ -112,7 +110,6 @@ pub fn missing_fields(claim: &RightsClaim) -> Vec<&'static str> {
     checks.iter().filter(|(_, is_present)| !is_present).map(|(field, _)| *field).collect()
 }
 
-/// The error for missing fields.
 pub fn missing_rights_error(missing: &[&str]) -> Error {
     let message = format!("the rights basis is incomplete, missing: {}", missing.join(", "));
     Error::new(Code::RightsBasisRequired, message).with_details(json!({"missing": missing}))
@@ -195,7 +192,6 @@ impl Clearance {
         Ok(Self { provenance, rights, attestation })
     }
 
-    /// Whether the attestation is in force.
     pub fn is_attested(&self) -> bool {
         self.attestation.authorized
     }

@@ -11,14 +11,12 @@ named_values! {
         Paused = "paused",
         /// Playable; every segment of the item exists.
         Complete = "complete",
-        /// The backend failed.
         Failed = "failed",
         /// Ended by its viewer, an admin, idleness or shutdown.
         Stopped = "stopped",
     }
 }
 
-/// An event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
     /// The segment at the start position exists.
@@ -27,7 +25,6 @@ pub enum SessionEvent {
     Working,
     /// The runs are far enough ahead.
     Ahead,
-    /// Every segment exists.
     AllSegmentsReady,
     Fault,
     Stop,

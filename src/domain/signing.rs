@@ -7,7 +7,6 @@ use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// A signing key.
 pub type SigningKey = [u8; 32];
 
 /// Tolerance for clock differences, seconds.

@@ -7,7 +7,6 @@ use crate::domain::m3u::parse::{M3uEntry, SkippedEntry};
 use crate::domain::rights::{Clearance, Provenance, RightsClaim, missing_fields};
 
 named_values! {
-    /// The format of a source.
     pub enum SourceKind {
         M3u = "m3u",
         Xmltv = "xmltv",
@@ -24,7 +23,6 @@ pub struct ChannelFilter {
     pub ids: Vec<String>,
 }
 
-/// The rights basis under which a source is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceRights {
@@ -42,7 +40,6 @@ pub enum ReadState {
     Failed(String),
 }
 
-/// Counts of the last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReadCounts {
@@ -52,7 +49,6 @@ pub struct ReadCounts {
     pub skipped: usize,
 }
 
-/// A source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImportSource {
     /// Never used twice.
@@ -79,7 +75,6 @@ pub struct ImportSource {
 }
 
 impl ChannelFilter {
-    /// Total bytes of its texts.
     pub fn text_bytes(&self) -> usize {
         [&self.groups, &self.names, &self.ids].into_iter().flatten().map(String::len).sum()
     }
@@ -138,7 +133,6 @@ impl SourceRights {
         }
     }
 
-    /// Whether it may be used.
     pub fn is_usable(&self) -> bool {
         self.clearance().is_none_or(Clearance::is_attested)
     }

@@ -35,7 +35,6 @@ impl AllowedSources {
         Ok(allowed)
     }
 
-    /// Whether a host is allowed by name.
     pub fn allows_host(&self, name: &str) -> bool {
         self.hosts.contains(&normalize_host(name))
     }

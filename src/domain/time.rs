@@ -59,7 +59,6 @@ pub fn to_ticks(seconds: f64) -> i64 {
     (seconds * TICKS_PER_SECOND as f64).round() as i64
 }
 
-/// Ticks to seconds.
 pub fn to_seconds(ticks: i64) -> f64 {
     ticks as f64 / TICKS_PER_SECOND as f64
 }

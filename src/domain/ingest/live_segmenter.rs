@@ -226,7 +226,6 @@ impl LiveSegmenter {
         IngestSegment { start, end: start + length, audio_frame_time, bytes, is_first, format }
     }
 
-    /// Unwraps a timestamp of the stream's clock.
     fn unwrap_time(&mut self, pts: i64) -> i64 {
         let at = self.last_time.map_or(pts, |near| unwrap_timestamp(pts, near));
         if self.last_time.is_some_and(|clock| (at - clock).abs() > MIN_CLOCK_JUMP) {

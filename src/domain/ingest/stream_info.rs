@@ -6,7 +6,6 @@ use crate::domain::mpegts::psi::{parse_pat, parse_pmt};
 /// Most bytes examined. A PMT is repeated several times a second.
 pub const MAX_PROBE_BYTES: usize = 4 << 20;
 
-/// Container of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamContainer {
     MpegTs,
@@ -14,7 +13,6 @@ pub enum StreamContainer {
     Mp4,
 }
 
-/// Container and tracks of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
     pub container: StreamContainer,

@@ -23,7 +23,6 @@ const MIN_SEGMENTS: usize = 6;
 /// How long segments are kept after they leave the playlist, ticks, because players request them late.
 const RETENTION: i64 = 60 * 90_000;
 
-/// Origin of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentOrigin {
     Slate,
@@ -47,7 +46,6 @@ impl SegmentOrigin {
     }
 }
 
-/// The timeline of one external channel.
 #[derive(Debug)]
 pub struct ExternalTimeline {
     started: i64,
@@ -126,7 +124,6 @@ impl ExternalTimeline {
         self.segments.iter().skip(first).copied().collect()
     }
 
-    /// The first segment that satisfies the predicate.
     pub fn find_segment(&self, matches: impl Fn(&LiveSegment) -> bool) -> Option<LiveSegment> {
         self.segments.iter().find(|segment| matches(segment)).copied()
     }

@@ -21,7 +21,6 @@ const MAX_QUOTES: usize = 64;
 /// Most guide URLs of one list.
 const MAX_GUIDES: usize = 200;
 
-/// A parsed list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct M3uList {
     pub entries: Vec<M3uEntry>,
@@ -47,7 +46,6 @@ pub struct M3uEntry {
     pub guide_shift_ms: i64,
 }
 
-/// Skipped entries and the reasons.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SkippedEntries {
     pub count: usize,
@@ -55,7 +53,6 @@ pub struct SkippedEntries {
     pub reasons: Vec<SkippedEntry>,
 }
 
-/// One skipped entry.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SkippedEntry {
     pub line: usize,

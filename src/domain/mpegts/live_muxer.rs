@@ -22,7 +22,6 @@ const MIN_CLOCK_JUMP: i64 = 10 * TICKS_PER_SECOND;
 /// Interval between two PMTs, ticks.
 const TABLE_INTERVAL: i64 = TICKS_PER_SECOND / 2;
 
-/// Codec of an elementary stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamCodec {
     /// H.264 in Annex B format.
@@ -45,7 +44,6 @@ pub struct Frame {
     pub bytes: Vec<u8>,
 }
 
-/// The sender's clock jumped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its clock jumps")]
 pub struct ClockJump;

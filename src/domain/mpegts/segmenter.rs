@@ -86,7 +86,6 @@ pub struct Segmenter {
     failure: Option<SegmenterError>,
 }
 
-/// Segmentation progress of one track.
 #[derive(Debug)]
 struct TrackProgress {
     is_present: bool,

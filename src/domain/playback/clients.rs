@@ -67,7 +67,6 @@ pub fn accepts_start_in_multivariant(user_agent: &str) -> bool {
     client.is_some_and(|client| !matches!(client.family, ClientFamily::Software | ClientFamily::Gstreamer))
 }
 
-/// An entry of the table.
 struct KnownClient {
     name: &'static str,
     /// Prefixes of `player`, lower case.

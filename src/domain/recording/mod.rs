@@ -28,7 +28,6 @@ named_values! {
     }
 }
 
-/// An event of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordingEvent {
     /// Its start time has come.
@@ -75,7 +74,6 @@ pub struct Padding {
     pub after_ms: i64,
 }
 
-/// Why a recording failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingFailure {
     /// One of the codes of [`crate::error::Code`].
@@ -132,7 +130,6 @@ impl WrittenRange {
     }
 }
 
-/// One recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
     pub id: String,

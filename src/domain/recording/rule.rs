@@ -10,7 +10,6 @@ const MAX_HANDLED: usize = 4096;
 /// One programme of a guide, with the fields a recording needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuideAiring {
-    /// Its id in the guide.
     pub guide_entry_id: Option<String>,
     pub title: String,
     pub subtitle: Option<String>,

@@ -114,7 +114,6 @@ impl ScheduleRevision {
         self.mid_roll_count > 0 || self.blocks.as_ref().is_some_and(|blocks| !blocks.filler.mid.is_empty())
     }
 
-    /// Number of breaks in an item.
     pub(super) fn break_count(&self, item: u32) -> u64 {
         if self.mid_roll_count == 0 { 0 } else { self.items[item as usize].breaks.len() as u64 }
     }

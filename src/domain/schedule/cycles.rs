@@ -48,7 +48,6 @@ impl CyclePositions<'_> {
         self.head_breaks + self.cycle_breaks * cycle
     }
 
-    /// Segments of the revision before a cycle.
     pub(super) fn segments_before(&self, cycle: u64) -> u64 {
         self.head_totals.1 + self.cycle_totals.1 * cycle + self.filler_totals(self.breaks_before(cycle)).1
     }
@@ -95,7 +94,6 @@ impl CyclePositions<'_> {
     }
 }
 
-/// Total length and segments of items.
 fn totals<'a>(items: impl Iterator<Item = &'a ScheduleItem>) -> (i64, u64) {
     items.fold((0, 0), |(ms, segments), item| {
         (item.duration_ms.saturating_add(ms), item.segmentation.segment_count() + segments)

@@ -52,7 +52,6 @@ impl ScheduleItem {
 /// The items of a revision. Each item is in memory once, however many revisions and channels air it.
 pub type ScheduleItems = Arc<[Arc<ScheduleItem>]>;
 
-/// Sets the items' ids.
 pub fn assign_ids(mut items: Vec<ScheduleItem>) -> ScheduleItems {
     let mut occurrences: HashMap<String, u64> = HashMap::new();
     for item in &mut items {

@@ -141,7 +141,6 @@ impl ScheduleDefinition {
         programme.item_index >= self.revisions[programme.revision_index].programme_items().len()
     }
 
-    /// Whether it is the slate.
     pub fn is_slate(&self, programme: &Programme) -> bool {
         let blocks = self.revisions[programme.revision_index].blocks.as_ref();
         blocks.is_some_and(|blocks| programme.item_index == blocks.slate_item as usize)
@@ -151,7 +150,6 @@ impl ScheduleDefinition {
         &self.revisions[programme.revision_index].items[programme.item_index]
     }
 
-    /// The segment ranges of a programme.
     pub fn segment_ranges(&self, programme: &Programme) -> SegmentRanges {
         self.item_of(programme).segment_ranges(programme.part_index, programme.end_ms - programme.start_ms)
     }

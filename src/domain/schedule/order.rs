@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::{ScheduleItem, ScheduleMode, ScheduleRevision};
 
-/// Maximum number of programmes in a cycle.
 pub const MAX_CYCLE_PROGRAMMES: usize = 20_000;
 
 /// How often `random` airs each item in a cycle; this bounds how long an item may be absent.
@@ -107,7 +106,6 @@ impl CyclePool<'_> {
 }
 
 impl ScheduleMode {
-    /// How often a cycle airs an item.
     pub(super) fn copies_per_cycle(self, item: &ScheduleItem) -> usize {
         match self {
             ScheduleMode::Sequential | ScheduleMode::Shuffle | ScheduleMode::ShuffleInOrder => 1,

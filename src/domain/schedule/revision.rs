@@ -9,7 +9,6 @@ use super::{Programme, ProgrammeIter, ScheduleDefinition, ScheduleItems, Schedul
 /// How long after the start of a change guides may still name programmes of the old schedule, ms: they span at most 14 days.
 const GUIDE_HORIZON_MS: i64 = 15 * 24 * 3_600_000;
 
-/// The content requested for a revision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionRequest {
     pub seed: u64,
@@ -41,7 +40,6 @@ impl ScheduleRevision {
 }
 
 impl ScheduleDefinition {
-    /// The definition of a new channel.
     pub fn new(start_ms: i64, request: RevisionRequest) -> Self {
         Self { revisions: Box::new([ScheduleRevision::from_request(start_ms, request)]) }
     }
@@ -105,7 +103,6 @@ impl ScheduleDefinition {
         last.map_or(0, |last| last.ordinal + 1)
     }
 
-    /// Drops the revisions that ended before an instant.
     #[must_use]
     pub fn without_revisions_before(mut self, at_ms: i64) -> Self {
         if let Some(first) = self.revision_at(at_ms) {

@@ -63,7 +63,6 @@ impl Default for Segmentation {
 }
 
 impl Segmentation {
-    /// Freezes a grid.
     pub fn from_grid(grid: &Grid) -> Self {
         match grid {
             Grid::Frames(frames) => Self::Frames(frames.clone()),
@@ -84,7 +83,6 @@ impl Segmentation {
         })
     }
 
-    /// Whether the segment bounds were lost.
     pub fn has_lost_bounds(&self) -> bool {
         matches!(self, Self::Keyframes(KeyframeBounds { bounds: None, .. }))
     }
@@ -108,7 +106,6 @@ impl Segmentation {
         }
     }
 
-    /// Segments of the whole item.
     pub fn segment_count(&self) -> u64 {
         match self {
             Self::Frames(frames) => frames.len() as u64,
@@ -152,7 +149,6 @@ fn bounds_name(bounds: &[i64]) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-/// The segments of one programme.
 #[derive(Clone, Debug)]
 pub struct SegmentRanges {
     grid: Grid,
@@ -175,7 +171,6 @@ impl SegmentRanges {
         self.len() == 0
     }
 
-    /// Number of segments after the item's own.
     fn trailing_count(&self) -> usize {
         let rest_ticks = self.length_ticks - self.own_end_ticks;
         let full = rest_ticks / SLATE_SEGMENT_TICKS;
@@ -188,17 +183,14 @@ impl SegmentRanges {
         self.start_in_item
     }
 
-    /// Number of segments that show the item.
     pub fn own_count(&self) -> usize {
         self.own_count
     }
 
-    /// Whether a segment shows the item.
     pub fn shows_item(&self, k: usize) -> bool {
         k < self.own_count
     }
 
-    /// Whether a segment is the last one that shows the item.
     pub fn is_last_of_item(&self, k: usize) -> bool {
         k + 1 == self.own_count
     }

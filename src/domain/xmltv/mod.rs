@@ -42,10 +42,8 @@ pub fn write_header(out: &mut Vec<u8>) {
     out.extend_from_slice(tv.as_bytes());
 }
 
-/// Closing tag of the guide.
 pub const FOOTER: &[u8] = b"</tv>\n";
 
-/// Writes the `<channel>` element.
 pub fn write_channel(out: &mut Vec<u8>, channel: &Channel, options: &XmltvOptions) {
     let settings = &channel.settings;
     out.extend_from_slice(b"<channel id=\"");

@@ -34,7 +34,6 @@ const MAX_CATEGORIES: usize = 8;
 /// Deepest nesting of elements.
 const MAX_DEPTH: usize = 10_000;
 
-/// A parsed guide.
 #[derive(Debug, Default)]
 pub struct XmltvGuide {
     /// Names of the declared channels, by channel id.
@@ -237,7 +236,6 @@ impl GuideParser {
         }
     }
 
-    /// Stores the complete text of a field.
     fn store_field(&mut self, field: TextField) {
         let max_chars = if field == TextField::Description { MAX_DESCRIPTION_CHARS } else { MAX_TITLE_CHARS };
         let text = clean_text(&self.field_text, max_chars);

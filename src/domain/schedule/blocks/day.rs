@@ -16,7 +16,6 @@ const MAX_PROGRAMMES: usize = 20_000;
 /// A gap shorter than this belongs to the programme before, ms.
 const MIN_GAP_MS: i64 = 10_000;
 
-/// One day as it is aired.
 #[derive(Debug, PartialEq)]
 pub struct BroadcastDay {
     /// Counted from 1970.
@@ -82,7 +81,6 @@ struct DayDraft<'p, 'a> {
     last_aired: HashMap<u32, i64>,
 }
 
-/// One airing.
 #[derive(Clone, Copy)]
 struct DayAiring {
     item: u32,
@@ -104,7 +102,6 @@ impl<'a> DayPlanner<'a> {
         wall_clock::broadcast_day(&self.zone, self.blocks.grid.day_start_minutes, at_ms)
     }
 
-    /// Computes one day from the state before it.
     pub fn compute_day(&mut self, number: i64, before: &DayState) -> BroadcastDay {
         let day_start = self.blocks.grid.day_start_minutes;
         let (date, next) = (wall_clock::date_of_day(number), wall_clock::date_of_day(number + 1));
@@ -152,7 +149,6 @@ impl<'a> DayPlanner<'a> {
         BroadcastDay { day_number: number, programmes, streams, state_after: after }
     }
 
-    /// The item a stream airs at a position.
     fn item_at(&mut self, stream: usize, position: u64) -> u32 {
         let (source, mode) = self.streams[stream];
         let range = self.blocks.sources[source as usize].items.clone();

@@ -169,7 +169,6 @@ impl BlockSchedule {
         cached.states.extend(checkpoints.into_iter().map(|checkpoint| (checkpoint.day, checkpoint.state)));
     }
 
-    /// Number of cached states.
     #[cfg(test)]
     pub(in crate::domain::schedule) fn cached_state_count(&self) -> usize {
         self.day_cache.0.lock().unwrap_or_else(PoisonError::into_inner).states.len()

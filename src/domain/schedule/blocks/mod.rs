@@ -15,7 +15,6 @@ mod wall_clock;
 pub use day::BroadcastDay;
 pub use day_cache::{Checkpoint, DayCache};
 
-/// Minutes of a day.
 pub const DAY_MINUTES: u16 = 24 * 60;
 
 /// The block schedule of a revision. Its items are those of the sources, then the filler, then the slate.

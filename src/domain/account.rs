@@ -61,10 +61,7 @@ pub fn fold_username(username: &str) -> String {
     username.trim().to_lowercase()
 }
 
-/// The stored form of a user name.
-///
-/// # Errors
-/// The reason it is invalid.
+/// The stored form of a user name, or the reason it is invalid.
 pub fn validate_username(raw: &str) -> Result<String, &'static str> {
     match raw.trim() {
         "" => Err("must not be empty"),
@@ -74,10 +71,7 @@ pub fn validate_username(raw: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Checks a new password.
-///
-/// # Errors
-/// The reason it is invalid.
+/// Checks a new password; the error is the reason it is invalid.
 pub fn validate_password(raw: &str) -> Result<(), &'static str> {
     match raw.len() {
         n if n < *PASSWORD_BYTES.start() => Err("must have at least 8 characters"),

@@ -18,8 +18,7 @@ const RTSP_PORT: u16 = 554;
 pub struct Address(Url);
 
 impl Address {
-    /// # Errors
-    /// The reason it is invalid; it repeats nothing of the address.
+    /// The error is the reason it is invalid; it repeats nothing of the address.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_BYTES {
             return Err("must not be longer than 4096 bytes");
@@ -33,9 +32,6 @@ impl Address {
 
     /// The address of a stream. It may also be `srt://host:port` in caller mode (a listener would open this machine to
     /// everyone), or `rtsp://host` of a camera, with user name and password if needed.
-    ///
-    /// # Errors
-    /// As [`Self::parse`].
     pub fn parse_stream(text: &str) -> Result<Self, &'static str> {
         let scheme = text.trim_start().split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
         match scheme.as_str() {
@@ -95,9 +91,6 @@ impl Address {
     }
 
     /// Resolves a redirect or an entry of a playlist against this address.
-    ///
-    /// # Errors
-    /// As [`Self::parse`].
     pub fn resolve(&self, text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_BYTES {
             return Err("must not be longer than 4096 bytes");

@@ -243,10 +243,7 @@ impl ChannelSettings {
         }
     }
 
-    /// Checks every field.
-    ///
-    /// # Errors
-    /// `VALIDATION_ERROR` naming the first invalid field.
+    /// Checks every field; a `VALIDATION_ERROR` names the first invalid one.
     pub fn validate(&self) -> Result<()> {
         let characters = self.name.chars().count();
         if characters == 0 || characters > MAX_NAME_CHARS || self.name.trim().is_empty() {

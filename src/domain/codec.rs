@@ -17,9 +17,6 @@ impl TargetCodec {
     }
 
     /// Checks that an encoder's output contains it.
-    ///
-    /// # Errors
-    /// The fault.
     pub fn check_output(self, output: &[u8]) -> Result<(), &'static str> {
         match self {
             // A start code (ISO/IEC 14496-10 annex B).

@@ -143,10 +143,7 @@ impl Clearance {
     /// stream's address has changed.
     ///
     /// A withdrawal needs no other field. Any other change needs a new attestation by the user who makes it, because an
-    /// attestation does not cover what was written after it.
-    ///
-    /// # Errors
-    /// The missing fields.
+    /// attestation does not cover what was written after it. The error is the missing fields.
     pub fn from_claim(
         claim: RightsClaim,
         before: Option<&Self>,

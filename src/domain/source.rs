@@ -91,9 +91,6 @@ impl ChannelFilter {
 
 impl SourceRights {
     /// The rights basis that results from a claim for a source of this kind; see [`Clearance::from_claim`].
-    ///
-    /// # Errors
-    /// The missing fields.
     pub fn from_claim(
         kind: SourceKind,
         claim: RightsClaim,

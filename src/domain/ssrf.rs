@@ -14,10 +14,7 @@ pub struct AllowedSources {
 }
 
 impl AllowedSources {
-    /// Parses addresses, networks (`192.168.1.0/24`) and host names.
-    ///
-    /// # Errors
-    /// The first item that is neither an address, nor a network, nor a host name.
+    /// Parses addresses, networks (`192.168.1.0/24`) and host names. The error names the first item that is none of these.
     pub fn parse(items: &[String]) -> Result<Self, String> {
         let mut allowed = Self::default();
         for item in items {

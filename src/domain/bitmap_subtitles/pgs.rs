@@ -62,10 +62,8 @@ impl PgsDecoder {
         packet.first() == Some(&COMPOSITION) && (state.is_some_and(|state| state >> 6 != 0) || objects == Some(&0))
     }
 
-    /// Decodes a packet. Of several compositions only the last one is drawn.
-    ///
-    /// # Errors
-    /// When the packet is malformed. Earlier palettes and objects remain.
+    /// Decodes a packet. Of several compositions only the last one is drawn. After an error, earlier palettes and objects
+    /// remain.
     pub fn decode(&mut self, packet: &[u8]) -> Result<Option<DisplayUpdate>, MalformedPacket> {
         let mut bytes = ByteReader(packet);
         let mut update = None;

@@ -115,10 +115,7 @@ impl LiveSegmenter {
         }
     }
 
-    /// Takes bytes and returns the segments they complete.
-    ///
-    /// # Errors
-    /// Why the stream cannot be cut any further.
+    /// Takes bytes and returns the segments they complete, or why the stream cannot be cut any further.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<IngestSegment>, LiveSegmenterError> {
         let mut reader = std::mem::take(&mut self.reader);
         let mut finished = Vec::new();

@@ -84,10 +84,7 @@ struct TagAttributes {
     attributes: Vec<(String, String)>,
 }
 
-/// Parses a list.
-///
-/// # Errors
-/// Why it is not a list of channels, as a phrase without a subject ("is a web page or XML, …").
+/// Parses a list. The error is why it is not a list of channels, as a phrase without a subject ("is a web page or XML, …").
 pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
     let start = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
     if start.starts_with('<') {

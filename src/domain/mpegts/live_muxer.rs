@@ -75,10 +75,8 @@ impl LiveMuxer {
         }
     }
 
-    /// Adds a frame. Returns whole packets, or nothing while streams are still awaited.
-    ///
-    /// # Errors
-    /// [`ClockJump`]: the frame's time is unrelated to the frames before it.
+    /// Adds a frame. Returns whole packets, or nothing while streams are still awaited. [`ClockJump`] means that the
+    /// frame's time is unrelated to the frames before it.
     pub fn push_frame(&mut self, mut frame: Frame) -> Result<Vec<u8>, ClockJump> {
         let track = frame.track as usize;
         let has_started =

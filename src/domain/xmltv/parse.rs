@@ -44,10 +44,8 @@ pub struct XmltvGuide {
     pub skipped: SkippedEntries,
 }
 
-/// Parses a guide, compressed with gzip or not.
-///
-/// # Errors
-/// Why it is not an XMLTV guide, as a phrase without a subject ("is not XMLTV: …").
+/// Parses a guide, compressed with gzip or not. The error is why it is not one, as a phrase without a subject ("is not
+/// XMLTV: …").
 pub fn parse_guide(bytes: &[u8]) -> Result<XmltvGuide, String> {
     let mut parser = GuideParser::default();
     let outcome = match Encoding::for_bom(bytes) {

@@ -216,16 +216,12 @@ impl ProgrammeEntries {
 /// again.
 fn external_programme(listing: &Listing, item: usize) -> Programme {
     Programme {
-        revision_index: 0,
         item_index: item,
         ordinal: u64::try_from(listing.start_ms / 1000).unwrap_or(0),
         start_ms: listing.start_ms,
         end_ms: listing.end_ms,
-        media_sequence: 0,
-        discontinuities: 0,
         begins_guide_entry: true,
-        part_index: None,
-        continues_programme: false,
+        ..Programme::default()
     }
 }
 

@@ -37,18 +37,13 @@ pub struct LocatedPath {
 /// roots and every path with `..`, whether or not it exists.
 pub fn locate(roots: &[Root], raw: &str) -> Result<LocatedPath, Error> {
     let invalid = |why: &str| Err(Error::new(Code::InvalidPath, format!("path {why}")));
-    if raw.is_empty() {
-        return invalid("is empty");
-    }
-    if raw.len() > MAX_PATH_BYTES {
-        return invalid("is longer than 4096 bytes");
-    }
-    if raw.contains('\0') {
-        return invalid("contains a NUL byte");
-    }
     let path = Path::new(raw);
-    if !path.is_absolute() {
-        return invalid("is not absolute");
+    match raw {
+        "" => return invalid("is empty"),
+        _ if raw.len() > MAX_PATH_BYTES => return invalid("is longer than 4096 bytes"),
+        _ if raw.contains('\0') => return invalid("contains a NUL byte"),
+        _ if !path.is_absolute() => return invalid("is not absolute"),
+        _ => {}
     }
     if path.components().any(|part| part == Component::ParentDir) {
         return Err(outside_roots_error());

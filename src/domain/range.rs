@@ -31,7 +31,6 @@ const MAX_RANGES: usize = 32;
 /// One element of a range set, before the length is known.
 #[derive(Clone, Copy)]
 enum RangeSpec {
-    From(u64),
     Between(u64, u64),
     Last(u64),
 }
@@ -49,8 +48,7 @@ pub fn resolve_range(header: &str, len: u64) -> ResolvedRange {
         let Some(spec) = parse_spec(element).filter(|_| index < MAX_RANGES) else { return ResolvedRange::Whole };
         has_elements = true;
         match spec {
-            RangeSpec::From(first) | RangeSpec::Between(first, _) if first >= len => {}
-            RangeSpec::From(first) => ranges.push(ByteRange { first, last: len - 1 }),
+            RangeSpec::Between(first, _) if first >= len => {}
             RangeSpec::Between(first, last) => ranges.push(ByteRange { first, last: last.min(len - 1) }),
             RangeSpec::Last(0) => {}
             // Satisfiable by section 14.1.2, but `Content-Range` cannot express an empty range.
@@ -87,13 +85,10 @@ fn parse_spec(element: &str) -> Option<RangeSpec> {
     let (first, last) = element.split_once('-')?;
     Some(match (first, last) {
         ("", count) => RangeSpec::Last(parse_number(count)?),
-        (first, "") => RangeSpec::From(parse_number(first)?),
+        (first, "") => RangeSpec::Between(parse_number(first)?, u64::MAX),
         (first, last) => {
             let (first, last) = (parse_number(first)?, parse_number(last)?);
-            if first > last {
-                return None;
-            }
-            RangeSpec::Between(first, last)
+            (first <= last).then_some(RangeSpec::Between(first, last))?
         }
     })
 }

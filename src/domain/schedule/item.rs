@@ -9,7 +9,7 @@ use super::breaks::BreakPosition;
 use super::segmentation::{SegmentRanges, Segmentation, VideoFormat};
 
 /// One file of a revision with its length frozen: a file that changes later does not move what follows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleItem {
     /// Hash of the path and of the number of earlier items with the same path; the same in every revision.
     pub id: u64,

@@ -48,7 +48,7 @@ pub enum ScheduleMode {
 }
 
 /// One airing of an item, or of a part of it, from start to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Programme {
     /// Index into the definition's revisions.
     pub revision_index: usize,

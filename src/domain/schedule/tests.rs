@@ -20,16 +20,8 @@ const TEN_YEARS: i64 = 315_576_000_000;
 
 /// An item of weight 1 without breaks.
 pub fn schedule_item(path: &str, duration_ms: i64, segmentation: Segmentation) -> ScheduleItem {
-    ScheduleItem {
-        id: 0,
-        path: path.to_owned(),
-        title: path.to_owned(),
-        duration_ms,
-        weight: 1,
-        segmentation,
-        video_format: VideoFormat::default(),
-        breaks: Box::default(),
-    }
+    let (path, title) = (path.to_owned(), path.to_owned());
+    ScheduleItem { path, title, duration_ms, weight: 1, segmentation, ..ScheduleItem::default() }
 }
 
 /// A request without filler and blocks.

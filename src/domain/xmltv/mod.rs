@@ -23,7 +23,7 @@ use encoding::escape;
 pub use encoding::write_time;
 
 /// Options of a written guide.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct XmltvOptions {
     /// Base URL of this server, without a trailing slash.
     pub base_url: String,

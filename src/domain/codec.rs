@@ -230,15 +230,8 @@ mod tests {
 
     #[test]
     fn strings_without_a_record_come_from_profile_and_level() {
-        let facts = |codec, profile, level| CodecInfo {
-            codec,
-            profile: Some(profile),
-            level: Some(level),
-            bit_depth: 8,
-            width: 1280,
-            height: 720,
-            config: &[],
-        };
+        let frame = CodecInfo { bit_depth: 8, width: 1280, height: 720, ..CodecInfo::default() };
+        let facts = |codec, profile, level| CodecInfo { codec, profile: Some(profile), level: Some(level), ..frame };
         assert_eq!(codec_string(&facts("h264", "constrained-baseline", 31)).as_deref(), Some("avc1.42E01F"));
         assert_eq!(codec_string(&facts("hevc", "main-10", 120)).as_deref(), Some("hvc1.2.4.L120.B0"));
         assert_eq!(codec_string(&facts("vp9", "profile-0", 0)).as_deref(), Some("vp09.00.31.08"));

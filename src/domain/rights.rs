@@ -263,27 +263,24 @@ pub mod tests {
     fn everything_that_is_missing_is_named() {
         assert_eq!(missing_fields(&sample_claim()), Vec::<&str>::new());
         assert_eq!(missing_fields(&RightsClaim::default()).len(), 6);
-        let wrong = [
-            ("provenance.sourceName", RightsClaim { source_name: Some("  ".into()), ..sample_claim() }),
-            ("provenance.sourceUrl", RightsClaim { source_url: Some("javascript:alert(1)".into()), ..sample_claim() }),
-            (
-                "provenance.sourceUrl",
-                RightsClaim { source_url: Some("https://u:p@antenna.example/".into()), ..sample_claim() },
-            ),
-            ("provenance.sourceUrl", RightsClaim { source_url: Some("the internet".into()), ..sample_claim() }),
-            ("provenance.importedAt", RightsClaim { imported_at_ms: None, ..sample_claim() }),
-            ("rights.basis", RightsClaim { basis: Some("everybody does it".into()), ..sample_claim() }),
-            (
-                "rights.statement",
-                RightsClaim { statement: Some("                 mine                ".into()), ..sample_claim() },
-            ),
-            ("rights.statement", RightsClaim { statement: Some("a".repeat(5000)), ..sample_claim() }),
-            ("rights.statement", RightsClaim { statement: Some("\u{200b}".repeat(30)), ..sample_claim() }),
-            ("provenance.sourceName", RightsClaim { source_name: Some("\u{3164}\u{2800}".into()), ..sample_claim() }),
-            ("attestation.authorized", RightsClaim { authorized: Some(false), ..sample_claim() }),
-            ("attestation.authorized", RightsClaim { authorized: None, ..sample_claim() }),
+        type Change = fn(&mut RightsClaim);
+        let changes: [(&str, Change); 12] = [
+            ("provenance.sourceName", |claim| claim.source_name = Some("  ".into())),
+            ("provenance.sourceUrl", |claim| claim.source_url = Some("javascript:alert(1)".into())),
+            ("provenance.sourceUrl", |claim| claim.source_url = Some("https://u:p@antenna.example/".into())),
+            ("provenance.sourceUrl", |claim| claim.source_url = Some("the internet".into())),
+            ("provenance.importedAt", |claim| claim.imported_at_ms = None),
+            ("rights.basis", |claim| claim.basis = Some("everybody does it".into())),
+            ("rights.statement", |claim| claim.statement = Some("                 mine                ".into())),
+            ("rights.statement", |claim| claim.statement = Some("a".repeat(5000))),
+            ("rights.statement", |claim| claim.statement = Some("\u{200b}".repeat(30))),
+            ("provenance.sourceName", |claim| claim.source_name = Some("\u{3164}\u{2800}".into())),
+            ("attestation.authorized", |claim| claim.authorized = Some(false)),
+            ("attestation.authorized", |claim| claim.authorized = None),
         ];
-        for (field, wrong) in wrong {
+        for (field, change) in changes {
+            let mut wrong = sample_claim();
+            change(&mut wrong);
             assert_eq!(missing_fields(&wrong), [field], "{wrong:?}");
             assert_eq!(Clearance::from_claim(wrong, None, false, "ada", 5).unwrap_err(), [field]);
         }

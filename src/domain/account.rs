@@ -5,14 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::access::Role;
 
-/// Maximum length of a user name, characters.
 pub const MAX_NAME_CHARS: usize = 64;
 
 /// Minimum and maximum length of a password, bytes. NIST SP 800-63B: at least 8, no composition rules, room for a
 /// passphrase.
 pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 8..=1024;
 
-/// Maximum length of a device name, characters.
 const MAX_DEVICE_CHARS: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,14 +14,12 @@ use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
 use crate::domain::time::FrameRate;
 use crate::error::{Error, Result};
 
-/// Highest channel number.
 pub const MAX_NUMBER: u32 = 99_999;
 
 /// Shortest programme that gets a guide entry of its own, seconds: the default, and the highest value allowed.
 pub const DEFAULT_MIN_GUIDE_SECONDS: u32 = 120;
 const MAX_MIN_GUIDE_SECONDS: u32 = 24 * 3600;
 
-/// Maximum length of a name, characters.
 const MAX_NAME_CHARS: usize = 100;
 
 /// Maximum length of other texts, bytes.

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use crate::domain::address::Address;
 use crate::domain::rights::Clearance;
 
-/// Maximum number of failover addresses.
 pub const MAX_FAILOVER: usize = 8;
 
 /// Maximum length of the `User-Agent` sent to the source, bytes.

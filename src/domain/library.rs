@@ -6,7 +6,6 @@ use std::path::{Component, Path, PathBuf};
 use crate::domain::sniff::MediaKind;
 use crate::error::{Code, Error};
 
-/// Maximum length of a request path, bytes.
 const MAX_PATH_BYTES: usize = 4096;
 
 /// A configured library folder.

@@ -8,10 +8,8 @@ use serde_json::json;
 
 use crate::error::{Code, Error};
 
-/// Minimum length of a rights statement, characters.
 const MIN_STATEMENT_CHARS: usize = 20;
 
-/// Maximum length of a text, bytes.
 const MAX_TEXT_BYTES: usize = 4096;
 
 const ATTESTATION_TEXT: &str = "I am authorised to receive this source and to show it to the people of this household, on the basis \

@@ -15,7 +15,6 @@ const LEEWAY_SECONDS: i64 = 30;
 /// Maximum lifetime of a grant or a signed address, seconds: seven days.
 pub const MAX_LIFE_SECONDS: i64 = 7 * 86_400;
 
-/// Maximum length of a grant, bytes.
 const MAX_GRANT_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,6 @@ const MAX_SILENCE: i64 = 9 * 90_000;
 /// How long a source may take to deliver its first segment, ticks.
 const MAX_STARTUP: i64 = 4 * 90_000;
 
-/// Minimum number of segments in a playlist.
 const MIN_SEGMENTS: usize = 6;
 
 /// How long segments are kept after they leave the playlist, ticks, because players request them late.

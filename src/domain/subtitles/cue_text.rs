@@ -6,7 +6,6 @@ use super::MAX_CUE_BYTES;
 const KEPT_TAGS: [&str; 7] = ["b", "i", "u", "c", "v", "ruby", "rt"];
 /// Longest text between `<` and `>` that is treated as a tag, bytes.
 const MAX_TAG_BYTES: usize = 512;
-/// Largest tag nesting.
 const MAX_OPEN_TAGS: usize = 16;
 /// Character references that stay as they are.
 const KEPT_REFERENCES: [&str; 6] = ["&amp;", "&lt;", "&gt;", "&nbsp;", "&lrm;", "&rlm;"];

@@ -243,46 +243,30 @@ impl ChannelSettings {
 
     /// Checks every field; a `VALIDATION_ERROR` names the first invalid one.
     pub fn validate(&self) -> Result<()> {
-        let characters = self.name.chars().count();
-        if characters == 0 || characters > MAX_NAME_CHARS || self.name.trim().is_empty() {
-            return Err(Error::invalid_field("name", format!("must have 1 to {MAX_NAME_CHARS} characters")));
-        }
-        let texts = [("name", &*self.name), ("category", &*self.category)];
-        for (field, text) in texts {
-            if text.chars().any(char::is_control) {
-                return Err(Error::invalid_field(field, "must not contain control characters"));
-            }
-        }
+        let check = |is_valid: bool, field: &str, message: &str| match is_valid {
+            true => Ok(()),
+            false => Err(Error::invalid_field(field, message)),
+        };
+        let has_length = |text: &str| text.chars().count() <= MAX_NAME_CHARS && !text.trim().is_empty();
+        let is_one_line = |text: &str| !text.chars().any(char::is_control);
+        check(has_length(&self.name), "name", &format!("must have 1 to {MAX_NAME_CHARS} characters"))?;
+        check(is_one_line(&self.name), "name", "must not contain control characters")?;
+        check(is_one_line(&self.category), "category", "must not contain control characters")?;
         let logo = self.logo_url.as_deref().unwrap_or("/");
         for (field, text) in [("category", &*self.category), ("description", &*self.description), ("logoUrl", logo)] {
-            if text.len() > MAX_TEXT_BYTES {
-                return Err(Error::invalid_field(field, format!("must not be longer than {MAX_TEXT_BYTES} bytes")));
-            }
+            check(text.len() <= MAX_TEXT_BYTES, field, &format!("must not be longer than {MAX_TEXT_BYTES} bytes"))?;
         }
-        if !(logo.starts_with('/') || logo.starts_with("https://") || logo.starts_with("http://"))
-            || logo.chars().any(|c| c.is_control() || c.is_whitespace())
-        {
-            return Err(Error::invalid_field("logoUrl", "must be a path on this server or an http(s) address"));
-        }
-        if !(1..=MAX_NUMBER).contains(&self.number) {
-            return Err(Error::invalid_field("number", format!("must be an integer from 1 to {MAX_NUMBER}")));
-        }
-        if self.slate_text.as_ref().is_some_and(|message| {
-            message.chars().count() > MAX_NAME_CHARS
-                || message.chars().any(char::is_control)
-                || message.trim().is_empty()
-        }) {
-            let message = format!("must have 1 to {MAX_NAME_CHARS} characters, none of them a control character");
-            return Err(Error::invalid_field("offline.message", message));
-        }
-        if self.min_guide_seconds > MAX_MIN_GUIDE_SECONDS {
-            let message = format!("must be an integer from 0 to {MAX_MIN_GUIDE_SECONDS}");
-            return Err(Error::invalid_field("guide.minProgrammeSeconds", message));
-        }
-        match TimeZone::get(&self.timezone) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::invalid_field("timezone", "must be an IANA name, e.g. Europe/Berlin")),
-        }
+        let is_address = ["/", "https://", "http://"].iter().any(|start| logo.starts_with(start))
+            && !logo.chars().any(|c| c.is_control() || c.is_whitespace());
+        check(is_address, "logoUrl", "must be a path on this server or an http(s) address")?;
+        let is_number = (1..=MAX_NUMBER).contains(&self.number);
+        check(is_number, "number", &format!("must be an integer from 1 to {MAX_NUMBER}"))?;
+        let is_slate_text = self.slate_text.as_deref().is_none_or(|text| has_length(text) && is_one_line(text));
+        let message = format!("must have 1 to {MAX_NAME_CHARS} characters, none of them a control character");
+        check(is_slate_text, "offline.message", &message)?;
+        let message = format!("must be an integer from 0 to {MAX_MIN_GUIDE_SECONDS}");
+        check(self.min_guide_seconds <= MAX_MIN_GUIDE_SECONDS, "guide.minProgrammeSeconds", &message)?;
+        check(TimeZone::get(&self.timezone).is_ok(), "timezone", "must be an IANA name, e.g. Europe/Berlin")
     }
 }
 

@@ -101,7 +101,7 @@ pub enum StreamKind {
     Data,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Video {
     /// Coded size in pixels, before rotation and pixel aspect.
     pub width: u32,
@@ -175,20 +175,7 @@ impl Stream {
 impl Video {
     /// The common case: 8 bits, 4:2:0, square pixels, progressive, upright, unknown rate and colour.
     pub fn new(width: u32, height: u32) -> Self {
-        Self {
-            width,
-            height,
-            sample_aspect: (1, 1),
-            frame_rate: None,
-            has_variable_frame_rate: false,
-            is_interlaced: false,
-            bit_depth: 8,
-            chroma: "4:2:0".to_owned(),
-            rotation: 0,
-            is_mirrored: false,
-            hdr: None,
-            color: Color::default(),
-        }
+        Self { width, height, sample_aspect: (1, 1), bit_depth: 8, chroma: "4:2:0".to_owned(), ..Self::default() }
     }
 }
 

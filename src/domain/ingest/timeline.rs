@@ -45,7 +45,7 @@ impl SegmentOrigin {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ExternalTimeline {
     started: i64,
     /// End of the last segment, ticks since 1970.
@@ -60,14 +60,7 @@ impl ExternalTimeline {
     /// Starts the timeline at `now`, ticks since 1970.
     pub fn new(now: i64) -> Self {
         let number = u64::try_from(now / 90_000).unwrap_or(0);
-        Self {
-            started: now,
-            end: None,
-            sequence: number,
-            discontinuities: number,
-            last_origin: None,
-            segments: VecDeque::new(),
-        }
+        Self { started: now, sequence: number, discontinuities: number, ..Self::default() }
     }
 
     /// True if the next segment may be added: the previous one is over.

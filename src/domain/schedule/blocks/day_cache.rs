@@ -112,8 +112,7 @@ impl ScheduleRevision {
             ordinal: self.first_ordinal + ((era as u64) << 32),
             sequence: self.first_sequence + ((era as u64) << 32),
             positions: blocks.start_positions.clone(),
-            had_programme: false,
-            last_aired: Vec::new(),
+            ..DayState::default()
         };
         let yesterday = cached.last_day.as_ref().filter(|day| day.day_number == number - 1 && number > begin);
         let (mut at, mut state) = match yesterday {

@@ -33,7 +33,6 @@ const SEEK_BACK: usize = 8;
 /// How far after the furthest request a request may be without counting as a seek, segments.
 const SEEK_AHEAD: usize = 2;
 
-/// The demand of one rendition for encode slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SlotDemand {
     /// Admission number of its earliest viewer; earlier viewers have lower ones.

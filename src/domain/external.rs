@@ -57,7 +57,6 @@ pub struct ExternalChannel {
     pub guide_channel: Option<GuideChannelId>,
 }
 
-/// A channel of an external guide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuideChannelId {
     /// The guide's source; None for the first that has such a channel.

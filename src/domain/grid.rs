@@ -25,14 +25,11 @@ pub enum Grid {
 /// barely faster than real time fills the buffer before the first full segment is due. All later bounds stay in place.
 const HALVED_SEGMENTS: u64 = 2;
 
-/// A grid of frames at a constant rate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameGrid {
     pub rate: FrameRate,
-    /// Frames of a full segment.
     #[serde(rename = "per_segment")]
     pub frames_per_segment: u32,
-    /// Frames of the item.
     #[serde(rename = "total")]
     pub total_frames: u64,
     /// Whether the first segments are full ones too, to match copied video they are encoded alongside.

@@ -7,7 +7,6 @@ use crate::domain::channel_clock::ChannelClock;
 use crate::domain::listing::{Listing, Listings};
 use crate::domain::schedule::{Programme, ProgrammeCursor, ScheduleDefinition, ScheduleItem};
 
-/// One entry of a channel's guide.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgrammeEntry<'a> {
     pub programme: Programme,

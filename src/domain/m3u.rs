@@ -7,7 +7,6 @@ use crate::domain::live_window::CATCHUP_MS;
 pub mod entry_matching;
 pub mod parse;
 
-/// Options of a written playlist.
 #[derive(Clone, Debug)]
 pub struct M3uOptions {
     /// Base URL of this server, without a trailing slash.

@@ -31,7 +31,6 @@ pub enum SourceRights {
     Clearance(Clearance),
 }
 
-/// Result of the last read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadState {

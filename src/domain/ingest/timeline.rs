@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 
 use crate::domain::live_window::LiveSegment;
 
-/// Duration of one slate, ticks.
 pub const SLATE_TICKS: i64 = 180_000;
 
 /// How long a connected source may send nothing before a slate is shown, ticks; a segment takes time to complete.

@@ -33,7 +33,6 @@ pub fn match_entries(before: &[EntryKey<'_>], after: &[EntryKey<'_>]) -> Vec<Opt
     pairs.matches
 }
 
-/// A URL without its query.
 fn without_query(url: &Address) -> &str {
     let text = url.full_url().as_str();
     text.split('?').next().unwrap_or(text)

@@ -24,7 +24,6 @@ const MAX_GUIDES: usize = 200;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct M3uList {
     pub entries: Vec<M3uEntry>,
-    /// Guide URLs named by the list.
     pub guide_urls: Vec<Address>,
     pub skipped: SkippedEntries,
 }

@@ -36,7 +36,6 @@ pub const AAC_FRAME_TICKS: i64 = 1_920;
 #[derive(Clone, Debug)]
 pub struct SegmenterSettings {
     pub grid: Arc<Grid>,
-    /// Index of the first requested segment.
     pub first_segment: usize,
     /// MPEG-TS timestamp of source time 0, ticks.
     pub base_timestamp: i64,

@@ -193,17 +193,15 @@ fn is_container_name(name: &str, container: Container) -> bool {
         Container::Webm => matches!(name, "webm" | "mkv" | "matroska"),
         Container::MpegTs => matches!(name, "ts" | "mpegts" | "m2ts"),
         Container::MpegPs => matches!(name, "ps" | "mpegps" | "mpg"),
-        Container::Avi => name == "avi",
-        Container::Flv => name == "flv",
         Container::Asf => matches!(name, "asf" | "wmv" | "wma"),
         Container::Ogg => matches!(name, "ogg" | "oga" | "ogv" | "opus"),
-        Container::Wav => name == "wav",
-        Container::Flac => name == "flac",
-        Container::Mp3 => name == "mp3",
         Container::Adts => matches!(name, "adts" | "aac"),
         Container::Ac3 => matches!(name, "ac3" | "eac3"),
         Container::Aiff => matches!(name, "aiff" | "aif"),
         Container::WavPack => matches!(name, "wavpack" | "wv"),
+        Container::Avi | Container::Flv | Container::Wav | Container::Flac | Container::Mp3 => {
+            name == container.as_str()
+        }
         Container::Other => false,
     }
 }

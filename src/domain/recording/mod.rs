@@ -124,7 +124,6 @@ impl WrittenRange {
         self.through_ticks = through;
     }
 
-    /// Whether it has nothing of the programme.
     pub fn has_no_programme(&self) -> bool {
         self.bytes == 0 || self.missing_ticks >= self.through_ticks - self.from_ticks
     }
@@ -166,7 +165,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Start and end with padding, unix ms.
     pub fn padded_range_ms(&self) -> (i64, i64) {
         (self.start_ms - self.padding.before_ms, self.end_ms + self.padding.after_ms)
     }

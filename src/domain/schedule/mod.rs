@@ -50,7 +50,6 @@ pub enum ScheduleMode {
 /// One airing of an item, or of a part of it, from start to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Programme {
-    /// Index into the definition's revisions.
     pub revision_index: usize,
     /// Index into that revision's items.
     pub item_index: usize,
@@ -77,7 +76,6 @@ pub struct ScheduleRevision {
     #[serde(default = "first", skip_serializing_if = "is_first")]
     pub number: u32,
     pub start_ms: i64,
-    /// The ordinal of its first programme.
     #[serde(default, skip_serializing_if = "crate::domain::is_default")]
     pub first_ordinal: u64,
     /// Media sequence number of its first segment.
@@ -154,7 +152,6 @@ impl ScheduleDefinition {
         self.item_of(programme).segment_ranges(programme.part_index, programme.end_ms - programme.start_ms)
     }
 
-    /// Index of the revision in force at an instant.
     fn revision_at(&self, at_ms: i64) -> Option<usize> {
         self.revisions.partition_point(|revision| revision.start_ms <= at_ms).checked_sub(1)
     }

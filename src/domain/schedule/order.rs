@@ -32,7 +32,6 @@ impl ScheduleRevision {
         self.pool().cycle_order(cycle)
     }
 
-    /// Programmes of one cycle.
     pub fn programmes_per_cycle(&self) -> u64 {
         self.pool().programmes_per_cycle()
     }
@@ -71,7 +70,6 @@ impl CyclePool<'_> {
         }
     }
 
-    /// Programmes of one cycle.
     pub fn programmes_per_cycle(&self) -> u64 {
         self.items.iter().map(|item| self.mode.copies_per_cycle(item) as u64).sum()
     }

@@ -134,7 +134,6 @@ impl Segmentation {
     }
 }
 
-/// Bounds of equally long segments.
 fn even_bounds(segments: u32, end: i64) -> Arc<[i64]> {
     let segments = segments.max(1);
     (0..=segments).map(|k| (i128::from(end) * i128::from(k) / i128::from(segments)) as i64).collect()

@@ -22,7 +22,6 @@ mod time_parsing;
 use encoding::escape;
 pub use encoding::write_time;
 
-/// Options of a written guide.
 #[derive(Clone, Debug, Default)]
 pub struct XmltvOptions {
     /// Base URL of this server, without a trailing slash.

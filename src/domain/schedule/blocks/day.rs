@@ -66,7 +66,6 @@ impl BroadcastDay {
     }
 }
 
-/// A day under construction.
 struct DayDraft<'p, 'a> {
     planner: &'p mut DayPlanner<'a>,
     date: jiff::civil::Date,

@@ -90,7 +90,6 @@ pub struct BlockSource {
     pub items: Range<u32>,
 }
 
-/// Filler as ranges of items.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FillerRanges {
     /// One before each programme.

@@ -51,11 +51,8 @@ pub struct SlotDemand {
 impl SlotDemand {
     /// The deadline used for ranking: within its turn a rendition keeps its slot unless another one is urgent.
     fn rank_ms(&self, deadline_ms: i64) -> i64 {
-        if self.held_slots > 0 && self.delivered_segments < TURN_SEGMENTS {
-            deadline_ms - URGENT_MS
-        } else {
-            deadline_ms
-        }
+        let is_in_turn = self.held_slots > 0 && self.delivered_segments < TURN_SEGMENTS;
+        if is_in_turn { deadline_ms - URGENT_MS } else { deadline_ms }
     }
 
     /// It has not delivered the segment it got its slot for. Without this rule two renditions could take the slot from

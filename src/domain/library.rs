@@ -86,10 +86,7 @@ pub fn kind_from_name(name: &str) -> Option<MediaKind> {
         "aiff", "aifc", "au", "caf", "wma", "mka", "ac3", "ec3", "eac3", "dts", "dtshd", "thd", "mlp", "wv", "ape",
         "tta", "mpc", "dsf", "dff", "amr", "awb", "weba",
     ];
-    let (stem, extension) = name.rsplit_once('.')?;
-    if stem.is_empty() {
-        return None;
-    }
+    let (_, extension) = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty())?;
     let extension = extension.to_ascii_lowercase();
     if VIDEO.contains(&extension.as_str()) {
         Some(MediaKind::Video)

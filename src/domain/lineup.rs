@@ -32,10 +32,8 @@ pub const GENERATED_LOGOS: &str = "/api/livetv/logos/";
 
 /// The public address of a channel's logo: the configured one without credentials, or a generated one.
 pub fn logo_address(channel: &Channel) -> Cow<'_, str> {
-    match channel.settings.logo_url.as_deref().and_then(without_credentials) {
-        Some(url) => url,
-        None => Cow::Owned(format!("{GENERATED_LOGOS}{}", channel.id)),
-    }
+    let configured = channel.settings.logo_url.as_deref().and_then(without_credentials);
+    configured.unwrap_or_else(|| Cow::Owned(format!("{GENERATED_LOGOS}{}", channel.id)))
 }
 
 /// Makes an address absolute: a path on this server is prefixed with `base`, which has no trailing slash.

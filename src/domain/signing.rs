@@ -44,14 +44,11 @@ pub fn verify_grant<'a>(
     grant: &'a str,
     now: i64,
 ) -> Result<(&'a str, i64), SignatureError> {
-    if grant.len() > MAX_GRANT_BYTES {
-        return Err(SignatureError::Invalid);
-    }
     let mut parts = grant.splitn(3, '.');
     let (Some(exp), Some(subject), Some(sig)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(SignatureError::Invalid);
     };
-    if exp.len() != 10 || !exp.bytes().all(|byte| byte.is_ascii_digit()) || subject.is_empty() {
+    if grant.len() > MAX_GRANT_BYTES || subject.is_empty() || !is_expiry(exp) {
         return Err(SignatureError::Invalid);
     }
     let sig = BASE64URL_NOPAD.decode(sig.as_bytes()).map_err(|_| SignatureError::Invalid)?;
@@ -59,6 +56,10 @@ pub fn verify_grant<'a>(
         return Err(SignatureError::Invalid);
     }
     Ok((subject, check_expiry(exp, now)?))
+}
+
+fn is_expiry(exp: &str) -> bool {
+    exp.len() == 10 && exp.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Checks an expiry whose signature was verified; returns it in unix seconds. An expiry beyond the maximum lifetime comes
@@ -107,7 +108,7 @@ pub fn verify_link<'a>(
     now: i64,
 ) -> Result<(&'a str, i64), SignatureError> {
     let is_too_long = [token, exp, sig].iter().any(|text| text.len() > MAX_PARAMETER_BYTES);
-    if is_too_long || exp.len() != 10 || !exp.bytes().all(|byte| byte.is_ascii_digit()) {
+    if is_too_long || !is_expiry(exp) {
         return Err(SignatureError::Invalid);
     }
     let (name, subject) =

@@ -60,12 +60,10 @@ impl VobSubDecoder {
                 runs.read_row(row)?;
             }
         }
-        let colors: Vec<[u8; 4]> = (0..4)
-            .map(|number| {
-                let [red, green, blue] = self.palette[usize::from(control.palette_indices[number])];
-                [red, green, blue, control.opacities[number] * 17]
-            })
-            .collect();
+        let colors = [0, 1, 2, 3].map(|number: usize| {
+            let [red, green, blue] = self.palette[usize::from(control.palette_indices[number])];
+            [red, green, blue, control.opacities[number] * 17]
+        });
         update.bitmaps = PlacedBitmap::from_indexed(x, y, width, &indices, &colors).into_iter().collect();
         Ok(update)
     }

@@ -243,9 +243,8 @@ impl ChannelSettings {
 
     /// Checks every field; a `VALIDATION_ERROR` names the first invalid one.
     pub fn validate(&self) -> Result<()> {
-        let check = |is_valid: bool, field: &str, message: &str| match is_valid {
-            true => Ok(()),
-            false => Err(Error::invalid_field(field, message)),
+        let check = |is_valid: bool, field: &str, message: &str| {
+            if is_valid { Ok(()) } else { Err(Error::invalid_field(field, message)) }
         };
         let has_length = |text: &str| text.chars().count() <= MAX_NAME_CHARS && !text.trim().is_empty();
         let is_one_line = |text: &str| !text.chars().any(char::is_control);

@@ -38,8 +38,5 @@ pub fn logo_address(channel: &Channel) -> Cow<'_, str> {
 
 /// Makes an address absolute: a path on this server is prefixed with `base`, which has no trailing slash.
 pub fn absolute_address<'a>(base: &str, address: Cow<'a, str>) -> Cow<'a, str> {
-    match address.starts_with('/') {
-        true => Cow::Owned(format!("{base}{address}")),
-        false => address,
-    }
+    if address.starts_with('/') { Cow::Owned(format!("{base}{address}")) } else { address }
 }

@@ -53,7 +53,6 @@ pub struct WatermarkOverlay {
     /// Hash of the image, hex.
     pub digest: String,
     pub corner: Corner,
-    /// Percent.
     #[serde(rename = "opacity")]
     pub opacity_percent: u8,
     /// Percent of the video's width.

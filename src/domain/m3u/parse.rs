@@ -138,10 +138,8 @@ pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
             }
         }
     }
-    match list.entries.is_empty() && list.skipped.count == 0 {
-        true => Err("contains no channels"),
-        false => Ok(list),
-    }
+    let is_empty = list.entries.is_empty() && list.skipped.count == 0;
+    if is_empty { Err("contains no channels") } else { Ok(list) }
 }
 
 /// A URL ends an entry, with or without tags before it.

@@ -234,10 +234,8 @@ fn collect_audio_frames(units: &SegmentUnits, span: TimelineSpan) -> Vec<(i64, &
         return silence.take_while(|(pts, _)| *pts < end).collect();
     };
     let rounded = |ticks: i64| (ticks + AAC_FRAME_TICKS / 2).div_euclid(AAC_FRAME_TICKS);
-    let missing_before = match aligns_start {
-        true => rounded(first - begin),
-        false => (first - span.item_start - shift).max(0) / AAC_FRAME_TICKS,
-    };
+    let whole_frames = (first - span.item_start - shift).max(0) / AAC_FRAME_TICKS;
+    let missing_before = if aligns_start { rounded(first - begin) } else { whole_frames };
     let mut padded_frames: Vec<(i64, &[u8])> =
         (1..=missing_before).rev().map(|n| (first - n * AAC_FRAME_TICKS, &SILENT_FRAME[..])).collect();
     for (n, &(pts, frame)) in own_frames.iter().enumerate() {

@@ -33,7 +33,6 @@ pub struct KeyframeBounds {
     pub name: String,
     #[serde(rename = "segments")]
     pub segment_count: u32,
-    /// Ticks.
     #[serde(rename = "end")]
     pub end_ticks: i64,
     /// Time of the first frame in the file, ticks. It becomes the item's 0, so the first frame follows the previous item's

@@ -58,7 +58,7 @@ pub enum LiveSegmenterError {
 }
 
 /// Minimum and maximum duration of a segment, ticks, and its maximum size, bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SegmentLimits {
     pub min_duration: i64,
     pub max_duration: i64,
@@ -66,7 +66,7 @@ pub struct SegmentLimits {
 }
 
 /// Takes bytes of a live stream and returns finished segments.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LiveSegmenter {
     limits: SegmentLimits,
     /// Cut by video; by audio if there is no video.
@@ -98,21 +98,7 @@ struct OpenSegment {
 impl LiveSegmenter {
     /// `has_video`: the stream has video; otherwise audio decides.
     pub fn new(has_video: bool, limits: SegmentLimits) -> Self {
-        Self {
-            limits,
-            has_video,
-            reader: PacketReader::default(),
-            open_segment: None,
-            closing_segment: None,
-            last_time: None,
-            audio_frame_time: None,
-            audio_into_closing: false,
-            is_first: true,
-            format: 0,
-            frame_count: 0,
-            latest_time: i64::MIN,
-            failure: None,
-        }
+        Self { limits, has_video, is_first: true, latest_time: i64::MIN, ..Self::default() }
     }
 
     /// Takes bytes and returns the segments they complete, or why the stream cannot be cut any further.

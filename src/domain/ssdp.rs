@@ -11,10 +11,8 @@ pub const PORT: u16 = 1900;
 /// Lifetime of an announcement, seconds; the minimum of the specification.
 const MAX_AGE_SECONDS: u32 = 1800;
 
-/// Search target for all devices.
 const TARGET_ALL: &str = "ssdp:all";
 
-/// Device type in the tuner's description.
 const DEVICE_TYPE: &str = "urn:schemas-upnp-org:device:MediaServer:1";
 
 /// Maximum delay of a response, seconds (section 1.3.2).

@@ -12,7 +12,6 @@ pub struct FrameRate {
     pub den: u32,
 }
 
-/// Standard frame rates, as exact fractions.
 pub const STANDARD_RATES: [FrameRate; 8] = [
     FrameRate { num: 24_000, den: 1001 },
     FrameRate { num: 24, den: 1 },

@@ -195,7 +195,6 @@ fn push_audio_frame<'a>(writer: &mut TsWriter<&'a [u8]>, pts: i64, bytes: &'a [u
     writer.push_unit(&AccessUnit { track: TrackKind::Audio, pts, dts: None, random_access: true, parts: &[bytes] });
 }
 
-/// Frames of the still for the whole span.
 fn still_frames<'a>(still: &'a StillImage, span: TimelineSpan) -> Vec<VideoFrame<'a>> {
     let count = ((span.item_end - span.item_start + STILL_STEP - 1) / STILL_STEP).max(1);
     let frames = still.frames.iter().enumerate().cycle().take(if still.frames.is_empty() { 0 } else { count as usize });

@@ -82,7 +82,6 @@ impl<P: PayloadPart> SegmentLayout<P> {
         size_of::<Self>() + self.parts.capacity() * size_of::<P>() + self.units.capacity() * size_of::<QueuedUnit>()
     }
 
-    /// A write position at the start of the segment.
     pub fn cursor(&self) -> LayoutCursor {
         LayoutCursor {
             next_unit: 0,
@@ -252,7 +251,6 @@ impl QueuedUnit {
     }
 }
 
-/// The unwritten payload of a unit.
 struct RemainingPayload<'a, 'b, P> {
     parts: &'a [P],
     read_part: &'a dyn Fn(P) -> &'b [u8],

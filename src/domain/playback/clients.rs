@@ -134,7 +134,6 @@ const fn known_client(
     KnownClient { name, players, agents, family }
 }
 
-/// Number of bytes of a name that are compared.
 const MAX_COMPARED_BYTES: usize = 512;
 
 impl KnownClient {

@@ -10,7 +10,6 @@ pub(super) struct CyclePositions<'a> {
     head_totals: (i64, u64),
     cycle_totals: (i64, u64),
     round_totals: (i64, u64),
-    /// Breaks in the head, and in a cycle.
     head_breaks: u64,
     cycle_breaks: u64,
 }

@@ -31,7 +31,6 @@ const MAX_TITLE_CHARS: usize = 300;
 const MAX_DESCRIPTION_CHARS: usize = 2000;
 const MAX_CATEGORIES: usize = 8;
 
-/// Deepest nesting of elements.
 const MAX_DEPTH: usize = 10_000;
 
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ pub struct AllowedSources {
 }
 
 impl AllowedSources {
-    /// Parses addresses, networks (`192.168.1.0/24`) and host names. The error names the first item that is none of these.
+    /// Parses addresses, networks (`192.168.1.0/24`) and host names. The error names the first other item.
     pub fn parse(items: &[String]) -> Result<Self, String> {
         let mut allowed = Self::default();
         for item in items {

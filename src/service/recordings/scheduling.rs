@@ -7,7 +7,7 @@ use crate::domain::channel::Channel;
 use crate::domain::guide::check_ahead;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::recording::{
-    GuideAiring, MAX_LENGTH_MS, Padding, Recording, RecordingState, RetentionLimit, SeriesRule, WrittenRange,
+    GuideAiring, MAX_LENGTH_MS, Padding, Recording, RecordingState, RetentionLimit, SeriesRule,
 };
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -241,13 +241,7 @@ fn new_recording(airing: &GuideAiring, channel_id: u32, user_id: &str, padding: 
         start_ms: airing.start_ms,
         end_ms: airing.end_ms,
         padding,
-        rule_id: None,
-        retention: RetentionLimit::default(),
-        state: RecordingState::Scheduled,
-        failure: None,
-        path: None,
-        written_range: WrittenRange::default(),
         created_ms: now_ms,
-        ended_ms: None,
+        ..Recording::default()
     }
 }

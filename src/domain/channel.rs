@@ -5,13 +5,13 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::channel_clock::ChannelClock;
+use crate::domain::channel_clock::{ChannelClock, channel_ms_at};
 use crate::domain::external::ExternalChannel;
 use crate::domain::listing::Listings;
 use crate::domain::plan::Corner;
 use crate::domain::schedule::blocks::BlockGrid;
 use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
-use crate::domain::time::FrameRate;
+use crate::domain::time::{ChannelMs, FrameRate, WallMs};
 use crate::error::{Error, Result};
 
 pub const MAX_NUMBER: u32 = 99_999;
@@ -206,14 +206,14 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Channel time at a wall-clock instant, ms: the instant itself, unless the channel has its own clock.
-    pub fn channel_ms_at(&self, wall_ms: i64) -> i64 {
-        self.clock.as_ref().map_or(wall_ms, |clock| clock.channel_ms_at(wall_ms))
+    /// Channel time at a wall-clock instant: the instant itself, unless the channel has its own clock.
+    pub fn channel_ms_at(&self, wall_ms: WallMs) -> ChannelMs {
+        channel_ms_at(self.clock.as_deref(), wall_ms)
     }
 
-    /// The last wall-clock instant with this channel time, ms: when something that starts at that time was aired.
-    pub fn wall_ms_at(&self, channel_ms: i64) -> i64 {
-        self.clock.as_ref().map_or(channel_ms, |clock| clock.last_wall_ms(channel_ms))
+    /// The last wall-clock instant with this channel time: when something that starts at that time was aired.
+    pub fn wall_ms_at(&self, channel_ms: ChannelMs) -> WallMs {
+        self.clock.as_ref().map_or(WallMs::without_clock(channel_ms), |clock| clock.last_wall_ms(channel_ms))
     }
 
     /// Whether it airs only while it has viewers.
@@ -297,7 +297,10 @@ pub mod tests {
             seed: 1,
             mode: ScheduleMode::Sequential,
             version: 1,
-            definition: ScheduleDefinition::new(1_767_225_600_000, plain_request(1, ScheduleMode::Sequential, items)),
+            definition: ScheduleDefinition::new(
+                ChannelMs(1_767_225_600_000),
+                plain_request(1, ScheduleMode::Sequential, items),
+            ),
         }
     }
 

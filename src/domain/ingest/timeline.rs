@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::domain::live_window::LiveSegment;
+use crate::domain::time::ChannelMs;
 
 pub const SLATE_TICKS: i64 = 180_000;
 
@@ -92,7 +93,7 @@ impl ExternalTimeline {
         self.last_origin = Some(origin);
         self.end = Some(start + duration);
         let segment = LiveSegment {
-            programme_start_ms: start.div_euclid(90),
+            programme_start_ms: ChannelMs::from_ticks(start),
             index: 0,
             item_index: 0,
             start_ticks: start,

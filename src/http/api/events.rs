@@ -115,9 +115,8 @@ fn format_event(service: &Service, event: &ServerEvent, run_id: &str) -> String 
             ("channel.state", json!({"channelId": id, "state": state.as_str(), "viewers": viewers}))
         }
         EventContent::Programme { channel, entry } => {
-            let start = Timestamp::from_millisecond(entry.start_ms).unwrap_or_default();
-            let guide_entry = channel.entry_of(*entry);
-            let entry = GuideEntry::new(channel, &guide_entry, start, ResourceUrls::from_config(&service.config));
+            let start = Timestamp::from_millisecond(entry.start_ms.0).unwrap_or_default();
+            let entry = GuideEntry::new(channel, entry, start, ResourceUrls::from_config(&service.config));
             ("programme.changed", json!({"channelId": channel.id, "entry": entry}))
         }
         EventContent::Library { folders } => ("library.changed", json!({"folders": folders})),

@@ -2,6 +2,7 @@
 
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
+use crate::domain::time::WallMs;
 use crate::http::api::prelude::*;
 use crate::service::channels::ChangeTime;
 use crate::service::live;
@@ -211,9 +212,10 @@ pub async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Res
 
 fn preview_response(service: &Service, channel: &Channel) -> Response {
     let now = service.clock.now();
-    let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
-    let from = now.as_millisecond().max(start);
-    let entries = channel.guide_entries(from, from + PREVIEW_MS, now.as_millisecond()).take(MAX_PREVIEW_ENTRIES);
+    let now_ms = WallMs::from(now);
+    let start = channel.definition.revisions.first().map_or(now_ms, |first| channel.wall_ms_at(first.start_ms));
+    let from = now_ms.max(start);
+    let entries = channel.guide_entries(from, from + PREVIEW_MS, now_ms).take(MAX_PREVIEW_ENTRIES);
     let urls = ResourceUrls::from_config(&service.config);
     let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now, urls)).collect();
     let channel = ChannelView::new(service, channel, now).with_items(service, channel);

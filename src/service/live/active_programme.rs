@@ -197,7 +197,7 @@ impl ActiveProgramme {
     ) -> Result<tokio::sync::MutexGuard<'_, ProgrammeState>> {
         let item = channel.definition.item_of(programme);
         let mut state = self.state.lock().await;
-        let is_on_air = programme.start_ms <= channel.channel_ms_at(service.clock.now().as_millisecond());
+        let is_on_air = programme.start_ms <= channel.channel_ms_at(service.clock.now_ms());
         if !is_on_air && state.is_outdated(&channel.output) {
             *state = ProgrammeState::Unopened;
         }

@@ -10,7 +10,7 @@ use crate::domain::live_window::{self, LiveSegment};
 use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::{SegmentRanges, Segmentation};
-use crate::domain::time::TICKS_PER_SECOND;
+use crate::domain::time::{ChannelMs, TICKS_PER_SECOND};
 use crate::engine::TIMELINE_BASE_SECONDS;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -47,7 +47,7 @@ impl ScheduledSegment {
     ///
     /// # Errors
     /// `ASSET_NOT_FOUND`.
-    pub fn find(service: &Service, channel: &Channel, segment_id: (i64, usize), reader: &str) -> Result<Self> {
+    pub fn find(service: &Service, channel: &Channel, segment_id: (ChannelMs, usize), reader: &str) -> Result<Self> {
         let (definition, (programme_start_ms, index)) = (&channel.definition, segment_id);
         let programme = definition.programme_at(programme_start_ms);
         let programme = programme
@@ -59,7 +59,7 @@ impl ScheduledSegment {
         }
         let end_ms = programme.start_ms + ranges.segment_end(index) / 90;
         let is_live = reader.is_empty() || {
-            let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
+            let now_ms = channel.channel_ms_at(service.clock.now_ms());
             end_ms >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0)
         };
         let key = ProgrammeKey::new(channel, &programme, if is_live { String::new() } else { reader.to_owned() });
@@ -115,7 +115,7 @@ pub async fn air_segment(
         base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
         item_offset: item.segmentation.first_frame_ticks(),
         // Skipped time does not advance the timestamps.
-        channel_origin: programme.start_ms * 90
+        channel_origin: programme.start_ms.to_ticks()
             - ranges.start_in_item()
             - channel.clock.as_ref().map_or(0, |clock| clock.interval_of(programme.start_ms).skipped_ticks),
         previous_audio_end: None,
@@ -141,6 +141,6 @@ pub async fn air_segment(
             u32::from_le_bytes(blake3::hash(text.as_bytes()).as_bytes()[..4].try_into().expect("four"))
         }
     };
-    let etag = format!("\"{digest}-{}-{index}-{content_hash:x}\"", programme.start_ms);
+    let etag = format!("\"{digest}-{}-{index}-{content_hash:x}\"", programme.start_ms.0);
     Ok(AiredSegment { bytes: bytes.into(), etag, is_slate })
 }

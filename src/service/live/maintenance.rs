@@ -15,6 +15,7 @@ use super::{
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::domain::schedule::Programme;
+use crate::domain::time::ChannelMs;
 use crate::error::Result;
 use crate::service::{Service, ingest};
 
@@ -63,7 +64,7 @@ pub fn start_maintenance(service: &Arc<Service>) {
 fn maintain(service: &Arc<Service>) -> bool {
     let live_channels = &service.live_channels;
     service.viewers.expire_views();
-    let now_ms = service.clock.now().as_millisecond();
+    let now_ms = service.clock.now_ms();
     let watched: HashSet<u32> = service.viewers.watched_channels();
     let warm = service.viewers.warm_channels();
     let is_kept_ready = |channel: &Channel| is_kept_by(&warm, channel);
@@ -133,9 +134,9 @@ fn join_segments(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
     // Before anything is listed: the segment that will be first.
     let first = first.or_else(|| live_window::segments_from(definition, clock, now_ms).next());
     let Some(first_segment) = first else { return Vec::new() };
-    let segments = live_window::segments_from(definition, clock, first_segment.start_ticks.div_euclid(90));
+    let segments = live_window::segments_from(definition, clock, ChannelMs::from_ticks(first_segment.start_ticks));
     let segments = segments.skip_while(|segment| segment.media_sequence < first_segment.media_sequence);
-    segments.take_while(|segment| segment.start_ticks < (now_ms + READY_AHEAD_MS) * 90).collect()
+    segments.take_while(|segment| segment.start_ticks < (now_ms + READY_AHEAD_MS).to_ticks()).collect()
 }
 
 /// Whether the first segment of a viewer who joins is made, or never will be. Before that the next programme must not take
@@ -190,7 +191,7 @@ fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: 
 /// Those of [`Channels::skip_programme`](crate::service::channels::Channels::skip_programme).
 pub async fn skip(service: &Arc<Service>, id: u32) -> Result<Arc<Channel>> {
     let channel = service.channels.skip_programme(id).await?;
-    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
+    let now_ms = channel.channel_ms_at(service.clock.now_ms());
     let current = live_window::segments_from(&channel.definition, channel.clock.as_deref(), now_ms).next();
     if let Some(segment) = current.filter(|_| service.viewers.viewer_count(id) > 0) {
         make_shared(service, &channel, (segment.programme_start_ms, segment.index));
@@ -235,7 +236,7 @@ pub fn make_ahead(
 }
 
 /// Makes a segment of the live viewers ahead, if the schedule has it. An error is reported by the request for it.
-fn make_shared(service: &Arc<Service>, channel: &Arc<Channel>, segment_id: (i64, usize)) {
+fn make_shared(service: &Arc<Service>, channel: &Arc<Channel>, segment_id: (ChannelMs, usize)) {
     if let Ok(segment) = ScheduledSegment::find(service, channel, segment_id, "") {
         let _ = make_ahead(service, channel, &segment);
     }

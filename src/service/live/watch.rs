@@ -12,6 +12,7 @@ use super::{
 };
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{CATCHUP_MS, LivePlaylist, MAX_PLAYLIST_MS, PlaylistView};
+use crate::domain::time::{ChannelMs, WallMs};
 use crate::error::{Code, Error, Result};
 use crate::service::channels::{ViewStart, Viewer};
 use crate::service::{Service, ingest};
@@ -22,20 +23,20 @@ const LIST_POLL: Duration = Duration::from_millis(100);
 /// How often a held request checks whether the programme has finished the segment it is making.
 const MAKING_POLL: Duration = Duration::from_millis(20);
 
-/// The part of a channel that a viewer requests. All instants are unix ms.
+/// The part of a channel that a viewer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestedView {
     Live,
     /// From the start of the programme that is on at the viewer's first such request.
     StartOver,
     /// Catch-up from an instant.
-    From(i64),
+    From(WallMs),
     /// Catch-up between two instants.
-    Between(i64, i64),
+    Between(WallMs, WallMs),
 }
 
-/// Start and end of a start-over or catch-up view, unix ms; without an end it continues to the present.
-pub type RangeMs = (i64, Option<i64>);
+/// Start and end of a start-over or catch-up view; without an end it continues to the present.
+pub type RangeMs = (WallMs, Option<WallMs>);
 
 /// A channel as a viewer requested it.
 pub enum Opening {
@@ -55,13 +56,13 @@ struct ChannelPlaylist {
 }
 
 impl RequestedView {
-    /// The view in channel time, and its start and end in unix ms unless it is live.
+    /// The view in channel time, and its start and end unless it is live.
     fn resolve(
         self,
         service: &Service,
         channel: &Channel,
         viewer: &Viewer,
-        now_ms: i64,
+        now_ms: WallMs,
     ) -> Result<(PlaylistView, Option<RangeMs>)> {
         Ok(match self {
             Self::Live => (PlaylistView::Live, None),
@@ -81,8 +82,8 @@ impl RequestedView {
     }
 }
 
-/// The start of a catch-up view in channel time.
-fn resolve_start(channel: &Channel, at_ms: i64, now_ms: i64) -> Result<i64> {
+/// The start of a catch-up view.
+fn resolve_start(channel: &Channel, at_ms: WallMs, now_ms: WallMs) -> Result<ChannelMs> {
     let start_ms = channel.channel_ms_at(at_ms);
     // The catch-up window of a paused channel is counted in channel time.
     let is_kept_by_pause = || {
@@ -99,7 +100,7 @@ fn resolve_start(channel: &Channel, at_ms: i64, now_ms: i64) -> Result<i64> {
     }
 }
 
-fn resolve_range(channel: &Channel, at_ms: i64, end_ms: i64, now_ms: i64) -> Result<PlaylistView> {
+fn resolve_range(channel: &Channel, at_ms: WallMs, end_ms: WallMs, now_ms: WallMs) -> Result<PlaylistView> {
     let start_ms = resolve_start(channel, at_ms, now_ms)?;
     // The channel clock runs while this is watched, so the future part of the view lasts as long as in real time.
     let end_ms = channel.channel_ms_at(end_ms.min(now_ms)) + (end_ms - now_ms).max(0);
@@ -179,7 +180,7 @@ async fn list(
     requested: RequestedView,
     wait: Duration,
 ) -> Result<Option<ChannelPlaylist>> {
-    let now_ms = service.clock.now().as_millisecond();
+    let now_ms = service.clock.now_ms();
     let (view, range_ms) = requested.resolve(service, &channel, viewer, now_ms)?;
     let start = match view {
         PlaylistView::Live => ViewStart::Cleared,
@@ -215,8 +216,7 @@ async fn list(
     if let Some(first) = &first {
         admit(service, &channel, first).await?;
     }
-    let is_paused =
-        channel.clock.as_ref().is_some_and(|clock| clock.is_paused_at(service.clock.now().as_millisecond()));
+    let is_paused = channel.clock.as_ref().is_some_and(|clock| clock.is_paused_at(service.clock.now_ms()));
     let playlist = LivePlaylist { channel, view, segments, channel_now_ms: now_ms, is_paused };
     Ok(Some(ChannelPlaylist { playlist, range_ms, first }))
 }
@@ -228,13 +228,13 @@ async fn list(
 pub async fn segment(
     service: &Arc<Service>,
     channel: &Channel,
-    (programme_start_ms, index): (i64, usize),
+    (programme_start_ms, index): (ChannelMs, usize),
     viewer: &Viewer,
 ) -> Result<AiredSegment> {
     if viewer.is_named() {
         service.viewers.record_request(channel.id, viewer, ViewStart::Unchanged);
     }
-    let now_ms = service.clock.now().as_millisecond();
+    let now_ms = service.clock.now_ms();
     let oldest_ms = channel.channel_ms_at(now_ms - CATCHUP_MS) - MAX_PLAYLIST_MS;
     if programme_start_ms < oldest_ms {
         return Err(Error::new(Code::AssetNotFound, "the channel has no segment with this name"));
@@ -242,7 +242,7 @@ pub async fn segment(
     if channel.external.is_some() {
         let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0);
         let bytes = found.ok_or_else(not_on_air_error)?;
-        let etag = format!("\"e-{programme_start_ms}-{}\"", bytes.len());
+        let etag = format!("\"e-{}-{}\"", programme_start_ms.0, bytes.len());
         return Ok(AiredSegment { bytes, etag, is_slate: false });
     }
     let latest_ms = channel.channel_ms_at(now_ms) + MAX_EARLY_MS;
@@ -251,7 +251,7 @@ pub async fn segment(
         return Err(not_on_air_error());
     }
     let segment = ScheduledSegment::find(service, channel, (programme_start_ms, index), &viewer.unique_name())?;
-    if programme_start_ms * 90 + segment.ranges.segment_start(index) > latest_ms * 90 {
+    if programme_start_ms.to_ticks() + segment.ranges.segment_start(index) > latest_ms.to_ticks() {
         return Err(not_on_air_error());
     }
     air_segment(service, channel, &segment).await

@@ -9,6 +9,7 @@ use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment};
 use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::recording::Recording;
+use crate::domain::time::ChannelMs;
 use crate::error::Result;
 use crate::service::channels::{ViewStart, Viewer};
 use crate::service::live::{self, ScheduledSegment};
@@ -68,7 +69,8 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
         return next_external_step(service, &channel, recording, is_after);
     }
     // A programme that was shortened meanwhile ends at its new end.
-    let segment = live_window::segments_from(&channel.definition, None, from_ticks.div_euclid(90)).find(is_after);
+    let segment =
+        live_window::segments_from(&channel.definition, None, ChannelMs::from_ticks(from_ticks)).find(is_after);
     let Some(segment) = segment.filter(|segment| segment.start_ticks < to_ms * 90) else {
         return Ok(RecordingStep::Ended);
     };

@@ -9,6 +9,7 @@ use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::recording::{
     GuideAiring, MAX_LENGTH_MS, Padding, Recording, RecordingState, RetentionLimit, SeriesRule,
 };
+use crate::domain::time::WallMs;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random_bytes;
@@ -205,7 +206,7 @@ fn check_span(channel: &Channel, (start_ms, end_ms): (i64, i64), padding: &Paddi
         let message = "must be in the future: an external channel can only be recorded while it is on air";
         return Err(Error::invalid_field("end", message));
     }
-    check_ahead("start", start_ms, now_ms)
+    check_ahead("start", WallMs(start_ms), WallMs(now_ms))
 }
 
 impl Recordings {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::day::{DayPlanner, DayState};
 use super::{BlockSchedule, BroadcastDay, wall_clock};
 use crate::domain::schedule::{ScheduleMode, ScheduleRevision};
+use crate::domain::time::{ChannelMs, WallMs};
 
 /// Distance in days between cached states.
 const STATE_STRIDE_DAYS: i64 = 8;
@@ -48,7 +49,7 @@ struct CachedDays {
 
 impl ScheduleRevision {
     /// The day that contains an instant.
-    pub(in crate::domain::schedule) fn day_at(&self, blocks: &BlockSchedule, at_ms: i64) -> Arc<BroadcastDay> {
+    pub(in crate::domain::schedule) fn day_at(&self, blocks: &BlockSchedule, at_ms: ChannelMs) -> Arc<BroadcastDay> {
         let planner = DayPlanner::new(self, blocks);
         let number = planner.day_of(at_ms);
         self.compute_day(blocks, planner, number)
@@ -64,7 +65,7 @@ impl ScheduleRevision {
 
     /// Positions at which the next revision's streams begin at an instant: a stream whose source has the same name
     /// continues.
-    pub(in crate::domain::schedule) fn carried_positions(&self, at_ms: i64, next: &Self) -> Vec<u64> {
+    pub(in crate::domain::schedule) fn carried_positions(&self, at_ms: ChannelMs, next: &Self) -> Vec<u64> {
         let (Some(new), Some(old)) = (&next.blocks, &self.blocks) else {
             return next.blocks.as_ref().map(|blocks| vec![0; blocks.grid.streams().len()]).unwrap_or_default();
         };
@@ -146,7 +147,7 @@ impl ScheduleRevision {
 impl BlockSchedule {
     /// The newest checkpoints up to an instant; None if they were returned before. Later ones would keep those that the next
     /// start needs from being stored.
-    pub fn new_checkpoints(&self, until_ms: i64) -> Option<Vec<Checkpoint>> {
+    pub fn new_checkpoints(&self, until_ms: WallMs) -> Option<Vec<Checkpoint>> {
         let zone = TimeZone::get(&self.zone).unwrap_or(TimeZone::UTC);
         let today = wall_clock::broadcast_day(&zone, self.grid.day_start_minutes, until_ms);
         let mut cached = self.day_cache.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,6 +15,7 @@ use super::watch::CredentialParams;
 use crate::domain::channel::Channel;
 use crate::domain::lineup::ChannelNaming;
 use crate::domain::m3u::Catchup;
+use crate::domain::time::WallMs;
 use crate::domain::xmltv::ProgrammeWriter;
 use crate::domain::{m3u, xmltv};
 use crate::http::api::prelude::*;
@@ -150,17 +151,17 @@ fn xmltv_response(service: &Service, call: &Call, is_gzip_file: bool) -> Result<
         include_lcn: parse_flag(call, "lcn")?,
     };
     let channels = exported_channels(service, call)?;
-    let now = service.clock.now().as_millisecond();
-    let midnight = now.div_euclid(DAY_MS) * DAY_MS;
+    let now = service.clock.now_ms();
+    let midnight = now - now.0.rem_euclid(DAY_MS);
     let (from, to) = (midnight - days_back * DAY_MS, midnight + (days + 1) * DAY_MS);
     let mut etag_hasher = EtagHasher::new("x");
-    etag_hasher.add(format!("{style:?} {from} {to}").as_bytes());
-    let mut modified = service.channels.changed_ms().max(midnight);
+    etag_hasher.add(format!("{style:?} {} {}", from.0, to.0).as_bytes());
+    let mut modified = service.channels.changed_ms().max(midnight.0);
     for channel in &channels {
         etag_hasher.add_channel(channel);
         if let Some(clock) = &channel.clock {
             etag_hasher.hasher.update(&clock.guide_hash(now).to_le_bytes());
-            modified = modified.max(clock.guide_changed_ms(now));
+            modified = modified.max(clock.guide_changed_ms(now).0);
         }
     }
     let chunks = xmltv_chunks(channels, style, from..to, now);
@@ -264,8 +265,8 @@ impl ExportResponse {
 fn xmltv_chunks(
     channels: Vec<Arc<Channel>>,
     style: xmltv::XmltvOptions,
-    range_ms: Range<i64>,
-    now_ms: i64,
+    range_ms: Range<WallMs>,
+    now_ms: WallMs,
 ) -> impl Iterator<Item = Bytes> + Send + Sync + 'static {
     let Range { start, end } = range_ms;
     let (mut declared, mut aired) = (channels.clone().into_iter(), channels.into_iter());

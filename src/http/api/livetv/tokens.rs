@@ -7,7 +7,7 @@ use super::view_query::UnixSecondsText;
 use crate::domain::account::StreamToken;
 use crate::domain::channel::Channel;
 use crate::domain::signing::{MAX_LIFE_SECONDS, SignedParameters};
-use crate::domain::time::format_timestamp;
+use crate::domain::time::{WallMs, format_timestamp};
 use crate::http::api::prelude::*;
 use crate::http::reply::secretive;
 
@@ -170,9 +170,9 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
     Ok(secretive(reply::json(&SignedAnswer { url, token, exp, sig })))
 }
 
-/// Start of the current programme, unix ms; None before the first programme and for external channels.
-fn current_programme_start_ms(service: &Service, channel: &Channel) -> Option<i64> {
-    let now_ms = service.clock.now().as_millisecond();
+/// Start of the current programme; None before the first programme and for external channels.
+fn current_programme_start_ms(service: &Service, channel: &Channel) -> Option<WallMs> {
+    let now_ms = service.clock.now_ms();
     channel.definition.programme_bounds(channel.channel_ms_at(now_ms)).map(|(start_ms, _)| channel.wall_ms_at(start_ms))
 }
 

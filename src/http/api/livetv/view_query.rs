@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use utoipa::IntoParams;
 
+use crate::domain::time::WallMs;
 use crate::http::api::prelude::*;
 use crate::service::live::RequestedView;
 
@@ -75,19 +76,19 @@ pub fn parse_watch_session(call: &Call) -> Result<Option<&str>> {
     }
 }
 
-/// Parses an instant (ISO 8601 or unix seconds) to unix milliseconds.
-fn parse_instant_ms(field: &str, text: &str) -> Result<i64> {
+/// Parses an instant in ISO 8601 or unix seconds.
+fn parse_instant_ms(field: &str, text: &str) -> Result<WallMs> {
     let unix_seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..1e11).contains(seconds));
-    let ms = unix_seconds.map(|seconds| (seconds * 1000.0).round() as i64);
-    let parse_iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
+    let ms = unix_seconds.map(|seconds| WallMs((seconds * 1000.0).round() as i64));
+    let parse_iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(WallMs::from);
     ms.or_else(parse_iso).ok_or_else(|| Error::invalid_field(field, "must be an instant in ISO 8601 or unix seconds"))
 }
 
-/// Unix milliseconds, displayed as seconds.
-pub struct UnixSecondsText(pub i64);
+/// An instant, displayed as unix seconds.
+pub struct UnixSecondsText(pub WallMs);
 
 impl std::fmt::Display for UnixSecondsText {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}.{:03}", self.0.div_euclid(1000), self.0.rem_euclid(1000))
+        write!(formatter, "{}.{:03}", self.0.0.div_euclid(1000), self.0.0.rem_euclid(1000))
     }
 }

@@ -233,8 +233,10 @@ impl Probes {
             }
         };
         media.limit_duration();
-        // The result is valid without the interval.
-        media.keyframe_interval_seconds = index::keyframe_interval(source, &media).await;
+        if media.keyframe_interval_seconds.is_none() {
+            // The result is valid without the interval.
+            media.keyframe_interval_seconds = index::keyframe_interval(source, &media).await;
+        }
         Ok(ProbeResult { media: Arc::new(media), at: Timestamp::now() })
     }
 

@@ -201,7 +201,14 @@ impl RunTask {
             }
             deadline = Instant::now() + STALL_TIMEOUT;
         }
-        exit.map_or(Ok(()), |exit| check_exit(&exit, self.job.first, segmenter.current_segment()))
+        match exit {
+            Some(exit) if !exit.is_success() => Err(classify_failure(&exit)),
+            Some(exit) if segmenter.current_segment() == self.job.first => {
+                let reason = exit.last_error("the source file ends before it");
+                Err(RunError::SourceRead(format!("no output for segment {}: {reason}", self.job.first)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Prepares what ffmpeg cannot read from the item itself, and starts it.
@@ -253,18 +260,6 @@ impl RunTask {
             Some(text) => Ok(Some(self.ffmpeg.scripts.script_for(&self.ffmpeg.program, &self.job, text).await?)),
         }
     }
-}
-
-/// Whether a run that began with segment `first` ended in good order, by the exit of its child.
-fn check_exit(exit: &ChildExit, first: usize, current_segment: usize) -> Result<(), RunError> {
-    if !exit.is_success() {
-        return Err(classify_failure(exit));
-    }
-    if current_segment == first {
-        let reason = exit.last_error("the source file ends before it");
-        return Err(RunError::SourceRead(format!("no output for segment {first}: {reason}")));
-    }
-    Ok(())
 }
 
 fn segmenter_settings(job: &Job) -> SegmenterSettings {

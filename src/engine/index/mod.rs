@@ -107,15 +107,10 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
 /// None if the tables do not have it, or not within 1 s.
 pub async fn keyframe_interval(source: &Arc<SourceFile>, media: &Media) -> Option<f64> {
     let stream = media.video_streams().next()?.0.index;
-    let (file, container, duration) = (source.clone(), media.container, media.duration_seconds);
-    let task = tokio::task::spawn_blocking(move || match container {
-        Container::Mp4 => mp4_keyframe_interval(&Mp4File::read(&*file).ok()?, stream, duration),
-        Container::Matroska | Container::Webm => {
-            let header = MatroskaFile::read(&*file).ok()?;
-            let cues = header.read_cues(header.read_track(stream).ok()?.number).ok()?;
-            let seconds_per_unit = header.layout.timestamp_scale as f64 / 1e9;
-            mean_step(cues.iter().map(|cue| cue.time as f64 * seconds_per_unit), duration)
-        }
+    let (file, media) = (source.clone(), media.clone());
+    let task = tokio::task::spawn_blocking(move || match media.container {
+        Container::Mp4 => mp4_keyframe_interval(&Mp4File::read(&*file).ok()?, stream, media.duration_seconds),
+        Container::Matroska | Container::Webm => summarize_cues(&file, &media)?.keyframe_interval_seconds,
         _ => None,
     });
     tokio::time::timeout(INTERVAL_TIMEOUT, task).await.ok()?.ok()?
@@ -133,7 +128,7 @@ pub struct CueSummary {
     /// The last cue: seconds of the file's clock, and the position of its cluster in the file.
     pub last_seconds: f64,
     pub last_cluster: u64,
-    /// Mean keyframe interval of the video; None with fewer than two keyframes.
+    /// Mean keyframe interval of the video; its duration if there is only one keyframe.
     pub keyframe_interval_seconds: Option<f64>,
 }
 
@@ -147,7 +142,7 @@ pub fn summarize_cues(source: &SourceFile, media: &Media) -> Option<CueSummary> 
     let cues = header.read_cues(track.number).ok()?;
     let last = cues.iter().max_by_key(|cue| cue.time)?;
     let scale = header.layout.timestamp_scale as f64;
-    let interval = mean_step(cues.iter().map(|cue| cue.time as f64 * (scale / 1e9)), None);
+    let interval = mean_step(cues.iter().map(|cue| cue.time as f64 * (scale / 1e9)), media.duration_seconds);
     Some(CueSummary {
         last_seconds: last.time as f64 * scale / 1e9,
         last_cluster: header.layout.segment_body.checked_add(last.cluster)?,

@@ -128,7 +128,9 @@ pub(super) async fn with_duration_by_cues(source: &Arc<SourceFile>, mut media: M
     let file = source.clone();
     let task = tokio::task::spawn_blocking(move || {
         let cues = index::summarize_cues(&file, &media);
-        media.keyframe_interval_seconds = cues.as_ref().and_then(|cues| cues.keyframe_interval_seconds);
+        // Not the duration, which is yet to be checked.
+        let interval = cues.as_ref().and_then(|cues| cues.keyframe_interval_seconds);
+        media.keyframe_interval_seconds = interval.filter(|seconds| Some(*seconds) != media.duration_seconds);
         let measured = media.duration_seconds.and_then(|stated| {
             let (last, from) = match cues {
                 Some(cues) => (cues.last_seconds - media.start_seconds, cues.last_cluster),

@@ -83,6 +83,8 @@ pub struct Segmenter {
     video: TrackProgress,
     audio: TrackProgress,
     failure: Option<SegmenterError>,
+    /// No more bytes come.
+    has_ended: bool,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +131,7 @@ impl Segmenter {
             video: TrackProgress::new(settings.has_video, &settings),
             audio: TrackProgress::new(settings.audio.is_some(), &settings),
             failure: None,
+            has_ended: false,
             settings,
         }
     }
@@ -153,38 +156,34 @@ impl Segmenter {
         }
         let mut segments = Vec::new();
         while !self.is_done() && self.is_complete() {
-            segments.push(self.finish_segment()?);
+            if self.entries.is_empty() {
+                return Err(SegmenterError::NoProgramMap);
+            }
+            let packets = self.open_segments.pop_front().unwrap_or_default();
+            self.buffered_bytes -= packets.len();
+            let bytes = canonical::canonicalise(&packets, &self.entries);
+            segments.push(FinishedSegment { index: self.current_segment, bytes });
+            self.current_segment += 1;
         }
         Ok(segments)
     }
 
     /// Call at the end of the stream. Returns what is left, up to the first planned segment without any packets.
     pub fn finish(&mut self) -> Result<Vec<FinishedSegment>, SegmenterError> {
-        let mut segments = Vec::new();
-        while !self.is_done() && self.open_segments.iter().any(|packets| !packets.is_empty()) {
-            segments.push(self.finish_segment()?);
-        }
-        Ok(segments)
+        self.has_ended = true;
+        self.push(&[])
     }
 
     fn is_complete(&self) -> bool {
+        if self.has_ended {
+            return self.open_segments.iter().any(|packets| !packets.is_empty());
+        }
         let tracks = [&self.video, &self.audio];
         let deadline = self.settings.grid.segment_start(self.current_segment + 1) + MAX_TRACK_WAIT;
         tracks.iter().all(|track| track.complete_below > self.current_segment)
             || tracks.iter().any(|track| {
                 track.is_present && track.complete_below > self.current_segment && track.latest_time > deadline
             })
-    }
-
-    fn finish_segment(&mut self) -> Result<FinishedSegment, SegmenterError> {
-        if self.entries.is_empty() {
-            return Err(SegmenterError::NoProgramMap);
-        }
-        let packets = self.open_segments.pop_front().unwrap_or_default();
-        self.buffered_bytes -= packets.len();
-        let index = self.current_segment;
-        self.current_segment += 1;
-        Ok(FinishedSegment { index, bytes: canonical::canonicalise(&packets, &self.entries) })
     }
 
     fn process_packet(&mut self, bytes: &[u8; PACKET_LEN]) {

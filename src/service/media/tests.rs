@@ -55,6 +55,21 @@ async fn a_disk_that_wakes_after_the_deadline_costs_one_request_and_not_the_file
 }
 
 #[tokio::test]
+async fn a_patient_request_waits_several_deadlines_for_one_probe() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.avi");
+    std::fs::write(&path, "a film").unwrap();
+    let probes = Probes::new(Path::new("ffmpeg"), Duration::from_millis(100));
+    let mut source = open(&path);
+    source.read_delay = Duration::from_secs(3);
+    let source = Arc::new(source);
+    let began = std::time::Instant::now();
+    assert_eq!(probes.probe_patiently(&source).await.unwrap_err().code, Code::ProbeTimedOut);
+    assert!((700..2900).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    assert_eq!(MAX_IN_FLIGHT - probes.in_flight_slots.available_permits(), 1);
+}
+
+#[tokio::test]
 async fn an_implausible_duration_is_unknown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.mkv");

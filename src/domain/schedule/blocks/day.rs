@@ -296,7 +296,7 @@ impl DayDraft<'_, '_> {
         end
     }
 
-    fn push_whole(&mut self, item: u32, stream: Option<usize>, start_ms: i64, end_ms: i64) {
+    fn push_whole(&mut self, item: u32, stream: Option<usize>, start_ms: WallMs, end_ms: WallMs) {
         self.airings.push(DayAiring { item, start_ms, end_ms, part: None, continues_programme: false });
         self.streams.push(stream);
     }

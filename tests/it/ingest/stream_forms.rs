@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::hls_source::HlsSource;
-use super::transport_stream_source::{self, TransportStreamSource};
+use super::transport_stream_source::{self, FILM_SECONDS, TransportStreamSource};
 use super::*;
 
 /// Watches until the playlist has `min_segments` continuous segments from the source; stores them in one file.
@@ -154,8 +154,8 @@ async fn audio_only_is_a_channel_too() {
 async fn a_tuner_receives_an_external_channel_that_can_be_kept_warm() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    transport_stream_source::make_transport_stream(&path, 180);
-    let (source, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
+    transport_stream_source::make_transport_stream(&path);
+    let (source, server) = (TransportStreamSource::start(&path, FILM_SECONDS).await, start_server(folder.path()).await);
     let id = add_channel(&server, json!({"url": source.url()}), Some("My own pictures.")).await;
     let warm_body = json!({"channelIds": [id], "ttlSeconds": 600});
     let warmed = expect_success(server.post("/api/livetv/warm", &warm_body).send().await.unwrap(), 202).await;

@@ -57,8 +57,8 @@ static TEXT: LazyLock<String> =
     LazyLock::new(|| serde_json::to_string_pretty(&*DOCUMENT).expect("the description is plain data"));
 
 /// The OpenAPI document
-#[utoipa::path(get, path = "/api/openapi.json",
-    responses((status = 200, description = "An OpenAPI 3.1 document", body = Value, content_type = "application/json")))]
+#[utoipa::path(get, path = "/api/openapi.json", responses(
+    (status = 200, description = "An OpenAPI 3.1 document", body = Value, content_type = "application/json")))]
 pub async fn openapi(service: Arc<Service>, _: Call) -> Result<Response> {
     let prefix = ResourceUrls::from_config(&service.config).prefix();
     if prefix.is_empty() {

@@ -127,11 +127,10 @@ struct BookChapter {
 }
 
 /// Files and chapters of an audiobook on one timeline
-#[utoipa::path(get, path = "/api/stream/audiobook", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
-    responses(
-        (status = 200, description = "The book", body = BookAnswer),
-        (status = 404, description = "`NOT_FOUND`"),
-        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: it has no audio")))]
+#[utoipa::path(get, path = "/api/stream/audiobook", params(("path" = String, Query, description = "Absolute path of a file or a folder")), responses(
+    (status = 200, description = "The book", body = BookAnswer),
+    (status = 404, description = "`NOT_FOUND`"),
+    (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: it has no audio")))]
 pub async fn book(service: Arc<Service>, call: Call) -> Result<Response> {
     let path = call.media_path()?;
     let book = service.load_book(path).await?;
@@ -157,10 +156,10 @@ pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// Progress in an audiobook
-#[utoipa::path(get, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
-    responses(
-        (status = 200, description = "The progress", body = BookProgressAnswer),
-        (status = 404, description = "`NOT_FOUND`: no such file or folder, and no progress is stored for the path")))]
+#[utoipa::path(get, path = "/api/stream/audiobook/progress", params(
+    ("path" = String, Query, description = "Absolute path of a file or a folder")), responses(
+    (status = 200, description = "The progress", body = BookProgressAnswer),
+    (status = 404, description = "`NOT_FOUND`: no such file or folder, and no progress is stored for the path")))]
 pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let record = service.book_progress(&call.user()?.user_id, call.media_path()?).await?;
     let version = record.as_ref().map(|record| record.version);
@@ -169,21 +168,20 @@ pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Delete the progress in an audiobook
-#[utoipa::path(delete, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
-    responses((status = 200, description = "No progress is stored any more", body = BookResetAnswer)))]
+#[utoipa::path(delete, path = "/api/stream/audiobook/progress", params(
+    ("path" = String, Query, description = "Absolute path of a file or a folder")), responses(
+    (status = 200, description = "No progress is stored any more", body = BookResetAnswer)))]
 pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     let (audiobook_path, deleted) = service.reset_book_progress(&call.user()?.user_id, call.media_path()?).await?;
     Ok(reply::json(&BookResetAnswer { audiobook_path, deleted }))
 }
 
 /// Audiobook history, newest first
-#[utoipa::path(get, path = "/api/stream/audiobook/history",
-    params(
-        ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
-        ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`"),
-    ),
-    responses((status = 200, description = "The records; `available` says whether the book exists", body = BookHistoryAnswer)))]
+#[utoipa::path(get, path = "/api/stream/audiobook/history", params(
+    ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
+    ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
+    ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`")), responses(
+    (status = 200, description = "The records; `available` says whether the book exists", body = BookHistoryAnswer)))]
 pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = parse_limit(&call)?;
     let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor")?, limit)?;

@@ -33,15 +33,12 @@ pub(super) struct LibraryEntry {
 }
 
 /// Browse the library
-#[utoipa::path(get, path = "/api/library",
-    params(
-        ("path" = Option<String>, Query, description = "Absolute path of a folder; default: list the roots"),
-        ("limit" = Option<usize>, Query, description = "Entries per page, 1 to 1000; default 200"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
-    ),
-    responses(
-        (status = 200, description = "Folders, then files, in natural order", body = LibraryPage),
-        (status = 404, description = "`NOT_FOUND`: no such folder")))]
+#[utoipa::path(get, path = "/api/library", params(
+    ("path" = Option<String>, Query, description = "Absolute path of a folder; default: list the roots"),
+    ("limit" = Option<usize>, Query, description = "Entries per page, 1 to 1000; default 200"),
+    ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page")), responses(
+    (status = 200, description = "Folders, then files, in natural order", body = LibraryPage),
+    (status = 404, description = "`NOT_FOUND`: no such folder")))]
 pub async fn browse(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = call.limit(DEFAULT_LIMIT, MAX_LIMIT)?;
     let cursor = call.query("cursor")?;

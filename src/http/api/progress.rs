@@ -102,11 +102,10 @@ pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// Progress in a file
-#[utoipa::path(get, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")),
-    responses(
-        (status = 200, description = "The progress", body = ProgressAnswer),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
-        (status = 404, description = "`NOT_FOUND`: no such file, and no progress is stored for the path")))]
+#[utoipa::path(get, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")), responses(
+    (status = 200, description = "The progress", body = ProgressAnswer),
+    (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
+    (status = 404, description = "`NOT_FOUND`: no such file, and no progress is stored for the path")))]
 pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let record = service.progress_at_path(&user.user_id, call.media_path()?).await?;
@@ -116,10 +115,9 @@ pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Delete the progress in a file
-#[utoipa::path(delete, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")),
-    responses(
-        (status = 200, description = "No progress is stored any more", body = ResetAnswer),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots")))]
+#[utoipa::path(delete, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")), responses(
+    (status = 200, description = "No progress is stored any more", body = ResetAnswer),
+    (status = 403, description = "`FORBIDDEN`: the path is outside the library roots")))]
 pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     let (media_path, deleted) = service.reset_progress(&call.user()?.user_id, call.media_path()?).await?;
     Ok(reply::json(&ResetAnswer { media_path, deleted }))
@@ -142,14 +140,12 @@ pub async fn mark_watched(service: Arc<Service>, mut call: Call) -> Result<Respo
 }
 
 /// Watch history, newest first
-#[utoipa::path(get, path = "/api/stream/history",
-    params(
-        ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
-        ("mediaType" = Option<String>, Query, description = "Only records of this type: `video`, `audio`, `audiobook`, `recording`, `channel`, or any other type that was saved"),
-        ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`"),
-    ),
-    responses((status = 200, description = "The records; `available` says whether the file exists", body = HistoryAnswer)))]
+#[utoipa::path(get, path = "/api/stream/history", params(
+    ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
+    ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
+    ("mediaType" = Option<String>, Query, description = "Only records of this type: `video`, `audio`, `audiobook`, `recording`, `channel`, or any other type that was saved"),
+    ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`")), responses(
+    (status = 200, description = "The records; `available` says whether the file exists", body = HistoryAnswer)))]
 pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = &call.user()?.user_id;
     let limit = parse_limit(&call)?;
@@ -161,9 +157,9 @@ pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Next up: in each folder, the file after the one completed last
-#[utoipa::path(get, path = "/api/stream/next-up",
-    params(("limit" = Option<usize>, Query, description = "Most files, 1 to 200; default 20")),
-    responses((status = 200, description = "The folder watched most recently first", body = NextUpAnswer)))]
+#[utoipa::path(get, path = "/api/stream/next-up", params(
+    ("limit" = Option<usize>, Query, description = "Most files, 1 to 200; default 20")), responses(
+    (status = 200, description = "The folder watched most recently first", body = NextUpAnswer)))]
 pub async fn next_up(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = &call.user()?.user_id;
     let limit = parse_limit(&call)?;

@@ -52,12 +52,10 @@ pub(super) struct SeriesGone {
 }
 
 /// Recordings, latest first; users see only their own
-#[utoipa::path(get, path = "/api/livetv/recordings",
-    params(
-        ("state" = Option<String>, Query, description = "Only recordings in this state: `scheduled`, `recording`, `complete`, `failed` or `cancelled`"),
-        ("channelId" = Option<u32>, Query, description = "Only recordings of this channel"),
-    ),
-    responses((status = 200, description = "The recordings and the series rules", body = RecordingsAnswer)))]
+#[utoipa::path(get, path = "/api/livetv/recordings", params(
+    ("state" = Option<String>, Query, description = "Only recordings in this state: `scheduled`, `recording`, `complete`, `failed` or `cancelled`"),
+    ("channelId" = Option<u32>, Query, description = "Only recordings of this channel")), responses(
+    (status = 200, description = "The recordings and the series rules", body = RecordingsAnswer)))]
 pub async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let is_admin = user.role == Role::Admin;
@@ -76,10 +74,9 @@ pub async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// One recording
-#[utoipa::path(get, path = "/api/livetv/recordings/{id}", params(("id" = String, Path, description = "Recording id")),
-    responses(
-        (status = 200, description = "The recording", body = RecordingAnswer),
-        (status = 404, description = "`NOT_FOUND`: no such recording, or it belongs to another user")))]
+#[utoipa::path(get, path = "/api/livetv/recordings/{id}", params(("id" = String, Path, description = "Recording id")), responses(
+    (status = 200, description = "The recording", body = RecordingAnswer),
+    (status = 404, description = "`NOT_FOUND`: no such recording, or it belongs to another user")))]
 pub async fn recording(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let recording = service.recordings.get(&call.params[0])?;
@@ -90,13 +87,12 @@ pub async fn recording(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Record a guide entry, a range of time, or a series
-#[utoipa::path(post, path = "/api/livetv/recordings", request_body = RecordingRequest,
-    responses(
-        (status = 201, description = "Scheduled", body = RecordingMade),
-        (status = 400, description = "`VALIDATION_ERROR`"),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the guide has no such entry"),
-        (status = 409, description = "`CONFLICT`: no recordings folder is configured, or there are too many recordings"),
-        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names what an external channel lacks")))]
+#[utoipa::path(post, path = "/api/livetv/recordings", request_body = RecordingRequest, responses(
+    (status = 201, description = "Scheduled", body = RecordingMade),
+    (status = 400, description = "`VALIDATION_ERROR`"),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the guide has no such entry"),
+    (status = 409, description = "`CONFLICT`: no recordings folder is configured, or there are too many recordings"),
+    (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names what an external channel lacks")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let user_id = call.user()?.user_id.clone();
     let request: RecordingRequest = call.json().await?;
@@ -113,12 +109,10 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// Cancel or delete a recording
-#[utoipa::path(delete, path = "/api/livetv/recordings/{id}",
-    params(
-        ("id" = String, Path, description = "Recording id"),
-        ("file" = Option<String>, Query, description = "What happens to the file: `keep` (default) or `delete`"),
-    ),
-    responses((status = 200, description = "A scheduled or running recording is cancelled; any other is deleted", body = RecordingGone)))]
+#[utoipa::path(delete, path = "/api/livetv/recordings/{id}", params(
+    ("id" = String, Path, description = "Recording id"),
+    ("file" = Option<String>, Query, description = "What happens to the file: `keep` (default) or `delete`")), responses(
+    (status = 200, description = "A scheduled or running recording is cancelled; any other is deleted", body = RecordingGone)))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let file_action = match call.query("file")? {
         None | Some("keep") => FileAction::Keep,
@@ -136,8 +130,8 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Delete a series rule and cancel its scheduled recordings
-#[utoipa::path(delete, path = "/api/livetv/recordings/series/{id}", params(("id" = String, Path, description = "Series rule id")),
-    responses((status = 200, description = "Deleted; finished recordings are kept", body = SeriesGone)))]
+#[utoipa::path(delete, path = "/api/livetv/recordings/series/{id}", params(("id" = String, Path, description = "Series rule id")), responses(
+    (status = 200, description = "Deleted; finished recordings are kept", body = SeriesGone)))]
 pub async fn remove_series(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[0].clone();
     service.recordings.remove_rule(&id).await?;

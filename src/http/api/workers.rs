@@ -98,8 +98,8 @@ pub struct FallbackView {
     user_message: &'static str,
 }
 
-#[utoipa::path(get, path = "/api/stream/v2-workers",
-    responses((status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
+#[utoipa::path(get, path = "/api/stream/v2-workers", responses(
+    (status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
     let report = service.local_encoders.report().await;
     Ok(reply::json(&workers_view(&report, &service)))

@@ -44,13 +44,11 @@ pub struct AuditEntry {
 }
 
 /// Audit log of rights: attestations, changes, withdrawals
-#[utoipa::path(get, path = "/api/livetv/audit",
-    params(
-        ("source" = Option<u32>, Query, description = "Only entries about this source"),
-        ("channel" = Option<u32>, Query, description = "Only entries about this channel's own rights"),
-        ("after" = Option<u64>, Query, description = "Only entries after the one with this id"),
-    ),
-    responses((status = 200, description = "Oldest first, at most 500", body = AuditAnswer)))]
+#[utoipa::path(get, path = "/api/livetv/audit", params(
+    ("source" = Option<u32>, Query, description = "Only entries about this source"),
+    ("channel" = Option<u32>, Query, description = "Only entries about this channel's own rights"),
+    ("after" = Option<u64>, Query, description = "Only entries after the one with this id")), responses(
+    (status = 200, description = "Oldest first, at most 500", body = AuditAnswer)))]
 pub async fn audit(service: Arc<Service>, call: Call) -> Result<Response> {
     let subject = match (call.query("source")?, call.query("channel")?) {
         (Some(_), Some(_)) => return Err(Error::invalid_field("channel", "must be absent when source is given")),

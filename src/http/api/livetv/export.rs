@@ -26,23 +26,19 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 /// The lineup as an M3U playlist
 ///
 /// URLs start with `public_base_url` if it is configured, and with the `Host` of the request otherwise.
-#[utoipa::path(get, path = "/api/livetv/m3u",
-    params(
-        ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas"),
-        ("category" = Option<String>, Query, description = "Only channels of this category"),
-        ("tvgId" = Option<String>, Query, description = "Value of `tvg-id`: `stable` (default), `number` or `name`"),
-        ("format" = Option<String>, Query, description = "`m3u` (default) or `m3u8`: selects the content type"),
-        ("catchup" = Option<String>, Query, description = "Catch-up attributes: `default` (when absent), `append`, `shift` or `none`"),
-        ("auth" = Option<String>, Query, description = "Credentials in the links: `token`, `signed` or `none`; default: those of the request"),
-        CredentialParams,
-        ("download" = Option<String>, Query, description = "`1`: send as an attachment"),
-        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached playlist"),
-    ),
-    responses(
-        (status = 200, description = "Enabled channels whose rights permit showing, by number",
-            content((String = "audio/x-mpegurl"), (String = "application/vnd.apple.mpegurl"))),
-        (status = 304, description = "The cached playlist is still valid"),
-        (status = 400, description = "`VALIDATION_ERROR`")))]
+#[utoipa::path(get, path = "/api/livetv/m3u", params(
+    ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas"),
+    ("category" = Option<String>, Query, description = "Only channels of this category"),
+    ("tvgId" = Option<String>, Query, description = "Value of `tvg-id`: `stable` (default), `number` or `name`"),
+    ("format" = Option<String>, Query, description = "`m3u` (default) or `m3u8`: selects the content type"),
+    ("catchup" = Option<String>, Query, description = "Catch-up attributes: `default` (when absent), `append`, `shift` or `none`"),
+    ("auth" = Option<String>, Query, description = "Credentials in the links: `token`, `signed` or `none`; default: those of the request"),
+    CredentialParams,
+    ("download" = Option<String>, Query, description = "`1`: send as an attachment"),
+    ("If-None-Match" = Option<String>, Header, description = "ETag of the cached playlist")), responses(
+    (status = 200, description = "Enabled channels whose rights permit showing, by number", content((String = "audio/x-mpegurl"), (String = "application/vnd.apple.mpegurl"))),
+    (status = 304, description = "The cached playlist is still valid"),
+    (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
     let content_type = match call.query("format")? {
         // No charset parameter: mpv 0.35 rejects playlists whose content type has one (measured). All players read UTF-8.
@@ -91,46 +87,40 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
 ///
 /// Covers midnight UTC `prevDays` ago to the first midnight at least `days` ahead. The document changes once a day and when
 /// a channel changes; with on-demand channels it may change every minute.
-#[utoipa::path(get, path = "/api/livetv/xmltv",
-    params(
-        ("days" = Option<u32>, Query, description = "Days ahead, 1 to 14; default 3"),
-        ("prevDays" = Option<u32>, Query, description = "Days back, 0 to 7; default 1"),
-        ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas"),
-        ("category" = Option<String>, Query, description = "Only channels of this category"),
-        ("tvgId" = Option<String>, Query, description = "As in the M3U playlist"),
-        ("tz" = Option<String>, Query, description = "`utc` (default), or `local`: times with the offset of each channel's time zone"),
-        ("lcn" = Option<String>, Query, description = "`1`: add channel numbers as `lcn`, which is not part of the DTD"),
-        CredentialParams,
-        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide"),
-    ),
-    responses(
-        (status = 200, description = "Valid against the XMLTV DTD; gzip-encoded if the client accepts it", body = String, content_type = "application/xml"),
-        (status = 304, description = "The cached guide is still valid"),
-        (status = 400, description = "`VALIDATION_ERROR`")))]
+#[utoipa::path(get, path = "/api/livetv/xmltv", params(
+    ("days" = Option<u32>, Query, description = "Days ahead, 1 to 14; default 3"),
+    ("prevDays" = Option<u32>, Query, description = "Days back, 0 to 7; default 1"),
+    ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas"),
+    ("category" = Option<String>, Query, description = "Only channels of this category"),
+    ("tvgId" = Option<String>, Query, description = "As in the M3U playlist"),
+    ("tz" = Option<String>, Query, description = "`utc` (default), or `local`: times with the offset of each channel's time zone"),
+    ("lcn" = Option<String>, Query, description = "`1`: add channel numbers as `lcn`, which is not part of the DTD"),
+    CredentialParams,
+    ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide")), responses(
+    (status = 200, description = "Valid against the XMLTV DTD; gzip-encoded if the client accepts it", body = String, content_type = "application/xml"),
+    (status = 304, description = "The cached guide is still valid"),
+    (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn xmltv(service: Arc<Service>, call: Call) -> Result<Response> {
     xmltv_response(&service, &call, false)
 }
 
 /// The guide as a gzip-compressed XMLTV file
-#[utoipa::path(get, path = "/api/livetv/xmltv.gz",
-    params(
-        ("days" = Option<u32>, Query, description = "All parameters as in `/api/livetv/xmltv`"),
-        ("prevDays" = Option<u32>, Query),
-        ("channelIds" = Option<String>, Query),
-        ("category" = Option<String>, Query),
-        ("tvgId" = Option<String>, Query),
-        ("tz" = Option<String>, Query),
-        ("lcn" = Option<String>, Query),
-        ("st" = Option<String>, Query),
-        ("token" = Option<String>, Query),
-        ("exp" = Option<String>, Query),
-        ("sig" = Option<String>, Query),
-        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide"),
-    ),
-    responses(
-        (status = 200, description = "The guide, gzip-compressed", body = Vec<u8>, content_type = "application/gzip"),
-        (status = 304, description = "The cached guide is still valid"),
-        (status = 400, description = "`VALIDATION_ERROR`")))]
+#[utoipa::path(get, path = "/api/livetv/xmltv.gz", params(
+    ("days" = Option<u32>, Query, description = "All parameters as in `/api/livetv/xmltv`"),
+    ("prevDays" = Option<u32>, Query),
+    ("channelIds" = Option<String>, Query),
+    ("category" = Option<String>, Query),
+    ("tvgId" = Option<String>, Query),
+    ("tz" = Option<String>, Query),
+    ("lcn" = Option<String>, Query),
+    ("st" = Option<String>, Query),
+    ("token" = Option<String>, Query),
+    ("exp" = Option<String>, Query),
+    ("sig" = Option<String>, Query),
+    ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide")), responses(
+    (status = 200, description = "The guide, gzip-compressed", body = Vec<u8>, content_type = "application/gzip"),
+    (status = 304, description = "The cached guide is still valid"),
+    (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn xmltv_gz(service: Arc<Service>, call: Call) -> Result<Response> {
     xmltv_response(&service, &call, true)
 }

@@ -68,17 +68,14 @@ pub struct OnAir<'a> {
 }
 
 /// Guide (EPG) of one or more channels
-#[utoipa::path(get, path = "/api/livetv/epg",
-    params(
-        ("channelId" = Option<u32>, Query, description = "Only this channel"),
-        ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas; `channelId` is added to them"),
-        ("from" = Option<String>, Query, description = "ISO 8601, at most a year in the future; default: an hour ago"),
-        ("to" = Option<String>, Query, description = "ISO 8601; default: 24 h after `from`, at most 14 days after it"),
-        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide"),
-    ),
-    responses(
-        (status = 200, description = "By channel number, then by start; programmes that overlap the range are listed with their full times", body = GuideAnswer),
-        (status = 304, description = "The cached guide is still valid")))]
+#[utoipa::path(get, path = "/api/livetv/epg", params(
+    ("channelId" = Option<u32>, Query, description = "Only this channel"),
+    ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas; `channelId` is added to them"),
+    ("from" = Option<String>, Query, description = "ISO 8601, at most a year in the future; default: an hour ago"),
+    ("to" = Option<String>, Query, description = "ISO 8601; default: 24 h after `from`, at most 14 days after it"),
+    ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide")), responses(
+    (status = 200, description = "By channel number, then by start; programmes that overlap the range are listed with their full times", body = GuideAnswer),
+    (status = 304, description = "The cached guide is still valid")))]
 pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     let now = service.clock.now();
     let from = call.query("from")?.map(|text| parse_time_ms("from", text)).transpose()?;
@@ -111,10 +108,9 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Current programme, for players that play the file itself
-#[utoipa::path(get, path = "/api/livetv/now", params(("channelId" = u32, Query, description = "Channel id")),
-    responses(
-        (status = 200, description = "With the position in the file", body = NowAnswer),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+#[utoipa::path(get, path = "/api/livetv/now", params(("channelId" = u32, Query, description = "Channel id")), responses(
+    (status = 200, description = "With the position in the file", body = NowAnswer),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.query("channelId")?.ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
     let channel = super::find_visible_channel(&service, &call, parse_id("channelId", id)?)?;

@@ -44,8 +44,8 @@ pub struct Warmth {
 }
 
 /// Warm channels, so that they start without delay
-#[utoipa::path(post, path = "/api/livetv/warm", request_body = Option<WarmRequest>,
-    responses((status = 202, description = "Started, as far as encode slots allow", body = WarmAnswer)))]
+#[utoipa::path(post, path = "/api/livetv/warm", request_body = Option<WarmRequest>, responses(
+    (status = 202, description = "Started, as far as encode slots allow", body = WarmAnswer)))]
 pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let body = call.body().await?;
     let request: WarmRequest = match body.trim_ascii().is_empty() {
@@ -76,8 +76,8 @@ impl Warmth {
 }
 
 /// List warm channels
-#[utoipa::path(get, path = "/api/livetv/warm",
-    responses((status = 200, description = "All channels that are kept warm", body = WarmAnswer)))]
+#[utoipa::path(get, path = "/api/livetv/warm", responses(
+    (status = 200, description = "All channels that are kept warm", body = WarmAnswer)))]
 pub async fn warmth(service: Arc<Service>, _call: Call) -> Result<Response> {
     let channels: Vec<Warmth> = live::warm_channels(&service).into_iter().map(Warmth::new).collect();
     Ok(reply::json(&WarmAnswer { accepted: channels.len(), channels, expires_at: None }))

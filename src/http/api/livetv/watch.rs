@@ -78,19 +78,16 @@ pub fn grant_resource(call: &Call) -> Option<String> {
 }
 
 /// Watch a channel: redirects to its playlist once the first segment is ready
-#[utoipa::path(get, path = "/api/livetv/watch/{id}",
-    params(
-        ("id" = u32, Path, description = "Channel id"),
-        ("wait" = Option<f64>, Query, description = "Hold the request for up to this many seconds, 0 to 15; `Prefer: wait=` is an alternative"),
-        ViewParams,
-        CredentialParams,
-    ),
-    responses(
-        (status = 302, description = "Redirect to the playlist, with a grant in its URL"),
-        (status = 202, description = "The channel is starting; retry after `retryAfterMs`", body = Starting),
-        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
-        (status = 503, description = "`CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
+#[utoipa::path(get, path = "/api/livetv/watch/{id}", params(
+    ("id" = u32, Path, description = "Channel id"),
+    ("wait" = Option<f64>, Query, description = "Hold the request for up to this many seconds, 0 to 15; `Prefer: wait=` is an alternative"),
+    ViewParams,
+    CredentialParams), responses(
+    (status = 302, description = "Redirect to the playlist, with a grant in its URL"),
+    (status = 202, description = "The channel is starting; retry after `retryAfterMs`", body = Starting),
+    (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
+    (status = 503, description = "`CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
 pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let query = ViewQuery::from_request(&call, None)?;
@@ -141,13 +138,14 @@ fn starting_response(channel: &Channel, watch_session: String, progress: u8) -> 
 }
 
 /// Media playlist of a channel: live, start-over or catch-up
-#[utoipa::path(get, path = "/api/livetv/watch/{id}/live.m3u8",
-    params(("id" = u32, Path, description = "Channel id"), ViewParams, CredentialParams),
-    responses(
-        (status = 200, description = "A sliding window (live), a growing playlist, or a complete one", content_type = "application/vnd.apple.mpegurl", body = String),
-        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
-        (status = 503, description = "`CHANNEL_UNAVAILABLE`: no segment is ready yet; `TRANSCODER_BUSY`: all encode slots are in use")))]
+#[utoipa::path(get, path = "/api/livetv/watch/{id}/live.m3u8", params(
+    ("id" = u32, Path, description = "Channel id"),
+    ViewParams,
+    CredentialParams), responses(
+    (status = 200, description = "A sliding window (live), a growing playlist, or a complete one", content_type = "application/vnd.apple.mpegurl", body = String),
+    (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
+    (status = 503, description = "`CHANNEL_UNAVAILABLE`: no segment is ready yet; `TRANSCODER_BUSY`: all encode slots are in use")))]
 pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let query = ViewQuery::from_request(&call, Some(START_OVER))?;
@@ -168,20 +166,17 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Media segment of a channel
-#[utoipa::path(get, path = "/api/livetv/watch/{id}/{segment}",
-    params(
-        ("id" = u32, Path, description = "Channel id"),
-        ("segment" = String, Path, description = "Name as in the playlist"),
-        ("watchSession" = Option<String>, Query, description = "Identifies the viewer"),
-        CredentialParams,
-    ),
-    responses(
-        (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
-        (status = 304, description = "The cached segment is still valid"),
-        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 404, description = "`ASSET_NOT_FOUND`: no such segment, or it is not on air yet"),
-        (status = 503, description = "`TRANSCODER_BUSY`"),
-        (status = 504, description = "`SEGMENT_TIMEOUT`")))]
+#[utoipa::path(get, path = "/api/livetv/watch/{id}/{segment}", params(
+    ("id" = u32, Path, description = "Channel id"),
+    ("segment" = String, Path, description = "Name as in the playlist"),
+    ("watchSession" = Option<String>, Query, description = "Identifies the viewer"),
+    CredentialParams), responses(
+    (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
+    (status = 304, description = "The cached segment is still valid"),
+    (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+    (status = 404, description = "`ASSET_NOT_FOUND`: no such segment, or it is not on air yet"),
+    (status = 503, description = "`TRANSCODER_BUSY`"),
+    (status = 504, description = "`SEGMENT_TIMEOUT`")))]
 pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let not_found = || Error::new(Code::AssetNotFound, "the channel has no segment with this name");
@@ -198,13 +193,11 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Stop watching: ends a view of the same login
-#[utoipa::path(delete, path = "/api/livetv/watch/{id}",
-    params(
-        ("id" = u32, Path, description = "Channel id"),
-        ("watchSession" = String, Query, description = "Identifies the viewer"),
-        CredentialParams,
-    ),
-    responses((status = 200, description = "`ended` is false if there was no such viewer", body = Ended)))]
+#[utoipa::path(delete, path = "/api/livetv/watch/{id}", params(
+    ("id" = u32, Path, description = "Channel id"),
+    ("watchSession" = String, Query, description = "Identifies the viewer"),
+    CredentialParams), responses(
+    (status = 200, description = "`ended` is false if there was no such viewer", body = Ended)))]
 pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = super::parse_channel_id(&call)?;
     // Leaving a channel that has since been deleted must succeed.

@@ -36,8 +36,8 @@ pub struct SessionView {
 }
 
 /// Sessions of all users
-#[utoipa::path(get, path = "/api/stream/transcode/sessions",
-    responses((status = 200, description = "Active sessions; an admin can `DELETE` any of them", body = SessionsAnswer)))]
+#[utoipa::path(get, path = "/api/stream/transcode/sessions", responses(
+    (status = 200, description = "Active sessions; an admin can `DELETE` any of them", body = SessionsAnswer)))]
 pub async fn sessions(service: Arc<Service>, _: Call) -> Result<Response> {
     let names: HashMap<_, _> = service.accounts.users().into_iter().map(|user| (user.id, user.username)).collect();
     let view = |session: &Arc<Session>| SessionView {

@@ -23,7 +23,7 @@ const MAX_FONT_BYTES: u64 = 32 << 20;
     (status = 413, description = "`PAYLOAD_TOO_LARGE`: the font is larger than 32 MiB"),
     (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: neither the name nor the bytes are those of a font")))]
 pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
-    let index = call.query("index")?.ok_or_else(|| Error::invalid_field("index", "is missing"))?;
+    let index = call.query("index").ok_or_else(|| Error::invalid_field("index", "is missing"))?;
     let index: usize = index.parse().map_err(|_| Error::invalid_field("index", "must be a whole number"))?;
     let source = service.library.open(call.media_path()?).await?;
     let media = service.media.probe(&source).await?.media;

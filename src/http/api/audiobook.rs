@@ -184,7 +184,7 @@ pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 200, description = "The records; `available` says whether the book exists", body = BookHistoryAnswer)))]
 pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = parse_limit(&call)?;
-    let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor")?, limit)?;
+    let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor"), limit)?;
     let exists = service.library.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
     let records = page.records.into_iter().zip(exists);
     let history = records

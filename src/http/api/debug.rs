@@ -114,7 +114,7 @@ pub async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
     (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn tail(_: Arc<Service>, call: Call) -> Result<Response> {
     let after = call
-        .query("after")?
+        .query("after")
         .map(|text| text.parse().map_err(|_| Error::invalid_field("after", "must be the number of a line")));
     let lines = telemetry::lines_after(after.transpose()?.unwrap_or(0)).into_iter().map(LineView::from).collect();
     Ok(reply::json(&LogTail { lines }))

@@ -31,7 +31,7 @@ const GRANT_SECONDS: i64 = 12 * 3600;
     (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again")))]
 pub async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
-    let device = RequestDevice::resolve(None, call.query("player")?, call.header(USER_AGENT));
+    let device = RequestDevice::resolve(None, call.query("player"), call.header(USER_AGENT));
     respond(&service, path, principal, &device).await
 }
 

@@ -41,8 +41,8 @@ pub(super) struct LibraryEntry {
     (status = 404, description = "`NOT_FOUND`: no such folder")))]
 pub async fn browse(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = call.limit(DEFAULT_LIMIT, MAX_LIMIT)?;
-    let cursor = call.query("cursor")?;
-    let listing = match call.query("path")? {
+    let cursor = call.query("cursor");
+    let listing = match call.query("path") {
         None => service.library.list_roots(),
         Some(path) => service.library.list(path, limit, cursor).await?,
     };

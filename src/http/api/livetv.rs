@@ -70,13 +70,13 @@ pub(super) struct PreviewAnswer<'a> {
     (status = 200, description = "Each channel with its current and next programme", body = ChannelsAnswer)))]
 pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
     let is_admin = call.user()?.role == Role::Admin;
-    let enabled = match call.query("enabled")? {
+    let enabled = match call.query("enabled") {
         None | Some("all") => None,
         Some("true") => Some(true),
         Some("false") => Some(false),
         Some(_) => return Err(Error::invalid_field("enabled", "must be true, false or all")),
     };
-    let category = call.query("category")?;
+    let category = call.query("category");
     let now = service.clock.now();
     let mut visible = service.channels.all();
     visible.retain(|channel| {
@@ -227,7 +227,7 @@ fn find_visible_channel(service: &Service, call: &Call, id: u32) -> Result<Arc<C
 }
 
 fn parse_skip_invalid(call: &Call) -> Result<bool> {
-    match call.query("skipInvalid")? {
+    match call.query("skipInvalid") {
         None | Some("false" | "0") => Ok(false),
         Some("true" | "1") => Ok(true),
         Some(_) => Err(Error::invalid_field("skipInvalid", "must be true or false")),
@@ -235,7 +235,7 @@ fn parse_skip_invalid(call: &Call) -> Result<bool> {
 }
 
 fn parse_apply_at(call: &Call) -> Result<ChangeTime> {
-    match call.query("applyAt")? {
+    match call.query("applyAt") {
         None | Some("boundary") => Ok(ChangeTime::Boundary),
         Some("now") => Ok(ChangeTime::Now),
         Some(text) => text

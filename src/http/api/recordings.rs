@@ -59,9 +59,9 @@ pub(super) struct SeriesGone {
 pub async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let is_admin = user.role == Role::Admin;
-    let state = call.query("state")?.map(parse_state).transpose()?;
+    let state = call.query("state").map(parse_state).transpose()?;
     let parse = |text: &str| text.parse::<u32>().map_err(|_| Error::invalid_field("channelId", "must be a channel id"));
-    let channel = call.query("channelId")?.map(parse).transpose()?;
+    let channel = call.query("channelId").map(parse).transpose()?;
     let visible = service.recordings.all().into_iter().filter(|recording| {
         (is_admin || recording.user_id == user.user_id)
             && state.is_none_or(|state| recording.state == state)
@@ -114,7 +114,7 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     ("file" = Option<String>, Query, description = "What happens to the file: `keep` (default) or `delete`")), responses(
     (status = 200, description = "A scheduled or running recording is cancelled; any other is deleted", body = RecordingGone)))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
-    let file_action = match call.query("file")? {
+    let file_action = match call.query("file") {
         None | Some("keep") => FileAction::Keep,
         Some("delete") => FileAction::Delete,
         Some(_) => return Err(Error::invalid_field("file", "must be keep or delete")),

@@ -17,8 +17,8 @@ use crate::service::media::subtitles::{SubtitleLocation, SubtitleScript};
     (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: a bitmap subtitle, or not available in this format"),
     (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again")))]
 pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
-    let id = call.query("id")?.ok_or_else(|| Error::invalid_field("id", "is missing"))?;
-    let format = match call.query("format")?.unwrap_or("vtt") {
+    let id = call.query("id").ok_or_else(|| Error::invalid_field("id", "is missing"))?;
+    let format = match call.query("format").unwrap_or("vtt") {
         "vtt" => SubtitleFormat::WebVtt,
         "srt" => SubtitleFormat::Srt,
         "ass" | "ssa" => SubtitleFormat::Ass,

@@ -1,6 +1,5 @@
 //! `/api/stream/transcode/…`: transcode sessions over HLS.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,22 +8,15 @@ use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderMap, HeaderValue, REFERRER_POLICY, RETRY_AFTER, USER_AGENT, VARY,
 };
 use jiff::Timestamp;
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
 
-use crate::domain::access::{Access, Principal};
+use crate::domain::access::Principal;
 use crate::domain::playback::accepts_start_in_multivariant;
 use crate::domain::playlist::{PlaylistTrack, SessionAsset, parse_asset};
 use crate::domain::segment_format::SegmentFormat;
 use crate::engine::content::SegmentContent;
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
+use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
 use crate::http::server::LazySegmentBody;
-use crate::service::Service;
 use crate::service::playback;
 use crate::service::renditions::planner::{self, PlannedPlayback};
 use crate::service::sessions::{FoundSession, Session};
@@ -45,20 +37,7 @@ const GRANT_SECONDS: i64 = 24 * 3600;
 const DEFAULT_HOLD_SECONDS: f64 = 10.0;
 const MAX_HOLD_SECONDS: f64 = 20.0;
 
-pub fn endpoints() -> Vec<Endpoint> {
-    let resource = |call: &Call| call.params.first().map(|id| grant_resource(id));
-    vec![
-        route!(index, Access::Granted).resource(resource),
-        route!(status, Access::Granted).resource(resource),
-        route!(session_asset, Access::Granted).resource(resource),
-        route!(list::sessions, Access::Admin),
-        route!(start, Access::User),
-        route!(stop_by_post, Access::Granted).resource(resource),
-        route!(stop, Access::Granted).resource(resource),
-    ]
-}
-
-fn grant_resource(session_id: &str) -> String {
+pub(super) fn grant_resource(session_id: &str) -> String {
     format!("stream/transcode/{session_id}")
 }
 
@@ -100,7 +79,7 @@ pub async fn start(service: Arc<Service>, mut call: Call) -> Result<Response> {
     (status = 200, description = "The playlist, or the progress towards it", content((String = "application/vnd.apple.mpegurl"), (Preparing = "application/json"))),
     (status = 400), (status = 404), (status = 410), (status = 500)))]
 pub async fn index(service: Arc<Service>, call: Call) -> Result<Response> {
-    let wait = match call.query("wait")? {
+    let wait = match call.query("wait") {
         None => DEFAULT_HOLD_SECONDS,
         Some(text) => {
             let wait = text.parse::<f64>().ok().filter(|wait| (0.0..=MAX_HOLD_SECONDS).contains(wait));

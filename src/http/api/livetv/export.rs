@@ -40,7 +40,7 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
     (status = 304, description = "The cached playlist is still valid"),
     (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
-    let content_type = match call.query("format")? {
+    let content_type = match call.query("format") {
         // No charset parameter: mpv 0.35 rejects playlists whose content type has one (measured). All players read UTF-8.
         None | Some("m3u") => "audio/x-mpegurl",
         Some("m3u8") => "application/vnd.apple.mpegurl",
@@ -49,7 +49,7 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
     let channels = exported_channels(&service, &call)?;
     let (base, naming) = (base_url(&service, &call)?, parse_naming(&call)?);
     let (credentials, catchup) = (LinkCredentials::from_request(&service, &call)?, parse_catchup(&call)?);
-    let query = [credentials.query_for(&service, &call, "livetv/xmltv")?, guide_query(&call)?].join("&");
+    let query = [credentials.query_for(&service, &call, "livetv/xmltv")?, guide_query(&call)].join("&");
     let query = query.trim_matches('&');
     let guide_url = format!("{base}/api/livetv/xmltv{}{query}", if query.is_empty() { "" } else { "?" });
     let style = m3u::M3uOptions { base_url: base, naming, guide_url, catchup };
@@ -128,7 +128,7 @@ pub async fn xmltv_gz(service: Arc<Service>, call: Call) -> Result<Response> {
 fn xmltv_response(service: &Service, call: &Call, is_gzip_file: bool) -> Result<Response> {
     let days = parse_count(call, "days", 3, 1..=14)?;
     let days_back = parse_count(call, "prevDays", 1, 0..=7)?;
-    let use_local_time = match call.query("tz")? {
+    let use_local_time = match call.query("tz") {
         None | Some("utc") => false,
         Some("local") => true,
         Some(_) => return Err(Error::invalid_field("tz", "must be utc or local")),
@@ -279,8 +279,8 @@ fn xmltv_chunks(
 
 /// The channels to export, by number.
 fn exported_channels(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
-    let ids = call.query("channelIds")?.map(|list| super::guide::parse_ids("channelIds", list)).transpose()?;
-    let category = call.query("category")?;
+    let ids = call.query("channelIds").map(|list| super::guide::parse_ids("channelIds", list)).transpose()?;
+    let category = call.query("category");
     let user = call.user()?;
     let mut channels = service.channels.all();
     channels.retain(|channel| {
@@ -294,29 +294,29 @@ fn exported_channels(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>
 }
 
 /// Query of the guide URL in the playlist: the guide lists the same channels with the same ids.
-fn guide_query(call: &Call) -> Result<String> {
+fn guide_query(call: &Call) -> String {
     let mut query = String::new();
     for name in ["channelIds", "category", "tvgId"] {
-        if let Some(value) = call.query(name)? {
+        if let Some(value) = call.query(name) {
             let value = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
             query.push_str(&format!("&{name}={value}"));
         }
     }
-    Ok(query)
+    query
 }
 
 fn parse_catchup(call: &Call) -> Result<Catchup> {
-    let text = call.query("catchup")?.unwrap_or("default");
+    let text = call.query("catchup").unwrap_or("default");
     Catchup::parse(text).ok_or_else(|| Error::invalid_field("catchup", "must be default, append, shift or none"))
 }
 
 fn parse_naming(call: &Call) -> Result<ChannelNaming> {
-    let text = call.query("tvgId")?.unwrap_or("stable");
+    let text = call.query("tvgId").unwrap_or("stable");
     ChannelNaming::parse(text).ok_or_else(|| Error::invalid_field("tvgId", "must be stable, number or name"))
 }
 
 fn parse_flag(call: &Call, name: &str) -> Result<bool> {
-    match call.query(name)? {
+    match call.query(name) {
         None | Some("" | "0" | "false") => Ok(false),
         Some("1" | "true") => Ok(true),
         Some(_) => Err(Error::invalid_field(name, "must be 1 or 0")),
@@ -324,7 +324,7 @@ fn parse_flag(call: &Call, name: &str) -> Result<bool> {
 }
 
 fn parse_count(call: &Call, name: &str, default: i64, range: RangeInclusive<i64>) -> Result<i64> {
-    let Some(text) = call.query(name)? else { return Ok(default) };
+    let Some(text) = call.query(name) else { return Ok(default) };
     text.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| {
         Error::invalid_field(name, format!("must be an integer from {} to {}", range.start(), range.end()))
     })

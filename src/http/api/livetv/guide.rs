@@ -78,10 +78,10 @@ pub struct OnAir<'a> {
     (status = 304, description = "The cached guide is still valid")))]
 pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     let now = service.clock.now();
-    let from = call.query("from")?.map(|text| parse_time_ms("from", text)).transpose()?;
+    let from = call.query("from").map(|text| parse_time_ms("from", text)).transpose()?;
     let from = from.unwrap_or(now.as_millisecond() - HOUR_MS);
     check_ahead("from", from, now.as_millisecond())?;
-    let to = call.query("to")?.map(|text| parse_time_ms("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
+    let to = call.query("to").map(|text| parse_time_ms("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
     if to <= from {
         return Err(Error::invalid_field("to", "must be later than from"));
     }
@@ -112,7 +112,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 200, description = "With the position in the file", body = NowAnswer),
     (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
-    let id = call.query("channelId")?.ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
+    let id = call.query("channelId").ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
     let channel = super::find_visible_channel(&service, &call, parse_id("channelId", id)?)?;
     Ok(now_response(&service, &channel))
 }
@@ -150,7 +150,7 @@ pub fn now_response(service: &Service, channel: &Channel) -> Response {
 fn requested_channels(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     let mut ids: Option<Vec<u32>> = None;
     for field in ["channelId", "channelIds"] {
-        if let Some(list) = call.query(field)? {
+        if let Some(list) = call.query(field) {
             ids.get_or_insert_default().extend(parse_ids(field, list)?);
         }
     }

@@ -1,25 +1,18 @@
 //! `/api/livetv/watch/…`: playback of channels: watch, playlist, segments.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, HeaderValue, LOCATION, REFERRER_POLICY, RETRY_AFTER, USER_AGENT, VARY};
-use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
-use warp::reply::Response;
+use utoipa::IntoParams;
 
 use super::view_query::{UnixSecondsText, ViewParams, ViewQuery, parse_watch_session};
 use crate::domain::channel::Channel;
 use crate::domain::live_window;
-use crate::error::{Code, Error, Result};
+use crate::http::api::prelude::*;
 use crate::http::api::transcode;
-use crate::http::call::Call;
-use crate::http::reply;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
 use crate::service::accounts::random_bytes;
 use crate::service::channels::{START_OVER, Viewer};
 use crate::service::live::{self, Opening};
@@ -216,7 +209,7 @@ fn parse_wait(call: &Call) -> Result<Option<Duration>> {
         prefer.split([',', ';']).find_map(|part| part.trim().strip_prefix("wait=")?.parse::<f64>().ok())
     });
     let preferred_seconds = preferred_seconds.filter(|seconds| !seconds.is_nan());
-    let requested_seconds = match call.query("wait")? {
+    let requested_seconds = match call.query("wait") {
         None => preferred_seconds.map(|seconds| seconds.clamp(0.0, MAX_HOLD_SECONDS)),
         Some(text) => {
             let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=MAX_HOLD_SECONDS).contains(seconds));

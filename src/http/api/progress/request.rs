@@ -1,12 +1,10 @@
 //! Request bodies that save progress.
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use crate::domain::progress::{MediaType, ProgressSave};
 use crate::domain::time::round_to_ms;
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 use crate::http::api::stream_index::StreamIndex;
 
 /// Longest title, bytes.

@@ -1,17 +1,9 @@
 //! `GET /api/stream/transcode/sessions`: the sessions of all users, for admins.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use super::status::StatusBody;
-use crate::error::Result;
-use crate::http::call::Call;
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::sessions::Session;
 
 /// Active sessions.

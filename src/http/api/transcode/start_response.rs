@@ -3,18 +3,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::{GRANT_SECONDS, grant_expiry, session_grant};
 use crate::domain::access::Principal;
 use crate::domain::plan::{AudioPlan, VideoPlan};
 use crate::domain::playback::{SubtitleDelivery, TranscodeReason};
 use crate::domain::time::{format_timestamp, round_to_ms};
-use crate::error::Result;
 use crate::http::api::device::DeviceBody;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::library::sidecars;
 use crate::service::renditions::planner::DirectPlay;
 use crate::service::sessions::Session;

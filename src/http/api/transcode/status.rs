@@ -1,8 +1,6 @@
 //! The JSON form of the status of a session.
 
 use jiff::Timestamp;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::start_response::audio_action;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
@@ -10,6 +8,7 @@ use crate::domain::playlist::PlaylistTrack;
 use crate::domain::session::SessionState;
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::RunError;
+use crate::http::api::prelude::*;
 use crate::service::renditions::planner::Rung;
 use crate::service::sessions::{EndedSession, Session, SessionFailure, SessionStatus, failure_message};
 

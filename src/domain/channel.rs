@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 pub const MAX_NUMBER: u32 = 99_999;
 
 /// Shortest programme that gets a guide entry of its own, seconds: the default, and the highest value allowed.
-pub const DEFAULT_MIN_GUIDE_SECONDS: u32 = 120;
+const DEFAULT_MIN_GUIDE_SECONDS: u32 = 120;
 const MAX_MIN_GUIDE_SECONDS: u32 = 24 * 3600;
 
 /// Maximum length of a name, characters.
@@ -61,6 +61,25 @@ pub struct ChannelSettings {
     /// Path of the slate's background image; None for the default one.
     #[serde(rename = "offline_picture", default, skip_serializing_if = "Option::is_none")]
     pub slate_image: Option<Box<str>>,
+}
+
+impl Default for ChannelSettings {
+    fn default() -> Self {
+        Self {
+            name: Box::default(),
+            number: 0,
+            enabled: true,
+            always_on: false,
+            category: Box::default(),
+            description: Box::default(),
+            logo_url: None,
+            timezone: Arc::default(),
+            show_filler: false,
+            min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
+            slate_text: None,
+            slate_image: None,
+        }
+    }
 }
 
 fn yes() -> bool {
@@ -185,7 +204,7 @@ pub struct RequestedFiller {
 }
 
 /// A channel with its schedule. There may be thousands, so common values are shared and rare ones boxed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Channel {
     /// Never used twice.
     pub id: u32,
@@ -294,35 +313,17 @@ pub mod tests {
             id,
             tvg_id: format!("ch-{id}.home").into(),
             settings: ChannelSettings { name: format!("Channel {id}").into(), number: id, ..settings() },
-            output: Arc::default(),
-            requested_items: Arc::default(),
-            requested_blocks: None,
-            requested_filler: Arc::default(),
-            external: None,
-            listings: None,
-            clock: None,
             seed: 1,
             mode: ScheduleMode::Sequential,
             version: 1,
             definition: ScheduleDefinition::new(1_767_225_600_000, plain_request(1, ScheduleMode::Sequential, items)),
+            ..Channel::default()
         }
     }
 
     fn settings() -> ChannelSettings {
-        ChannelSettings {
-            name: "80s Action".into(),
-            number: 12,
-            enabled: true,
-            always_on: false,
-            category: Box::default(),
-            description: Box::default(),
-            logo_url: None,
-            timezone: "Europe/Berlin".into(),
-            show_filler: false,
-            min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
-            slate_text: None,
-            slate_image: None,
-        }
+        let (name, timezone) = ("80s Action".into(), "Europe/Berlin".into());
+        ChannelSettings { name, number: 12, timezone, ..ChannelSettings::default() }
     }
 
     /// Thousands of channels are in memory, so a feature few of them use must cost the others almost nothing.

@@ -72,6 +72,19 @@ pub fn check_integer<T: PartialOrd + Display>(field: &str, value: Option<T>, ran
     }
 }
 
+/// The value that a word stands for.
+///
+/// # Errors
+/// `VALIDATION_ERROR` naming the field and all words, if this one is not among them.
+pub fn parse_choice<T: Copy>(field: &str, word: &str, choices: &[(&str, T)]) -> Result<T> {
+    let found = choices.iter().find(|(name, _)| *name == word);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let (others, last) = names.split_at(names.len().saturating_sub(1));
+        Error::invalid_field(field, format!("must be {} or {}", others.join(", "), last.concat()))
+    })
+}
+
 /// Parameters that authenticate a request. If one were repeated, two readers could each trust a different value.
 const AUTHENTICATION_PARAMETERS: [&str; 4] = ["token", "exp", "sig", "st"];
 

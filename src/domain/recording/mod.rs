@@ -15,9 +15,10 @@ pub const MAX_LENGTH_MS: i64 = 12 * 3_600_000;
 pub const MAX_PADDING_MS: i64 = 3_600_000;
 
 /// The state of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordingState {
+    #[default]
     Scheduled,
     Recording,
     Complete,
@@ -141,7 +142,7 @@ impl WrittenRange {
 }
 
 /// One recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
     pub id: String,
     pub channel_id: u32,
@@ -282,22 +283,9 @@ pub mod tests {
             channel_id,
             user_id: "u_1".into(),
             title: "Show".into(),
-            subtitle: None,
-            season: None,
-            episode: None,
-            guide_entry_id: None,
-            content_key: String::new(),
             start_ms,
             end_ms,
-            padding: Padding::default(),
-            rule_id: None,
-            retention: RetentionLimit::default(),
-            state: RecordingState::Scheduled,
-            failure: None,
-            path: None,
-            written_range: WrittenRange::default(),
-            created_ms: 0,
-            ended_ms: None,
+            ..Recording::default()
         }
     }
 

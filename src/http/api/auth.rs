@@ -64,7 +64,6 @@ pub struct LoginAnswer {
 
 /// The signed-in user and device.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Me {
     user: UserView,
     session: SessionView,
@@ -72,7 +71,6 @@ pub struct Me {
 
 /// The devices the user is signed in on.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Sessions {
     sessions: Vec<SessionView>,
 }
@@ -97,7 +95,6 @@ pub struct SessionView {
 
 /// How many devices were signed out.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Revoked {
     revoked: usize,
 }

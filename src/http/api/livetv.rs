@@ -70,12 +70,8 @@ pub(super) struct PreviewAnswer<'a> {
     (status = 200, description = "Each channel with its current and next programme", body = ChannelsAnswer)))]
 pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
     let is_admin = call.user()?.role == Role::Admin;
-    let enabled = match call.query("enabled") {
-        None | Some("all") => None,
-        Some("true") => Some(true),
-        Some("false") => Some(false),
-        Some(_) => return Err(Error::invalid_field("enabled", "must be true, false or all")),
-    };
+    let choices = [("true", Some(true)), ("false", Some(false)), ("all", None)];
+    let enabled = parse_choice("enabled", call.query("enabled").unwrap_or("all"), &choices)?;
     let category = call.query("category");
     let now = service.clock.now();
     let mut visible = service.channels.all();

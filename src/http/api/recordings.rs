@@ -114,11 +114,8 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     ("file" = Option<String>, Query, description = "What happens to the file: `keep` (default) or `delete`")), responses(
     (status = 200, description = "A scheduled or running recording is cancelled; any other is deleted", body = RecordingGone)))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
-    let file_action = match call.query("file") {
-        None | Some("keep") => FileAction::Keep,
-        Some("delete") => FileAction::Delete,
-        Some(_) => return Err(Error::invalid_field("file", "must be keep or delete")),
-    };
+    let choices = [("keep", FileAction::Keep), ("delete", FileAction::Delete)];
+    let file_action = parse_choice("file", call.query("file").unwrap_or("keep"), &choices)?;
     let id = call.params[0].clone();
     let removed = service.recordings.remove(&id, file_action).await?;
     Ok(reply::json(&RecordingGone {
@@ -139,13 +136,7 @@ pub async fn remove_series(service: Arc<Service>, call: Call) -> Result<Response
 }
 
 fn parse_state(text: &str) -> Result<RecordingState> {
-    let all = [
-        RecordingState::Scheduled,
-        RecordingState::Recording,
-        RecordingState::Complete,
-        RecordingState::Failed,
-        RecordingState::Cancelled,
-    ];
-    let found = all.into_iter().find(|state| state.as_str() == text);
-    found.ok_or_else(|| Error::invalid_field("state", "must be scheduled, recording, complete, failed or cancelled"))
+    use RecordingState::{Cancelled, Complete, Failed, Recording, Scheduled};
+    let choices = [Scheduled, Recording, Complete, Failed, Cancelled].map(|state| (state.as_str(), state));
+    parse_choice("state", text, &choices)
 }

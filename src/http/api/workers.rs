@@ -9,7 +9,6 @@ use crate::service::sessions::failure_message;
 
 /// The encoders and backends of this server.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct WorkersView {
     local: LocalView,
     /// Other machines; none in this version.

@@ -7,8 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::{ExternalChange, MAX_CHANNELS, SourceType, blocks, clocks, external};
 use crate::domain::channel::{
-    Channel, ChannelSettings, DEFAULT_MIN_GUIDE_SECONDS, OutputSettings, RequestedBlocks, RequestedFiller,
-    RequestedItem, WatermarkSettings,
+    Channel, ChannelSettings, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem, WatermarkSettings,
 };
 use crate::domain::guide::check_ahead;
 use crate::domain::schedule::{MAX_CYCLE_PROGRAMMES, RevisionRequest, ScheduleDefinition, ScheduleMode, segmentation};
@@ -139,7 +138,8 @@ impl Service {
             Some(old) => old.settings.clone(),
             None => {
                 let timezone = TimeZone::system().iana_name().unwrap_or("UTC").into();
-                default_settings(self.channels.free_number(None, None)?, timezone)
+                let number = self.channels.free_number(None, None)?;
+                ChannelSettings { number, timezone, ..ChannelSettings::default() }
             }
         };
         let text = |text: Option<String>| text.map(String::into_boxed_str);
@@ -273,34 +273,14 @@ impl Service {
             output: Arc::new(output),
             requested_blocks: plan,
             requested_filler: filler,
-            external: None,
-            listings: None,
-            clock: None,
             seed,
             mode,
             version,
             definition,
+            ..Channel::default()
         };
         let clock = clocks::clock_after_change(old, &channel, is_on_demand, now);
         Ok(Channel { clock, ..channel })
-    }
-}
-
-/// The settings of a new channel that has no name yet.
-pub(super) fn default_settings(number: u32, timezone: Arc<str>) -> ChannelSettings {
-    ChannelSettings {
-        name: Box::default(),
-        number,
-        enabled: true,
-        always_on: false,
-        category: Box::default(),
-        description: Box::default(),
-        logo_url: None,
-        timezone,
-        show_filler: false,
-        min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
-        slate_text: None,
-        slate_image: None,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::domain::channel::Channel;
 use crate::domain::guide::check_ahead;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::recording::{
-    GuideAiring, MAX_LENGTH_MS, Padding, Recording, RecordingState, RetentionLimit, SeriesRule, WrittenRange,
+    GuideAiring, MAX_LENGTH_MS, Padding, Recording, RecordingState, RetentionLimit, SeriesRule,
 };
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -143,12 +143,8 @@ impl Service {
             }
             if rule.matches(airing) {
                 rule.mark_handled(airing);
-                let recording = new_recording(airing, channel.id, &rule.user_id, rule.padding, now_ms);
-                new_recordings.push(Recording {
-                    rule_id: Some(rule.id.clone()),
-                    retention: rule.retention,
-                    ..recording
-                });
+                let new = new_recording(airing, channel.id, &rule.user_id, rule.padding, now_ms);
+                new_recordings.push(Recording { rule_id: Some(rule.id.clone()), retention: rule.retention, ..new });
             }
         }
         // In one transaction: a recording that the rule does not remember would be scheduled again.
@@ -241,13 +237,7 @@ fn new_recording(airing: &GuideAiring, channel_id: u32, user_id: &str, padding: 
         start_ms: airing.start_ms,
         end_ms: airing.end_ms,
         padding,
-        rule_id: None,
-        retention: RetentionLimit::default(),
-        state: RecordingState::Scheduled,
-        failure: None,
-        path: None,
-        written_range: WrittenRange::default(),
         created_ms: now_ms,
-        ended_ms: None,
+        ..Recording::default()
     }
 }

@@ -40,12 +40,9 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
     (status = 304, description = "The cached playlist is still valid"),
     (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
-    let content_type = match call.query("format") {
-        // No charset parameter: mpv 0.35 rejects playlists whose content type has one (measured). All players read UTF-8.
-        None | Some("m3u") => "audio/x-mpegurl",
-        Some("m3u8") => "application/vnd.apple.mpegurl",
-        Some(_) => return Err(Error::invalid_field("format", "must be m3u or m3u8")),
-    };
+    // No charset parameter: mpv 0.35 rejects playlists whose content type has one (measured). All players read UTF-8.
+    let content_types = [("m3u", "audio/x-mpegurl"), ("m3u8", "application/vnd.apple.mpegurl")];
+    let content_type = parse_choice("format", call.query("format").unwrap_or("m3u"), &content_types)?;
     let channels = exported_channels(&service, &call)?;
     let (base, naming) = (base_url(&service, &call)?, parse_naming(&call)?);
     let (credentials, catchup) = (LinkCredentials::from_request(&service, &call)?, parse_catchup(&call)?);
@@ -128,15 +125,11 @@ pub async fn xmltv_gz(service: Arc<Service>, call: Call) -> Result<Response> {
 fn xmltv_response(service: &Service, call: &Call, is_gzip_file: bool) -> Result<Response> {
     let days = parse_count(call, "days", 3, 1..=14)?;
     let days_back = parse_count(call, "prevDays", 1, 0..=7)?;
-    let use_local_time = match call.query("tz") {
-        None | Some("utc") => false,
-        Some("local") => true,
-        Some(_) => return Err(Error::invalid_field("tz", "must be utc or local")),
-    };
+    let local_times = parse_choice("tz", call.query("tz").unwrap_or("utc"), &[("utc", false), ("local", true)])?;
     let style = xmltv::XmltvOptions {
         base_url: base_url(service, call)?,
         naming: parse_naming(call)?,
-        local_times: use_local_time,
+        local_times,
         include_lcn: parse_flag(call, "lcn")?,
     };
     let channels = exported_channels(service, call)?;

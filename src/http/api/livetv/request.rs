@@ -204,10 +204,7 @@ fn parse_start(text: &str) -> Result<Timestamp> {
 }
 
 fn parse_source_type(name: &str) -> Result<SourceType> {
-    match name {
-        "virtual" => Ok(SourceType::Virtual),
-        "external" => Ok(SourceType::External),
-        "m3u-import" => Ok(SourceType::Import),
-        _ => Err(Error::invalid_field("sourceType", "must be virtual, external or m3u-import")),
-    }
+    let types =
+        [("virtual", SourceType::Virtual), ("external", SourceType::External), ("m3u-import", SourceType::Import)];
+    parse_choice("sourceType", name, &types)
 }

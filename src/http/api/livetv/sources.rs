@@ -99,7 +99,6 @@ pub struct SkipView {
 
 /// The result of an import that was not saved.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct SourcePreview {
     counts: CountsView,
     channels: Vec<ImportView>,

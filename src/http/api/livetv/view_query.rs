@@ -40,10 +40,7 @@ impl ViewQuery {
     pub fn from_request(call: &Call, default_session: Option<&str>) -> Result<Self> {
         let is_start_over = !matches!(call.query("fromStart"), None | Some("" | "0" | "false"));
         let session = parse_watch_session(call)?;
-        let at = match call.query("at") {
-            None => call.query("utc").map(|text| ("utc", text)),
-            at => at.map(|text| ("at", text)),
-        };
+        let at = ["at", "utc"].into_iter().find_map(|field| Some((field, call.query(field)?)));
         let at_ms = at.map(|(field, text)| parse_instant_ms(field, text)).transpose()?;
         let end_ms = call.query("end").map(|text| parse_instant_ms("end", text)).transpose()?;
         let duration = call.query("duration").map(|text| {

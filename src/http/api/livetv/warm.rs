@@ -48,10 +48,7 @@ pub struct Warmth {
     (status = 202, description = "Started, as far as encode slots allow", body = WarmAnswer)))]
 pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let body = call.body().await?;
-    let request: WarmRequest = match body.trim_ascii().is_empty() {
-        true => WarmRequest::default(),
-        false => call.parse(&body)?,
-    };
+    let request = if body.trim_ascii().is_empty() { WarmRequest::default() } else { call.parse(&body)? };
     check_integer("ttlSeconds", request.ttl_seconds, 1..=MAX_TTL_SECONDS)?;
     let ttl = request.ttl_seconds.unwrap_or(DEFAULT_TTL_SECONDS);
     let ids: Option<HashSet<u32>> = request.channel_ids.map(|ids| ids.into_iter().collect());

@@ -48,7 +48,7 @@ struct FailureBody {
     at: String,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Diagnostics {
     /// The encoder in use, by its name in the backend: of the video, or of the audio (`aac`, `avenc_aac`) if the video is
@@ -194,14 +194,9 @@ impl Diagnostics {
         let encoder = progress.encoder.map(str::to_owned).or(planned_encoder).or_else(audio_encoder);
         Self {
             encoder: encoder.unwrap_or_else(|| "copy".into()),
-            decoder: None,
             pipeline: if fallback_cause.is_some() { progress.backend } else { status.backend.0 },
             pipeline_reason: fallback_cause.map_or(status.backend.1, failure_message),
             fallback: fallback_cause.is_some(),
-            video: None,
-            audio: None,
-            rungs: None,
-            copy_left_out: None,
             speed: progress.speed.map(|speed| (speed * 100.0).round() / 100.0),
             runs_started: progress.runs_started,
             run_from_segment: progress.last_run_start,
@@ -210,6 +205,7 @@ impl Diagnostics {
             buffered_bytes: progress.buffered_bytes,
             started_at: format_timestamp(started_at),
             last_access_at: format_timestamp(status.last_access_at),
+            ..Self::default()
         }
     }
 }

@@ -63,13 +63,10 @@ fn form_decode(raw: &str) -> Result<String> {
 /// # Errors
 /// `VALIDATION_ERROR` naming the field and the range.
 pub fn check_integer<T: PartialOrd + Display>(field: &str, value: Option<T>, range: RangeInclusive<T>) -> Result<()> {
-    match value.is_none_or(|value| range.contains(&value)) {
-        true => Ok(()),
-        false => {
-            let message = format!("must be an integer from {} to {}", range.start(), range.end());
-            Err(Error::invalid_field(field, message))
-        }
+    if value.is_none_or(|value| range.contains(&value)) {
+        return Ok(());
     }
+    Err(Error::invalid_field(field, format!("must be an integer from {} to {}", range.start(), range.end())))
 }
 
 /// The value that a word stands for.

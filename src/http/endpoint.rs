@@ -154,7 +154,6 @@ impl Endpoint {
     }
 }
 
-/// Authenticates a stream token.
 fn authenticate_stream_token(service: &Service, token: &str) -> Result<Option<Arc<Principal>>> {
     let principal = service.accounts.authenticate_stream(token).map(Some);
     principal.map_err(|error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\""))

@@ -150,9 +150,8 @@ pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let (path, mut save, book_position) = request.into_save()?;
     save.version = call.if_match_version()?.or(save.version);
     let result = service.save_book_progress(&call.user()?.user_id, &path, save, book_position).await?;
-    save_response(&call, result, |record, applied| BookProgressAnswer {
-        progress: Some(BookProgress::new(record, applied)),
-    })
+    let to_answer = |record, applied| BookProgressAnswer { progress: Some(BookProgress::new(record, applied)) };
+    save_response(&call, result, to_answer)
 }
 
 /// Progress in an audiobook
@@ -186,10 +185,8 @@ pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = parse_limit(&call)?;
     let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor"), limit)?;
     let exists = service.library.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
-    let records = page.records.into_iter().zip(exists);
-    let history = records
-        .map(|(record, is_available)| BookProgress { available: Some(is_available), ..BookProgress::new(record, true) })
-        .collect();
+    let to_entry = |(record, found)| BookProgress { available: Some(found), ..BookProgress::new(record, true) };
+    let history = page.records.into_iter().zip(exists).map(to_entry).collect();
     Ok(reply::json(&BookHistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
 }
 
@@ -201,17 +198,19 @@ impl BookSaveRequest {
             }
             value => Ok(value),
         };
-        let seconds = |field, time: Option<f64>| time.map(|time| request::validate_seconds(field, time)).transpose();
         let book_position = BookPositionUpdate {
             chapter_index: self.chapter_index,
-            chapter_position_seconds: seconds("chapterPositionSeconds", self.chapter_position_seconds)?,
+            chapter_position_seconds: request::optional_seconds(
+                "chapterPositionSeconds",
+                self.chapter_position_seconds,
+            )?,
             playback_rate: check_range("playbackRate", self.playback_rate, 0.25, 4.0)?,
             percentage: check_range("progressPercentage", self.progress_percentage, 0.0, 100.0)?,
         };
         let save = ProgressSave {
             title: request::validate_title(self.title)?,
             position_seconds: Some(request::validate_seconds("positionSeconds", self.position_seconds)?),
-            duration_seconds: seconds("durationSeconds", self.duration_seconds)?,
+            duration_seconds: request::optional_seconds("durationSeconds", self.duration_seconds)?,
             completed: self.completed,
             player: request::validate_player(self.player)?,
             device_id: self.device_id.map(request::validate_device_id).transpose()?,

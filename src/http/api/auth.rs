@@ -198,12 +198,8 @@ pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
 
 impl From<IssuedLogin> for LoginAnswer {
     fn from(issued: IssuedLogin) -> Self {
-        Self {
-            token: issued.token,
-            token_type: "Bearer",
-            expires_at: format_timestamp(issued.expires_at),
-            user: issued.user.into(),
-        }
+        let IssuedLogin { token, expires_at, user } = issued;
+        Self { token, token_type: "Bearer", expires_at: format_timestamp(expires_at), user: user.into() }
     }
 }
 

@@ -113,11 +113,9 @@ pub async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
     (status = 200, description = "Newest last, at most 1000", body = LogTail),
     (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn tail(_: Arc<Service>, call: Call) -> Result<Response> {
-    let after = call
-        .query("after")
-        .map(|text| text.parse().map_err(|_| Error::invalid_field("after", "must be the number of a line")));
-    let lines = telemetry::lines_after(after.transpose()?.unwrap_or(0)).into_iter().map(LineView::from).collect();
-    Ok(reply::json(&LogTail { lines }))
+    let after = call.query("after").unwrap_or("0").parse();
+    let after = after.map_err(|_| Error::invalid_field("after", "must be the number of a line"))?;
+    Ok(reply::json(&LogTail { lines: telemetry::lines_after(after).into_iter().map(LineView::from).collect() }))
 }
 
 fn parse_pipeline_id(id: &str) -> Result<u64> {

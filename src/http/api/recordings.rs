@@ -3,7 +3,7 @@
 use crate::domain::access::Role;
 use crate::domain::recording::{Recording, RecordingState};
 use crate::http::api::prelude::*;
-use crate::service::recordings::FileAction;
+use crate::service::recordings::{FileAction, RemovedRecording};
 
 mod request;
 mod view;
@@ -100,12 +100,9 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let urls = ResourceUrls::from_config(&service.config);
     let location = |one: &Recording| urls.external_path(format_args!("/api/livetv/recordings/{}", one.id));
     let location = scheduled.recording.as_ref().map(location);
-    let view = |recording: Recording| RecordingView::new(&service, &recording);
-    let answer = RecordingMade {
-        recording: scheduled.recording.map(view),
-        series: scheduled.rule.map(|rule| SeriesView::new(&rule)),
-    };
-    reply::created(&answer, location)
+    let recording = scheduled.recording.map(|recording| RecordingView::new(&service, &recording));
+    let series = scheduled.rule.map(|rule| SeriesView::new(&rule));
+    reply::created(&RecordingMade { recording, series }, location)
 }
 
 /// Cancel or delete a recording
@@ -117,13 +114,9 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let choices = [("keep", FileAction::Keep), ("delete", FileAction::Delete)];
     let file_action = parse_choice("file", call.query("file").unwrap_or("keep"), &choices)?;
     let id = call.params[0].clone();
-    let removed = service.recordings.remove(&id, file_action).await?;
-    Ok(reply::json(&RecordingGone {
-        id,
-        deleted: removed.state.is_none(),
-        state: removed.state.map(RecordingState::as_str),
-        file_deleted: removed.file_deleted,
-    }))
+    let RemovedRecording { state, file_deleted } = service.recordings.remove(&id, file_action).await?;
+    let state = state.map(RecordingState::as_str);
+    Ok(reply::json(&RecordingGone { id, deleted: state.is_none(), state, file_deleted }))
 }
 
 /// Delete a series rule and cancel its scheduled recordings

@@ -66,10 +66,8 @@ pub struct NewPasswordRequest {
 #[utoipa::path(get, path = "/api/users", responses((status = 200, description = "All users", body = Users)))]
 pub async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
     let counts = service.accounts.stream_token_counts();
-    let view = |user: User| UserView {
-        stream_tokens: Some(counts.get(&user.id).copied().unwrap_or(0)),
-        ..UserView::from(user)
-    };
+    let count = |user: &User| counts.get(&user.id).copied().unwrap_or(0);
+    let view = |user: User| UserView { stream_tokens: Some(count(&user)), ..user.into() };
     Ok(reply::json(&Users { users: service.accounts.users().into_iter().map(view).collect() }))
 }
 
@@ -129,17 +127,12 @@ pub async fn revoke_token(service: Arc<Service>, call: Call) -> Result<Response>
 
 impl From<User> for UserView {
     fn from(user: User) -> Self {
+        let User { id, username, created_at, .. } = user;
         let role = match user.role {
             Role::Admin => RoleName::Admin,
             Role::User => RoleName::User,
         };
-        Self {
-            id: user.id,
-            username: user.username,
-            role,
-            created_at: format_timestamp(user.created_at),
-            stream_tokens: None,
-        }
+        Self { id, username, role, created_at: format_timestamp(created_at), stream_tokens: None }
     }
 }
 

@@ -321,11 +321,9 @@ fn check_cycle_length(request: &RevisionRequest) -> Result<()> {
         Some(blocks) => blocks.longest_cycle(&request.items),
         None => ScheduleDefinition::new(0, request.clone()).revisions[0].programmes_per_cycle(),
     };
-    match programme_count as usize > MAX_CYCLE_PROGRAMMES {
-        true => Err(Error::invalid_field(
-            "items",
-            format!("exceed {MAX_CYCLE_PROGRAMMES} programmes a cycle, with their weights"),
-        )),
-        false => Ok(()),
+    if programme_count as usize > MAX_CYCLE_PROGRAMMES {
+        let message = format!("exceed {MAX_CYCLE_PROGRAMMES} programmes a cycle, with their weights");
+        return Err(Error::invalid_field("items", message));
     }
+    Ok(())
 }

@@ -81,7 +81,6 @@ impl IngestState {
 }
 
 struct TimelineSegment {
-    /// Its start, ms.
     start_ms: i64,
     bytes: Bytes,
     /// Whether a slate replaces the source.

@@ -69,10 +69,9 @@ impl Service {
         let mut rule = match &request.series {
             None => None,
             Some(_) if recordings.rules().len() >= MAX_RULES => {
-                return Err(Error::new(
-                    Code::Conflict,
-                    format!("there are already {MAX_RULES} series rules, the most allowed; delete some first"),
-                ));
+                let message =
+                    format!("there are already {MAX_RULES} series rules, the most allowed; delete some first");
+                return Err(Error::new(Code::Conflict, message));
             }
             Some((title, new_only)) => Some(SeriesRule {
                 id: format!("ser_{}", data_encoding::HEXLOWER.encode(&random_bytes::<8>())),

@@ -181,13 +181,8 @@ impl TokensAnswer {
 
 impl TokenView {
     fn new(token: StreamToken) -> Self {
-        Self {
-            id: token.id,
-            name: token.name,
-            channel_ids: token.channels,
-            created_at: format_timestamp(token.created_at),
-            last_used_at: token.last_used_at.map(format_timestamp),
-            expires_at: token.expires_at.map(format_timestamp),
-        }
+        let StreamToken { id, name, channels: channel_ids, .. } = token;
+        let [last_used_at, expires_at] = [token.last_used_at, token.expires_at].map(|at| at.map(format_timestamp));
+        Self { id, name, channel_ids, created_at: format_timestamp(token.created_at), last_used_at, expires_at }
     }
 }

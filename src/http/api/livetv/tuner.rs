@@ -211,7 +211,6 @@ fn find_channel_by_number(service: &Service, call: &Call) -> Result<Arc<Channel>
     Ok(channel)
 }
 
-/// Base URL of this tuner.
 fn tuner_base_url(service: &Service, call: &Call) -> Result<String> {
     Ok(format!("{}/hdhr/{}", base_url(service, call)?, call.params[0]))
 }

@@ -248,7 +248,6 @@ impl Service {
         }
     }
 
-    /// Refreshes the sources that are due.
     fn refresh_due_sources(self: &Arc<Self>) {
         let now_ms = self.clock.now().as_millisecond();
         for source in self.sources.all() {

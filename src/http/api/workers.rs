@@ -122,6 +122,13 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
         verified: true,
     });
     let rejected = report.rejected.iter().map(|one| RejectedView { name: one.name, reason: one.reason.clone() });
+    let backend_reason = match service.config.backend {
+        BackendSetting::Auto => "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster",
+        BackendSetting::Gstreamer => {
+            "GStreamer encodes what it supports; ffmpeg does the rest and takes over on failure"
+        }
+        BackendSetting::Ffmpeg => "ffmpeg encodes video and audio",
+    };
     let local = LocalView {
         kind: "transcoding",
         boundary: "local transcoder subprocess",
@@ -140,15 +147,7 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
             native: "gstreamer",
             version: versions::gstreamer_version(),
             backend: service.config.backend.as_str(),
-            reason: match service.config.backend {
-                BackendSetting::Auto => {
-                    "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster"
-                }
-                BackendSetting::Gstreamer => {
-                    "GStreamer encodes what it supports; ffmpeg does the rest and takes over on failure"
-                }
-                BackendSetting::Ffmpeg => "ffmpeg encodes video and audio",
-            },
+            reason: backend_reason,
         },
         transcoder: TranscoderView { name: "ffmpeg", version: report.version.clone() },
         fallback: FallbackView { mode, reason, user_message },

@@ -77,12 +77,9 @@ impl RootSnapshot {
             }
             // Folders that are tracked already are read again even at the limit.
             let has_room = self.file_count < MAX_FILES;
-            let to_visit = subfolders.into_iter().filter(|folder| match self.folders.contains_key(folder) {
-                true => deep,
-                false => has_room,
-            });
+            let is_visited = |folder: &String| if self.folders.contains_key(folder) { deep } else { has_room };
             if depth < MAX_DEPTH {
-                pending.extend(to_visit.map(|folder| (folder, depth + 1)));
+                pending.extend(subfolders.into_iter().filter(is_visited).map(|folder| (folder, depth + 1)));
             }
         }
     }

@@ -139,14 +139,7 @@ fn video_detail(video: &media::Video) -> Detail {
 
 /// `16:9`, `4:3` or `9:16`; any other ratio as a decimal (`2.4:1`).
 fn ratio(aspect: f64) -> String {
-    let is_near = |target: f64| (aspect - target).abs() < 0.01;
-    if is_near(16.0 / 9.0) {
-        "16:9".into()
-    } else if is_near(4.0 / 3.0) {
-        "4:3".into()
-    } else if is_near(9.0 / 16.0) {
-        "9:16".into()
-    } else {
-        format!("{}:1", (aspect * 100.0).round() / 100.0)
-    }
+    let names = [(16.0 / 9.0, "16:9"), (4.0 / 3.0, "4:3"), (9.0 / 16.0, "9:16")];
+    let named = names.iter().find(|(target, _)| (aspect - target).abs() < 0.01);
+    named.map_or_else(|| format!("{}:1", (aspect * 100.0).round() / 100.0), |(_, name)| (*name).to_owned())
 }

@@ -68,13 +68,9 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
         }
         None => false,
     });
-    let mut response = ExportResponse {
-        etag_hasher,
-        modified_ms: None,
-        is_gzip_file: false,
-        has_credentials: credentials.has_credentials(),
-    }
-    .into_response(&service, &call.headers, content_type, chunks)?;
+    let has_credentials = credentials.has_credentials();
+    let export = ExportResponse { etag_hasher, modified_ms: None, is_gzip_file: false, has_credentials };
+    let mut response = export.into_response(&service, &call.headers, content_type, chunks)?;
     let disposition = HeaderValue::try_from(format!("{kind}; filename=\"{file_name}\"")).map_err(Error::internal)?;
     response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
     Ok(response)

@@ -117,12 +117,10 @@ impl Started {
                 container: "transmux",
                 video: video.map(|plan| if matches!(plan, VideoPlan::Copy { .. }) { "copy" } else { "encode" }),
                 audio: rendition.audio.as_ref().map(audio_action),
-                subtitle: if burns_subtitles {
-                    "burn"
-                } else if plan.subtitles.is_some() {
-                    "webvtt"
-                } else {
-                    "none"
+                subtitle: match &plan.subtitles {
+                    _ if burns_subtitles => "burn",
+                    Some(_) => "webvtt",
+                    None => "none",
                 },
                 reasons: reason_codes(&plan.reasons),
                 device: DeviceBody::new(&plan.request.device),

@@ -158,6 +158,7 @@ impl FailureBody {
 impl Diagnostics {
     fn new(session: &Session, status: &SessionStatus) -> Self {
         let Rung { spec, size, .. } = &session.plan.rungs[status.rung];
+        let (width, height) = size.unzip();
         let codec = |index: u32| spec.media.stream(index).map(|stream| stream.codec.clone());
         let (video, decoder) = match &spec.rendition.video {
             None => (None, None),
@@ -170,11 +171,7 @@ impl Diagnostics {
         });
         Self {
             decoder: decoder.or_else(|| audio.as_ref().and_then(|(.., stream)| codec(*stream))),
-            video: video.map(|action| VideoBody {
-                action,
-                width: size.map(|(width, _)| width),
-                height: size.map(|(_, height)| height),
-            }),
+            video: video.map(|action| VideoBody { action, width, height }),
             audio: audio.map(|(action, codec, _)| AudioBody { action, codec }),
             rungs: session.plan.request.playback.is_adaptive.then(|| RungBody::of_session(session, status)),
             copy_left_out: session.plan.no_copy_reason,

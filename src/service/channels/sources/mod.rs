@@ -147,12 +147,11 @@ impl Service {
         let is_replaced = draft.url != former.url || change.upload.is_some();
         let is_selection_changed = (&draft.filter, draft.number_from) != (&former.filter, former.number_from);
         let needs_reading = draft.rights.is_usable() && (is_replaced || is_selection_changed && draft.url.is_some());
-        let parsed = match needs_reading {
-            true => {
-                let bytes = self.fetch_source(&draft, change.upload.as_ref()).await?;
-                Some(self.read_source(draft.kind, bytes).await?)
-            }
-            false => None,
+        let parsed = if needs_reading {
+            let bytes = self.fetch_source(&draft, change.upload.as_ref()).await?;
+            Some(self.read_source(draft.kind, bytes).await?)
+        } else {
+            None
         };
         let _editing = self.sources.edit_lock.lock().await;
         let current = self.sources.get(id)?;

@@ -93,6 +93,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_choice_names_all_words_it_accepts() {
+        let choices = [("true", 1), ("false", 2), ("all", 3)];
+        assert_eq!(parse_choice("f", "false", &choices).unwrap(), 2);
+        let message = |count| parse_choice("f", "True", &choices[..count]).unwrap_err().message;
+        assert!(message(3).ends_with("must be true, false or all"), "{}", message(3));
+        assert!(message(2).ends_with("must be true or false"), "{}", message(2));
+    }
+
+    #[test]
     fn queries_are_decoded_strictly() {
         let parse = |raw| parse_query(raw).map_err(|error| error.code);
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());

@@ -78,14 +78,11 @@ async fn a_stored_result_is_valid_for_its_version_only() {
     let store = Store::open_waiting(&folder.path().join("state")).unwrap();
     let quarantine = Arc::new(Quarantine::open(folder.path().join("reading")).unwrap());
     let original_bytes = std::fs::read(&path).unwrap();
-    assert!(
-        original_bytes.len() > 800_000,
-        "the fingerprint samples must leave room for a hole: {}",
-        original_bytes.len()
-    );
+    let len = original_bytes.len();
+    assert!(len > 800_000, "the fingerprint samples must leave room for a hole: {len}");
     // A download with its head, middle and tail, and a hole in between.
     let mut holed = original_bytes.clone();
-    holed[original_bytes.len() / 10..original_bytes.len() * 4 / 10].fill(0);
+    holed[len / 10..len * 4 / 10].fill(0);
     std::fs::write(&path, &holed).unwrap();
     let modified_at = std::fs::metadata(&path).unwrap().modified().unwrap();
     let new_probes =

@@ -90,8 +90,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     }
     let channels = requested_channels(&service, &call)?;
     let etag = build_etag(&service, &channels, from, to, now.as_millisecond());
-    let outcome = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
-    let mut response = match outcome {
+    let mut response = match (Validators { etag: &etag, modified: None }).evaluate(&call.headers) {
         PreconditionResult::NotModified => reply::not_modified(),
         PreconditionResult::Proceed | PreconditionResult::Failed => {
             let chunks = guide_chunks(service, channels, from..to, now);

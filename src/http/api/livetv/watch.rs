@@ -64,10 +64,8 @@ pub struct CredentialParams {
 /// The resource that a grant for a channel covers.
 pub fn grant_resource(call: &Call) -> Option<String> {
     let raw = call.params.first()?;
-    Some(match raw.parse::<u32>() {
-        Ok(id) => format!("livetv/watch/{id}"),
-        Err(_) => format!("livetv/watch/{raw}"),
-    })
+    let id = raw.parse::<u32>().map_or_else(|_| raw.clone(), |id| id.to_string());
+    Some(format!("livetv/watch/{id}"))
 }
 
 /// Watch a channel: redirects to its playlist once the first segment is ready
@@ -91,9 +89,8 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         Opening::Ready { range_ms } => range_ms,
         Opening::Starting { progress } => return Ok(starting_response(&channel, session, progress)),
     };
-    let mut location = ResourceUrls::from_config(&service.config).live_playlist(channel.id)
-        + "?"
-        + &child_query(&service, &call, &channel, Some(&session))?;
+    let grant = child_query(&service, &call, &channel, Some(&session))?;
+    let mut location = format!("{}?{grant}", ResourceUrls::from_config(&service.config).live_playlist(channel.id));
     if let Some((start_ms, end_ms)) = range_ms {
         location += &format!("&at={}", UnixSecondsText(start_ms));
         if let Some(end_ms) = end_ms {

@@ -14,14 +14,12 @@ use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
 use crate::domain::time::FrameRate;
 use crate::error::{Error, Result};
 
-/// Highest channel number.
 pub const MAX_NUMBER: u32 = 99_999;
 
 /// Shortest programme that gets a guide entry of its own, seconds: the default, and the highest value allowed.
 const DEFAULT_MIN_GUIDE_SECONDS: u32 = 120;
 const MAX_MIN_GUIDE_SECONDS: u32 = 24 * 3600;
 
-/// Maximum length of a name, characters.
 const MAX_NAME_CHARS: usize = 100;
 
 /// Maximum length of other texts, bytes.
@@ -65,20 +63,7 @@ pub struct ChannelSettings {
 
 impl Default for ChannelSettings {
     fn default() -> Self {
-        Self {
-            name: Box::default(),
-            number: 0,
-            enabled: true,
-            always_on: false,
-            category: Box::default(),
-            description: Box::default(),
-            logo_url: None,
-            timezone: Arc::default(),
-            show_filler: false,
-            min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
-            slate_text: None,
-            slate_image: None,
-        }
+        Self::new(0, Arc::default())
     }
 }
 
@@ -90,7 +75,6 @@ fn usual_least() -> u32 {
     DEFAULT_MIN_GUIDE_SECONDS
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_usual_least(seconds: &u32) -> bool {
     *seconds == DEFAULT_MIN_GUIDE_SECONDS
 }
@@ -131,12 +115,10 @@ pub struct OutputSettings {
 /// Default maximum height, lines.
 const DEFAULT_MAX_HEIGHT: Option<u32> = Some(720);
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_usual_height(height: &Option<u32>) -> bool {
     *height == DEFAULT_MAX_HEIGHT
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_true(value: &bool) -> bool {
     *value
 }
@@ -247,51 +229,49 @@ impl Channel {
 }
 
 impl ChannelSettings {
-    /// Checks every field.
-    ///
-    /// # Errors
-    /// `VALIDATION_ERROR` naming the first invalid field.
+    /// The settings of a new channel that has no name yet.
+    pub fn new(number: u32, timezone: Arc<str>) -> Self {
+        Self {
+            name: Box::default(),
+            number,
+            enabled: true,
+            always_on: false,
+            category: Box::default(),
+            description: Box::default(),
+            logo_url: None,
+            timezone,
+            show_filler: false,
+            min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
+            slate_text: None,
+            slate_image: None,
+        }
+    }
+
+    /// Checks every field; a `VALIDATION_ERROR` names the first invalid one.
     pub fn validate(&self) -> Result<()> {
-        let characters = self.name.chars().count();
-        if characters == 0 || characters > MAX_NAME_CHARS || self.name.trim().is_empty() {
-            return Err(Error::invalid_field("name", format!("must have 1 to {MAX_NAME_CHARS} characters")));
-        }
-        let texts = [("name", &*self.name), ("category", &*self.category)];
-        for (field, text) in texts {
-            if text.chars().any(char::is_control) {
-                return Err(Error::invalid_field(field, "must not contain control characters"));
-            }
-        }
+        let check = |is_valid: bool, field: &str, message: &str| {
+            if is_valid { Ok(()) } else { Err(Error::invalid_field(field, message)) }
+        };
+        let has_length = |text: &str| text.chars().count() <= MAX_NAME_CHARS && !text.trim().is_empty();
+        let is_one_line = |text: &str| !text.chars().any(char::is_control);
+        check(has_length(&self.name), "name", &format!("must have 1 to {MAX_NAME_CHARS} characters"))?;
+        check(is_one_line(&self.name), "name", "must not contain control characters")?;
+        check(is_one_line(&self.category), "category", "must not contain control characters")?;
         let logo = self.logo_url.as_deref().unwrap_or("/");
         for (field, text) in [("category", &*self.category), ("description", &*self.description), ("logoUrl", logo)] {
-            if text.len() > MAX_TEXT_BYTES {
-                return Err(Error::invalid_field(field, format!("must not be longer than {MAX_TEXT_BYTES} bytes")));
-            }
+            check(text.len() <= MAX_TEXT_BYTES, field, &format!("must not be longer than {MAX_TEXT_BYTES} bytes"))?;
         }
-        if !(logo.starts_with('/') || logo.starts_with("https://") || logo.starts_with("http://"))
-            || logo.chars().any(|c| c.is_control() || c.is_whitespace())
-        {
-            return Err(Error::invalid_field("logoUrl", "must be a path on this server or an http(s) address"));
-        }
-        if !(1..=MAX_NUMBER).contains(&self.number) {
-            return Err(Error::invalid_field("number", format!("must be an integer from 1 to {MAX_NUMBER}")));
-        }
-        if self.slate_text.as_ref().is_some_and(|message| {
-            message.chars().count() > MAX_NAME_CHARS
-                || message.chars().any(char::is_control)
-                || message.trim().is_empty()
-        }) {
-            let message = format!("must have 1 to {MAX_NAME_CHARS} characters, none of them a control character");
-            return Err(Error::invalid_field("offline.message", message));
-        }
-        if self.min_guide_seconds > MAX_MIN_GUIDE_SECONDS {
-            let message = format!("must be an integer from 0 to {MAX_MIN_GUIDE_SECONDS}");
-            return Err(Error::invalid_field("guide.minProgrammeSeconds", message));
-        }
-        match TimeZone::get(&self.timezone) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::invalid_field("timezone", "must be an IANA name, e.g. Europe/Berlin")),
-        }
+        let is_address = ["/", "https://", "http://"].iter().any(|start| logo.starts_with(start))
+            && !logo.chars().any(|c| c.is_control() || c.is_whitespace());
+        check(is_address, "logoUrl", "must be a path on this server or an http(s) address")?;
+        let is_number = (1..=MAX_NUMBER).contains(&self.number);
+        check(is_number, "number", &format!("must be an integer from 1 to {MAX_NUMBER}"))?;
+        let is_slate_text = self.slate_text.as_deref().is_none_or(|text| has_length(text) && is_one_line(text));
+        let message = format!("must have 1 to {MAX_NAME_CHARS} characters, none of them a control character");
+        check(is_slate_text, "offline.message", &message)?;
+        let message = format!("must be an integer from 0 to {MAX_MIN_GUIDE_SECONDS}");
+        check(self.min_guide_seconds <= MAX_MIN_GUIDE_SECONDS, "guide.minProgrammeSeconds", &message)?;
+        check(TimeZone::get(&self.timezone).is_ok(), "timezone", "must be an IANA name, e.g. Europe/Berlin")
     }
 }
 
@@ -322,8 +302,7 @@ pub mod tests {
     }
 
     fn settings() -> ChannelSettings {
-        let (name, timezone) = ("80s Action".into(), "Europe/Berlin".into());
-        ChannelSettings { name, number: 12, timezone, ..ChannelSettings::default() }
+        ChannelSettings { name: "80s Action".into(), ..ChannelSettings::new(12, "Europe/Berlin".into()) }
     }
 
     /// Thousands of channels are in memory, so a feature few of them use must cost the others almost nothing.

@@ -26,7 +26,6 @@ pub fn check_ahead(field: &str, at_ms: i64, now_ms: i64) -> Result<()> {
     Ok(())
 }
 
-/// One entry of a channel's guide.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgrammeEntry<'a> {
     pub programme: Programme,
@@ -39,7 +38,6 @@ pub struct ProgrammeEntry<'a> {
     pub listing: Option<&'a Listing>,
 }
 
-/// The parts of a title.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TitleParts<'a> {
     pub title: &'a str,
@@ -91,7 +89,6 @@ impl Channel {
         self.external.is_none() && self.definition.is_filler(programme)
     }
 
-    /// Whether it is the slate.
     pub fn is_slate(&self, programme: &Programme) -> bool {
         self.external.is_none() && self.definition.is_slate(programme)
     }
@@ -159,7 +156,6 @@ impl ProgrammeEntries {
         entries
     }
 
-    /// Takes the next entry.
     pub fn next_entry(&mut self, definition: &ScheduleDefinition) -> Option<Programme> {
         if let Some((listings, at)) = &mut self.listings {
             let item = *at;
@@ -202,7 +198,6 @@ impl ProgrammeEntries {
         Some(entry)
     }
 
-    /// Whether a programme begins an entry.
     fn begins_entry(&mut self, definition: &ScheduleDefinition, programme: &Programme) -> bool {
         if !(self.show_filler || programme.begins_guide_entry) {
             return false;
@@ -239,16 +234,12 @@ impl ProgrammeEntries {
 /// again.
 fn external_programme(listing: &Listing, item: usize) -> Programme {
     Programme {
-        revision_index: 0,
         item_index: item,
         ordinal: u64::try_from(listing.start_ms / 1000).unwrap_or(0),
         start_ms: listing.start_ms,
         end_ms: listing.end_ms,
-        media_sequence: 0,
-        discontinuities: 0,
         begins_guide_entry: true,
-        part_index: None,
-        continues_programme: false,
+        ..Programme::default()
     }
 }
 

@@ -8,7 +8,6 @@ const DEFAULT_LENGTH_MS: i64 = 30 * 60_000;
 /// Maximum length of a programme, ms; longer ones are cut.
 const MAX_LENGTH_MS: i64 = 7 * 24 * 3_600_000;
 
-/// One programme.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
     /// Unix ms.
@@ -56,7 +55,6 @@ impl Listing {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listings {
     pub all: Vec<Listing>,
-    /// Hash of the content.
     pub content_hash: u64,
 }
 

@@ -12,7 +12,6 @@ pub struct FrameRate {
     pub den: u32,
 }
 
-/// Standard frame rates, as exact fractions.
 pub const STANDARD_RATES: [FrameRate; 8] = [
     FrameRate { num: 24_000, den: 1001 },
     FrameRate { num: 24, den: 1 },
@@ -62,7 +61,6 @@ pub fn to_ticks(seconds: f64) -> i64 {
     (seconds * TICKS_PER_SECOND as f64).round() as i64
 }
 
-/// Ticks to seconds.
 pub fn to_seconds(ticks: i64) -> f64 {
     ticks as f64 / TICKS_PER_SECOND as f64
 }

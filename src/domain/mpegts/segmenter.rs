@@ -36,7 +36,6 @@ pub const AAC_FRAME_TICKS: i64 = 1_920;
 #[derive(Clone, Debug)]
 pub struct SegmenterSettings {
     pub grid: Arc<Grid>,
-    /// Index of the first requested segment.
     pub first_segment: usize,
     /// MPEG-TS timestamp of source time 0, ticks.
     pub base_timestamp: i64,
@@ -86,8 +85,7 @@ pub struct Segmenter {
     failure: Option<SegmenterError>,
 }
 
-/// Segmentation progress of one track.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TrackProgress {
     is_present: bool,
     /// Segment of the current PES packet. None drops the packet.
@@ -111,13 +109,11 @@ impl TrackProgress {
         let complete_below = if is_present { settings.first_segment } else { usize::MAX };
         Self {
             is_present,
-            segment: None,
             complete_below,
             latest_time: settings.grid.segment_start(settings.first_segment),
-            remaining_bytes: None,
             complete_below_after_packet: complete_below,
-            frame_count: 0,
             last_frame_start: i64::MIN,
+            ..Self::default()
         }
     }
 }

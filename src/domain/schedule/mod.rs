@@ -48,9 +48,8 @@ pub enum ScheduleMode {
 }
 
 /// One airing of an item, or of a part of it, from start to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Programme {
-    /// Index into the definition's revisions.
     pub revision_index: usize,
     /// Index into that revision's items.
     pub item_index: usize,
@@ -71,13 +70,12 @@ pub struct Programme {
 }
 
 /// The content aired from an instant until the next revision begins.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleRevision {
     /// Increases by one with every change, from 1.
     #[serde(default = "first", skip_serializing_if = "is_first")]
     pub number: u32,
     pub start_ms: i64,
-    /// The ordinal of its first programme.
     #[serde(default, skip_serializing_if = "crate::domain::is_default")]
     pub first_ordinal: u64,
     /// Media sequence number of its first segment.
@@ -141,7 +139,6 @@ impl ScheduleDefinition {
         programme.item_index >= self.revisions[programme.revision_index].programme_items().len()
     }
 
-    /// Whether it is the slate.
     pub fn is_slate(&self, programme: &Programme) -> bool {
         let blocks = self.revisions[programme.revision_index].blocks.as_ref();
         blocks.is_some_and(|blocks| programme.item_index == blocks.slate_item as usize)
@@ -151,13 +148,11 @@ impl ScheduleDefinition {
         &self.revisions[programme.revision_index].items[programme.item_index]
     }
 
-    /// The segment ranges of a programme.
     pub fn segment_ranges(&self, programme: &Programme) -> SegmentRanges {
         let item = self.item_of(programme);
         item.segmentation.ranges(item.part(programme.part_index), programme.end_ms - programme.start_ms)
     }
 
-    /// Index of the revision in force at an instant.
     fn revision_at(&self, at_ms: i64) -> Option<usize> {
         self.revisions.partition_point(|revision| revision.start_ms <= at_ms).checked_sub(1)
     }
@@ -187,7 +182,6 @@ fn first() -> u32 {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_first(number: &u32) -> bool {
     *number == first()
 }

@@ -123,7 +123,6 @@ impl ProgrammeCursor {
         self.start_ms = Some(at_ms - remaining_ms);
     }
 
-    /// The next piece.
     fn next_piece(&mut self, revision: &ScheduleRevision) -> Option<SchedulePiece> {
         let index = *self.order.get(self.index)?;
         let whole = |item_index: usize, continues_programme: bool| {
@@ -150,7 +149,6 @@ impl ProgrammeCursor {
         Some(SchedulePiece { part: Some(number), continues_programme: number > 0, length_ms, segments, ..whole_item })
     }
 
-    /// Advances past the next piece.
     fn advance(&mut self, revision: &ScheduleRevision, segments: u64) {
         self.sequence += segments;
         self.ordinal += 1;
@@ -161,7 +159,6 @@ impl ProgrammeCursor {
         }
     }
 
-    /// Takes the next programme.
     pub fn next_programme(&mut self, definition: &ScheduleDefinition) -> Option<Programme> {
         let start_ms = self.start_ms?;
         if let Some(day) = self.day.clone() {
@@ -198,7 +195,6 @@ impl ProgrammeCursor {
         Some(programme)
     }
 
-    /// Takes the next programme of a block schedule's day.
     fn next_in_day(&mut self, day: &BroadcastDay, definition: &ScheduleDefinition) -> Option<Programme> {
         let current = &definition.revisions[self.revision_index];
         let revision_end = definition.revision_end_ms(self.revision_index);

@@ -4,12 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::blocks::BlockSchedule;
-use super::{OrderCache, Programme, ProgrammeIter, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
+use super::{Programme, ProgrammeIter, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
 
 /// How long after the start of a change guides may still name programmes of the old schedule, ms: they span at most 14 days.
 const GUIDE_HORIZON_MS: i64 = 15 * 24 * 3_600_000;
 
-/// The content requested for a revision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionRequest {
     pub seed: u64,
@@ -29,24 +28,18 @@ impl ScheduleRevision {
         Self {
             number: 1,
             start_ms,
-            first_ordinal: 0,
-            first_sequence: 0,
-            first_discontinuity: 0,
             seed,
             mode,
-            cycle_rest: Box::default(),
-            first_cycle: 0,
             items,
             mid_roll_count,
             // With an empty day cache, because that belongs to one revision.
             blocks: blocks.map(|blocks| Arc::new((*blocks).clone())),
-            order_cache: OrderCache::default(),
+            ..Self::default()
         }
     }
 }
 
 impl ScheduleDefinition {
-    /// The definition of a new channel.
     pub fn new(start_ms: i64, request: RevisionRequest) -> Self {
         Self { revisions: Box::new([ScheduleRevision::from_request(start_ms, request)]) }
     }
@@ -110,7 +103,6 @@ impl ScheduleDefinition {
         last.map_or(0, |last| last.ordinal + 1)
     }
 
-    /// Drops the revisions that ended before an instant.
     #[must_use]
     pub fn without_revisions_before(mut self, at_ms: i64) -> Self {
         if let Some(first) = self.revision_at(at_ms) {

@@ -20,16 +20,8 @@ const TEN_YEARS: i64 = 315_576_000_000;
 
 /// An item of weight 1 without breaks.
 pub fn schedule_item(path: &str, duration_ms: i64, segmentation: Segmentation) -> ScheduleItem {
-    ScheduleItem {
-        id: 0,
-        path: path.to_owned(),
-        title: path.to_owned(),
-        duration_ms,
-        weight: 1,
-        segmentation,
-        video_format: VideoFormat::default(),
-        breaks: Box::default(),
-    }
+    let (path, title) = (path.to_owned(), path.to_owned());
+    ScheduleItem { path, title, duration_ms, weight: 1, segmentation, ..ScheduleItem::default() }
 }
 
 /// A request without filler and blocks.
@@ -110,7 +102,7 @@ proptest! {
         let mut aired: HashMap<u32, usize> = HashMap::new();
         order.iter().for_each(|index| *aired.entry(*index).or_default() += 1);
         for (index, item) in (0u32..).zip(revisions[0].items.iter()) {
-            prop_assert_eq!(aired.get(&index).copied(), Some(revisions[0].copies_per_cycle(item)));
+            prop_assert_eq!(aired.get(&index).copied(), Some(revisions[0].mode.copies_per_cycle(item)));
         }
         prop_assert_eq!(order.len() as u64, revisions[0].programmes_per_cycle());
         prop_assert_eq!(revisions[0].total_ms(&order), revisions[0].cycle_ms());

@@ -22,8 +22,7 @@ mod time_parsing;
 use encoding::escape;
 pub use encoding::write_time;
 
-/// Options of a written guide.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct XmltvOptions {
     /// Base URL of this server, without a trailing slash.
     pub base_url: String,
@@ -42,10 +41,8 @@ pub fn write_header(out: &mut Vec<u8>) {
     out.extend_from_slice(tv.as_bytes());
 }
 
-/// Closing tag of the guide.
 pub const FOOTER: &[u8] = b"</tv>\n";
 
-/// Writes the `<channel>` element.
 pub fn write_channel(out: &mut Vec<u8>, channel: &Channel, options: &XmltvOptions) {
     let settings = &channel.settings;
     out.extend_from_slice(b"<channel id=\"");

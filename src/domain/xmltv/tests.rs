@@ -13,12 +13,7 @@ fn write_programmes(channel: Channel, from_ms: i64, to_ms: i64, style: &XmltvOpt
 
 #[test]
 fn a_guide_lists_programmes_and_marks_repeats() {
-    let style = XmltvOptions {
-        base_url: "http://tv:8470".into(),
-        naming: ChannelNaming::Stable,
-        local_times: false,
-        include_lcn: true,
-    };
+    let style = XmltvOptions { base_url: "http://tv:8470".into(), include_lcn: true, ..XmltvOptions::default() };
     let mut it = make(12);
     it.settings.name = "Tom & Co".into();
     it.settings.category = "Movies".into();
@@ -52,8 +47,7 @@ fn a_guide_lists_programmes_and_marks_repeats() {
 
 #[test]
 fn repeat_marks_do_not_depend_on_the_start_of_the_guide() {
-    let style =
-        XmltvOptions { base_url: String::new(), naming: ChannelNaming::Stable, local_times: false, include_lcn: false };
+    let style = XmltvOptions::default();
     let mut it = make(1);
     // Two more items two programmes later; one of them was shown before.
     let mut items = it.definition.revisions[0].items[1..].to_vec();

@@ -129,7 +129,6 @@ pub async fn remove_series(service: Arc<Service>, call: Call) -> Result<Response
 }
 
 fn parse_state(text: &str) -> Result<RecordingState> {
-    use RecordingState::{Cancelled, Complete, Failed, Recording, Scheduled};
-    let choices = [Scheduled, Recording, Complete, Failed, Cancelled].map(|state| (state.as_str(), state));
-    parse_choice("state", text, &choices)
+    let unknown = || Error::invalid_field("state", "must be scheduled, recording, complete, failed or cancelled");
+    RecordingState::parse(text).ok_or_else(unknown)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::channel::{Channel, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem};
 use crate::domain::schedule::blocks::{BlockSchedule, BlockSource, DayCache, FillerRanges};
-use crate::domain::schedule::segmentation::{VideoFormat, audio_segmentation};
+use crate::domain::schedule::segmentation::audio_segmentation;
 use crate::domain::schedule::{ScheduleItem, ScheduleItems, ScheduleMode, assign_ids};
 use crate::error::{Error, Result};
 use crate::service::Service;
@@ -85,14 +85,11 @@ impl Service {
         };
         let slate_index = items.len() as u32;
         items.push(ScheduleItem {
-            id: 0,
-            path: String::new(),
             title: SLATE_TITLE.to_owned(),
             duration_ms: SLATE_MS,
             weight: 1,
             segmentation: audio_segmentation(SLATE_MS as f64 / 1000.0),
-            video_format: VideoFormat::default(),
-            breaks: Box::default(),
+            ..ScheduleItem::default()
         });
         let schedule = BlockSchedule {
             zone: zone.to_owned(),

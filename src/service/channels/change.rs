@@ -138,8 +138,7 @@ impl Service {
             Some(old) => old.settings.clone(),
             None => {
                 let timezone = TimeZone::system().iana_name().unwrap_or("UTC").into();
-                let number = self.channels.free_number(None, None)?;
-                ChannelSettings { number, timezone, ..ChannelSettings::default() }
+                ChannelSettings::new(self.channels.free_number(None, None)?, timezone)
             }
         };
         let text = |text: Option<String>| text.map(String::into_boxed_str);

@@ -103,9 +103,6 @@ impl Channels {
             let clock = channel.clock.as_ref().filter(|clock| !clock.runs_until(now_ms + RENEW_BELOW_MS))?;
             clock.extended(now_ms, now_ms + LEASE_MS)
         };
-        if channel.clock.is_none() {
-            return Ok(channel.clone());
-        }
         // Read again, now that the viewer is counted: a task that pauses the clock from here has seen this viewer.
         let channel = self.get(channel.id)?;
         if extended(&channel).is_none() {

@@ -90,9 +90,7 @@ impl Channels {
                 name: entry.name.as_str().into(),
                 category: category(entry).into(),
                 logo_url: entry.logo_url.as_deref().map(Into::into),
-                number,
-                timezone: zone.clone(),
-                ..ChannelSettings::default()
+                ..ChannelSettings::new(number, zone.clone())
             };
             match settings.validate() {
                 Ok(()) => free_channels -= 1,

@@ -182,12 +182,15 @@ mod tests {
     use super::*;
     use crate::domain::schedule::assign_ids;
     use crate::domain::schedule::segmentation::Segmentation;
-    use crate::domain::schedule::tests::schedule_item;
 
     fn sample_items(titles: &[&str]) -> ScheduleItems {
         let item = |title: &&str| ScheduleItem {
+            path: format!("/lib/{title}.mkv"),
             title: (*title).to_owned(),
-            ..schedule_item(&format!("/lib/{title}.mkv"), 4000, Segmentation::from_keyframes(&[0, 180_000, 360_000], 0))
+            duration_ms: 4000,
+            weight: 1,
+            segmentation: Segmentation::from_keyframes(&[0, 180_000, 360_000], 0),
+            ..ScheduleItem::default()
         };
         assign_ids(titles.iter().map(item).collect())
     }

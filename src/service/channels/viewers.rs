@@ -64,7 +64,7 @@ impl Viewer {
     }
 }
 
-/// What a request changes about the start of its view.
+/// Change of a view's start by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewStart {
     Unchanged,

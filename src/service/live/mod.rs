@@ -30,11 +30,12 @@ mod tuner;
 mod warm;
 mod watch;
 
-use active_programme::ActiveProgramme;
+use active_programme::{ActiveProgramme, admit};
+use admission::retry_when_busy;
 pub use admission::{MAX_ADMISSION_WAIT, RETRY_INTERVAL, make_room};
-use admission::{admit, retry_when_busy};
-pub use aired_segment::{AiredSegment, ScheduledSegment, produce_segment};
-pub use maintenance::{make_for, skip, start_maintenance};
+use aired_segment::not_on_air_error;
+pub use aired_segment::{AiredSegment, ScheduledSegment, air_segment};
+pub use maintenance::{make_ahead, skip, start_maintenance};
 use state_publisher::StatePublisher;
 pub use state_publisher::publish_programmes;
 use tuner::StreamCounts;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::watch::no_segment_error;
-use super::{MAX_LIVE_LAG_MS, listed_segments, produce_segment, start_maintenance};
+use super::{MAX_LIVE_LAG_MS, listed_segments, start_maintenance};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::error::{Code, Error, Result};
@@ -115,7 +115,8 @@ impl TunerStream {
     pub async fn next_segment(&mut self) -> Result<Bytes> {
         loop {
             let channel = self.channel()?;
-            self.service.viewers.record_request(channel.id, &Viewer::internal(&self.session), ViewStart::Unchanged);
+            let viewer = Viewer::internal(&self.session);
+            self.service.viewers.record_request(channel.id, &viewer, ViewStart::Unchanged);
             let channel = self.service.channels.extend_clock(&channel).await?;
             ingest::start_ingest(&self.service, &channel)?;
             let now_ms = channel.channel_ms_at(self.service.clock.now().as_millisecond());
@@ -129,9 +130,8 @@ impl TunerStream {
                 tokio::time::sleep(CHECK_INTERVAL.min(Duration::from_millis(wait_ms))).await;
                 continue;
             };
-            match produce_segment(&self.service, &channel, (segment.programme_start_ms, segment.index), &self.session)
-                .await
-            {
+            let segment_id = (segment.programme_start_ms, segment.index);
+            match super::segment(&self.service, &channel, segment_id, &viewer).await {
                 Ok(sent) => {
                     (self.sent_until_ticks, self.failure_count) = (Some(segment.end_ticks), 0);
                     return Ok(sent.bytes);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::maintenance::{make_ahead, make_first};
+use super::maintenance::make_first;
 use super::{
-    AiredSegment, ListedSegments, ScheduledSegment, admit, listed_segments, make_for, produce_segment,
-    start_maintenance,
+    AiredSegment, ListedSegments, MAX_EARLY_MS, ScheduledSegment, admit, air_segment, listed_segments, make_ahead,
+    not_on_air_error, retry_when_busy, start_maintenance,
 };
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{CATCHUP_MS, LivePlaylist, MAX_PLAYLIST_MS, PlaylistView};
@@ -113,7 +113,7 @@ fn resolve_range(channel: &Channel, at_ms: i64, end_ms: i64, now_ms: i64) -> Res
 ///
 /// # Errors
 /// `NOT_FOUND` for a start that is in the future or older than the catch-up window; `RIGHTS_WITHDRAWN`;
-/// `TRANSCODER_BUSY`; `SERVER_BUSY`; those of [`produce_segment`].
+/// `TRANSCODER_BUSY`; `SERVER_BUSY`; `SEGMENT_TIMEOUT`.
 pub async fn open(
     service: &Arc<Service>,
     channel: Arc<Channel>,
@@ -127,10 +127,10 @@ pub async fn open(
     let Some(ChannelPlaylist { playlist, range_ms, first }) = playlist else {
         return Ok(Opening::Starting { progress: 0 });
     };
-    let first_made = async {
+    let make = || async {
         let Some(first) = &first else { return Ok(()) };
         while !first.is_made(service) {
-            match make_for(service, &playlist.channel, first)? {
+            match make_ahead(service, &playlist.channel, first)? {
                 // Continues after the request has ended: the next request finds the segment ready.
                 Some(task) => return task.await.map_err(Error::internal)?,
                 None => tokio::time::sleep(MAKING_POLL).await,
@@ -138,8 +138,7 @@ pub async fn open(
         }
         Ok::<(), Error>(())
     };
-    let made = tokio::time::timeout(wait, first_made).await;
-    match made {
+    match tokio::time::timeout(wait, retry_when_busy(service, make)).await {
         Ok(made) => made.map(|()| Opening::Ready { range_ms }),
         Err(_) => Ok(Opening::Starting { progress: 30 }),
     }
@@ -158,9 +157,11 @@ pub async fn playlist(
 ) -> Result<LivePlaylist> {
     let ChannelPlaylist { playlist, first, .. } =
         list(service, channel, viewer, view, wait).await?.ok_or_else(no_segment_error)?;
-    // Before the player requests it.
-    if playlist.view == PlaylistView::Live {
-        make_ahead(service, &playlist.channel, first);
+    if playlist.view == PlaylistView::Live
+        && let Some(first) = &first
+    {
+        // An error is reported when the player requests it.
+        let _ = make_ahead(service, &playlist.channel, first);
     }
     Ok(playlist)
 }
@@ -186,13 +187,16 @@ async fn list(
         _ => ViewStart::Unchanged,
     };
     service.viewers.record_request(channel.id, viewer, start);
-    let channel = match requested {
-        // The past needs no clock.
-        RequestedView::Between(_, end_ms) if end_ms <= now_ms => channel,
-        _ => service.channels.extend_clock(&channel).await?,
+    // The past needs no running clock.
+    let is_past = matches!(requested, RequestedView::Between(_, end_ms) if end_ms <= now_ms);
+    let channel = match channel.clock {
+        Some(_) if !is_past => service.channels.extend_clock(&channel).await?,
+        _ => channel,
     };
     start_maintenance(service);
-    ingest::start_ingest(service, &channel)?;
+    if channel.external.is_some() {
+        ingest::start_ingest(service, &channel)?;
+    }
     let deadline = Instant::now() + wait;
     let mut listed = listed_segments(service, &channel, view);
     if listed.segments.is_empty() {
@@ -217,24 +221,40 @@ async fn list(
     Ok(Some(ChannelPlaylist { playlist, range_ms, first }))
 }
 
-/// A segment of a channel for a viewer, made now if it is missing.
+/// A segment of a channel for a viewer, made now if it is missing. The caller has checked the right to show the channel.
 ///
 /// # Errors
-/// `ASSET_NOT_FOUND` for one that no playlist names any more, and those of [`produce_segment`].
+/// `ASSET_NOT_FOUND` for one that is not on air yet, or that no playlist names any more; those of [`air_segment`].
 pub async fn segment(
     service: &Arc<Service>,
     channel: &Channel,
-    segment_id: (i64, usize),
+    (programme_start_ms, index): (i64, usize),
     viewer: &Viewer,
 ) -> Result<AiredSegment> {
     if viewer.is_named() {
         service.viewers.record_request(channel.id, viewer, ViewStart::Unchanged);
     }
-    let oldest_ms = channel.channel_ms_at(service.clock.now().as_millisecond() - CATCHUP_MS) - MAX_PLAYLIST_MS;
-    if segment_id.0 < oldest_ms {
+    let now_ms = service.clock.now().as_millisecond();
+    let oldest_ms = channel.channel_ms_at(now_ms - CATCHUP_MS) - MAX_PLAYLIST_MS;
+    if programme_start_ms < oldest_ms {
         return Err(Error::new(Code::AssetNotFound, "the channel has no segment with this name"));
     }
-    produce_segment(service, channel, segment_id, &viewer.unique_name()).await
+    if channel.external.is_some() {
+        let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0);
+        let bytes = found.ok_or_else(not_on_air_error)?;
+        let etag = format!("\"e-{programme_start_ms}-{}\"", bytes.len());
+        return Ok(AiredSegment { bytes, etag, is_slate: false });
+    }
+    let latest_ms = channel.channel_ms_at(now_ms) + MAX_EARLY_MS;
+    // First, because the schedule of a far instant takes long to compute.
+    if programme_start_ms > latest_ms {
+        return Err(not_on_air_error());
+    }
+    let segment = ScheduledSegment::find(service, channel, (programme_start_ms, index), &viewer.unique_name())?;
+    if programme_start_ms * 90 + segment.ranges.segment_start(index) > latest_ms * 90 {
+        return Err(not_on_air_error());
+    }
+    air_segment(service, channel, &segment).await
 }
 
 /// Ends a viewer's view; false when there was none. Without viewers, an on-demand channel pauses.

@@ -40,7 +40,6 @@ const MAX_RULES: usize = 500;
 /// How long stopping a recording may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// All recordings.
 pub struct Recordings {
     store: Store,
     events: Arc<Events>,

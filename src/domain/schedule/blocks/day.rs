@@ -16,7 +16,6 @@ const MAX_PROGRAMMES: usize = 20_000;
 /// A gap shorter than this belongs to the programme before, ms.
 const MIN_GAP_MS: i64 = 10_000;
 
-/// One day as it is aired.
 #[derive(Debug, PartialEq)]
 pub struct BroadcastDay {
     /// Counted from 1970.
@@ -67,7 +66,6 @@ impl BroadcastDay {
     }
 }
 
-/// A day under construction.
 struct DayDraft<'p, 'a> {
     planner: &'p mut DayPlanner<'a>,
     date: jiff::civil::Date,
@@ -82,7 +80,6 @@ struct DayDraft<'p, 'a> {
     last_aired: HashMap<u32, i64>,
 }
 
-/// One airing.
 #[derive(Clone, Copy)]
 struct DayAiring {
     item: u32,
@@ -104,7 +101,6 @@ impl<'a> DayPlanner<'a> {
         wall_clock::broadcast_day(&self.zone, self.blocks.grid.day_start_minutes, at_ms)
     }
 
-    /// Computes one day from the state before it.
     pub fn compute_day(&mut self, number: i64, before: &DayState) -> BroadcastDay {
         let day_start = self.blocks.grid.day_start_minutes;
         let (date, next) = (wall_clock::date_of_day(number), wall_clock::date_of_day(number + 1));
@@ -152,7 +148,6 @@ impl<'a> DayPlanner<'a> {
         BroadcastDay { day_number: number, programmes, streams, state_after: after }
     }
 
-    /// The item a stream airs at a position.
     fn item_at(&mut self, stream: usize, position: u64) -> u32 {
         let (source, mode) = self.streams[stream];
         let range = self.blocks.sources[source as usize].items.clone();
@@ -287,9 +282,13 @@ impl DayDraft<'_, '_> {
 
     fn air(&mut self, item: u32, stream: Option<usize>, at: i64, end: i64) -> i64 {
         let end = (at + self.item_ms(item)).min(end);
-        self.airings.push(DayAiring { item, start_ms: at, end_ms: end, part: None, continues_programme: false });
-        self.streams.push(stream);
+        self.push_whole(item, stream, at, end);
         end
+    }
+
+    fn push_whole(&mut self, item: u32, stream: Option<usize>, start_ms: i64, end_ms: i64) {
+        self.airings.push(DayAiring { item, start_ms, end_ms, part: None, continues_programme: false });
+        self.streams.push(stream);
     }
 
     /// Airs an item in parts, with filler between.
@@ -352,16 +351,7 @@ impl DayDraft<'_, '_> {
         match self.airings.last_mut() {
             // Such a short slate would only flicker, so the programme before is extended.
             Some(last) if to_ms - at < MIN_GAP_MS && last.end_ms == at => last.end_ms = to_ms,
-            _ => {
-                self.airings.push(DayAiring {
-                    item: blocks.slate_item,
-                    start_ms: at,
-                    end_ms: to_ms,
-                    part: None,
-                    continues_programme: false,
-                });
-                self.streams.push(None);
-            }
+            _ => self.push_whole(blocks.slate_item, None, at, to_ms),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Cache of computed days: each day depends on the positions at the end of the day before.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
@@ -26,7 +25,7 @@ const ERA_DAYS: i64 = 4096;
 
 /// The cached days of one revision. They follow from the revision alone: another revision starts with an empty cache, and
 /// all caches of one agree.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct DayCache(Mutex<CachedDays>);
 
 /// A checkpoint: the state before a day. It spares computing everything aired since the beginning. It follows from its
@@ -38,7 +37,7 @@ pub struct Checkpoint {
     state: DayState,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct CachedDays {
     last_day: Option<Arc<BroadcastDay>>,
     /// The state before each of these days.
@@ -113,8 +112,7 @@ impl ScheduleRevision {
             ordinal: self.first_ordinal + ((era as u64) << 32),
             sequence: self.first_sequence + ((era as u64) << 32),
             positions: blocks.start_positions.clone(),
-            had_programme: false,
-            last_aired: Vec::new(),
+            ..DayState::default()
         };
         let yesterday = cached.last_day.as_ref().filter(|day| day.day_number == number - 1 && number > begin);
         let (mut at, mut state) = match yesterday {
@@ -169,7 +167,6 @@ impl BlockSchedule {
         cached.states.extend(checkpoints.into_iter().map(|checkpoint| (checkpoint.day, checkpoint.state)));
     }
 
-    /// Number of cached states.
     #[cfg(test)]
     pub(in crate::domain::schedule) fn cached_state_count(&self) -> usize {
         self.day_cache.0.lock().unwrap_or_else(PoisonError::into_inner).states.len()
@@ -187,11 +184,5 @@ impl Eq for DayCache {}
 impl PartialEq for DayCache {
     fn eq(&self, _: &Self) -> bool {
         true
-    }
-}
-
-impl fmt::Debug for DayCache {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("DayCache")
     }
 }

@@ -72,25 +72,24 @@ fn block(at: u16, slots: Vec<BlockSlot>) -> Block {
     Block { start_minutes: at, end_minutes: None, slots }
 }
 
+/// A grid of days from 5:00.
+fn grid_of(layers: Vec<BlockLayer>) -> BlockGrid {
+    BlockGrid { day_start_minutes: 300, pad_minutes: 0, layers }
+}
+
+/// One source all day.
+fn all_day(weekdays: u8, source: u32, order: ScheduleMode) -> BlockLayer {
+    BlockLayer { weekdays, blocks: vec![block(300, vec![slot(source, order, None)])], ..BlockLayer::default() }
+}
+
 /// Episodes all day, a film at 20:15; on weekends films all day.
 fn week() -> BlockGrid {
-    let film = slot(1, ScheduleMode::Shuffle, Some(1));
-    BlockGrid {
-        day_start_minutes: 300,
-        pad_minutes: 0,
-        layers: vec![
-            BlockLayer { blocks: vec![block(20 * 60 + 15, vec![film])], ..BlockLayer::default() },
-            BlockLayer {
-                weekdays: 0b110_0000,
-                blocks: vec![block(300, vec![slot(1, ScheduleMode::Shuffle, None)])],
-                ..BlockLayer::default()
-            },
-            BlockLayer {
-                blocks: vec![block(300, vec![slot(0, ScheduleMode::Sequential, None)])],
-                ..BlockLayer::default()
-            },
-        ],
-    }
+    let film = block(20 * 60 + 15, vec![slot(1, ScheduleMode::Shuffle, Some(1))]);
+    grid_of(vec![
+        BlockLayer { blocks: vec![film], ..BlockLayer::default() },
+        all_day(0b110_0000, 1, ScheduleMode::Shuffle),
+        all_day(0, 0, ScheduleMode::Sequential),
+    ])
 }
 
 fn at(text: &str, zone: &str) -> i64 {
@@ -163,22 +162,14 @@ fn the_evening_film_begins_at_2015_on_every_day_of_the_year() {
 #[test]
 fn seasons_weekdays_and_layers_decide_by_the_day() {
     let zone = "Europe/Berlin";
-    let layer = |season, weekdays, source, order| BlockLayer {
-        season,
-        weekdays,
-        blocks: vec![block(300, vec![slot(source, order, None)])],
-    };
-    let grid = BlockGrid {
-        day_start_minutes: 300,
-        pad_minutes: 0,
-        layers: vec![
-            // Across the end of the year.
-            layer(Some(((12, 24), (1, 2))), 0, 1, ScheduleMode::Sequential),
-            layer(Some(((2, 29), (2, 29))), 0, 1, ScheduleMode::Random),
-            layer(None, 1 << 6, 1, ScheduleMode::Shuffle),
-            layer(None, 0, 0, ScheduleMode::Sequential),
-        ],
-    };
+    let seasonal = |season, order| BlockLayer { season: Some(season), ..all_day(0, 1, order) };
+    let grid = grid_of(vec![
+        // Across the end of the year.
+        seasonal(((12, 24), (1, 2)), ScheduleMode::Sequential),
+        seasonal(((2, 29), (2, 29)), ScheduleMode::Random),
+        all_day(1 << 6, 1, ScheduleMode::Shuffle),
+        all_day(0, 0, ScheduleMode::Sequential),
+    ]);
     let start = at("2027-12-01T05:00", zone);
     let definition = ScheduleDefinition::new(start, request(zone, 1, grid, (30, 30), false));
     for (when, source) in [
@@ -257,13 +248,9 @@ fn programmes_begin_on_the_grid_and_filler_has_a_cooldown() {
 fn items_that_do_not_fit_wait_and_oversized_ones_are_cut() {
     let zone = "UTC";
     let start = at("2026-01-01T05:00", zone);
-    let grid = |slots: Vec<BlockSlot>, until| BlockGrid {
-        day_start_minutes: 300,
-        pad_minutes: 0,
-        layers: vec![BlockLayer {
-            blocks: vec![Block { start_minutes: 300, end_minutes: until, slots }],
-            ..BlockLayer::default()
-        }],
+    let grid = |slots: Vec<BlockSlot>, until| {
+        let blocks = vec![Block { start_minutes: 300, end_minutes: until, slots }];
+        grid_of(vec![BlockLayer { blocks, ..BlockLayer::default() }])
     };
     // Films of 66 minutes and more in an hour; the rest of the day is slate.
     let films = || vec![slot(1, ScheduleMode::Sequential, None)];

@@ -222,7 +222,7 @@ proptest! {
         }
         prop_assert_eq!(broken, breaks);
         for (index, item) in revision.programme_items().iter().enumerate() {
-            prop_assert_eq!(lengths.get(&index).copied(), Some(item.duration_ms * revision.copies_per_cycle(item) as i64));
+            prop_assert_eq!(lengths.get(&index).copied(), Some(item.duration_ms * revision.mode.copies_per_cycle(item) as i64));
         }
         prop_assert_eq!(lengths.len(), revision.programme_items().len());
         // No filler comes twice in a round, and the start of a round is known.

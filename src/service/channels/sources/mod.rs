@@ -30,7 +30,6 @@ const MAX_SELECT_BYTES: usize = 1 << 20;
 /// How often sources are checked for a due refresh.
 const DUE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// All sources.
 pub struct Sources {
     store: Store,
     by_id: RwLock<BTreeMap<u32, Arc<ImportSource>>>,

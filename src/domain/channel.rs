@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 pub const MAX_NUMBER: u32 = 99_999;
 
 /// Shortest programme that gets a guide entry of its own, seconds: the default, and the highest value allowed.
-pub const DEFAULT_MIN_GUIDE_SECONDS: u32 = 120;
+const DEFAULT_MIN_GUIDE_SECONDS: u32 = 120;
 const MAX_MIN_GUIDE_SECONDS: u32 = 24 * 3600;
 
 const MAX_NAME_CHARS: usize = 100;
@@ -59,6 +59,12 @@ pub struct ChannelSettings {
     /// Path of the slate's background image; None for the default one.
     #[serde(rename = "offline_picture", default, skip_serializing_if = "Option::is_none")]
     pub slate_image: Option<Box<str>>,
+}
+
+impl Default for ChannelSettings {
+    fn default() -> Self {
+        Self::new(0, Arc::default())
+    }
 }
 
 fn yes() -> bool {
@@ -180,7 +186,7 @@ pub struct RequestedFiller {
 }
 
 /// A channel with its schedule. There may be thousands, so common values are shared and rare ones boxed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Channel {
     /// Never used twice.
     pub id: u32,
@@ -287,13 +293,6 @@ pub mod tests {
             id,
             tvg_id: format!("ch-{id}.home").into(),
             settings: ChannelSettings { name: format!("Channel {id}").into(), number: id, ..settings() },
-            output: Arc::default(),
-            requested_items: Arc::default(),
-            requested_blocks: None,
-            requested_filler: Arc::default(),
-            external: None,
-            listings: None,
-            clock: None,
             seed: 1,
             mode: ScheduleMode::Sequential,
             version: 1,
@@ -301,6 +300,7 @@ pub mod tests {
                 ChannelMs(1_767_225_600_000),
                 plain_request(1, ScheduleMode::Sequential, items),
             ),
+            ..Channel::default()
         }
     }
 

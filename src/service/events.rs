@@ -93,7 +93,6 @@ impl Events {
         let _ = state.sender.as_ref().map(|sender| sender.send(event));
     }
 
-    /// Whether there are listeners.
     pub fn has_listeners(&self) -> bool {
         !self.lock_state().listeners.is_empty()
     }

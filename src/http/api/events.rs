@@ -29,11 +29,10 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Event stream (SSE): `progress.updated`, `progress.deleted`, `library.changed`, `channel.state`, `programme.changed`,
 /// `recording.state`; `resync` tells a client that it missed events
-#[utoipa::path(get, path = "/api/events",
-    params(("Last-Event-ID" = Option<String>, Header, description = "The last `id` received: events after it are sent first")),
-    responses(
-        (status = 200, description = "Server-sent events, with a keep-alive comment every 15 s", body = String, content_type = "text/event-stream"),
-        (status = 503, description = "`SERVER_BUSY`: too many event streams are open")))]
+#[utoipa::path(get, path = "/api/events", params(
+    ("Last-Event-ID" = Option<String>, Header, description = "The last `id` received: events after it are sent first")), responses(
+    (status = 200, description = "Server-sent events, with a keep-alive comment every 15 s", body = String, content_type = "text/event-stream"),
+    (status = 503, description = "`SERVER_BUSY`: too many event streams are open")))]
 pub async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
     let run_id = service.events.run_id.clone();
     let user = call.user()?.user_id.clone();

@@ -273,13 +273,11 @@ impl Service {
             output: Arc::new(output),
             requested_blocks: plan,
             requested_filler: filler,
-            external: None,
-            listings: None,
-            clock: None,
             seed,
             mode,
             version,
             definition,
+            ..Channel::default()
         };
         let clock = clocks::clock_after_change(old, &channel, is_on_demand, now);
         Ok(Channel { clock, ..channel })
@@ -323,11 +321,9 @@ fn check_cycle_length(request: &RevisionRequest) -> Result<()> {
         Some(blocks) => blocks.longest_cycle(&request.items),
         None => ScheduleDefinition::new(ChannelMs(0), request.clone()).revisions[0].programmes_per_cycle(),
     };
-    match programme_count as usize > MAX_CYCLE_PROGRAMMES {
-        true => Err(Error::invalid_field(
-            "items",
-            format!("exceed {MAX_CYCLE_PROGRAMMES} programmes a cycle, with their weights"),
-        )),
-        false => Ok(()),
+    if programme_count as usize > MAX_CYCLE_PROGRAMMES {
+        let message = format!("exceed {MAX_CYCLE_PROGRAMMES} programmes a cycle, with their weights");
+        return Err(Error::invalid_field("items", message));
     }
+    Ok(())
 }

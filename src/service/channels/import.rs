@@ -232,7 +232,6 @@ fn update_from_entry(channel: &Channel, last_entry: &ImportedEntry, entry: &M3uE
 /// Allocates free channel numbers.
 struct ChannelNumbers {
     used: HashSet<u32>,
-    /// Whether the numbers in the list are used.
     uses_list_numbers: bool,
     /// Every lower number is in use.
     next_number: u32,

@@ -46,7 +46,6 @@ pub use viewers::{START_OVER, ViewStart, Viewer, Viewers};
 /// Channels at most.
 const MAX_CHANNELS: usize = 10_000;
 
-/// All channels.
 pub struct Channels {
     store: Store,
     clock: Clock,

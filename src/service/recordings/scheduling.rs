@@ -70,10 +70,9 @@ impl Service {
         let mut rule = match &request.series {
             None => None,
             Some(_) if recordings.rules().len() >= MAX_RULES => {
-                return Err(Error::new(
-                    Code::Conflict,
-                    format!("there are already {MAX_RULES} series rules, the most allowed; delete some first"),
-                ));
+                let message =
+                    format!("there are already {MAX_RULES} series rules, the most allowed; delete some first");
+                return Err(Error::new(Code::Conflict, message));
             }
             Some((title, new_only)) => Some(SeriesRule {
                 id: format!("ser_{}", data_encoding::HEXLOWER.encode(&random_bytes::<8>())),
@@ -144,12 +143,8 @@ impl Service {
             }
             if rule.matches(airing) {
                 rule.mark_handled(airing);
-                let recording = new_recording(airing, channel.id, &rule.user_id, rule.padding, now_ms);
-                new_recordings.push(Recording {
-                    rule_id: Some(rule.id.clone()),
-                    retention: rule.retention,
-                    ..recording
-                });
+                let new = new_recording(airing, channel.id, &rule.user_id, rule.padding, now_ms);
+                new_recordings.push(Recording { rule_id: Some(rule.id.clone()), retention: rule.retention, ..new });
             }
         }
         // In one transaction: a recording that the rule does not remember would be scheduled again.

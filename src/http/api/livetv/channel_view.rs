@@ -85,7 +85,6 @@ pub struct ChannelView<'a> {
 
 /// A file or folder of a channel.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 #[schema(as = ChannelItem)]
 pub struct ItemView {
     path: String,

@@ -68,24 +68,21 @@ pub struct OnAir<'a> {
 }
 
 /// Guide (EPG) of one or more channels
-#[utoipa::path(get, path = "/api/livetv/epg",
-    params(
-        ("channelId" = Option<u32>, Query, description = "Only this channel"),
-        ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas; `channelId` is added to them"),
-        ("from" = Option<String>, Query, description = "ISO 8601, at most a year in the future; default: an hour ago"),
-        ("to" = Option<String>, Query, description = "ISO 8601; default: 24 h after `from`, at most 14 days after it"),
-        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide"),
-    ),
-    responses(
-        (status = 200, description = "By channel number, then by start; programmes that overlap the range are listed with their full times", body = GuideAnswer),
-        (status = 304, description = "The cached guide is still valid")))]
+#[utoipa::path(get, path = "/api/livetv/epg", params(
+    ("channelId" = Option<u32>, Query, description = "Only this channel"),
+    ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas; `channelId` is added to them"),
+    ("from" = Option<String>, Query, description = "ISO 8601, at most a year in the future; default: an hour ago"),
+    ("to" = Option<String>, Query, description = "ISO 8601; default: 24 h after `from`, at most 14 days after it"),
+    ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide")), responses(
+    (status = 200, description = "By channel number, then by start; programmes that overlap the range are listed with their full times", body = GuideAnswer),
+    (status = 304, description = "The cached guide is still valid")))]
 pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     let now = service.clock.now();
-    let from = call.query("from")?.map(|text| parse_time_ms("from", text)).transpose()?;
+    let from = call.query("from").map(|text| parse_time_ms("from", text)).transpose()?;
     let now_ms = WallMs::from(now);
     let from = from.unwrap_or(now_ms - HOUR_MS);
     check_ahead("from", from, now_ms)?;
-    let to = call.query("to")?.map(|text| parse_time_ms("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
+    let to = call.query("to").map(|text| parse_time_ms("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
     if to <= from {
         return Err(Error::invalid_field("to", "must be later than from"));
     }
@@ -94,8 +91,7 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     }
     let channels = requested_channels(&service, &call)?;
     let etag = build_etag(&service, &channels, from, to, now_ms);
-    let outcome = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
-    let mut response = match outcome {
+    let mut response = match (Validators { etag: &etag, modified: None }).evaluate(&call.headers) {
         PreconditionResult::NotModified => reply::not_modified(),
         PreconditionResult::Proceed | PreconditionResult::Failed => {
             let chunks = guide_chunks(service, channels, from..to, now);
@@ -112,12 +108,11 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Current programme, for players that play the file itself
-#[utoipa::path(get, path = "/api/livetv/now", params(("channelId" = u32, Query, description = "Channel id")),
-    responses(
-        (status = 200, description = "With the position in the file", body = NowAnswer),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+#[utoipa::path(get, path = "/api/livetv/now", params(("channelId" = u32, Query, description = "Channel id")), responses(
+    (status = 200, description = "With the position in the file", body = NowAnswer),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
-    let id = call.query("channelId")?.ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
+    let id = call.query("channelId").ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
     let channel = super::find_visible_channel(&service, &call, parse_id("channelId", id)?)?;
     Ok(now_response(&service, &channel))
 }
@@ -156,7 +151,7 @@ pub fn now_response(service: &Service, channel: &Channel) -> Response {
 fn requested_channels(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     let mut ids: Option<Vec<u32>> = None;
     for field in ["channelId", "channelIds"] {
-        if let Some(list) = call.query(field)? {
+        if let Some(list) = call.query(field) {
             ids.get_or_insert_default().extend(parse_ids(field, list)?);
         }
     }

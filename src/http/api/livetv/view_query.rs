@@ -39,15 +39,12 @@ impl ViewQuery {
     /// # Errors
     /// `VALIDATION_ERROR`.
     pub fn from_request(call: &Call, default_session: Option<&str>) -> Result<Self> {
-        let is_start_over = !matches!(call.query("fromStart")?, None | Some("" | "0" | "false"));
+        let is_start_over = !matches!(call.query("fromStart"), None | Some("" | "0" | "false"));
         let session = parse_watch_session(call)?;
-        let at = match call.query("at")? {
-            None => call.query("utc")?.map(|text| ("utc", text)),
-            at => at.map(|text| ("at", text)),
-        };
+        let at = ["at", "utc"].into_iter().find_map(|field| Some((field, call.query(field)?)));
         let at_ms = at.map(|(field, text)| parse_instant_ms(field, text)).transpose()?;
-        let end_ms = call.query("end")?.map(|text| parse_instant_ms("end", text)).transpose()?;
-        let duration = call.query("duration")?.map(|text| {
+        let end_ms = call.query("end").map(|text| parse_instant_ms("end", text)).transpose()?;
+        let duration = call.query("duration").map(|text| {
             let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=1e6).contains(seconds));
             seconds.ok_or_else(|| Error::invalid_field("duration", "must be a number of seconds from 0 to 1000000"))
         });
@@ -68,7 +65,7 @@ impl ViewQuery {
 }
 
 pub fn parse_watch_session(call: &Call) -> Result<Option<&str>> {
-    let Some(session) = call.query("watchSession")? else { return Ok(None) };
+    let Some(session) = call.query("watchSession") else { return Ok(None) };
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     match (1..=64).contains(&session.len()) && session.bytes().all(is_allowed) {
         true => Ok(Some(session)),

@@ -1,4 +1,4 @@
-//! 90 kHz ticks and frame rates: the exact arithmetic of every grid.
+//! 90 kHz ticks and frame rates: the exact arithmetic of every grid. Instants of the two clocks of a channel.
 
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
@@ -77,43 +77,30 @@ impl Ticks {
     }
 }
 
-impl Add for Ticks {
-    type Output = Self;
+/// Implements an operator of two operands.
+macro_rules! operator {
+    ($trait:ident::$method:ident, |$a:ident: $left:ty, $b:ident: $right:ty| -> $output:ty { $value:expr }) => {
+        impl $trait<$right> for $left {
+            type Output = $output;
 
-    fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
+            fn $method(self, $b: $right) -> $output {
+                let $a = self;
+                $value
+            }
+        }
+    };
 }
 
-impl Sub for Ticks {
-    type Output = Self;
-
-    fn sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
-    }
-}
+operator!(Add::add, |a: Ticks, b: Ticks| -> Ticks { Ticks(a.0.saturating_add(b.0)) });
+operator!(Sub::sub, |a: Ticks, b: Ticks| -> Ticks { Ticks(a.0.saturating_sub(b.0)) });
+operator!(Mul::mul, |a: Ticks, factor: i64| -> Ticks { Ticks(a.0.saturating_mul(factor)) });
+operator!(Div::div, |a: Ticks, divisor: i64| -> Ticks { Ticks(a.0 / divisor) });
 
 impl Neg for Ticks {
     type Output = Self;
 
     fn neg(self) -> Self {
         Self(self.0.saturating_neg())
-    }
-}
-
-impl Mul<i64> for Ticks {
-    type Output = Self;
-
-    fn mul(self, factor: i64) -> Self {
-        Self(self.0.saturating_mul(factor))
-    }
-}
-
-impl Div<i64> for Ticks {
-    type Output = Self;
-
-    fn div(self, divisor: i64) -> Self {
-        Self(self.0 / divisor)
     }
 }
 
@@ -130,7 +117,6 @@ pub struct FrameRate {
     pub den: u32,
 }
 
-/// Standard frame rates, as exact fractions.
 pub const STANDARD_RATES: [FrameRate; 8] = [
     FrameRate { num: 24_000, den: 1001 },
     FrameRate { num: 24, den: 1 },
@@ -173,6 +159,79 @@ pub fn rescale(value: impl Into<i128>, to: impl Into<i128>, from: impl Into<i128
     let (value, to, from) = (value.into(), to.into(), from.into());
     let limit = i128::from(i64::MAX / 4);
     (value * to * 2 + from).div_euclid(from * 2).clamp(-limit, limit) as i64
+}
+
+/// Defines instants of one clock, ms since 1970. Durations are `i64`, ms.
+macro_rules! instant_ms {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub i64);
+
+        impl $name {
+            pub const MIN: Self = Self(i64::MIN);
+            pub const MAX: Self = Self(i64::MAX);
+
+            pub fn saturating_add(self, ms: i64) -> Self {
+                Self(self.0.saturating_add(ms))
+            }
+
+            pub fn saturating_sub(self, ms: i64) -> Self {
+                Self(self.0.saturating_sub(ms))
+            }
+
+            /// Ms since an earlier instant.
+            pub fn saturating_since(self, earlier: Self) -> i64 {
+                self.0.saturating_sub(earlier.0)
+            }
+        }
+
+        operator!(Add::add, |at: $name, ms: i64| -> $name { $name(at.0 + ms) });
+        operator!(Sub::sub, |at: $name, ms: i64| -> $name { $name(at.0 - ms) });
+        operator!(Sub::sub, |at: $name, earlier: $name| -> i64 { at.0 - earlier.0 });
+    };
+}
+
+instant_ms! {
+    /// A wall-clock instant, ms since 1970.
+    WallMs
+}
+
+instant_ms! {
+    /// An instant of a channel's own time, ms since 1970. It equals wall-clock time unless the channel has a clock of its own,
+    /// and then only the [`ChannelClock`](super::channel_clock::ChannelClock) converts between the two.
+    ChannelMs
+}
+
+impl From<jiff::Timestamp> for WallMs {
+    fn from(at: jiff::Timestamp) -> Self {
+        Self(at.as_millisecond())
+    }
+}
+
+impl WallMs {
+    /// The wall-clock time of a channel instant, for a channel without a clock of its own.
+    pub fn without_clock(at: ChannelMs) -> Self {
+        Self(at.0)
+    }
+}
+
+impl ChannelMs {
+    /// The channel time of a wall-clock instant, for a channel without a clock of its own.
+    pub fn without_clock(at: WallMs) -> Self {
+        Self(at.0)
+    }
+
+    /// From a time since 1970, rounded down.
+    pub fn from_ticks(ticks: Ticks) -> Self {
+        Self(ticks.as_ms_floor())
+    }
+
+    /// The time since 1970.
+    pub fn to_ticks(self) -> Ticks {
+        Ticks::from_ms(self.0)
+    }
 }
 
 /// How far ahead of the clock a stored time may be, seconds: a day. A time further ahead was written while the clock was

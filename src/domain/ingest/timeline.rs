@@ -7,9 +7,8 @@
 use std::collections::VecDeque;
 
 use crate::domain::live_window::LiveSegment;
-use crate::domain::time::Ticks;
+use crate::domain::time::{ChannelMs, Ticks};
 
-/// Duration of one slate.
 pub const SLATE_DURATION: Ticks = Ticks::from_ms(2000);
 
 /// How long a connected source may send nothing before a slate is shown; a segment takes time to complete.
@@ -18,13 +17,11 @@ const MAX_SILENCE: Ticks = Ticks::from_ms(9000);
 /// How long a source may take to deliver its first segment.
 const MAX_STARTUP: Ticks = Ticks::from_ms(4000);
 
-/// Minimum number of segments in a playlist.
 const MIN_SEGMENTS: usize = 6;
 
 /// How long segments are kept after they leave the playlist, because players request them late.
 const RETENTION: Ticks = Ticks::from_ms(60_000);
 
-/// Origin of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentOrigin {
     Slate,
@@ -48,8 +45,7 @@ impl SegmentOrigin {
     }
 }
 
-/// The timeline of one external channel.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ExternalTimeline {
     /// Since 1970.
     started: Ticks,
@@ -65,14 +61,7 @@ impl ExternalTimeline {
     /// Starts the timeline at `now`.
     pub fn new(now: Ticks) -> Self {
         let number = u64::try_from(now.div_euclid(Ticks::from_ms(1000))).unwrap_or(0);
-        Self {
-            started: now,
-            end: None,
-            sequence: number,
-            discontinuities: number,
-            last_origin: None,
-            segments: VecDeque::new(),
-        }
+        Self { started: now, sequence: number, discontinuities: number, ..Self::default() }
     }
 
     /// True if the next segment may be added: the previous one is over.
@@ -105,7 +94,7 @@ impl ExternalTimeline {
         self.last_origin = Some(origin);
         self.end = Some(start + duration);
         let segment = LiveSegment {
-            programme_start_ms: start.as_ms_floor(),
+            programme_start_ms: ChannelMs::from_ticks(start),
             index: 0,
             item_index: 0,
             start_ticks: start,
@@ -128,7 +117,6 @@ impl ExternalTimeline {
         self.segments.iter().skip(first).copied().collect()
     }
 
-    /// The first segment that satisfies the predicate.
     pub fn find_segment(&self, matches: impl Fn(&LiveSegment) -> bool) -> Option<LiveSegment> {
         self.segments.iter().find(|segment| matches(segment)).copied()
     }

@@ -16,7 +16,6 @@ const MAX_BEFORE_START: Ticks = Ticks::from_ms(3_600_000);
 /// A range of bytes with a continuous clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockSection {
-    /// Offset of its first byte in the file.
     #[serde(rename = "at")]
     pub start_byte: u64,
     /// Added to its timestamps to get source time, modulo 2^33.

@@ -22,7 +22,6 @@ const MIN_CLOCK_JUMP: Ticks = Ticks::from_ms(10_000);
 /// Interval between two PMTs.
 const TABLE_INTERVAL: Ticks = Ticks::from_ms(500);
 
-/// Codec of an elementary stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamCodec {
     /// H.264 in Annex B format.
@@ -45,7 +44,6 @@ pub struct Frame {
     pub bytes: Vec<u8>,
 }
 
-/// The sender's clock jumped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its clock jumps")]
 pub struct ClockJump;
@@ -77,10 +75,8 @@ impl LiveMuxer {
         }
     }
 
-    /// Adds a frame. Returns whole packets, or nothing while streams are still awaited.
-    ///
-    /// # Errors
-    /// [`ClockJump`]: the frame's time is unrelated to the frames before it.
+    /// Adds a frame. Returns whole packets, or nothing while streams are still awaited. [`ClockJump`] means that the
+    /// frame's time is unrelated to the frames before it.
     pub fn push_frame(&mut self, mut frame: Frame) -> Result<Vec<u8>, ClockJump> {
         let track = frame.track as usize;
         let has_started =

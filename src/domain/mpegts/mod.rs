@@ -22,11 +22,9 @@ pub mod ts_writer;
 
 use super::time::Ticks;
 
-/// PID of the program map table (PMT).
+/// PIDs of the program map table (PMT), and of video and audio in every segment.
 pub const PMT_PID: u16 = 0x20;
-/// PID of the video stream in every segment.
 pub const VIDEO_PID: u16 = 0x41;
-/// PID of the audio stream in every segment.
 pub const AUDIO_PID: u16 = 0x42;
 
 /// Unwraps a 33-bit timestamp: the time nearest to `near` that has these 33 bits.
@@ -36,11 +34,20 @@ pub fn unwrap_timestamp(timestamp: Ticks, near: Ticks) -> Ticks {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use proptest::prelude::*;
 
     const WRAP: i64 = Ticks::WRAP.0;
+
+    /// A stream as chunks of these sizes, in turn.
+    pub fn chunks<'a>(mut stream: &'a [u8], sizes: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+        sizes.iter().cycle().map_while(move |size| {
+            let (chunk, rest) = stream.split_at((*size).min(stream.len()));
+            stream = rest;
+            (!chunk.is_empty()).then_some(chunk)
+        })
+    }
 
     proptest! {
         #[test]

@@ -7,7 +7,6 @@ use crate::domain::time::Ticks;
 pub struct PesHeader {
     /// Length of header and payload, bytes. None if the packet leaves it open, which only video may do.
     pub total_len: Option<usize>,
-    /// Length of the header, bytes.
     pub header_len: usize,
     /// 33 bits.
     pub pts: Option<Ticks>,

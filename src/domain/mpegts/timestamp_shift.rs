@@ -46,11 +46,7 @@ fn shift_pes(pes: &mut [u8], shift: Ticks) {
     if pes.len() < 9 || pes[..3] != [0, 0, 1] || pes[6] & 0xc0 != 0x80 || lacks_timestamps(pes[3]) {
         return;
     }
-    let stamp_count = match pes[7] >> 6 {
-        2 => 1,
-        3 => 2,
-        _ => 0,
-    };
+    let stamp_count = [0, 0, 1, 2][usize::from(pes[7] >> 6)];
     for stamp in pes[9..].chunks_exact_mut(5).take(stamp_count) {
         if let Some(time) = pes::parse_timestamp(stamp) {
             stamp.copy_from_slice(&timestamp_field(stamp[0] >> 4, time + shift));

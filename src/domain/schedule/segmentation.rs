@@ -61,7 +61,6 @@ impl Default for Segmentation {
 }
 
 impl Segmentation {
-    /// Freezes a grid.
     pub fn from_grid(grid: &Grid) -> Self {
         match grid {
             Grid::Frames(frames) => Self::Frames(frames.clone()),
@@ -82,7 +81,6 @@ impl Segmentation {
         })
     }
 
-    /// Whether the segment bounds were lost.
     pub fn has_lost_bounds(&self) -> bool {
         matches!(self, Self::Keyframes(KeyframeBounds { bounds: None, .. }))
     }
@@ -106,7 +104,6 @@ impl Segmentation {
         }
     }
 
-    /// Segments of the whole item.
     pub fn segment_count(&self) -> u64 {
         match self {
             Self::Frames(frames) => frames.len() as u64,
@@ -124,18 +121,8 @@ impl Segmentation {
             (grid, first) = (Grid::Keyframes { bounds: even_bounds(count as u32, part_length) }, 0);
         }
         let start_in_item = grid.segment_start(first);
-        if duration_ms <= 0 {
-            return SegmentRanges {
-                grid,
-                first_segment: first,
-                start_in_item,
-                own_count: 0,
-                own_end: Ticks::ZERO,
-                length,
-            };
-        }
-        let (mut own_count, mut own_end) = (count, part_length);
-        if aired_ms < duration_ms {
+        let (mut own_count, mut own_end) = if duration_ms > 0 { (count, part_length) } else { (0, Ticks::ZERO) };
+        if duration_ms > 0 && aired_ms < duration_ms {
             let fits = grid.segment_at(start_in_item + length) - first;
             let is_whole = grid.segment_start(first + fits + 1) - start_in_item <= length;
             own_count = (fits + usize::from(is_whole)).min(count);
@@ -145,7 +132,6 @@ impl Segmentation {
     }
 }
 
-/// Bounds of equally long segments.
 fn even_bounds(segments: u32, end: Ticks) -> Arc<[Ticks]> {
     let segments = segments.max(1);
     (0..=segments).map(|k| Ticks((i128::from(end.0) * i128::from(k) / i128::from(segments)) as i64)).collect()
@@ -160,7 +146,6 @@ fn bounds_name(bounds: &[Ticks]) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-/// The segments of one programme.
 #[derive(Clone, Debug)]
 pub struct SegmentRanges {
     grid: Grid,
@@ -183,7 +168,6 @@ impl SegmentRanges {
         self.len() == 0
     }
 
-    /// Number of segments after the item's own.
     fn trailing_count(&self) -> usize {
         let rest = self.length - self.own_end;
         let full = rest.div_euclid(SLATE_SEGMENT);
@@ -196,17 +180,14 @@ impl SegmentRanges {
         self.start_in_item
     }
 
-    /// Number of segments that show the item.
     pub fn own_count(&self) -> usize {
         self.own_count
     }
 
-    /// Whether a segment shows the item.
     pub fn shows_item(&self, k: usize) -> bool {
         k < self.own_count
     }
 
-    /// Whether a segment is the last one that shows the item.
     pub fn is_last_of_item(&self, k: usize) -> bool {
         k + 1 == self.own_count
     }

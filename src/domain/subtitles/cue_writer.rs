@@ -6,7 +6,6 @@ use super::Cue;
 use super::cue_text::unescape;
 use crate::domain::time::Ticks;
 
-/// A whole WebVTT file.
 pub fn write_webvtt(cues: &[Cue]) -> String {
     let mut out = "WEBVTT\n".to_owned();
     cues.iter().for_each(|cue| write_cue(&mut out, cue));

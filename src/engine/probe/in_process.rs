@@ -14,11 +14,12 @@ use super::coded;
 use super::decoder_info::DecoderInfo;
 use super::discover::discover;
 use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, Result, refuse_if};
-use super::{InProcessGuard, ProbeTools, container, ffprobe, matroska, mp4, mpegts, read_head, truncation};
+use super::{HEAD_BYTES, InProcessGuard, ProbeTools, container, ffprobe, matroska, mp4, mpegts, truncation};
 use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Container, Media, Stream, StreamKind, Subtitle, Video};
 use crate::domain::sniff;
 use crate::engine::clock;
+use crate::engine::container::bytes::read_up_to;
 use crate::engine::source::SourceFile;
 
 /// Maximum frame size that the discoverer may decode in this process, luma samples: slightly more than 8K UHD. ffprobe,
@@ -34,10 +35,9 @@ pub async fn probe_in_process(
     source: &Arc<SourceFile>,
     guard: InProcessGuard,
 ) -> Result<Media, &'static str> {
-    let head = read_head(source).await.map_err(|_| "unreadable")?;
     let decodable = ffprobe::decodable_codecs(tools).await.map_err(|_| "no list of decoders")?;
     let file = source.clone();
-    let (outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
+    let (head, outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
         let read_in_thread = move || {
             let _guard = guard;
             if clock::has_clock_jump(&file).unwrap_or(false) {
@@ -45,17 +45,23 @@ pub async fn probe_in_process(
             }
             mpegts::read_outline(&file)
         };
-        tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| "the reader failed")??
+        let (outline, infos) = tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| "the reader failed")??;
+        (Vec::new(), outline, infos)
     } else {
-        let matroska = head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
-        let mp4 = head.get(4..8) == Some(b"ftyp");
-        refuse_if(!matroska && !mp4, NeedsFfprobe("another container"))?;
-        let webm = container::doc_type(&head) == Some(b"webm");
-        let read_in_thread = move || if mp4 { mp4::read_outline(&file) } else { matroska::read_outline(&file, webm) };
-        let outline = tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| "the reader failed")??;
+        let read_in_thread = move || {
+            let head = read_up_to(&file, 0, HEAD_BYTES).map_err(|_| NeedsFfprobe("unreadable"))?;
+            let is_webm = container::doc_type(&head) == Some(b"webm");
+            let outline = match (head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]), head.get(4..8) == Some(b"ftyp")) {
+                (true, _) => matroska::read_outline(&file, is_webm)?,
+                (_, true) => mp4::read_outline(&file)?,
+                _ => return Err(NeedsFfprobe("another container")),
+            };
+            Ok((head, outline))
+        };
+        let (head, outline) = tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| "the reader failed")??;
         outline.tracks.iter().filter(|track| track.kind == OutlineTrackKind::Video).try_for_each(check_size)?;
         let infos = discover(source, guard).await?;
-        (outline, infos)
+        (head, outline, infos)
     };
     let media = merge(outline, &infos, &head, source.len, decodable)?;
     Ok(match media.container {
@@ -90,6 +96,7 @@ fn merge(
         chapters: outline.chapters,
         attachments: outline.attachments,
         tags: outline.tags,
+        keyframe_interval_seconds: outline.keyframe_interval_seconds,
         ..Media::new(outline.container, streams)
     })
 }

@@ -32,6 +32,9 @@ mod truncation;
 
 pub use in_process::probe_in_process;
 
+/// Bytes read from the start of a file.
+const HEAD_BYTES: usize = 4096;
+
 /// Why a file could not be described.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ProbeError {
@@ -100,7 +103,7 @@ pub fn find_attachment(source: &SourceFile, name: &str) -> Option<(u64, u64)> {
 /// The first bytes, read on a blocking thread because the disk may be asleep.
 async fn read_head(source: &Arc<SourceFile>) -> Result<Vec<u8>, ProbeError> {
     let source = source.clone();
-    let task = tokio::task::spawn_blocking(move || read_up_to(&source, 0, 4096));
+    let task = tokio::task::spawn_blocking(move || read_up_to(&source, 0, HEAD_BYTES));
     let result = task.await.map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
     result.map_err(|cause| ProbeError::Read(cause.to_string()))
 }

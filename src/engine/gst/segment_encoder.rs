@@ -195,9 +195,8 @@ impl SegmentEncoder {
         let mut has_progress = false;
         while let Some(event) = muxed.pipeline.next_event() {
             has_progress = true;
-            match event {
-                BusEvent::Error(text) => return Err(RunError::Encoder(text)),
-                BusEvent::AsyncDone | BusEvent::EndOfStream => {}
+            if let BusEvent::Error(text) = event {
+                return Err(RunError::Encoder(text));
             }
         }
         Ok(has_progress)

@@ -19,7 +19,7 @@ use crate::domain::plan::{AudioPlan, BurnedSubtitle, Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::ass::{self, ScriptCache};
-use crate::engine::clock::{PipeInput, RepairedFeed};
+use crate::engine::clock::{ItemInput, PipeInput};
 use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment, TIMELINE_BASE_SECONDS};
 
 /// Time limit for a segment that is due, seconds.
@@ -169,27 +169,23 @@ impl RunTask {
                 track = amr_extraction::extract_amr(&self.ffmpeg.program, &self.job, stream) => Some(Arc::new(track?) as InheritedFile),
             },
         };
-        let feed = match self.job.spec.media.clock_pieces.is_empty() {
-            true => None,
-            false => tokio::select! {
-                () = self.segments.closed() => return Ok(()),
-                feed = self.open_feed() => Some(feed?),
-            },
+        let RenditionSpec { source, media, rendition, grid, .. } = &*self.job.spec;
+        let start_seconds = reading_start_seconds(media, rendition, grid, self.job.first);
+        let input = tokio::select! {
+            () = self.segments.closed() => return Ok(()),
+            input = ItemInput::open(source, &media.clock_pieces, start_seconds) => input?,
         };
         let descriptor_path = |file: &Option<InheritedFile>| {
             file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
         };
-        let pipe_input = feed.as_ref().map(RepairedFeed::pipe_input);
         let args = self.ffmpeg.arguments_for(
             &self.job,
-            pipe_input.as_ref(),
+            input.pipe.as_ref(),
             descriptor_path(&subtitle).as_deref(),
             descriptor_path(&amr_track).as_deref(),
         )?;
         let watermark = self.job.spec.watermark.as_ref().map(|image| image.file.clone() as InheritedFile);
-        // Afterwards only the child has the read end of the pipe open, so that the feed ends with the child.
-        let input = feed.map_or_else(|| self.job.spec.source.clone() as InheritedFile, |feed| feed.to_inherited());
-        let inherit = std::iter::once(input).chain(subtitle).chain(amr_track).chain(watermark).collect();
+        let inherit = std::iter::once(input.file).chain(subtitle).chain(amr_track).chain(watermark).collect();
         let spawned = spawn(&self.ffmpeg.program, args, inherit, ChildLimits::TRANSCODE).await;
         let mut child = spawned.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
         let mut segmenter = Segmenter::new(segmenter_settings(&self.job));
@@ -222,14 +218,6 @@ impl RunTask {
             }
         }
         Ok(())
-    }
-
-    /// Opens the feed of the item on one continuous clock, from where reading starts.
-    async fn open_feed(&self) -> Result<RepairedFeed, RunError> {
-        let RenditionSpec { source, media, rendition, grid, .. } = &*self.job.spec;
-        let from = reading_start_seconds(media, rendition, grid, self.job.first);
-        let opened = RepairedFeed::open(source, &media.clock_pieces, from).await;
-        opened.map_err(|cause| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}")))
     }
 
     /// The file of the subtitle to burn in: a script, or the bitmap sidecar. None if ffmpeg reads it from the item itself.

@@ -14,6 +14,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::confine::{bare_command, confine};
@@ -113,22 +114,9 @@ struct SpawnRequest {
     args: Vec<String>,
     inherited_files: Vec<InheritedFile>,
     limits: ChildLimits,
-    reply: oneshot::Sender<Result<ForkedChild>>,
-}
-
-struct ForkedChild {
-    stdout: Option<std::process::ChildStdout>,
-    process: Arc<Process>,
-    exit: oneshot::Receiver<ChildExit>,
-}
-
-impl Drop for ForkedChild {
-    /// Kills the child if the caller went away before the reply.
-    fn drop(&mut self) {
-        if self.stdout.is_some() {
-            self.process.kill();
-        }
-    }
+    /// The caller's runtime, in which the output is read.
+    runtime: Handle,
+    reply: oneshot::Sender<Result<Child>>,
 }
 
 /// Starts `program` with exactly these arguments, no shell: standard input empty, output piped to the handle, error
@@ -143,14 +131,11 @@ pub async fn spawn(
     limits: ChildLimits,
 ) -> Result<Child> {
     let (reply, reply_receiver) = oneshot::channel();
-    let request = SpawnRequest { program: program.to_owned(), args, inherited_files, limits, reply };
+    let (program, runtime) = (program.to_owned(), Handle::current());
+    let request = SpawnRequest { program, args, inherited_files, limits, runtime, reply };
     let no_forker_error = || Error::other("the thread that starts processes is gone");
     forker_channel()?.send(request).await.map_err(|_| no_forker_error())?;
-    let mut forked = reply_receiver.await.map_err(|_| no_forker_error())??;
-    let stdout = forked.stdout.take().ok_or_else(|| Error::other("the child has no output"))?;
-    let (process, exit) = (forked.process.clone(), std::mem::replace(&mut forked.exit, oneshot::channel().1));
-    let stdout = tokio::process::ChildStdout::from_std(stdout).inspect_err(|_| process.kill())?;
-    Ok(Child { stdout, process, exit })
+    reply_receiver.await.map_err(|_| no_forker_error())?
 }
 
 /// The channel to the one thread that forks, which lives as long as the process.
@@ -164,15 +149,16 @@ fn forker_channel() -> Result<&'static mpsc::Sender<SpawnRequest>> {
     std::thread::Builder::new().name("forker".into()).spawn(move || {
         while let Some(request) = requests.blocking_recv() {
             if !request.reply.is_closed() {
-                let forked = fork(&request);
-                let _ = request.reply.send(forked);
+                let child = fork(&request);
+                // If the caller went away meanwhile, this drops the child, which kills it.
+                let _ = request.reply.send(child);
             }
         }
     })?;
     Ok(FORKER.get_or_init(|| sender))
 }
 
-fn fork(request: &SpawnRequest) -> Result<ForkedChild> {
+fn fork(request: &SpawnRequest) -> Result<Child> {
     let files: Vec<RawFd> = request.inherited_files.iter().map(|file| file.as_fd().as_raw_fd()).collect();
     let limits = request.limits.capped_to_machine();
     let mut command = bare_command(&request.program);
@@ -190,7 +176,6 @@ fn fork(request: &SpawnRequest) -> Result<ForkedChild> {
     let process = Arc::new(Process { pid: Mutex::new(Some(pid)), error_tail: Mutex::default() });
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let (exit_sender, exit) = oneshot::channel();
-    let forked = ForkedChild { stdout, process: process.clone(), exit };
     let reaper = std::thread::Builder::new().name(format!("child-{}", child.id())).stack_size(256 * 1024);
     let reaper_thread = reaper.spawn({
         let process = process.clone();
@@ -208,7 +193,10 @@ fn fork(request: &SpawnRequest) -> Result<ForkedChild> {
         }
     });
     reaper_thread.inspect_err(|_| process.kill())?;
-    Ok(forked)
+    let stdout = stdout.ok_or_else(|| Error::other("the child has no output"));
+    let _runtime = request.runtime.enter();
+    let stdout = stdout.and_then(tokio::process::ChildStdout::from_std).inspect_err(|_| process.kill())?;
+    Ok(Child { stdout, process, exit })
 }
 
 /// Reads error output to its end and keeps the last lines, each cut to a bounded length.

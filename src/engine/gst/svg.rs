@@ -55,7 +55,11 @@ pub(super) fn render_svg(elements: &[GraphBox], links: &[(usize, usize)]) -> Str
         for (number, line) in element.lines.iter().enumerate() {
             let weight = if number == 0 { "bold" } else { "normal" };
             let (x, y) = (x + LETTER_WIDTH, y + (number + 1) * LINE_HEIGHT);
-            let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" font-weight=\"{weight}\">{}</text>", escape_xml(line));
+            let _ = writeln!(
+                out,
+                "<text x=\"{x}\" y=\"{y}\" font-weight=\"{weight}\">{}</text>",
+                glib::markup_escape_text(line)
+            );
         }
     }
     out.push_str("</svg>\n");
@@ -76,10 +80,6 @@ fn assign_columns(count: usize, links: &[(usize, usize)]) -> Vec<usize> {
         }
     }
     columns
-}
-
-fn escape_xml(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ use super::coded;
 use super::decoder_info::DecoderInfo;
 use super::discover::discover;
 use super::outline::{ContainerOutline, OutlineTrack, OutlineTrackKind, Result, refuse_if};
-use super::{InProcessGuard, ProbeTools, container, ffprobe, matroska, mp4, mpegts, read_head, truncation};
+use super::{
+    InProcessGuard, ProbeTools, container, ffprobe, matroska, mp4, mpegts, read_blocking, read_head, truncation,
+};
 use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Container, Media, Stream, StreamKind, Subtitle, Video};
 use crate::domain::sniff;
@@ -36,21 +38,22 @@ pub async fn probe_in_process(
 ) -> Result<Media, &'static str> {
     let head = read_head(source).await.map_err(|_| "unreadable")?;
     let decodable = ffprobe::decodable_codecs(tools).await.map_err(|_| "no list of decoders")?;
-    let file = source.clone();
     let (outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
-        let read_in_thread = move || {
+        let read = move |file: &Arc<SourceFile>| {
             let _guard = guard;
-            refuse_if(clock::has_clock_jump(&file).unwrap_or(false), "the clock jumps")?;
-            mpegts::read_outline(&file)
+            refuse_if(clock::has_clock_jump(file).unwrap_or(false), "the clock jumps")?;
+            mpegts::read_outline(file)
         };
-        tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| "the reader failed")??
+        read_blocking(source, read).await.ok_or("the reader failed")??
     } else {
         let matroska = head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
         let mp4 = head.get(4..8) == Some(b"ftyp");
         refuse_if(!matroska && !mp4, "another container")?;
         let webm = container::doc_type(&head) == Some(b"webm");
-        let read_in_thread = move || if mp4 { mp4::read_outline(&file) } else { matroska::read_outline(&file, webm) };
-        let outline = tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| "the reader failed")??;
+        let read = move |file: &Arc<SourceFile>| {
+            if mp4 { mp4::read_outline(file) } else { matroska::read_outline(file, webm) }
+        };
+        let outline = read_blocking(source, read).await.ok_or("the reader failed")??;
         outline.tracks.iter().filter(|track| track.kind == OutlineTrackKind::Video).try_for_each(check_size)?;
         let infos = discover(source, guard).await?;
         (outline, infos)

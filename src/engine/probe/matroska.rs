@@ -126,18 +126,17 @@ fn parse_chapter(body: &[u8]) -> Result<Option<ParsedChapter>> {
             0x92 => end = Some(parse_unsigned(value)? as f64 / 1e9),
             0x98 => is_visible = parse_unsigned(value)? == 0,
             0xb6 => return Err("nested chapters"),
-            0x80 if title.is_none() => {
-                for field in elements(value) {
-                    let (id, value) = field?;
-                    if id == 0x85 {
-                        title = parse_text(value);
-                    }
-                }
-            }
+            0x80 if title.is_none() => title = find_child(value, 0x85)?.and_then(parse_text),
             _ => {}
         }
     }
     Ok(is_visible.then_some((start, end, title)))
+}
+
+/// The first child with this id; an error if a damaged element precedes it.
+fn find_child(body: &[u8], child_id: u32) -> Result<Option<&[u8]>, Truncated> {
+    let found = elements(body).find(|entry| entry.is_err() || matches!(entry, Ok((id, _)) if *id == child_id));
+    Ok(found.transpose()?.map(|(_, value)| value))
 }
 
 fn parse_unsigned(value: &[u8]) -> Result<u64, Truncated> {

@@ -78,13 +78,8 @@ fn read_movie_box(source: &SourceFile) -> Result<Vec<u8>> {
 
 /// The first child of a type; an error if a damaged box precedes it.
 fn find_child<'a>(body: &'a [u8], expected: &[u8; 4]) -> Result<Option<&'a [u8]>, Truncated> {
-    for entry in boxes(body) {
-        let (box_type, content) = entry?;
-        if &box_type == expected {
-            return Ok(Some(content));
-        }
-    }
-    Ok(None)
+    let found = boxes(body).find(|entry| entry.is_err() || matches!(entry, Ok((box_type, _)) if box_type == expected));
+    Ok(found.transpose()?.map(|(_, content)| content))
 }
 
 fn require_child<'a>(body: &'a [u8], expected: &[u8; 4]) -> Result<&'a [u8]> {

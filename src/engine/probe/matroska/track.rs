@@ -1,7 +1,7 @@
 //! One track entry (RFC 9559 section 5.1.4).
 
 use super::super::outline::{OutlineTrack, OutlineTrackKind, Result, nearest_usual_rate, refuse_if};
-use super::{parse_float, parse_unsigned};
+use super::{find_child, parse_float, parse_unsigned};
 use crate::domain::time::FrameRate;
 use crate::engine::container::matroska::ebml::{elements, parse_text};
 
@@ -33,7 +33,7 @@ pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack>
             0x23_e383 => frame_ns = parse_unsigned(value)?,
             0x56aa => delay_ns = parse_unsigned(value)?,
             0xe0 => parse_video(value, &mut track)?,
-            0xe1 => sample_rate = parse_sample_rate(value)?,
+            0xe1 => sample_rate = find_child(value, 0xb5)?.map_or(Ok(8000.0), parse_float)?,
             0x6d80 if value.windows(2).any(|id| id == [0x50, 0x35]) => return Err("encrypted"),
             _ => {}
         }
@@ -90,25 +90,9 @@ fn parse_video(body: &[u8], track: &mut OutlineTrack) -> Result<()> {
 
 /// The `Range` of a `Colour` element (RFC 9559 section 5.1.4.1.28.23): 1 is broadcast, 2 full.
 fn parse_color_range(colour: &[u8]) -> Result<Option<bool>> {
-    for field in elements(colour) {
-        let (id, value) = field?;
-        if id == 0x55b9 {
-            return Ok(match parse_unsigned(value)? {
-                1 => Some(false),
-                2 => Some(true),
-                _ => None,
-            });
-        }
-    }
-    Ok(None)
-}
-
-fn parse_sample_rate(body: &[u8]) -> Result<f64> {
-    for field in elements(body) {
-        let (id, value) = field?;
-        if id == 0xb5 {
-            return parse_float(value);
-        }
-    }
-    Ok(8000.0)
+    Ok(match find_child(colour, 0x55b9)?.map(parse_unsigned).transpose()? {
+        Some(1) => Some(false),
+        Some(2) => Some(true),
+        _ => None,
+    })
 }

@@ -1,5 +1,6 @@
 //! The rules of runs, with a scripted backend and paused time.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,6 +56,12 @@ async fn wait_until(mut is_met: impl FnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("condition not met within 100 s of paused time");
+}
+
+async fn read_segments(lease: &Lease, segments: Range<usize>) {
+    for index in segments {
+        lease.segment(index).await.unwrap();
+    }
 }
 
 fn one_second_backend() -> FakeBackend {
@@ -166,12 +173,7 @@ async fn two_readers_at_different_positions_both_progress_on_one_slot() {
 async fn a_second_viewer_at_another_position_gets_a_second_run_when_a_slot_is_free() {
     let bench = bench_with_jobs(one_second_backend(), 2);
     let (near, far) = (bench.lease(240), bench.lease(240));
-    let read_segments = async |lease: &Lease, from: usize| {
-        for index in from..from + 15 {
-            lease.segment(index).await.unwrap();
-        }
-    };
-    tokio::join!(read_segments(&near, 0), read_segments(&far, 60));
+    tokio::join!(read_segments(&near, 0..15), read_segments(&far, 60..75));
     assert_eq!(bench.fake.run_starts().len(), 2);
     assert_eq!(bench.runs.active_jobs(), 2);
     drop(far);
@@ -188,9 +190,7 @@ async fn a_seek_moves_the_run_and_stored_segments_are_not_produced_again() {
     lease.segment(45).await.unwrap();
     lease.segment(55).await.unwrap();
     wait_until(|| lease.progress().borrow().activity == RunActivity::Idle).await;
-    for index in 45..66 {
-        lease.segment(index).await.unwrap();
-    }
+    read_segments(&lease, 45..66).await;
     let kept = bench.runs.segments.rendition_usage(&lease.owner.rendition_key).segments;
     assert_eq!(bench.fake.segments_made(), kept, "nothing was made twice");
 }
@@ -213,9 +213,7 @@ async fn a_run_that_dies_is_restarted_where_it_was() {
     let bench = bench_with_jobs(one_second_backend(), 1);
     bench.fake.fail_at(7, RunError::Encoder("killed".into()));
     let lease = bench.lease(240);
-    for index in 0..12 {
-        lease.segment(index).await.unwrap();
-    }
+    read_segments(&lease, 0..12).await;
     assert_eq!(bench.fake.run_starts(), [0, 7]);
     let (_, fault) = bench.runs.health().last_fault().expect("the fault is kept although no reader noticed it");
     assert!(matches!(fault, RunError::Encoder(_)), "{fault}");
@@ -280,9 +278,7 @@ async fn a_viewer_beyond_capacity_is_refused_at_once_until_another_leaves() {
     // Barely faster than real time: no time is left for a second viewer.
     let bench = bench_with_jobs(FakeBackend::with_segment_time(Duration::from_millis(1900)), 1);
     let first = bench.lease(240);
-    for index in 0..8 {
-        first.segment(index).await.unwrap();
-    }
+    read_segments(&first, 0..8).await;
     let refused = bench.try_lease(360).err().unwrap();
     assert_eq!((refused.code, refused.retry_after), (Code::TranscoderBusy, Some(5)));
     assert_eq!(refused.details, Some(serde_json::json!({"active": 1, "max": 1})));
@@ -304,9 +300,7 @@ async fn a_viewer_beyond_capacity_is_refused_at_once_until_another_leaves() {
 async fn a_complete_rendition_frees_its_encode_slot() {
     let bench = bench_with_jobs(FakeBackend::with_segment_time(Duration::from_millis(1)), 1);
     let lease = bench.lease(240);
-    for index in 0..100 {
-        lease.segment(index).await.unwrap();
-    }
+    read_segments(&lease, 0..100).await;
     wait_until(|| bench.runs.active_jobs() == 0 && bench.fake.live_runs() == 0).await;
     assert_eq!(lease.progress().borrow().activity, RunActivity::Complete);
     assert_eq!(lease.progress().borrow().produced_seconds, 200.0);
@@ -348,9 +342,7 @@ async fn a_second_backend_takes_over_for_good_and_is_allowed_a_failure_of_its_ow
     last.fail_at(6, RunError::Decode("once".into()));
     let fallback = FallbackBackend::new(Arc::new(first.clone()), Arc::new(last.clone()));
     let lease = bench.runs.lease(Arc::new(fallback), bench.rendition_spec(240), AdmissionRequest::Session).unwrap();
-    for index in 0..10 {
-        lease.segment(index).await.unwrap();
-    }
+    read_segments(&lease, 0..10).await;
     assert_eq!(first.run_starts(), [0]);
     assert_eq!(last.run_starts(), [3, 6]);
     let progress = lease.progress().borrow().clone();

@@ -32,6 +32,11 @@ pub const MAX_PRIMING: i64 = 90_000;
 /// Duration of an AAC frame of 1024 samples at 48 kHz, ticks; exact.
 pub const AAC_FRAME_TICKS: i64 = 1_920;
 
+/// The first AAC frame on the grid of [`AAC_FRAME_TICKS`] that starts at or after `ticks`.
+pub fn aac_frame_at_or_after(ticks: i64) -> i64 {
+    -(-ticks).div_euclid(AAC_FRAME_TICKS)
+}
+
 /// Which tracks the stream contains and how to segment it.
 #[derive(Clone, Debug)]
 pub struct SegmenterSettings {

@@ -18,7 +18,7 @@ mod video;
 use super::argument_list::ArgumentList;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media};
-use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
+use crate::domain::mpegts::segmenter::aac_frame_at_or_after;
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::time::to_seconds;
@@ -119,11 +119,6 @@ pub(super) fn amr_copy_arguments(media: &Media, stream: u32, input: &str) -> Vec
     add_item_input(&mut args, media, input, None);
     args.pair("-map", format!("0:{stream}")).add("-c copy -map_metadata -1 -map_chapters -1 -f amr pipe:1");
     args.0
-}
-
-/// The first AAC frame on the 1,920-tick grid that starts at or after `ticks`.
-fn aac_frame_at_or_after(ticks: i64) -> i64 {
-    -(-ticks).div_euclid(AAC_FRAME_TICKS)
 }
 
 fn burned_subtitle<'a>(options: &ArgumentOptions<'a>) -> Option<&'a BurnedSubtitle> {

@@ -14,19 +14,15 @@ use tokio::time::{Instant, timeout_at};
 use super::amr_extraction;
 use super::args::{ArgumentOptions, Features, build_arguments, reading_start_seconds};
 use super::spawn::{ChildExit, ChildLimits, InheritedFile, confined_command, spawn};
-use crate::domain::mpegts::segmenter::{AudioMode, FinishedSegment, Segmenter, SegmenterSettings};
-use crate::domain::plan::{AudioPlan, BurnedSubtitle, Rendition, VideoPlan};
+use crate::domain::mpegts::segmenter::{FinishedSegment, Segmenter};
+use crate::domain::plan::{BurnedSubtitle, VideoPlan};
 use crate::domain::subtitles::TextStyle;
-use crate::domain::time::TICKS_PER_SECOND;
 use crate::engine::ass::{self, ScriptCache};
 use crate::engine::clock::{ItemInput, PipeInput};
-use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment, TIMELINE_BASE_SECONDS};
+use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 
 /// Time limit for a segment that is due, seconds.
 const STALL_SECONDS: u64 = 30;
-
-/// Largest size of unfinished segments, bytes: 10 s at 200 Mbit/s.
-const MAX_UNFINISHED_BYTES: usize = 256 << 20;
 
 /// Bytes read from the pipe at a time: the capacity of a Linux pipe.
 const READ_BYTES: usize = 64 << 10;
@@ -188,7 +184,7 @@ impl RunTask {
         let inherit = std::iter::once(input.file).chain(subtitle).chain(amr_track).chain(watermark).collect();
         let spawned = spawn(&self.ffmpeg.program, args, inherit, ChildLimits::TRANSCODE).await;
         let mut child = spawned.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
-        let mut segmenter = Segmenter::new(segmenter_settings(&self.job));
+        let mut segmenter = self.job.spec.segmenter(self.job.first);
         let mut bytes = BytesMut::with_capacity(READ_BYTES);
         let mut deadline = Instant::now() + Duration::from_secs(STALL_SECONDS);
         while !segmenter.is_done() {
@@ -264,21 +260,6 @@ impl RunTask {
             let _ = self.segments.send(Ok(segment)).await;
         }
         Ok(())
-    }
-}
-
-fn segmenter_settings(job: &Job) -> SegmenterSettings {
-    let Rendition { video, audio } = &*job.spec.rendition;
-    SegmenterSettings {
-        grid: job.spec.grid.clone(),
-        first_segment: job.first,
-        base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
-        has_video: video.is_some(),
-        audio: audio.as_ref().map(|plan| match plan {
-            AudioPlan::Copy { .. } => AudioMode::Copied,
-            AudioPlan::Encode { .. } => AudioMode::Encoded,
-        }),
-        budget_bytes: MAX_UNFINISHED_BYTES,
     }
 }
 

@@ -14,7 +14,6 @@ use super::audio_timeline::{FRAME_SAMPLES, SAMPLE_RATE};
 use super::launch_text;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::{BusEvent, RunningPipeline};
-use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
 use crate::engine::{Result, RunError};
 
 /// AAC frames encoded and dropped before the first one kept.
@@ -41,11 +40,6 @@ pub(super) struct AacEncoder {
     next_output_frame: i64,
     /// Number of the first AAC frame kept.
     first_frame: i64,
-}
-
-/// The first frame on the grid of 1,920 ticks that starts at or after `ticks`.
-pub(super) fn frame_at_or_after(ticks: i64) -> i64 {
-    -(-ticks).div_euclid(AAC_FRAME_TICKS)
 }
 
 impl AacEncoder {

@@ -1,7 +1,6 @@
 #![doc = include_str!("README.md")]
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
@@ -39,7 +38,7 @@ mod tests;
 pub use encoder_elements::{TrialResult, run_trials};
 
 use panic_guard::ThreadWaker;
-use run::{Control, RunTask};
+use run::RunTask;
 use segment_encoder::VideoEncoding;
 
 /// Raised whenever a change of the pipelines changes their output; part of the backend's version.
@@ -120,15 +119,12 @@ impl Backend for GstBackend {
             Some(VideoPlan::Encode(plan)) => (Some(resolve_video_encoding(&job.spec.media, plan)?), plan.burn.clone()),
             _ => (None, None),
         };
-        let (run, segments, mut gate) = Run::channel(last_allowed);
-        let control = Arc::new(Control::default());
-        control.last_allowed.store(last_allowed, Ordering::SeqCst);
+        let (run, segments, gate) = Run::channel(last_allowed);
         let quarantine_mark = Mutex::new(job.quarantine_mark.take());
-        let task = RunTask { job, video_encoding, segments, control: control.clone(), quarantine_mark };
+        let task = RunTask { job, video_encoding, segments, gate: gate.clone(), quarantine_mark };
         let backend = self.clone();
         if burn.as_ref().is_none_or(BurnedSubtitle::is_bitmap) {
-            let run_thread = backend.spawn_run(task)?;
-            tokio::spawn(async move { apply_control(&mut gate, &control, &run_thread).await });
+            tokio::spawn(wake_on_change(gate, backend.spawn_run(task)?));
             return Ok(run);
         }
         // The text is extracted first, which may take a pass over the file.
@@ -139,7 +135,7 @@ impl Backend for GstBackend {
                 started = backend.spawn_run_with_text(task, burn) => started,
             };
             match started {
-                Ok(thread) => apply_control(&mut gate, &control, &thread).await,
+                Ok(thread) => wake_on_change(gate, thread).await,
                 Err(error) => drop(segments.send(Err(error)).await),
             }
         });
@@ -179,15 +175,11 @@ impl GstBackend {
     }
 }
 
-/// Forwards the limit set by the owner of a run to its thread, and stops the thread when the owner is gone.
-async fn apply_control(gate: &mut watch::Receiver<usize>, control: &Control, thread: &Thread) {
-    control.last_allowed.store(*gate.borrow(), Ordering::SeqCst);
-    thread.unpark();
+/// Wakes the thread of a run when its owner raises the limit or is gone.
+async fn wake_on_change(mut gate: watch::Receiver<usize>, thread: Thread) {
     while gate.changed().await.is_ok() {
-        control.last_allowed.store(*gate.borrow_and_update(), Ordering::SeqCst);
         thread.unpark();
     }
-    control.is_stopped.store(true, Ordering::SeqCst);
     thread.unpark();
 }
 

@@ -8,12 +8,11 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gstreamer as gst;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::aac::{self, AacEncoder};
 use super::audio_segment;
@@ -25,11 +24,11 @@ use super::panic_guard::ThreadWaker;
 use super::segment_encoder::{SegmentEncoder, VideoEncoding};
 use super::stall_timer::StallTimer;
 use crate::domain::grid::{FrameGrid, Grid};
-use crate::domain::mpegts::segmenter::{AudioMode, Segmenter, SegmenterSettings};
+use crate::domain::mpegts::segmenter::aac_frame_at_or_after;
 use crate::domain::plan::AudioPlan;
-use crate::domain::time::{TICKS_PER_SECOND, to_seconds};
+use crate::domain::time::to_seconds;
 use crate::engine::bitmap_subtitles::BitmapSubtitles;
-use crate::engine::{Job, Result, RunError, Segment, TIMELINE_BASE_SECONDS};
+use crate::engine::{Job, Result, RunError, Segment};
 
 /// Time limit without any progress while a segment is due. Slow progress is left to the run's owner.
 const STALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -40,19 +39,8 @@ const MAX_SLEEP: Duration = Duration::from_millis(100);
 /// Segments encoded at once: while one is drained the next is fed.
 const MAX_OPEN_SEGMENTS: usize = 2;
 
-/// Largest unfinished segment, bytes.
-const MAX_SEGMENT_BYTES: usize = 256 << 20;
-
 /// How much before a segment audio decoding starts, seconds: the first frames of a decoder are not yet right.
 const AUDIO_MARGIN_SECONDS: f64 = 0.2;
-
-/// Control of a run's thread by its owner.
-#[derive(Debug, Default)]
-pub(super) struct Control {
-    pub is_stopped: AtomicBool,
-    /// The last segment it may start.
-    pub last_allowed: AtomicUsize,
-}
 
 /// Decoding and picking of video frames in a run.
 struct VideoBranch {
@@ -79,7 +67,8 @@ pub(super) struct RunTask {
     pub job: Job,
     pub video_encoding: Option<VideoEncoding>,
     pub segments: mpsc::Sender<Result<Segment>>,
-    pub control: Arc<Control>,
+    /// The last segment it may start.
+    pub gate: watch::Receiver<usize>,
     /// The quarantine mark of the file, released with the first segment: by then most faults of a hostile file have shown.
     pub quarantine_mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
@@ -119,8 +108,9 @@ impl RunTask {
         overlay::prepare_overlays(&shown, &encoding.video, encoding.plan.width, encoding.plan.height)
     }
 
+    /// Whether its owner is gone.
     fn is_stopped(&self) -> bool {
-        self.control.is_stopped.load(Ordering::SeqCst)
+        self.segments.is_closed()
     }
 }
 
@@ -151,7 +141,7 @@ impl<'a> RunLoop<'a> {
             let format = OutputFormat::Audio { channels };
             let request = decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, format);
             let decoder = Decoder::open(request, waker)?;
-            let first = aac::frame_at_or_after(start);
+            let first = aac_frame_at_or_after(start);
             let encoder = AacEncoder::start(channels, kbps, first, &job.first.to_string(), waker)?;
             let channels = channels as usize;
             let timeline = AudioTimeline::new(channels, (first - aac::PREROLL_FRAMES) * FRAME_SAMPLES as i64);
@@ -178,8 +168,7 @@ impl<'a> RunLoop<'a> {
 
     fn run(&mut self) -> Result<()> {
         let last = self.task.job.spec.grid.len();
-        // The channel closes without a stop request when the runtime shuts down.
-        while !self.task.is_stopped() && !self.task.segments.is_closed() {
+        while !self.task.is_stopped() {
             let mut has_progress = self.open_allowed_segments()?;
             has_progress |= self.pull_video()?;
             has_progress |= self.pull_audio()?;
@@ -222,12 +211,12 @@ impl<'a> RunLoop<'a> {
     /// The AAC frames of a segment.
     fn aac_frames(&self, index: usize) -> Range<i64> {
         let grid = &self.task.job.spec.grid;
-        aac::frame_at_or_after(grid.segment_start(index))..aac::frame_at_or_after(grid.segment_start(index + 1))
+        aac_frame_at_or_after(grid.segment_start(index))..aac_frame_at_or_after(grid.segment_start(index + 1))
     }
 
     /// Opens as many segments as allowed.
     fn open_allowed_segments(&mut self) -> Result<bool> {
-        let last_allowed = self.task.control.last_allowed.load(Ordering::SeqCst);
+        let last_allowed = *self.task.gate.borrow();
         let mut has_progress = false;
         while self.open_segments.len() < MAX_OPEN_SEGMENTS
             && self.next_segment <= last_allowed
@@ -333,9 +322,8 @@ impl<'a> RunLoop<'a> {
             }
             self.task.quarantine_mark.lock().unwrap_or_else(PoisonError::into_inner).take();
             let segment = Segment { index, content: bytes.into() };
-            if self.task.segments.blocking_send(Ok(segment)).is_err() {
-                self.task.control.is_stopped.store(true, Ordering::SeqCst);
-            }
+            // An error means the run was dropped, which the main loop notices.
+            let _ = self.task.segments.blocking_send(Ok(segment));
             has_progress = true;
         }
         Ok(has_progress)
@@ -344,14 +332,7 @@ impl<'a> RunLoop<'a> {
     /// Rewrites a muxed segment with fixed PIDs, our own tables and continuous counters, and verifies that every frame
     /// is at its planned time.
     fn canonicalize(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>> {
-        let mut segmenter = Segmenter::new(SegmenterSettings {
-            grid: self.task.job.spec.grid.clone(),
-            first_segment: index,
-            base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
-            has_video: true,
-            audio: self.audio.as_ref().map(|_| AudioMode::Encoded),
-            budget_bytes: MAX_SEGMENT_BYTES,
-        });
+        let mut segmenter = self.task.job.spec.segmenter(index);
         let to_run_error = |cause| RunError::Encoder(format!("segment {index}: {cause}"));
         let mut finished_segments = segmenter.push(bytes).map_err(to_run_error)?;
         finished_segments.extend(segmenter.finish().map_err(to_run_error)?);

@@ -25,13 +25,10 @@ use crate::domain::mpegts::segmenter::AAC_FRAME_TICKS;
 use crate::domain::plan::EncodeVideo;
 use crate::domain::subtitles::AssScript;
 use crate::engine::video_encoders::EncoderElement;
-use crate::engine::{Result, RunError};
+use crate::engine::{MAX_SEGMENT_BYTES, Result, RunError};
 
 /// Largest number of frames queued before the encoder.
 const MAX_QUEUED_FRAMES: u64 = 6;
-
-/// Largest segment, bytes: 10 s at 200 Mbit/s.
-const MAX_SEGMENT_BYTES: usize = 256 << 20;
 
 /// How the video of segments is encoded.
 #[derive(Clone, Debug)]

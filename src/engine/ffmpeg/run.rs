@@ -108,11 +108,7 @@ impl FfmpegBackend {
         })
     }
 
-    pub fn features(&self) -> Features {
-        self.features
-    }
-
-    pub fn program(&self) -> &std::path::Path {
+    pub fn program(&self) -> &Path {
         &self.program
     }
 }

@@ -40,24 +40,16 @@ enum RootSetting {
     Named { id: String, path: PathBuf },
 }
 
-/// Settings that a variable can set, and how its text is parsed.
-const SETTING_VARIABLES: [(&str, VariableKind); 16] = [
-    ("listen", VariableKind::Text),
-    ("state", VariableKind::Text),
-    ("cache", VariableKind::Text),
-    ("recordings", VariableKind::Text),
-    ("backend", VariableKind::Text),
-    ("public_base_url", VariableKind::Text),
-    ("ffmpeg", VariableKind::Text),
-    ("segment_seconds", VariableKind::Number),
-    ("subtitle_font", VariableKind::Text),
-    ("subtitle_size_percent", VariableKind::Number),
-    ("hdhomerun", VariableKind::Boolean),
-    ("hdhomerun_token_file", VariableKind::Text),
-    ("roots", VariableKind::List(':')),
-    ("allowed_origins", VariableKind::List(',')),
-    ("trusted_proxies", VariableKind::List(',')),
-    ("allowed_sources", VariableKind::List(',')),
+/// Settings that a variable can set, by how its text is parsed.
+const SETTING_VARIABLES: [(VariableKind, &str); 5] = [
+    (
+        VariableKind::Text,
+        "listen state cache recordings backend public_base_url ffmpeg subtitle_font hdhomerun_token_file",
+    ),
+    (VariableKind::Number, "segment_seconds subtitle_size_percent"),
+    (VariableKind::Boolean, "hdhomerun"),
+    (VariableKind::List(':'), "roots"),
+    (VariableKind::List(','), "allowed_origins trusted_proxies allowed_sources"),
 ];
 
 #[derive(Clone, Copy)]
@@ -115,7 +107,7 @@ fn apply_environment(table: &mut Table, names: &[String], environment: Environme
             let limits = table.entry("limits").or_insert_with(|| Value::Table(Table::new()));
             let limits = limits.as_table_mut().ok_or("limits must be a table")?;
             limits.insert(limit.to_owned(), parse_number(name, &text)?);
-        } else if let Some((_, kind)) = SETTING_VARIABLES.iter().find(|(variable, _)| *variable == setting) {
+        } else if let Some((kind, _)) = setting_variables().find(|(_, variable)| *variable == setting) {
             let value = match kind {
                 VariableKind::Text => Value::String(text),
                 VariableKind::Number => parse_number(name, &text)?,
@@ -124,7 +116,7 @@ fn apply_environment(table: &mut Table, names: &[String], environment: Environme
                     Value::Boolean(parsed?)
                 }
                 VariableKind::List(separator) => {
-                    let items = text.split(*separator).filter(|item| !item.is_empty());
+                    let items = text.split(separator).filter(|item| !item.is_empty());
                     Value::Array(items.map(|item| Value::String(item.trim().to_owned())).collect())
                 }
             };
@@ -134,9 +126,13 @@ fn apply_environment(table: &mut Table, names: &[String], environment: Environme
     Ok(())
 }
 
+fn setting_variables() -> impl Iterator<Item = (VariableKind, &'static str)> {
+    SETTING_VARIABLES.into_iter().flat_map(|(kind, names)| names.split(' ').map(move |name| (kind, name)))
+}
+
 /// A warning for every variable that looks like a setting but is not one.
 fn unknown_variables(names: &[String]) -> Vec<String> {
-    let known: Vec<_> = SETTING_VARIABLES.iter().map(|(key, _)| format!("HEARTHCAST_{}", key.to_uppercase())).collect();
+    let known: Vec<_> = setting_variables().map(|(_, key)| format!("HEARTHCAST_{}", key.to_uppercase())).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).chain(NON_SETTINGS).collect();
     let is_known = |name: &str| name.starts_with("HEARTHCAST_LIMITS_") || known.contains(&name);
     // Names of settings are not case-sensitive.

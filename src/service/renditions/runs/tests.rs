@@ -10,7 +10,6 @@ use crate::engine::content::SegmentContent;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::fallback::FallbackBackend;
 use crate::engine::segment_cache::CacheLimits;
-use crate::engine::{Job, Run};
 use crate::service::renditions::sample_spec::sample_spec;
 
 mod slot_turns;
@@ -102,27 +101,6 @@ async fn a_run_pauses_ahead_of_its_reader_and_continues_when_followed() {
     assert_eq!((bench.fake.segments_made(), bench.fake.run_starts()), (16, vec![0]));
 }
 
-/// A backend whose runs cost nothing to start.
-struct InstantBackend(FakeBackend);
-
-impl Backend for InstantBackend {
-    fn name(&self) -> &'static str {
-        "at once"
-    }
-
-    fn version(&self) -> &str {
-        "1"
-    }
-
-    fn has_instant_start(&self) -> bool {
-        true
-    }
-
-    fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
-        self.0.start(job, through)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_instant_backend_produces_segments_only_on_request() {
     // Memory for one segment: read-ahead for one reader would evict the segment of the other.
@@ -130,16 +108,10 @@ async fn an_instant_backend_produces_segments_only_on_request() {
     let segment_bytes = FakeBackend::segment_bytes(&spec.rendition, 0).len() as u64;
     let bench = bench_with_cache(
         CacheLimits { memory_bytes: segment_bytes, rendition_memory_bytes: segment_bytes, disk_bytes: 1 << 20 },
-        one_second_backend(),
+        FakeBackend::with_instant_start(Duration::from_secs(1)),
         2,
     );
-    let lease = || {
-        bench
-            .runs
-            .lease(Arc::new(InstantBackend(bench.fake.clone())), bench.rendition_spec(240), AdmissionRequest::Session)
-            .unwrap()
-    };
-    let (near, far) = (lease(), lease());
+    let (near, far) = (bench.lease(240), bench.lease(240));
     let first_segment = near.segment(0).await.unwrap();
     far.segment(60).await.unwrap();
     for index in 1..5 {

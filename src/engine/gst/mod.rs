@@ -89,6 +89,36 @@ impl GstBackend {
         self.scripts = Arc::new(ScriptCache::new(style));
         self
     }
+
+    /// Starts the thread of a run.
+    fn spawn_run(&self, task: RunTask) -> Result<Thread> {
+        let name = format!("run-{}", task.job.first);
+        #[cfg(test)]
+        let injected_fault = self.injected_fault.clone();
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let waker = ThreadWaker::for_current_thread(
+                #[cfg(test)]
+                injected_fault,
+            );
+            task.run(&waker);
+        });
+        let thread = thread.map_err(|cause| RunError::Internal(format!("no thread for a run: {cause}")))?;
+        Ok(thread.thread().clone())
+    }
+
+    /// Starts the thread of a run after extracting the text to burn in.
+    async fn spawn_run_with_text(&self, mut task: RunTask, burn: Option<BurnedSubtitle>) -> Result<Thread> {
+        if let (Some(burn), Some(video_encoding)) = (burn, &mut task.video_encoding) {
+            let missing = || RunError::Internal("there is no ffmpeg to extract the subtitle".into());
+            let program = self.ffmpeg.as_ref().ok_or_else(missing)?;
+            let file = self.scripts.script_for(program, &task.job, &burn).await?;
+            let read = tokio::task::spawn_blocking(move || ass::read_script(&file).map(AssScript::new)).await;
+            let read = read.map_err(|cause| RunError::Internal(cause.to_string()))?;
+            let script = read.map_err(|cause| RunError::Internal(format!("reading the subtitle script: {cause}")))?;
+            video_encoding.script = Some(Arc::new(script));
+        }
+        self.spawn_run(task)
+    }
 }
 
 impl Backend for GstBackend {
@@ -140,38 +170,6 @@ impl Backend for GstBackend {
             }
         });
         Ok(run)
-    }
-}
-
-impl GstBackend {
-    /// Starts the thread of a run.
-    fn spawn_run(&self, task: RunTask) -> Result<Thread> {
-        let name = format!("run-{}", task.job.first);
-        #[cfg(test)]
-        let injected_fault = self.injected_fault.clone();
-        let thread = std::thread::Builder::new().name(name).spawn(move || {
-            let waker = ThreadWaker::for_current_thread(
-                #[cfg(test)]
-                injected_fault,
-            );
-            task.run(&waker);
-        });
-        let thread = thread.map_err(|cause| RunError::Internal(format!("no thread for a run: {cause}")))?;
-        Ok(thread.thread().clone())
-    }
-
-    /// Starts the thread of a run after extracting the text to burn in.
-    async fn spawn_run_with_text(&self, mut task: RunTask, burn: Option<BurnedSubtitle>) -> Result<Thread> {
-        if let (Some(burn), Some(video_encoding)) = (burn, &mut task.video_encoding) {
-            let missing = || RunError::Internal("there is no ffmpeg to extract the subtitle".into());
-            let program = self.ffmpeg.as_ref().ok_or_else(missing)?;
-            let file = self.scripts.script_for(program, &task.job, &burn).await?;
-            let read = tokio::task::spawn_blocking(move || ass::read_script(&file).map(AssScript::new)).await;
-            let read = read.map_err(|cause| RunError::Internal(cause.to_string()))?;
-            let script = read.map_err(|cause| RunError::Internal(format!("reading the subtitle script: {cause}")))?;
-            video_encoding.script = Some(Arc::new(script));
-        }
-        self.spawn_run(task)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Video parameters from the sequence parameter set of H.264 (ITU-T H.264 section 7.3.2.1.1, annex E).
 
-use h264_reader::nal::sps::{ChromaFormat, FrameMbsFlags, SeqParameterSet, VideoSignalType};
-use h264_reader::nal::{Nal, RefNal};
+use h264_reader::nal::sps::{ChromaFormat, FrameMbsFlags, VideoSignalType};
 
 use super::super::decoder_info::{DecoderInfo, color_name};
 use super::super::outline::{Result, refuse_if};
 use crate::domain::codec;
 use crate::domain::media::Color;
+use crate::engine::container::avc;
 
 /// Packets searched for the set, and checked to have one picture each.
 const MAX_PACKETS: usize = 6;
@@ -34,9 +34,7 @@ pub(super) fn find_sps(access_units: impl Iterator<Item = Vec<u8>>) -> Result<Ve
 
 /// Parses the set; also returns the frame rate it states, if any.
 pub(super) fn parse_sps(nal: &[u8]) -> Result<(DecoderInfo, Option<f64>)> {
-    refuse_if(nal.len() < 4, "a short parameter set")?;
-    let sps = SeqParameterSet::from_bits(RefNal::new(nal, &[], true).rbsp_bits());
-    let sps = sps.map_err(|_| "an unusual parameter set")?;
+    let sps = avc::parse_sps(nal).ok_or("an unusual parameter set")?;
     let (width, height) = sps.pixel_dimensions().map_err(|_| "an unusual size")?;
     let chroma = match sps.chroma_info.chroma_format {
         ChromaFormat::YUV420 => "4:2:0",

@@ -32,7 +32,6 @@ impl Principal {
         Self { expires_at: Some(self.expires_at.map_or(end, |until| until.min(end))), ..self.clone() }
     }
 
-    /// Whether this channel may be watched.
     pub fn may_watch(&self, channel: u32) -> bool {
         self.channels.as_ref().is_none_or(|channels| channels.contains(&channel))
     }

@@ -5,17 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::access::Role;
 
-/// Maximum length of a user name, characters.
 pub const MAX_NAME_CHARS: usize = 64;
 
 /// Minimum and maximum length of a password, bytes. NIST SP 800-63B: at least 8, no composition rules, room for a
 /// passphrase.
 pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 8..=1024;
 
-/// Maximum length of a device name, characters.
 const MAX_DEVICE_CHARS: usize = 100;
 
-/// A user account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     pub id: String,
@@ -62,28 +59,17 @@ pub fn fold_username(username: &str) -> String {
     username.trim().to_lowercase()
 }
 
-/// The stored form of a user name.
-///
-/// # Errors
-/// The reason it is invalid.
+/// The stored form of a user name, or the reason it is invalid.
 pub fn validate_username(raw: &str) -> Result<String, &'static str> {
-    let name = raw.trim();
-    if name.is_empty() {
-        return Err("must not be empty");
+    match raw.trim() {
+        "" => Err("must not be empty"),
+        name if name.chars().count() > MAX_NAME_CHARS => Err("must not be longer than 64 characters"),
+        name if name.chars().any(char::is_control) => Err("must not contain control characters"),
+        name => Ok(name.to_owned()),
     }
-    if name.chars().count() > MAX_NAME_CHARS {
-        return Err("must not be longer than 64 characters");
-    }
-    if name.chars().any(char::is_control) {
-        return Err("must not contain control characters");
-    }
-    Ok(name.to_owned())
 }
 
-/// Checks a new password.
-///
-/// # Errors
-/// The reason it is invalid.
+/// Checks a new password; the error is the reason it is invalid.
 pub fn validate_password(raw: &str) -> Result<(), &'static str> {
     match raw.len() {
         n if n < *PASSWORD_BYTES.start() => Err("must have at least 8 characters"),

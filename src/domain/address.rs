@@ -21,8 +21,7 @@ const RTSP_PORT: u16 = 554;
 pub struct Address(Url);
 
 impl Address {
-    /// # Errors
-    /// The reason it is invalid; it repeats nothing of the address.
+    /// The error is the reason it is invalid; it repeats nothing of the address.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_BYTES {
             return Err("must not be longer than 4096 bytes");
@@ -36,9 +35,6 @@ impl Address {
 
     /// The address of a stream. It may also be `srt://host:port` in caller mode (a listener would open this machine to
     /// everyone), or `rtsp://host` of a camera, with user name and password if needed.
-    ///
-    /// # Errors
-    /// As [`Self::parse`].
     pub fn parse_stream(text: &str) -> Result<Self, &'static str> {
         let scheme = text.trim_start().split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
         match scheme.as_str() {
@@ -89,20 +85,15 @@ impl Address {
         Ok(url)
     }
 
-    /// Whether it is an RTSP address.
     pub fn is_rtsp(&self) -> bool {
         self.0.scheme() == "rtsp"
     }
 
-    /// Whether it is an SRT address.
     pub fn is_srt(&self) -> bool {
         self.0.scheme() == "srt"
     }
 
     /// Resolves a redirect or an entry of a playlist against this address.
-    ///
-    /// # Errors
-    /// As [`Self::parse`].
     pub fn resolve(&self, text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_BYTES {
             return Err("must not be longer than 4096 bytes");
@@ -158,15 +149,9 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.0.scheme(), self.0.host_str().unwrap_or_default())?;
-        if let Some(port) = self.0.port() {
-            write!(f, ":{port}")?;
-        }
         let has_userinfo = !self.0.username().is_empty() || self.0.password().is_some();
-        match (self.0.path(), self.0.query()) {
-            ("/", None) if !has_userinfo => f.write_str("/"),
-            _ => f.write_str("/…"),
-        }
+        let is_server_alone = !has_userinfo && matches!((self.0.path(), self.0.query()), ("/", None));
+        write!(f, "{}{}", self.server_address(), if is_server_alone { "" } else { "…" })
     }
 }
 

@@ -5,23 +5,21 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::channel_clock::ChannelClock;
+use crate::domain::channel_clock::{ChannelClock, channel_ms_at};
 use crate::domain::external::ExternalChannel;
 use crate::domain::listing::Listings;
 use crate::domain::plan::Corner;
 use crate::domain::schedule::blocks::BlockGrid;
 use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
-use crate::domain::time::FrameRate;
+use crate::domain::time::{ChannelMs, FrameRate, WallMs};
 use crate::error::{Error, Result};
 
-/// Highest channel number.
 pub const MAX_NUMBER: u32 = 99_999;
 
 /// Shortest programme that gets a guide entry of its own, seconds: the default, and the highest value allowed.
-pub const DEFAULT_MIN_GUIDE_SECONDS: u32 = 120;
+const DEFAULT_MIN_GUIDE_SECONDS: u32 = 120;
 const MAX_MIN_GUIDE_SECONDS: u32 = 24 * 3600;
 
-/// Maximum length of a name, characters.
 const MAX_NAME_CHARS: usize = 100;
 
 /// Maximum length of other texts, bytes.
@@ -63,6 +61,12 @@ pub struct ChannelSettings {
     pub slate_image: Option<Box<str>>,
 }
 
+impl Default for ChannelSettings {
+    fn default() -> Self {
+        Self::new(0, Arc::default())
+    }
+}
+
 fn yes() -> bool {
     true
 }
@@ -71,7 +75,6 @@ fn usual_least() -> u32 {
     DEFAULT_MIN_GUIDE_SECONDS
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_usual_least(seconds: &u32) -> bool {
     *seconds == DEFAULT_MIN_GUIDE_SECONDS
 }
@@ -112,12 +115,10 @@ pub struct OutputSettings {
 /// Default maximum height, lines.
 const DEFAULT_MAX_HEIGHT: Option<u32> = Some(720);
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_usual_height(height: &Option<u32>) -> bool {
     *height == DEFAULT_MAX_HEIGHT
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_true(value: &bool) -> bool {
     *value
 }
@@ -185,7 +186,7 @@ pub struct RequestedFiller {
 }
 
 /// A channel with its schedule. There may be thousands, so common values are shared and rare ones boxed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Channel {
     /// Never used twice.
     pub id: u32,
@@ -211,14 +212,14 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Channel time at a wall-clock instant, ms: the instant itself, unless the channel has its own clock.
-    pub fn channel_ms_at(&self, wall_ms: i64) -> i64 {
-        self.clock.as_ref().map_or(wall_ms, |clock| clock.channel_ms_at(wall_ms))
+    /// Channel time at a wall-clock instant: the instant itself, unless the channel has its own clock.
+    pub fn channel_ms_at(&self, wall_ms: WallMs) -> ChannelMs {
+        channel_ms_at(self.clock.as_deref(), wall_ms)
     }
 
-    /// The last wall-clock instant with this channel time, ms: when something that starts at that time was aired.
-    pub fn wall_ms_at(&self, channel_ms: i64) -> i64 {
-        self.clock.as_ref().map_or(channel_ms, |clock| clock.last_wall_ms(channel_ms))
+    /// The last wall-clock instant with this channel time: when something that starts at that time was aired.
+    pub fn wall_ms_at(&self, channel_ms: ChannelMs) -> WallMs {
+        self.clock.as_ref().map_or(WallMs::without_clock(channel_ms), |clock| clock.last_wall_ms(channel_ms))
     }
 
     /// Whether it airs only while it has viewers.
@@ -228,51 +229,49 @@ impl Channel {
 }
 
 impl ChannelSettings {
-    /// Checks every field.
-    ///
-    /// # Errors
-    /// `VALIDATION_ERROR` naming the first invalid field.
+    /// The settings of a new channel that has no name yet.
+    pub fn new(number: u32, timezone: Arc<str>) -> Self {
+        Self {
+            name: Box::default(),
+            number,
+            enabled: true,
+            always_on: false,
+            category: Box::default(),
+            description: Box::default(),
+            logo_url: None,
+            timezone,
+            show_filler: false,
+            min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
+            slate_text: None,
+            slate_image: None,
+        }
+    }
+
+    /// Checks every field; a `VALIDATION_ERROR` names the first invalid one.
     pub fn validate(&self) -> Result<()> {
-        let characters = self.name.chars().count();
-        if characters == 0 || characters > MAX_NAME_CHARS || self.name.trim().is_empty() {
-            return Err(Error::invalid_field("name", format!("must have 1 to {MAX_NAME_CHARS} characters")));
-        }
-        let texts = [("name", &*self.name), ("category", &*self.category)];
-        for (field, text) in texts {
-            if text.chars().any(char::is_control) {
-                return Err(Error::invalid_field(field, "must not contain control characters"));
-            }
-        }
+        let check = |is_valid: bool, field: &str, message: &str| {
+            if is_valid { Ok(()) } else { Err(Error::invalid_field(field, message)) }
+        };
+        let has_length = |text: &str| text.chars().count() <= MAX_NAME_CHARS && !text.trim().is_empty();
+        let is_one_line = |text: &str| !text.chars().any(char::is_control);
+        check(has_length(&self.name), "name", &format!("must have 1 to {MAX_NAME_CHARS} characters"))?;
+        check(is_one_line(&self.name), "name", "must not contain control characters")?;
+        check(is_one_line(&self.category), "category", "must not contain control characters")?;
         let logo = self.logo_url.as_deref().unwrap_or("/");
         for (field, text) in [("category", &*self.category), ("description", &*self.description), ("logoUrl", logo)] {
-            if text.len() > MAX_TEXT_BYTES {
-                return Err(Error::invalid_field(field, format!("must not be longer than {MAX_TEXT_BYTES} bytes")));
-            }
+            check(text.len() <= MAX_TEXT_BYTES, field, &format!("must not be longer than {MAX_TEXT_BYTES} bytes"))?;
         }
-        if !(logo.starts_with('/') || logo.starts_with("https://") || logo.starts_with("http://"))
-            || logo.chars().any(|c| c.is_control() || c.is_whitespace())
-        {
-            return Err(Error::invalid_field("logoUrl", "must be a path on this server or an http(s) address"));
-        }
-        if !(1..=MAX_NUMBER).contains(&self.number) {
-            return Err(Error::invalid_field("number", format!("must be an integer from 1 to {MAX_NUMBER}")));
-        }
-        if self.slate_text.as_ref().is_some_and(|message| {
-            message.chars().count() > MAX_NAME_CHARS
-                || message.chars().any(char::is_control)
-                || message.trim().is_empty()
-        }) {
-            let message = format!("must have 1 to {MAX_NAME_CHARS} characters, none of them a control character");
-            return Err(Error::invalid_field("offline.message", message));
-        }
-        if self.min_guide_seconds > MAX_MIN_GUIDE_SECONDS {
-            let message = format!("must be an integer from 0 to {MAX_MIN_GUIDE_SECONDS}");
-            return Err(Error::invalid_field("guide.minProgrammeSeconds", message));
-        }
-        match TimeZone::get(&self.timezone) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::invalid_field("timezone", "must be an IANA name, e.g. Europe/Berlin")),
-        }
+        let is_address = ["/", "https://", "http://"].iter().any(|start| logo.starts_with(start))
+            && !logo.chars().any(|c| c.is_control() || c.is_whitespace());
+        check(is_address, "logoUrl", "must be a path on this server or an http(s) address")?;
+        let is_number = (1..=MAX_NUMBER).contains(&self.number);
+        check(is_number, "number", &format!("must be an integer from 1 to {MAX_NUMBER}"))?;
+        let is_slate_text = self.slate_text.as_deref().is_none_or(|text| has_length(text) && is_one_line(text));
+        let message = format!("must have 1 to {MAX_NAME_CHARS} characters, none of them a control character");
+        check(is_slate_text, "offline.message", &message)?;
+        let message = format!("must be an integer from 0 to {MAX_MIN_GUIDE_SECONDS}");
+        check(self.min_guide_seconds <= MAX_MIN_GUIDE_SECONDS, "guide.minProgrammeSeconds", &message)?;
+        check(TimeZone::get(&self.timezone).is_ok(), "timezone", "must be an IANA name, e.g. Europe/Berlin")
     }
 }
 
@@ -294,35 +293,19 @@ pub mod tests {
             id,
             tvg_id: format!("ch-{id}.home").into(),
             settings: ChannelSettings { name: format!("Channel {id}").into(), number: id, ..settings() },
-            output: Arc::default(),
-            requested_items: Arc::default(),
-            requested_blocks: None,
-            requested_filler: Arc::default(),
-            external: None,
-            listings: None,
-            clock: None,
             seed: 1,
             mode: ScheduleMode::Sequential,
             version: 1,
-            definition: ScheduleDefinition::new(1_767_225_600_000, plain_request(1, ScheduleMode::Sequential, items)),
+            definition: ScheduleDefinition::new(
+                ChannelMs(1_767_225_600_000),
+                plain_request(1, ScheduleMode::Sequential, items),
+            ),
+            ..Channel::default()
         }
     }
 
     fn settings() -> ChannelSettings {
-        ChannelSettings {
-            name: "80s Action".into(),
-            number: 12,
-            enabled: true,
-            always_on: false,
-            category: Box::default(),
-            description: Box::default(),
-            logo_url: None,
-            timezone: "Europe/Berlin".into(),
-            show_filler: false,
-            min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
-            slate_text: None,
-            slate_image: None,
-        }
+        ChannelSettings { name: "80s Action".into(), ..ChannelSettings::new(12, "Europe/Berlin".into()) }
     }
 
     /// Thousands of channels are in memory, so a feature few of them use must cost the others almost nothing.

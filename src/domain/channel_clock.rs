@@ -6,12 +6,14 @@
 //! changes. The current one is stored with its end in advance, and that end is extended while viewers remain. So the stored
 //! clock is correct without a write at the end, even after the server was killed.
 //!
-//! All instants are ms since 1970.
+//! No other code converts between the two, except for channels without a clock.
 
 use serde::{Deserialize, Serialize};
 
+use super::time::{ChannelMs, WallMs};
+
 /// The end of an interval without end: the clock runs whether there are viewers or not.
-const ENDLESS: i64 = i64::MAX;
+const ENDLESS: WallMs = WallMs::MAX;
 
 /// Maximum number of stored intervals.
 const MAX_INTERVALS: usize = 1024;
@@ -28,11 +30,11 @@ const GUIDE_STEP_MS: i64 = 60_000;
 /// A wall-clock interval in which channel time advances at normal speed. The clock is paused after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningInterval {
-    pub from_ms: i64,
-    pub to_ms: i64,
+    pub from_ms: WallMs,
+    pub to_ms: WallMs,
     /// Channel time at `from_ms`.
     #[serde(rename = "at_ms")]
-    pub channel_from_ms: i64,
+    pub channel_from_ms: ChannelMs,
     /// Scheduled segments skipped before this interval. Later segments are numbered as if the skipped ones did not exist.
     #[serde(rename = "passed", default, skip_serializing_if = "crate::domain::is_default")]
     pub skipped_segments: u64,
@@ -50,9 +52,9 @@ pub struct RunningInterval {
 /// An interval of channel time that was, or will be, aired without a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockInterval {
-    pub from_ms: i64,
-    /// `i64::MAX` for the last.
-    pub to_ms: i64,
+    pub from_ms: ChannelMs,
+    /// `ChannelMs::MAX` for the last.
+    pub to_ms: ChannelMs,
     pub skipped_segments: u64,
     pub skipped_discontinuities: u64,
     pub skipped_ticks: i64,
@@ -61,7 +63,7 @@ pub struct ClockInterval {
 /// The target of a skip: an instant of channel time, and the skipped totals up to there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SkipTarget {
-    pub to_ms: i64,
+    pub to_ms: ChannelMs,
     pub skipped_segments: u64,
     pub skipped_discontinuities: u64,
     pub skipped_ticks: i64,
@@ -78,24 +80,24 @@ pub struct ChannelClock {
 
 impl RunningInterval {
     /// Channel time at its end.
-    fn channel_to_ms(&self) -> i64 {
-        self.channel_from_ms.saturating_add(self.to_ms.saturating_sub(self.from_ms))
+    fn channel_to_ms(&self) -> ChannelMs {
+        self.channel_from_ms.saturating_add(self.to_ms.saturating_since(self.from_ms))
     }
 }
 
 impl ChannelClock {
     /// A clock paused at the channel's start.
-    pub fn new(start_ms: i64) -> Self {
+    pub fn new(start_ms: WallMs) -> Self {
         Self::from_wall_clock(start_ms, start_ms)
     }
 
     /// The clock of a channel that followed wall-clock time up to an instant.
-    pub fn from_wall_clock(start_ms: i64, until_ms: i64) -> Self {
+    pub fn from_wall_clock(start_ms: WallMs, until_ms: WallMs) -> Self {
         let to_ms = until_ms.max(start_ms);
         let first = RunningInterval {
             from_ms: start_ms,
             to_ms,
-            channel_from_ms: start_ms,
+            channel_from_ms: ChannelMs::without_clock(start_ms),
             skipped_segments: 0,
             skipped_discontinuities: 0,
             skipped_ticks: 0,
@@ -140,7 +142,7 @@ impl ChannelClock {
     }
 
     /// The earliest wall-clock instant the clock still has records of.
-    pub fn recorded_since_ms(&self) -> i64 {
+    pub fn recorded_since_ms(&self) -> WallMs {
         self.intervals[0].from_ms
     }
 
@@ -150,17 +152,17 @@ impl ChannelClock {
     }
 
     /// Whether the clock is already set to run until an instant.
-    pub fn runs_until(&self, until_ms: i64) -> bool {
+    pub fn runs_until(&self, until_ms: WallMs) -> bool {
         self.last_interval().to_ms >= until_ms
     }
 
     /// Whether the clock is paused at an instant after the last change.
-    pub fn is_paused_at(&self, now_ms: i64) -> bool {
+    pub fn is_paused_at(&self, now_ms: WallMs) -> bool {
         self.last_interval().to_ms <= now_ms
     }
 
     /// Channel time at a wall-clock instant. Time before the first record counts as aired without a pause.
-    pub fn channel_ms_at(&self, wall_ms: i64) -> i64 {
+    pub fn channel_ms_at(&self, wall_ms: WallMs) -> ChannelMs {
         match self.intervals.partition_point(|run| run.from_ms <= wall_ms).checked_sub(1) {
             Some(n) => {
                 let run = &self.intervals[n];
@@ -170,20 +172,20 @@ impl ChannelClock {
         }
     }
 
-    fn before_first_interval(&self, wall_ms: i64) -> i64 {
+    fn before_first_interval(&self, wall_ms: WallMs) -> ChannelMs {
         let first = self.intervals[0];
-        first.channel_from_ms.saturating_sub(first.from_ms.saturating_sub(wall_ms))
+        first.channel_from_ms.saturating_sub(first.from_ms.saturating_since(wall_ms))
     }
 
     /// The first wall-clock instant at which channel time reaches `channel_ms`: when something ends. `ENDLESS` if it is
     /// not reached within the known intervals.
-    pub fn first_wall_ms(&self, channel_ms: i64) -> i64 {
+    pub fn first_wall_ms(&self, channel_ms: ChannelMs) -> WallMs {
         match self.intervals.partition_point(|run| run.channel_to_ms() < channel_ms) {
             n if n == self.intervals.len() => ENDLESS,
             n => {
                 let run = &self.intervals[n];
                 match channel_ms <= run.channel_from_ms {
-                    true if n == 0 => run.from_ms.saturating_sub(run.channel_from_ms.saturating_sub(channel_ms)),
+                    true if n == 0 => run.from_ms.saturating_sub(run.channel_from_ms.saturating_since(channel_ms)),
                     true => run.from_ms,
                     false => run.from_ms.saturating_add(channel_ms - run.channel_from_ms),
                 }
@@ -192,7 +194,7 @@ impl ChannelClock {
     }
 
     /// The last wall-clock instant at which channel time is at most `channel_ms`: when something that was aired begins.
-    pub fn last_wall_ms(&self, channel_ms: i64) -> i64 {
+    pub fn last_wall_ms(&self, channel_ms: ChannelMs) -> WallMs {
         match self.intervals.partition_point(|run| run.channel_from_ms <= channel_ms).checked_sub(1) {
             None => self.first_wall_ms(channel_ms),
             Some(n) if channel_ms < self.intervals[n].channel_to_ms() => {
@@ -205,12 +207,12 @@ impl ChannelClock {
     /// The intervals of channel time that were aired, without the skipped ones.
     pub fn aired_intervals(&self) -> Vec<ClockInterval> {
         let mut intervals: Vec<ClockInterval> = Vec::new();
-        let mut end = i64::MIN;
+        let mut end = ChannelMs::MIN;
         for run in &self.intervals {
             match intervals.last_mut() {
                 Some(interval) if run.channel_from_ms == end => interval.to_ms = run.channel_to_ms(),
                 before => {
-                    let from_ms = if before.is_some() { run.channel_from_ms } else { i64::MIN };
+                    let from_ms = if before.is_some() { run.channel_from_ms } else { ChannelMs::MIN };
                     intervals.push(ClockInterval {
                         from_ms,
                         to_ms: run.channel_to_ms(),
@@ -223,20 +225,20 @@ impl ChannelClock {
             end = run.channel_to_ms();
         }
         if let Some(last) = intervals.last_mut() {
-            last.to_ms = i64::MAX;
+            last.to_ms = ChannelMs::MAX;
         }
         intervals
     }
 
     /// The interval a programme was aired in, with the totals skipped before it. It may begin before the first record.
-    pub fn interval_of(&self, programme_ms: i64) -> ClockInterval {
+    pub fn interval_of(&self, programme_ms: ChannelMs) -> ClockInterval {
         let intervals = self.aired_intervals();
         *intervals.iter().rfind(|interval| interval.from_ms <= programme_ms).expect("the first has no beginning")
     }
 
     /// The clock that guides use: the past as it was, and from now on as if there were a viewer.
     #[must_use]
-    pub fn projected(&self, now_ms: i64) -> Self {
+    pub fn projected(&self, now_ms: WallMs) -> Self {
         let mut projected = self.clone();
         let last = *self.last_interval();
         if last.to_ms > now_ms {
@@ -254,24 +256,24 @@ impl ChannelClock {
     }
 
     /// A hash of everything guides depend on: it differs where the guide would differ.
-    pub fn guide_hash(&self, now_ms: i64) -> u64 {
+    pub fn guide_hash(&self, now_ms: WallMs) -> u64 {
         let last = self.last_interval();
-        let pause = if last.to_ms > now_ms { [0; 2] } else { [last.to_ms, next_full_minute(now_ms)] };
+        let pause = if last.to_ms > now_ms { [0; 2] } else { [last.to_ms.0, next_full_minute(now_ms).0] };
         let mut hasher = blake3::Hasher::new();
-        for number in [self.intervals[0].from_ms, last.from_ms, last.channel_from_ms].iter().chain(&pause) {
+        for number in [self.intervals[0].from_ms.0, last.from_ms.0, last.channel_from_ms.0].iter().chain(&pause) {
             hasher.update(&number.to_le_bytes());
         }
         super::hash_to_u64(hasher.finalize())
     }
 
     /// When the guide's content last changed (for `Last-Modified`).
-    pub fn guide_changed_ms(&self, now_ms: i64) -> i64 {
+    pub fn guide_changed_ms(&self, now_ms: WallMs) -> WallMs {
         let last = self.last_interval();
         if last.to_ms > now_ms { last.from_ms } else { last.to_ms.max(next_full_minute(now_ms) - GUIDE_STEP_MS) }
     }
 
     /// A viewer is present: the clock runs at least until `until_ms`. None if it already does.
-    pub fn extended(&self, now_ms: i64, until_ms: i64) -> Option<Self> {
+    pub fn extended(&self, now_ms: WallMs, until_ms: WallMs) -> Option<Self> {
         let last = *self.last_interval();
         if last.to_ms >= until_ms {
             return None;
@@ -284,7 +286,7 @@ impl ChannelClock {
     }
 
     /// The last viewer has left: the clock pauses now. None if it is paused, or runs without end.
-    pub fn paused(&self, now_ms: i64) -> Option<Self> {
+    pub fn paused(&self, now_ms: WallMs) -> Option<Self> {
         let last = *self.last_interval();
         let to_ms = now_ms.max(last.from_ms);
         (last.to_ms > to_ms && self.is_on_demand())
@@ -293,7 +295,7 @@ impl ChannelClock {
 
     /// Jumps forward and keeps the end up to which the clock was set to run.
     #[must_use]
-    pub fn with_skip(&self, now_ms: i64, target: SkipTarget) -> Self {
+    pub fn with_skip(&self, now_ms: WallMs, target: SkipTarget) -> Self {
         let last = *self.last_interval();
         let from_ms = now_ms.max(last.from_ms);
         let next = RunningInterval {
@@ -316,7 +318,7 @@ impl ChannelClock {
 
     /// Switches on-demand mode on (`is_on_demand`: pause without viewers) or off (continue from the current channel time).
     #[must_use]
-    pub fn with_on_demand(&self, now_ms: i64, is_on_demand: bool) -> Self {
+    pub fn with_on_demand(&self, now_ms: WallMs, is_on_demand: bool) -> Self {
         let last = *self.last_interval();
         let from_ms = now_ms.max(last.from_ms + 1);
         let to_ms = if is_on_demand { from_ms } else { ENDLESS };
@@ -325,7 +327,7 @@ impl ChannelClock {
     }
 
     /// Appends an interval and drops those that are too old or too many.
-    fn with_interval(&self, interval: RunningInterval, now_ms: i64) -> Self {
+    fn with_interval(&self, interval: RunningInterval, now_ms: WallMs) -> Self {
         let mut runs = self.intervals.clone();
         runs.push(interval);
         let mut clock = Self::from_stored(runs).expect("one was added");
@@ -344,9 +346,14 @@ impl ChannelClock {
     }
 }
 
+/// Channel time at a wall-clock instant: the instant itself for a channel without a clock of its own.
+pub fn channel_ms_at(clock: Option<&ChannelClock>, wall_ms: WallMs) -> ChannelMs {
+    clock.map_or(ChannelMs::without_clock(wall_ms), |clock| clock.channel_ms_at(wall_ms))
+}
+
 /// The next full minute.
-fn next_full_minute(now_ms: i64) -> i64 {
-    (now_ms.div_euclid(GUIDE_STEP_MS) + 1) * GUIDE_STEP_MS
+fn next_full_minute(now_ms: WallMs) -> WallMs {
+    WallMs((now_ms.0.div_euclid(GUIDE_STEP_MS) + 1) * GUIDE_STEP_MS)
 }
 
 #[cfg(test)]

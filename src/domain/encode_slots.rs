@@ -33,7 +33,6 @@ const SEEK_BACK: usize = 8;
 /// How far after the furthest request a request may be without counting as a seek, segments.
 const SEEK_AHEAD: usize = 2;
 
-/// The demand of one rendition for encode slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SlotDemand {
     /// Admission number of its earliest viewer; earlier viewers have lower ones.
@@ -44,7 +43,6 @@ pub struct SlotDemand {
     pub deadline_ms: Option<i64>,
     /// Deadline for a second run if two readers are far apart, ms; None if none is needed.
     pub second_deadline_ms: Option<i64>,
-    /// Slots it has.
     pub held_slots: usize,
     /// Segments it delivered since it got its slot.
     pub delivered_segments: usize,
@@ -53,11 +51,8 @@ pub struct SlotDemand {
 impl SlotDemand {
     /// The deadline used for ranking: within its turn a rendition keeps its slot unless another one is urgent.
     fn rank_ms(&self, deadline_ms: i64) -> i64 {
-        if self.held_slots > 0 && self.delivered_segments < TURN_SEGMENTS {
-            deadline_ms - URGENT_MS
-        } else {
-            deadline_ms
-        }
+        let is_in_turn = self.held_slots > 0 && self.delivered_segments < TURN_SEGMENTS;
+        if is_in_turn { deadline_ms - URGENT_MS } else { deadline_ms }
     }
 
     /// It has not delivered the segment it got its slot for. Without this rule two renditions could take the slot from

@@ -5,13 +5,11 @@ use serde::{Deserialize, Serialize};
 use crate::domain::address::Address;
 use crate::domain::rights::Clearance;
 
-/// Maximum number of failover addresses.
 pub const MAX_FAILOVER: usize = 8;
 
 /// Maximum length of the `User-Agent` sent to the source, bytes.
 pub const MAX_USER_AGENT: usize = 256;
 
-/// The stream of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalStream {
     pub url: Address,
@@ -59,7 +57,6 @@ pub struct ExternalChannel {
     pub guide_channel: Option<GuideChannelId>,
 }
 
-/// A channel of an external guide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuideChannelId {
     /// The guide's source; None for the first that has such a channel.
@@ -76,27 +73,19 @@ impl ExternalChannel {
         }
     }
 
-    /// The source it was imported from.
     pub fn source_id(&self) -> Option<u32> {
-        match &self.origin {
-            ExternalOrigin::Own { .. } => None,
-            ExternalOrigin::Source { id, .. } => Some(*id),
-        }
+        let ExternalOrigin::Source { id, .. } = &self.origin else { return None };
+        Some(*id)
     }
 
-    /// The entry of the list it was imported from.
     pub fn imported_entry(&self) -> Option<&ImportedEntry> {
-        match &self.origin {
-            ExternalOrigin::Own { .. } => None,
-            ExternalOrigin::Source { entry, .. } => Some(entry),
-        }
+        let ExternalOrigin::Source { entry, .. } = &self.origin else { return None };
+        Some(entry)
     }
 
     /// Its own clearance; None if that of a source applies.
     pub fn own_clearance(&self) -> Option<&Clearance> {
-        match &self.origin {
-            ExternalOrigin::Own { clearance, .. } => Some(clearance),
-            ExternalOrigin::Source { .. } => None,
-        }
+        let ExternalOrigin::Own { clearance, .. } = &self.origin else { return None };
+        Some(clearance)
     }
 }

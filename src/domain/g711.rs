@@ -1,6 +1,5 @@
 //! Converts G.711 audio of telephones and most cameras (ITU-T G.711) to linear PCM that any decoder accepts.
 
-/// Output sample rate, Hz.
 const OUTPUT_HERTZ: u32 = 48_000;
 
 /// Most input samples per packet: the packet header states its length in 16 bits.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::domain::channel::Channel;
-use crate::domain::channel_clock::ChannelClock;
+use crate::domain::channel_clock::{ChannelClock, channel_ms_at};
 use crate::domain::listing::{Listing, Listings};
 use crate::domain::schedule::{Programme, ProgrammeCursor, ScheduleDefinition, ScheduleItem};
+use crate::domain::time::{ChannelMs, WallMs};
 use crate::error::{Error, Result};
 
 /// How far in the future a guide may begin, a recording be requested, or a change of a channel take effect, ms. The schedule of
@@ -18,7 +19,7 @@ const DAY_MS: i64 = 24 * 3_600_000;
 ///
 /// # Errors
 /// `VALIDATION_ERROR` naming the field.
-pub fn check_ahead(field: &str, at_ms: i64, now_ms: i64) -> Result<()> {
+pub fn check_ahead(field: &str, at_ms: WallMs, now_ms: WallMs) -> Result<()> {
     if at_ms - now_ms > MAX_AHEAD_MS {
         let message = format!("must be at most {} days in the future", MAX_AHEAD_MS / DAY_MS);
         return Err(Error::invalid_field(field, message));
@@ -26,7 +27,14 @@ pub fn check_ahead(field: &str, at_ms: i64, now_ms: i64) -> Result<()> {
     Ok(())
 }
 
-/// One entry of a channel's guide.
+/// One entry of a channel's guide: a programme, and when it is on by wall-clock time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Airing {
+    pub programme: Programme,
+    pub start_ms: WallMs,
+    pub end_ms: WallMs,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgrammeEntry<'a> {
     pub programme: Programme,
@@ -39,7 +47,6 @@ pub struct ProgrammeEntry<'a> {
     pub listing: Option<&'a Listing>,
 }
 
-/// The parts of a title.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TitleParts<'a> {
     pub title: &'a str,
@@ -61,7 +68,7 @@ pub struct ProgrammeEntries {
     min_ms: i64,
     /// The last revision checked, and whether it hides short programmes.
     hides_short_in: Option<(usize, bool)>,
-    to_ms: i64,
+    to_ms: WallMs,
     /// The channel's clock, projected into the future.
     clock: Option<ChannelClock>,
     /// The listings of an external channel, and the index of the next one.
@@ -91,24 +98,22 @@ impl Channel {
         self.external.is_none() && self.definition.is_filler(programme)
     }
 
-    /// Whether it is the slate.
     pub fn is_slate(&self, programme: &Programme) -> bool {
         self.external.is_none() && self.definition.is_slate(programme)
     }
 
     /// Entries on air between two wall-clock instants. For a channel with its own clock: the past as aired, and the future
     /// as if there were a viewer from now on.
-    pub fn guide_entries(&self, from_ms: i64, to_ms: i64, now_ms: i64) -> impl Iterator<Item = ProgrammeEntry<'_>> {
-        self.resolve_entries(ProgrammeEntries::new(self, from_ms, to_ms, now_ms))
+    pub fn guide_entries(&self, from_ms: WallMs, to_ms: WallMs, now_ms: WallMs) -> impl Iterator<Item = Airing> {
+        let mut entries = ProgrammeEntries::new(self, from_ms, to_ms, now_ms);
+        std::iter::from_fn(move || entries.next_entry(&self.definition))
     }
 
     /// Programmes on air between two instants of channel time, never split into parts: each includes its breaks.
-    pub fn whole_programmes(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = ProgrammeEntry<'_>> {
-        self.resolve_entries(ProgrammeEntries::starting_at(self, None, from_ms, to_ms, false))
-    }
-
-    fn resolve_entries(&self, mut entries: ProgrammeEntries) -> impl Iterator<Item = ProgrammeEntry<'_>> {
-        std::iter::from_fn(move || entries.next_entry(&self.definition)).map(|programme| self.entry_of(programme))
+    pub fn whole_programmes(&self, from_ms: ChannelMs, to_ms: ChannelMs) -> impl Iterator<Item = Programme> {
+        let mut entries = ProgrammeEntries::starting_at(self, from_ms, false);
+        let scheduled = std::iter::from_fn(move || entries.next_scheduled(&self.definition));
+        scheduled.take_while(move |programme| programme.start_ms < to_ms)
     }
 }
 
@@ -121,20 +126,22 @@ impl ProgrammeEntry<'_> {
 
 impl ProgrammeEntries {
     /// Entries on air between two wall-clock instants.
-    pub fn new(channel: &Channel, from_ms: i64, to_ms: i64, now_ms: i64) -> Self {
+    pub fn new(channel: &Channel, from_ms: WallMs, to_ms: WallMs, now_ms: WallMs) -> Self {
         let clock = channel.clock.as_ref().map(|clock| clock.projected(now_ms));
         // There are no records from before that time.
-        let from_ms =
-            clock.as_ref().map_or(from_ms, |clock| clock.channel_ms_at(from_ms.max(clock.recorded_since_ms())));
-        Self::starting_at(channel, clock, from_ms, to_ms, true)
+        let from_ms = clock.as_ref().map_or(from_ms, |clock| from_ms.max(clock.recorded_since_ms()));
+        let from_ms = channel_ms_at(clock.as_ref(), from_ms);
+        Self { to_ms, clock, ..Self::starting_at(channel, from_ms, true) }
     }
 
-    /// Entries from an instant of channel time on.
-    fn starting_at(channel: &Channel, clock: Option<ChannelClock>, from_ms: i64, to_ms: i64, parts: bool) -> Self {
+    /// Entries from an instant of channel time on, without end.
+    fn starting_at(channel: &Channel, from_ms: ChannelMs, parts: bool) -> Self {
         let definition = &channel.definition;
-        let listings = channel.listings.as_ref();
-        let listings = listings.map(|listings| (listings.clone(), listings.first_ending_after(from_ms)));
-        let first = definition.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
+        let listings = channel.listings.as_ref().map(|listings| {
+            // An external channel has no clock of its own.
+            (listings.clone(), listings.first_ending_after(WallMs::without_clock(from_ms)))
+        });
+        let first = definition.revisions.first().map_or(ChannelMs::MAX, |revision| revision.start_ms);
         let mut entries = Self {
             cursor: ProgrammeCursor::starting_at(definition, from_ms.max(first)),
             pending: None,
@@ -142,8 +149,8 @@ impl ProgrammeEntries {
             lists_parts: parts,
             min_ms: i64::from(channel.settings.min_guide_seconds) * 1000,
             hides_short_in: None,
-            to_ms,
-            clock,
+            to_ms: WallMs::MAX,
+            clock: None,
             listings,
         };
         // The current programme may belong to an entry that began earlier.
@@ -159,30 +166,28 @@ impl ProgrammeEntries {
         entries
     }
 
-    /// Takes the next entry.
-    pub fn next_entry(&mut self, definition: &ScheduleDefinition) -> Option<Programme> {
-        if let Some((listings, at)) = &mut self.listings {
-            let item = *at;
-            let listing = listings.all.get(item).filter(|listing| listing.start_ms < self.to_ms)?;
-            *at += 1;
-            return Some(external_programme(listing, item));
-        }
+    pub fn next_entry(&mut self, definition: &ScheduleDefinition) -> Option<Airing> {
         loop {
-            let scheduled = self.next_scheduled(definition)?;
-            let wall_ms = |channel_ms| self.clock.as_ref().map_or(channel_ms, |clock| clock.first_wall_ms(channel_ms));
+            let programme = self.next_scheduled(definition)?;
+            let wall_ms = |at| self.clock.as_ref().map_or(WallMs::without_clock(at), |clock| clock.first_wall_ms(at));
             // A programme during which the clock was paused is one entry; one that was skipped before it began has no entry.
-            let (start_ms, end_ms) = (wall_ms(scheduled.start_ms), wall_ms(scheduled.end_ms));
+            let (start_ms, end_ms) = (wall_ms(programme.start_ms), wall_ms(programme.end_ms));
             if start_ms >= self.to_ms {
                 return None;
             }
             if start_ms < end_ms {
-                return Some(Programme { start_ms, end_ms, ..scheduled });
+                return Some(Airing { programme, start_ms, end_ms });
             }
         }
     }
 
     /// Takes the next entry as scheduled, in channel time.
     fn next_scheduled(&mut self, definition: &ScheduleDefinition) -> Option<Programme> {
+        if let Some((listings, next)) = &mut self.listings {
+            let listing = listings.all.get(*next)?;
+            *next += 1;
+            return Some(external_programme(listing, *next - 1));
+        }
         let mut entry = self.pending.take().or_else(|| self.cursor.next_programme(definition))?;
         let revision = &definition.revisions[entry.revision_index];
         let is_one_entry = match self.show_filler {
@@ -202,7 +207,6 @@ impl ProgrammeEntries {
         Some(entry)
     }
 
-    /// Whether a programme begins an entry.
     fn begins_entry(&mut self, definition: &ScheduleDefinition, programme: &Programme) -> bool {
         if !(self.show_filler || programme.begins_guide_entry) {
             return false;
@@ -236,19 +240,15 @@ impl ProgrammeEntries {
 }
 
 /// A programme of an external guide. Its ordinal is its start in unix seconds, so it stays the same when the guide is read
-/// again.
+/// again. External channels have no clock of their own.
 fn external_programme(listing: &Listing, item: usize) -> Programme {
     Programme {
-        revision_index: 0,
         item_index: item,
         ordinal: u64::try_from(listing.start_ms / 1000).unwrap_or(0),
-        start_ms: listing.start_ms,
-        end_ms: listing.end_ms,
-        media_sequence: 0,
-        discontinuities: 0,
+        start_ms: ChannelMs::without_clock(WallMs(listing.start_ms)),
+        end_ms: ChannelMs::without_clock(WallMs(listing.end_ms)),
         begins_guide_entry: true,
-        part_index: None,
-        continues_programme: false,
+        ..Programme::default()
     }
 }
 
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn short_programmes_join_the_entry_before_unless_all_are_short() {
         let mut channel = crate::domain::channel::tests::channel(1);
-        let start = channel.definition.revisions[0].start_ms;
+        let start = WallMs::without_clock(channel.definition.revisions[0].start_ms);
         for item in &mut Arc::make_mut(&mut channel.definition.revisions[0].items)[1..] {
             let item = Arc::make_mut(item);
             (item.duration_ms, item.segmentation) =
@@ -323,7 +323,7 @@ mod tests {
         }
         let ranges = |channel: &Channel, from: i64, to: i64| -> Vec<(i64, i64)> {
             let entries = channel.guide_entries(start + from, start + to, start);
-            entries.map(|entry| (entry.programme.start_ms - start, entry.programme.end_ms - start)).collect()
+            entries.map(|entry| (entry.start_ms - start, entry.end_ms - start)).collect()
         };
         let whole = 2_400_000 + 2 * 60_000;
         assert_eq!(ranges(&channel, 0, 2 * whole), [(0, whole), (whole, 2 * whole)]);

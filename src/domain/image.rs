@@ -1,9 +1,7 @@
 //! Detects format and size of a PNG or JPEG image from its first bytes, before any decoder reads it.
 
-/// Largest width and height, pixels.
 const MAX_SIDE_PIXELS: u32 = 4096;
 
-/// Format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImageFormat {
     Png,

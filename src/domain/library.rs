@@ -6,7 +6,6 @@ use std::path::{Component, Path, PathBuf};
 use crate::domain::sniff::MediaKind;
 use crate::error::{Code, Error};
 
-/// Maximum length of a request path, bytes.
 const MAX_PATH_BYTES: usize = 4096;
 
 /// A configured library folder.
@@ -21,7 +20,6 @@ pub struct Root {
 /// A request path inside a root, not opened yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocatedPath {
-    /// Index into the roots.
     pub root_index: usize,
     /// Relative to the root; empty for the root itself.
     pub relative_path: PathBuf,
@@ -38,18 +36,13 @@ pub struct LocatedPath {
 /// roots and every path with `..`, whether or not it exists.
 pub fn locate(roots: &[Root], raw: &str) -> Result<LocatedPath, Error> {
     let invalid = |why: &str| Err(Error::new(Code::InvalidPath, format!("path {why}")));
-    if raw.is_empty() {
-        return invalid("is empty");
-    }
-    if raw.len() > MAX_PATH_BYTES {
-        return invalid("is longer than 4096 bytes");
-    }
-    if raw.contains('\0') {
-        return invalid("contains a NUL byte");
-    }
     let path = Path::new(raw);
-    if !path.is_absolute() {
-        return invalid("is not absolute");
+    match raw {
+        "" => return invalid("is empty"),
+        _ if raw.len() > MAX_PATH_BYTES => return invalid("is longer than 4096 bytes"),
+        _ if raw.contains('\0') => return invalid("contains a NUL byte"),
+        _ if !path.is_absolute() => return invalid("is not absolute"),
+        _ => {}
     }
     if path.components().any(|part| part == Component::ParentDir) {
         return Err(outside_roots_error());
@@ -98,10 +91,7 @@ pub fn kind_from_name(name: &str) -> Option<MediaKind> {
         "aiff", "aifc", "au", "caf", "wma", "mka", "ac3", "ec3", "eac3", "dts", "dtshd", "thd", "mlp", "wv", "ape",
         "tta", "mpc", "dsf", "dff", "amr", "awb", "weba",
     ];
-    let (stem, extension) = name.rsplit_once('.')?;
-    if stem.is_empty() {
-        return None;
-    }
+    let (_, extension) = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty())?;
     let extension = extension.to_ascii_lowercase();
     if VIDEO.contains(&extension.as_str()) {
         Some(MediaKind::Video)

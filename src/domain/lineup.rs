@@ -5,26 +5,19 @@ use std::borrow::Cow;
 use crate::domain::address::without_credentials;
 use crate::domain::channel::Channel;
 
-/// The id by which players know channels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ChannelNaming {
-    /// Stays the same when name and number change.
-    #[default]
-    Stable,
-    Number,
-    Name,
+named_values! {
+    /// The id by which players know channels.
+    #[derive(Default)]
+    pub enum ChannelNaming {
+        /// Stays the same when name and number change.
+        #[default]
+        Stable = "stable",
+        Number = "number",
+        Name = "name",
+    }
 }
 
 impl ChannelNaming {
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "stable" => Some(Self::Stable),
-            "number" => Some(Self::Number),
-            "name" => Some(Self::Name),
-            _ => None,
-        }
-    }
-
     pub fn id_of(self, channel: &Channel) -> Cow<'_, str> {
         match self {
             Self::Stable => Cow::Borrowed(&channel.tvg_id),
@@ -39,16 +32,11 @@ pub const GENERATED_LOGOS: &str = "/api/livetv/logos/";
 
 /// The public address of a channel's logo: the configured one without credentials, or a generated one.
 pub fn logo_address(channel: &Channel) -> Cow<'_, str> {
-    match channel.settings.logo_url.as_deref().and_then(without_credentials) {
-        Some(url) => url,
-        None => Cow::Owned(format!("{GENERATED_LOGOS}{}", channel.id)),
-    }
+    let configured = channel.settings.logo_url.as_deref().and_then(without_credentials);
+    configured.unwrap_or_else(|| Cow::Owned(format!("{GENERATED_LOGOS}{}", channel.id)))
 }
 
 /// Makes an address absolute: a path on this server is prefixed with `base`, which has no trailing slash.
 pub fn absolute_address<'a>(base: &str, address: Cow<'a, str>) -> Cow<'a, str> {
-    match address.starts_with('/') {
-        true => Cow::Owned(format!("{base}{address}")),
-        false => address,
-    }
+    if address.starts_with('/') { Cow::Owned(format!("{base}{address}")) } else { address }
 }

@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::time::WallMs;
+
 /// Assumed length of a programme with neither an end nor a successor.
 const DEFAULT_LENGTH_MS: i64 = 30 * 60_000;
 
 /// Maximum length of a programme, ms; longer ones are cut.
 const MAX_LENGTH_MS: i64 = 7 * 24 * 3_600_000;
 
-/// One programme.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
     /// Unix ms.
@@ -56,7 +57,6 @@ impl Listing {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listings {
     pub all: Vec<Listing>,
-    /// Hash of the content.
     pub content_hash: u64,
 }
 
@@ -95,8 +95,8 @@ impl Listings {
     }
 
     /// Index of the first listing that ends after an instant.
-    pub fn first_ending_after(&self, from_ms: i64) -> usize {
-        self.all.partition_point(|listing| listing.end_ms <= from_ms)
+    pub fn first_ending_after(&self, from_ms: WallMs) -> usize {
+        self.all.partition_point(|listing| listing.end_ms <= from_ms.0)
     }
 }
 
@@ -115,12 +115,12 @@ mod tests {
         };
         let listings = Listings::from_unsorted(listings_read.clone(), 0);
         assert_eq!(ranges(&listings), [(0, 60), (60, 120), (120, 240), (240, 270)]);
-        assert_eq!([-1, hour, 9 * hour].map(|at| listings.first_ending_after(at)), [0, 1, 4]);
+        assert_eq!([-1, hour, 9 * hour].map(|at| listings.first_ending_after(WallMs(at))), [0, 1, 4]);
         assert_eq!(ranges(&Listings::from_unsorted(listings_read.clone(), -hour))[0], (-60, 0));
         assert_eq!(Listings::from_unsorted(listings_read.clone(), 0).content_hash, listings.content_hash);
         assert_ne!(Listings::from_unsorted(listings_read, 1).content_hash, listings.content_hash);
         let eternal = Listings::from_unsorted(vec![at(0, 1000 * 24 * hour)], 0);
         assert_eq!(eternal.all[0].end_ms, MAX_LENGTH_MS);
-        assert_eq!(Listings::from_unsorted(Vec::new(), 0).first_ending_after(0), 0);
+        assert_eq!(Listings::from_unsorted(Vec::new(), 0).first_ending_after(WallMs(0)), 0);
     }
 }

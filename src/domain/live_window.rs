@@ -14,7 +14,7 @@ use super::channel::Channel;
 use super::channel_clock::{ChannelClock, ClockInterval, SkipTarget};
 use super::schedule::ScheduleDefinition;
 use super::segment_format::SegmentFormat;
-use super::time::{format_timestamp, to_seconds};
+use super::time::{ChannelMs, WallMs, format_timestamp, to_seconds};
 
 /// How far back catch-up reaches, days; and ms.
 pub const CATCHUP_DAYS: u32 = 7;
@@ -30,8 +30,8 @@ pub const MAX_PLAYLIST_MS: i64 = 6 * 3_600_000;
 /// A segment on air. Its instants are ticks since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveSegment {
-    /// Start of its programme, ms since 1970, and its index in that programme: together they form its file name.
-    pub programme_start_ms: i64,
+    /// Start of its programme, and its index in that programme: together they form its file name.
+    pub programme_start_ms: ChannelMs,
     pub index: usize,
     /// Its index in the whole item.
     pub item_index: usize,
@@ -47,22 +47,22 @@ pub struct LiveSegment {
 pub enum PlaylistView {
     /// The live window.
     Live,
-    /// Everything since an instant of channel time (ms).
-    From(i64),
-    /// Between two instants of channel time (ms); complete once the second has passed.
-    Between(i64, i64),
+    /// Everything since an instant.
+    From(ChannelMs),
+    /// Between two instants; complete once the second has passed.
+    Between(ChannelMs, ChannelMs),
 }
 
-/// Segments in order, starting with the one on air at an instant (ms), without end; never before the channel's first
+/// Segments in order, starting with the one on air at an instant, without end; never before the channel's first
 /// segment. Skipped segments are left out, and the others are numbered as if those had never existed.
 pub fn segments_from<'a>(
     definition: &'a ScheduleDefinition,
     clock: Option<&ChannelClock>,
-    from_ms: i64,
+    from_ms: ChannelMs,
 ) -> impl Iterator<Item = LiveSegment> + use<'a> {
     let unbroken = ClockInterval {
-        from_ms: i64::MIN,
-        to_ms: i64::MAX,
+        from_ms: ChannelMs::MIN,
+        to_ms: ChannelMs::MAX,
         skipped_segments: 0,
         skipped_discontinuities: 0,
         skipped_ticks: 0,
@@ -70,9 +70,9 @@ pub fn segments_from<'a>(
     let intervals = clock.map_or_else(|| vec![unbroken], ChannelClock::aired_intervals);
     intervals.into_iter().filter(move |interval| interval.to_ms > from_ms).flat_map(move |interval| {
         let from_ms = from_ms.max(interval.from_ms);
-        let segments = definition.programmes_between(from_ms, i64::MAX).flat_map(move |programme| {
+        let segments = definition.programmes_between(from_ms, ChannelMs::MAX).flat_map(move |programme| {
             let ranges = definition.segment_ranges(&programme);
-            let origin_ticks = programme.start_ms * 90;
+            let origin_ticks = programme.start_ms.to_ticks();
             let first_segment = definition.item_of(&programme).part(programme.part_index).first_segment;
             (0..ranges.len()).map(move |index| LiveSegment {
                 programme_start_ms: programme.start_ms,
@@ -84,7 +84,7 @@ pub fn segments_from<'a>(
                 discontinuities: programme.discontinuities.saturating_sub(interval.skipped_discontinuities),
             })
         });
-        let (from_ticks, until_ticks) = (from_ms.saturating_mul(90), interval.to_ms.saturating_mul(90));
+        let (from_ticks, until_ticks) = (from_ms.to_ticks(), interval.to_ms.to_ticks());
         segments
             .skip_while(move |segment| segment.end_ticks <= from_ticks)
             .take_while(move |segment| segment.end_ticks <= until_ticks)
@@ -92,19 +92,17 @@ pub fn segments_from<'a>(
 }
 
 /// The target of a skip: the end of the programme the guide shows as current. None before the channel's first programme.
-pub fn skip_target(channel: &Channel, now_ms: i64) -> Option<SkipTarget> {
+pub fn skip_target(channel: &Channel, now_ms: WallMs) -> Option<SkipTarget> {
     let (definition, clock) = (&channel.definition, channel.clock.as_deref()?);
     let channel_ms = clock.channel_ms_at(now_ms);
-    let current = channel
-        .whole_programmes(channel_ms, channel_ms + 1)
-        .next()
-        .filter(|current| current.programme.start_ms <= channel_ms)?;
-    let to_ms = current.programme.end_ms;
+    let current =
+        channel.whole_programmes(channel_ms, channel_ms + 1).next().filter(|current| current.start_ms <= channel_ms)?;
+    let to_ms = current.end_ms;
     let next = segments_from(definition, None, to_ms).next()?;
     let target_seconds = channel.output.target_seconds;
     let window = listed_segments(definition, Some(clock), PlaylistView::Live, target_seconds, channel_ms);
     let last = clock.intervals().last().copied()?;
-    let drops_last_interval = window.last().is_none_or(|aired| aired.end_ticks <= last.channel_from_ms * 90);
+    let drops_last_interval = window.last().is_none_or(|aired| aired.end_ticks <= last.channel_from_ms.to_ticks());
     let Some(aired) = window.last() else {
         return Some(SkipTarget {
             to_ms,
@@ -127,15 +125,15 @@ pub fn skip_target(channel: &Channel, now_ms: i64) -> Option<SkipTarget> {
     })
 }
 
-/// The segments of a playlist at an instant (ms). `target_seconds` is the channel's target duration, seconds.
+/// The segments of a playlist at an instant. `target_seconds` is the channel's target duration, seconds.
 pub fn listed_segments(
     definition: &ScheduleDefinition,
     clock: Option<&ChannelClock>,
     view: PlaylistView,
     target_seconds: u64,
-    channel_now_ms: i64,
+    channel_now_ms: ChannelMs,
 ) -> Vec<LiveSegment> {
-    let ends_by = |until_ms: i64| move |segment: &LiveSegment| segment.end_ticks <= until_ms * 90;
+    let ends_by = |until_ms: ChannelMs| move |segment: &LiveSegment| segment.end_ticks <= until_ms.to_ticks();
     match view {
         PlaylistView::Live => {
             // A player starts three target durations before the end and must find that segment listed for a while longer.
@@ -160,21 +158,27 @@ pub fn listed_segments(
             let until = to.min(from + MAX_PLAYLIST_MS);
             let segments = segments_from(definition, clock, from);
             segments
-                .take_while(|segment| segment.start_ticks < until * 90 && segment.end_ticks <= channel_now_ms * 90)
+                .take_while(|segment| segment.start_ticks < until.to_ticks())
+                .take_while(ends_by(channel_now_ms))
                 .collect()
         }
     }
 }
 
 /// The channel time `back_ms` of aired time ago. A skip may have cut a segment short by up to `lost_ms`.
-pub fn rewind_aired(clock: Option<&ChannelClock>, channel_now_ms: i64, mut back_ms: i64, lost_ms: i64) -> i64 {
+pub fn rewind_aired(
+    clock: Option<&ChannelClock>,
+    channel_now_ms: ChannelMs,
+    mut back_ms: i64,
+    lost_ms: i64,
+) -> ChannelMs {
     let mut end = channel_now_ms;
     for interval in clock.map(ChannelClock::aired_intervals).unwrap_or_default().iter().rev() {
         if interval.from_ms > channel_now_ms {
             continue;
         }
         end = interval.to_ms.min(channel_now_ms);
-        let aired = end.saturating_sub(interval.from_ms);
+        let aired = end.saturating_since(interval.from_ms);
         if aired >= back_ms {
             break;
         }
@@ -188,8 +192,8 @@ pub struct LivePlaylist {
     pub channel: Arc<Channel>,
     pub view: PlaylistView,
     pub segments: Arc<[LiveSegment]>,
-    /// The channel time of the list, ms.
-    pub channel_now_ms: i64,
+    /// The channel time of the list.
+    pub channel_now_ms: ChannelMs,
     /// The channel's clock is paused, so the list does not wait for the segment in progress.
     pub is_paused: bool,
 }
@@ -208,11 +212,11 @@ impl LivePlaylist {
             PlaylistView::Between(from, to) => to.min(from + MAX_PLAYLIST_MS),
         };
         let Some(last) = self.segments.last().filter(|_| self.channel_now_ms >= until) else { return false };
-        last.end_ticks >= until * 90 || {
+        last.end_ticks >= until.to_ticks() || {
             let (definition, clock) = (&self.channel.definition, self.channel.clock.as_deref());
-            let next = segments_from(definition, clock, last.end_ticks.div_euclid(90))
+            let next = segments_from(definition, clock, ChannelMs::from_ticks(last.end_ticks))
                 .find(|segment| segment.start_ticks >= last.end_ticks);
-            next.is_none_or(|next| self.is_paused || next.start_ticks >= until * 90)
+            next.is_none_or(|next| self.is_paused || next.start_ticks >= until.to_ticks())
         }
     }
 
@@ -237,8 +241,8 @@ impl LivePlaylist {
                 text.push_str("#EXT-X-DISCONTINUITY\n");
                 discontinuities += 1;
             }
-            let start_ms = self.channel.wall_ms_at((segment.start_ticks + 45).div_euclid(90));
-            let date_time = Timestamp::from_millisecond(start_ms).map(format_timestamp).unwrap_or_default();
+            let start_ms = self.channel.wall_ms_at(ChannelMs::from_ticks(segment.start_ticks + 45));
+            let date_time = Timestamp::from_millisecond(start_ms.0).map(format_timestamp).unwrap_or_default();
             let seconds = to_seconds(segment.end_ticks - segment.start_ticks);
             let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{seconds:.5},");
             let _ = writeln!(text, "{}{query}", segment_name(segment.programme_start_ms, segment.index));
@@ -254,14 +258,14 @@ impl LivePlaylist {
 pub const SEGMENT_FORMAT: SegmentFormat = SegmentFormat::MpegTs;
 
 /// The file name of a segment.
-fn segment_name(programme_start_ms: i64, index: usize) -> String {
-    format!("{programme_start_ms}-{index:05}.{}", SEGMENT_FORMAT.extension())
+fn segment_name(programme_start_ms: ChannelMs, index: usize) -> String {
+    format!("{}-{index:05}.{}", programme_start_ms.0, SEGMENT_FORMAT.extension())
 }
 
 /// The segment a file name refers to; None for every name this program does not write itself.
-pub fn parse_segment_name(text: &str) -> Option<(i64, usize)> {
+pub fn parse_segment_name(text: &str) -> Option<(ChannelMs, usize)> {
     let (programme_start, index) = text.strip_suffix(SEGMENT_FORMAT.extension())?.strip_suffix('.')?.split_once('-')?;
-    let parsed = (programme_start.parse().ok()?, index.parse().ok()?);
+    let parsed = (ChannelMs(programme_start.parse().ok()?), index.parse().ok()?);
     (segment_name(parsed.0, parsed.1) == text).then_some(parsed)
 }
 

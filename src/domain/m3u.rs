@@ -7,7 +7,6 @@ use crate::domain::live_window::CATCHUP_MS;
 pub mod entry_matching;
 pub mod parse;
 
-/// Options of a written playlist.
 #[derive(Clone, Debug)]
 pub struct M3uOptions {
     /// Base URL of this server, without a trailing slash.
@@ -18,32 +17,21 @@ pub struct M3uOptions {
     pub catchup: Catchup,
 }
 
-/// How the playlist announces catch-up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Catchup {
-    /// With a complete catch-up URL.
-    #[default]
-    Default,
-    /// With a suffix to append to the channel's URL.
-    Append,
-    /// With two query parameters that players already know.
-    Shift,
-    None,
-}
-
-impl Catchup {
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "default" => Some(Self::Default),
-            "append" => Some(Self::Append),
-            "shift" => Some(Self::Shift),
-            "none" => Some(Self::None),
-            _ => None,
-        }
+named_values! {
+    /// How the playlist announces catch-up.
+    #[derive(Default)]
+    pub enum Catchup {
+        /// With a complete catch-up URL.
+        #[default]
+        Default = "default",
+        /// With a suffix to append to the channel's URL.
+        Append = "append",
+        /// With two query parameters that players already know.
+        Shift = "shift",
+        None = "none",
     }
 }
 
-/// Formats the first line.
 pub fn format_header(options: &M3uOptions) -> String {
     let url = &options.guide_url;
     let mut attributes = format_attribute("url-tvg", url) + &format_attribute("x-tvg-url", url);
@@ -132,23 +120,18 @@ mod tests {
              CUID=\"ch-12.home\" tvc-stream-vcodec=\"h264\" tvc-stream-acodec=\"aac\",News \"late\" und spät 🎬\n\
              http://tv:8470/api/livetv/watch/12/live.m3u8?token=t\n"
         );
-        for (catchup, query, expected) in [
-            (
-                Catchup::Default,
-                "token=t",
-                " catchup=\"default\" catchup-source=\"http://tv:8470/api/livetv/watch/12/live.m3u8?at={utc}&end={utcend}&token=t\" catchup-days=\"7\",",
-            ),
-            (
-                Catchup::Append,
-                "token=t",
-                " catchup=\"append\" catchup-source=\"&at={utc}&end={utcend}\" catchup-days=\"7\",",
-            ),
-            (Catchup::Append, "", " catchup=\"append\" catchup-source=\"?at={utc}&end={utcend}\" catchup-days=\"7\","),
-            (Catchup::Shift, "", " catchup=\"shift\" catchup-days=\"7\","),
+        let link = "http://tv:8470/api/livetv/watch/12/live.m3u8";
+        for (catchup, query, kind, source) in [
+            (Catchup::Default, "token=t", "default", format!("{link}?at={{utc}}&end={{utcend}}&token=t")),
+            (Catchup::Append, "token=t", "append", "&at={utc}&end={utcend}".to_owned()),
+            (Catchup::Append, "", "append", "?at={utc}&end={utcend}".to_owned()),
         ] {
             let line = format_entry(&hostile, &M3uOptions { catchup, ..style.clone() }, query);
-            assert!(line.contains(expected), "{line}");
+            let expected = format!(" catchup=\"{kind}\" catchup-source=\"{source}\" catchup-days=\"7\",");
+            assert!(line.contains(&expected), "{line}");
         }
+        let line = format_entry(&hostile, &M3uOptions { catchup: Catchup::Shift, ..style.clone() }, "");
+        assert!(line.contains(" catchup=\"shift\" catchup-days=\"7\","), "{line}");
         let mut external = channel(4);
         let url = Address::parse("http://tv.example/4.ts").unwrap();
         let clearance = Clearance::from_claim(rights::tests::sample_claim(), None, false, "ada", 5).unwrap();

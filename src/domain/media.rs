@@ -15,56 +15,33 @@ pub const PROBE_VERSION: u32 = 6;
 /// Longest plausible duration, seconds. Playlists list every segment, so a longer one would exhaust the memory.
 const MAX_DURATION_SECONDS: f64 = 7.0 * 86_400.0;
 
-/// Container family by the bytes of the file, never by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Container {
-    Mp4,
-    Matroska,
-    Webm,
-    MpegTs,
-    MpegPs,
-    Avi,
-    Flv,
-    Asf,
-    Ogg,
-    Wav,
-    Flac,
-    Mp3,
-    Adts,
-    Ac3,
-    Aiff,
-    WavPack,
-    Other,
-}
-
-impl Container {
-    /// The API's value, as it is serialised.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mp4 => "mp4",
-            Self::Matroska => "matroska",
-            Self::Webm => "webm",
-            Self::MpegTs => "mpeg-ts",
-            Self::MpegPs => "mpeg-ps",
-            Self::Avi => "avi",
-            Self::Flv => "flv",
-            Self::Asf => "asf",
-            Self::Ogg => "ogg",
-            Self::Wav => "wav",
-            Self::Flac => "flac",
-            Self::Mp3 => "mp3",
-            Self::Adts => "adts",
-            Self::Ac3 => "ac3",
-            Self::Aiff => "aiff",
-            Self::WavPack => "wav-pack",
-            Self::Other => "other",
-        }
+named_values! {
+    /// Container family by the bytes of the file, never by its name.
+    #[derive(Default)]
+    pub enum Container {
+        Mp4 = "mp4",
+        Matroska = "matroska",
+        Webm = "webm",
+        MpegTs = "mpeg-ts",
+        MpegPs = "mpeg-ps",
+        Avi = "avi",
+        Flv = "flv",
+        Asf = "asf",
+        Ogg = "ogg",
+        Wav = "wav",
+        Flac = "flac",
+        Mp3 = "mp3",
+        Adts = "adts",
+        Ac3 = "ac3",
+        Aiff = "aiff",
+        WavPack = "wav-pack",
+        #[default]
+        Other = "other",
     }
 }
 
 /// One media file, as probed. Times are source times: 0 is the start of the file's programme.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Media {
     pub container: Container,
     /// From the bytes, e.g. `video/mp4`, `audio/mp4`, `video/x-matroska`.
@@ -90,7 +67,7 @@ pub struct Media {
 }
 
 /// One elementary stream. `index` is ffmpeg's index (`-map 0:<index>`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
     pub index: u32,
     /// Lower-case ffmpeg codec name (`h264`, `hevc`, `aac`, `ac3`, `subrip` …); `unknown` without one.
@@ -113,17 +90,18 @@ pub struct Stream {
     pub kind: StreamKind,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "type")]
 pub enum StreamKind {
     Video(Video),
     Audio(Audio),
     Subtitle(Subtitle),
     /// Timed metadata, attached pictures and the like: never played, listed for completeness.
+    #[default]
     Data,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Video {
     /// Coded size in pixels, before rotation and pixel aspect.
     pub width: u32,
@@ -148,22 +126,11 @@ pub struct Video {
     pub color: Color,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Hdr {
-    Hdr10,
-    Hlg,
-    DolbyVision,
-}
-
-impl Hdr {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hdr10 => "hdr10",
-            Self::Hlg => "hlg",
-            Self::DolbyVision => "dolby-vision",
-        }
+named_values! {
+    pub enum Hdr {
+        Hdr10 = "hdr10",
+        Hlg = "hlg",
+        DolbyVision = "dolby-vision",
     }
 }
 
@@ -201,40 +168,14 @@ pub const TELETEXT: &str = "dvb_teletext";
 impl Stream {
     /// A decodable stream with nothing else known.
     pub fn new(index: u32, codec: &str, kind: StreamKind) -> Self {
-        Self {
-            index,
-            codec: codec.to_owned(),
-            codec_string: None,
-            profile: None,
-            level: None,
-            bitrate_kbps: None,
-            language: None,
-            title: None,
-            is_default: false,
-            is_forced: false,
-            is_decodable: true,
-            kind,
-        }
+        Self { index, codec: codec.to_owned(), is_decodable: true, kind, ..Self::default() }
     }
 }
 
 impl Video {
     /// The common case: 8 bits, 4:2:0, square pixels, progressive, upright, unknown rate and colour.
     pub fn new(width: u32, height: u32) -> Self {
-        Self {
-            width,
-            height,
-            sample_aspect: (1, 1),
-            frame_rate: None,
-            has_variable_frame_rate: false,
-            is_interlaced: false,
-            bit_depth: 8,
-            chroma: "4:2:0".to_owned(),
-            rotation: 0,
-            is_mirrored: false,
-            hdr: None,
-            color: Color::default(),
-        }
+        Self { width, height, sample_aspect: (1, 1), bit_depth: 8, chroma: "4:2:0".to_owned(), ..Self::default() }
     }
 }
 
@@ -292,21 +233,7 @@ pub struct Tags {
 impl Media {
     /// A seekable file with nothing known but its streams.
     pub fn new(container: Container, streams: Vec<Stream>) -> Self {
-        Self {
-            container,
-            mime_type: String::new(),
-            duration_seconds: None,
-            start_seconds: 0.0,
-            clock_pieces: Vec::new(),
-            bitrate_kbps: None,
-            is_seekable: true,
-            keyframe_interval_seconds: None,
-            streams,
-            chapters: Vec::new(),
-            attachments: Vec::new(),
-            tags: Tags::default(),
-            warnings: Vec::new(),
-        }
+        Self { container, is_seekable: true, streams, ..Self::default() }
     }
 
     /// Treats an implausible duration as unknown.

@@ -1,5 +1,26 @@
 #![doc = include_str!("README.md")]
 
+/// Defines an enum whose values have the same name in the API and in records.
+macro_rules! named_values {
+    ($(#[$meta:meta])* pub enum $type:ident { $($(#[$value_meta:meta])* $value:ident = $name:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        pub enum $type { $($(#[$value_meta])* #[serde(rename = $name)] $value),+ }
+
+        impl $type {
+            /// The name in the API and in records.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$value => $name),+ }
+            }
+
+            /// The value with this name.
+            pub fn parse(name: &str) -> Option<Self> {
+                [$(Self::$value),+].into_iter().find(|value| value.as_str() == name)
+            }
+        }
+    };
+}
+
 pub mod access;
 pub mod account;
 pub mod address;

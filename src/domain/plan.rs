@@ -3,7 +3,7 @@
 //! Sessions that need the same rendition of the same item share its segments; [`Rendition::content_hash`] is the key. The
 //! types are serialised for that hash alone; another name in an attribute would make all cached segments useless.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::codec::TargetCodec;
 use super::media::Hdr;
@@ -73,7 +73,6 @@ pub struct WatermarkOverlay {
     /// Hash of the image, hex.
     pub digest: String,
     pub corner: Corner,
-    /// Percent.
     #[serde(rename = "opacity")]
     pub opacity_percent: u8,
     /// Percent of the video's width.
@@ -81,16 +80,15 @@ pub struct WatermarkOverlay {
     pub width_percent: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Corner {
-    TopLeft,
-    TopRight,
-    BottomLeft,
-    BottomRight,
+named_values! {
+    pub enum Corner {
+        TopLeft = "top-left",
+        TopRight = "top-right",
+        BottomLeft = "bottom-left",
+        BottomRight = "bottom-right",
+    }
 }
 
-/// A burned-in subtitle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase", tag = "from")]
 pub enum BurnedSubtitle {
@@ -101,7 +99,6 @@ pub enum BurnedSubtitle {
 }
 
 impl BurnedSubtitle {
-    /// Whether it is a bitmap subtitle.
     pub fn is_bitmap(&self) -> bool {
         match self {
             Self::Embedded { bitmap, .. } | Self::Sidecar { bitmap, .. } => *bitmap,

@@ -55,7 +55,6 @@ pub enum SubtitleDelivery {
     Burn(BurnedSubtitle),
 }
 
-/// The decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// Serve the file as it is.
@@ -79,52 +78,28 @@ pub enum TrackAction {
     Encode,
 }
 
-/// Why a file is not played directly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TranscodeReason {
-    ContainerNotSupported,
-    VideoCodecNotSupported,
-    VideoProfileNotSupported,
-    VideoLevelNotSupported,
-    VideoBitDepthNotSupported,
-    VideoRangeNotSupported,
-    VideoResolutionNotSupported,
-    VideoFramerateNotSupported,
-    InterlacedNotSupported,
-    AnamorphicNotSupported,
-    AudioCodecNotSupported,
-    AudioChannelsNotSupported,
-    BitrateExceedsLimit,
-    SubtitleCodecNotSupported,
-    /// Text in a subtitle rendition, because the client may not know `subtitleUrl`.
-    SubtitleSelected,
-    SecondaryAudioSelected,
-    StartForced,
-    NoDecodableStream,
-}
-
-impl TranscodeReason {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ContainerNotSupported => "CONTAINER_NOT_SUPPORTED",
-            Self::VideoCodecNotSupported => "VIDEO_CODEC_NOT_SUPPORTED",
-            Self::VideoProfileNotSupported => "VIDEO_PROFILE_NOT_SUPPORTED",
-            Self::VideoLevelNotSupported => "VIDEO_LEVEL_NOT_SUPPORTED",
-            Self::VideoBitDepthNotSupported => "VIDEO_BIT_DEPTH_NOT_SUPPORTED",
-            Self::VideoRangeNotSupported => "VIDEO_RANGE_NOT_SUPPORTED",
-            Self::VideoResolutionNotSupported => "VIDEO_RESOLUTION_NOT_SUPPORTED",
-            Self::VideoFramerateNotSupported => "VIDEO_FRAMERATE_NOT_SUPPORTED",
-            Self::InterlacedNotSupported => "INTERLACED_NOT_SUPPORTED",
-            Self::AnamorphicNotSupported => "ANAMORPHIC_NOT_SUPPORTED",
-            Self::AudioCodecNotSupported => "AUDIO_CODEC_NOT_SUPPORTED",
-            Self::AudioChannelsNotSupported => "AUDIO_CHANNELS_NOT_SUPPORTED",
-            Self::BitrateExceedsLimit => "BITRATE_EXCEEDS_LIMIT",
-            Self::SubtitleCodecNotSupported => "SUBTITLE_CODEC_NOT_SUPPORTED",
-            Self::SubtitleSelected => "SUBTITLE_SELECTED",
-            Self::SecondaryAudioSelected => "SECONDARY_AUDIO_SELECTED",
-            Self::StartForced => "START_FORCED",
-            Self::NoDecodableStream => "NO_DECODABLE_STREAM",
-        }
+named_values! {
+    /// Why a file is not played directly.
+    pub enum TranscodeReason {
+        ContainerNotSupported = "CONTAINER_NOT_SUPPORTED",
+        VideoCodecNotSupported = "VIDEO_CODEC_NOT_SUPPORTED",
+        VideoProfileNotSupported = "VIDEO_PROFILE_NOT_SUPPORTED",
+        VideoLevelNotSupported = "VIDEO_LEVEL_NOT_SUPPORTED",
+        VideoBitDepthNotSupported = "VIDEO_BIT_DEPTH_NOT_SUPPORTED",
+        VideoRangeNotSupported = "VIDEO_RANGE_NOT_SUPPORTED",
+        VideoResolutionNotSupported = "VIDEO_RESOLUTION_NOT_SUPPORTED",
+        VideoFramerateNotSupported = "VIDEO_FRAMERATE_NOT_SUPPORTED",
+        InterlacedNotSupported = "INTERLACED_NOT_SUPPORTED",
+        AnamorphicNotSupported = "ANAMORPHIC_NOT_SUPPORTED",
+        AudioCodecNotSupported = "AUDIO_CODEC_NOT_SUPPORTED",
+        AudioChannelsNotSupported = "AUDIO_CHANNELS_NOT_SUPPORTED",
+        BitrateExceedsLimit = "BITRATE_EXCEEDS_LIMIT",
+        SubtitleCodecNotSupported = "SUBTITLE_CODEC_NOT_SUPPORTED",
+        /// Text in a subtitle rendition, because the client may not know `subtitleUrl`.
+        SubtitleSelected = "SUBTITLE_SELECTED",
+        SecondaryAudioSelected = "SECONDARY_AUDIO_SELECTED",
+        StartForced = "START_FORCED",
+        NoDecodableStream = "NO_DECODABLE_STREAM",
     }
 }
 

@@ -8,13 +8,10 @@ use serde_json::json;
 
 use crate::error::{Code, Error};
 
-/// Minimum length of a rights statement, characters.
 const MIN_STATEMENT_CHARS: usize = 20;
 
-/// Maximum length of a text, bytes.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// The text of the attestation.
 const ATTESTATION_TEXT: &str = "I am authorised to receive this source and to show it to the people of this household, on the basis \
                             stated, and I answer for what is stated here.";
 
@@ -28,18 +25,17 @@ pub struct Provenance {
     pub imported_at_ms: i64,
 }
 
-/// The legal basis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RightsBasis {
-    OwnContent,
-    PublicDomain,
-    Licensed,
-    ProviderSubscription,
-    Other,
+named_values! {
+    /// The legal basis.
+    pub enum RightsBasis {
+        OwnContent = "own-content",
+        PublicDomain = "public-domain",
+        Licensed = "licensed",
+        ProviderSubscription = "provider-subscription",
+        Other = "other",
+    }
 }
 
-/// The legal basis with its statement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
     pub basis: RightsBasis,
@@ -84,44 +80,12 @@ pub struct RightsClaim {
     pub authorized: Option<bool>,
 }
 
-/// A change of a clearance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ClearanceChange {
-    Attested,
-    Changed,
-    Withdrawn,
-    Removed,
-}
-
-impl RightsBasis {
-    pub const ALL: [(&str, Self); 5] = [
-        ("own-content", Self::OwnContent),
-        ("public-domain", Self::PublicDomain),
-        ("licensed", Self::Licensed),
-        ("provider-subscription", Self::ProviderSubscription),
-        ("other", Self::Other),
-    ];
-
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(_, basis)| *basis == self).map_or("other", |(name, _)| name)
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, basis)| *basis)
-    }
-}
-
-impl ClearanceChange {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Attested => "attested",
-            Self::Changed => "changed",
-            Self::Withdrawn => "withdrawn",
-            Self::Removed => "removed",
-        }
+named_values! {
+    pub enum ClearanceChange {
+        Attested = "attested",
+        Changed = "changed",
+        Withdrawn = "withdrawn",
+        Removed = "removed",
     }
 }
 
@@ -144,7 +108,6 @@ pub fn missing_fields(claim: &RightsClaim) -> Vec<&'static str> {
     checks.iter().filter(|(_, is_present)| !is_present).map(|(field, _)| *field).collect()
 }
 
-/// The error for missing fields.
 pub fn missing_rights_error(missing: &[&str]) -> Error {
     let message = format!("the rights basis is incomplete, missing: {}", missing.join(", "));
     Error::new(Code::RightsBasisRequired, message).with_details(json!({"missing": missing}))
@@ -178,10 +141,7 @@ impl Clearance {
     /// stream's address has changed.
     ///
     /// A withdrawal needs no other field. Any other change needs a new attestation by the user who makes it, because an
-    /// attestation does not cover what was written after it.
-    ///
-    /// # Errors
-    /// The missing fields.
+    /// attestation does not cover what was written after it. The error is the missing fields.
     pub fn from_claim(
         claim: RightsClaim,
         before: Option<&Self>,
@@ -227,7 +187,6 @@ impl Clearance {
         Ok(Self { provenance, rights, attestation })
     }
 
-    /// Whether the attestation is in force.
     pub fn is_attested(&self) -> bool {
         self.attestation.authorized
     }
@@ -262,14 +221,22 @@ impl RightsClaim {
     /// Fills missing fields from the existing clearance.
     fn merged_into(self, before: Option<&Clearance>) -> Self {
         let Some(Clearance { provenance, rights, .. }) = before else { return self };
+        let claim = self.with_provenance(provenance);
         Self {
-            source_name: self.source_name.or_else(|| Some(provenance.source_name.clone())),
-            source_url: self.source_url.or_else(|| Some(provenance.source_url.clone())),
-            imported_at_ms: self.imported_at_ms.or(Some(provenance.imported_at_ms)),
-            basis: self.basis.or_else(|| Some(rights.basis.as_str().to_owned())),
-            statement: self.statement.or_else(|| Some(rights.statement.clone())),
-            recording_basis: self.recording_basis.or_else(|| Some(rights.recording_basis.clone())),
-            authorized: self.authorized,
+            basis: claim.basis.or_else(|| Some(rights.basis.as_str().to_owned())),
+            statement: claim.statement.or_else(|| Some(rights.statement.clone())),
+            recording_basis: claim.recording_basis.or_else(|| Some(rights.recording_basis.clone())),
+            ..claim
+        }
+    }
+
+    /// Fills missing fields from an existing provenance.
+    pub(super) fn with_provenance(self, before: &Provenance) -> Self {
+        Self {
+            source_name: self.source_name.or_else(|| Some(before.source_name.clone())),
+            source_url: self.source_url.or_else(|| Some(before.source_url.clone())),
+            imported_at_ms: self.imported_at_ms.or(Some(before.imported_at_ms)),
+            ..self
         }
     }
 }
@@ -294,27 +261,24 @@ pub mod tests {
     fn everything_that_is_missing_is_named() {
         assert_eq!(missing_fields(&sample_claim()), Vec::<&str>::new());
         assert_eq!(missing_fields(&RightsClaim::default()).len(), 6);
-        let wrong = [
-            ("provenance.sourceName", RightsClaim { source_name: Some("  ".into()), ..sample_claim() }),
-            ("provenance.sourceUrl", RightsClaim { source_url: Some("javascript:alert(1)".into()), ..sample_claim() }),
-            (
-                "provenance.sourceUrl",
-                RightsClaim { source_url: Some("https://u:p@antenna.example/".into()), ..sample_claim() },
-            ),
-            ("provenance.sourceUrl", RightsClaim { source_url: Some("the internet".into()), ..sample_claim() }),
-            ("provenance.importedAt", RightsClaim { imported_at_ms: None, ..sample_claim() }),
-            ("rights.basis", RightsClaim { basis: Some("everybody does it".into()), ..sample_claim() }),
-            (
-                "rights.statement",
-                RightsClaim { statement: Some("                 mine                ".into()), ..sample_claim() },
-            ),
-            ("rights.statement", RightsClaim { statement: Some("a".repeat(5000)), ..sample_claim() }),
-            ("rights.statement", RightsClaim { statement: Some("\u{200b}".repeat(30)), ..sample_claim() }),
-            ("provenance.sourceName", RightsClaim { source_name: Some("\u{3164}\u{2800}".into()), ..sample_claim() }),
-            ("attestation.authorized", RightsClaim { authorized: Some(false), ..sample_claim() }),
-            ("attestation.authorized", RightsClaim { authorized: None, ..sample_claim() }),
+        type Change = fn(&mut RightsClaim);
+        let changes: [(&str, Change); 12] = [
+            ("provenance.sourceName", |claim| claim.source_name = Some("  ".into())),
+            ("provenance.sourceUrl", |claim| claim.source_url = Some("javascript:alert(1)".into())),
+            ("provenance.sourceUrl", |claim| claim.source_url = Some("https://u:p@antenna.example/".into())),
+            ("provenance.sourceUrl", |claim| claim.source_url = Some("the internet".into())),
+            ("provenance.importedAt", |claim| claim.imported_at_ms = None),
+            ("rights.basis", |claim| claim.basis = Some("everybody does it".into())),
+            ("rights.statement", |claim| claim.statement = Some("                 mine                ".into())),
+            ("rights.statement", |claim| claim.statement = Some("a".repeat(5000))),
+            ("rights.statement", |claim| claim.statement = Some("\u{200b}".repeat(30))),
+            ("provenance.sourceName", |claim| claim.source_name = Some("\u{3164}\u{2800}".into())),
+            ("attestation.authorized", |claim| claim.authorized = Some(false)),
+            ("attestation.authorized", |claim| claim.authorized = None),
         ];
-        for (field, wrong) in wrong {
+        for (field, change) in changes {
+            let mut wrong = sample_claim();
+            change(&mut wrong);
             assert_eq!(missing_fields(&wrong), [field], "{wrong:?}");
             assert_eq!(Clearance::from_claim(wrong, None, false, "ada", 5).unwrap_err(), [field]);
         }

@@ -1,6 +1,5 @@
 //! Formats of media segments (RFC 8216 section 3.1).
 
-/// The format of a media segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentFormat {
     MpegTs,
@@ -8,7 +7,6 @@ pub enum SegmentFormat {
 }
 
 impl SegmentFormat {
-    /// File extension.
     pub fn extension(self) -> &'static str {
         match self {
             Self::MpegTs => "ts",

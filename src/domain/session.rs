@@ -1,23 +1,22 @@
 //! The states of a playback session and the effect of each event.
 
-/// The state of a session. `Failed` and `Stopped` are final.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SessionState {
-    /// The segment at the start position does not exist yet.
-    Starting,
-    /// Playable; a run is making segments for it.
-    Running,
-    /// Playable; no segment is needed until a player reads on.
-    Paused,
-    /// Playable; every segment of the item exists.
-    Complete,
-    /// The backend failed.
-    Failed,
-    /// Ended by its viewer, an admin, idleness or shutdown.
-    Stopped,
+named_values! {
+    /// The state of a session. `Failed` and `Stopped` are final.
+    pub enum SessionState {
+        /// The segment at the start position does not exist yet.
+        Starting = "starting",
+        /// Playable; a run is making segments for it.
+        Running = "running",
+        /// Playable; no segment is needed until a player reads on.
+        Paused = "paused",
+        /// Playable; every segment of the item exists.
+        Complete = "complete",
+        Failed = "failed",
+        /// Ended by its viewer, an admin, idleness or shutdown.
+        Stopped = "stopped",
+    }
 }
 
-/// An event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
     /// The segment at the start position exists.
@@ -26,32 +25,12 @@ pub enum SessionEvent {
     Working,
     /// The runs are far enough ahead.
     Ahead,
-    /// Every segment exists.
     AllSegmentsReady,
     Fault,
     Stop,
 }
 
-/// An action for the session's owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionAction {
-    /// Release the runs: the session has no readers any more.
-    Release,
-}
-
 impl SessionState {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Complete => "complete",
-            Self::Failed => "failed",
-            Self::Stopped => "stopped",
-        }
-    }
-
     /// Whether the segment at the start position exists and the session still serves.
     pub fn is_ready(self) -> bool {
         matches!(self, Self::Running | Self::Paused | Self::Complete)
@@ -62,20 +41,20 @@ impl SessionState {
         self == Self::Starting || self.is_ready()
     }
 
-    /// The state after `event`, and the actions to perform.
-    pub fn after(self, event: SessionEvent) -> (Self, &'static [SessionAction]) {
+    /// The state after `event`, and whether to release the runs because the session has no readers any more.
+    pub fn after(self, event: SessionEvent) -> (Self, bool) {
         use SessionState::*;
         match (self, event) {
-            (Stopped, _) => (Stopped, &[]),
-            (_, SessionEvent::Stop) => (Stopped, &[SessionAction::Release]),
-            (Failed, _) => (Failed, &[]),
-            (_, SessionEvent::Fault) => (Failed, &[SessionAction::Release]),
-            (Starting, SessionEvent::Ready) => (Running, &[]),
-            (Starting, _) => (Starting, &[]),
-            (_, SessionEvent::Ready) => (self, &[]),
-            (_, SessionEvent::Working) => (Running, &[]),
-            (_, SessionEvent::Ahead) => (Paused, &[]),
-            (_, SessionEvent::AllSegmentsReady) => (Complete, &[]),
+            (Stopped, _) => (Stopped, false),
+            (_, SessionEvent::Stop) => (Stopped, true),
+            (Failed, _) => (Failed, false),
+            (_, SessionEvent::Fault) => (Failed, true),
+            (Starting, SessionEvent::Ready) => (Running, false),
+            (Starting, _) => (Starting, false),
+            (_, SessionEvent::Ready) => (self, false),
+            (_, SessionEvent::Working) => (Running, false),
+            (_, SessionEvent::Ahead) => (Paused, false),
+            (_, SessionEvent::AllSegmentsReady) => (Complete, false),
         }
     }
 }
@@ -101,8 +80,7 @@ mod tests {
             for (event, next) in events.into_iter().zip(states_after) {
                 // Every arrow to another final state releases the runs, and no other arrow does.
                 let releases = next != state && matches!(next, Failed | Stopped);
-                let actions: &[SessionAction] = if releases { &[SessionAction::Release] } else { &[] };
-                assert_eq!(state.after(event), (next, actions), "{state:?} on {event:?}");
+                assert_eq!(state.after(event), (next, releases), "{state:?} on {event:?}");
             }
         }
     }

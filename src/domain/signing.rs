@@ -7,7 +7,6 @@ use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// A signing key.
 pub type SigningKey = [u8; 32];
 
 /// Tolerance for clock differences, seconds.
@@ -16,7 +15,6 @@ const LEEWAY_SECONDS: i64 = 30;
 /// Maximum lifetime of a grant or a signed address, seconds: seven days.
 pub const MAX_LIFE_SECONDS: i64 = 7 * 86_400;
 
-/// Maximum length of a grant, bytes.
 const MAX_GRANT_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +44,11 @@ pub fn verify_grant<'a>(
     grant: &'a str,
     now: i64,
 ) -> Result<(&'a str, i64), SignatureError> {
-    if grant.len() > MAX_GRANT_BYTES {
-        return Err(SignatureError::Invalid);
-    }
     let mut parts = grant.splitn(3, '.');
     let (Some(exp), Some(subject), Some(sig)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(SignatureError::Invalid);
     };
-    if exp.len() != 10 || !exp.bytes().all(|byte| byte.is_ascii_digit()) || subject.is_empty() {
+    if grant.len() > MAX_GRANT_BYTES || subject.is_empty() || !is_expiry(exp) {
         return Err(SignatureError::Invalid);
     }
     let sig = BASE64URL_NOPAD.decode(sig.as_bytes()).map_err(|_| SignatureError::Invalid)?;
@@ -61,6 +56,10 @@ pub fn verify_grant<'a>(
         return Err(SignatureError::Invalid);
     }
     Ok((subject, check_expiry(exp, now)?))
+}
+
+fn is_expiry(exp: &str) -> bool {
+    exp.len() == 10 && exp.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Checks an expiry whose signature was verified; returns it in unix seconds. An expiry beyond the maximum lifetime comes
@@ -109,7 +108,7 @@ pub fn verify_link<'a>(
     now: i64,
 ) -> Result<(&'a str, i64), SignatureError> {
     let is_too_long = [token, exp, sig].iter().any(|text| text.len() > MAX_PARAMETER_BYTES);
-    if is_too_long || exp.len() != 10 || !exp.bytes().all(|byte| byte.is_ascii_digit()) {
+    if is_too_long || !is_expiry(exp) {
         return Err(SignatureError::Invalid);
     }
     let (name, subject) =

@@ -6,12 +6,11 @@ use crate::domain::address::Address;
 use crate::domain::m3u::parse::{M3uEntry, SkippedEntry};
 use crate::domain::rights::{Clearance, Provenance, RightsClaim, missing_fields};
 
-/// The format of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SourceKind {
-    M3u,
-    Xmltv,
+named_values! {
+    pub enum SourceKind {
+        M3u = "m3u",
+        Xmltv = "xmltv",
+    }
 }
 
 /// Filter for entries that become channels: all if every list is empty, otherwise those named in any of the lists.
@@ -24,7 +23,6 @@ pub struct ChannelFilter {
     pub ids: Vec<String>,
 }
 
-/// The rights basis under which a source is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceRights {
@@ -33,7 +31,6 @@ pub enum SourceRights {
     Clearance(Clearance),
 }
 
-/// Result of the last read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadState {
@@ -42,7 +39,6 @@ pub enum ReadState {
     Failed(String),
 }
 
-/// Counts of the last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReadCounts {
@@ -52,7 +48,6 @@ pub struct ReadCounts {
     pub skipped: usize,
 }
 
-/// A source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImportSource {
     /// Never used twice.
@@ -78,18 +73,7 @@ pub struct ImportSource {
     pub skipped: Vec<SkippedEntry>,
 }
 
-impl SourceKind {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::M3u => "m3u",
-            Self::Xmltv => "xmltv",
-        }
-    }
-}
-
 impl ChannelFilter {
-    /// Total bytes of its texts.
     pub fn text_bytes(&self) -> usize {
         [&self.groups, &self.names, &self.ids].into_iter().flatten().map(String::len).sum()
     }
@@ -106,9 +90,6 @@ impl ChannelFilter {
 
 impl SourceRights {
     /// The rights basis that results from a claim for a source of this kind; see [`Clearance::from_claim`].
-    ///
-    /// # Errors
-    /// The missing fields.
     pub fn from_claim(
         kind: SourceKind,
         claim: RightsClaim,
@@ -119,15 +100,9 @@ impl SourceRights {
     ) -> Result<Self, Vec<&'static str>> {
         let has_rights_fields = claim.basis.is_some() || claim.statement.is_some() || claim.authorized.is_some();
         if kind == SourceKind::Xmltv && !has_rights_fields && !matches!(before, Some(Self::Clearance(_))) {
-            let previous = match before {
-                Some(Self::Provenance(provenance)) => Some(provenance),
-                _ => None,
-            };
-            let claim = RightsClaim {
-                source_name: claim.source_name.or_else(|| previous.map(|was| was.source_name.clone())),
-                source_url: claim.source_url.or_else(|| previous.map(|was| was.source_url.clone())),
-                imported_at_ms: claim.imported_at_ms.or_else(|| previous.map(|was| was.imported_at_ms)),
-                ..claim
+            let claim = match before {
+                Some(before) => claim.with_provenance(before.provenance()),
+                None => claim,
             };
             let missing_names: Vec<_> =
                 missing_fields(&claim).into_iter().filter(|field| field.starts_with("provenance.")).collect();
@@ -143,10 +118,8 @@ impl SourceRights {
     }
 
     pub fn clearance(&self) -> Option<&Clearance> {
-        match self {
-            Self::Clearance(clearance) => Some(clearance),
-            Self::Provenance(_) => None,
-        }
+        let Self::Clearance(clearance) = self else { return None };
+        Some(clearance)
     }
 
     pub fn provenance(&self) -> &Provenance {
@@ -156,7 +129,6 @@ impl SourceRights {
         }
     }
 
-    /// Whether it may be used.
     pub fn is_usable(&self) -> bool {
         self.clearance().is_none_or(Clearance::is_attested)
     }

@@ -11,27 +11,21 @@ pub const PORT: u16 = 1900;
 /// Lifetime of an announcement, seconds; the minimum of the specification.
 const MAX_AGE_SECONDS: u32 = 1800;
 
-/// Search target for all devices.
 const TARGET_ALL: &str = "ssdp:all";
 
-/// Device type in the tuner's description.
 const DEVICE_TYPE: &str = "urn:schemas-upnp-org:device:MediaServer:1";
 
 /// Maximum delay of a response, seconds (section 1.3.2).
 const MAX_WAIT_SECONDS: u32 = 5;
 
-/// An announced device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnouncedDevice {
     /// Without `uuid:`.
     pub id: String,
-    /// Address of its description.
     pub location: String,
-    /// Name and version of the program.
     pub program: String,
 }
 
-/// A search for devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     pub target: String,

@@ -14,10 +14,7 @@ pub struct AllowedSources {
 }
 
 impl AllowedSources {
-    /// Parses addresses, networks (`192.168.1.0/24`) and host names.
-    ///
-    /// # Errors
-    /// The first item that is neither an address, nor a network, nor a host name.
+    /// Parses addresses, networks (`192.168.1.0/24`) and host names. The error names the first other item.
     pub fn parse(items: &[String]) -> Result<Self, String> {
         let mut allowed = Self::default();
         for item in items {
@@ -35,7 +32,6 @@ impl AllowedSources {
         Ok(allowed)
     }
 
-    /// Whether a host is allowed by name.
     pub fn allows_host(&self, name: &str) -> bool {
         self.hosts.contains(&normalize_host(name))
     }

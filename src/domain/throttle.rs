@@ -24,10 +24,7 @@ impl RateLimiter {
         Self { per_minute: per_minute.max(1), buckets: HashMap::new() }
     }
 
-    /// Takes an attempt from every key, or from none.
-    ///
-    /// # Errors
-    /// Whole seconds until every key has an attempt again.
+    /// Takes an attempt from every key, or from none. The error is in how many whole seconds every key has one again.
     pub fn take(&mut self, keys: &[String], now_ms: i64) -> Result<(), u32> {
         for key in keys {
             // If the clock was set back, the bucket fills from now on, not from the time it was last used.

@@ -1,4 +1,6 @@
-//! Frame rates and 90 kHz ticks: the exact arithmetic of every grid.
+//! Frame rates and 90 kHz ticks: the exact arithmetic of every grid. Instants of the two clocks of a channel.
+
+use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +14,6 @@ pub struct FrameRate {
     pub den: u32,
 }
 
-/// Standard frame rates, as exact fractions.
 pub const STANDARD_RATES: [FrameRate; 8] = [
     FrameRate { num: 24_000, den: 1001 },
     FrameRate { num: 24, den: 1 },
@@ -62,9 +63,101 @@ pub fn to_ticks(seconds: f64) -> i64 {
     (seconds * TICKS_PER_SECOND as f64).round() as i64
 }
 
-/// Ticks to seconds.
 pub fn to_seconds(ticks: i64) -> f64 {
     ticks as f64 / TICKS_PER_SECOND as f64
+}
+
+/// Defines instants of one clock, ms since 1970. Durations are `i64`, ms.
+macro_rules! instant_ms {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub i64);
+
+        impl $name {
+            pub const MIN: Self = Self(i64::MIN);
+            pub const MAX: Self = Self(i64::MAX);
+
+            pub fn saturating_add(self, ms: i64) -> Self {
+                Self(self.0.saturating_add(ms))
+            }
+
+            pub fn saturating_sub(self, ms: i64) -> Self {
+                Self(self.0.saturating_sub(ms))
+            }
+
+            /// Ms since an earlier instant.
+            pub fn saturating_since(self, earlier: Self) -> i64 {
+                self.0.saturating_sub(earlier.0)
+            }
+        }
+
+        impl Add<i64> for $name {
+            type Output = Self;
+
+            fn add(self, ms: i64) -> Self {
+                Self(self.0 + ms)
+            }
+        }
+
+        impl Sub<i64> for $name {
+            type Output = Self;
+
+            fn sub(self, ms: i64) -> Self {
+                Self(self.0 - ms)
+            }
+        }
+
+        impl Sub for $name {
+            type Output = i64;
+
+            fn sub(self, earlier: Self) -> i64 {
+                self.0 - earlier.0
+            }
+        }
+    };
+}
+
+instant_ms! {
+    /// A wall-clock instant, ms since 1970.
+    WallMs
+}
+
+instant_ms! {
+    /// An instant of a channel's own time, ms since 1970. It equals wall-clock time unless the channel has a clock of its own,
+    /// and then only the [`ChannelClock`](super::channel_clock::ChannelClock) converts between the two.
+    ChannelMs
+}
+
+impl From<jiff::Timestamp> for WallMs {
+    fn from(at: jiff::Timestamp) -> Self {
+        Self(at.as_millisecond())
+    }
+}
+
+impl WallMs {
+    /// The wall-clock time of a channel instant, for a channel without a clock of its own.
+    pub fn without_clock(at: ChannelMs) -> Self {
+        Self(at.0)
+    }
+}
+
+impl ChannelMs {
+    /// The channel time of a wall-clock instant, for a channel without a clock of its own.
+    pub fn without_clock(at: WallMs) -> Self {
+        Self(at.0)
+    }
+
+    /// From ticks since 1970, rounded down.
+    pub fn from_ticks(ticks: i64) -> Self {
+        Self(ticks.div_euclid(90))
+    }
+
+    /// Ticks since 1970.
+    pub fn to_ticks(self) -> i64 {
+        self.0.saturating_mul(90)
+    }
 }
 
 /// How far ahead of the clock a stored time may be, seconds: a day. A time further ahead was written while the clock was

@@ -46,10 +46,6 @@ impl RecordingsFolder {
         Ok(Self { folder, path: path.to_owned() })
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Bytes that may still be written, beyond [`RESERVE_BYTES`].
     pub fn free_bytes(&self) -> u64 {
         let stat = rustix::fs::fstatvfs(&self.folder);
@@ -165,14 +161,6 @@ impl RecordingsFolder {
 }
 
 impl RecordingFile {
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Appends all bytes or none: a partial write is truncated away.
     ///
     /// # Errors
@@ -215,7 +203,7 @@ mod tests {
         recording.sync().unwrap();
         drop(recording);
         let mut resumed = recordings.resume(&path, 5).unwrap();
-        assert_eq!((resumed.len(), resumed.is_empty()), (5, false));
+        assert_eq!(resumed.len, 5);
         resumed.append(b" third").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"first third");
         assert_eq!(recordings.resume(&path, 1000).unwrap_err().kind(), ErrorKind::UnexpectedEof);

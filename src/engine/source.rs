@@ -10,7 +10,6 @@ use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -33,9 +32,6 @@ pub struct SourceFile {
     pub path: String,
     /// Index of its root.
     pub root_index: usize,
-    pub root_id: String,
-    /// Relative to the root.
-    pub relative_path: PathBuf,
     pub len: u64,
     pub modified: SystemTime,
     /// Last change of content, name or permissions (`ctime`), seconds and nanoseconds. No program can set it directly.

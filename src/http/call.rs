@@ -32,11 +32,8 @@ pub struct Call {
 
 impl Call {
     /// A query parameter; None when absent. A parameter repeated with a different value was rejected before.
-    ///
-    /// # Errors
-    /// Never at present; callers must still handle one.
-    pub fn query(&self, name: &str) -> Result<Option<&str>> {
-        Ok(self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()))
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// The `path` parameter of media routes.
@@ -44,7 +41,7 @@ impl Call {
     /// # Errors
     /// `INVALID_PATH` when it is absent.
     pub fn media_path(&self) -> Result<&str> {
-        self.query("path")?.ok_or_else(|| Error::new(Code::InvalidPath, "path is missing"))
+        self.query("path").ok_or_else(|| Error::new(Code::InvalidPath, "path is missing"))
     }
 
     /// The version of a record that `If-Match` requires; None when it is absent or `*`.
@@ -62,7 +59,7 @@ impl Call {
     /// # Errors
     /// `VALIDATION_ERROR` when it is not an integer of at least 1.
     pub fn limit(&self, default: usize, max: usize) -> Result<usize> {
-        match self.query("limit")? {
+        match self.query("limit") {
             None => Ok(default),
             Some(text) => match text.parse::<u64>() {
                 Ok(limit) if limit > 0 => Ok(usize::try_from(limit).unwrap_or(max).min(max)),

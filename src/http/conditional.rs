@@ -95,13 +95,11 @@ mod tests {
     use super::*;
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
-        lines.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).fold(
-            HeaderMap::new(),
-            |mut map, (name, value)| {
-                map.append(name, value);
-                map
-            },
-        )
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
     }
 
     #[test]

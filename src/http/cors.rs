@@ -37,7 +37,6 @@ impl Cors {
         self.origins.iter().find(|allowed| *allowed == origin).cloned()
     }
 
-    /// Adds the CORS headers to a response.
     pub fn add_headers(&self, origin: Option<HeaderValue>, response: &mut HeaderMap) {
         if self.origins.is_empty() {
             return;

@@ -63,13 +63,23 @@ fn form_decode(raw: &str) -> Result<String> {
 /// # Errors
 /// `VALIDATION_ERROR` naming the field and the range.
 pub fn check_integer<T: PartialOrd + Display>(field: &str, value: Option<T>, range: RangeInclusive<T>) -> Result<()> {
-    match value.is_none_or(|value| range.contains(&value)) {
-        true => Ok(()),
-        false => {
-            let message = format!("must be an integer from {} to {}", range.start(), range.end());
-            Err(Error::invalid_field(field, message))
-        }
+    if value.is_none_or(|value| range.contains(&value)) {
+        return Ok(());
     }
+    Err(Error::invalid_field(field, format!("must be an integer from {} to {}", range.start(), range.end())))
+}
+
+/// The value that a word stands for.
+///
+/// # Errors
+/// `VALIDATION_ERROR` naming the field and all words, if this one is not among them.
+pub fn parse_choice<T: Copy>(field: &str, word: &str, choices: &[(&str, T)]) -> Result<T> {
+    let found = choices.iter().find(|(name, _)| *name == word);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let (others, last) = names.split_at(names.len().saturating_sub(1));
+        Error::invalid_field(field, format!("must be {} or {}", others.join(", "), last.concat()))
+    })
 }
 
 /// Parameters that authenticate a request. If one were repeated, two readers could each trust a different value.
@@ -81,6 +91,15 @@ const MAX_PARAMETERS: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_choice_names_all_words_it_accepts() {
+        let choices = [("true", 1), ("false", 2), ("all", 3)];
+        assert_eq!(parse_choice("f", "false", &choices).unwrap(), 2);
+        let message = |count| parse_choice("f", "True", &choices[..count]).unwrap_err().message;
+        assert!(message(3).ends_with("must be true, false or all"), "{}", message(3));
+        assert!(message(2).ends_with("must be true or false"), "{}", message(2));
+    }
 
     #[test]
     fn queries_are_decoded_strictly() {

@@ -48,7 +48,6 @@ pub struct RequestParts {
     pub headers: Arc<HeaderMap>,
     pub info: RequestInfo,
     pub body: RequestBody,
-    /// The slot of the connection.
     pub slot: Arc<ConnectionSlot>,
 }
 

@@ -135,16 +135,16 @@ impl Endpoint {
         }
         let accepts_grant = matches!(self.access, Access::Granted | Access::Live);
         if accepts_grant
-            && let Some(grant) = call.query("st")?
+            && let Some(grant) = call.query("st")
             && let Some(resource) = (self.resource)(call)
         {
             return service.accounts.redeem(&resource, grant).map(Some);
         }
         if self.access == Access::Live
-            && let Some(token) = call.query("token")?
+            && let Some(token) = call.query("token")
             && let Some(resource) = (self.resource)(call)
         {
-            return match (call.query("exp")?, call.query("sig")?) {
+            return match (call.query("exp"), call.query("sig")) {
                 (None, None) => authenticate_stream_token(service, token),
                 (Some(exp), Some(sig)) => service.accounts.redeem_link(&resource, token, exp, sig).map(Some),
                 _ => Err(Error::new(Code::SignatureInvalid, "exp and sig must be given together")),
@@ -154,7 +154,6 @@ impl Endpoint {
     }
 }
 
-/// Authenticates a stream token.
 fn authenticate_stream_token(service: &Service, token: &str) -> Result<Option<Arc<Principal>>> {
     let principal = service.accounts.authenticate_stream(token).map(Some);
     principal.map_err(|error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\""))

@@ -57,8 +57,8 @@ static TEXT: LazyLock<String> =
     LazyLock::new(|| serde_json::to_string_pretty(&*DOCUMENT).expect("the description is plain data"));
 
 /// The OpenAPI document
-#[utoipa::path(get, path = "/api/openapi.json",
-    responses((status = 200, description = "An OpenAPI 3.1 document", body = Value, content_type = "application/json")))]
+#[utoipa::path(get, path = "/api/openapi.json", responses(
+    (status = 200, description = "An OpenAPI 3.1 document", body = Value, content_type = "application/json")))]
 pub async fn openapi(service: Arc<Service>, _: Call) -> Result<Response> {
     let prefix = ResourceUrls::from_config(&service.config).prefix();
     if prefix.is_empty() {
@@ -129,17 +129,14 @@ fn default_errors(access: Access, path: &str, operation: &Map<String, Value>) ->
             errors.push((status, description));
         }
     };
-    let (has_body, has_parameters) = (operation.contains_key("requestBody"), operation.contains_key("parameters"));
+    let has_body = operation.contains_key("requestBody");
+    let takes_input = has_body || operation.contains_key("parameters");
     let (is_user, is_admin) = (access == Access::User, access == Access::Admin);
     let mut parameters = operation.get("parameters").and_then(Value::as_array).into_iter().flatten();
     let names_media = parameters.any(|parameter| parameter["name"] == "path");
     let names_resource = path.contains('{') && (is_user || is_admin);
     let is_channel = path.starts_with("/api/livetv/channels");
-    add_if(
-        has_body || has_parameters,
-        "400",
-        "`VALIDATION_ERROR`, `BAD_REQUEST` or `INVALID_PATH`: the request is invalid",
-    );
+    add_if(takes_input, "400", "`VALIDATION_ERROR`, `BAD_REQUEST` or `INVALID_PATH`: the request is invalid");
     add_if(access != Access::Public, "401", "`UNAUTHORIZED` or `TOKEN_EXPIRED`: no valid credentials");
     add_if(is_admin, "403", "`FORBIDDEN`: only admins may do this");
     add_if(is_user && names_media, "403", "`FORBIDDEN`: the path is outside the library roots");

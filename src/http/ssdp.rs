@@ -71,7 +71,6 @@ fn open_socket(listen: IpAddr, port: u16) -> io::Result<StdSocket> {
     Ok(std_socket)
 }
 
-/// The announced server.
 struct AnnouncedServer {
     service: Arc<Service>,
     token: String,

@@ -27,7 +27,6 @@ pub fn chunks(
     })
 }
 
-/// A response that streams the chunks.
 pub fn streamed_response(chunks: impl Iterator<Item = Bytes> + Send + Sync + 'static) -> Response {
     warp::reply::stream(stream::iter(chunks.map(Ok::<_, std::io::Error>))).into_response()
 }

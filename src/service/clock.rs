@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::domain::time::WallMs;
+
 /// The value of `stopped_ms` for a clock that is not stopped.
 const RUNNING: i64 = i64::MIN;
 
@@ -28,6 +30,11 @@ impl Clock {
             RUNNING => Timestamp::now(),
             ms => Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX),
         }
+    }
+
+    /// The current time.
+    pub fn now_ms(&self) -> WallMs {
+        self.now().into()
     }
 
     /// Stops the clock if it runs, and sets it back.

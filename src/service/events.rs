@@ -7,9 +7,9 @@ use tokio::sync::broadcast;
 
 use crate::domain::channel::Channel;
 use crate::domain::channel_state::ChannelState;
+use crate::domain::guide::Airing;
 use crate::domain::progress::ProgressRecord;
 use crate::domain::recording::RecordingState;
-use crate::domain::schedule::Programme;
 
 /// Events a listener may lag before it is notified that it missed some.
 const MAX_LAG: usize = 256;
@@ -41,7 +41,7 @@ pub enum EventContent {
     /// A channel's viewer count or state changed.
     Channel { id: u32, state: ChannelState, viewers: usize },
     /// An entry of a channel's guide began.
-    Programme { channel: Arc<Channel>, entry: Programme },
+    Programme { channel: Arc<Channel>, entry: Airing },
     /// A recording was scheduled, began or ended.
     Recording { id: String, title: String, state: RecordingState },
 }
@@ -93,7 +93,6 @@ impl Events {
         let _ = state.sender.as_ref().map(|sender| sender.send(event));
     }
 
-    /// Whether there are listeners.
     pub fn has_listeners(&self) -> bool {
         !self.lock_state().listeners.is_empty()
     }

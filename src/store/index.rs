@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::tree::Tree;
 use super::{if_exists, record};
@@ -14,6 +16,10 @@ const CACHE_BYTES: u64 = 32 << 20;
 /// Interval at which sled writes its files, ms. Acknowledgements wait for the journal only, but a damaged journal is
 /// repaired from this second copy, so it must follow soon.
 const FLUSH_INTERVAL_MS: u64 = 500;
+
+/// Maximum wait for sled's lock. The caller has the lock of the state, so only a child process can hold this one: a child shares the
+/// locks of its parent from its fork until it executes its program.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Key in [`Tree::Meta`] of the number of the last change written to the index. A removal leaves no other trace of its number
 /// there. The value is `0`.
@@ -44,13 +50,16 @@ pub enum IndexError {
 impl From<sled::Error> for IndexError {
     fn from(cause: sled::Error) -> Self {
         match &cause {
-            sled::Error::Io(io) if io.kind() == std::io::ErrorKind::WouldBlock || is_resource_shortage(io) => {
-                Self::System(cause.to_string())
-            }
+            sled::Error::Io(io) if is_lock_held(io) || is_resource_shortage(io) => Self::System(cause.to_string()),
             sled::Error::Io(_) => Self::Io(cause.to_string()),
             _ => Self::Damage(cause.to_string()),
         }
     }
+}
+
+/// Whether another process has sled's lock, which only the text of sled's error tells.
+fn is_lock_held(cause: &std::io::Error) -> bool {
+    cause.kind() == std::io::ErrorKind::Other && cause.to_string().starts_with("could not acquire lock")
 }
 
 fn is_resource_shortage(cause: &std::io::Error) -> bool {
@@ -81,8 +90,17 @@ impl Index {
     /// The error of sled.
     pub fn open(folder: &Path) -> Result<Self, IndexError> {
         remove_unfinished_snapshots(folder).map_err(sled::Error::Io)?;
-        let config = sled::Config::new().path(folder).cache_capacity(CACHE_BYTES);
-        let db = catch_panics(|| config.flush_every_ms(Some(FLUSH_INTERVAL_MS)).open())?;
+        let config =
+            sled::Config::new().path(folder).cache_capacity(CACHE_BYTES).flush_every_ms(Some(FLUSH_INTERVAL_MS));
+        let deadline = Instant::now() + LOCK_TIMEOUT;
+        let db = loop {
+            match catch_panics(|| Ok(config.open()))? {
+                Err(sled::Error::Io(cause)) if is_lock_held(&cause) && Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                opened => break opened?,
+            }
+        };
         let mut index = Self { db: Some(db), folder: folder.to_owned(), trees: Vec::new() };
         index.trees = catch_panics(|| Tree::ALL.iter().map(|tree| index.db().open_tree(tree.name())).collect())?;
         Ok(index)

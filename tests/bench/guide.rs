@@ -12,6 +12,7 @@ use hearthcast::domain::channel::{Channel, RequestedItem};
 use hearthcast::domain::library::Root;
 use hearthcast::domain::lineup::ChannelNaming;
 use hearthcast::domain::schedule::ScheduleMode;
+use hearthcast::domain::time::WallMs;
 use hearthcast::domain::xmltv::{self, ProgrammeWriter, XmltvOptions, write_time};
 use hearthcast::service::Service;
 use hearthcast::service::channels::ChannelChange;
@@ -118,7 +119,8 @@ async fn add_channels(folder: &Path) -> Arc<Service> {
 
 /// XMLTV of two weeks without a server, and the same document by quick-xml, in turns.
 fn measure_xmltv(service: &Service) {
-    let midnight = service.clock.now().as_millisecond().div_euclid(DAY_MS) * DAY_MS;
+    let now = service.clock.now_ms();
+    let midnight = now - now.0.rem_euclid(DAY_MS);
     let (from, to) = (midnight, midnight + DAYS * DAY_MS);
     let style = XmltvOptions {
         base_url: "http://tv:8470".to_owned(),
@@ -148,7 +150,7 @@ fn measure_xmltv(service: &Service) {
 }
 
 /// Writes all channels; returns the number of bytes. A full buffer is discarded, as if it had been sent.
-fn write_all(channels: &[Arc<Channel>], from: i64, to: i64, style: &XmltvOptions) -> usize {
+fn write_all(channels: &[Arc<Channel>], from: WallMs, to: WallMs, style: &XmltvOptions) -> usize {
     let (mut out, mut bytes) = (Vec::with_capacity(2 * CHUNK_BYTES), 0);
     xmltv::write_header(&mut out);
     channels.iter().for_each(|channel| xmltv::write_channel(&mut out, channel, style));
@@ -164,19 +166,21 @@ fn write_all(channels: &[Arc<Channel>], from: i64, to: i64, style: &XmltvOptions
     bytes + out.len()
 }
 
-fn xmltv_entries(channels: &[Arc<Channel>], from: i64, to: i64) -> Vec<XmltvEntry> {
+fn xmltv_entries(channels: &[Arc<Channel>], from: WallMs, to: WallMs) -> Vec<XmltvEntry> {
     let entries_of = |channel: &Arc<Channel>| -> Vec<XmltvEntry> {
-        let entries = channel.guide_entries(from, to, from).map(|entry| XmltvEntry {
-            start_ms: entry.programme.start_ms,
-            end_ms: entry.programme.end_ms,
-            channel: channel.tvg_id.to_string(),
-            title: entry.name.title.to_owned(),
-            subtitle: entry.name.subtitle.map(str::to_owned),
-            description: channel.settings.description.to_string(),
-            category: channel.settings.category.to_string(),
-            seconds: (entry.item.map_or(0, |item| item.duration_ms) + 500) / 1000,
-            episode: entry.name.season.zip(entry.name.episode),
-        });
+        let airings = channel.guide_entries(from, to, from);
+        let entries =
+            airings.map(|airing| (airing, channel.entry_of(airing.programme))).map(|(airing, entry)| XmltvEntry {
+                start_ms: airing.start_ms.0,
+                end_ms: airing.end_ms.0,
+                channel: channel.tvg_id.to_string(),
+                title: entry.name.title.to_owned(),
+                subtitle: entry.name.subtitle.map(str::to_owned),
+                description: channel.settings.description.to_string(),
+                category: channel.settings.category.to_string(),
+                seconds: (entry.item.map_or(0, |item| item.duration_ms) + 500) / 1000,
+                episode: entry.name.season.zip(entry.name.episode),
+            });
         entries.collect()
     };
     channels.iter().flat_map(entries_of).collect()

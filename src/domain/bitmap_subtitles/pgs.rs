@@ -62,10 +62,8 @@ impl PgsDecoder {
         packet.first() == Some(&COMPOSITION) && (state.is_some_and(|state| state >> 6 != 0) || objects == Some(&0))
     }
 
-    /// Decodes a packet. Of several compositions only the last one is drawn.
-    ///
-    /// # Errors
-    /// When the packet is malformed. Earlier palettes and objects remain.
+    /// Decodes a packet. Of several compositions only the last one is drawn. After an error, earlier palettes and objects
+    /// remain.
     pub fn decode(&mut self, packet: &[u8]) -> Result<Option<DisplayUpdate>, MalformedPacket> {
         let mut bytes = ByteReader(packet);
         let mut update = None;
@@ -101,15 +99,11 @@ impl PgsDecoder {
             body.u8()?;
             let cropped = body.u8()? & 0x80 != 0;
             let (x, y) = (u32::from(body.u16()?), u32::from(body.u16()?));
-            let mut visible_part = None;
-            if cropped {
-                let mut crop = [0; 4];
-                for side in &mut crop {
-                    *side = usize::from(body.u16()?);
-                }
-                visible_part = Some(crop);
-            }
-            placements.push(ObjectPlacement { object, x, y, crop: visible_part });
+            let crop = match cropped {
+                true => Some([body.u16()?, body.u16()?, body.u16()?, body.u16()?].map(usize::from)),
+                false => None,
+            };
+            placements.push(ObjectPlacement { object, x, y, crop });
         }
         self.composition = Some(Composition { palette, placements });
         Ok(())

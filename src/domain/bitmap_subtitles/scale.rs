@@ -42,7 +42,6 @@ fn scale_bitmap(bitmap: &PlacedBitmap, canvas: (u32, u32), width: u32, height: u
     Some(PlacedBitmap { x, y, width: columns as u32, height: rows as u32, pixels })
 }
 
-/// Scaling along one axis.
 struct AxisScaling {
     output: Range<usize>,
     /// For each output pixel: index of the first source pixel, and the weights starting there.

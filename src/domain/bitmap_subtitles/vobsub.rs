@@ -24,10 +24,7 @@ struct DisplayControl {
 }
 
 impl VobSubDecoder {
-    /// Parses a track's private data.
-    ///
-    /// # Errors
-    /// When it has no valid palette.
+    /// Parses a track's private data, which must have a valid palette.
     pub fn parse_private_data(private: &[u8]) -> Result<Self, MalformedPacket> {
         let text = String::from_utf8_lossy(private);
         let value = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
@@ -46,10 +43,6 @@ impl VobSubDecoder {
         Ok(Self { canvas, palette })
     }
 
-    /// Decodes a packet.
-    ///
-    /// # Errors
-    /// When the packet is malformed.
     pub fn decode(&self, packet: &[u8]) -> Result<DisplayUpdate, MalformedPacket> {
         let control = DisplayControl::parse(packet)?;
         let delay_to_ms = |delay: u16| i64::from(delay) * 1024 / 90;
@@ -67,12 +60,10 @@ impl VobSubDecoder {
                 runs.read_row(row)?;
             }
         }
-        let colors: Vec<[u8; 4]> = (0..4)
-            .map(|number| {
-                let [red, green, blue] = self.palette[usize::from(control.palette_indices[number])];
-                [red, green, blue, control.opacities[number] * 17]
-            })
-            .collect();
+        let colors = [0, 1, 2, 3].map(|number: usize| {
+            let [red, green, blue] = self.palette[usize::from(control.palette_indices[number])];
+            [red, green, blue, control.opacities[number] * 17]
+        });
         update.bitmaps = PlacedBitmap::from_indexed(x, y, width, &indices, &colors).into_iter().collect();
         Ok(update)
     }

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const START: i64 = 1_767_225_600_000;
+const START: WallMs = WallMs(1_767_225_600_000);
+const CHANNEL_START: ChannelMs = ChannelMs(START.0);
 
 /// An event in the life of a clock, with the time since the previous one, ms.
 #[derive(Clone, Copy, Debug)]
@@ -21,16 +22,16 @@ fn any_event() -> impl Strategy<Value = (i64, ClockEvent)> {
 }
 
 /// The clock after a list of events, and the instant of the last one.
-fn clock_after(events: &[(i64, ClockEvent)]) -> (ChannelClock, i64) {
+fn clock_after(events: &[(i64, ClockEvent)]) -> (ChannelClock, WallMs) {
     let (mut clock, mut now) = (ChannelClock::new(START), START);
     for (pause, event) in events {
-        now += pause;
+        now = now + *pause;
         clock = apply(&clock, now, *event);
     }
     (clock, now)
 }
 
-fn apply(clock: &ChannelClock, now: i64, event: ClockEvent) -> ChannelClock {
+fn apply(clock: &ChannelClock, now: WallMs, event: ClockEvent) -> ChannelClock {
     let unchanged = || clock.clone();
     match event {
         ClockEvent::Watch => clock.extended(now, now + 30_000).unwrap_or_else(unchanged),
@@ -50,7 +51,7 @@ fn apply(clock: &ChannelClock, now: i64, event: ClockEvent) -> ChannelClock {
     }
 }
 
-fn skip_to(to_ms: i64) -> SkipTarget {
+fn skip_to(to_ms: ChannelMs) -> SkipTarget {
     let (skipped_segments, skipped_discontinuities, skipped_ticks) = (3, 0, 9);
     SkipTarget { to_ms, skipped_segments, skipped_discontinuities, skipped_ticks, drops_last_interval: false }
 }
@@ -65,7 +66,7 @@ proptest! {
         events in any_events(), instants in prop::collection::vec(0..400_000_000_i64, 2..40),
     ) {
         let (clock, _) = clock_after(&events);
-        let mut instants: Vec<i64> = instants.iter().map(|at| START - 1_000_000 + at).collect();
+        let mut instants: Vec<WallMs> = instants.iter().map(|at| START - 1_000_000 + *at).collect();
         instants.sort_unstable();
         let skipped: i64 = clock.intervals().windows(2).map(|pair| pair[1].channel_from_ms - pair[0].channel_to_ms()).sum();
         prop_assert!(clock.intervals().windows(2).all(|pair| pair[0].to_ms <= pair[1].from_ms && pair[0].channel_to_ms() <= pair[1].channel_from_ms));
@@ -81,13 +82,14 @@ proptest! {
         for clock in [clock.clone(), clock.projected(now)] {
             let (instant, time) = (START + at, clock.channel_ms_at(START + at));
             let (first, last) = (clock.first_wall_ms(time), clock.last_wall_ms(time));
-            prop_assert!(first <= instant && clock.channel_ms_at(first) == time, "{first} {instant}");
+            prop_assert!(first <= instant && clock.channel_ms_at(first) == time, "{first:?} {instant:?}");
             prop_assert!(clock.channel_ms_at(first - 1) < time);
             // The clock stays paused after the last interval, so there is no last instant.
-            prop_assert!(instant <= last || clock.is_paused_at(instant), "{instant} {last}");
+            prop_assert!(instant <= last || clock.is_paused_at(instant), "{instant:?} {last:?}");
             // A skipped channel time counts as reached when the time after it is.
-            let reached = clock.first_wall_ms(instant);
-            prop_assert!(reached == ENDLESS || clock.channel_ms_at(reached) >= instant && clock.channel_ms_at(reached - 1) < instant);
+            let other_time = CHANNEL_START + at;
+            let reached = clock.first_wall_ms(other_time);
+            prop_assert!(reached == ENDLESS || clock.channel_ms_at(reached) >= other_time && clock.channel_ms_at(reached - 1) < other_time);
         }
     }
 
@@ -96,7 +98,7 @@ proptest! {
         let (before, now) = clock_after(&events);
         let (mut after, mut then) = (before.clone(), now);
         for (pause, event) in more {
-            then += pause;
+            then = then + pause;
             // An `unseen` skip may undo the interval before it; it is the only event that can.
             let event = match event { ClockEvent::Skip { over_ms, .. } => ClockEvent::Skip { over_ms, unseen: false }, other => other };
             after = apply(&after, then, event);
@@ -120,7 +122,8 @@ proptest! {
             && clock.is_on_demand()
         {
             let mut stored = older.to_vec();
-            stored.last_mut().unwrap().to_ms += 20_000;
+            let last = stored.last_mut().unwrap();
+            last.to_ms = last.to_ms + 20_000;
             stored.push(*next.intervals().last().unwrap());
             prop_assert_eq!(ChannelClock::from_stored(stored).unwrap(), next);
         }
@@ -133,7 +136,7 @@ proptest! {
         let (clock, now) = clock_after(&events);
         let intervals = clock.aired_intervals();
         prop_assert!(intervals.windows(2).all(|pair| pair[0].to_ms < pair[1].from_ms), "{:?}", intervals);
-        prop_assert!(intervals.first().unwrap().from_ms == i64::MIN && intervals.last().unwrap().to_ms == i64::MAX);
+        prop_assert!(intervals.first().unwrap().from_ms == ChannelMs::MIN && intervals.last().unwrap().to_ms == ChannelMs::MAX);
         let time = clock.channel_ms_at(now);
         prop_assert!(intervals.iter().any(|interval| (interval.from_ms..=interval.to_ms).contains(&time)));
         for run in clock.intervals() {
@@ -147,7 +150,7 @@ proptest! {
         let (pause, event) = next;
         let then = now + pause;
         let after = apply(&clock, then, event);
-        let projected_ms = |clock: &ChannelClock, now: i64| clock.projected(now).channel_ms_at(then + at);
+        let projected_ms = |clock: &ChannelClock, now: WallMs| clock.projected(now).channel_ms_at(then + at);
         if clock.guide_hash(now) == after.guide_hash(then) {
             prop_assert_eq!(projected_ms(&clock, now), projected_ms(&after, then));
         }
@@ -158,56 +161,62 @@ proptest! {
 #[test]
 fn the_clock_runs_with_viewers_and_pauses_without() {
     let clock = ChannelClock::new(START);
-    assert_eq!((clock.channel_ms_at(START - 5), clock.channel_ms_at(START + 99_999)), (START - 5, START));
+    assert_eq!(
+        (clock.channel_ms_at(START - 5), clock.channel_ms_at(START + 99_999)),
+        (CHANNEL_START - 5, CHANNEL_START)
+    );
     let clock = clock.extended(START + 100_000, START + 130_000).unwrap();
-    let since_start = |clock: &ChannelClock, at: [i64; 2]| at.map(|at| clock.channel_ms_at(START + at) - START);
+    let since_start = |clock: &ChannelClock, at: [i64; 2]| at.map(|at| clock.channel_ms_at(START + at) - CHANNEL_START);
     assert_eq!(since_start(&clock, [110_000, 500_000]), [10_000, 30_000]);
     assert_eq!(clock.extended(START + 101_000, START + 130_000), None, "already runs that long");
     let clock = clock.extended(START + 120_000, START + 150_000).unwrap();
     assert_eq!(clock.intervals().len(), 2, "the interval is extended");
     let clock = clock.paused(START + 125_000).unwrap();
-    assert_eq!((clock.channel_ms_at(START + 900_000), clock.paused(START + 126_000)), (START + 25_000, None));
+    assert_eq!((clock.channel_ms_at(START + 900_000), clock.paused(START + 126_000)), (CHANNEL_START + 25_000, None));
     // Guides assume that the clock resumes at the next full minute.
     let ahead = clock.projected(START + 900_001);
     assert_eq!(since_start(&ahead, [960_000, 960_001]), [25_000, 25_001]);
-    assert_eq!(ahead.first_wall_ms(START + 25_000), START + 125_000);
+    assert_eq!(ahead.first_wall_ms(CHANNEL_START + 25_000), START + 125_000);
     // On demand off, and on again.
     let free = clock.with_on_demand(START + 1_000_000, false);
     assert!(!free.is_on_demand() && free.extended(START + 1_000_001, START + 2_000_000).is_none());
-    assert_eq!(free.channel_ms_at(START + 1_000_000 + 86_400_000), START + 25_000 + 86_400_000);
+    assert_eq!(free.channel_ms_at(START + 1_000_000 + 86_400_000), CHANNEL_START + 25_000 + 86_400_000);
     let again = free.with_on_demand(START + 2_000_000, true);
-    assert!(again.is_on_demand() && again.channel_ms_at(START + 3_000_000) == START + 1_025_000);
+    assert!(again.is_on_demand() && again.channel_ms_at(START + 3_000_000) == CHANNEL_START + 1_025_000);
 }
 
 #[test]
 fn an_unseen_interval_is_dropped_by_the_next_skip() {
     let clock = ChannelClock::new(START).extended(START, START + 30_000).unwrap();
     let jump = |to_ms, unseen| SkipTarget { drops_last_interval: unseen, ..skip_to(to_ms) };
-    let first = clock.with_skip(START + 5_000, jump(START + 60_000, false));
-    let since_start = |clock: &ChannelClock, at: [i64; 2]| at.map(|at| clock.channel_ms_at(START + at) - START);
+    let first = clock.with_skip(START + 5_000, jump(CHANNEL_START + 60_000, false));
+    let since_start = |clock: &ChannelClock, at: [i64; 2]| at.map(|at| clock.channel_ms_at(START + at) - CHANNEL_START);
     assert_eq!(since_start(&first, [4_999, 6_000]), [4_999, 61_000]);
-    assert_eq!(first.channel_ms_at(START + 99_000), START + 85_000, "runs until the end set before the skip");
-    let second = first.with_skip(START + 5_500, jump(START + 120_000, true));
+    assert_eq!(first.channel_ms_at(START + 99_000), CHANNEL_START + 85_000, "runs until the end set before the skip");
+    let second = first.with_skip(START + 5_500, jump(CHANNEL_START + 120_000, true));
     assert_eq!((second.intervals().len(), second.aired_intervals().len()), (2, 2));
     assert_eq!(since_start(&second, [5_499, 5_500]), [5_000, 120_000]);
-    assert_eq!((second.interval_of(START + 120_000).skipped_ticks, second.interval_of(START).skipped_ticks), (9, 0));
+    assert_eq!(
+        (second.interval_of(CHANNEL_START + 120_000).skipped_ticks, second.interval_of(CHANNEL_START).skipped_ticks),
+        (9, 0)
+    );
 }
 
 #[test]
 fn stored_intervals_are_bounded_and_cover_a_playlist() {
     let (mut clock, mut now) = (ChannelClock::new(START), START);
     for _ in 0..3000 {
-        now += 3_600_000;
+        now = now + 3_600_000;
         clock = clock.extended(now, now + 2_000).unwrap();
         let covered_ms: i64 = clock.intervals().iter().map(|run| run.to_ms - run.from_ms).sum();
         assert!(clock.intervals().len() <= MAX_INTERVALS);
         assert!(covered_ms >= MIN_COVERED_MS || clock.recorded_since_ms() == START, "{covered_ms}");
     }
-    assert_eq!(clock.channel_ms_at(now), START + 2999 * 2_000, "dropping old intervals moves nothing");
+    assert_eq!(clock.channel_ms_at(now), CHANNEL_START + 2999 * 2_000, "dropping old intervals moves nothing");
     let late = now + 400 * 24 * 3_600_000;
     let clock = clock.extended(late, late + 2_000).unwrap();
     let count = clock.intervals().len();
-    assert!(count < 100 && clock.channel_ms_at(late) == START + 3000 * 2_000, "{count}");
+    assert!(count < 100 && clock.channel_ms_at(late) == CHANNEL_START + 3000 * 2_000, "{count}");
     let clock = (0..2000).fold(clock, |clock, n| {
         let now = late + 10 + n;
         clock.with_skip(now, skip_to(clock.channel_ms_at(now) + 60_000))

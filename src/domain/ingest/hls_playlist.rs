@@ -5,7 +5,6 @@
 pub const MAX_PLAYLIST_BYTES: u64 = 1 << 20;
 const MAX_SEGMENTS: usize = 5000;
 
-/// A parsed playlist.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HlsPlaylist {
     /// Multivariant (master) playlist: the renditions of one stream.
@@ -24,10 +23,8 @@ pub struct Variant {
     pub has_separate_audio: bool,
 }
 
-/// A media playlist.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MediaPlaylist {
-    /// Target duration, seconds.
     pub target_seconds: f64,
     /// Media sequence number of the first segment.
     pub media_sequence: u64,

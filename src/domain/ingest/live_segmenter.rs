@@ -58,7 +58,7 @@ pub enum LiveSegmenterError {
 }
 
 /// Minimum and maximum duration of a segment, ticks, and its maximum size, bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SegmentLimits {
     pub min_duration: i64,
     pub max_duration: i64,
@@ -66,7 +66,7 @@ pub struct SegmentLimits {
 }
 
 /// Takes bytes of a live stream and returns finished segments.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LiveSegmenter {
     limits: SegmentLimits,
     /// Cut by video; by audio if there is no video.
@@ -98,27 +98,10 @@ struct OpenSegment {
 impl LiveSegmenter {
     /// `has_video`: the stream has video; otherwise audio decides.
     pub fn new(has_video: bool, limits: SegmentLimits) -> Self {
-        Self {
-            limits,
-            has_video,
-            reader: PacketReader::default(),
-            open_segment: None,
-            closing_segment: None,
-            last_time: None,
-            audio_frame_time: None,
-            audio_into_closing: false,
-            is_first: true,
-            format: 0,
-            frame_count: 0,
-            latest_time: i64::MIN,
-            failure: None,
-        }
+        Self { limits, has_video, is_first: true, latest_time: i64::MIN, ..Self::default() }
     }
 
-    /// Takes bytes and returns the segments they complete.
-    ///
-    /// # Errors
-    /// Why the stream cannot be cut any further.
+    /// Takes bytes and returns the segments they complete, or why the stream cannot be cut any further.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<IngestSegment>, LiveSegmenterError> {
         let mut reader = std::mem::take(&mut self.reader);
         let mut finished = Vec::new();
@@ -226,7 +209,6 @@ impl LiveSegmenter {
         IngestSegment { start, end: start + length, audio_frame_time, bytes, is_first, format }
     }
 
-    /// Unwraps a timestamp of the stream's clock.
     fn unwrap_time(&mut self, pts: i64) -> i64 {
         let at = self.last_time.map_or(pts, |near| unwrap_timestamp(pts, near));
         if self.last_time.is_some_and(|clock| (at - clock).abs() > MIN_CLOCK_JUMP) {
@@ -250,6 +232,7 @@ fn format_digest(payload: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::domain::mpegts::TIMESTAMP_WRAP;
+    use crate::domain::mpegts::tests::chunks;
     use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
     use proptest::prelude::*;
 
@@ -352,15 +335,8 @@ mod tests {
         fn chunks_of_any_size_give_the_same_segments(sizes in proptest::collection::vec(1usize..5000, 1..20)) {
             let whole = video_and_audio(7, 1000, 25);
             let expected = LiveSegmenter::new(true, LIMITS).push(&whole).unwrap();
-            let (mut segmenter, mut got, mut at) = (LiveSegmenter::new(true, LIMITS), Vec::new(), 0);
-            for size in sizes.iter().cycle() {
-                if at >= whole.len() {
-                    break;
-                }
-                let end = (at + size).min(whole.len());
-                got.extend(segmenter.push(&whole[at..end]).unwrap());
-                at = end;
-            }
+            let mut segmenter = LiveSegmenter::new(true, LIMITS);
+            let got: Vec<_> = chunks(&whole, &sizes).flat_map(|chunk| segmenter.push(chunk).unwrap()).collect();
             prop_assert_eq!(got, expected);
         }
 

@@ -6,7 +6,6 @@ use crate::domain::mpegts::psi::{parse_pat, parse_pmt};
 /// Most bytes examined. A PMT is repeated several times a second.
 pub const MAX_PROBE_BYTES: usize = 4 << 20;
 
-/// Container of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamContainer {
     MpegTs,
@@ -14,7 +13,6 @@ pub enum StreamContainer {
     Mp4,
 }
 
-/// Container and tracks of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
     pub container: StreamContainer,
@@ -42,12 +40,10 @@ pub fn detect_stream(bytes: &[u8]) -> Option<StreamInfo> {
     let entries =
         packets().filter(|packet| starts_table(packet, pmt_pid)).find_map(|packet| parse_pmt(packet.payload()))?;
     let has_stream_type = |types: &[u8]| entries.iter().any(|entry| types.contains(&entry.stream_type));
-    let video = match () {
-        () if has_stream_type(&[0x1b]) => Some(VideoCodec::H264),
-        // MPEG-1, MPEG-2, MPEG-4 part 2, HEVC, AVS, VC-1 (ISO/IEC 13818-1 table 2-34).
-        () if has_stream_type(&[0x01, 0x02, 0x10, 0x24, 0x33, 0x42, 0xd1, 0xea]) => Some(VideoCodec::Other),
-        () => None,
-    };
+    // MPEG-1, MPEG-2, MPEG-4 part 2, HEVC, AVS, VC-1 (ISO/IEC 13818-1 table 2-34).
+    let has_other_video = has_stream_type(&[0x01, 0x02, 0x10, 0x24, 0x33, 0x42, 0xd1, 0xea]);
+    let other_video = has_other_video.then_some(VideoCodec::Other);
+    let video = if has_stream_type(&[0x1b]) { Some(VideoCodec::H264) } else { other_video };
     // MPEG audio, AAC, AC-3 and DTS, and the private streams of DVB.
     let audio = has_stream_type(&[0x03, 0x04, 0x0f, 0x11, 0x80, 0x81, 0x82, 0x87, 0x06]);
     (video.is_some() || audio).then_some(StreamInfo { container: StreamContainer::MpegTs, video, audio })

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use crate::domain::live_window::LiveSegment;
+use crate::domain::time::ChannelMs;
 
-/// Duration of one slate, ticks.
 pub const SLATE_TICKS: i64 = 180_000;
 
 /// How long a connected source may send nothing before a slate is shown, ticks; a segment takes time to complete.
@@ -17,13 +17,11 @@ const MAX_SILENCE: i64 = 9 * 90_000;
 /// How long a source may take to deliver its first segment, ticks.
 const MAX_STARTUP: i64 = 4 * 90_000;
 
-/// Minimum number of segments in a playlist.
 const MIN_SEGMENTS: usize = 6;
 
 /// How long segments are kept after they leave the playlist, ticks, because players request them late.
 const RETENTION: i64 = 60 * 90_000;
 
-/// Origin of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentOrigin {
     Slate,
@@ -47,8 +45,7 @@ impl SegmentOrigin {
     }
 }
 
-/// The timeline of one external channel.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ExternalTimeline {
     started: i64,
     /// End of the last segment, ticks since 1970.
@@ -63,14 +60,7 @@ impl ExternalTimeline {
     /// Starts the timeline at `now`, ticks since 1970.
     pub fn new(now: i64) -> Self {
         let number = u64::try_from(now / 90_000).unwrap_or(0);
-        Self {
-            started: now,
-            end: None,
-            sequence: number,
-            discontinuities: number,
-            last_origin: None,
-            segments: VecDeque::new(),
-        }
+        Self { started: now, sequence: number, discontinuities: number, ..Self::default() }
     }
 
     /// True if the next segment may be added: the previous one is over.
@@ -103,7 +93,7 @@ impl ExternalTimeline {
         self.last_origin = Some(origin);
         self.end = Some(start + duration);
         let segment = LiveSegment {
-            programme_start_ms: start.div_euclid(90),
+            programme_start_ms: ChannelMs::from_ticks(start),
             index: 0,
             item_index: 0,
             start_ticks: start,
@@ -126,7 +116,6 @@ impl ExternalTimeline {
         self.segments.iter().skip(first).copied().collect()
     }
 
-    /// The first segment that satisfies the predicate.
     pub fn find_segment(&self, matches: impl Fn(&LiveSegment) -> bool) -> Option<LiveSegment> {
         self.segments.iter().find(|segment| matches(segment)).copied()
     }

@@ -13,6 +13,8 @@ use crate::domain::schedule::tests::{MODES, plain_request};
 
 const TARGET: u64 = 3;
 
+const WALL_START: WallMs = WallMs(START.0);
+
 /// A viewer's visit: time away before it (ms), playlist polls, and the polls at which they skip.
 #[derive(Clone, Debug)]
 struct Visit {
@@ -37,7 +39,7 @@ fn channel(mode: ScheduleMode, seed: u64, count: usize) -> Channel {
     channel.definition = ScheduleDefinition::new(START, plain_request(seed, mode, items(count, seed)));
     channel.output = Arc::new(OutputSettings { target_seconds: TARGET, ..OutputSettings::default() });
     channel.settings.min_guide_seconds = 0;
-    channel.clock = Some(Arc::new(ChannelClock::new(START)));
+    channel.clock = Some(Arc::new(ChannelClock::new(WALL_START)));
     channel
 }
 
@@ -50,7 +52,7 @@ fn set_clock(channel: &mut Channel, clock: Option<ChannelClock>) {
     }
 }
 
-fn window(channel: &Channel, now: i64) -> Vec<LiveSegment> {
+fn window(channel: &Channel, now: WallMs) -> Vec<LiveSegment> {
     let (definition, clock, channel_now) = (&channel.definition, channel.clock.as_deref(), channel.channel_ms_at(now));
     listed_segments(definition, clock, PlaylistView::Live, TARGET, channel_now)
 }
@@ -59,7 +61,7 @@ fn window(channel: &Channel, now: i64) -> Vec<LiveSegment> {
 fn check_against_earlier(
     channel: &Channel,
     segments: &[LiveSegment],
-    earlier: &mut HashMap<(i64, usize), LiveSegment>,
+    earlier: &mut HashMap<(ChannelMs, usize), LiveSegment>,
 ) -> Result<(), TestCaseError> {
     let clock = channel.clock.as_deref().unwrap();
     for pair in segments.windows(2) {
@@ -68,7 +70,7 @@ fn check_against_earlier(
         let line = |segment: &LiveSegment, at: i64| at - clock.interval_of(segment.programme_start_ms).skipped_ticks;
         let (begin, end) = (line(&pair[1], pair[1].start_ticks), line(&pair[0], pair[0].end_ticks));
         prop_assert_eq!(begin, end, "timestamps are continuous: {:?}", pair);
-        let dates = [0, 1].map(|n| clock.last_wall_ms(pair[n].start_ticks / 90));
+        let dates = [0, 1].map(|n| clock.last_wall_ms(ChannelMs::from_ticks(pair[n].start_ticks)));
         prop_assert!(dates[0] < dates[1], "dates increase: {:?}", pair);
     }
     for segment in segments {
@@ -89,12 +91,12 @@ proptest! {
         instants in prop::collection::vec(0.0..1.0_f64, 60),
     ) {
         let mut channel = channel(mode, seed, count);
-        let (mut now, mut seen, mut last) = (START + 5_000, HashMap::new(), None::<LiveSegment>);
+        let (mut now, mut seen, mut last) = (WALL_START + 5_000, HashMap::new(), None::<LiveSegment>);
         let mut aired = 0;
         for visit in visits {
-            now += visit.away_ms;
+            now = now + visit.away_ms;
             for (n, poll) in visit.polls.iter().enumerate() {
-                now += poll;
+                now = now + *poll;
                 let clock = channel.clock.clone().unwrap();
                 set_clock(&mut channel, clock.extended(now, now + 30_000));
                 if visit.skip_at.contains(&n) {
@@ -124,14 +126,14 @@ proptest! {
         }
         let (definition, clock) = (&channel.definition, channel.clock.as_deref().unwrap());
         for at in instants {
-            let at = START + ((now - START) as f64 * at) as i64;
+            let at = WALL_START + ((now - WALL_START) as f64 * at) as i64;
             let entry = channel.guide_entries(at, at + 1, now).next().unwrap();
             let time = channel.channel_ms_at(at);
-            prop_assert!((entry.programme.start_ms..entry.programme.end_ms).contains(&at));
+            prop_assert!((entry.start_ms..entry.end_ms).contains(&at));
             let segment = segments_from(definition, Some(clock), time).next().unwrap();
-            let is_cut_short = segment.start_ticks > time * 90;
+            let is_cut_short = segment.start_ticks > time.to_ticks();
             let on = definition.programme_at(if is_cut_short { time } else { segment.programme_start_ms }).unwrap();
-            prop_assert_eq!((entry.programme.ordinal, entry.path), (on.ordinal, &*definition.item_of(&on).path));
+            prop_assert_eq!((entry.programme.ordinal, channel.entry_of(entry.programme).path), (on.ordinal, &*definition.item_of(&on).path));
         }
         let from_start = listed_segments(definition, Some(clock), PlaylistView::From(START), TARGET, channel.channel_ms_at(now));
         check_against_earlier(&channel, &from_start, &mut seen)?;
@@ -147,11 +149,11 @@ proptest! {
         seed: u64, visits in visits(), parts in prop::collection::vec(1..90_000_000_i64, 1..6), back in 0..90_000_000_i64,
     ) {
         let mut channel = channel(ScheduleMode::Shuffle, seed, 6);
-        let mut now = START;
+        let mut now = WALL_START;
         for visit in visits {
-            now += visit.away_ms;
+            now = now + visit.away_ms;
             for n in 0..visit.polls.len() {
-                now += visit.polls[n];
+                now = now + visit.polls[n];
                 let clock = channel.clock.clone().unwrap();
                 set_clock(&mut channel, clock.extended(now, now + 30_000));
                 if visit.skip_at.contains(&n) {
@@ -161,16 +163,16 @@ proptest! {
                 }
             }
         }
-        let guide = |from: i64, to: i64| -> Vec<(u64, i64, i64)> {
-            let entries = channel.guide_entries(from, to, now).map(|entry| entry.programme);
-            entries.map(|programme| (programme.ordinal, programme.start_ms, programme.end_ms)).collect()
+        let guide = |from: WallMs, to: WallMs| -> Vec<(u64, WallMs, WallMs)> {
+            let entries = channel.guide_entries(from, to, now);
+            entries.map(|entry| (entry.programme.ordinal, entry.start_ms, entry.end_ms)).collect()
         };
-        let from = (now - back).max(START);
+        let from = (now - back).max(WALL_START);
         let mut at = from;
         let mut together = Vec::new();
         for part in &parts {
-            together.extend(guide(at, at + part));
-            at += part;
+            together.extend(guide(at, at + *part));
+            at = at + *part;
         }
         together.dedup();
         let whole = guide(from, at);
@@ -184,12 +186,12 @@ proptest! {
 fn a_past_playlist_ends_where_the_clock_paused() {
     let mut channel = channel(ScheduleMode::Sequential, 3, 4);
     let clock = channel.clock.clone().unwrap();
-    set_clock(&mut channel, clock.extended(START, START + 30_000));
+    set_clock(&mut channel, clock.extended(WALL_START, WALL_START + 30_000));
     let clock = channel.clock.clone().unwrap();
-    let jump = skip_target(&channel, START + 13_500).unwrap();
-    set_clock(&mut channel, Some(clock.with_skip(START + 13_500, jump)));
+    let jump = skip_target(&channel, WALL_START + 13_500).unwrap();
+    set_clock(&mut channel, Some(clock.with_skip(WALL_START + 13_500, jump)));
     let (definition, clock) = (&channel.definition, channel.clock.as_deref());
-    let list = |to: i64, now: i64| {
+    let list = |to: WallMs, now: WallMs| {
         let (view, time) = (PlaylistView::Between(START, channel.channel_ms_at(to)), channel.channel_ms_at(now));
         let segments: Arc<[LiveSegment]> = listed_segments(definition, clock, view, TARGET, time).into();
         let (count, is_paused) = (segments.len(), clock.unwrap().is_paused_at(now));
@@ -197,10 +199,10 @@ fn a_past_playlist_ends_where_the_clock_paused() {
         let playlist = LivePlaylist { channel, view, segments, channel_now_ms: time, is_paused };
         (count, playlist.render("").contains("ENDLIST"))
     };
-    let (first, ended) = list(START + 13_500, START + 14_000);
+    let (first, ended) = list(WALL_START + 13_500, WALL_START + 14_000);
     assert!(ended && first >= 4, "does not wait for a segment cut short");
-    let (more, ended) = list(START + 19_000, START + 19_000);
+    let (more, ended) = list(WALL_START + 19_000, WALL_START + 19_000);
     assert!(more > first && !ended, "waits for the segment in progress");
-    let (all, ended) = list(START + 90_000, START + 90_000);
+    let (all, ended) = list(WALL_START + 90_000, WALL_START + 90_000);
     assert!(all > more && ended, "unless the clock is paused");
 }

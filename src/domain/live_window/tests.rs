@@ -8,7 +8,7 @@ use crate::domain::schedule::tests::{MODES, plain_request, schedule_item};
 use crate::domain::schedule::{ScheduleItem, ScheduleItems, ScheduleMode, assign_ids};
 use crate::domain::time::FrameRate;
 
-pub(super) const START: i64 = 1_767_225_600_000;
+pub(super) const START: ChannelMs = ChannelMs(1_767_225_600_000);
 
 /// Items with every kind of segmentation.
 pub(super) fn items(count: usize, salt: u64) -> ScheduleItems {
@@ -36,7 +36,7 @@ fn channel(mode: ScheduleMode, seed: u64, count: usize) -> ScheduleDefinition {
 }
 
 /// A playlist of a channel with this target duration.
-fn playlist(definition: &ScheduleDefinition, view: PlaylistView, target_seconds: u64, now: i64) -> LivePlaylist {
+fn playlist(definition: &ScheduleDefinition, view: PlaylistView, target_seconds: u64, now: ChannelMs) -> LivePlaylist {
     let mut channel = crate::domain::channel::tests::channel(1);
     channel.definition = definition.clone();
     channel.output = Arc::new(OutputSettings { target_seconds, ..OutputSettings::default() });
@@ -59,7 +59,7 @@ proptest! {
             let guide = definition.programme_at(at).unwrap();
             let mut on = segments_from(&definition, None, at);
             let segment = on.next().unwrap();
-            prop_assert!(segment.start_ticks <= at * 90 && at * 90 < segment.end_ticks, "{segment:?} at {at}");
+            prop_assert!(segment.start_ticks <= at.to_ticks() && at.to_ticks() < segment.end_ticks, "{segment:?} at {at:?}");
             prop_assert_eq!(segment.programme_start_ms, guide.start_ms);
             prop_assert_eq!(parse_segment_name(&segment_name(segment.programme_start_ms, segment.index)), Some((segment.programme_start_ms, segment.index)));
             let mut before = segment;
@@ -78,10 +78,10 @@ proptest! {
         let mut now = START + at;
         let mut before = listed_segments(&definition, None, PlaylistView::Live, 3, now);
         for step in steps {
-            now += step;
+            now = now + step;
             let after = listed_segments(&definition, None, PlaylistView::Live, 3, now);
             for segment in &after {
-                prop_assert!(segment.end_ticks <= now * 90);
+                prop_assert!(segment.end_ticks <= now.to_ticks());
                 if let Some(listed_before) = before.iter().find(|known| known.media_sequence == segment.media_sequence) {
                     prop_assert_eq!(listed_before, segment);
                 }

@@ -1,7 +1,6 @@
 //! Matches the entries of a refreshed list to the channels of the previous one. Lists get reordered, entries renamed and
 //! URLs get new passwords, but players' favourites must stay valid.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -34,10 +33,9 @@ pub fn match_entries(before: &[EntryKey<'_>], after: &[EntryKey<'_>]) -> Vec<Opt
     pairs.matches
 }
 
-/// A URL without its query.
-fn without_query(url: &Address) -> Cow<'_, str> {
+fn without_query(url: &Address) -> &str {
     let text = url.full_url().as_str();
-    Cow::Borrowed(text.split('?').next().unwrap_or(text))
+    text.split('?').next().unwrap_or(text)
 }
 
 struct Matcher<'a> {

@@ -21,11 +21,9 @@ const MAX_QUOTES: usize = 64;
 /// Most guide URLs of one list.
 const MAX_GUIDES: usize = 200;
 
-/// A parsed list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct M3uList {
     pub entries: Vec<M3uEntry>,
-    /// Guide URLs named by the list.
     pub guide_urls: Vec<Address>,
     pub skipped: SkippedEntries,
 }
@@ -47,7 +45,6 @@ pub struct M3uEntry {
     pub guide_shift_ms: i64,
 }
 
-/// Skipped entries and the reasons.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SkippedEntries {
     pub count: usize,
@@ -55,7 +52,6 @@ pub struct SkippedEntries {
     pub reasons: Vec<SkippedEntry>,
 }
 
-/// One skipped entry.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SkippedEntry {
     pub line: usize,
@@ -87,10 +83,7 @@ struct TagAttributes {
     attributes: Vec<(String, String)>,
 }
 
-/// Parses a list.
-///
-/// # Errors
-/// Why it is not a list of channels, as a phrase without a subject ("is a web page or XML, …").
+/// Parses a list. The error is why it is not a list of channels, as a phrase without a subject ("is a web page or XML, …").
 pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
     let start = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
     if start.starts_with('<') {
@@ -145,10 +138,8 @@ pub fn parse_list(text: &str) -> Result<M3uList, &'static str> {
             }
         }
     }
-    match list.entries.is_empty() && list.skipped.count == 0 {
-        true => Err("contains no channels"),
-        false => Ok(list),
-    }
+    let is_empty = list.entries.is_empty() && list.skipped.count == 0;
+    if is_empty { Err("contains no channels") } else { Ok(list) }
 }
 
 /// A URL ends an entry, with or without tags before it.

@@ -2,10 +2,7 @@
 
 /// The BCP-47 tag for a language as files write it; None for what is no language code.
 pub fn language_tag(text: &str) -> Option<String> {
-    let (primary, rest) = match text.split_once(['-', '_']) {
-        Some((primary, rest)) => (primary, Some(rest)),
-        None => (text, None),
-    };
+    let (primary, rest) = text.split_once(['-', '_']).map_or((text, None), |(primary, rest)| (primary, Some(rest)));
     let primary = primary.to_ascii_lowercase();
     if !(2..=3).contains(&primary.len()) || !primary.bytes().all(|byte| byte.is_ascii_lowercase()) {
         return None;

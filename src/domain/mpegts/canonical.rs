@@ -81,7 +81,6 @@ impl TableWriter {
         (usize::from(self.written_count) * count).div_ceil(usize::from(Self::REPEATS))
     }
 
-    /// Writes the remaining tables.
     pub(super) fn write_rest(&mut self, out: &mut Vec<u8>) {
         while self.written_count < Self::REPEATS {
             self.write_pair(out);

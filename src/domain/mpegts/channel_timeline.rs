@@ -138,10 +138,10 @@ pub fn place_on_timeline(segment: &[u8], span: TimelineSpan, still: &StillImage)
     for (frame, dts) in video_frames.iter().zip(&decode_times) {
         // The PCR comes first. Audio from before the segment's start follows the first video frame.
         while let Some((pts, bytes)) = audio_frames.next_if(|(pts, _)| pts.max(&span.item_start) - DECODE_LEAD < *dts) {
-            pcr_inserter.write_until(&mut writer, pts - DECODE_LEAD);
+            pcr_inserter.write_until(&mut writer, pts - DECODE_LEAD, MAX_PCR_INTERVAL);
             push_audio_frame(&mut writer, pts + span.channel_origin, bytes);
         }
-        pcr_inserter.write_until(&mut writer, *dts);
+        pcr_inserter.write_until(&mut writer, *dts, MAX_PCR_INTERVAL);
         pcr_inserter.last_pcr = *dts;
         writer.push_unit(&AccessUnit {
             track: TrackKind::Video,
@@ -152,10 +152,10 @@ pub fn place_on_timeline(segment: &[u8], span: TimelineSpan, still: &StillImage)
         });
     }
     for (pts, bytes) in audio_frames {
-        pcr_inserter.write_until(&mut writer, pts - DECODE_LEAD);
+        pcr_inserter.write_until(&mut writer, pts - DECODE_LEAD, MAX_PCR_INTERVAL);
         push_audio_frame(&mut writer, pts + span.channel_origin, bytes);
     }
-    pcr_inserter.write_rest(&mut writer);
+    pcr_inserter.write_until(&mut writer, span.item_end - DECODE_LEAD, PCR_INTERVAL);
     let entry = |track: TrackKind, stream_type| PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() };
     writer.into_segment(&[entry(TrackKind::Video, 0x1b), entry(TrackKind::Audio, 0x0f)])
 }
@@ -182,17 +182,9 @@ impl PcrInserter {
         }
     }
 
-    /// Writes the PCRs due before a unit with this decoding time.
-    fn write_until(&mut self, writer: &mut TsWriter<&[u8]>, time: i64) {
-        while time - self.last_pcr > MAX_PCR_INTERVAL {
-            self.last_pcr += PCR_INTERVAL;
-            writer.push_pcr(self.last_pcr + self.span.channel_origin);
-        }
-    }
-
-    /// Writes the PCRs due before the segment's end.
-    fn write_rest(&mut self, writer: &mut TsWriter<&[u8]>) {
-        while self.span.item_end - DECODE_LEAD - self.last_pcr > PCR_INTERVAL {
+    /// Writes PCRs until the last one is at most `max_interval` before this decoding time.
+    fn write_until(&mut self, writer: &mut TsWriter<&[u8]>, time: i64, max_interval: i64) {
+        while time - self.last_pcr > max_interval {
             self.last_pcr += PCR_INTERVAL;
             writer.push_pcr(self.last_pcr + self.span.channel_origin);
         }
@@ -203,7 +195,6 @@ fn push_audio_frame<'a>(writer: &mut TsWriter<&'a [u8]>, pts: i64, bytes: &'a [u
     writer.push_unit(&AccessUnit { track: TrackKind::Audio, pts, dts: None, random_access: true, parts: &[bytes] });
 }
 
-/// Frames of the still for the whole span.
 fn still_frames<'a>(still: &'a StillImage, span: TimelineSpan) -> Vec<VideoFrame<'a>> {
     let count = ((span.item_end - span.item_start + STILL_STEP - 1) / STILL_STEP).max(1);
     let frames = still.frames.iter().enumerate().cycle().take(if still.frames.is_empty() { 0 } else { count as usize });
@@ -242,10 +233,8 @@ fn collect_audio_frames(units: &SegmentUnits, span: TimelineSpan) -> Vec<(i64, &
         return silence.take_while(|(pts, _)| *pts < end).collect();
     };
     let rounded = |ticks: i64| (ticks + AAC_FRAME_TICKS / 2).div_euclid(AAC_FRAME_TICKS);
-    let missing_before = match aligns_start {
-        true => rounded(first - begin),
-        false => (first - span.item_start - shift).max(0) / AAC_FRAME_TICKS,
-    };
+    let whole_frames = (first - span.item_start - shift).max(0) / AAC_FRAME_TICKS;
+    let missing_before = if aligns_start { rounded(first - begin) } else { whole_frames };
     let mut padded_frames: Vec<(i64, &[u8])> =
         (1..=missing_before).rev().map(|n| (first - n * AAC_FRAME_TICKS, &SILENT_FRAME[..])).collect();
     for (n, &(pts, frame)) in own_frames.iter().enumerate() {

@@ -17,7 +17,6 @@ const MAX_BEFORE_START: i64 = 3600 * TICKS_PER_SECOND;
 /// A range of bytes with a continuous clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockSection {
-    /// Offset of its first byte in the file.
     #[serde(rename = "at")]
     pub start_byte: u64,
     /// Added to its timestamps to get source time, ticks of 90 kHz, modulo 2^33.

@@ -12,7 +12,6 @@ const PACKET_CAPACITY: usize = PACKET_LEN - 4;
 
 /// A range of a unit's payload: the bytes themselves, or a reference to where they can be read.
 pub trait PayloadPart: Copy {
-    /// Length, bytes.
     fn byte_len(&self) -> usize;
 }
 
@@ -45,7 +44,6 @@ pub struct LayoutCursor {
     is_closed: bool,
 }
 
-/// A unit queued for writing.
 #[derive(Debug)]
 pub(super) struct QueuedUnit {
     pub track: TrackKind,
@@ -75,7 +73,6 @@ impl<P: PayloadPart> SegmentLayout<P> {
         Self { parts, units, packet_count, splits, tables: TableWriter::new(entries) }
     }
 
-    /// Size of the whole segment, bytes.
     pub fn size_bytes(&self) -> usize {
         (self.packet_count + self.splits.extra_packets() + TableWriter::PACKET_COUNT) * PACKET_LEN
     }
@@ -85,7 +82,6 @@ impl<P: PayloadPart> SegmentLayout<P> {
         size_of::<Self>() + self.parts.capacity() * size_of::<P>() + self.units.capacity() * size_of::<QueuedUnit>()
     }
 
-    /// A write position at the start of the segment.
     pub fn cursor(&self) -> LayoutCursor {
         LayoutCursor {
             next_unit: 0,
@@ -109,7 +105,6 @@ impl<P: PayloadPart> SegmentLayout<P> {
         cursor.next_unit..(cursor.next_unit + count.max(1)).min(self.units.len())
     }
 
-    /// Payload parts of these units.
     pub fn unit_parts(&self, units: &Range<usize>) -> &[P] {
         match self.units.get(units.clone()) {
             Some([first, .., last]) => &self.parts[first.parts.start..last.parts.end],
@@ -169,7 +164,6 @@ impl<P: PayloadPart> SegmentLayout<P> {
         }
     }
 
-    /// True once the whole segment is written.
     pub fn is_written(&self, cursor: &LayoutCursor) -> bool {
         cursor.is_closed
     }
@@ -257,7 +251,6 @@ impl QueuedUnit {
     }
 }
 
-/// The unwritten payload of a unit.
 struct RemainingPayload<'a, 'b, P> {
     parts: &'a [P],
     read_part: &'a dyn Fn(P) -> &'b [u8],

@@ -2,9 +2,7 @@
 
 use super::psi::{self, PmtEntry, TrackKind};
 use super::ts_writer::{AccessUnit, TsWriter};
-
-/// Ticks per second.
-const TICKS_PER_SECOND: i64 = 90_000;
+use crate::domain::time::TICKS_PER_SECOND;
 
 /// Time of the first frame, ticks. It is above 0 because later frames may have slightly earlier timestamps.
 const START_TICKS: i64 = 10 * TICKS_PER_SECOND;
@@ -24,7 +22,6 @@ const MIN_CLOCK_JUMP: i64 = 10 * TICKS_PER_SECOND;
 /// Interval between two PMTs, ticks.
 const TABLE_INTERVAL: i64 = TICKS_PER_SECOND / 2;
 
-/// Codec of an elementary stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamCodec {
     /// H.264 in Annex B format.
@@ -47,7 +44,6 @@ pub struct Frame {
     pub bytes: Vec<u8>,
 }
 
-/// The sender's clock jumped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its clock jumps")]
 pub struct ClockJump;
@@ -79,10 +75,8 @@ impl LiveMuxer {
         }
     }
 
-    /// Adds a frame. Returns whole packets, or nothing while streams are still awaited.
-    ///
-    /// # Errors
-    /// [`ClockJump`]: the frame's time is unrelated to the frames before it.
+    /// Adds a frame. Returns whole packets, or nothing while streams are still awaited. [`ClockJump`] means that the
+    /// frame's time is unrelated to the frames before it.
     pub fn push_frame(&mut self, mut frame: Frame) -> Result<Vec<u8>, ClockJump> {
         let track = frame.track as usize;
         let has_started =

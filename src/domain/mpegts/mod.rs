@@ -20,11 +20,9 @@ pub mod segmenter;
 pub mod timestamp_shift;
 pub mod ts_writer;
 
-/// PID of the program map table (PMT).
+/// PIDs of the program map table (PMT), and of video and audio in every segment.
 pub const PMT_PID: u16 = 0x20;
-/// PID of the video stream in every segment.
 pub const VIDEO_PID: u16 = 0x41;
-/// PID of the audio stream in every segment.
 pub const AUDIO_PID: u16 = 0x42;
 
 /// Timestamps have 33 bits at 90 kHz and wrap after 26.5 hours.
@@ -37,9 +35,18 @@ pub fn unwrap_timestamp(timestamp: i64, near: i64) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A stream as chunks of these sizes, in turn.
+    pub fn chunks<'a>(mut stream: &'a [u8], sizes: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+        sizes.iter().cycle().map_while(move |size| {
+            let (chunk, rest) = stream.split_at((*size).min(stream.len()));
+            stream = rest;
+            (!chunk.is_empty()).then_some(chunk)
+        })
+    }
 
     proptest! {
         #[test]

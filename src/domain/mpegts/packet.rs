@@ -104,6 +104,7 @@ impl PacketReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::mpegts::tests::chunks;
     use proptest::prelude::*;
 
     proptest! {
@@ -121,14 +122,9 @@ mod tests {
                 stream.extend_from_slice(&packet);
                 expected.push(packet);
             }
-            let (mut reader, mut got, mut at) = (PacketReader::default(), Vec::new(), 0);
-            for size in sizes.iter().cycle() {
-                if at == stream.len() {
-                    break;
-                }
-                let end = (at + size).min(stream.len());
-                reader.push(&stream[at..end], |packet| got.push(packet.to_vec()));
-                at = end;
+            let (mut reader, mut got) = (PacketReader::default(), Vec::new());
+            for chunk in chunks(&stream, &sizes) {
+                reader.push(chunk, |packet| got.push(packet.to_vec()));
             }
             prop_assert_eq!(got, expected);
         }

@@ -5,7 +5,6 @@
 pub struct PesHeader {
     /// Length of header and payload, bytes. None if the packet leaves it open, which only video may do.
     pub total_len: Option<usize>,
-    /// Length of the header, bytes.
     pub header_len: usize,
     /// 33 bits at 90 kHz.
     pub pts: Option<i64>,

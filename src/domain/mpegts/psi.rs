@@ -27,7 +27,6 @@ impl TrackKind {
     }
 }
 
-/// One entry of a PMT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PmtEntry {
     pub pid: u16,
@@ -75,7 +74,6 @@ fn find_section(payload: &[u8], table_id: u8) -> Option<&[u8]> {
     (crc32_mpeg2(section) == 0).then_some(section)
 }
 
-/// A PMT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pmt {
     pub pcr_pid: u16,

@@ -41,7 +41,6 @@ pub fn aac_frame_at_or_after(ticks: i64) -> i64 {
 #[derive(Clone, Debug)]
 pub struct SegmenterSettings {
     pub grid: Arc<Grid>,
-    /// Index of the first requested segment.
     pub first_segment: usize,
     /// MPEG-TS timestamp of source time 0, ticks.
     pub base_timestamp: i64,
@@ -89,10 +88,11 @@ pub struct Segmenter {
     video: TrackProgress,
     audio: TrackProgress,
     failure: Option<SegmenterError>,
+    /// No more bytes come.
+    has_ended: bool,
 }
 
-/// Segmentation progress of one track.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TrackProgress {
     is_present: bool,
     /// Segment of the current PES packet. None drops the packet.
@@ -116,13 +116,11 @@ impl TrackProgress {
         let complete_below = if is_present { settings.first_segment } else { usize::MAX };
         Self {
             is_present,
-            segment: None,
             complete_below,
             latest_time: settings.grid.segment_start(settings.first_segment),
-            remaining_bytes: None,
             complete_below_after_packet: complete_below,
-            frame_count: 0,
             last_frame_start: i64::MIN,
+            ..Self::default()
         }
     }
 }
@@ -138,6 +136,7 @@ impl Segmenter {
             video: TrackProgress::new(settings.has_video, &settings),
             audio: TrackProgress::new(settings.audio.is_some(), &settings),
             failure: None,
+            has_ended: false,
             settings,
         }
     }
@@ -162,38 +161,34 @@ impl Segmenter {
         }
         let mut segments = Vec::new();
         while !self.is_done() && self.is_complete() {
-            segments.push(self.finish_segment()?);
+            if self.entries.is_empty() {
+                return Err(SegmenterError::NoProgramMap);
+            }
+            let packets = self.open_segments.pop_front().unwrap_or_default();
+            self.buffered_bytes -= packets.len();
+            let bytes = canonical::canonicalise(&packets, &self.entries);
+            segments.push(FinishedSegment { index: self.current_segment, bytes });
+            self.current_segment += 1;
         }
         Ok(segments)
     }
 
     /// Call at the end of the stream. Returns what is left, up to the first planned segment without any packets.
     pub fn finish(&mut self) -> Result<Vec<FinishedSegment>, SegmenterError> {
-        let mut segments = Vec::new();
-        while !self.is_done() && self.open_segments.iter().any(|packets| !packets.is_empty()) {
-            segments.push(self.finish_segment()?);
-        }
-        Ok(segments)
+        self.has_ended = true;
+        self.push(&[])
     }
 
     fn is_complete(&self) -> bool {
+        if self.has_ended {
+            return self.open_segments.iter().any(|packets| !packets.is_empty());
+        }
         let tracks = [&self.video, &self.audio];
         let deadline = self.settings.grid.segment_start(self.current_segment + 1) + MAX_TRACK_WAIT;
         tracks.iter().all(|track| track.complete_below > self.current_segment)
             || tracks.iter().any(|track| {
                 track.is_present && track.complete_below > self.current_segment && track.latest_time > deadline
             })
-    }
-
-    fn finish_segment(&mut self) -> Result<FinishedSegment, SegmenterError> {
-        if self.entries.is_empty() {
-            return Err(SegmenterError::NoProgramMap);
-        }
-        let packets = self.open_segments.pop_front().unwrap_or_default();
-        self.buffered_bytes -= packets.len();
-        let index = self.current_segment;
-        self.current_segment += 1;
-        Ok(FinishedSegment { index, bytes: canonical::canonicalise(&packets, &self.entries) })
     }
 
     fn process_packet(&mut self, bytes: &[u8; PACKET_LEN]) {

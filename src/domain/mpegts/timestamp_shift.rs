@@ -44,11 +44,7 @@ fn shift_pes(pes: &mut [u8], ticks: i64) {
     if pes.len() < 9 || pes[..3] != [0, 0, 1] || pes[6] & 0xc0 != 0x80 || lacks_timestamps(pes[3]) {
         return;
     }
-    let stamp_count = match pes[7] >> 6 {
-        2 => 1,
-        3 => 2,
-        _ => 0,
-    };
+    let stamp_count = [0, 0, 1, 2][usize::from(pes[7] >> 6)];
     for stamp in pes[9..].chunks_exact_mut(5).take(stamp_count) {
         let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|n| i64::from(stamp[n]));
         let time = ((a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1) + ticks;

@@ -162,7 +162,6 @@ mod tests {
         found.into_iter().map(parse).collect()
     }
 
-    /// The video and audio packets.
     fn media_packets(segment: &[u8]) -> Vec<u8> {
         let packets = segment.as_chunks::<PACKET_LEN>().0.iter();
         let own = packets.filter(|raw| Packet::new(raw).is_some_and(|one| TrackKind::from_pid(one.pid()).is_some()));

@@ -18,27 +18,16 @@ pub struct RequestDevice {
     pub source: DeviceSource,
 }
 
-/// How a device was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceSource {
-    /// A profile in the request, which switches the table off.
-    Profile,
-    /// The request's `player`.
-    Player,
-    UserAgent,
-    /// Nothing matched: the web baseline.
-    Default,
-}
-
-impl DeviceSource {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Profile => "profile",
-            Self::Player => "player",
-            Self::UserAgent => "userAgent",
-            Self::Default => "default",
-        }
+named_values! {
+    /// How a device was found.
+    pub enum DeviceSource {
+        /// A profile in the request, which switches the table off.
+        Profile = "profile",
+        /// The request's `player`.
+        Player = "player",
+        UserAgent = "userAgent",
+        /// Nothing matched: the web baseline.
+        Default = "default",
     }
 }
 
@@ -78,7 +67,6 @@ pub fn accepts_start_in_multivariant(user_agent: &str) -> bool {
     client.is_some_and(|client| !matches!(client.family, ClientFamily::Software | ClientFamily::Gstreamer))
 }
 
-/// An entry of the table.
 struct KnownClient {
     name: &'static str,
     /// Prefixes of `player`, lower case.
@@ -146,7 +134,6 @@ const fn known_client(
     KnownClient { name, players, agents, family }
 }
 
-/// Number of bytes of a name that are compared.
 const MAX_COMPARED_BYTES: usize = 512;
 
 impl KnownClient {

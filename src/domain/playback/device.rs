@@ -17,7 +17,7 @@ pub struct DeviceProfile {
     pub max_bitrate_kbps: Option<u32>,
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VideoSupport {
     pub codec: String,
@@ -82,15 +82,11 @@ pub(super) fn audio_support(codec: &str, channels: u32) -> AudioSupport {
 pub(super) fn video_support(codec: &str, profiles: &[&str], max_level: f64) -> VideoSupport {
     VideoSupport {
         codec: codec.to_owned(),
-        max_width: None,
-        max_height: None,
-        max_fps: None,
         bit_depths: vec![8],
         profiles: owned_names(profiles),
         hdr: owned_names(&["sdr"]),
         max_level: Some(max_level),
-        interlaced: false,
-        square_pixels_only: false,
+        ..VideoSupport::default()
     }
 }
 
@@ -106,7 +102,6 @@ pub(super) fn video_reasons(stream: &Stream, video: &Video, device: &DeviceProfi
 }
 
 fn support_reasons(stream: &Stream, video: &Video, support: &VideoSupport) -> Vec<TranscodeReason> {
-    let mut reasons = Vec::new();
     let is_named = |profile: &str| support.profiles.iter().any(|name| normalize_profile(name) == profile);
     let profile = stream.profile.as_deref();
     let profile_fits = match profile {
@@ -114,45 +109,30 @@ fn support_reasons(stream: &Stream, video: &Video, support: &VideoSupport) -> Ve
         // Without a list of profiles the codec's usual form is assumed.
         _ => video.chroma == "4:2:0",
     };
-    if !profile_fits || video.chroma.is_empty() {
-        reasons.push(TranscodeReason::VideoProfileNotSupported);
-    }
     let level = stream.level.as_deref().and_then(|level| level.parse::<f64>().ok());
-    if matches!((support.max_level, level), (Some(most), Some(level)) if level > most) {
-        reasons.push(TranscodeReason::VideoLevelNotSupported);
-    }
+    let is_level_too_high = matches!((support.max_level, level), (Some(most), Some(level)) if level > most);
     let depth_fits = match support.bit_depths.as_slice() {
         [] => video.bit_depth == 8,
         depths => depths.contains(&video.bit_depth),
     };
-    if !depth_fits {
-        reasons.push(TranscodeReason::VideoBitDepthNotSupported);
-    }
-    let range = match video.hdr {
-        None => "sdr",
-        Some(Hdr::Hdr10) => "hdr10",
-        Some(Hdr::Hlg) => "hlg",
-        Some(Hdr::DolbyVision) => "dolby-vision",
-    };
+    let range = video.hdr.map_or("sdr", Hdr::as_str);
     let is_listed = |range: &str| support.hdr.iter().any(|name| normalize_profile(name) == range);
     let range_fits = if support.hdr.is_empty() { video.hdr.is_none() } else { range == "sdr" || is_listed(range) };
-    if !range_fits {
-        reasons.push(TranscodeReason::VideoRangeNotSupported);
-    }
-    if !size_fits(video, support) {
-        reasons.push(TranscodeReason::VideoResolutionNotSupported);
-    }
     // Half a percent of tolerance: a limit of 60 also covers a clip that averages 60.02.
-    if matches!((support.max_fps, video.frame_rate), (Some(most), Some(rate)) if rate.as_f64() > most * 1.005) {
-        reasons.push(TranscodeReason::VideoFramerateNotSupported);
-    }
-    if video.is_interlaced && !support.interlaced {
-        reasons.push(TranscodeReason::InterlacedNotSupported);
-    }
-    if support.square_pixels_only && video.sample_aspect.0 != video.sample_aspect.1 {
-        reasons.push(TranscodeReason::AnamorphicNotSupported);
-    }
-    reasons
+    let is_too_fast =
+        matches!((support.max_fps, video.frame_rate), (Some(most), Some(rate)) if rate.as_f64() > most * 1.005);
+    let is_anamorphic = video.sample_aspect.0 != video.sample_aspect.1;
+    let problems = [
+        (!profile_fits || video.chroma.is_empty(), TranscodeReason::VideoProfileNotSupported),
+        (is_level_too_high, TranscodeReason::VideoLevelNotSupported),
+        (!depth_fits, TranscodeReason::VideoBitDepthNotSupported),
+        (!range_fits, TranscodeReason::VideoRangeNotSupported),
+        (!size_fits(video, support), TranscodeReason::VideoResolutionNotSupported),
+        (is_too_fast, TranscodeReason::VideoFramerateNotSupported),
+        (video.is_interlaced && !support.interlaced, TranscodeReason::InterlacedNotSupported),
+        (is_anamorphic && support.square_pixels_only, TranscodeReason::AnamorphicNotSupported),
+    ];
+    problems.into_iter().filter(|(is_problem, _)| *is_problem).map(|(_, reason)| reason).collect()
 }
 
 /// A decoder's limit applies in either orientation: 1080 x 1920 fits where 1920 x 1080 does.
@@ -213,17 +193,15 @@ fn is_container_name(name: &str, container: Container) -> bool {
         Container::Webm => matches!(name, "webm" | "mkv" | "matroska"),
         Container::MpegTs => matches!(name, "ts" | "mpegts" | "m2ts"),
         Container::MpegPs => matches!(name, "ps" | "mpegps" | "mpg"),
-        Container::Avi => name == "avi",
-        Container::Flv => name == "flv",
         Container::Asf => matches!(name, "asf" | "wmv" | "wma"),
         Container::Ogg => matches!(name, "ogg" | "oga" | "ogv" | "opus"),
-        Container::Wav => name == "wav",
-        Container::Flac => name == "flac",
-        Container::Mp3 => name == "mp3",
         Container::Adts => matches!(name, "adts" | "aac"),
         Container::Ac3 => matches!(name, "ac3" | "eac3"),
         Container::Aiff => matches!(name, "aiff" | "aif"),
         Container::WavPack => matches!(name, "wavpack" | "wv"),
+        Container::Avi | Container::Flv | Container::Wav | Container::Flac | Container::Mp3 => {
+            name == container.as_str()
+        }
         Container::Other => false,
     }
 }

@@ -1,5 +1,7 @@
 //! A recording (DVR): which part of a channel is put into a file, and how far that is.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 mod file_name;
@@ -14,18 +16,18 @@ pub const MAX_LENGTH_MS: i64 = 12 * 3_600_000;
 /// Maximum padding at one end, ms.
 pub const MAX_PADDING_MS: i64 = 3_600_000;
 
-/// The state of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RecordingState {
-    Scheduled,
-    Recording,
-    Complete,
-    Failed,
-    Cancelled,
+named_values! {
+    #[derive(Default)]
+    pub enum RecordingState {
+        #[default]
+        Scheduled = "scheduled",
+        Recording = "recording",
+        Complete = "complete",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
 }
 
-/// An event of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordingEvent {
     /// Its start time has come.
@@ -37,17 +39,6 @@ pub enum RecordingEvent {
 }
 
 impl RecordingState {
-    /// The API's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Recording => "recording",
-            Self::Complete => "complete",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     /// The state after an event; None if it changes nothing, because states only go forward.
     pub fn after(self, event: RecordingEvent) -> Option<Self> {
         match (self, event) {
@@ -83,7 +74,6 @@ pub struct Padding {
     pub after_ms: i64,
 }
 
-/// Why a recording failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingFailure {
     /// One of the codes of [`crate::error::Code`].
@@ -134,14 +124,12 @@ impl WrittenRange {
         self.through_ticks = through;
     }
 
-    /// Whether it has nothing of the programme.
     pub fn has_no_programme(&self) -> bool {
         self.bytes == 0 || self.missing_ticks >= self.through_ticks - self.from_ticks
     }
 }
 
-/// One recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
     pub id: String,
     pub channel_id: u32,
@@ -177,7 +165,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Start and end with padding, unix ms.
     pub fn padded_range_ms(&self) -> (i64, i64) {
         (self.start_ms - self.padding.before_ms, self.end_ms + self.padding.after_ms)
     }
@@ -237,19 +224,15 @@ pub fn conflicting_ids<'a>(
     // The number of overlapping recordings only increases at starts.
     let mut instants: Vec<i64> = others.iter().map(|other| other.padded_range_ms().0.max(from)).collect();
     instants.push(from);
-    let mut found: Vec<&str> = Vec::new();
+    let mut found: BTreeSet<&str> = BTreeSet::new();
     for at in instants {
-        let overlapping: Vec<&&Recording> = others.iter().filter(|other| other.is_on_at(at)).collect();
-        let mut channels: Vec<u32> = overlapping.iter().map(|other| other.channel_id).collect();
-        channels.sort_unstable();
-        channels.dedup();
+        let overlapping = || others.iter().filter(move |other| other.is_on_at(at));
+        let channels: BTreeSet<u32> = overlapping().map(|other| other.channel_id).collect();
         if channels.len() >= encode_slots {
-            found.extend(overlapping.iter().map(|other| other.id.as_str()));
+            found.extend(overlapping().map(|other| other.id.as_str()));
         }
     }
-    found.sort_unstable();
-    found.dedup();
-    found
+    found.into_iter().collect()
 }
 
 /// Ids of expired recordings: older than their limit, or beyond the number kept of a series.
@@ -277,28 +260,8 @@ pub mod tests {
     use super::*;
 
     pub fn recording(id: &str, channel_id: u32, start_ms: i64, end_ms: i64) -> Recording {
-        Recording {
-            id: id.into(),
-            channel_id,
-            user_id: "u_1".into(),
-            title: "Show".into(),
-            subtitle: None,
-            season: None,
-            episode: None,
-            guide_entry_id: None,
-            content_key: String::new(),
-            start_ms,
-            end_ms,
-            padding: Padding::default(),
-            rule_id: None,
-            retention: RetentionLimit::default(),
-            state: RecordingState::Scheduled,
-            failure: None,
-            path: None,
-            written_range: WrittenRange::default(),
-            created_ms: 0,
-            ended_ms: None,
-        }
+        let (user_id, title) = ("u_1".into(), "Show".into());
+        Recording { id: id.into(), channel_id, user_id, title, start_ms, end_ms, ..Recording::default() }
     }
 
     #[test]
@@ -364,13 +327,11 @@ pub mod tests {
         let airing = |start_ms, end_ms| GuideAiring {
             guide_entry_id: Some("1-7".into()),
             title: "Show with extra time".into(),
-            subtitle: None,
-            season: None,
             episode: Some(3),
             start_ms,
             end_ms,
             content_key: "show".into(),
-            is_new: false,
+            ..GuideAiring::default()
         };
         let mut waits = recording("a", 1, 100, 200);
         assert!(waits.follow(airing(150, 300)) && !waits.follow(airing(150, 300)));

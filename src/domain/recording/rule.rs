@@ -8,9 +8,8 @@ use super::{Padding, RetentionLimit};
 const MAX_HANDLED: usize = 4096;
 
 /// One programme of a guide, with the fields a recording needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuideAiring {
-    /// Its id in the guide.
     pub guide_entry_id: Option<String>,
     pub title: String,
     pub subtitle: Option<String>,
@@ -25,7 +24,7 @@ pub struct GuideAiring {
 }
 
 /// A series that is recorded whenever it is aired.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeriesRule {
     pub id: String,
     pub channel_id: u32,
@@ -80,32 +79,13 @@ fn item_key(item: &str) -> String {
 mod tests {
     use super::*;
 
-    fn airing(title: &str, start_ms: i64, item: &str, new: bool) -> GuideAiring {
-        GuideAiring {
-            guide_entry_id: None,
-            title: title.into(),
-            subtitle: None,
-            season: None,
-            episode: None,
-            start_ms,
-            end_ms: start_ms + 10,
-            content_key: item.into(),
-            is_new: new,
-        }
+    fn airing(title: &str, start_ms: i64, item: &str, is_new: bool) -> GuideAiring {
+        let (title, content_key, end_ms) = (title.into(), item.into(), start_ms + 10);
+        GuideAiring { title, start_ms, end_ms, content_key, is_new, ..GuideAiring::default() }
     }
 
     fn rule(new_only: bool) -> SeriesRule {
-        SeriesRule {
-            id: "ser_1".into(),
-            channel_id: 1,
-            user_id: "u_1".into(),
-            title: " The Show".into(),
-            new_only,
-            padding: Padding::default(),
-            retention: RetentionLimit::default(),
-            created_ms: 0,
-            handled_keys: Vec::new(),
-        }
+        SeriesRule { title: " The Show".into(), new_only, ..SeriesRule::default() }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Programme, ProgrammeIter, ScheduleDefinition};
+use crate::domain::time::ChannelMs;
 
 /// How far back the airings of a block schedule are checked.
 const BLOCKS_LOOKBACK_MS: i64 = 28 * 24 * 3600 * 1000;
@@ -10,7 +11,7 @@ const BLOCKS_LOOKBACK_MS: i64 = 28 * 24 * 3600 * 1000;
 impl ScheduleDefinition {
     /// Ids of the items aired before an instant, as far back as revisions are kept. None if everything on air between
     /// `from_ms` and `to_ms` was aired before.
-    pub fn items_aired_before(&self, from_ms: i64, to_ms: i64) -> Option<HashSet<u64>> {
+    pub fn items_aired_before(&self, from_ms: ChannelMs, to_ms: ChannelMs) -> Option<HashSet<u64>> {
         let mut aired_ids = HashSet::new();
         let mut is_last_complete = false;
         for (index, revision) in self.revisions.iter().enumerate() {

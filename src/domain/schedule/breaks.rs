@@ -102,10 +102,10 @@ impl ScheduleItem {
 impl ScheduleRevision {
     /// The items aired as programmes; the items after them are filler.
     pub fn programme_items(&self) -> &[Arc<ScheduleItem>] {
-        let content =
-            self.blocks.as_ref().map_or(self.items.len().saturating_sub(self.mid_roll_count as usize), |blocks| {
-                blocks.programme_count as usize
-            });
+        let content = match &self.blocks {
+            Some(blocks) => blocks.programme_count as usize,
+            None => self.items.len().saturating_sub(self.mid_roll_count as usize),
+        };
         &self.items[..content.min(self.items.len())]
     }
 
@@ -114,7 +114,6 @@ impl ScheduleRevision {
         self.mid_roll_count > 0 || self.blocks.as_ref().is_some_and(|blocks| !blocks.filler.mid.is_empty())
     }
 
-    /// Number of breaks in an item.
     pub(super) fn break_count(&self, item: u32) -> u64 {
         if self.mid_roll_count == 0 { 0 } else { self.items[item as usize].breaks.len() as u64 }
     }

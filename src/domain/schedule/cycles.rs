@@ -10,7 +10,6 @@ pub(super) struct CyclePositions<'a> {
     head_totals: (i64, u64),
     cycle_totals: (i64, u64),
     round_totals: (i64, u64),
-    /// Breaks in the head, and in a cycle.
     head_breaks: u64,
     cycle_breaks: u64,
 }
@@ -30,7 +29,7 @@ impl ScheduleRevision {
         if self.mid_roll_count > 0 {
             cycles.round_totals = totals(self.items[self.programme_items().len()..].iter().map(|item| &**item));
             cycles.head_breaks = self.cycle_rest.iter().map(|index| self.break_count(*index)).sum();
-            let breaks = |item: &ScheduleItem| self.copies_per_cycle(item) as u64 * item.breaks.len() as u64;
+            let breaks = |item: &ScheduleItem| self.mode.copies_per_cycle(item) as u64 * item.breaks.len() as u64;
             cycles.cycle_breaks = self.programme_items().iter().map(|item| breaks(item)).sum();
         }
         cycles
@@ -48,7 +47,6 @@ impl CyclePositions<'_> {
         self.head_breaks + self.cycle_breaks * cycle
     }
 
-    /// Segments of the revision before a cycle.
     pub(super) fn segments_before(&self, cycle: u64) -> u64 {
         self.head_totals.1 + self.cycle_totals.1 * cycle + self.filler_totals(self.breaks_before(cycle)).1
     }
@@ -95,7 +93,6 @@ impl CyclePositions<'_> {
     }
 }
 
-/// Total length and segments of items.
 fn totals<'a>(items: impl Iterator<Item = &'a ScheduleItem>) -> (i64, u64) {
     items.fold((0, 0), |(ms, segments), item| {
         (item.duration_ms.saturating_add(ms), item.segmentation.segment_count() + segments)

@@ -9,7 +9,7 @@ use super::breaks::BreakPosition;
 use super::segmentation::{Segmentation, VideoFormat};
 
 /// One file of a revision with its length frozen: a file that changes later does not move what follows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleItem {
     /// Hash of the path and of the number of earlier items with the same path; the same in every revision.
     pub id: u64,
@@ -47,7 +47,6 @@ impl ScheduleItem {
 /// The items of a revision. Each item is in memory once, however many revisions and channels air it.
 pub type ScheduleItems = Arc<[Arc<ScheduleItem>]>;
 
-/// Sets the items' ids.
 pub fn assign_ids(mut items: Vec<ScheduleItem>) -> ScheduleItems {
     let mut occurrences: HashMap<String, u64> = HashMap::new();
     for item in &mut items {

@@ -1,7 +1,7 @@
 //! The schedule of a channel: what it airs at any instant, as a pure function of its definition.
 //!
 //! A definition is a list of immutable revisions. Each runs through whole cycles of fixed length, whatever their order, so
-//! that any instant is found by division and nothing is counted up. Times are milliseconds since 1970.
+//! that any instant is found by division and nothing is counted up. All instants are channel time.
 #![doc = include_str!("README.md")]
 
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use blocks::BlockSchedule;
 use segmentation::SegmentRanges;
+
+use super::time::ChannelMs;
 
 mod aired_before;
 pub mod blocks;
@@ -48,16 +50,15 @@ pub enum ScheduleMode {
 }
 
 /// One airing of an item, or of a part of it, from start to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Programme {
-    /// Index into the definition's revisions.
     pub revision_index: usize,
     /// Index into that revision's items.
     pub item_index: usize,
     /// Increases with every programme of the channel; never used twice.
     pub ordinal: u64,
-    pub start_ms: i64,
-    pub end_ms: i64,
+    pub start_ms: ChannelMs,
+    pub end_ms: ChannelMs,
     /// Media sequence number of its first segment; the next programme's follows its last.
     pub media_sequence: u64,
     /// Discontinuities since the channel's start, the one at this start included.
@@ -71,13 +72,12 @@ pub struct Programme {
 }
 
 /// The content aired from an instant until the next revision begins.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleRevision {
     /// Increases by one with every change, from 1.
     #[serde(default = "first", skip_serializing_if = "is_first")]
     pub number: u32,
-    pub start_ms: i64,
-    /// The ordinal of its first programme.
+    pub start_ms: ChannelMs,
     #[serde(default, skip_serializing_if = "crate::domain::is_default")]
     pub first_ordinal: u64,
     /// Media sequence number of its first segment.
@@ -116,18 +116,18 @@ pub struct ScheduleDefinition {
 
 impl ScheduleDefinition {
     /// The programme on air at an instant; None before the channel's first.
-    pub fn programme_at(&self, at_ms: i64) -> Option<Programme> {
+    pub fn programme_at(&self, at_ms: ChannelMs) -> Option<Programme> {
         ProgrammeIter::starting_at(self, at_ms).next()
     }
 
     /// All programmes on air between two instants, the one on air at `from_ms` included.
-    pub fn programmes_between(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = Programme> {
-        let first = self.revisions.first().map_or(i64::MAX, |revision| revision.start_ms);
+    pub fn programmes_between(&self, from_ms: ChannelMs, to_ms: ChannelMs) -> impl Iterator<Item = Programme> {
+        let first = self.revisions.first().map_or(ChannelMs::MAX, |revision| revision.start_ms);
         ProgrammeIter::starting_at(self, from_ms.max(first)).take_while(move |programme| programme.start_ms < to_ms)
     }
 
     /// Start and end of the programme on air at an instant, breaks included; None before the channel's first.
-    pub fn programme_bounds(&self, at_ms: i64) -> Option<(i64, i64)> {
+    pub fn programme_bounds(&self, at_ms: ChannelMs) -> Option<(ChannelMs, ChannelMs)> {
         let mut cursor = ProgrammeCursor::starting_at(self, at_ms);
         cursor.rewind_to_start(self);
         let first = cursor.next_programme(self)?;
@@ -141,7 +141,6 @@ impl ScheduleDefinition {
         programme.item_index >= self.revisions[programme.revision_index].programme_items().len()
     }
 
-    /// Whether it is the slate.
     pub fn is_slate(&self, programme: &Programme) -> bool {
         let blocks = self.revisions[programme.revision_index].blocks.as_ref();
         blocks.is_some_and(|blocks| programme.item_index == blocks.slate_item as usize)
@@ -151,19 +150,17 @@ impl ScheduleDefinition {
         &self.revisions[programme.revision_index].items[programme.item_index]
     }
 
-    /// The segment ranges of a programme.
     pub fn segment_ranges(&self, programme: &Programme) -> SegmentRanges {
         let item = self.item_of(programme);
         item.segmentation.ranges(item.part(programme.part_index), programme.end_ms - programme.start_ms)
     }
 
-    /// Index of the revision in force at an instant.
-    fn revision_at(&self, at_ms: i64) -> Option<usize> {
+    fn revision_at(&self, at_ms: ChannelMs) -> Option<usize> {
         self.revisions.partition_point(|revision| revision.start_ms <= at_ms).checked_sub(1)
     }
 
-    fn revision_end_ms(&self, revision_index: usize) -> i64 {
-        self.revisions.get(revision_index + 1).map_or(i64::MAX, |next| next.start_ms)
+    fn revision_end_ms(&self, revision_index: usize) -> ChannelMs {
+        self.revisions.get(revision_index + 1).map_or(ChannelMs::MAX, |next| next.start_ms)
     }
 }
 
@@ -187,7 +184,6 @@ fn first() -> u32 {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_first(number: &u32) -> bool {
     *number == first()
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::{ScheduleItem, ScheduleMode, ScheduleRevision};
 
-/// Maximum number of programmes in a cycle.
 pub const MAX_CYCLE_PROGRAMMES: usize = 20_000;
 
 /// How often `random` airs each item in a cycle; this bounds how long an item may be absent.
@@ -33,26 +32,20 @@ impl ScheduleRevision {
         self.pool().cycle_order(cycle)
     }
 
-    /// How often a cycle airs an item.
-    pub fn copies_per_cycle(&self, item: &ScheduleItem) -> usize {
-        self.mode.copies_per_cycle(item)
-    }
-
-    /// Programmes of one cycle.
     pub fn programmes_per_cycle(&self) -> u64 {
         self.pool().programmes_per_cycle()
     }
 
     /// Length of one cycle without breaks.
     pub fn cycle_ms(&self) -> i64 {
-        self.programme_items().iter().map(|item| self.copies_per_cycle(item) as i64 * item.duration_ms).sum()
+        self.programme_items().iter().map(|item| self.mode.copies_per_cycle(item) as i64 * item.duration_ms).sum()
     }
 
     /// Segments of one cycle without breaks.
     pub fn cycle_segments(&self) -> u64 {
         self.programme_items()
             .iter()
-            .map(|item| self.copies_per_cycle(item) as u64 * item.segmentation.segment_count())
+            .map(|item| self.mode.copies_per_cycle(item) as u64 * item.segmentation.segment_count())
             .sum()
     }
 }
@@ -77,7 +70,6 @@ impl CyclePool<'_> {
         }
     }
 
-    /// Programmes of one cycle.
     pub fn programmes_per_cycle(&self) -> u64 {
         self.items.iter().map(|item| self.mode.copies_per_cycle(item) as u64).sum()
     }
@@ -112,8 +104,7 @@ impl CyclePool<'_> {
 }
 
 impl ScheduleMode {
-    /// How often a cycle airs an item.
-    fn copies_per_cycle(self, item: &ScheduleItem) -> usize {
+    pub(super) fn copies_per_cycle(self, item: &ScheduleItem) -> usize {
         match self {
             ScheduleMode::Sequential | ScheduleMode::Shuffle | ScheduleMode::ShuffleInOrder => 1,
             ScheduleMode::Blocks => 0,

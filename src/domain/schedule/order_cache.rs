@@ -1,15 +1,15 @@
 //! Cache of the last cycle's order: guide, playlist and validators all need that of the cycle on air.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ScheduleRevision;
 
 /// One cached order. It is computed from the revision alone, so clones start empty and all compare equal. It is boxed
 /// because most channels of a long lineup are never requested.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct OrderCache(Mutex<Option<Box<CachedOrder>>>);
 
+#[derive(Debug)]
 struct CachedOrder {
     cycle: u64,
     order: Arc<[u32]>,
@@ -37,11 +37,5 @@ impl Clone for OrderCache {
 impl PartialEq for OrderCache {
     fn eq(&self, _: &Self) -> bool {
         true
-    }
-}
-
-impl fmt::Debug for OrderCache {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("OrderCache")
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::blocks::BroadcastDay;
 use super::{Programme, ScheduleDefinition, ScheduleRevision};
+use crate::domain::time::ChannelMs;
 
 /// A position in a channel's programmes: the next programme and everything needed to continue from it.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +28,7 @@ pub struct ProgrammeCursor {
     /// Whether every start in the revision is a discontinuity.
     has_mixed_formats: bool,
     /// Start of the next programme; None at the end.
-    start_ms: Option<i64>,
+    start_ms: Option<ChannelMs>,
 }
 
 /// One piece of the schedule: a whole item, a part of one, or filler in a break.
@@ -47,7 +48,7 @@ pub struct ProgrammeIter<'a> {
 
 impl ProgrammeCursor {
     /// Positioned at the programme on air at an instant; at the end if that is before the channel's first programme.
-    pub fn starting_at(definition: &ScheduleDefinition, at_ms: i64) -> Self {
+    pub fn starting_at(definition: &ScheduleDefinition, at_ms: ChannelMs) -> Self {
         let mut cursor = Self::default();
         if let Some(revision) = definition.revision_at(at_ms) {
             cursor.seek(definition, revision, at_ms);
@@ -77,7 +78,7 @@ impl ProgrammeCursor {
         self.start_ms = Some(start_ms);
     }
 
-    fn seek(&mut self, definition: &ScheduleDefinition, revision: usize, at_ms: i64) {
+    fn seek(&mut self, definition: &ScheduleDefinition, revision: usize, at_ms: ChannelMs) {
         let current = &definition.revisions[revision];
         if let Some(blocks) = &current.blocks {
             let day = current.day_at(blocks, at_ms);
@@ -123,7 +124,6 @@ impl ProgrammeCursor {
         self.start_ms = Some(at_ms - remaining_ms);
     }
 
-    /// The next piece.
     fn next_piece(&mut self, revision: &ScheduleRevision) -> Option<SchedulePiece> {
         let index = *self.order.get(self.index)?;
         let whole = |item_index: usize, continues_programme: bool| {
@@ -150,7 +150,6 @@ impl ProgrammeCursor {
         Some(SchedulePiece { part: Some(number), continues_programme: number > 0, length_ms, segments, ..whole_item })
     }
 
-    /// Advances past the next piece.
     fn advance(&mut self, revision: &ScheduleRevision, segments: u64) {
         self.sequence += segments;
         self.ordinal += 1;
@@ -161,7 +160,6 @@ impl ProgrammeCursor {
         }
     }
 
-    /// Takes the next programme.
     pub fn next_programme(&mut self, definition: &ScheduleDefinition) -> Option<Programme> {
         let start_ms = self.start_ms?;
         if let Some(day) = self.day.clone() {
@@ -198,7 +196,6 @@ impl ProgrammeCursor {
         Some(programme)
     }
 
-    /// Takes the next programme of a block schedule's day.
     fn next_in_day(&mut self, day: &BroadcastDay, definition: &ScheduleDefinition) -> Option<Programme> {
         let current = &definition.revisions[self.revision_index];
         let revision_end = definition.revision_end_ms(self.revision_index);
@@ -220,7 +217,7 @@ impl ProgrammeCursor {
 
 impl<'a> ProgrammeIter<'a> {
     /// Begins with the programme on air at an instant; empty before the channel's first.
-    pub fn starting_at(definition: &'a ScheduleDefinition, at_ms: i64) -> Self {
+    pub fn starting_at(definition: &'a ScheduleDefinition, at_ms: ChannelMs) -> Self {
         Self { definition, cursor: ProgrammeCursor::starting_at(definition, at_ms) }
     }
 

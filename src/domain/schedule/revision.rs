@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::blocks::BlockSchedule;
-use super::{OrderCache, Programme, ProgrammeIter, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
+use super::{Programme, ProgrammeIter, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
+use crate::domain::time::ChannelMs;
 
 /// How long after the start of a change guides may still name programmes of the old schedule, ms: they span at most 14 days.
 const GUIDE_HORIZON_MS: i64 = 15 * 24 * 3_600_000;
 
-/// The content requested for a revision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionRequest {
     pub seed: u64,
@@ -24,30 +24,24 @@ pub struct RevisionRequest {
 
 impl ScheduleRevision {
     /// The first revision of a channel.
-    fn from_request(start_ms: i64, request: RevisionRequest) -> Self {
+    fn from_request(start_ms: ChannelMs, request: RevisionRequest) -> Self {
         let RevisionRequest { seed, mode, items, mid_roll_count, blocks } = request;
         Self {
             number: 1,
             start_ms,
-            first_ordinal: 0,
-            first_sequence: 0,
-            first_discontinuity: 0,
             seed,
             mode,
-            cycle_rest: Box::default(),
-            first_cycle: 0,
             items,
             mid_roll_count,
             // With an empty day cache, because that belongs to one revision.
             blocks: blocks.map(|blocks| Arc::new((*blocks).clone())),
-            order_cache: OrderCache::default(),
+            ..Self::default()
         }
     }
 }
 
 impl ScheduleDefinition {
-    /// The definition of a new channel.
-    pub fn new(start_ms: i64, request: RevisionRequest) -> Self {
+    pub fn new(start_ms: ChannelMs, request: RevisionRequest) -> Self {
         Self { revisions: Box::new([ScheduleRevision::from_request(start_ms, request)]) }
     }
 
@@ -66,7 +60,7 @@ impl ScheduleDefinition {
     /// Airs new content from `at_ms` on. Revisions that would begin then or later are dropped. If mode and seed stay the
     /// same, the rest of the current cycle is aired first.
     #[must_use]
-    pub fn with_revision(&self, at_ms: i64, request: RevisionRequest) -> Self {
+    pub fn with_revision(&self, at_ms: ChannelMs, request: RevisionRequest) -> Self {
         let number = self.revisions.last().map_or(0, |last| last.number) + 1;
         let Some(in_force) = self.revision_at(at_ms - 1) else {
             // Not on air yet: the start stays the same.
@@ -103,16 +97,15 @@ impl ScheduleDefinition {
     }
 
     /// The first ordinal that no guide can have given to a programme this change replaces: clients keep ids.
-    fn first_unused_ordinal(&self, at_ms: i64) -> u64 {
+    fn first_unused_ordinal(&self, at_ms: ChannelMs) -> u64 {
         let last = ProgrammeIter::starting_at(self, at_ms.saturating_add(GUIDE_HORIZON_MS))
             .next()
             .or_else(|| ProgrammeIter::starting_at(self, at_ms - 1).next());
         last.map_or(0, |last| last.ordinal + 1)
     }
 
-    /// Drops the revisions that ended before an instant.
     #[must_use]
-    pub fn without_revisions_before(mut self, at_ms: i64) -> Self {
+    pub fn without_revisions_before(mut self, at_ms: ChannelMs) -> Self {
         if let Some(first) = self.revision_at(at_ms) {
             self.revisions = self.revisions.into_iter().skip(first).collect();
         }

@@ -33,7 +33,6 @@ pub struct KeyframeBounds {
     pub name: String,
     #[serde(rename = "segments")]
     pub segment_count: u32,
-    /// Ticks.
     #[serde(rename = "end")]
     pub end_ticks: i64,
     /// Time of the first frame in the file, ticks. It becomes the item's 0, so the first frame follows the previous item's
@@ -63,7 +62,6 @@ impl Default for Segmentation {
 }
 
 impl Segmentation {
-    /// Freezes a grid.
     pub fn from_grid(grid: &Grid) -> Self {
         match grid {
             Grid::Frames(frames) => Self::Frames(frames.clone()),
@@ -84,7 +82,6 @@ impl Segmentation {
         })
     }
 
-    /// Whether the segment bounds were lost.
     pub fn has_lost_bounds(&self) -> bool {
         matches!(self, Self::Keyframes(KeyframeBounds { bounds: None, .. }))
     }
@@ -108,7 +105,6 @@ impl Segmentation {
         }
     }
 
-    /// Segments of the whole item.
     pub fn segment_count(&self) -> u64 {
         match self {
             Self::Frames(frames) => frames.len() as u64,
@@ -126,18 +122,8 @@ impl Segmentation {
             (grid, first) = (Grid::Keyframes { bounds: even_bounds(count as u32, part_ticks) }, 0);
         }
         let start_in_item = grid.segment_start(first);
-        if duration_ms <= 0 {
-            return SegmentRanges {
-                grid,
-                first_segment: first,
-                start_in_item,
-                own_count: 0,
-                own_end_ticks: 0,
-                length_ticks: aired_ticks,
-            };
-        }
-        let (mut own_count, mut own_end_ticks) = (count, part_ticks);
-        if aired_ms < duration_ms {
+        let (mut own_count, mut own_end_ticks) = if duration_ms > 0 { (count, part_ticks) } else { (0, 0) };
+        if duration_ms > 0 && aired_ms < duration_ms {
             let fits = grid.segment_at(start_in_item + aired_ticks) - first;
             let is_whole = grid.segment_start(first + fits + 1) - start_in_item <= aired_ticks;
             own_count = (fits + usize::from(is_whole)).min(count);
@@ -147,7 +133,6 @@ impl Segmentation {
     }
 }
 
-/// Bounds of equally long segments.
 fn even_bounds(segments: u32, end: i64) -> Arc<[i64]> {
     let segments = segments.max(1);
     (0..=segments).map(|k| (i128::from(end) * i128::from(k) / i128::from(segments)) as i64).collect()
@@ -162,7 +147,6 @@ fn bounds_name(bounds: &[i64]) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-/// The segments of one programme.
 #[derive(Clone, Debug)]
 pub struct SegmentRanges {
     grid: Grid,
@@ -185,7 +169,6 @@ impl SegmentRanges {
         self.len() == 0
     }
 
-    /// Number of segments after the item's own.
     fn trailing_count(&self) -> usize {
         let rest_ticks = self.length_ticks - self.own_end_ticks;
         let full = rest_ticks / SLATE_SEGMENT_TICKS;
@@ -198,17 +181,14 @@ impl SegmentRanges {
         self.start_in_item
     }
 
-    /// Number of segments that show the item.
     pub fn own_count(&self) -> usize {
         self.own_count
     }
 
-    /// Whether a segment shows the item.
     pub fn shows_item(&self, k: usize) -> bool {
         k < self.own_count
     }
 
-    /// Whether a segment is the last one that shows the item.
     pub fn is_last_of_item(&self, k: usize) -> bool {
         k + 1 == self.own_count
     }

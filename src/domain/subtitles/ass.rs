@@ -38,16 +38,21 @@ pub(super) fn parse_columns(fields: &str) -> Vec<String> {
     fields.split(',').take(MAX_COLUMNS).map(|name| name.trim().to_ascii_lowercase()).collect()
 }
 
-/// Parses a `Dialogue:` line. The text is the last column and may contain commas.
 fn parse_dialogue(fields: &str, columns: &[String]) -> Option<Cue> {
-    let values: Vec<&str> = fields.splitn(columns.len(), ',').collect();
-    let value = |name: &str| {
-        let column = columns.iter().position(|column| column == name)?;
-        values.get(column).copied()
-    };
-    let (start, end) = (timing::parse_time(value("start")?)?, timing::parse_time(value("end")?)?);
-    let (settings, text) = convert_text(value("text")?);
+    let (start, end) = dialogue_times(fields, columns)?;
+    let (settings, text) = convert_text(column_value(fields, columns, "text")?);
     visible_cue(start, end, settings, text)
+}
+
+/// Start and end of a `Dialogue:` line, milliseconds. None if it has no valid times; renderers ignore such lines.
+pub(super) fn dialogue_times(fields: &str, columns: &[String]) -> Option<(i64, i64)> {
+    let time = |name: &str| timing::parse_time(column_value(fields, columns, name)?);
+    Some((time("start")?, time("end")?))
+}
+
+/// A value of a `Dialogue:` line. The text is the last column and may contain commas.
+fn column_value<'a>(fields: &'a str, columns: &[String], name: &str) -> Option<&'a str> {
+    fields.splitn(columns.len(), ',').nth(columns.iter().position(|column| column == name)?)
 }
 
 /// Converts text with override blocks. Keeps bold, italic, underline and top alignment; drops drawings.

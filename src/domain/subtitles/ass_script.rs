@@ -1,7 +1,6 @@
 //! Splits an ASS script into lines, so that a time range of it can be rendered alone.
 
-use super::ass::{DEFAULT_COLUMNS, parse_columns};
-use super::timing;
+use super::ass::{DEFAULT_COLUMNS, dialogue_times, parse_columns};
 
 /// An ASS script with the times of its dialogue lines.
 #[derive(Clone, Debug, Default)]
@@ -53,15 +52,6 @@ impl AssScript {
     pub fn has_dialogue(&self, start_ms: i64, end_ms: i64) -> bool {
         self.lines.iter().any(|(_, when)| when.is_some_and(|(from, to)| from < end_ms && to > start_ms))
     }
-}
-
-/// Start and end of a `Dialogue:` line, milliseconds. None if it has no valid times; renderers ignore such lines.
-fn dialogue_times(fields: &str, column_names: &[String]) -> Option<(i64, i64)> {
-    let time = |name: &str| {
-        let column = column_names.iter().position(|column| column == name)?;
-        timing::parse_time(fields.splitn(column_names.len(), ',').nth(column)?)
-    };
-    Some((time("start")?, time("end")?))
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use super::MAX_CUE_BYTES;
 const KEPT_TAGS: [&str; 7] = ["b", "i", "u", "c", "v", "ruby", "rt"];
 /// Longest text between `<` and `>` that is treated as a tag, bytes.
 const MAX_TAG_BYTES: usize = 512;
-/// Largest tag nesting.
 const MAX_OPEN_TAGS: usize = 16;
 /// Character references that stay as they are.
 const KEPT_REFERENCES: [&str; 6] = ["&amp;", "&lt;", "&gt;", "&nbsp;", "&lrm;", "&rlm;"];
@@ -80,10 +79,7 @@ impl CueTextWriter {
 
     /// Writes a tag given without brackets, e.g. `i`, `/b`, `v Proog`, `font color="red"`.
     fn write_tag(&mut self, tag: &str) {
-        let (name, closing) = match tag.strip_prefix('/') {
-            Some(name) => (name, true),
-            None => (tag, false),
-        };
+        let (name, closing) = tag.strip_prefix('/').map_or((tag, false), |name| (name, true));
         let (word, annotation) = name.split_once(char::is_whitespace).unwrap_or((name, ""));
         let (word, classes) = word.split_once('.').unwrap_or((word, ""));
         let word = word.trim_end_matches('/').to_ascii_lowercase();

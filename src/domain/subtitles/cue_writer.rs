@@ -5,7 +5,6 @@ use std::fmt::Write;
 use super::Cue;
 use super::cue_text::unescape;
 
-/// A whole WebVTT file.
 pub fn write_webvtt(cues: &[Cue]) -> String {
     let mut out = "WEBVTT\n".to_owned();
     cues.iter().for_each(|cue| write_cue(&mut out, cue));

@@ -27,13 +27,14 @@ pub const MAX_CUES: usize = 100_000;
 /// Longest text of one cue before escaping, bytes; the rest is cut off.
 pub const MAX_CUE_BYTES: usize = 4096;
 
-/// The supported text formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SubtitleFormat {
-    Srt,
-    WebVtt,
-    /// Advanced SubStation Alpha, and the older SSA.
-    Ass,
+named_values! {
+    /// The supported text formats.
+    pub enum SubtitleFormat {
+        Srt = "srt",
+        WebVtt = "vtt",
+        /// Advanced SubStation Alpha, and the older SSA.
+        Ass = "ass",
+    }
 }
 
 /// A cue: one or more lines of dialogue and when to show them. Times are source times.
@@ -50,12 +51,7 @@ pub struct Cue {
 impl SubtitleFormat {
     /// Format for a file name extension in lower case, without the dot.
     pub fn from_extension(extension: &str) -> Option<Self> {
-        match extension {
-            "srt" => Some(Self::Srt),
-            "vtt" => Some(Self::WebVtt),
-            "ass" | "ssa" => Some(Self::Ass),
-            _ => None,
-        }
+        Self::parse(if extension == "ssa" { "ass" } else { extension })
     }
 
     /// Format for ffmpeg's codec name of a stream. None for bitmaps and for codecs that ffmpeg cannot convert to text.
@@ -76,14 +72,6 @@ impl SubtitleFormat {
         }
         let heading: String = start.chars().take(13).collect::<String>().to_ascii_lowercase();
         heading.starts_with("[script info]").then_some(Self::Ass)
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Srt => "srt",
-            Self::WebVtt => "vtt",
-            Self::Ass => "ass",
-        }
     }
 }
 

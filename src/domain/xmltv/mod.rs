@@ -10,10 +10,12 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 use crate::domain::channel::Channel;
-use crate::domain::guide::{ProgrammeEntries, TitleParts};
+use crate::domain::channel_clock::channel_ms_at;
+use crate::domain::guide::{Airing, ProgrammeEntries, TitleParts};
 use crate::domain::lineup::{ChannelNaming, absolute_address, logo_address};
 use crate::domain::listing::Listing;
 use crate::domain::schedule::ScheduleItem;
+use crate::domain::time::WallMs;
 
 pub mod encoding;
 pub mod parse;
@@ -22,8 +24,7 @@ mod time_parsing;
 use encoding::escape;
 pub use encoding::write_time;
 
-/// Options of a written guide.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct XmltvOptions {
     /// Base URL of this server, without a trailing slash.
     pub base_url: String,
@@ -42,10 +43,8 @@ pub fn write_header(out: &mut Vec<u8>) {
     out.extend_from_slice(tv.as_bytes());
 }
 
-/// Closing tag of the guide.
 pub const FOOTER: &[u8] = b"</tv>\n";
 
-/// Writes the `<channel>` element.
 pub fn write_channel(out: &mut Vec<u8>, channel: &Channel, options: &XmltvOptions) {
     let settings = &channel.settings;
     out.extend_from_slice(b"<channel id=\"");
@@ -80,9 +79,9 @@ pub struct ProgrammeWriter {
 
 impl ProgrammeWriter {
     /// Programmes between two instants, as scheduled at `now_ms`.
-    pub fn new(channel: Arc<Channel>, from_ms: i64, to_ms: i64, now_ms: i64, options: &XmltvOptions) -> Self {
+    pub fn new(channel: Arc<Channel>, from_ms: WallMs, to_ms: WallMs, now_ms: WallMs, options: &XmltvOptions) -> Self {
         let clock = channel.clock.as_ref().map(|clock| clock.projected(now_ms));
-        let channel_time = |wall_ms: i64| clock.as_ref().map_or(wall_ms, |clock| clock.channel_ms_at(wall_ms));
+        let channel_time = |wall_ms| channel_ms_at(clock.as_ref(), wall_ms);
         Self {
             entries: ProgrammeEntries::new(&channel, from_ms, to_ms, now_ms),
             zone: if options.local_times { TimeZone::get(&channel.settings.timezone).ok() } else { None },
@@ -99,7 +98,7 @@ impl ProgrammeWriter {
     /// Writes the next programme; false at the end.
     pub fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
         let definition = &self.channel.definition;
-        let Some(programme) = self.entries.next_entry(definition) else { return false };
+        let Some(Airing { programme, start_ms, end_ms }) = self.entries.next_entry(definition) else { return false };
         if let Some(listing) = self.channel.listing(&programme) {
             self.write_listing(out, listing);
             return true;
@@ -116,7 +115,7 @@ impl ProgrammeWriter {
             write_constant_part(&mut self.cached_text, item, &self.channel_id, &self.channel);
             (start, self.cached_text.len())
         });
-        self.write_times(out, programme.start_ms, programme.end_ms);
+        self.write_times(out, start_ms.0, end_ms.0);
         out.extend_from_slice(&self.cached_text[start..end]);
         let previous_mark = self
             .last_part

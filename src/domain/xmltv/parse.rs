@@ -31,10 +31,8 @@ const MAX_TITLE_CHARS: usize = 300;
 const MAX_DESCRIPTION_CHARS: usize = 2000;
 const MAX_CATEGORIES: usize = 8;
 
-/// Deepest nesting of elements.
 const MAX_DEPTH: usize = 10_000;
 
-/// A parsed guide.
 #[derive(Debug, Default)]
 pub struct XmltvGuide {
     /// Names of the declared channels, by channel id.
@@ -45,10 +43,8 @@ pub struct XmltvGuide {
     pub skipped: SkippedEntries,
 }
 
-/// Parses a guide, compressed with gzip or not.
-///
-/// # Errors
-/// Why it is not an XMLTV guide, as a phrase without a subject ("is not XMLTV: …").
+/// Parses a guide, compressed with gzip or not. The error is why it is not one, as a phrase without a subject ("is not
+/// XMLTV: …").
 pub fn parse_guide(bytes: &[u8]) -> Result<XmltvGuide, String> {
     let mut parser = GuideParser::default();
     let outcome = match Encoding::for_bom(bytes) {
@@ -237,7 +233,6 @@ impl GuideParser {
         }
     }
 
-    /// Stores the complete text of a field.
     fn store_field(&mut self, field: TextField) {
         let max_chars = if field == TextField::Description { MAX_DESCRIPTION_CHARS } else { MAX_TITLE_CHARS };
         let text = clean_text(&self.field_text, max_chars);

@@ -1,11 +1,13 @@
 use super::*;
 use crate::domain::channel::tests::channel as make;
+use crate::domain::time::ChannelMs;
 
 /// 2026-01-01, the start of the channel.
 const START: i64 = 1_767_225_600_000;
 
 fn write_programmes(channel: Channel, from_ms: i64, to_ms: i64, style: &XmltvOptions) -> String {
     let mut out = Vec::new();
+    let (from_ms, to_ms) = (WallMs(from_ms), WallMs(to_ms));
     let mut programmes = ProgrammeWriter::new(Arc::new(channel), from_ms, to_ms, from_ms, style);
     while programmes.write_next(&mut out) {}
     String::from_utf8(out).unwrap()
@@ -13,12 +15,7 @@ fn write_programmes(channel: Channel, from_ms: i64, to_ms: i64, style: &XmltvOpt
 
 #[test]
 fn a_guide_lists_programmes_and_marks_repeats() {
-    let style = XmltvOptions {
-        base_url: "http://tv:8470".into(),
-        naming: ChannelNaming::Stable,
-        local_times: false,
-        include_lcn: true,
-    };
+    let style = XmltvOptions { base_url: "http://tv:8470".into(), include_lcn: true, ..XmltvOptions::default() };
     let mut it = make(12);
     it.settings.name = "Tom & Co".into();
     it.settings.category = "Movies".into();
@@ -52,14 +49,13 @@ fn a_guide_lists_programmes_and_marks_repeats() {
 
 #[test]
 fn repeat_marks_do_not_depend_on_the_start_of_the_guide() {
-    let style =
-        XmltvOptions { base_url: String::new(), naming: ChannelNaming::Stable, local_times: false, include_lcn: false };
+    let style = XmltvOptions::default();
     let mut it = make(1);
     // Two more items two programmes later; one of them was shown before.
     let mut items = it.definition.revisions[0].items[1..].to_vec();
     items.push(Arc::new(ScheduleItem { id: 9, title: "New".into(), ..(*items[0]).clone() }));
     let revision = crate::domain::schedule::tests::plain_request(1, it.mode, items.into());
-    it.definition = it.definition.with_revision(START + 4_800_000, revision);
+    it.definition = it.definition.with_revision(ChannelMs(START + 4_800_000), revision);
     let whole = write_programmes(it.clone(), 0, START + 100_000_000, &style);
     let lines: Vec<&str> = whole.lines().collect();
     assert_eq!(whole.matches("<premiere/>").count() + whole.matches("<new/>").count(), 4);

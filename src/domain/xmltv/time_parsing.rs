@@ -3,36 +3,23 @@
 use jiff::civil::date;
 use jiff::tz::TimeZone;
 
-/// Named time zones in guides, minutes east of UTC. An ambiguous name means the first zone that had it.
-const NAMED_ZONES: [(&str, i64); 28] = [
-    ("UTC", 0),
-    ("GMT", 0),
-    ("Z", 0),
-    ("UT", 0),
-    ("WET", 0),
-    ("WEST", 60),
-    ("BST", 60),
-    ("CET", 60),
-    ("CEST", 120),
-    ("MEZ", 60),
-    ("MESZ", 120),
-    ("EET", 120),
-    ("EEST", 180),
-    ("MSK", 180),
-    ("EST", -300),
-    ("EDT", -240),
-    ("CST", -360),
-    ("CDT", -300),
-    ("MST", -420),
-    ("MDT", -360),
-    ("PST", -480),
-    ("PDT", -420),
-    ("AKST", -540),
-    ("HST", -600),
-    ("AEST", 600),
-    ("AEDT", 660),
-    ("JST", 540),
-    ("NZST", 720),
+/// Minutes east of UTC of the time zones that guides name. An ambiguous name means the first zone that had it.
+const NAMED_ZONES: [(i64, &str); 15] = [
+    (0, "UTC GMT Z UT WET"),
+    (60, "WEST BST CET MEZ"),
+    (120, "CEST MESZ EET"),
+    (180, "EEST MSK"),
+    (540, "JST"),
+    (600, "AEST"),
+    (660, "AEDT"),
+    (720, "NZST"),
+    (-240, "EDT"),
+    (-300, "EST CDT"),
+    (-360, "CST MDT"),
+    (-420, "MST PDT"),
+    (-480, "PST"),
+    (-540, "AKST"),
+    (-600, "HST"),
 ];
 
 /// Parses an instant to unix ms: `YYYYMMDDhhmmss +hhmm`; parts at the end may be missing. Without a zone or with an
@@ -71,7 +58,8 @@ fn valid_date(year: i16, month: i8, day: i8) -> Option<jiff::civil::Date> {
 
 /// Parses a time zone to minutes east of UTC; 0 if it is unknown.
 fn parse_zone_minutes(text: &str) -> i64 {
-    if let Some((_, minutes)) = NAMED_ZONES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)) {
+    let is_named = |names: &str| names.split(' ').any(|name| name.eq_ignore_ascii_case(text));
+    if let Some((minutes, _)) = NAMED_ZONES.iter().find(|(_, names)| is_named(names)) {
         return *minutes;
     }
     let (sign, rest) = match (text.strip_prefix('+'), text.strip_prefix('-')) {

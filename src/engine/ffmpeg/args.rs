@@ -42,20 +42,20 @@ fn may_change_format(container: Container) -> bool {
 }
 
 /// Everything the arguments depend on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ArgumentOptions<'a> {
     pub media: &'a Media,
     pub rendition: &'a Rendition,
     pub grid: &'a Grid,
     pub first: usize,
     /// `/proc/self/fd/…` of the item.
-    pub input: &'a str,
+    pub input: String,
     /// For an item with clock jumps: the pipe to read it from instead. Its data starts where reading should.
     pub pipe_input: Option<&'a PipeInput>,
     /// `/proc/self/fd/…` of the subtitle to burn in: ASS text, or the bitmap sidecar.
     pub subtitle_path: Option<&'a str>,
     /// Demuxer and input URL of the watermark image.
-    pub watermark: Option<(&'static str, &'a str)>,
+    pub watermark: Option<(&'static str, String)>,
     /// `/proc/self/fd/…` of the audio as a raw AMR stream, if it had to be extracted from the item.
     pub amr_path: Option<&'a str>,
     pub features: Features,
@@ -91,7 +91,7 @@ pub fn build_arguments(options: &ArgumentOptions) -> Result<Vec<String>, RunErro
         add_seek(&mut args, options);
         args.add("-protocol_whitelist file -f amr").pair("-i", format!("file:{path}"));
     }
-    if let Some((demuxer, path)) = options.watermark {
+    if let Some((demuxer, path)) = &options.watermark {
         args.add("-protocol_whitelist file").pair("-f", demuxer).pair("-i", path);
     }
     args.add("-map_metadata -1 -map_chapters -1 -sn -dn");
@@ -135,7 +135,7 @@ fn add_input(args: &mut ArgumentList, options: &ArgumentOptions) {
     if options.pipe_input.is_none() {
         add_seek(args, options);
     }
-    add_item_input(args, options.media, options.input, options.pipe_input);
+    add_item_input(args, options.media, &options.input, options.pipe_input);
 }
 
 fn add_seek(args: &mut ArgumentList, options: &ArgumentOptions) {

@@ -13,16 +13,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::amr_extraction;
 use super::args::{ArgumentOptions, Features, build_arguments, reading_start_seconds};
-use super::spawn::{ChildExit, ChildLimits, InheritedFile, confined_command, spawn};
-use crate::domain::mpegts::segmenter::{FinishedSegment, Segmenter};
+use super::spawn::{Child, ChildExit, ChildLimits, InheritedFile, confined_command, spawn};
 use crate::domain::plan::{BurnedSubtitle, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::engine::ass::{self, ScriptCache};
-use crate::engine::clock::{ItemInput, PipeInput};
+use crate::engine::clock::ItemInput;
 use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 
-/// Time limit for a segment that is due, seconds.
-const STALL_SECONDS: u64 = 30;
+/// Time limit for a segment that is due.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes read from the pipe at a time: the capacity of a Linux pipe.
 const READ_BYTES: usize = 64 << 10;
@@ -85,27 +84,22 @@ impl FfmpegBackend {
         self
     }
 
-    fn arguments_for(
-        &self,
-        job: &Job,
-        pipe_input: Option<&PipeInput>,
-        subtitle_path: Option<&str>,
-        amr_path: Option<&str>,
-    ) -> Result<Vec<String>, RunError> {
-        let watermark = job.spec.watermark.as_ref().map(|image| image.ffmpeg_input());
-        build_arguments(&ArgumentOptions {
-            media: &job.spec.media,
-            rendition: &job.spec.rendition,
-            grid: &job.spec.grid,
+    /// The options for a job that is read from the item alone.
+    fn argument_options<'a>(&self, job: &'a Job) -> ArgumentOptions<'a> {
+        let RenditionSpec { source, media, rendition, grid, watermark, .. } = &*job.spec;
+        ArgumentOptions {
+            media,
+            rendition,
+            grid,
             first: job.first,
-            input: &job.spec.source.proc_path(),
-            pipe_input,
-            subtitle_path,
-            watermark: watermark.as_ref().map(|(demuxer, path)| (*demuxer, path.as_str())),
-            amr_path,
+            input: source.proc_path(),
+            pipe_input: None,
+            subtitle_path: None,
+            watermark: watermark.as_ref().map(|image| image.ffmpeg_input()),
+            amr_path: None,
             features: self.features,
             decoder_threads: self.decoder_threads,
-        })
+        }
     }
 
     pub fn program(&self) -> &Path {
@@ -127,7 +121,7 @@ impl Backend for FfmpegBackend {
             return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
         }
         // Refuses unsupported plans at once, before anything is extracted from the file.
-        self.arguments_for(&job, None, Some("/proc/self/fd/0"), None)?;
+        build_arguments(&ArgumentOptions { subtitle_path: Some("/proc/self/fd/0"), ..self.argument_options(&job) })?;
         let (run, segments, gate) = Run::channel(last_allowed);
         let mut task = RunTask { ffmpeg: self.clone(), job, segments, gate };
         tokio::spawn(async move {
@@ -150,47 +144,22 @@ struct RunTask {
 impl RunTask {
     /// Runs to the end of the grid, to the end of the source, or until the run is dropped.
     async fn make_segments(&mut self) -> Result<(), RunError> {
-        let subtitle = tokio::select! {
+        let mut child = tokio::select! {
             () = self.segments.closed() => return Ok(()),
-            file = self.subtitle_file() => file?,
+            child = self.start_child() => child?,
         };
-        let amr_track = match amr_extraction::amr_stream(&self.job.spec.media, &self.job.spec.rendition) {
-            None => None,
-            Some(stream) => tokio::select! {
-                () = self.segments.closed() => return Ok(()),
-                track = amr_extraction::extract_amr(&self.ffmpeg.program, &self.job, stream) => Some(Arc::new(track?) as InheritedFile),
-            },
-        };
-        let RenditionSpec { source, media, rendition, grid, .. } = &*self.job.spec;
-        let start_seconds = reading_start_seconds(media, rendition, grid, self.job.first);
-        let input = tokio::select! {
-            () = self.segments.closed() => return Ok(()),
-            input = ItemInput::open(source, &media.clock_pieces, start_seconds) => input?,
-        };
-        let descriptor_path = |file: &Option<InheritedFile>| {
-            file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
-        };
-        let args = self.ffmpeg.arguments_for(
-            &self.job,
-            input.pipe.as_ref(),
-            descriptor_path(&subtitle).as_deref(),
-            descriptor_path(&amr_track).as_deref(),
-        )?;
-        let watermark = self.job.spec.watermark.as_ref().map(|image| image.file.clone() as InheritedFile);
-        let inherit = std::iter::once(input.file).chain(subtitle).chain(amr_track).chain(watermark).collect();
-        let spawned = spawn(&self.ffmpeg.program, args, inherit, ChildLimits::TRANSCODE).await;
-        let mut child = spawned.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
         let mut segmenter = self.job.spec.segmenter(self.job.first);
         let mut bytes = BytesMut::with_capacity(READ_BYTES);
-        let mut deadline = Instant::now() + Duration::from_secs(STALL_SECONDS);
-        while !segmenter.is_done() {
+        let mut deadline = Instant::now() + STALL_TIMEOUT;
+        let mut exit = None;
+        while exit.is_none() && !segmenter.is_done() {
             if *self.gate.borrow_and_update() < segmenter.current_segment() {
                 // Not reading blocks the child at its next write: this pauses the run.
                 tokio::select! {
                     () = self.segments.closed() => return Ok(()),
                     changed = self.gate.changed() => if changed.is_err() { return Ok(()) },
                 }
-                deadline = Instant::now() + Duration::from_secs(STALL_SECONDS);
+                deadline = Instant::now() + STALL_TIMEOUT;
                 continue;
             }
             bytes.clear();
@@ -198,18 +167,67 @@ impl RunTask {
                 () = self.segments.closed() => return Ok(()),
                 read = timeout_at(deadline, child.stdout.read_buf(&mut bytes)) => read,
             };
-            let read = read.map_err(|_| RunError::Stalled(STALL_SECONDS))?;
-            if read.map_err(|cause| RunError::Internal(format!("reading from ffmpeg: {cause}")))? == 0 {
-                let exit = child.wait().await;
-                return self.handle_exit(&mut segmenter, &exit).await;
+            let read = read.map_err(|_| RunError::Stalled(STALL_TIMEOUT.as_secs()))?;
+            let byte_count = read.map_err(|cause| RunError::Internal(format!("reading from ffmpeg: {cause}")))?;
+            let finished_segments = if byte_count > 0 {
+                segmenter.push(&bytes).map_err(|cause| RunError::Decode(cause.to_string()))?
+            } else if exit.insert(child.wait().await).is_success() {
+                segmenter.finish().map_err(|cause| RunError::SourceRead(cause.to_string()))?
+            } else {
+                Vec::new()
+            };
+            if finished_segments.is_empty() && exit.is_none() {
+                continue;
             }
-            let finished_segments = segmenter.push(&bytes).map_err(|cause| RunError::Decode(cause.to_string()))?;
-            if !finished_segments.is_empty() {
-                self.deliver(finished_segments).await?;
-                deadline = Instant::now() + Duration::from_secs(STALL_SECONDS);
+            let source = self.job.spec.source.clone();
+            // On a blocking thread because a network mount may hang.
+            let is_unchanged = tokio::task::spawn_blocking(move || source.has_same_content());
+            if !is_unchanged.await.unwrap_or(false) {
+                return Err(RunError::SourceChanged);
             }
+            for finished in finished_segments {
+                let segment = Segment { index: finished.index, content: finished.bytes.into() };
+                // An error means the run was dropped, which the next turn notices.
+                let _ = self.segments.send(Ok(segment)).await;
+            }
+            deadline = Instant::now() + STALL_TIMEOUT;
         }
-        Ok(())
+        match exit {
+            Some(exit) if !exit.is_success() => Err(classify_failure(&exit)),
+            Some(exit) if segmenter.current_segment() == self.job.first => {
+                let reason = exit.last_error("the source file ends before it");
+                Err(RunError::SourceRead(format!("no output for segment {}: {reason}", self.job.first)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prepares what ffmpeg cannot read from the item itself, and starts it.
+    async fn start_child(&self) -> Result<Child, RunError> {
+        let RenditionSpec { source, media, rendition, grid, watermark, .. } = &*self.job.spec;
+        let program = &self.ffmpeg.program;
+        let subtitle = self.subtitle_file().await?;
+        let amr_track = match amr_extraction::amr_stream(media, rendition) {
+            None => None,
+            Some(stream) => {
+                Some(Arc::new(amr_extraction::extract_amr(program, &self.job, stream).await?) as InheritedFile)
+            }
+        };
+        let start_seconds = reading_start_seconds(media, rendition, grid, self.job.first);
+        let input = ItemInput::open(source, &media.clock_pieces, start_seconds).await?;
+        let descriptor_path = |file: &Option<InheritedFile>| {
+            file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
+        };
+        let args = build_arguments(&ArgumentOptions {
+            pipe_input: input.pipe.as_ref(),
+            subtitle_path: descriptor_path(&subtitle).as_deref(),
+            amr_path: descriptor_path(&amr_track).as_deref(),
+            ..self.ffmpeg.argument_options(&self.job)
+        })?;
+        let watermark = watermark.as_ref().map(|image| image.file.clone() as InheritedFile);
+        let inherit = std::iter::once(input.file).chain(subtitle).chain(amr_track).chain(watermark).collect();
+        let spawned = spawn(program, args, inherit, ChildLimits::TRANSCODE).await;
+        spawned.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))
     }
 
     /// The file of the subtitle to burn in: a script, or the bitmap sidecar. None if ffmpeg reads it from the item itself.
@@ -223,39 +241,6 @@ impl RunTask {
             }
             Some(text) => Ok(Some(self.ffmpeg.scripts.script_for(&self.ffmpeg.program, &self.job, text).await?)),
         }
-    }
-
-    /// Handles a child that ended before the end of the grid.
-    async fn handle_exit(&mut self, segmenter: &mut Segmenter, exit: &ChildExit) -> Result<(), RunError> {
-        let finished_segments = match exit.is_success() {
-            true => segmenter.finish().map_err(|cause| RunError::SourceRead(cause.to_string()))?,
-            false => Vec::new(),
-        };
-        self.deliver(finished_segments).await?;
-        if !exit.is_success() {
-            return Err(classify_failure(exit));
-        }
-        if segmenter.current_segment() == self.job.first {
-            let reason = exit.last_error("the source file ends before it");
-            return Err(RunError::SourceRead(format!("no output for segment {}: {reason}", self.job.first)));
-        }
-        Ok(())
-    }
-
-    /// Delivers finished segments; fails if the source changed meanwhile.
-    async fn deliver(&mut self, finished_segments: Vec<FinishedSegment>) -> Result<(), RunError> {
-        let source = self.job.spec.source.clone();
-        // On a blocking thread because a network mount may hang.
-        let is_unchanged = tokio::task::spawn_blocking(move || source.has_same_content());
-        if !is_unchanged.await.unwrap_or(false) {
-            return Err(RunError::SourceChanged);
-        }
-        for finished in finished_segments {
-            let segment = Segment { index: finished.index, content: finished.bytes.into() };
-            // An error means the run was dropped, which the main loop notices.
-            let _ = self.segments.send(Ok(segment)).await;
-        }
-        Ok(())
     }
 }
 

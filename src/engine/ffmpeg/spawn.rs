@@ -14,6 +14,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use tokio::process::ChildStdout;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -39,7 +40,7 @@ impl AsFd for SourceFile {
 #[derive(Debug)]
 pub struct Child {
     /// Standard output of the child. A full pipe blocks the child, so not reading pauses it.
-    pub stdout: tokio::process::ChildStdout,
+    pub stdout: ChildStdout,
     process: Arc<Process>,
     exit: oneshot::Receiver<ChildExit>,
 }
@@ -114,7 +115,7 @@ struct SpawnRequest {
     args: Vec<String>,
     inherited_files: Vec<InheritedFile>,
     limits: ChildLimits,
-    /// The caller's runtime, in which the output is read.
+    /// Reads the child's output.
     runtime: Handle,
     reply: oneshot::Sender<Result<Child>>,
 }
@@ -149,9 +150,9 @@ fn forker_channel() -> Result<&'static mpsc::Sender<SpawnRequest>> {
     std::thread::Builder::new().name("forker".into()).spawn(move || {
         while let Some(request) = requests.blocking_recv() {
             if !request.reply.is_closed() {
-                let child = fork(&request);
-                // If the caller went away meanwhile, this drops the child, which kills it.
-                let _ = request.reply.send(child);
+                let forked = fork(&request);
+                // If the caller has gone away, the child is dropped and so killed.
+                let _ = request.reply.send(forked);
             }
         }
     })?;
@@ -193,10 +194,9 @@ fn fork(request: &SpawnRequest) -> Result<Child> {
         }
     });
     reaper_thread.inspect_err(|_| process.kill())?;
-    let stdout = stdout.ok_or_else(|| Error::other("the child has no output"));
     let _runtime = request.runtime.enter();
-    let stdout = stdout.and_then(tokio::process::ChildStdout::from_std).inspect_err(|_| process.kill())?;
-    Ok(Child { stdout, process, exit })
+    let stdout = stdout.ok_or_else(|| Error::other("the child has no output")).and_then(ChildStdout::from_std);
+    Ok(Child { stdout: stdout.inspect_err(|_| process.kill())?, process, exit })
 }
 
 /// Reads error output to its end and keeps the last lines, each cut to a bounded length.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::RunError;
 use super::container::ContainerError;
 use super::container::bytes::ReadAt;
-use super::container::matroska::{self, ClusterLayout, Cue, MatroskaFile};
+use super::container::matroska::{self, ClusterLayout, Compression, Cue, MatroskaFile};
 use super::container::mp4::{Mp4File, Mp4Track, Sample};
 use super::source::SourceFile;
 use crate::domain::media::{Container, Media};
@@ -107,34 +107,47 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
 /// None if the tables do not have it, or not within 1 s.
 pub async fn keyframe_interval(source: &Arc<SourceFile>, media: &Media) -> Option<f64> {
     let stream = media.video_streams().next()?.0.index;
-    let (file, container, duration) = (source.clone(), media.container, media.duration_seconds);
-    let task = tokio::task::spawn_blocking(move || match container {
-        Container::Mp4 => {
-            let track = Mp4File::read(&*file).ok()?.read_track(stream).ok()?;
-            let seconds = |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
-            mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(seconds), duration)
-        }
-        Container::Matroska | Container::Webm => {
-            let header = MatroskaFile::read(&*file).ok()?;
-            let cues = header.read_cues(header.read_track(stream).ok()?.number).ok()?;
-            let seconds_per_unit = header.layout.timestamp_scale as f64 / 1e9;
-            mean_step(cues.iter().map(|cue| cue.time as f64 * seconds_per_unit), duration)
-        }
+    let (file, media) = (source.clone(), media.clone());
+    let task = tokio::task::spawn_blocking(move || match media.container {
+        Container::Mp4 => mp4_keyframe_interval(&Mp4File::read(&*file).ok()?, stream, media.duration_seconds),
+        Container::Matroska | Container::Webm => summarize_cues(&file, &media)?.keyframe_interval_seconds,
         _ => None,
     });
     tokio::time::timeout(INTERVAL_TIMEOUT, task).await.ok()?.ok()?
 }
 
-/// The last cue of a Matroska file's first video stream, or of its first audio stream without video: seconds of the file's
-/// clock, and the position of its cluster in the file. None without cues. Blocks on file I/O.
-pub fn last_cue(source: &SourceFile, media: &Media) -> Option<(f64, u64)> {
-    let audio = || media.audio_streams().next().map(|(stream, _)| stream);
-    let stream = media.video_streams().next().map(|(stream, _)| stream).or_else(audio)?;
+/// Mean keyframe interval of an mp4 track in seconds; `duration` if there is only one keyframe.
+pub fn mp4_keyframe_interval(file: &Mp4File<impl ReadAt + ?Sized>, stream: u32, duration: Option<f64>) -> Option<f64> {
+    let track = file.read_track(stream).ok()?;
+    let seconds = |sample: Sample| to_seconds(track.timing.presentation_ticks(sample.presentation_time()));
+    mean_step(track.samples.iter_from(0).filter(|sample| sample.is_sync).map(seconds), duration)
+}
+
+/// Facts from the cues of a Matroska file.
+pub struct CueSummary {
+    /// The last cue: seconds of the file's clock, and the position of its cluster in the file.
+    pub last_seconds: f64,
+    pub last_cluster: u64,
+    /// Mean keyframe interval of the video; its duration if there is only one keyframe.
+    pub keyframe_interval_seconds: Option<f64>,
+}
+
+/// Reads the cues of a Matroska file's first video stream, or of its first audio stream without video. None without cues.
+/// Blocks on file I/O.
+pub fn summarize_cues(source: &SourceFile, media: &Media) -> Option<CueSummary> {
+    let video = media.video_streams().next().map(|(stream, _)| stream);
+    let stream = video.or_else(|| media.audio_streams().next().map(|(stream, _)| stream))?;
     let header = MatroskaFile::read(source).ok()?;
-    let cues = header.read_cues(header.read_compressed_track(stream.index).ok()?.0.number).ok()?;
+    let (track, compression) = header.read_compressed_track(stream.index).ok()?;
+    let cues = header.read_cues(track.number).ok()?;
     let last = cues.iter().max_by_key(|cue| cue.time)?;
-    let seconds = last.time as f64 * header.layout.timestamp_scale as f64 / 1e9;
-    Some((seconds, header.layout.segment_body.checked_add(last.cluster)?))
+    let scale = header.layout.timestamp_scale as f64;
+    let interval = mean_step(cues.iter().map(|cue| cue.time as f64 * (scale / 1e9)), media.duration_seconds);
+    Some(CueSummary {
+        last_seconds: last.time as f64 * scale / 1e9,
+        last_cluster: header.layout.segment_body.checked_add(last.cluster)?,
+        keyframe_interval_seconds: interval.filter(|_| video.is_some() && compression == Compression::None),
+    })
 }
 
 /// The mean step of these times; `duration` if there is only one.

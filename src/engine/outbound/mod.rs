@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, LOCATION, RANGE};
+use reqwest::header::{ACCEPT, LOCATION, RANGE};
 use reqwest::redirect::Policy;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -120,11 +120,8 @@ pub struct OutboundClient {
 /// A response whose headers have arrived.
 #[derive(Debug)]
 pub struct OutboundResponse {
-    /// 2xx.
-    pub status: u16,
     /// The final address after redirects: relative addresses in the body are relative to it.
     pub address: Address,
-    pub headers: HeaderMap,
     response: reqwest::Response,
     remaining_bytes: u64,
     max_bytes: u64,
@@ -194,17 +191,14 @@ impl OutboundClient {
         let deadline = request.total_timeout.map(|total| Instant::now() + total);
         let result = timeout(request.head_timeout, self.send_following_redirects(address, request)).await;
         let (address, response) = result.map_err(|_| OutboundError::Timeout("no response"))??;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
         if !response.status().is_success() {
-            return Err(OutboundError::Status(status));
+            return Err(OutboundError::Status(response.status().as_u16()));
         }
         if response.content_length().is_some_and(|length| length > request.max_bytes) {
             return Err(OutboundError::TooLarge(request.max_bytes));
         }
         Ok(OutboundResponse {
-            status,
             address,
-            headers,
             response,
             remaining_bytes: request.max_bytes,
             max_bytes: request.max_bytes,
@@ -279,12 +273,6 @@ impl OutboundClient {
 }
 
 impl OutboundResponse {
-    /// The media type without parameters; empty if the header is missing.
-    pub fn content_type(&self) -> &str {
-        let value = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        value.split(';').next().unwrap_or_default().trim()
-    }
-
     /// The next bytes; None at the end.
     ///
     /// # Errors

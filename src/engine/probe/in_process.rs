@@ -15,12 +15,13 @@ use super::decoder_info::DecoderInfo;
 use super::discover::discover;
 use super::outline::{ContainerOutline, OutlineTrack, OutlineTrackKind, Result, refuse_if};
 use super::{
-    InProcessGuard, ProbeTools, container, ffprobe, matroska, mp4, mpegts, read_blocking, read_head, truncation,
+    HEAD_BYTES, InProcessGuard, ProbeTools, container, ffprobe, matroska, mp4, mpegts, read_blocking, truncation,
 };
 use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Container, Media, Stream, StreamKind, Subtitle, Video};
 use crate::domain::sniff;
 use crate::engine::clock;
+use crate::engine::container::bytes::read_up_to;
 use crate::engine::source::SourceFile;
 
 /// Maximum frame size that the discoverer may decode in this process, luma samples: slightly more than 8K UHD. ffprobe,
@@ -36,27 +37,30 @@ pub async fn probe_in_process(
     source: &Arc<SourceFile>,
     guard: InProcessGuard,
 ) -> Result<Media, &'static str> {
-    let head = read_head(source).await.map_err(|_| "unreadable")?;
     let decodable = ffprobe::decodable_codecs(tools).await.map_err(|_| "no list of decoders")?;
-    let (outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
+    let (head, outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
         let read = move |file: &Arc<SourceFile>| {
             let _guard = guard;
             refuse_if(clock::has_clock_jump(file).unwrap_or(false), "the clock jumps")?;
             mpegts::read_outline(file)
         };
-        read_blocking(source, read).await.ok_or("the reader failed")??
+        let (outline, infos) = read_blocking(source, read).await.ok_or("the reader failed")??;
+        (Vec::new(), outline, infos)
     } else {
-        let matroska = head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
-        let mp4 = head.get(4..8) == Some(b"ftyp");
-        refuse_if(!matroska && !mp4, "another container")?;
-        let webm = container::doc_type(&head) == Some(b"webm");
-        let read = move |file: &Arc<SourceFile>| {
-            if mp4 { mp4::read_outline(file) } else { matroska::read_outline(file, webm) }
+        let read = |file: &Arc<SourceFile>| {
+            let head = read_up_to(file, 0, HEAD_BYTES).map_err(|_| "unreadable")?;
+            let is_webm = container::doc_type(&head) == Some(b"webm");
+            let outline = match (head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]), head.get(4..8) == Some(b"ftyp")) {
+                (true, _) => matroska::read_outline(file, is_webm)?,
+                (_, true) => mp4::read_outline(file)?,
+                _ => return Err("another container"),
+            };
+            Ok((head, outline))
         };
-        let outline = read_blocking(source, read).await.ok_or("the reader failed")??;
+        let (head, outline) = read_blocking(source, read).await.ok_or("the reader failed")??;
         outline.tracks.iter().filter(|track| track.kind == OutlineTrackKind::Video).try_for_each(check_size)?;
         let infos = discover(source, guard).await?;
-        (outline, infos)
+        (head, outline, infos)
     };
     let media = merge(outline, &infos, &head, source.len, decodable)?;
     Ok(match media.container {
@@ -91,6 +95,7 @@ fn merge(
         chapters: outline.chapters,
         attachments: outline.attachments,
         tags: outline.tags,
+        keyframe_interval_seconds: outline.keyframe_interval_seconds,
         ..Media::new(outline.container, streams)
     })
 }

@@ -56,6 +56,7 @@ pub(super) fn read_outline(source: &SourceFile, webm: bool) -> Result<ContainerO
         chapters,
         attachments,
         tags: Tags { title, ..Tags::default() },
+        keyframe_interval_seconds: None,
     })
 }
 

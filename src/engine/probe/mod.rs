@@ -32,6 +32,9 @@ mod truncation;
 
 pub use in_process::probe_in_process;
 
+/// Bytes read from the start of a file.
+const HEAD_BYTES: usize = 4096;
+
 /// Why a file could not be described.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ProbeError {
@@ -99,7 +102,7 @@ pub fn find_attachment(source: &SourceFile, name: &str) -> Option<(u64, u64)> {
 
 /// The first bytes.
 async fn read_head(source: &Arc<SourceFile>) -> Result<Vec<u8>, ProbeError> {
-    let head = read_blocking(source, |file| read_up_to(file, 0, 4096)).await;
+    let head = read_blocking(source, |file| read_up_to(file, 0, HEAD_BYTES)).await;
     let head = head.ok_or_else(|| ProbeError::Unavailable("the reader failed".into()))?;
     head.map_err(|cause| ProbeError::Read(cause.to_string()))
 }

@@ -3,10 +3,12 @@
 //! Every length is checked against its box, nothing is indexed unchecked, and the size of the movie box is limited. The
 //! samples themselves are never read.
 
-use super::outline::{ContainerOutline, OutlineTrack, Result, parse_uint, refuse_if};
+use super::outline::{ContainerOutline, OutlineTrack, OutlineTrackKind, Result, parse_uint, refuse_if};
 use crate::domain::media::{Container, Tags};
 use crate::engine::container::bytes::{ReadAt, Truncated};
+use crate::engine::container::mp4::Mp4File;
 use crate::engine::container::mp4::boxes::{boxes, top_level};
+use crate::engine::index;
 use crate::engine::source::SourceFile;
 
 mod sample_tables;
@@ -20,11 +22,11 @@ const MAX_TOP_LEVEL_BOXES: usize = 255;
 
 /// Reads the file's outline.
 pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline> {
-    let moov = read_movie_box(source)?;
+    let file = read_header(source)?;
     let mut timescale = 0;
     let mut tracks: Vec<TimedMp4Track> = Vec::new();
     let mut tags = Tags::default();
-    for entry in boxes(&moov) {
+    for entry in boxes(&file.moov) {
         let (box_type, body) = entry?;
         match &box_type {
             b"mvhd" => {
@@ -44,6 +46,7 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline> {
     let start = played_tracks().map(|track| track.start_seconds).fold(f64::INFINITY, f64::min);
     let end = played_tracks().map(|track| track.start_seconds.max(0.0) + track.duration_seconds).fold(0.0, f64::max);
     refuse_if(!start.is_finite() || end <= start, "neither video nor audio")?;
+    let video = tracks.iter().position(|track| track.track.kind == OutlineTrackKind::Video);
     let tracks =
         tracks.into_iter().enumerate().map(|(index, track)| OutlineTrack { index: index as u32, ..track.track });
     Ok(ContainerOutline {
@@ -54,11 +57,12 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline> {
         chapters: Vec::new(),
         attachments: Vec::new(),
         tags,
+        keyframe_interval_seconds: video.and_then(|stream| index::mp4_keyframe_interval(&file, stream as u32, None)),
     })
 }
 
 /// Reads the movie box; gives up on anything unusual at the top level.
-fn read_movie_box(source: &SourceFile) -> Result<Vec<u8>> {
+fn read_header(source: &SourceFile) -> Result<Mp4File<'_, SourceFile>> {
     let mut moov = None;
     for (number, file_box) in top_level(source).enumerate() {
         let file_box = file_box?;
@@ -73,7 +77,9 @@ fn read_movie_box(source: &SourceFile) -> Result<Vec<u8>> {
             _ => return Err("an unusual box"),
         }
     }
-    moov.ok_or("no movie box")
+    let moov = moov.ok_or("no movie box")?;
+    // Only fragments are found by the other boxes, and fragmented files are refused.
+    Ok(Mp4File { file: source, boxes: Vec::new(), moov })
 }
 
 /// The first child of a type; an error if a damaged box precedes it.

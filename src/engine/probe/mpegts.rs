@@ -69,6 +69,7 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec
         chapters: Vec::new(),
         attachments: Vec::new(),
         tags: Tags::default(),
+        keyframe_interval_seconds: None,
     };
     Ok((outline, decoder_infos))
 }

@@ -18,6 +18,8 @@ pub(super) struct ContainerOutline {
     pub chapters: Vec<Chapter>,
     pub attachments: Vec<Attachment>,
     pub tags: Tags,
+    /// Mean keyframe interval of the first video, if it was read with the rest and there are two keyframes at least.
+    pub keyframe_interval_seconds: Option<f64>,
 }
 
 /// One track, in the order of ffmpeg's stream numbers.

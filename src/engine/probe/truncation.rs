@@ -115,12 +115,16 @@ async fn with_last_packet_duration(source: &Arc<SourceFile>, media: Media) -> Me
 }
 
 /// Checks the header's duration in a complete Matroska file, by the cues and if necessary by the last cluster.
-pub(super) async fn with_duration_by_cues(source: &Arc<SourceFile>, media: Media) -> Media {
+/// The cues give the keyframe interval as well.
+pub(super) async fn with_duration_by_cues(source: &Arc<SourceFile>, mut media: Media) -> Media {
     let reading = read_blocking(source, move |file| {
+        let cues = index::summarize_cues(file, &media);
+        // Not the duration, which is yet to be checked.
+        let interval = cues.as_ref().and_then(|cues| cues.keyframe_interval_seconds);
+        media.keyframe_interval_seconds = interval.filter(|seconds| Some(*seconds) != media.duration_seconds);
         let measured = media.duration_seconds.and_then(|stated| {
-            let cue = index::last_cue(file, &media);
-            let (last, from) = match cue {
-                Some((time, cluster)) => (time - media.start_seconds, cluster),
+            let (last, from) = match cues {
+                Some(cues) => (cues.last_seconds - media.start_seconds, cues.last_cluster),
                 None => (f64::NEG_INFINITY, matroska::last_cluster(file)?),
             };
             // Keyframes are rarely further apart; if the last cue is in this range, no further check is needed.

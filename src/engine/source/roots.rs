@@ -75,8 +75,6 @@ impl Roots {
             format,
             path: located.path,
             root_index: located.root_index,
-            root_id: self.roots[located.root_index].id.clone(),
-            relative_path: located.relative_path,
             len: metadata.len(),
             modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             changed_at: (metadata.ctime(), metadata.ctime_nsec()),

@@ -14,20 +14,16 @@ use crate::http::server::FileBody;
 /// Largest font that is sent. Fonts with all Chinese characters have 20 MB.
 const MAX_FONT_BYTES: u64 = 32 << 20;
 
-#[utoipa::path(get, path = "/api/stream/attachment",
-    params(
-        ("path" = String, Query, description = "Absolute path of the media file"),
-        ("index" = u32, Query, description = "`index` of one of the media info's `attachments` that has a `url`"),
-    ),
-    responses(
-        (status = 200, description = "The font", content_type = "font/*", body = [u8]),
-        (status = 304, description = "Not modified"),
-        (status = 404, description = "`NOT_FOUND`: no such file or attachment"),
-        (status = 413, description = "`PAYLOAD_TOO_LARGE`: the font is larger than 32 MiB"),
-        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: neither the name nor the bytes are those of a font"),
-    ))]
+#[utoipa::path(get, path = "/api/stream/attachment", params(
+    ("path" = String, Query, description = "Absolute path of the media file"),
+    ("index" = u32, Query, description = "`index` of one of the media info's `attachments` that has a `url`")), responses(
+    (status = 200, description = "The font", content_type = "font/*", body = [u8]),
+    (status = 304, description = "Not modified"),
+    (status = 404, description = "`NOT_FOUND`: no such file or attachment"),
+    (status = 413, description = "`PAYLOAD_TOO_LARGE`: the font is larger than 32 MiB"),
+    (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: neither the name nor the bytes are those of a font")))]
 pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
-    let index = call.query("index")?.ok_or_else(|| Error::invalid_field("index", "is missing"))?;
+    let index = call.query("index").ok_or_else(|| Error::invalid_field("index", "is missing"))?;
     let index: usize = index.parse().map_err(|_| Error::invalid_field("index", "must be a whole number"))?;
     let source = service.library.open(call.media_path()?).await?;
     let media = service.media.probe(&source).await?.media;

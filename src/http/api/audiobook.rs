@@ -127,11 +127,10 @@ struct BookChapter {
 }
 
 /// Files and chapters of an audiobook on one timeline
-#[utoipa::path(get, path = "/api/stream/audiobook", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
-    responses(
-        (status = 200, description = "The book", body = BookAnswer),
-        (status = 404, description = "`NOT_FOUND`"),
-        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: it has no audio")))]
+#[utoipa::path(get, path = "/api/stream/audiobook", params(("path" = String, Query, description = "Absolute path of a file or a folder")), responses(
+    (status = 200, description = "The book", body = BookAnswer),
+    (status = 404, description = "`NOT_FOUND`"),
+    (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: it has no audio")))]
 pub async fn book(service: Arc<Service>, call: Call) -> Result<Response> {
     let path = call.media_path()?;
     let book = service.load_book(path).await?;
@@ -151,16 +150,15 @@ pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let (path, mut save, book_position) = request.into_save()?;
     save.version = call.if_match_version()?.or(save.version);
     let result = service.save_book_progress(&call.user()?.user_id, &path, save, book_position).await?;
-    save_response(&call, result, |record, applied| BookProgressAnswer {
-        progress: Some(BookProgress::new(record, applied)),
-    })
+    let to_answer = |record, applied| BookProgressAnswer { progress: Some(BookProgress::new(record, applied)) };
+    save_response(&call, result, to_answer)
 }
 
 /// Progress in an audiobook
-#[utoipa::path(get, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
-    responses(
-        (status = 200, description = "The progress", body = BookProgressAnswer),
-        (status = 404, description = "`NOT_FOUND`: no such file or folder, and no progress is stored for the path")))]
+#[utoipa::path(get, path = "/api/stream/audiobook/progress", params(
+    ("path" = String, Query, description = "Absolute path of a file or a folder")), responses(
+    (status = 200, description = "The progress", body = BookProgressAnswer),
+    (status = 404, description = "`NOT_FOUND`: no such file or folder, and no progress is stored for the path")))]
 pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let record = service.book_progress(&call.user()?.user_id, call.media_path()?).await?;
     let version = record.as_ref().map(|record| record.version);
@@ -169,29 +167,26 @@ pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Delete the progress in an audiobook
-#[utoipa::path(delete, path = "/api/stream/audiobook/progress", params(("path" = String, Query, description = "Absolute path of a file or a folder")),
-    responses((status = 200, description = "No progress is stored any more", body = BookResetAnswer)))]
+#[utoipa::path(delete, path = "/api/stream/audiobook/progress", params(
+    ("path" = String, Query, description = "Absolute path of a file or a folder")), responses(
+    (status = 200, description = "No progress is stored any more", body = BookResetAnswer)))]
 pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     let (audiobook_path, deleted) = service.reset_book_progress(&call.user()?.user_id, call.media_path()?).await?;
     Ok(reply::json(&BookResetAnswer { audiobook_path, deleted }))
 }
 
 /// Audiobook history, newest first
-#[utoipa::path(get, path = "/api/stream/audiobook/history",
-    params(
-        ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
-        ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`"),
-    ),
-    responses((status = 200, description = "The records; `available` says whether the book exists", body = BookHistoryAnswer)))]
+#[utoipa::path(get, path = "/api/stream/audiobook/history", params(
+    ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
+    ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
+    ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`")), responses(
+    (status = 200, description = "The records; `available` says whether the book exists", body = BookHistoryAnswer)))]
 pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = parse_limit(&call)?;
-    let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor")?, limit)?;
+    let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor"), limit)?;
     let exists = service.library.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
-    let records = page.records.into_iter().zip(exists);
-    let history = records
-        .map(|(record, is_available)| BookProgress { available: Some(is_available), ..BookProgress::new(record, true) })
-        .collect();
+    let to_entry = |(record, found)| BookProgress { available: Some(found), ..BookProgress::new(record, true) };
+    let history = page.records.into_iter().zip(exists).map(to_entry).collect();
     Ok(reply::json(&BookHistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
 }
 
@@ -203,17 +198,19 @@ impl BookSaveRequest {
             }
             value => Ok(value),
         };
-        let seconds = |field, time: Option<f64>| time.map(|time| request::validate_seconds(field, time)).transpose();
         let book_position = BookPositionUpdate {
             chapter_index: self.chapter_index,
-            chapter_position_seconds: seconds("chapterPositionSeconds", self.chapter_position_seconds)?,
+            chapter_position_seconds: request::optional_seconds(
+                "chapterPositionSeconds",
+                self.chapter_position_seconds,
+            )?,
             playback_rate: check_range("playbackRate", self.playback_rate, 0.25, 4.0)?,
             percentage: check_range("progressPercentage", self.progress_percentage, 0.0, 100.0)?,
         };
         let save = ProgressSave {
             title: request::validate_title(self.title)?,
             position_seconds: Some(request::validate_seconds("positionSeconds", self.position_seconds)?),
-            duration_seconds: seconds("durationSeconds", self.duration_seconds)?,
+            duration_seconds: request::optional_seconds("durationSeconds", self.duration_seconds)?,
             completed: self.completed,
             player: request::validate_player(self.player)?,
             device_id: self.device_id.map(request::validate_device_id).transpose()?,

@@ -64,7 +64,6 @@ pub struct LoginAnswer {
 
 /// The signed-in user and device.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Me {
     user: UserView,
     session: SessionView,
@@ -72,7 +71,6 @@ pub struct Me {
 
 /// The devices the user is signed in on.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Sessions {
     sessions: Vec<SessionView>,
 }
@@ -97,14 +95,13 @@ pub struct SessionView {
 
 /// How many devices were signed out.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Revoked {
     revoked: usize,
 }
 
 /// Whether the server must be set up first
-#[utoipa::path(get, path = "/api/auth/status",
-    responses((status = 200, description = "The state of the server", body = AuthStatus)))]
+#[utoipa::path(get, path = "/api/auth/status", responses(
+    (status = 200, description = "The state of the server", body = AuthStatus)))]
 pub async fn status(service: Arc<Service>, _: Call) -> Result<Response> {
     Ok(reply::json(&AuthStatus { setup_required: service.accounts.needs_setup() }))
 }
@@ -136,8 +133,8 @@ pub async fn login(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// Sign this device out
-#[utoipa::path(post, path = "/api/auth/logout",
-    responses((status = 204, description = "Signed out; the token and every link signed with it are revoked")))]
+#[utoipa::path(post, path = "/api/auth/logout", responses(
+    (status = 204, description = "Signed out; the token and every link signed with it are revoked")))]
 pub async fn logout(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
     service.accounts.revoke(&principal.user_id, &principal.login_id).await?;
@@ -145,8 +142,8 @@ pub async fn logout(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// The signed-in user and device
-#[utoipa::path(get, path = "/api/auth/me",
-    responses((status = 200, description = "User and device of the token", body = Me)))]
+#[utoipa::path(get, path = "/api/auth/me", responses(
+    (status = 200, description = "User and device of the token", body = Me)))]
 pub async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
     let devices = service.accounts.devices(&principal.user_id);
@@ -171,8 +168,8 @@ pub async fn change_password(service: Arc<Service>, mut call: Call) -> Result<Re
 }
 
 /// The devices the user is signed in on, last seen first
-#[utoipa::path(get, path = "/api/auth/sessions",
-    responses((status = 200, description = "All devices whose sign-in has not expired", body = Sessions)))]
+#[utoipa::path(get, path = "/api/auth/sessions", responses(
+    (status = 200, description = "All devices whose sign-in has not expired", body = Sessions)))]
 pub async fn sessions(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
     let devices = service.accounts.devices(&principal.user_id).into_iter();
@@ -181,8 +178,8 @@ pub async fn sessions(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Sign every other device out; stream tokens stay valid
-#[utoipa::path(delete, path = "/api/auth/sessions",
-    responses((status = 200, description = "Signed out", body = Revoked)))]
+#[utoipa::path(delete, path = "/api/auth/sessions", responses(
+    (status = 200, description = "Signed out", body = Revoked)))]
 pub async fn revoke_others(service: Arc<Service>, call: Call) -> Result<Response> {
     let principal = call.user()?;
     let kept_access = KeptAccess { login: Some(&principal.login_id), stream_tokens: true };
@@ -191,8 +188,7 @@ pub async fn revoke_others(service: Arc<Service>, call: Call) -> Result<Response
 }
 
 /// Sign one device out
-#[utoipa::path(delete, path = "/api/auth/sessions/{id}",
-    params(("id" = String, Path, description = "As listed")), responses(
+#[utoipa::path(delete, path = "/api/auth/sessions/{id}", params(("id" = String, Path, description = "As listed")), responses(
     (status = 204, description = "Signed out immediately"),
     (status = 404, description = "`NOT_FOUND`: no such device of this user")))]
 pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -202,12 +198,8 @@ pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
 
 impl From<IssuedLogin> for LoginAnswer {
     fn from(issued: IssuedLogin) -> Self {
-        Self {
-            token: issued.token,
-            token_type: "Bearer",
-            expires_at: format_timestamp(issued.expires_at),
-            user: issued.user.into(),
-        }
+        let IssuedLogin { token, expires_at, user } = issued;
+        Self { token, token_type: "Bearer", expires_at: format_timestamp(expires_at), user: user.into() }
     }
 }
 

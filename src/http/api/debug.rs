@@ -74,8 +74,8 @@ pub struct LineView {
 }
 
 /// GStreamer pipelines of this process
-#[utoipa::path(get, path = "/api/debug/pipelines",
-    responses((status = 200, description = "Running pipelines and failed ones", body = Pipelines)))]
+#[utoipa::path(get, path = "/api/debug/pipelines", responses(
+    (status = 200, description = "Running pipelines and failed ones", body = Pipelines)))]
 pub async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
     let (running, failed) = pipelines::list_pipelines().await?;
     let pipelines = running.into_iter().map(PipelineView::from).collect();
@@ -83,9 +83,9 @@ pub async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
 }
 
 /// Graph of a pipeline
-#[utoipa::path(get, path = "/api/debug/pipelines/{drawing}",
-    params(("drawing" = String, Path, description = "Pipeline id with `.dot` (Graphviz, with all pads), `.mmd` (Mermaid), `.svg` or `.txt`")),
-    responses((status = 200, description = "The graph", body = String, content_type = "text/plain")))]
+#[utoipa::path(get, path = "/api/debug/pipelines/{drawing}", params(
+    ("drawing" = String, Path, description = "Pipeline id with `.dot` (Graphviz, with all pads), `.mmd` (Mermaid), `.svg` or `.txt`")), responses(
+    (status = 200, description = "The graph", body = String, content_type = "text/plain")))]
 pub async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
     let unknown = || Error::new(Code::NotFound, "a pipeline graph is available as .dot, .mmd, .svg or .txt");
     let (id, extension) = call.params[0].rsplit_once('.').ok_or_else(unknown)?;
@@ -100,25 +100,22 @@ pub async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Log of a pipeline
-#[utoipa::path(get, path = "/api/debug/pipelines/{id}/log",
-    params(("id" = String, Path, description = "Id of a running or failed pipeline")),
-    responses((status = 200, description = "Its bus messages", body = PipelineLog)))]
+#[utoipa::path(get, path = "/api/debug/pipelines/{id}/log", params(
+    ("id" = String, Path, description = "Id of a running or failed pipeline")), responses(
+    (status = 200, description = "Its bus messages", body = PipelineLog)))]
 pub async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&PipelineLog { lines: pipelines::read_log(parse_pipeline_id(&call.params[0])?).await? }))
 }
 
 /// Recent lines of the server log
-#[utoipa::path(get, path = "/api/debug/log",
-    params(("after" = Option<u64>, Query, description = "Only lines after the one with this number")),
-    responses(
-        (status = 200, description = "Newest last, at most 1000", body = LogTail),
-        (status = 400, description = "`VALIDATION_ERROR`")))]
+#[utoipa::path(get, path = "/api/debug/log", params(
+    ("after" = Option<u64>, Query, description = "Only lines after the one with this number")), responses(
+    (status = 200, description = "Newest last, at most 1000", body = LogTail),
+    (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn tail(_: Arc<Service>, call: Call) -> Result<Response> {
-    let after = call
-        .query("after")?
-        .map(|text| text.parse().map_err(|_| Error::invalid_field("after", "must be the number of a line")));
-    let lines = telemetry::lines_after(after.transpose()?.unwrap_or(0)).into_iter().map(LineView::from).collect();
-    Ok(reply::json(&LogTail { lines }))
+    let after = call.query("after").unwrap_or("0").parse();
+    let after = after.map_err(|_| Error::invalid_field("after", "must be the number of a line"))?;
+    Ok(reply::json(&LogTail { lines: telemetry::lines_after(after).into_iter().map(LineView::from).collect() }))
 }
 
 fn parse_pipeline_id(id: &str) -> Result<u64> {

@@ -4,7 +4,7 @@ use crate::domain::playback::RequestDevice;
 use crate::http::api::prelude::*;
 
 /// The device detected for this request.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct DeviceBody {
     /// Entry of the table of known players, `web` if none matched; null if the request has a `deviceProfile`.

@@ -29,11 +29,10 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Event stream (SSE): `progress.updated`, `progress.deleted`, `library.changed`, `channel.state`, `programme.changed`,
 /// `recording.state`; `resync` tells a client that it missed events
-#[utoipa::path(get, path = "/api/events",
-    params(("Last-Event-ID" = Option<String>, Header, description = "The last `id` received: events after it are sent first")),
-    responses(
-        (status = 200, description = "Server-sent events, with a keep-alive comment every 15 s", body = String, content_type = "text/event-stream"),
-        (status = 503, description = "`SERVER_BUSY`: too many event streams are open")))]
+#[utoipa::path(get, path = "/api/events", params(
+    ("Last-Event-ID" = Option<String>, Header, description = "The last `id` received: events after it are sent first")), responses(
+    (status = 200, description = "Server-sent events, with a keep-alive comment every 15 s", body = String, content_type = "text/event-stream"),
+    (status = 503, description = "`SERVER_BUSY`: too many event streams are open")))]
 pub async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
     let run_id = service.events.run_id.clone();
     let user = call.user()?.user_id.clone();
@@ -115,9 +114,8 @@ fn format_event(service: &Service, event: &ServerEvent, run_id: &str) -> String 
             ("channel.state", json!({"channelId": id, "state": state.as_str(), "viewers": viewers}))
         }
         EventContent::Programme { channel, entry } => {
-            let start = Timestamp::from_millisecond(entry.start_ms).unwrap_or_default();
-            let guide_entry = channel.entry_of(*entry);
-            let entry = GuideEntry::new(channel, &guide_entry, start, ResourceUrls::from_config(&service.config));
+            let start = Timestamp::from_millisecond(entry.start_ms.0).unwrap_or_default();
+            let entry = GuideEntry::new(channel, entry, start, ResourceUrls::from_config(&service.config));
             ("programme.changed", json!({"channelId": channel.id, "entry": entry}))
         }
         EventContent::Library { folders } => ("library.changed", json!({"folders": folders})),

@@ -22,23 +22,20 @@ use crate::http::server::FileBody;
 const MAX_BUFFERED_BYTES: u64 = 32 << 10;
 
 /// The bytes of a media file
-#[utoipa::path(get, path = "/api/stream/file",
-    params(
-        ("path" = String, Query, description = "Absolute path of a media file inside a library root"),
-        ("st" = Option<String>, Query, description = "Signed grant for exactly this path, instead of a bearer token"),
-        ("Range" = Option<String>, Header, description = "`bytes=first-last`, `bytes=first-` or `bytes=-count`"),
-        ("If-Range" = Option<String>, Header, description = "Honour the range only if this ETag or Last-Modified still matches"),
-    ),
-    responses(
-        (status = 200, description = "The whole file", content_type = "*/*", body = [u8]),
-        (status = 206, description = "The requested bytes", content_type = "*/*", body = [u8]),
-        (status = 304, description = "Not modified"),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
-        (status = 404, description = "`NOT_FOUND`: no such regular file"),
-        (status = 412, description = "`PRECONDITION_FAILED`"),
-        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: the file is not media"),
-        (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"),
-        (status = 504, description = "`STORAGE_TIMEOUT`")))]
+#[utoipa::path(get, path = "/api/stream/file", params(
+    ("path" = String, Query, description = "Absolute path of a media file inside a library root"),
+    ("st" = Option<String>, Query, description = "Signed grant for exactly this path, instead of a bearer token"),
+    ("Range" = Option<String>, Header, description = "`bytes=first-last`, `bytes=first-` or `bytes=-count`"),
+    ("If-Range" = Option<String>, Header, description = "Honour the range only if this ETag or Last-Modified still matches")), responses(
+    (status = 200, description = "The whole file", content_type = "*/*", body = [u8]),
+    (status = 206, description = "The requested bytes", content_type = "*/*", body = [u8]),
+    (status = 304, description = "Not modified"),
+    (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
+    (status = 404, description = "`NOT_FOUND`: no such regular file"),
+    (status = 412, description = "`PRECONDITION_FAILED`"),
+    (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: the file is not media"),
+    (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"),
+    (status = 504, description = "`STORAGE_TIMEOUT`")))]
 pub async fn file(service: Arc<Service>, call: Call) -> Result<Response> {
     let path = call.media_path()?;
     let request = FileRequest { method: &call.method, headers: &call.headers };

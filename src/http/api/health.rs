@@ -10,8 +10,7 @@ pub struct Health {
 }
 
 /// Health check
-#[utoipa::path(get, path = "/api/health",
-    responses((status = 200, description = "The server is up", body = Health)))]
+#[utoipa::path(get, path = "/api/health", responses((status = 200, description = "The server is up", body = Health)))]
 pub async fn health(_: Arc<Service>, _: Call) -> Result<Response> {
     Ok(reply::json(&Health { status: "ok" }))
 }

@@ -24,27 +24,22 @@ use media_info::MediaInfo;
 const GRANT_SECONDS: i64 = 12 * 3600;
 
 /// Media info for a built-in player profile, selected by `player`, then the User-Agent; default: a desktop browser.
-#[utoipa::path(get, path = "/api/stream/info/full",
-    params(
-        ("path" = String, Query, description = "Absolute path of a media file"),
-        ("player" = Option<String>, Query, description = "Name of the player, as in a start request"),
-    ),
-    responses((status = 200, body = MediaInfo), (status = 403), (status = 404), (status = 415), (status = 422),
-        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again"))
-)]
+#[utoipa::path(get, path = "/api/stream/info/full", params(
+    ("path" = String, Query, description = "Absolute path of a media file"),
+    ("player" = Option<String>, Query, description = "Name of the player, as in a start request")), responses(
+    (status = 200, body = MediaInfo), (status = 403), (status = 404), (status = 415), (status = 422),
+    (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again")))]
 pub async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
-    let device = RequestDevice::resolve(None, call.query("player")?, call.header(USER_AGENT));
+    let device = RequestDevice::resolve(None, call.query("player"), call.header(USER_AGENT));
     respond(&service, path, principal, &device).await
 }
 
 /// Media info for the device profile in the body.
-#[utoipa::path(post, path = "/api/stream/info/full",
-    params(("path" = String, Query, description = "Absolute path of a media file")),
-    request_body = InfoRequest,
-    responses((status = 200, body = MediaInfo), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422),
-        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again"))
-)]
+#[utoipa::path(post, path = "/api/stream/info/full", request_body = InfoRequest, params(
+    ("path" = String, Query, description = "Absolute path of a media file")), responses(
+    (status = 200, body = MediaInfo), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422),
+    (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again")))]
 pub async fn info_full_for_device(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
     let request: InfoRequest = call.json().await?;

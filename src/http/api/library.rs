@@ -3,7 +3,7 @@
 use crate::domain::sniff::MediaKind;
 use crate::domain::time::file_instant;
 use crate::http::api::prelude::*;
-use crate::service::library::listing::{self, DEFAULT_LIMIT, EntryKind, MAX_LIMIT};
+use crate::service::library::listing::{DEFAULT_LIMIT, EntryKind, Listing, ListingEntry, MAX_LIMIT};
 
 /// One page of a folder, or all roots.
 #[derive(Serialize, ToSchema)]
@@ -33,31 +33,24 @@ pub(super) struct LibraryEntry {
 }
 
 /// Browse the library
-#[utoipa::path(get, path = "/api/library",
-    params(
-        ("path" = Option<String>, Query, description = "Absolute path of a folder; default: list the roots"),
-        ("limit" = Option<usize>, Query, description = "Entries per page, 1 to 1000; default 200"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
-    ),
-    responses(
-        (status = 200, description = "Folders, then files, in natural order", body = LibraryPage),
-        (status = 404, description = "`NOT_FOUND`: no such folder")))]
+#[utoipa::path(get, path = "/api/library", params(
+    ("path" = Option<String>, Query, description = "Absolute path of a folder; default: list the roots"),
+    ("limit" = Option<usize>, Query, description = "Entries per page, 1 to 1000; default 200"),
+    ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page")), responses(
+    (status = 200, description = "Folders, then files, in natural order", body = LibraryPage),
+    (status = 404, description = "`NOT_FOUND`: no such folder")))]
 pub async fn browse(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = call.limit(DEFAULT_LIMIT, MAX_LIMIT)?;
-    let cursor = call.query("cursor")?;
-    let listing = match call.query("path")? {
+    let cursor = call.query("cursor");
+    let Listing { path, parent, entries, next_cursor } = match call.query("path") {
         None => service.library.list_roots(),
         Some(path) => service.library.list(path, limit, cursor).await?,
     };
-    Ok(reply::json(&LibraryPage {
-        path: listing.path,
-        parent: listing.parent,
-        entries: listing.entries.into_iter().map(to_library_entry).collect(),
-        next_cursor: listing.next_cursor,
-    }))
+    let entries = entries.into_iter().map(to_library_entry).collect();
+    Ok(reply::json(&LibraryPage { path, parent, entries, next_cursor }))
 }
 
-fn to_library_entry(entry: listing::ListingEntry) -> LibraryEntry {
+fn to_library_entry(entry: ListingEntry) -> LibraryEntry {
     let (kind, media_kind, size_bytes, modified_at) = match entry.kind {
         EntryKind::Folder => ("folder", None, None, None),
         EntryKind::Media { kind, size_bytes, modified } => {

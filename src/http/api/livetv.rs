@@ -2,6 +2,7 @@
 
 use crate::domain::access::Role;
 use crate::domain::channel::Channel;
+use crate::domain::time::WallMs;
 use crate::http::api::prelude::*;
 use crate::service::channels::ChangeTime;
 use crate::service::live;
@@ -64,21 +65,15 @@ pub(super) struct PreviewAnswer<'a> {
 }
 
 /// All channels, by number
-#[utoipa::path(get, path = "/api/livetv/channels",
-    params(
-        ("enabled" = Option<String>, Query, description = "`true`, `false` or `all`; default `all`. Only admins see disabled channels"),
-        ("category" = Option<String>, Query, description = "Only channels of this category"),
-    ),
-    responses((status = 200, description = "Each channel with its current and next programme", body = ChannelsAnswer)))]
+#[utoipa::path(get, path = "/api/livetv/channels", params(
+    ("enabled" = Option<String>, Query, description = "`true`, `false` or `all`; default `all`. Only admins see disabled channels"),
+    ("category" = Option<String>, Query, description = "Only channels of this category")), responses(
+    (status = 200, description = "Each channel with its current and next programme", body = ChannelsAnswer)))]
 pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
     let is_admin = call.user()?.role == Role::Admin;
-    let enabled = match call.query("enabled")? {
-        None | Some("all") => None,
-        Some("true") => Some(true),
-        Some("false") => Some(false),
-        Some(_) => return Err(Error::invalid_field("enabled", "must be true, false or all")),
-    };
-    let category = call.query("category")?;
+    let choices = [("true", Some(true)), ("false", Some(false)), ("all", None)];
+    let enabled = parse_choice("enabled", call.query("enabled").unwrap_or("all"), &choices)?;
+    let category = call.query("category");
     let now = service.clock.now();
     let mut visible = service.channels.all();
     visible.retain(|channel| {
@@ -94,8 +89,8 @@ pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// One channel
-#[utoipa::path(get, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")),
-    responses((status = 200, description = "For admins, with the items it is made of", body = ChannelAnswer)))]
+#[utoipa::path(get, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")), responses(
+    (status = 200, description = "For admins, with the items it is made of", body = ChannelAnswer)))]
 pub async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = find_visible_channel(&service, &call, parse_channel_id(&call)?)?;
     let mut view = ChannelView::new(&service, &channel, service.clock.now()).with_state(&service, &channel);
@@ -106,16 +101,15 @@ pub async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Create a channel from the library or from an external stream
-#[utoipa::path(post, path = "/api/livetv/channels", request_body = ChannelRequest,
-    params(("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request")),
-    responses(
-        (status = 201, description = "Created", body = ChannelAnswer),
-        (status = 400, description = "`VALIDATION_ERROR`, `INVALID_PATH`"),
-        (status = 403, description = "`FORBIDDEN`: a path is outside the library roots, or the user is not an admin"),
-        (status = 404, description = "`NOT_FOUND`: an item does not exist"),
-        (status = 409, description = "`CONFLICT`: another channel has this number"),
-        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
-        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
+#[utoipa::path(post, path = "/api/livetv/channels", request_body = ChannelRequest, params(
+    ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request")), responses(
+    (status = 201, description = "Created", body = ChannelAnswer),
+    (status = 400, description = "`VALIDATION_ERROR`, `INVALID_PATH`"),
+    (status = 403, description = "`FORBIDDEN`: a path is outside the library roots, or the user is not an admin"),
+    (status = 404, description = "`NOT_FOUND`: an item does not exist"),
+    (status = 409, description = "`CONFLICT`: another channel has this number"),
+    (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
+    (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: ChannelRequest = call.json().await?;
     let urls = ResourceUrls::from_config(&service.config);
@@ -130,18 +124,15 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
 ///
 /// The current programme and past programmes do not change. A new order applies after the current programme, unless
 /// `applyAt` selects another time.
-#[utoipa::path(patch, path = "/api/livetv/channels/{id}", request_body = ChannelRequest,
-    params(
-        ("id" = u32, Path, description = "Channel id"),
-        ("applyAt" = Option<String>, Query, description = "`boundary` (default): at the end of the current programme; `now`; or an instant: at the end of the programme that is on at that time"),
-        ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request"),
-    ),
-    responses(
-        (status = 200, description = "Changed", body = ChannelAnswer),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: an item does not exist"),
-        (status = 409, description = "`CONFLICT`: another channel has this number"),
-        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
-        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
+#[utoipa::path(patch, path = "/api/livetv/channels/{id}", request_body = ChannelRequest, params(
+    ("id" = u32, Path, description = "Channel id"),
+    ("applyAt" = Option<String>, Query, description = "`boundary` (default): at the end of the current programme; `now`; or an instant: at the end of the programme that is on at that time"),
+    ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request")), responses(
+    (status = 200, description = "Changed", body = ChannelAnswer),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: an item does not exist"),
+    (status = 409, description = "`CONFLICT`: another channel has this number"),
+    (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired; `RIGHTS_BASIS_REQUIRED`"),
+    (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
 pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = parse_channel_id(&call)?;
     let request: ChannelRequest = call.json().await?;
@@ -154,8 +145,8 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// Delete a channel; its id is never reused
-#[utoipa::path(delete, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")),
-    responses((status = 200, description = "Deleted", body = ChannelGone)))]
+#[utoipa::path(delete, path = "/api/livetv/channels/{id}", params(("id" = u32, Path, description = "Channel id")), responses(
+    (status = 200, description = "Deleted", body = ChannelGone)))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel_id = parse_channel_id(&call)?;
     service.remove_channel(channel_id, &call.user()?.username).await?;
@@ -166,22 +157,20 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
 ///
 /// The skip takes effect at once for all viewers; without viewers, the next programme starts with the next viewer. Media
 /// playlists continue without a break: aired segments stay listed, and the sequence numbers of later ones follow on.
-#[utoipa::path(post, path = "/api/livetv/channels/{id}/skip", params(("id" = u32, Path, description = "Channel id")),
-    responses(
-        (status = 200, description = "The programme that is on after the skip", body = guide::NowAnswer),
-        (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
+#[utoipa::path(post, path = "/api/livetv/channels/{id}/skip", params(("id" = u32, Path, description = "Channel id")), responses(
+    (status = 200, description = "The programme that is on after the skip", body = guide::NowAnswer),
+    (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
 pub async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = live::skip(&service, parse_channel_id(&call)?).await?;
     Ok(guide::now_response(&service, &channel))
 }
 
 /// Preview a new channel without saving it
-#[utoipa::path(post, path = "/api/livetv/channels/preview", request_body = ChannelRequest,
-    params(("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request")),
-    responses(
-        (status = 200, description = "The channel and the guide of its first day", body = PreviewAnswer),
-        (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired"),
-        (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
+#[utoipa::path(post, path = "/api/livetv/channels/preview", request_body = ChannelRequest, params(
+    ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request")), responses(
+    (status = 200, description = "The channel and the guide of its first day", body = PreviewAnswer),
+    (status = 422, description = "`UNPLAYABLE_MEDIA`: `details.items` cannot be aired"),
+    (status = 503, description = "`PROBE_TIMED_OUT`: `details.items` are not probed yet; try again")))]
 pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: ChannelRequest = call.json().await?;
     let urls = ResourceUrls::from_config(&service.config);
@@ -191,13 +180,11 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
 }
 
 /// Preview a change of a channel without saving it
-#[utoipa::path(post, path = "/api/livetv/channels/{id}/preview", request_body = ChannelRequest,
-    params(
-        ("id" = u32, Path, description = "Channel id"),
-        ("applyAt" = Option<String>, Query, description = "As in the `PATCH` request"),
-        ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request"),
-    ),
-    responses((status = 200, description = "The channel and the guide of the next day", body = PreviewAnswer)))]
+#[utoipa::path(post, path = "/api/livetv/channels/{id}/preview", request_body = ChannelRequest, params(
+    ("id" = u32, Path, description = "Channel id"),
+    ("applyAt" = Option<String>, Query, description = "As in the `PATCH` request"),
+    ("skipInvalid" = Option<bool>, Query, description = "Skip items that cannot be aired instead of rejecting the request")), responses(
+    (status = 200, description = "The channel and the guide of the next day", body = PreviewAnswer)))]
 pub async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = parse_channel_id(&call)?;
     let request: ChannelRequest = call.json().await?;
@@ -211,9 +198,10 @@ pub async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Res
 
 fn preview_response(service: &Service, channel: &Channel) -> Response {
     let now = service.clock.now();
-    let start = channel.definition.revisions.first().map_or(0, |first| first.start_ms);
-    let from = now.as_millisecond().max(start);
-    let entries = channel.guide_entries(from, from + PREVIEW_MS, now.as_millisecond()).take(MAX_PREVIEW_ENTRIES);
+    let now_ms = WallMs::from(now);
+    let start = channel.definition.revisions.first().map_or(now_ms, |first| channel.wall_ms_at(first.start_ms));
+    let from = now_ms.max(start);
+    let entries = channel.guide_entries(from, from + PREVIEW_MS, now_ms).take(MAX_PREVIEW_ENTRIES);
     let urls = ResourceUrls::from_config(&service.config);
     let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now, urls)).collect();
     let channel = ChannelView::new(service, channel, now).with_items(service, channel);
@@ -237,7 +225,7 @@ fn find_visible_channel(service: &Service, call: &Call, id: u32) -> Result<Arc<C
 }
 
 fn parse_skip_invalid(call: &Call) -> Result<bool> {
-    match call.query("skipInvalid")? {
+    match call.query("skipInvalid") {
         None | Some("false" | "0") => Ok(false),
         Some("true" | "1") => Ok(true),
         Some(_) => Err(Error::invalid_field("skipInvalid", "must be true or false")),
@@ -245,7 +233,7 @@ fn parse_skip_invalid(call: &Call) -> Result<bool> {
 }
 
 fn parse_apply_at(call: &Call) -> Result<ChangeTime> {
-    match call.query("applyAt")? {
+    match call.query("applyAt") {
         None | Some("boundary") => Ok(ChangeTime::Boundary),
         Some("now") => Ok(ChangeTime::Now),
         Some(text) => text

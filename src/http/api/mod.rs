@@ -34,8 +34,8 @@ pub fn endpoints() -> Vec<Endpoint> {
         server_routes(),
         account_routes(),
         media_routes(),
-        progress::endpoints(),
-        transcode::endpoints(),
+        progress_routes(),
+        transcode_routes(),
         channel_routes(),
         live_routes(),
         web::endpoints(),
@@ -85,11 +85,35 @@ fn media_routes() -> Vec<Endpoint> {
         route!(attachment::attachment, Access::Granted).resource(resource),
         route!(info::info_full, Access::User),
         route!(info::info_full_for_device, Access::User),
+    ]
+}
+
+fn progress_routes() -> Vec<Endpoint> {
+    vec![
+        route!(progress::save, Access::User),
+        route!(progress::read, Access::User),
+        route!(progress::reset, Access::User),
+        route!(progress::mark_watched, Access::User),
+        route!(progress::history, Access::User),
+        route!(progress::next_up, Access::User),
         route!(audiobook::book, Access::User),
         route!(audiobook::save, Access::User),
         route!(audiobook::read, Access::User),
         route!(audiobook::reset, Access::User),
         route!(audiobook::history, Access::User),
+    ]
+}
+
+fn transcode_routes() -> Vec<Endpoint> {
+    let resource = |call: &Call| call.params.first().map(|id| transcode::grant_resource(id));
+    vec![
+        route!(transcode::index, Access::Granted).resource(resource),
+        route!(transcode::status, Access::Granted).resource(resource),
+        route!(transcode::session_asset, Access::Granted).resource(resource),
+        route!(transcode::list::sessions, Access::Admin),
+        route!(transcode::start, Access::User),
+        route!(transcode::stop_by_post, Access::Granted).resource(resource),
+        route!(transcode::stop, Access::Granted).resource(resource),
     ]
 }
 

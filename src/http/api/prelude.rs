@@ -8,7 +8,7 @@ pub(super) use warp::reply::Response;
 
 pub(super) use crate::error::{Code, Error, Result};
 pub(super) use crate::http::call::Call;
-pub(super) use crate::http::decode::check_integer;
+pub(super) use crate::http::decode::{check_integer, parse_choice};
 pub(super) use crate::http::reply;
 pub(super) use crate::http::urls::ResourceUrls;
 pub(super) use crate::service::Service;

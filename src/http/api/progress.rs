@@ -1,21 +1,11 @@
 //! `/api/stream/progress`, `/api/stream/history`, `/api/stream/next-up`: watch progress, history and next files to watch.
 
-use std::sync::Arc;
-
 use http::HeaderValue;
 use http::header::ETAG;
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
 
-use crate::domain::access::Access;
 use crate::domain::progress::{ProgressRecord, ProgressStatus, SaveResult};
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
-use crate::service::Service;
-use crate::service::progress::HistoryFilter;
+use crate::http::api::prelude::*;
+use crate::service::progress::{HistoryFilter, NextUp};
 
 mod record;
 pub(super) mod request;
@@ -26,17 +16,6 @@ use request::{SaveRequest, WatchedRequest};
 /// Records per page: default and maximum.
 pub(super) const DEFAULT_LIMIT: usize = 20;
 pub(super) const MAX_LIMIT: usize = 200;
-
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![
-        route!(save, Access::User),
-        route!(read, Access::User),
-        route!(reset, Access::User),
-        route!(mark_watched, Access::User),
-        route!(history, Access::User),
-        route!(next_up, Access::User),
-    ]
-}
 
 /// Progress in a file.
 #[derive(Serialize, ToSchema)]
@@ -102,11 +81,9 @@ pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// Progress in a file
-#[utoipa::path(get, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")),
-    responses(
-        (status = 200, description = "The progress", body = ProgressAnswer),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
-        (status = 404, description = "`NOT_FOUND`: no such file, and no progress is stored for the path")))]
+#[utoipa::path(get, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")), responses(
+    (status = 200, description = "The progress", body = ProgressAnswer),
+    (status = 404, description = "`NOT_FOUND`: no such file, and no progress is stored for the path")))]
 pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let record = service.progress_at_path(&user.user_id, call.media_path()?).await?;
@@ -116,10 +93,8 @@ pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Delete the progress in a file
-#[utoipa::path(delete, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")),
-    responses(
-        (status = 200, description = "No progress is stored any more", body = ResetAnswer),
-        (status = 403, description = "`FORBIDDEN`: the path is outside the library roots")))]
+#[utoipa::path(delete, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")), responses(
+    (status = 200, description = "No progress is stored any more", body = ResetAnswer)))]
 pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     let (media_path, deleted) = service.reset_progress(&call.user()?.user_id, call.media_path()?).await?;
     Ok(reply::json(&ResetAnswer { media_path, deleted }))
@@ -142,18 +117,16 @@ pub async fn mark_watched(service: Arc<Service>, mut call: Call) -> Result<Respo
 }
 
 /// Watch history, newest first
-#[utoipa::path(get, path = "/api/stream/history",
-    params(
-        ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
-        ("mediaType" = Option<String>, Query, description = "Only records of this type: `video`, `audio`, `audiobook`, `recording`, `channel`, or any other type that was saved"),
-        ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`"),
-    ),
-    responses((status = 200, description = "The records; `available` says whether the file exists", body = HistoryAnswer)))]
+#[utoipa::path(get, path = "/api/stream/history", params(
+    ("limit" = Option<usize>, Query, description = "Records per page, 1 to 200; default 20"),
+    ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page"),
+    ("mediaType" = Option<String>, Query, description = "Only records of this type: `video`, `audio`, `audiobook`, `recording`, `channel`, or any other type that was saved"),
+    ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`")), responses(
+    (status = 200, description = "The records; `available` says whether the file exists", body = HistoryAnswer)))]
 pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = &call.user()?.user_id;
     let limit = parse_limit(&call)?;
-    let page = service.progress.history(user, parse_filter(&call)?, call.query("cursor")?, limit)?;
+    let page = service.progress.history(user, parse_filter(&call)?, call.query("cursor"), limit)?;
     let exists = service.library.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
     let records = page.records.into_iter().zip(exists);
     let history = records.map(|(past, found)| WatchProgress::new(user, past, true).with_availability(found)).collect();
@@ -161,14 +134,14 @@ pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Next up: in each folder, the file after the one completed last
-#[utoipa::path(get, path = "/api/stream/next-up",
-    params(("limit" = Option<usize>, Query, description = "Most files, 1 to 200; default 20")),
-    responses((status = 200, description = "The folder watched most recently first", body = NextUpAnswer)))]
+#[utoipa::path(get, path = "/api/stream/next-up", params(
+    ("limit" = Option<usize>, Query, description = "Most files, 1 to 200; default 20")), responses(
+    (status = 200, description = "The folder watched most recently first", body = NextUpAnswer)))]
 pub async fn next_up(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = &call.user()?.user_id;
     let limit = parse_limit(&call)?;
     let files = service.next_up(user, limit).await?;
-    let to_item = |next: crate::service::progress::NextUp| NextUpItem {
+    let to_item = |next: NextUp| NextUpItem {
         media_path: next.path,
         title: next.title,
         after: WatchProgress::new(user, next.after, true),
@@ -213,11 +186,11 @@ pub(super) fn parse_limit(call: &Call) -> Result<usize> {
 }
 
 pub(super) fn parse_filter(call: &Call) -> Result<HistoryFilter> {
-    let media_type = match call.query("mediaType")? {
+    let media_type = match call.query("mediaType") {
         None | Some("") => None,
         Some(word) => Some(request::validate_media_type(word)?),
     };
-    let status = match call.query("status")? {
+    let status = match call.query("status") {
         None | Some("" | "all") => None,
         Some("in_progress") => Some(ProgressStatus::InProgress),
         Some("completed") => Some(ProgressStatus::Completed),

@@ -3,7 +3,7 @@
 use crate::domain::access::Role;
 use crate::domain::recording::{Recording, RecordingState};
 use crate::http::api::prelude::*;
-use crate::service::recordings::FileAction;
+use crate::service::recordings::{FileAction, RemovedRecording};
 
 mod request;
 mod view;
@@ -52,18 +52,16 @@ pub(super) struct SeriesGone {
 }
 
 /// Recordings, latest first; users see only their own
-#[utoipa::path(get, path = "/api/livetv/recordings",
-    params(
-        ("state" = Option<String>, Query, description = "Only recordings in this state: `scheduled`, `recording`, `complete`, `failed` or `cancelled`"),
-        ("channelId" = Option<u32>, Query, description = "Only recordings of this channel"),
-    ),
-    responses((status = 200, description = "The recordings and the series rules", body = RecordingsAnswer)))]
+#[utoipa::path(get, path = "/api/livetv/recordings", params(
+    ("state" = Option<String>, Query, description = "Only recordings in this state: `scheduled`, `recording`, `complete`, `failed` or `cancelled`"),
+    ("channelId" = Option<u32>, Query, description = "Only recordings of this channel")), responses(
+    (status = 200, description = "The recordings and the series rules", body = RecordingsAnswer)))]
 pub async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let is_admin = user.role == Role::Admin;
-    let state = call.query("state")?.map(parse_state).transpose()?;
+    let state = call.query("state").map(parse_state).transpose()?;
     let parse = |text: &str| text.parse::<u32>().map_err(|_| Error::invalid_field("channelId", "must be a channel id"));
-    let channel = call.query("channelId")?.map(parse).transpose()?;
+    let channel = call.query("channelId").map(parse).transpose()?;
     let visible = service.recordings.all().into_iter().filter(|recording| {
         (is_admin || recording.user_id == user.user_id)
             && state.is_none_or(|state| recording.state == state)
@@ -76,10 +74,9 @@ pub async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// One recording
-#[utoipa::path(get, path = "/api/livetv/recordings/{id}", params(("id" = String, Path, description = "Recording id")),
-    responses(
-        (status = 200, description = "The recording", body = RecordingAnswer),
-        (status = 404, description = "`NOT_FOUND`: no such recording, or it belongs to another user")))]
+#[utoipa::path(get, path = "/api/livetv/recordings/{id}", params(("id" = String, Path, description = "Recording id")), responses(
+    (status = 200, description = "The recording", body = RecordingAnswer),
+    (status = 404, description = "`NOT_FOUND`: no such recording, or it belongs to another user")))]
 pub async fn recording(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
     let recording = service.recordings.get(&call.params[0])?;
@@ -90,13 +87,12 @@ pub async fn recording(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Record a guide entry, a range of time, or a series
-#[utoipa::path(post, path = "/api/livetv/recordings", request_body = RecordingRequest,
-    responses(
-        (status = 201, description = "Scheduled", body = RecordingMade),
-        (status = 400, description = "`VALIDATION_ERROR`"),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the guide has no such entry"),
-        (status = 409, description = "`CONFLICT`: no recordings folder is configured, or there are too many recordings"),
-        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names what an external channel lacks")))]
+#[utoipa::path(post, path = "/api/livetv/recordings", request_body = RecordingRequest, responses(
+    (status = 201, description = "Scheduled", body = RecordingMade),
+    (status = 400, description = "`VALIDATION_ERROR`"),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the guide has no such entry"),
+    (status = 409, description = "`CONFLICT`: no recordings folder is configured, or there are too many recordings"),
+    (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names what an external channel lacks")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let user_id = call.user()?.user_id.clone();
     let request: RecordingRequest = call.json().await?;
@@ -104,40 +100,28 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let urls = ResourceUrls::from_config(&service.config);
     let location = |one: &Recording| urls.external_path(format_args!("/api/livetv/recordings/{}", one.id));
     let location = scheduled.recording.as_ref().map(location);
-    let view = |recording: Recording| RecordingView::new(&service, &recording);
-    let answer = RecordingMade {
-        recording: scheduled.recording.map(view),
-        series: scheduled.rule.map(|rule| SeriesView::new(&rule)),
-    };
-    reply::created(&answer, location)
+    let recording = scheduled.recording.map(|recording| RecordingView::new(&service, &recording));
+    let series = scheduled.rule.map(|rule| SeriesView::new(&rule));
+    reply::created(&RecordingMade { recording, series }, location)
 }
 
 /// Cancel or delete a recording
-#[utoipa::path(delete, path = "/api/livetv/recordings/{id}",
-    params(
-        ("id" = String, Path, description = "Recording id"),
-        ("file" = Option<String>, Query, description = "What happens to the file: `keep` (default) or `delete`"),
-    ),
-    responses((status = 200, description = "A scheduled or running recording is cancelled; any other is deleted", body = RecordingGone)))]
+#[utoipa::path(delete, path = "/api/livetv/recordings/{id}", params(
+    ("id" = String, Path, description = "Recording id"),
+    ("file" = Option<String>, Query, description = "What happens to the file: `keep` (default) or `delete`")), responses(
+    (status = 200, description = "A scheduled or running recording is cancelled; any other is deleted", body = RecordingGone)))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
-    let file_action = match call.query("file")? {
-        None | Some("keep") => FileAction::Keep,
-        Some("delete") => FileAction::Delete,
-        Some(_) => return Err(Error::invalid_field("file", "must be keep or delete")),
-    };
+    let choices = [("keep", FileAction::Keep), ("delete", FileAction::Delete)];
+    let file_action = parse_choice("file", call.query("file").unwrap_or("keep"), &choices)?;
     let id = call.params[0].clone();
-    let removed = service.recordings.remove(&id, file_action).await?;
-    Ok(reply::json(&RecordingGone {
-        id,
-        deleted: removed.state.is_none(),
-        state: removed.state.map(RecordingState::as_str),
-        file_deleted: removed.file_deleted,
-    }))
+    let RemovedRecording { state, file_deleted } = service.recordings.remove(&id, file_action).await?;
+    let state = state.map(RecordingState::as_str);
+    Ok(reply::json(&RecordingGone { id, deleted: state.is_none(), state, file_deleted }))
 }
 
 /// Delete a series rule and cancel its scheduled recordings
-#[utoipa::path(delete, path = "/api/livetv/recordings/series/{id}", params(("id" = String, Path, description = "Series rule id")),
-    responses((status = 200, description = "Deleted; finished recordings are kept", body = SeriesGone)))]
+#[utoipa::path(delete, path = "/api/livetv/recordings/series/{id}", params(("id" = String, Path, description = "Series rule id")), responses(
+    (status = 200, description = "Deleted; finished recordings are kept", body = SeriesGone)))]
 pub async fn remove_series(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[0].clone();
     service.recordings.remove_rule(&id).await?;
@@ -145,13 +129,6 @@ pub async fn remove_series(service: Arc<Service>, call: Call) -> Result<Response
 }
 
 fn parse_state(text: &str) -> Result<RecordingState> {
-    let all = [
-        RecordingState::Scheduled,
-        RecordingState::Recording,
-        RecordingState::Complete,
-        RecordingState::Failed,
-        RecordingState::Cancelled,
-    ];
-    let found = all.into_iter().find(|state| state.as_str() == text);
-    found.ok_or_else(|| Error::invalid_field("state", "must be scheduled, recording, complete, failed or cancelled"))
+    let unknown = || Error::invalid_field("state", "must be scheduled, recording, complete, failed or cancelled");
+    RecordingState::parse(text).ok_or_else(unknown)
 }

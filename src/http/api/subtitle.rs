@@ -7,23 +7,18 @@ use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
 use crate::service::media::subtitles::{SubtitleLocation, SubtitleScript};
 
-#[utoipa::path(get, path = "/api/stream/subtitle",
-    params(
-        ("path" = String, Query, description = "Absolute path of the media file"),
-        ("id" = String, Query, description = "`id` of one of the media info's `subtitles`, e.g. `e2` or `x0`"),
-        ("format" = Option<String>, Query, description = "`vtt` (default), `srt` or `ass`; `ass` only if the subtitle is ASS"),
-    ),
-    responses(
-        (status = 200, description = "The subtitle as UTF-8 text",
-            content((String = "text/vtt"), (String = "application/x-subrip"), (String = "text/x-ssa"))),
-        (status = 304, description = "The cached subtitle is still valid"),
-        (status = 404, description = "`NOT_FOUND`: no such file or subtitle"),
-        (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: a bitmap subtitle, or not available in this format"),
-        (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again"),
-    ))]
+#[utoipa::path(get, path = "/api/stream/subtitle", params(
+    ("path" = String, Query, description = "Absolute path of the media file"),
+    ("id" = String, Query, description = "`id` of one of the media info's `subtitles`, e.g. `e2` or `x0`"),
+    ("format" = Option<String>, Query, description = "`vtt` (default), `srt` or `ass`; `ass` only if the subtitle is ASS")), responses(
+    (status = 200, description = "The subtitle as UTF-8 text", content((String = "text/vtt"), (String = "application/x-subrip"), (String = "text/x-ssa"))),
+    (status = 304, description = "The cached subtitle is still valid"),
+    (status = 404, description = "`NOT_FOUND`: no such file or subtitle"),
+    (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: a bitmap subtitle, or not available in this format"),
+    (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again")))]
 pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
-    let id = call.query("id")?.ok_or_else(|| Error::invalid_field("id", "is missing"))?;
-    let format = match call.query("format")?.unwrap_or("vtt") {
+    let id = call.query("id").ok_or_else(|| Error::invalid_field("id", "is missing"))?;
+    let format = match call.query("format").unwrap_or("vtt") {
         "vtt" => SubtitleFormat::WebVtt,
         "srt" => SubtitleFormat::Srt,
         "ass" | "ssa" => SubtitleFormat::Ass,

@@ -1,6 +1,5 @@
 //! `/api/stream/transcode/…`: transcode sessions over HLS.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,22 +8,15 @@ use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderMap, HeaderValue, REFERRER_POLICY, RETRY_AFTER, USER_AGENT, VARY,
 };
 use jiff::Timestamp;
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
 
-use crate::domain::access::{Access, Principal};
+use crate::domain::access::Principal;
 use crate::domain::playback::accepts_start_in_multivariant;
 use crate::domain::playlist::{PlaylistTrack, SessionAsset, parse_asset};
 use crate::domain::segment_format::SegmentFormat;
 use crate::engine::content::SegmentContent;
-use crate::error::{Code, Error, Result};
-use crate::http::call::Call;
+use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::endpoint::{Endpoint, route};
-use crate::http::reply;
 use crate::http::server::LazySegmentBody;
-use crate::service::Service;
 use crate::service::playback;
 use crate::service::renditions::planner::{self, PlannedPlayback};
 use crate::service::sessions::{FoundSession, Session};
@@ -45,20 +37,7 @@ const GRANT_SECONDS: i64 = 24 * 3600;
 const DEFAULT_HOLD_SECONDS: f64 = 10.0;
 const MAX_HOLD_SECONDS: f64 = 20.0;
 
-pub fn endpoints() -> Vec<Endpoint> {
-    let resource = |call: &Call| call.params.first().map(|id| grant_resource(id));
-    vec![
-        route!(index, Access::Granted).resource(resource),
-        route!(status, Access::Granted).resource(resource),
-        route!(session_asset, Access::Granted).resource(resource),
-        route!(list::sessions, Access::Admin),
-        route!(start, Access::User),
-        route!(stop_by_post, Access::Granted).resource(resource),
-        route!(stop, Access::Granted).resource(resource),
-    ]
-}
-
-fn grant_resource(session_id: &str) -> String {
+pub(super) fn grant_resource(session_id: &str) -> String {
     format!("stream/transcode/{session_id}")
 }
 
@@ -75,10 +54,9 @@ fn find_live(service: &Service, call: &Call) -> Result<Arc<Session>> {
 }
 
 /// Starts a session, or returns the URL of the file if it can be played directly.
-#[utoipa::path(post, path = "/api/stream/transcode/start", request_body = StartBody,
-    responses(
-        (status = 200, body = Started), (status = 400), (status = 403), (status = 404), (status = 415),
-        (status = 422), (status = 429), (status = 503)))]
+#[utoipa::path(post, path = "/api/stream/transcode/start", request_body = StartBody, responses(
+    (status = 200, body = Started), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422),
+    (status = 429), (status = 503)))]
 pub async fn start(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let principal = call.user()?.clone();
     let agent = call.header(USER_AGENT).map(str::to_owned);
@@ -94,18 +72,14 @@ pub async fn start(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// The multivariant playlist. The request is held until the segment at the start position is ready.
-#[utoipa::path(get, path = "/api/stream/transcode/{sessionId}/index.m3u8",
-    params(
-        ("sessionId" = String, Path),
-        ("wait" = Option<f64>, Query, description = "Seconds to hold the request, 0 to 20; default 10"),
-        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
-    ),
-    responses(
-        (status = 200, description = "The playlist, or the progress towards it",
-            content((String = "application/vnd.apple.mpegurl"), (Preparing = "application/json"))),
-        (status = 400), (status = 404), (status = 410), (status = 500)))]
+#[utoipa::path(get, path = "/api/stream/transcode/{sessionId}/index.m3u8", params(
+    ("sessionId" = String, Path),
+    ("wait" = Option<f64>, Query, description = "Seconds to hold the request, 0 to 20; default 10"),
+    ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
+    (status = 200, description = "The playlist, or the progress towards it", content((String = "application/vnd.apple.mpegurl"), (Preparing = "application/json"))),
+    (status = 400), (status = 404), (status = 410), (status = 500)))]
 pub async fn index(service: Arc<Service>, call: Call) -> Result<Response> {
-    let wait = match call.query("wait")? {
+    let wait = match call.query("wait") {
         None => DEFAULT_HOLD_SECONDS,
         Some(text) => {
             let wait = text.parse::<f64>().ok().filter(|wait| (0.0..=MAX_HOLD_SECONDS).contains(wait));
@@ -136,16 +110,12 @@ pub(super) fn playlist_response(text: Bytes) -> Response {
 }
 
 /// A media playlist or a segment of a session.
-#[utoipa::path(get, path = "/api/stream/transcode/{sessionId}/{asset}",
-    params(
-        ("sessionId" = String, Path),
-        ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`"),
-        ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")
-    ),
-    responses(
-        (status = 200,
-            content((Vec<u8> = "video/mp2t"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
-        (status = 304), (status = 404), (status = 410), (status = 500), (status = 504)))]
+#[utoipa::path(get, path = "/api/stream/transcode/{sessionId}/{asset}", params(
+    ("sessionId" = String, Path),
+    ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`"),
+    ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
+    (status = 200, content((Vec<u8> = "video/mp2t"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
+    (status = 304), (status = 404), (status = 410), (status = 500), (status = 504)))]
 pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response> {
     let session = find_live(&service, &call)?;
     session.ensure_live()?;
@@ -194,9 +164,10 @@ pub(super) fn segment_response(format: SegmentFormat, bytes: Bytes, etag: &str, 
 }
 
 /// The status of a session.
-#[utoipa::path(get, path = "/api/stream/transcode/{sessionId}/status",
-    params(("sessionId" = String, Path), ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")),
-    responses((status = 200, body = StatusBody), (status = 404)))]
+#[utoipa::path(get, path = "/api/stream/transcode/{sessionId}/status", params(
+    ("sessionId" = String, Path),
+    ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
+    (status = 200, body = StatusBody), (status = 404)))]
 pub async fn status(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&match service.sessions.find(call.user()?, &call.params[0])? {
         FoundSession::Live(session) => StatusBody::new(&session),
@@ -205,9 +176,10 @@ pub async fn status(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Stops a session.
-#[utoipa::path(delete, path = "/api/stream/transcode/{sessionId}",
-    params(("sessionId" = String, Path), ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")),
-    responses((status = 200, body = Stopped), (status = 404)))]
+#[utoipa::path(delete, path = "/api/stream/transcode/{sessionId}", params(
+    ("sessionId" = String, Path),
+    ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
+    (status = 200, body = Stopped), (status = 404)))]
 pub async fn stop(service: Arc<Service>, call: Call) -> Result<Response> {
     let session_id = call.params[0].clone();
     let stopped = service.stop_session(call.user()?, &session_id).await?;
@@ -215,9 +187,10 @@ pub async fn stop(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Stops a session, for clients such as `navigator.sendBeacon` that can send neither `DELETE` nor headers.
-#[utoipa::path(post, path = "/api/stream/transcode/{sessionId}/stop",
-    params(("sessionId" = String, Path), ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")),
-    responses((status = 200, body = Stopped), (status = 404)))]
+#[utoipa::path(post, path = "/api/stream/transcode/{sessionId}/stop", params(
+    ("sessionId" = String, Path),
+    ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
+    (status = 200, body = Stopped), (status = 404)))]
 pub async fn stop_by_post(service: Arc<Service>, call: Call) -> Result<Response> {
     stop(service, call).await
 }

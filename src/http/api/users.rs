@@ -63,14 +63,11 @@ pub struct NewPasswordRequest {
 }
 
 /// All users, by name
-#[utoipa::path(get, path = "/api/users",
-    responses((status = 200, description = "All users", body = Users)))]
+#[utoipa::path(get, path = "/api/users", responses((status = 200, description = "All users", body = Users)))]
 pub async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
     let counts = service.accounts.stream_token_counts();
-    let view = |user: User| UserView {
-        stream_tokens: Some(counts.get(&user.id).copied().unwrap_or(0)),
-        ..UserView::from(user)
-    };
+    let count = |user: &User| counts.get(&user.id).copied().unwrap_or(0);
+    let view = |user: User| UserView { stream_tokens: Some(count(&user)), ..user.into() };
     Ok(reply::json(&Users { users: service.accounts.users().into_iter().map(view).collect() }))
 }
 
@@ -89,8 +86,7 @@ pub async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response>
 }
 
 /// Delete a user and sign out all their devices
-#[utoipa::path(delete, path = "/api/users/{id}",
-    params(("id" = String, Path, description = "User id")), responses(
+#[utoipa::path(delete, path = "/api/users/{id}", params(("id" = String, Path, description = "User id")), responses(
     (status = 204, description = "Deleted"),
     (status = 409, description = "`CONFLICT`: the last admin cannot be deleted")))]
 pub async fn remove_user(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -99,9 +95,9 @@ pub async fn remove_user(service: Arc<Service>, call: Call) -> Result<Response> 
 }
 
 /// Set a user's password and sign out all their devices
-#[utoipa::path(post, path = "/api/users/{id}/password", request_body = NewPasswordRequest,
-    params(("id" = String, Path, description = "User id")),
-    responses((status = 204, description = "Changed")))]
+#[utoipa::path(post, path = "/api/users/{id}/password", request_body = NewPasswordRequest, params(
+    ("id" = String, Path, description = "User id")), responses(
+    (status = 204, description = "Changed")))]
 pub async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: NewPasswordRequest = call.json().await?;
     let kept_access = KeptAccess { login: None, stream_tokens: request.keep_stream_tokens.unwrap_or(false) };
@@ -110,18 +106,17 @@ pub async fn set_password(service: Arc<Service>, mut call: Call) -> Result<Respo
 }
 
 /// List a user's stream tokens
-#[utoipa::path(get, path = "/api/users/{id}/tokens",
-    params(("id" = String, Path, description = "User id")),
-    responses((status = 200, description = "Oldest first, without their secrets", body = TokensAnswer)))]
+#[utoipa::path(get, path = "/api/users/{id}/tokens", params(("id" = String, Path, description = "User id")), responses(
+    (status = 200, description = "Oldest first, without their secrets", body = TokensAnswer)))]
 pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = service.accounts.get_user(&call.params[0])?;
     Ok(reply::json(&TokensAnswer::new(service.accounts.stream_tokens(&user.id))))
 }
 
 /// Revoke a stream token of a user and all URLs signed with it
-#[utoipa::path(delete, path = "/api/users/{id}/tokens/{tokenId}",
-    params(("id" = String, Path, description = "User id"), ("tokenId" = String, Path, description = "Token id")),
-    responses(
+#[utoipa::path(delete, path = "/api/users/{id}/tokens/{tokenId}", params(
+    ("id" = String, Path, description = "User id"),
+    ("tokenId" = String, Path, description = "Token id")), responses(
     (status = 200, description = "Revoked", body = TokenGone),
     (status = 404, description = "`NOT_FOUND`: the user has no such token")))]
 pub async fn revoke_token(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -132,17 +127,12 @@ pub async fn revoke_token(service: Arc<Service>, call: Call) -> Result<Response>
 
 impl From<User> for UserView {
     fn from(user: User) -> Self {
+        let User { id, username, created_at, .. } = user;
         let role = match user.role {
             Role::Admin => RoleName::Admin,
             Role::User => RoleName::User,
         };
-        Self {
-            id: user.id,
-            username: user.username,
-            role,
-            created_at: format_timestamp(user.created_at),
-            stream_tokens: None,
-        }
+        Self { id, username, role, created_at: format_timestamp(created_at), stream_tokens: None }
     }
 }
 

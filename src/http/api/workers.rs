@@ -9,7 +9,6 @@ use crate::service::sessions::failure_message;
 
 /// The encoders and backends of this server.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct WorkersView {
     local: LocalView,
     /// Other machines; none in this version.
@@ -98,8 +97,8 @@ pub struct FallbackView {
     user_message: &'static str,
 }
 
-#[utoipa::path(get, path = "/api/stream/v2-workers",
-    responses((status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
+#[utoipa::path(get, path = "/api/stream/v2-workers", responses(
+    (status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
     let report = service.local_encoders.report().await;
     Ok(reply::json(&workers_view(&report, &service)))
@@ -123,6 +122,13 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
         verified: true,
     });
     let rejected = report.rejected.iter().map(|one| RejectedView { name: one.name, reason: one.reason.clone() });
+    let backend_reason = match service.config.backend {
+        BackendSetting::Auto => "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster",
+        BackendSetting::Gstreamer => {
+            "GStreamer encodes what it supports; ffmpeg does the rest and takes over on failure"
+        }
+        BackendSetting::Ffmpeg => "ffmpeg encodes video and audio",
+    };
     let local = LocalView {
         kind: "transcoding",
         boundary: "local transcoder subprocess",
@@ -141,15 +147,7 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
             native: "gstreamer",
             version: versions::gstreamer_version(),
             backend: service.config.backend.as_str(),
-            reason: match service.config.backend {
-                BackendSetting::Auto => {
-                    "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster"
-                }
-                BackendSetting::Gstreamer => {
-                    "GStreamer encodes what it supports; ffmpeg does the rest and takes over on failure"
-                }
-                BackendSetting::Ffmpeg => "ffmpeg encodes video and audio",
-            },
+            reason: backend_reason,
         },
         transcoder: TranscoderView { name: "ffmpeg", version: report.version.clone() },
         fallback: FallbackView { mode, reason, user_message },

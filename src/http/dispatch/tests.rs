@@ -52,23 +52,26 @@ async fn a_panic_is_a_500_without_details() {
     }
 }
 
+/// `POST /slow`: takes this long, then sets `done`.
+fn slow_change(duration: Duration, done: &Arc<AtomicBool>) -> Endpoint {
+    let done = done.clone();
+    Endpoint::new(Method::POST, "/slow", Access::Public, move |_, _| {
+        let done = done.clone();
+        async move {
+            tokio::time::sleep(duration).await;
+            done.store(true, Ordering::Relaxed);
+            Ok(reply::empty())
+        }
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stuck_handler_times_out_and_a_change_is_completed() {
     let (service, _dir) = service();
     let done = Arc::new(AtomicBool::new(false));
     let endpoints = vec![
         Endpoint::new(Method::GET, "/stuck", Access::Public, |_, _| std::future::pending()),
-        Endpoint::new(Method::POST, "/slow", Access::Public, {
-            let done = done.clone();
-            move |_, _| {
-                let done = done.clone();
-                async move {
-                    tokio::time::sleep(Duration::from_secs(5)).await;
-                    done.store(true, Ordering::Relaxed);
-                    Ok(reply::empty())
-                }
-            }
-        }),
+        slow_change(Duration::from_secs(5), &done),
     ];
     let dispatcher = Arc::new(Dispatcher::new(&service, endpoints));
     let (status, body) = request_json(&dispatcher, Method::GET, "/stuck").await;
@@ -84,19 +87,8 @@ async fn a_stuck_handler_times_out_and_a_change_is_completed() {
 async fn a_change_that_misses_the_deadline_is_completed() {
     let (service, _dir) = service();
     let done = Arc::new(AtomicBool::new(false));
-    let slow = {
-        let done = done.clone();
-        move |_: Arc<Service>, _: Call| {
-            let done = done.clone();
-            async move {
-                tokio::time::sleep(RESPONSE_TIMEOUT + Duration::from_secs(5)).await;
-                done.store(true, Ordering::Relaxed);
-                Ok(reply::empty())
-            }
-        }
-    };
-    let dispatcher =
-        Arc::new(Dispatcher::new(&service, vec![Endpoint::new(Method::POST, "/slow", Access::Public, slow)]));
+    let slow = slow_change(RESPONSE_TIMEOUT + Duration::from_secs(5), &done);
+    let dispatcher = Arc::new(Dispatcher::new(&service, vec![slow]));
     let (status, body) = request_json(&dispatcher, Method::POST, "/slow").await;
     assert_eq!((status, &body["code"]), (503, &"SERVER_BUSY".into()));
     assert!(!done.load(Ordering::Relaxed));

@@ -295,12 +295,8 @@ fn rewrite_hyper_error(slices: &[IoSlice<'_>]) -> Option<Vec<u8>> {
     let id = BASE64URL_NOPAD.encode(&random_bytes::<12>());
     let body = format!(r#"{{"error":"{message}","code":"{}","requestId":"{id}"}}"#, code.as_str());
     let head = text.trim_end().replace("content-length: 0", &format!("content-length: {}", body.len()));
-    Some(
-        format!(
-            "HTTP/1.1 4{head}\r\ncontent-type: application/json\r\ncache-control: no-store\r\nx-request-id: {id}\r\n\r\n{body}"
-        )
-        .into_bytes(),
-    )
+    let headers = format!("content-type: application/json\r\ncache-control: no-store\r\nx-request-id: {id}");
+    Some(format!("HTTP/1.1 4{head}\r\n{headers}\r\n\r\n{body}").into_bytes())
 }
 
 #[cfg(test)]

@@ -197,7 +197,6 @@ impl ConnectionSlot {
         self.progress.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Waits until the connection is evicted.
     pub async fn wait_until_evicted(&self) {
         self.progress.eviction.notified().await;
     }

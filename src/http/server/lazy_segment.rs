@@ -27,10 +27,8 @@ impl LazySegmentBody {
     }
 
     pub(super) fn into_stream(self) -> LazySegmentStream {
-        LazySegmentStream {
-            library: self.library,
-            state: StreamState::Ready(Box::new(self.segment.reader(self.source))),
-        }
+        let reader = Box::new(self.segment.reader(self.source));
+        LazySegmentStream { library: self.library, state: StreamState::Ready(reader) }
     }
 }
 

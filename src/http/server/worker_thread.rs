@@ -66,11 +66,9 @@ pub enum ShutdownPhase {
 /// All routes, as one filter.
 pub type Routes = BoxedFilter<(Response,)>;
 
-/// An accepted connection.
 pub struct AcceptedConnection {
     pub socket: std::net::TcpStream,
     pub remote: IpAddr,
-    /// Its connection slot.
     pub slot: ConnectionSlot,
 }
 

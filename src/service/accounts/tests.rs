@@ -33,6 +33,11 @@ fn reopen(dir: &std::path::Path, clock: &Clock, change: impl FnOnce(&mut Config)
     Accounts::open(&config, Store::open_waiting(dir).unwrap(), clock.clone()).unwrap()
 }
 
+fn restart(accounts: Accounts, dir: &TempDir, clock: &Clock) -> Accounts {
+    drop(accounts);
+    reopen(dir.path(), clock, |_| ())
+}
+
 fn error_code<T: std::fmt::Debug>(result: Result<T>) -> Code {
     result.unwrap_err().code
 }
@@ -89,8 +94,7 @@ async fn a_grant_ends_with_its_login_and_covers_one_resource() {
     accounts.revoke(&principal.user_id, &principal.login_id).await.unwrap();
     assert_eq!(error_code(accounts.redeem("stream/file:/a", &grant)), Code::SignatureInvalid);
     assert_eq!(error_code(accounts.authenticate(&token)), Code::Unauthorized);
-    drop(accounts);
-    let accounts = reopen(dir.path(), &clock, |_| ());
+    let accounts = restart(accounts, &dir, &clock);
     assert_eq!(error_code(accounts.authenticate(&token)), Code::Unauthorized, "revoked for good");
 }
 
@@ -158,8 +162,7 @@ async fn a_login_from_a_fast_clock_expires_nevertheless() {
     accounts.cleanup().await.unwrap();
     assert!(accounts.devices(&user)[0].login.last_seen_at <= clock.now());
     assert!(accounts.stream_tokens(&user)[0].last_used_at <= Some(clock.now()));
-    drop(accounts);
-    let accounts = reopen(dir.path(), &clock, |_| ());
+    let accounts = restart(accounts, &dir, &clock);
     clock.advance(31 * DAY);
     assert_eq!(error_code(accounts.authenticate(&token)), Code::TokenExpired);
 }
@@ -274,8 +277,7 @@ async fn a_new_password_ends_stream_tokens_and_links_unless_tokens_are_kept() {
     let ended = accounts.revoke_all(&ada.id, KeptAccess::default()).await.unwrap();
     assert_eq!(ended, EndedAccess { logins: 1, stream_tokens: 1 });
     accounts.cleanup().await.unwrap();
-    drop(accounts);
-    let accounts = reopen(dir.path(), &clock, |_| ());
+    let accounts = restart(accounts, &dir, &clock);
     for secret in [stream, own, last] {
         assert_eq!(error_code(accounts.authenticate_stream(&secret)), Code::Unauthorized, "ended for good");
     }
@@ -330,19 +332,18 @@ async fn later_users_with_a_stored_duplicate_name_are_renamed() {
 }
 
 /// Number of changes in the journal, each of which is atomic.
-fn journal_changes(test_accounts: &TestAccounts) -> usize {
-    std::fs::read_to_string(test_accounts.dir.path().join("journal")).unwrap().lines().count()
+fn journal_changes(dir: &TempDir) -> usize {
+    std::fs::read_to_string(dir.path().join("journal")).unwrap().lines().count()
 }
 
 #[tokio::test]
 async fn a_request_makes_one_change_in_the_journal() {
-    let test_accounts = open_accounts();
-    let accounts = &test_accounts.accounts;
+    let TestAccounts { accounts, clock, dir } = open_accounts();
     let code = accounts.prepare().await.unwrap().unwrap();
-    let mut expected = journal_changes(&test_accounts);
+    let mut expected = journal_changes(&dir);
     let mut one_more = |change: &str| {
         expected += 1;
-        assert_eq!(journal_changes(&test_accounts), expected, "{change}");
+        assert_eq!(journal_changes(&dir), expected, "{change}");
     };
     accounts.set_up(&code, "root", "first password", None, HOME).await.unwrap();
     one_more("the first admin and their device");
@@ -370,8 +371,6 @@ async fn a_request_makes_one_change_in_the_journal() {
     }
     assert_eq!(accounts.revoke_all(&root, KeptAccess::default()).await.unwrap().logins, 3);
     one_more("all devices");
-    let TestAccounts { accounts, clock, dir } = test_accounts;
-    drop(accounts);
-    let accounts = reopen(dir.path(), &clock, |_| ());
+    let accounts = restart(accounts, &dir, &clock);
     assert_eq!((accounts.users().len(), accounts.devices(&root).len()), (1, 0));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::channel::{Channel, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem};
 use crate::domain::schedule::blocks::{BlockSchedule, BlockSource, DayCache, FillerRanges};
-use crate::domain::schedule::segmentation::{VideoFormat, audio_segmentation};
+use crate::domain::schedule::segmentation::audio_segmentation;
 use crate::domain::schedule::{ScheduleItem, ScheduleItems, ScheduleMode, assign_ids};
 use crate::error::{Error, Result};
 use crate::service::Service;
@@ -31,31 +31,20 @@ pub(super) fn resolve_schedule(
     mode: ScheduleMode,
 ) -> Result<(Option<Box<RequestedBlocks>>, Arc<RequestedFiller>)> {
     if mode != ScheduleMode::Blocks {
-        return match (blocks, filler) {
-            (Some(_), _) => Err(Error::invalid_field("schedule", "requires scheduleMode blocks")),
-            (None, filler) => {
-                // These modes have no gaps between programmes, so only mid-roll filler applies.
-                let mid_only = |requested: &RequestedFiller| RequestedFiller {
-                    mid: requested.mid.clone(),
-                    ..RequestedFiller::default()
-                };
-                let filler = match (filler, previous) {
-                    (Some(filler), _) => {
-                        let cooldown_ms = filler.cooldown_ms;
-                        if filler != RequestedFiller::default()
-                            && filler != (RequestedFiller { cooldown_ms, ..mid_only(&filler) })
-                        {
-                            let message = "may only contain mid unless scheduleMode is blocks";
-                            return Err(Error::invalid_field("filler", message));
-                        }
-                        mid_only(&filler)
-                    }
-                    (None, Some(previous)) => mid_only(&previous.requested_filler),
-                    (None, None) => RequestedFiller::default(),
-                };
-                Ok((None, Arc::new(filler)))
-            }
-        };
+        if blocks.is_some() {
+            return Err(Error::invalid_field("schedule", "requires scheduleMode blocks"));
+        }
+        // These modes have no gaps between programmes, so only mid-roll filler applies.
+        let mid_only =
+            |filler: &RequestedFiller| RequestedFiller { mid: filler.mid.clone(), ..RequestedFiller::default() };
+        if let Some(filler) = &filler
+            && *filler != RequestedFiller::default()
+            && *filler != (RequestedFiller { cooldown_ms: filler.cooldown_ms, ..mid_only(filler) })
+        {
+            return Err(Error::invalid_field("filler", "may only contain mid unless scheduleMode is blocks"));
+        }
+        let filler = filler.as_ref().or(previous.map(|previous| &*previous.requested_filler));
+        return Ok((None, Arc::new(filler.map(mid_only).unwrap_or_default())));
     }
     let blocks = blocks.or_else(|| previous.and_then(|previous| previous.requested_blocks.clone()));
     let blocks = blocks.ok_or_else(|| Error::invalid_field("schedule", "is required for scheduleMode blocks"))?;
@@ -96,30 +85,23 @@ impl Service {
         };
         let slate_index = items.len() as u32;
         items.push(ScheduleItem {
-            id: 0,
-            path: String::new(),
             title: SLATE_TITLE.to_owned(),
             duration_ms: SLATE_MS,
             weight: 1,
             segmentation: audio_segmentation(SLATE_MS as f64 / 1000.0),
-            video_format: VideoFormat::default(),
-            breaks: Box::default(),
+            ..ScheduleItem::default()
         });
-        let first_positions = vec![0; requested_blocks.grid.streams().len()];
-        let grid = requested_blocks.grid.clone();
-        Ok((
-            assign_ids(items),
-            BlockSchedule {
-                zone: zone.to_owned(),
-                grid,
-                sources,
-                filler: filler_ranges,
-                programme_count: content_count,
-                slate_item: slate_index,
-                start_positions: first_positions,
-                day_cache: DayCache::default(),
-            },
-        ))
+        let schedule = BlockSchedule {
+            zone: zone.to_owned(),
+            grid: requested_blocks.grid.clone(),
+            sources,
+            filler: filler_ranges,
+            programme_count: content_count,
+            slate_item: slate_index,
+            start_positions: vec![0; requested_blocks.grid.streams().len()],
+            day_cache: DayCache::default(),
+        };
+        Ok((assign_ids(items), schedule))
     }
 
     /// The items of a cycle, followed by its mid-roll items, and the number of the latter.

@@ -7,12 +7,12 @@ use jiff::tz::TimeZone;
 
 use super::{ExternalChange, MAX_CHANNELS, SourceType, blocks, clocks, external};
 use crate::domain::channel::{
-    Channel, ChannelSettings, DEFAULT_MIN_GUIDE_SECONDS, OutputSettings, RequestedBlocks, RequestedFiller,
-    RequestedItem, WatermarkSettings,
+    Channel, ChannelSettings, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem, WatermarkSettings,
 };
+use crate::domain::channel_clock::channel_ms_at;
 use crate::domain::guide::check_ahead;
 use crate::domain::schedule::{MAX_CYCLE_PROGRAMMES, RevisionRequest, ScheduleDefinition, ScheduleMode, segmentation};
-use crate::domain::time::FrameRate;
+use crate::domain::time::{ChannelMs, FrameRate, WallMs};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random_bytes;
@@ -122,7 +122,7 @@ impl Service {
     /// for that, even after a restart.
     async fn precompute_schedule(&self, channel: &Arc<Channel>) {
         if channel.mode == ScheduleMode::Blocks {
-            let (channel, now_ms) = (channel.clone(), self.clock.now().as_millisecond());
+            let (channel, now_ms) = (channel.clone(), ChannelMs::without_clock(self.clock.now_ms()));
             // If this fails, the first request computes it.
             let _ = tokio::task::spawn_blocking(move || channel.definition.programme_at(now_ms)).await;
             self.channels.store_checkpoints().await;
@@ -139,7 +139,7 @@ impl Service {
             Some(old) => old.settings.clone(),
             None => {
                 let timezone = TimeZone::system().iana_name().unwrap_or("UTC").into();
-                default_settings(self.channels.free_number(None, None)?, timezone)
+                ChannelSettings::new(self.channels.free_number(None, None)?, timezone)
             }
         };
         let text = |text: Option<String>| text.map(String::into_boxed_str);
@@ -164,12 +164,12 @@ impl Service {
         if let Some(Some(watermark)) = &requested.output.watermark {
             self.library.check_image("watermark.imageUrl", &watermark.path).await?;
         }
-        let now = self.clock.now().as_millisecond();
+        let now = self.clock.now_ms();
         if let ChangeTime::At(at) = change.apply {
-            check_ahead("applyAt", at.as_millisecond(), now)?;
+            check_ahead("applyAt", at.into(), now)?;
         }
         let is_on_demand = change.on_demand.unwrap_or(old.is_some_and(Channel::is_on_demand));
-        if let Some(external) = external::resolve_external(old, requested, now)? {
+        if let Some(external) = external::resolve_external(old, requested, now.0)? {
             if change.on_demand == Some(true) {
                 return Err(Error::invalid_field("onDemand", "is only for library channels"));
             }
@@ -238,14 +238,14 @@ impl Service {
             check_cycle_length(&request)?;
             definition = match old {
                 None => {
-                    let start_ms = change.start_at.map_or(now - now.rem_euclid(60_000), Timestamp::as_millisecond);
-                    ScheduleDefinition::new(start_ms, request)
+                    let start_ms = change.start_at.map_or(now - now.0.rem_euclid(60_000), WallMs::from);
+                    ScheduleDefinition::new(ChannelMs::without_clock(start_ms), request)
                 }
                 Some(_) if definition.has_content(&request) => definition,
                 Some(_) => {
                     // The future of a channel clock that may pause is the one guides show.
                     let projected_clock = old.and_then(|old| old.clock.as_ref()).map(|clock| clock.projected(now));
-                    let channel_ms_at = |at: i64| projected_clock.as_ref().map_or(at, |clock| clock.channel_ms_at(at));
+                    let channel_ms_at = |at| channel_ms_at(projected_clock.as_ref(), at);
                     let current_ms = channel_ms_at(now);
                     let at_ms = match change.apply {
                         ChangeTime::Now => current_ms,
@@ -253,7 +253,7 @@ impl Service {
                             definition.programme_bounds(current_ms).map_or(current_ms, |(_, end)| end)
                         }
                         ChangeTime::At(at) => {
-                            let at_ms = channel_ms_at(at.as_millisecond().max(now));
+                            let at_ms = channel_ms_at(now.max(at.into()));
                             definition
                                 .programme_bounds(at_ms)
                                 .map_or(at_ms, |(start_ms, end)| if start_ms == at_ms { at_ms } else { end })
@@ -273,34 +273,14 @@ impl Service {
             output: Arc::new(output),
             requested_blocks: plan,
             requested_filler: filler,
-            external: None,
-            listings: None,
-            clock: None,
             seed,
             mode,
             version,
             definition,
+            ..Channel::default()
         };
         let clock = clocks::clock_after_change(old, &channel, is_on_demand, now);
         Ok(Channel { clock, ..channel })
-    }
-}
-
-/// The settings of a new channel that has no name yet.
-pub(super) fn default_settings(number: u32, timezone: Arc<str>) -> ChannelSettings {
-    ChannelSettings {
-        name: Box::default(),
-        number,
-        enabled: true,
-        always_on: false,
-        category: Box::default(),
-        description: Box::default(),
-        logo_url: None,
-        timezone,
-        show_filler: false,
-        min_guide_seconds: DEFAULT_MIN_GUIDE_SECONDS,
-        slate_text: None,
-        slate_image: None,
     }
 }
 
@@ -339,13 +319,11 @@ impl OutputChange {
 fn check_cycle_length(request: &RevisionRequest) -> Result<()> {
     let programme_count = match &request.blocks {
         Some(blocks) => blocks.longest_cycle(&request.items),
-        None => ScheduleDefinition::new(0, request.clone()).revisions[0].programmes_per_cycle(),
+        None => ScheduleDefinition::new(ChannelMs(0), request.clone()).revisions[0].programmes_per_cycle(),
     };
-    match programme_count as usize > MAX_CYCLE_PROGRAMMES {
-        true => Err(Error::invalid_field(
-            "items",
-            format!("exceed {MAX_CYCLE_PROGRAMMES} programmes a cycle, with their weights"),
-        )),
-        false => Ok(()),
+    if programme_count as usize > MAX_CYCLE_PROGRAMMES {
+        let message = format!("exceed {MAX_CYCLE_PROGRAMMES} programmes a cycle, with their weights");
+        return Err(Error::invalid_field("items", message));
     }
+    Ok(())
 }

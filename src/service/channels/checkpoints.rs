@@ -18,7 +18,7 @@ pub(super) fn restore_checkpoints(store: &Store, key: &str, revision: &ScheduleR
 impl Channels {
     /// Stores new checkpoints of all channels. There is one every few days.
     pub async fn store_checkpoints(&self) {
-        let now_ms = self.clock.now().as_millisecond();
+        let now_ms = self.clock.now_ms();
         for channel in self.all() {
             for revision in &channel.definition.revisions {
                 let checkpoints = revision.blocks.as_ref().and_then(|blocks| blocks.new_checkpoints(now_ms));

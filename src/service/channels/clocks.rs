@@ -11,6 +11,7 @@ use super::Channels;
 use crate::domain::channel::Channel;
 use crate::domain::channel_clock::{ChannelClock, RunningInterval};
 use crate::domain::live_window;
+use crate::domain::time::WallMs;
 use crate::error::{Code, Error, Result};
 use crate::store::{Batch, Store, Tree};
 
@@ -64,32 +65,38 @@ pub(super) fn clock_after_change(
     previous: Option<&Channel>,
     changed: &Channel,
     is_on_demand: bool,
-    now_ms: i64,
+    now_ms: WallMs,
 ) -> Option<Arc<ChannelClock>> {
-    let start_ms = first_start_ms(changed, now_ms);
     match previous {
         // The first viewer starts at the first programme, with as many segments listed as on any channel.
         None => is_on_demand.then(|| {
+            let start_ms = first_start_ms(changed, now_ms);
             Arc::new(ChannelClock::from_wall_clock(start_ms, start_ms + 3000 * changed.output.target_seconds as i64))
         }),
-        Some(previous) => with_mode(previous.clock.as_ref(), is_on_demand, start_ms, now_ms),
+        Some(previous) => with_mode(previous.clock.as_ref(), changed, is_on_demand, now_ms),
     }
 }
 
-fn first_start_ms(channel: &Channel, now_ms: i64) -> i64 {
-    channel.definition.revisions.first().map_or(now_ms, |first| first.start_ms)
+/// The start of a channel that has no clock of its own yet.
+fn first_start_ms(channel: &Channel, now_ms: WallMs) -> WallMs {
+    channel.definition.revisions.first().map_or(now_ms, |first| WallMs::without_clock(first.start_ms))
 }
 
-fn with_mode(old: Option<&Arc<ChannelClock>>, pauses: bool, start_ms: i64, now_ms: i64) -> Option<Arc<ChannelClock>> {
+fn with_mode(
+    old: Option<&Arc<ChannelClock>>,
+    changed: &Channel,
+    pauses: bool,
+    now_ms: WallMs,
+) -> Option<Arc<ChannelClock>> {
     match old {
         Some(clock) if clock.is_on_demand() != pauses => Some(Arc::new(clock.with_on_demand(now_ms, pauses))),
         Some(clock) => Some(clock.clone()),
-        None => pauses.then(|| Arc::new(ChannelClock::from_wall_clock(start_ms, now_ms))),
+        None => pauses.then(|| Arc::new(ChannelClock::from_wall_clock(first_start_ms(changed, now_ms), now_ms))),
     }
 }
 
 fn interval_key(id: u32, interval: &RunningInterval) -> String {
-    format!("{id:010}/{:014}", interval.from_ms)
+    format!("{id:010}/{:014}", interval.from_ms.0)
 }
 
 impl Channels {
@@ -99,13 +106,10 @@ impl Channels {
     /// `CHANNEL_NOT_FOUND`; `STORAGE_FULL` for a paused clock.
     pub async fn extend_clock(&self, channel: &Arc<Channel>) -> Result<Arc<Channel>> {
         let extended = |channel: &Channel| {
-            let now_ms = self.clock.now().as_millisecond();
+            let now_ms = self.clock.now_ms();
             let clock = channel.clock.as_ref().filter(|clock| !clock.runs_until(now_ms + RENEW_BELOW_MS))?;
             clock.extended(now_ms, now_ms + LEASE_MS)
         };
-        if channel.clock.is_none() {
-            return Ok(channel.clone());
-        }
         // Read again, now that the viewer is counted: a task that pauses the clock from here has seen this viewer.
         let channel = self.get(channel.id)?;
         if extended(&channel).is_none() {
@@ -117,12 +121,7 @@ impl Channels {
         match self.store_clock(&channel, &next).await {
             Ok(()) => self.set_clock(channel.id, |_| Some(next)),
             // The clock runs until its stored end.
-            Err(_)
-                if channel
-                    .clock
-                    .as_ref()
-                    .is_some_and(|clock| !clock.is_paused_at(self.clock.now().as_millisecond())) =>
-            {
+            Err(_) if channel.clock.as_ref().is_some_and(|clock| !clock.is_paused_at(self.clock.now_ms())) => {
                 Ok(channel)
             }
             Err(full) => Err(full),
@@ -135,7 +134,7 @@ impl Channels {
         let Ok(previous) = self.get(id) else { return };
         let paused = self.set_clock(id, |channel| match is_watched() {
             true => None,
-            false => channel.clock.as_ref()?.paused(self.clock.now().as_millisecond()),
+            false => channel.clock.as_ref()?.paused(self.clock.now_ms()),
         });
         if let Ok(paused) = paused
             && let Some(clock) = &paused.clock
@@ -163,7 +162,7 @@ impl Channels {
                 format!("{} is not onDemand, so its programmes cannot be skipped", channel.settings.name),
             )
         })?;
-        let now_ms = self.clock.now().as_millisecond();
+        let now_ms = self.clock.now_ms();
         let target = live_window::skip_target(&channel, now_ms)
             .ok_or_else(|| Error::new(Code::Conflict, format!("{} has not started yet", channel.settings.name)))?;
         let next = clock.with_skip(now_ms, target);
@@ -176,8 +175,8 @@ impl Channels {
         if changed.external.is_some() {
             return Ok(None);
         }
-        let (current, now_ms) = (self.get(changed.id)?, self.clock.now().as_millisecond());
-        Ok(with_mode(current.clock.as_ref(), changed.is_on_demand(), first_start_ms(changed, now_ms), now_ms))
+        let (current, now_ms) = (self.get(changed.id)?, self.clock.now_ms());
+        Ok(with_mode(current.clock.as_ref(), changed, changed.is_on_demand(), now_ms))
     }
 
     /// Deletes the intervals of a removed channel.

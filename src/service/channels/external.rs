@@ -1,13 +1,11 @@
 //! External channels: requests checked and applied, and changes of their rights recorded.
 
-use std::sync::Arc;
-
 use super::ChannelChange;
 use crate::domain::address::Address;
 use crate::domain::channel::{Channel, ChannelSettings};
 use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream, GuideChannelId};
 use crate::domain::rights::{self, Clearance, ClearanceChange, RightsClaim};
-use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
+use crate::domain::schedule::ScheduleMode;
 use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::service::channels::rights::AuditSubject;
@@ -162,17 +160,11 @@ pub(super) fn draft(previous: Option<&Channel>, settings: ChannelSettings, exter
         id,
         tvg_id,
         settings,
-        requested_items: Arc::default(),
-        output: Arc::default(),
-        requested_blocks: None,
-        requested_filler: Arc::default(),
         external: Some(Box::new(external)),
         listings: previous.and_then(|previous| previous.listings.clone()),
-        clock: None,
-        seed: 0,
         mode: ScheduleMode::Sequential,
         version,
-        definition: ScheduleDefinition::default(),
+        ..Channel::default()
     }
 }
 

@@ -8,7 +8,6 @@ use std::sync::{Arc, PoisonError};
 use futures_util::{StreamExt, stream};
 use jiff::tz::TimeZone;
 
-use super::change::default_settings;
 use super::{ChannelRecord, Channels, MAX_CHANNELS, channel_key, external};
 use crate::domain::channel::{Channel, ChannelSettings, MAX_NUMBER};
 use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream, ImportedEntry};
@@ -91,7 +90,7 @@ impl Channels {
                 name: entry.name.as_str().into(),
                 category: category(entry).into(),
                 logo_url: entry.logo_url.as_deref().map(Into::into),
-                ..default_settings(number, zone.clone())
+                ..ChannelSettings::new(number, zone.clone())
             };
             match settings.validate() {
                 Ok(()) => free_channels -= 1,
@@ -233,7 +232,6 @@ fn update_from_entry(channel: &Channel, last_entry: &ImportedEntry, entry: &M3uE
 /// Allocates free channel numbers.
 struct ChannelNumbers {
     used: HashSet<u32>,
-    /// Whether the numbers in the list are used.
     uses_list_numbers: bool,
     /// Every lower number is in use.
     next_number: u32,

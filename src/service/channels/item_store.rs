@@ -181,18 +181,16 @@ fn decode_name(tree: Tree, text: &str) -> Result<ContentName> {
 mod tests {
     use super::*;
     use crate::domain::schedule::assign_ids;
-    use crate::domain::schedule::segmentation::{Segmentation, VideoFormat};
+    use crate::domain::schedule::segmentation::Segmentation;
 
     fn sample_items(titles: &[&str]) -> ScheduleItems {
         let item = |title: &&str| ScheduleItem {
-            id: 0,
             path: format!("/lib/{title}.mkv"),
             title: (*title).to_owned(),
             duration_ms: 4000,
             weight: 1,
             segmentation: Segmentation::from_keyframes(&[0, 180_000, 360_000], 0),
-            video_format: VideoFormat::default(),
-            breaks: Box::default(),
+            ..ScheduleItem::default()
         };
         assign_ids(titles.iter().map(item).collect())
     }

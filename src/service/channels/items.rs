@@ -94,16 +94,8 @@ impl Service {
             return Err(item_fault(Code::UnplayableMedia.as_str(), "its duration is unknown or less than 0.5 s"));
         }
         let title = requested.title.as_deref().unwrap_or_else(|| file_stem(&path)).to_owned();
-        Ok(ScheduleItem {
-            id: 0,
-            title,
-            duration_ms,
-            weight: requested.weight,
-            path,
-            segmentation,
-            video_format,
-            breaks,
-        })
+        let weight = requested.weight;
+        Ok(ScheduleItem { id: 0, title, duration_ms, weight, path, segmentation, video_format, breaks })
     }
 
     /// The files of a requested item: itself, or the files of a folder in natural order.

@@ -16,6 +16,7 @@ use crate::domain::channel_clock::{ChannelClock, RunningInterval};
 use crate::domain::external::ExternalChannel;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::schedule::{Programme, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
+use crate::domain::time::WallMs;
 use crate::error::{Code, Error, Result};
 use crate::service::clock::Clock;
 use crate::store::{Store, Tree};
@@ -45,7 +46,6 @@ pub use viewers::{START_OVER, ViewStart, Viewer, Viewers};
 /// Channels at most.
 const MAX_CHANNELS: usize = 10_000;
 
-/// All channels.
 pub struct Channels {
     store: Store,
     clock: Clock,
@@ -172,13 +172,13 @@ impl Channels {
         all
     }
 
-    /// The programme of a channel at an instant close to now, unix ms; None before its first programme.
-    pub fn current_programme(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
+    /// The programme of a channel at an instant close to now; None before its first programme.
+    pub fn current_programme(&self, channel: &Channel, now_ms: WallMs) -> Option<Programme> {
         self.current_programmes.programme_at(channel, channel.channel_ms_at(now_ms))
     }
 
     /// The oldest programme of a channel that catch-up still reaches.
-    pub fn oldest_programme(&self, channel: &Channel, now_ms: i64) -> Option<Programme> {
+    pub fn oldest_programme(&self, channel: &Channel, now_ms: WallMs) -> Option<Programme> {
         self.oldest_programmes.programme_at(channel, channel.channel_ms_at(now_ms - CATCHUP_MS))
     }
 

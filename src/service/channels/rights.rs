@@ -135,10 +135,14 @@ impl Service {
     /// # Errors
     /// `RIGHTS_WITHDRAWN`.
     pub fn check_showing_rights(&self, channel: &Channel) -> Result<()> {
-        match self.clearance(channel)? {
-            Some(clearance) if !clearance.is_attested() => Err(rights_withdrawn_error(channel)),
-            _ => Ok(()),
-        }
+        let is_attested = match channel.external.as_deref().map(|external| &external.origin) {
+            None => true,
+            Some(ExternalOrigin::Own { clearance, .. }) => clearance.is_attested(),
+            Some(ExternalOrigin::Source { id, .. }) => {
+                self.sources.get(*id).is_ok_and(|source| source.rights.clearance().is_some_and(Clearance::is_attested))
+            }
+        };
+        if is_attested { Ok(()) } else { Err(rights_withdrawn_error(channel)) }
     }
 
     /// Checks that a channel can and may be recorded now.

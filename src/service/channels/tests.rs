@@ -5,6 +5,7 @@ use crate::domain::external::{ExternalChannel, ExternalOrigin, ExternalStream, I
 use crate::domain::listing::{Listing, Listings};
 use crate::domain::m3u::parse::{M3uEntry, SkippedEntries};
 use crate::domain::schedule::segmentation::{KeyframeBounds, Segmentation};
+use crate::domain::time::ChannelMs;
 use crate::store::tests::records::assert_golden;
 
 /// A record as versions before 21 November 2026 wrote it, with the items inside the revision.
@@ -53,7 +54,7 @@ async fn an_old_record_keeps_its_schedule_and_can_be_changed() {
     assert_eq!((&*old.settings.name, old.settings.number, old.output.target_seconds), ("Old", 3, 4));
     let items = &old.definition.revisions[0].items;
     assert_eq!((items.len(), bounds(&items[0])), (2, vec![0, 100_000, 360_000]));
-    let start = 1_767_225_600_000;
+    let start = ChannelMs(1_767_225_600_000);
     let titles = |channel: &Channel| -> String {
         let programmes = channel.definition.programmes_between(start, start + 32_000);
         programmes.map(|programme| channel.definition.item_of(&programme).title.clone()).collect()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::domain::access::Principal;
+use crate::domain::time::ChannelMs;
 
 /// A viewer without a request for this long has left.
 const VIEW_TIMEOUT: Duration = Duration::from_secs(30);
@@ -64,14 +65,14 @@ impl Viewer {
     }
 }
 
-/// What a request changes about the start of its view.
+/// Change of a view's start by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewStart {
     Unchanged,
     /// A live view has no start, so that the next start-over begins with the programme that is on then.
     Cleared,
-    /// A view that starts over, ms. An earlier start is kept until the view expires.
-    At(i64),
+    /// A view that starts over. An earlier start is kept until the view expires.
+    At(ChannelMs),
 }
 
 struct TrackedView {
@@ -79,8 +80,8 @@ struct TrackedView {
     login: String,
     session: String,
     last_seen: Instant,
-    /// Start of a view that is not live, ms.
-    start_ms: Option<i64>,
+    /// Start of a view that is not live.
+    start_ms: Option<ChannelMs>,
 }
 
 impl TrackedView {
@@ -143,7 +144,7 @@ fn decrement_count(counts: &mut HashMap<u32, usize>, channel: u32) {
 
 impl Viewers {
     /// Records a request of a viewer; returns where the view began.
-    pub fn record_request(&self, channel: u32, viewer: &Viewer, start: ViewStart) -> Option<i64> {
+    pub fn record_request(&self, channel: u32, viewer: &Viewer, start: ViewStart) -> Option<ChannelMs> {
         let start_ms = if let ViewStart::At(start_ms) = start { Some(start_ms) } else { None };
         let mut table = self.lock();
         let ViewTable { by_user, counts, .. } = &mut *table;
@@ -172,7 +173,7 @@ impl Viewers {
     }
 
     /// Where a viewer's view began, if it was recorded.
-    pub fn view_start_ms(&self, channel: u32, viewer: &Viewer) -> Option<i64> {
+    pub fn view_start_ms(&self, channel: u32, viewer: &Viewer) -> Option<ChannelMs> {
         let table = self.lock();
         table.by_user.get(&viewer.user)?.iter().find(|one| one.matches(channel, viewer) && !one.has_expired())?.start_ms
     }
@@ -264,7 +265,7 @@ mod tests {
     async fn made_up_views_displace_only_views_of_their_login() {
         let viewers = Viewers::default();
         let ada = viewer("ada", "tv", "ws_1");
-        viewers.record_request(7, &ada, ViewStart::At(5));
+        viewers.record_request(7, &ada, ViewStart::At(ChannelMs(5)));
         viewers.record_request(7, &viewer("mallory", "phone", "real"), ViewStart::Unchanged);
         for number in 0..10_000 {
             tokio::time::advance(Duration::from_micros(10)).await;
@@ -276,7 +277,7 @@ mod tests {
         }
         let total = |viewers: &Viewers| (0..100).map(|channel| viewers.viewer_count(channel)).sum::<usize>();
         assert_eq!(total(&viewers), 2 + MAX_VIEWS_PER_LOGIN, "the oldest of that login are gone");
-        assert_eq!(viewers.view_start_ms(7, &ada), Some(5));
+        assert_eq!(viewers.view_start_ms(7, &ada), Some(ChannelMs(5)));
         for login in 0..100 {
             for session in 0..2 {
                 let login = format!("l{login}");
@@ -284,7 +285,10 @@ mod tests {
             }
         }
         assert_eq!(total(&viewers), 1 + MAX_VIEWS_PER_USER);
-        assert_eq!((viewers.view_start_ms(7, &ada), viewers.watched_channels().contains(&7)), (Some(5), true));
+        assert_eq!(
+            (viewers.view_start_ms(7, &ada), viewers.watched_channels().contains(&7)),
+            (Some(ChannelMs(5)), true)
+        );
         tokio::time::advance(VIEW_TIMEOUT + EXPIRY_INTERVAL).await;
         assert_eq!((total(&viewers), viewers.watched_channels().len()), (0, 0));
     }
@@ -293,20 +297,20 @@ mod tests {
     async fn a_start_is_kept_until_the_view_expires() {
         let viewers = Viewers::default();
         let ada = viewer("ada", "tv", START_OVER);
-        viewers.record_request(7, &ada, ViewStart::At(5));
+        viewers.record_request(7, &ada, ViewStart::At(ChannelMs(5)));
         tokio::time::advance(VIEW_TIMEOUT / 2).await;
         assert_eq!(
-            (viewers.record_request(7, &ada, ViewStart::At(9)), viewers.view_start_ms(7, &ada)),
-            (Some(5), Some(5))
+            (viewers.record_request(7, &ada, ViewStart::At(ChannelMs(9))), viewers.view_start_ms(7, &ada)),
+            (Some(ChannelMs(5)), Some(ChannelMs(5)))
         );
         tokio::time::advance(VIEW_TIMEOUT).await;
         assert_eq!(
-            (viewers.view_start_ms(7, &ada), viewers.record_request(7, &ada, ViewStart::At(9))),
-            (None, Some(9))
+            (viewers.view_start_ms(7, &ada), viewers.record_request(7, &ada, ViewStart::At(ChannelMs(9)))),
+            (None, Some(ChannelMs(9)))
         );
         // Another player of the same login on another channel does not end it.
         tokio::time::advance(CHANNEL_CHANGE_AFTER).await;
-        viewers.record_request(8, &ada, ViewStart::At(1));
+        viewers.record_request(8, &ada, ViewStart::At(ChannelMs(1)));
         assert!(viewers.has_present_viewer(7) && viewers.has_present_viewer(8));
     }
 
@@ -314,18 +318,18 @@ mod tests {
     async fn a_start_is_kept_by_segments_and_cleared_by_a_live_view() {
         let viewers = Viewers::default();
         let ada = viewer("ada", "tv", "ws_1");
-        viewers.record_request(7, &ada, ViewStart::At(5));
+        viewers.record_request(7, &ada, ViewStart::At(ChannelMs(5)));
         assert_eq!(
             (viewers.record_request(7, &ada, ViewStart::Unchanged), viewers.view_start_ms(7, &ada)),
-            (Some(5), Some(5))
+            (Some(ChannelMs(5)), Some(ChannelMs(5)))
         );
         viewers.record_request(7, &viewer("ada", "tv", "ws_2"), ViewStart::Cleared);
         viewers.record_request(8, &ada, ViewStart::Cleared);
-        assert_eq!(viewers.view_start_ms(7, &ada), Some(5));
+        assert_eq!(viewers.view_start_ms(7, &ada), Some(ChannelMs(5)));
         viewers.record_request(7, &ada, ViewStart::Cleared);
         assert_eq!(
-            (viewers.view_start_ms(7, &ada), viewers.record_request(7, &ada, ViewStart::At(9))),
-            (None, Some(9))
+            (viewers.view_start_ms(7, &ada), viewers.record_request(7, &ada, ViewStart::At(ChannelMs(9)))),
+            (None, Some(ChannelMs(9)))
         );
     }
 

@@ -103,12 +103,10 @@ impl<'a> IngestInput<'a> {
         let Some(normaliser) = &mut self.normaliser else {
             self.unidentified.extend_from_slice(bytes);
             let Some(info) = stream_info::detect_stream(&self.unidentified) else {
-                return match self.unidentified.len() > stream_info::MAX_PROBE_BYTES {
-                    true => {
-                        Err(ConnectionEnd::Unsupported("it is neither an MPEG transport stream nor fragmented mp4"))
-                    }
-                    false => Ok(false),
-                };
+                if self.unidentified.len() <= stream_info::MAX_PROBE_BYTES {
+                    return Ok(false);
+                }
+                return Err(ConnectionEnd::Unsupported("it is neither an MPEG transport stream nor fragmented mp4"));
             };
             let mut normaliser = self.start_normaliser(info).await?;
             let head = std::mem::take(&mut self.unidentified);

@@ -20,6 +20,7 @@ use crate::domain::ingest::live_segmenter::IngestSegment;
 use crate::domain::ingest::timeline::{ExternalTimeline, SLATE_TICKS, SegmentOrigin};
 use crate::domain::live_window::LiveSegment;
 use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
+use crate::domain::time::ChannelMs;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
@@ -74,15 +75,14 @@ struct IngestState {
 }
 
 impl IngestState {
-    /// Start of the oldest segment in memory, ms. Earlier segments were evicted; later ones may still be in production.
-    fn oldest_ms(&self) -> i64 {
-        self.segments.front().map_or(i64::MIN, |oldest| oldest.start_ms)
+    /// Start of the oldest segment in memory. Earlier segments were evicted; later ones may still be in production.
+    fn oldest_ms(&self) -> ChannelMs {
+        self.segments.front().map_or(ChannelMs::MIN, |oldest| oldest.start_ms)
     }
 }
 
 struct TimelineSegment {
-    /// Its start, ms.
-    start_ms: i64,
+    start_ms: ChannelMs,
     bytes: Bytes,
     /// Whether a slate replaces the source.
     is_slate: bool,
@@ -172,7 +172,7 @@ impl Ingest {
         state.size_bytes += size_bytes;
         let mut total_bytes = self.total_bytes.fetch_add(size_bytes, Ordering::Relaxed) + size_bytes;
         state.segments.push_back(segment);
-        let evicted_through_ms = state.timeline.prune(6).last().map_or(i64::MIN, |last| last.programme_start_ms);
+        let evicted_through_ms = state.timeline.prune(6).last().map_or(ChannelMs::MIN, |last| last.programme_start_ms);
         while state.segments.front().is_some_and(|oldest| oldest.start_ms <= evicted_through_ms)
             || exceeds_memory(state.size_bytes, total_bytes, channel_count)
         {
@@ -257,8 +257,8 @@ pub fn playlist_window(service: &Service, channel: &Channel) -> Arc<[LiveSegment
     segments.into()
 }
 
-/// A segment by its start, ms.
-pub fn find_segment(service: &Service, channel: &Channel, start_ms: i64) -> Option<Bytes> {
+/// A segment by its start.
+pub fn find_segment(service: &Service, channel: &Channel, start_ms: ChannelMs) -> Option<Bytes> {
     let ingest = service.ingests.get(channel.id)?;
     let state = ingest.lock();
     state.segments.iter().rev().find(|segment| segment.start_ms == start_ms).map(|segment| segment.bytes.clone())
@@ -275,7 +275,7 @@ pub fn next_segment(
 
 /// Ticks since 1970.
 fn now_ticks(service: &Service) -> i64 {
-    service.clock.now().as_millisecond() * 90
+    ChannelMs::without_clock(service.clock.now_ms()).to_ticks()
 }
 
 /// Puts pieces on the timeline until the channel has had no viewer for `ingest_linger`.

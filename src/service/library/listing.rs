@@ -33,7 +33,6 @@ pub struct ListingEntry {
     pub kind: EntryKind,
 }
 
-/// The kind of an entry.
 pub enum EntryKind {
     Folder,
     Media { kind: MediaKind, size_bytes: u64, modified: SystemTime },

@@ -7,9 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::aired_segment::ScheduledSegment;
+use super::{MAX_ADMISSION_WAIT, RETRY_INTERVAL, ScheduledSegment, find_or_add_programme, retry_when_busy};
 use crate::domain::channel::{Channel, OutputSettings};
 use crate::domain::schedule::Programme;
+use crate::domain::schedule::segmentation::Segmentation;
 use crate::engine::segment_cache::StoredSegment;
 use crate::engine::{Backend, RenditionSpec, RunError};
 use crate::error::{Code, Error, Result};
@@ -187,21 +188,6 @@ impl ActiveProgramme {
         }
     }
 
-    /// Takes the lease on a programme's rendition before any of its segments is requested.
-    ///
-    /// # Errors
-    /// `TRANSCODER_BUSY`, and the errors of opening the file.
-    pub(super) async fn admit(&self, service: &Service, channel: &Channel, segment: &ScheduledSegment) -> Result<()> {
-        self.touch();
-        let mut state = self.open(service, channel, &segment.programme).await?;
-        let ProgrammeState::Ready(item) = &mut *state else { return Ok(()) };
-        // A run makes segments in order, so all between the two were made as well.
-        match item.is_stored(service, segment.item_index) && item.is_stored(service, segment.last_item_index) {
-            true => Ok(()),
-            false => self.take_lease(item, service, channel.id).map(drop),
-        }
-    }
-
     /// Locks the state, and opens the file unless it is open or opening just failed.
     async fn open(
         &self,
@@ -211,7 +197,7 @@ impl ActiveProgramme {
     ) -> Result<tokio::sync::MutexGuard<'_, ProgrammeState>> {
         let item = channel.definition.item_of(programme);
         let mut state = self.state.lock().await;
-        let is_on_air = programme.start_ms <= channel.channel_ms_at(service.clock.now().as_millisecond());
+        let is_on_air = programme.start_ms <= channel.channel_ms_at(service.clock.now_ms());
         if !is_on_air && state.is_outdated(&channel.output) {
             *state = ProgrammeState::Unopened;
         }
@@ -280,6 +266,34 @@ impl ActiveProgramme {
         {
             item.lease = None;
         }
+    }
+}
+
+/// Takes the share of the encode slots that a segment needs, before a playlist names the segment.
+///
+/// # Errors
+/// `TRANSCODER_BUSY` within 2 s. Other errors of making the segment are reported when it is requested.
+pub(super) async fn admit(service: &Arc<Service>, channel: &Channel, segment: &ScheduledSegment) -> Result<()> {
+    let is_encoded = matches!(channel.definition.item_of(&segment.programme).segmentation, Segmentation::Frames(_));
+    let audience = (segment.key.channel, segment.key.reader.clone());
+    if !segment.shows_item || !is_encoded || service.live_channels.admission(&audience).is_some() {
+        return Ok(());
+    }
+    let active = find_or_add_programme(service, &segment.key)?;
+    let take_lease = || async {
+        active.touch();
+        let mut state = active.open(service, channel, &segment.programme).await?;
+        let ProgrammeState::Ready(item) = &mut *state else { return Ok(()) };
+        // A run makes segments in order, so all between the two were made as well.
+        match item.is_stored(service, segment.item_index) && item.is_stored(service, segment.last_item_index) {
+            true => Ok(()),
+            false => active.take_lease(item, service, channel.id).map(drop),
+        }
+    };
+    let admission = retry_when_busy(service, take_lease);
+    match tokio::time::timeout(MAX_ADMISSION_WAIT + RETRY_INTERVAL, admission).await {
+        Ok(Err(busy)) if busy.code == Code::TranscoderBusy => Err(busy),
+        _ => Ok(()),
     }
 }
 

@@ -7,11 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Audience;
 use super::active_programme::ActiveProgramme;
-use super::aired_segment::ScheduledSegment;
-use super::{Audience, find_or_add_programme};
-use crate::domain::channel::Channel;
-use crate::domain::schedule::segmentation::Segmentation;
 use crate::error::{Code, Result};
 use crate::service::Service;
 
@@ -24,24 +21,6 @@ pub const MAX_ADMISSION_WAIT: Duration = Duration::from_millis(1500);
 
 /// Interval between attempts to be admitted.
 pub const RETRY_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Takes the share of the encode slots that a segment needs, before a playlist names the segment.
-///
-/// # Errors
-/// `TRANSCODER_BUSY` within 2 s. Other errors of making the segment are reported when it is requested.
-pub(super) async fn admit(service: &Arc<Service>, channel: &Channel, segment: &ScheduledSegment) -> Result<()> {
-    let is_encoded = matches!(channel.definition.item_of(&segment.programme).segmentation, Segmentation::Frames(_));
-    let audience = (segment.key.channel, segment.key.reader.clone());
-    if !segment.shows_item || !is_encoded || service.live_channels.admission(&audience).is_some() {
-        return Ok(());
-    }
-    let active = find_or_add_programme(service, &segment.key)?;
-    let admission = retry_when_busy(service, || active.admit(service, channel, segment));
-    match tokio::time::timeout(MAX_ADMISSION_WAIT + RETRY_INTERVAL, admission).await {
-        Ok(Err(busy)) if busy.code == Code::TranscoderBusy => Err(busy),
-        _ => Ok(()),
-    }
-}
 
 /// Repeats an attempt for a while when the encode slots do not suffice, and makes unwatched programmes give up their shares.
 pub(super) async fn retry_when_busy<T, F>(service: &Service, attempt: impl Fn() -> F) -> Result<T>

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{MAX_EARLY_MS, MAX_LIVE_LAG_MS, ProgrammeKey, find_or_add_programme, retry_when_busy};
+use super::{MAX_LIVE_LAG_MS, ProgrammeKey, find_or_add_programme, retry_when_busy};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment};
 use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::{SegmentRanges, Segmentation};
-use crate::domain::time::TICKS_PER_SECOND;
+use crate::domain::time::{ChannelMs, TICKS_PER_SECOND};
 use crate::engine::TIMELINE_BASE_SECONDS;
 use crate::error::{Code, Error, Result};
+use crate::service::Service;
 use crate::service::channels::slates::SlateContent;
-use crate::service::{Service, ingest};
 
 /// A segment of a channel, retimed and ready to be sent.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct ScheduledSegment {
     /// The reading it belongs to: the one of all live viewers, or the viewer's own when the segment is long past.
     pub(super) key: ProgrammeKey,
     pub(super) programme: Programme,
-    ranges: SegmentRanges,
+    pub(super) ranges: SegmentRanges,
     /// Its index in the programme, and in the whole item.
     index: usize,
     pub(super) item_index: usize,
@@ -42,47 +42,36 @@ pub struct ScheduledSegment {
 }
 
 impl ScheduledSegment {
-    /// Finds a segment by the start of its programme and its index there. `reader` separates viewers who do not watch live.
+    /// Finds a segment by the start of its programme and its index there. `reader` separates viewers who do not watch live: a
+    /// [`Viewer::unique_name`](crate::service::channels::Viewer::unique_name), or the id of a recording.
     ///
     /// # Errors
     /// `ASSET_NOT_FOUND`.
-    pub fn find(service: &Service, channel: &Channel, segment_id: (i64, usize), reader: &str) -> Result<Self> {
-        let (programme_start_ms, index) = segment_id;
-        let programme = channel.definition.programme_at(programme_start_ms);
+    pub fn find(service: &Service, channel: &Channel, segment_id: (ChannelMs, usize), reader: &str) -> Result<Self> {
+        let (definition, (programme_start_ms, index)) = (&channel.definition, segment_id);
+        let programme = definition.programme_at(programme_start_ms);
         let programme = programme
             .filter(|found| found.start_ms == programme_start_ms)
             .ok_or_else(|| Error::new(Code::AssetNotFound, "no programme of this channel starts at that time"))?;
-        Self::new(service, channel, programme, index, reader).ok_or_else(not_on_air_error)
-    }
-
-    /// A listed segment as the live viewers read it; None on an external channel, or when an edit removed the segment.
-    pub(super) fn find_shared(service: &Service, channel: &Channel, segment: &LiveSegment) -> Option<Self> {
-        Self::find(service, channel, (segment.programme_start_ms, segment.index), "").ok()
-    }
-
-    /// A segment of a known programme; None if the programme has fewer.
-    pub(super) fn new(
-        service: &Service,
-        channel: &Channel,
-        programme: Programme,
-        index: usize,
-        reader: &str,
-    ) -> Option<Self> {
-        let definition = &channel.definition;
         let ranges = definition.segment_ranges(&programme);
         if index >= ranges.len() {
-            return None;
+            return Err(not_on_air_error());
         }
         let end_ms = programme.start_ms + ranges.segment_end(index) / 90;
         let is_live = reader.is_empty() || {
-            let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
+            let now_ms = channel.channel_ms_at(service.clock.now_ms());
             end_ms >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0)
         };
         let key = ProgrammeKey::new(channel, &programme, if is_live { String::new() } else { reader.to_owned() });
         let first_segment = definition.item_of(&programme).part(programme.part_index).first_segment;
         let shows_item = ranges.shows_item(index) && !definition.is_slate(&programme);
         let last_item_index = (first_segment + ranges.own_count()).saturating_sub(1);
-        Some(Self { key, programme, index, item_index: first_segment + index, last_item_index, shows_item, ranges })
+        Ok(Self { key, programme, index, item_index: first_segment + index, last_item_index, shows_item, ranges })
+    }
+
+    /// A listed segment as the live viewers read it; None on an external channel, or when an edit removed the segment.
+    pub(super) fn find_shared(service: &Service, channel: &Channel, segment: &LiveSegment) -> Option<Self> {
+        Self::find(service, channel, (segment.programme_start_ms, segment.index), "").ok()
     }
 
     /// Whether it can be sent at once.
@@ -96,43 +85,16 @@ impl ScheduledSegment {
     }
 }
 
-fn not_on_air_error() -> Error {
+pub(super) fn not_on_air_error() -> Error {
     Error::new(Code::AssetNotFound, "this segment is not on air")
 }
 
-/// One segment of a channel, made now if it is missing. The caller has checked the right to show the channel. `reader`
-/// separates viewers who do not watch live: a [`Viewer::unique_name`](crate::service::channels::Viewer::unique_name), or the
-/// id of a recording.
+/// Makes a segment if it is missing and puts it on the channel's timeline. The caller has checked the right to show the
+/// channel.
 ///
 /// # Errors
-/// `ASSET_NOT_FOUND` for a segment that is not on air; `TRANSCODER_BUSY`, `SEGMENT_TIMEOUT`. An item that cannot be shown is
-/// no error: a slate replaces it.
-pub async fn produce_segment(
-    service: &Arc<Service>,
-    channel: &Channel,
-    (programme_start_ms, index): (i64, usize),
-    reader: &str,
-) -> Result<AiredSegment> {
-    if channel.external.is_some() {
-        let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0);
-        let bytes = found.ok_or_else(not_on_air_error)?;
-        let etag = format!("\"e-{programme_start_ms}-{}\"", bytes.len());
-        return Ok(AiredSegment { bytes, etag, is_slate: false });
-    }
-    let latest_ms = channel.channel_ms_at(service.clock.now().as_millisecond()) + MAX_EARLY_MS;
-    // First, because the schedule of a far instant takes long to compute.
-    if programme_start_ms > latest_ms {
-        return Err(not_on_air_error());
-    }
-    let segment = ScheduledSegment::find(service, channel, (programme_start_ms, index), reader)?;
-    if programme_start_ms * 90 + segment.ranges.segment_start(index) > latest_ms * 90 {
-        return Err(not_on_air_error());
-    }
-    air_segment(service, channel, &segment).await
-}
-
-/// Makes a segment and puts it on the channel's timeline. A slate replaces an item that cannot be shown.
-pub(super) async fn air_segment(
+/// `TRANSCODER_BUSY`, `SEGMENT_TIMEOUT`. An item that cannot be shown is no error: a slate replaces it.
+pub async fn air_segment(
     service: &Arc<Service>,
     channel: &Channel,
     segment: &ScheduledSegment,
@@ -153,7 +115,7 @@ pub(super) async fn air_segment(
         base_timestamp: TIMELINE_BASE_SECONDS * TICKS_PER_SECOND,
         item_offset: item.segmentation.first_frame_ticks(),
         // Skipped time does not advance the timestamps.
-        channel_origin: programme.start_ms * 90
+        channel_origin: programme.start_ms.to_ticks()
             - ranges.start_in_item()
             - channel.clock.as_ref().map_or(0, |clock| clock.interval_of(programme.start_ms).skipped_ticks),
         previous_audio_end: None,
@@ -179,6 +141,6 @@ pub(super) async fn air_segment(
             u32::from_le_bytes(blake3::hash(text.as_bytes()).as_bytes()[..4].try_into().expect("four"))
         }
     };
-    let etag = format!("\"{digest}-{}-{index}-{content_hash:x}\"", programme.start_ms);
+    let etag = format!("\"{digest}-{}-{index}-{content_hash:x}\"", programme.start_ms.0);
     Ok(AiredSegment { bytes: bytes.into(), etag, is_slate })
 }

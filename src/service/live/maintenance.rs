@@ -9,11 +9,13 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::aired_segment::{ScheduledSegment, air_segment};
-use super::{ListedSegments, ProgrammeKey, find_or_add_programme, is_kept_by, is_made, listed_segments};
+use super::{
+    ListedSegments, ProgrammeKey, ScheduledSegment, find_or_add_programme, is_kept_by, is_made, listed_segments,
+};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::domain::schedule::Programme;
+use crate::domain::time::ChannelMs;
 use crate::error::Result;
 use crate::service::{Service, ingest};
 
@@ -62,7 +64,7 @@ pub fn start_maintenance(service: &Arc<Service>) {
 fn maintain(service: &Arc<Service>) -> bool {
     let live_channels = &service.live_channels;
     service.viewers.expire_views();
-    let now_ms = service.clock.now().as_millisecond();
+    let now_ms = service.clock.now_ms();
     let watched: HashSet<u32> = service.viewers.watched_channels();
     let warm = service.viewers.warm_channels();
     let is_kept_ready = |channel: &Channel| is_kept_by(&warm, channel);
@@ -102,7 +104,7 @@ fn maintain(service: &Arc<Service>) -> bool {
         let upcoming = upcoming.filter(|next| next.start_ms > now_ms && !continues_current(next));
         let upcoming = upcoming.take(MAX_PREPARED).filter(|_| may_take_slots && has_first_segment(service, channel));
         for next in upcoming {
-            make_ahead(service, channel, ScheduledSegment::new(service, channel, next, 0, ""));
+            make_shared(service, channel, (next.start_ms, 0));
         }
         live_channels.state_publisher.publish(service, channel);
     }
@@ -132,9 +134,9 @@ fn join_segments(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
     // Before anything is listed: the segment that will be first.
     let first = first.or_else(|| live_window::segments_from(definition, clock, now_ms).next());
     let Some(first_segment) = first else { return Vec::new() };
-    let segments = live_window::segments_from(definition, clock, first_segment.start_ticks.div_euclid(90));
+    let segments = live_window::segments_from(definition, clock, ChannelMs::from_ticks(first_segment.start_ticks));
     let segments = segments.skip_while(|segment| segment.media_sequence < first_segment.media_sequence);
-    segments.take_while(|segment| segment.start_ticks < (now_ms + READY_AHEAD_MS) * 90).collect()
+    segments.take_while(|segment| segment.start_ticks < (now_ms + READY_AHEAD_MS).to_ticks()).collect()
 }
 
 /// Whether the first segment of a viewer who joins is made, or never will be. Before that the next programme must not take
@@ -168,10 +170,10 @@ fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: 
             .iter()
             .rfind(|segment| segment.start_ticks <= first_segment.start_ticks + READY_AHEAD_MS * 90);
         match (missing, last_reached, active) {
-            (missing @ Some(_), _, active)
+            (Some(missing), _, active)
                 if may_take_slots || active.as_ref().is_some_and(|active| active.is_leased()) =>
             {
-                make_ahead(service, channel, missing);
+                let _ = make_ahead(service, channel, &missing);
             }
             (None, Some(reached), Some(active)) => {
                 active.touch();
@@ -189,10 +191,10 @@ fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: 
 /// Those of [`Channels::skip_programme`](crate::service::channels::Channels::skip_programme).
 pub async fn skip(service: &Arc<Service>, id: u32) -> Result<Arc<Channel>> {
     let channel = service.channels.skip_programme(id).await?;
-    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
+    let now_ms = channel.channel_ms_at(service.clock.now_ms());
     let current = live_window::segments_from(&channel.definition, channel.clock.as_deref(), now_ms).next();
     if let Some(segment) = current.filter(|_| service.viewers.viewer_count(id) > 0) {
-        make_ahead(service, &channel, ScheduledSegment::find_shared(service, &channel, &segment));
+        make_shared(service, &channel, (segment.programme_start_ms, segment.index));
     }
     Ok(channel)
 }
@@ -200,45 +202,42 @@ pub async fn skip(service: &Arc<Service>, id: u32) -> Result<Arc<Channel>> {
 /// Makes the first segment of a channel whose list is still empty.
 pub(super) fn make_first(service: &Arc<Service>, channel: &Arc<Channel>) {
     if let Some(segment) = join_segments(service, channel).first() {
-        make_ahead(service, channel, ScheduledSegment::find_shared(service, channel, segment));
+        make_shared(service, channel, (segment.programme_start_ms, segment.index));
     }
 }
 
-/// Makes a segment for a viewer who is about to request it. None if its programme is already making one ahead, so that the
+/// Makes a segment that is about to be requested, unless it is made or its programme is already making one ahead. So the
 /// tasks that outlive their requests are at most one for each open programme.
 ///
 /// # Errors
-/// `SERVER_BUSY` when too many programmes are open. The task returns those of [`produce_segment`](super::produce_segment).
-pub fn make_for(
+/// `SERVER_BUSY` when too many programmes are open. The task returns `TRANSCODER_BUSY` and `SEGMENT_TIMEOUT`.
+pub fn make_ahead(
     service: &Arc<Service>,
     channel: &Arc<Channel>,
     segment: &ScheduledSegment,
 ) -> Result<Option<JoinHandle<Result<()>>>> {
+    if !segment.shows_item {
+        return Ok(None);
+    }
     let active = find_or_add_programme(service, &segment.key)?;
     active.touch();
+    if segment.is_made(service) {
+        return Ok(None);
+    }
     let Some(making) = active.start_making_ahead() else { return Ok(None) };
     let (service, channel, segment) = (service.clone(), channel.clone(), segment.clone());
     Ok(Some(tokio::spawn(async move {
-        let made = air_segment(&service, &channel, &segment).await;
+        let made = active.make_segment(&service, &channel, &segment).await;
         drop(making);
-        made.map(drop)
+        made.map(drop).inspect_err(|error| {
+            tracing::debug!(channel.id = channel.id, %error, "a segment could not be made ahead");
+        })
     })))
 }
 
-/// Makes a segment before it is requested, unless it exists or is under way. An error is reported by the request for it.
-pub(super) fn make_ahead(service: &Arc<Service>, channel: &Arc<Channel>, segment: Option<ScheduledSegment>) {
-    let Some(segment) = segment.filter(|segment| segment.shows_item) else { return };
-    let Ok(active) = find_or_add_programme(service, &segment.key) else { return };
-    active.touch();
-    if segment.is_made(service) {
-        return;
+/// Makes a segment of the live viewers ahead, if the schedule has it. An error is reported by the request for it.
+fn make_shared(service: &Arc<Service>, channel: &Arc<Channel>, segment_id: (ChannelMs, usize)) {
+    if let Ok(segment) = ScheduledSegment::find(service, channel, segment_id, "") {
+        let _ = make_ahead(service, channel, &segment);
     }
-    let Some(making) = active.start_making_ahead() else { return };
-    let (service, channel) = (service.clone(), channel.clone());
-    tokio::spawn(async move {
-        if let Err(error) = active.make_segment(&service, &channel, &segment).await {
-            tracing::debug!(channel.id = channel.id, %error, "a segment could not be made ahead");
-        }
-        drop(making);
-    });
 }

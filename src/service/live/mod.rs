@@ -16,7 +16,7 @@ use crate::domain::channel_state::ChannelState;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::Segmentation;
-use crate::domain::time::TICKS_PER_SECOND;
+use crate::domain::time::{ChannelMs, TICKS_PER_SECOND};
 use crate::error::{Code, Error, Result};
 use crate::service::renditions::encode_slots::Admission;
 use crate::service::{Service, ingest};
@@ -30,11 +30,12 @@ mod tuner;
 mod warm;
 mod watch;
 
-use active_programme::ActiveProgramme;
+use active_programme::{ActiveProgramme, admit};
+use admission::retry_when_busy;
 pub use admission::{MAX_ADMISSION_WAIT, RETRY_INTERVAL, make_room};
-use admission::{admit, retry_when_busy};
-pub use aired_segment::{AiredSegment, ScheduledSegment, produce_segment};
-pub use maintenance::{make_for, skip, start_maintenance};
+use aired_segment::not_on_air_error;
+pub use aired_segment::{AiredSegment, ScheduledSegment, air_segment};
+pub use maintenance::{make_ahead, skip, start_maintenance};
 use state_publisher::StatePublisher;
 pub use state_publisher::publish_programmes;
 use tuner::StreamCounts;
@@ -64,7 +65,7 @@ struct ProgrammeKey {
     channel: u32,
     /// The number of the programme's revision: after an edit another item may begin at the same instant.
     revision_number: u32,
-    programme_start_ms: i64,
+    programme_start_ms: ChannelMs,
     reader: String,
 }
 
@@ -112,8 +113,8 @@ pub struct ListedSegments {
     pub segments: Arc<[LiveSegment]>,
     /// The one that a player who joins now requests first.
     pub first: Option<LiveSegment>,
-    /// The channel time of the list, ms.
-    pub now_ms: i64,
+    /// The channel time of the list.
+    pub now_ms: ChannelMs,
 }
 
 impl LiveChannels {
@@ -139,7 +140,7 @@ impl LiveChannels {
     fn drop_outdated(&self, service: &Service) {
         let open_programmes: Vec<(ProgrammeKey, Arc<ActiveProgramme>)> =
             self.active_programmes().iter().map(|(key, active)| (key.clone(), active.clone())).collect();
-        let now_ms = service.clock.now().as_millisecond();
+        let now_ms = service.clock.now_ms();
         for (key, active) in open_programmes {
             let is_current = service.channels.get(key.channel).is_ok_and(|channel| {
                 channel.definition.programme_at(key.programme_start_ms).is_some_and(|programme| {
@@ -199,7 +200,7 @@ fn find_or_add_programme(service: &Arc<Service>, key: &ProgrammeKey) -> Result<A
 
 /// The segments of a view now. Live windows are cached.
 pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView) -> ListedSegments {
-    let now_ms = channel.channel_ms_at(service.clock.now().as_millisecond());
+    let now_ms = channel.channel_ms_at(service.clock.now_ms());
     let (clock, target_seconds) = (channel.clock.as_deref(), channel.output.target_seconds);
     let compute_window =
         || live_window::listed_segments(&channel.definition, clock, view, target_seconds, now_ms).into();
@@ -208,8 +209,8 @@ pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView)
         PlaylistView::Live => {
             let mut windows = service.live_channels.windows.lock().unwrap_or_else(PoisonError::into_inner);
             let cached = windows.get(&channel.id).filter(|window| {
-                let has_begun = window.segments.last().is_some_and(|last| last.end_ticks <= now_ms * 90);
-                window.version == channel.version && has_begun && now_ms * 90 < window.until_ticks
+                let has_begun = window.segments.last().is_some_and(|last| last.end_ticks <= now_ms.to_ticks());
+                window.version == channel.version && has_begun && now_ms.to_ticks() < window.until_ticks
             });
             let cached_segments = cached.map(|window| window.segments.clone());
             cached_segments.unwrap_or_else(|| {
@@ -246,13 +247,13 @@ pub fn is_made(service: &Service, channel: &Channel, segment: &LiveSegment) -> b
 
 /// Whether the current programme's video is encoded.
 fn is_current_encoded(service: &Service, channel: &Channel) -> bool {
-    let current = service.channels.current_programme(channel, service.clock.now().as_millisecond());
+    let current = service.channels.current_programme(channel, service.clock.now_ms());
     current.is_some_and(|current| matches!(channel.definition.item_of(&current).segmentation, Segmentation::Frames(_)))
 }
 
 /// Whether a slate replaces the current programme because it cannot be shown.
 fn is_current_broken(service: &Service, channel: &Channel) -> bool {
-    let current = service.channels.current_programme(channel, service.clock.now().as_millisecond());
+    let current = service.channels.current_programme(channel, service.clock.now_ms());
     current.is_some_and(|current| {
         let key = ProgrammeKey::new(channel, &current, String::new());
         service.live_channels.existing_programme(&key).is_some_and(|active| active.is_broken())

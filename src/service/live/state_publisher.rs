@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::channel_state;
 use crate::domain::channel::Channel;
 use crate::domain::channel_state::ChannelState;
+use crate::domain::time::WallMs;
 use crate::service::Service;
 use crate::service::events::EventContent;
 
@@ -29,7 +30,7 @@ pub struct StatePublisher {
 }
 
 /// A channel at the last check: its version and the hash of its clock's guide, and when the current entry begins and ends.
-type LastCheck = ((u32, u64), i64, i64);
+type LastCheck = ((u32, u64), WallMs, WallMs);
 
 impl StatePublisher {
     /// Channels that were published as other than idle.
@@ -89,7 +90,7 @@ pub fn publish_programmes(service: &Arc<Service>) {
 
 /// Publishes programmes that began since the last check; returns the time until the next check.
 fn publish_started(service: &Service, checked: &mut HashMap<u32, LastCheck>) -> Duration {
-    let now_ms = service.clock.now().as_millisecond();
+    let now_ms = service.clock.now_ms();
     let mut next_ms = now_ms + MAX_PAUSE_MS;
     let channels = service.channels.all();
     checked.retain(|id, _| channels.iter().any(|channel| channel.id == *id));
@@ -100,10 +101,10 @@ fn publish_started(service: &Service, checked: &mut HashMap<u32, LastCheck>) -> 
             Some(known) if known.0 == version && now_ms < known.2 => known,
             _ => {
                 // Before the first programme: checked again after the longest pause.
-                let current = channel.guide_entries(now_ms, now_ms + 1, now_ms).next().map(|entry| entry.programme);
+                let current = channel.guide_entries(now_ms, now_ms + 1, now_ms).next();
                 let check = match &current {
                     Some(current) => (version, current.start_ms, current.end_ms),
-                    None => (version, i64::MAX, now_ms + MAX_PAUSE_MS),
+                    None => (version, WallMs::MAX, now_ms + MAX_PAUSE_MS),
                 };
                 if let Some(current) = current
                     && last_check.is_some_and(|(_, start_ms, _)| start_ms != current.start_ms)

@@ -11,9 +11,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::watch::no_segment_error;
-use super::{MAX_LIVE_LAG_MS, listed_segments, produce_segment, start_maintenance};
+use super::{MAX_LIVE_LAG_MS, listed_segments, start_maintenance};
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
+use crate::domain::time::ChannelMs;
 use crate::error::{Code, Error, Result};
 use crate::service::channels::{ViewStart, Viewer};
 use crate::service::{Service, ingest};
@@ -115,13 +116,14 @@ impl TunerStream {
     pub async fn next_segment(&mut self) -> Result<Bytes> {
         loop {
             let channel = self.channel()?;
-            self.service.viewers.record_request(channel.id, &Viewer::internal(&self.session), ViewStart::Unchanged);
+            let viewer = Viewer::internal(&self.session);
+            self.service.viewers.record_request(channel.id, &viewer, ViewStart::Unchanged);
             let channel = self.service.channels.extend_clock(&channel).await?;
             ingest::start_ingest(&self.service, &channel)?;
-            let now_ms = channel.channel_ms_at(self.service.clock.now().as_millisecond());
+            let now_ms = channel.channel_ms_at(self.service.clock.now_ms());
             // Segments of external channels are not known before they exist.
             let due_in_ms = |segment: &LiveSegment| {
-                if channel.external.is_some() { 0 } else { segment.end_ticks.div_euclid(90) + 1 - now_ms }
+                if channel.external.is_some() { 0 } else { ChannelMs::from_ticks(segment.end_ticks) + 1 - now_ms }
             };
             let segment = self.next_segment_info(&channel, now_ms);
             let Some(segment) = segment.filter(|segment| due_in_ms(segment) <= 0) else {
@@ -129,9 +131,8 @@ impl TunerStream {
                 tokio::time::sleep(CHECK_INTERVAL.min(Duration::from_millis(wait_ms))).await;
                 continue;
             };
-            match produce_segment(&self.service, &channel, (segment.programme_start_ms, segment.index), &self.session)
-                .await
-            {
+            let segment_id = (segment.programme_start_ms, segment.index);
+            match super::segment(&self.service, &channel, segment_id, &viewer).await {
                 Ok(sent) => {
                     (self.sent_until_ticks, self.failure_count) = (Some(segment.end_ticks), 0);
                     return Ok(sent.bytes);
@@ -163,9 +164,9 @@ impl TunerStream {
 
     /// The segment after the last one sent. A player that reads too slowly loses the segments that are too old, as with a
     /// real tuner.
-    fn next_segment_info(&self, channel: &Channel, now_ms: i64) -> Option<LiveSegment> {
+    fn next_segment_info(&self, channel: &Channel, now_ms: ChannelMs) -> Option<LiveSegment> {
         let sent_until = self.sent_until_ticks.filter(|until| {
-            *until >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0) * 90
+            *until >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0).to_ticks()
         });
         if let (Some(sent_until), true) = (sent_until, channel.external.is_some()) {
             return ingest::next_segment(&self.service, channel, |segment| segment.start_ticks >= sent_until)
@@ -174,7 +175,7 @@ impl TunerStream {
         match sent_until {
             Some(until) => {
                 let clock = channel.clock.as_deref();
-                live_window::segments_from(&channel.definition, clock, until.div_euclid(90))
+                live_window::segments_from(&channel.definition, clock, ChannelMs::from_ticks(until))
                     .find(|segment| segment.start_ticks >= until)
             }
             None => listed_segments(&self.service, channel, PlaylistView::Live).first,

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::maintenance::{make_ahead, make_first};
+use super::maintenance::make_first;
 use super::{
-    AiredSegment, ListedSegments, ScheduledSegment, admit, listed_segments, make_for, produce_segment,
-    start_maintenance,
+    AiredSegment, ListedSegments, MAX_EARLY_MS, ScheduledSegment, admit, air_segment, listed_segments, make_ahead,
+    not_on_air_error, retry_when_busy, start_maintenance,
 };
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{CATCHUP_MS, LivePlaylist, MAX_PLAYLIST_MS, PlaylistView};
+use crate::domain::time::{ChannelMs, WallMs};
 use crate::error::{Code, Error, Result};
 use crate::service::channels::{ViewStart, Viewer};
 use crate::service::{Service, ingest};
@@ -22,20 +23,20 @@ const LIST_POLL: Duration = Duration::from_millis(100);
 /// How often a held request checks whether the programme has finished the segment it is making.
 const MAKING_POLL: Duration = Duration::from_millis(20);
 
-/// The part of a channel that a viewer requests. All instants are unix ms.
+/// The part of a channel that a viewer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestedView {
     Live,
     /// From the start of the programme that is on at the viewer's first such request.
     StartOver,
     /// Catch-up from an instant.
-    From(i64),
+    From(WallMs),
     /// Catch-up between two instants.
-    Between(i64, i64),
+    Between(WallMs, WallMs),
 }
 
-/// Start and end of a start-over or catch-up view, unix ms; without an end it continues to the present.
-pub type RangeMs = (i64, Option<i64>);
+/// Start and end of a start-over or catch-up view; without an end it continues to the present.
+pub type RangeMs = (WallMs, Option<WallMs>);
 
 /// A channel as a viewer requested it.
 pub enum Opening {
@@ -55,13 +56,13 @@ struct ChannelPlaylist {
 }
 
 impl RequestedView {
-    /// The view in channel time, and its start and end in unix ms unless it is live.
+    /// The view in channel time, and its start and end unless it is live.
     fn resolve(
         self,
         service: &Service,
         channel: &Channel,
         viewer: &Viewer,
-        now_ms: i64,
+        now_ms: WallMs,
     ) -> Result<(PlaylistView, Option<RangeMs>)> {
         Ok(match self {
             Self::Live => (PlaylistView::Live, None),
@@ -81,8 +82,8 @@ impl RequestedView {
     }
 }
 
-/// The start of a catch-up view in channel time.
-fn resolve_start(channel: &Channel, at_ms: i64, now_ms: i64) -> Result<i64> {
+/// The start of a catch-up view.
+fn resolve_start(channel: &Channel, at_ms: WallMs, now_ms: WallMs) -> Result<ChannelMs> {
     let start_ms = channel.channel_ms_at(at_ms);
     // The catch-up window of a paused channel is counted in channel time.
     let is_kept_by_pause = || {
@@ -99,7 +100,7 @@ fn resolve_start(channel: &Channel, at_ms: i64, now_ms: i64) -> Result<i64> {
     }
 }
 
-fn resolve_range(channel: &Channel, at_ms: i64, end_ms: i64, now_ms: i64) -> Result<PlaylistView> {
+fn resolve_range(channel: &Channel, at_ms: WallMs, end_ms: WallMs, now_ms: WallMs) -> Result<PlaylistView> {
     let start_ms = resolve_start(channel, at_ms, now_ms)?;
     // The channel clock runs while this is watched, so the future part of the view lasts as long as in real time.
     let end_ms = channel.channel_ms_at(end_ms.min(now_ms)) + (end_ms - now_ms).max(0);
@@ -113,7 +114,7 @@ fn resolve_range(channel: &Channel, at_ms: i64, end_ms: i64, now_ms: i64) -> Res
 ///
 /// # Errors
 /// `NOT_FOUND` for a start that is in the future or older than the catch-up window; `RIGHTS_WITHDRAWN`;
-/// `TRANSCODER_BUSY`; `SERVER_BUSY`; those of [`produce_segment`].
+/// `TRANSCODER_BUSY`; `SERVER_BUSY`; `SEGMENT_TIMEOUT`.
 pub async fn open(
     service: &Arc<Service>,
     channel: Arc<Channel>,
@@ -127,10 +128,10 @@ pub async fn open(
     let Some(ChannelPlaylist { playlist, range_ms, first }) = playlist else {
         return Ok(Opening::Starting { progress: 0 });
     };
-    let first_made = async {
+    let make = || async {
         let Some(first) = &first else { return Ok(()) };
         while !first.is_made(service) {
-            match make_for(service, &playlist.channel, first)? {
+            match make_ahead(service, &playlist.channel, first)? {
                 // Continues after the request has ended: the next request finds the segment ready.
                 Some(task) => return task.await.map_err(Error::internal)?,
                 None => tokio::time::sleep(MAKING_POLL).await,
@@ -138,8 +139,7 @@ pub async fn open(
         }
         Ok::<(), Error>(())
     };
-    let made = tokio::time::timeout(wait, first_made).await;
-    match made {
+    match tokio::time::timeout(wait, retry_when_busy(service, make)).await {
         Ok(made) => made.map(|()| Opening::Ready { range_ms }),
         Err(_) => Ok(Opening::Starting { progress: 30 }),
     }
@@ -158,9 +158,11 @@ pub async fn playlist(
 ) -> Result<LivePlaylist> {
     let ChannelPlaylist { playlist, first, .. } =
         list(service, channel, viewer, view, wait).await?.ok_or_else(no_segment_error)?;
-    // Before the player requests it.
-    if playlist.view == PlaylistView::Live {
-        make_ahead(service, &playlist.channel, first);
+    if playlist.view == PlaylistView::Live
+        && let Some(first) = &first
+    {
+        // An error is reported when the player requests it.
+        let _ = make_ahead(service, &playlist.channel, first);
     }
     Ok(playlist)
 }
@@ -178,7 +180,7 @@ async fn list(
     requested: RequestedView,
     wait: Duration,
 ) -> Result<Option<ChannelPlaylist>> {
-    let now_ms = service.clock.now().as_millisecond();
+    let now_ms = service.clock.now_ms();
     let (view, range_ms) = requested.resolve(service, &channel, viewer, now_ms)?;
     let start = match view {
         PlaylistView::Live => ViewStart::Cleared,
@@ -186,13 +188,16 @@ async fn list(
         _ => ViewStart::Unchanged,
     };
     service.viewers.record_request(channel.id, viewer, start);
-    let channel = match requested {
-        // The past needs no clock.
-        RequestedView::Between(_, end_ms) if end_ms <= now_ms => channel,
-        _ => service.channels.extend_clock(&channel).await?,
+    // The past needs no running clock.
+    let is_past = matches!(requested, RequestedView::Between(_, end_ms) if end_ms <= now_ms);
+    let channel = match channel.clock {
+        Some(_) if !is_past => service.channels.extend_clock(&channel).await?,
+        _ => channel,
     };
     start_maintenance(service);
-    ingest::start_ingest(service, &channel)?;
+    if channel.external.is_some() {
+        ingest::start_ingest(service, &channel)?;
+    }
     let deadline = Instant::now() + wait;
     let mut listed = listed_segments(service, &channel, view);
     if listed.segments.is_empty() {
@@ -211,30 +216,45 @@ async fn list(
     if let Some(first) = &first {
         admit(service, &channel, first).await?;
     }
-    let is_paused =
-        channel.clock.as_ref().is_some_and(|clock| clock.is_paused_at(service.clock.now().as_millisecond()));
+    let is_paused = channel.clock.as_ref().is_some_and(|clock| clock.is_paused_at(service.clock.now_ms()));
     let playlist = LivePlaylist { channel, view, segments, channel_now_ms: now_ms, is_paused };
     Ok(Some(ChannelPlaylist { playlist, range_ms, first }))
 }
 
-/// A segment of a channel for a viewer, made now if it is missing.
+/// A segment of a channel for a viewer, made now if it is missing. The caller has checked the right to show the channel.
 ///
 /// # Errors
-/// `ASSET_NOT_FOUND` for one that no playlist names any more, and those of [`produce_segment`].
+/// `ASSET_NOT_FOUND` for one that is not on air yet, or that no playlist names any more; those of [`air_segment`].
 pub async fn segment(
     service: &Arc<Service>,
     channel: &Channel,
-    segment_id: (i64, usize),
+    (programme_start_ms, index): (ChannelMs, usize),
     viewer: &Viewer,
 ) -> Result<AiredSegment> {
     if viewer.is_named() {
         service.viewers.record_request(channel.id, viewer, ViewStart::Unchanged);
     }
-    let oldest_ms = channel.channel_ms_at(service.clock.now().as_millisecond() - CATCHUP_MS) - MAX_PLAYLIST_MS;
-    if segment_id.0 < oldest_ms {
+    let now_ms = service.clock.now_ms();
+    let oldest_ms = channel.channel_ms_at(now_ms - CATCHUP_MS) - MAX_PLAYLIST_MS;
+    if programme_start_ms < oldest_ms {
         return Err(Error::new(Code::AssetNotFound, "the channel has no segment with this name"));
     }
-    produce_segment(service, channel, segment_id, &viewer.unique_name()).await
+    if channel.external.is_some() {
+        let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0);
+        let bytes = found.ok_or_else(not_on_air_error)?;
+        let etag = format!("\"e-{}-{}\"", programme_start_ms.0, bytes.len());
+        return Ok(AiredSegment { bytes, etag, is_slate: false });
+    }
+    let latest_ms = channel.channel_ms_at(now_ms) + MAX_EARLY_MS;
+    // First, because the schedule of a far instant takes long to compute.
+    if programme_start_ms > latest_ms {
+        return Err(not_on_air_error());
+    }
+    let segment = ScheduledSegment::find(service, channel, (programme_start_ms, index), &viewer.unique_name())?;
+    if programme_start_ms.to_ticks() + segment.ranges.segment_start(index) > latest_ms.to_ticks() {
+        return Err(not_on_air_error());
+    }
+    air_segment(service, channel, &segment).await
 }
 
 /// Ends a viewer's view; false when there was none. Without viewers, an on-demand channel pauses.

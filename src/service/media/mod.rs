@@ -11,7 +11,7 @@ use lru::LruCache;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 use crate::domain::media::{Media, PROBE_VERSION};
 use crate::engine::index;
@@ -47,6 +47,8 @@ const RETRY_SECONDS: u32 = 5;
 pub struct Probes {
     tools: ProbeTools,
     deadline: Duration,
+    /// How long a request waits for a result: a deadline, or several.
+    max_wait: Duration,
     /// Makes results survive a restart; None on the command line.
     store: Option<Store>,
     quarantine: Option<Arc<Quarantine>>,
@@ -78,6 +80,7 @@ impl Probes {
         Self {
             tools: ProbeTools::for_ffmpeg(ffmpeg),
             deadline,
+            max_wait: deadline,
             store: None,
             quarantine: None,
             probe_slots: Arc::new(Semaphore::new(CONCURRENT_PROBES)),
@@ -111,28 +114,43 @@ impl Probes {
     pub async fn probe(&self, source: &Arc<SourceFile>) -> Result<ProbeResult> {
         let outcome = async {
             let version = source.version();
-            let in_flight = {
-                let mut results = self.lock_results();
-                let key = source.cached_fingerprint().map(|name| format!("{name}/{version}"));
-                if let Some(outcome) = key.and_then(|key| results.finished.get(&key).cloned()) {
-                    return outcome;
+            let mut in_flight_slot = None;
+            let mut outcome_receiver = loop {
+                {
+                    let mut results = self.lock_results();
+                    let key = source.cached_fingerprint().map(|name| format!("{name}/{version}"));
+                    if let Some(outcome) = key.and_then(|key| results.finished.get(&key).cloned()) {
+                        return outcome;
+                    }
+                    if let Some(awaited) = results.in_flight.get(&version) {
+                        break awaited.clone();
+                    }
+                    if let Some(in_flight_slot) = in_flight_slot.take() {
+                        let (sender, awaited) = watch::channel(None);
+                        results.in_flight.insert(version.clone(), awaited.clone());
+                        drop(results);
+                        let (probes, source) = (self.clone(), source.clone());
+                        let in_flight = InFlightGuard { results: self.results.clone(), version };
+                        tokio::spawn(async move {
+                            let _in_flight_slot = in_flight_slot;
+                            let outcome = probes.probe_uncached(&source, &in_flight.version).await;
+                            drop(in_flight);
+                            sender.send_replace(Some(outcome));
+                        });
+                        break awaited;
+                    }
                 }
-                results.in_flight.get(&version).cloned()
+                let slots = self.in_flight_slots.clone();
+                in_flight_slot = Some(slots.acquire_owned().await.expect("the semaphore is never closed"));
             };
-            let mut outcome_receiver = match in_flight {
-                Some(awaited) => awaited,
-                None => {
-                    let in_flight_slot =
-                        self.in_flight_slots.clone().acquire_owned().await.expect("the semaphore is never closed");
-                    self.start_probe(source, version, in_flight_slot)
-                }
-            };
+            // Not used if another request has started the probe meanwhile.
+            drop(in_flight_slot);
             match outcome_receiver.wait_for(Option::is_some).await {
                 Ok(outcome) => outcome.clone().expect("waited for"),
                 Err(_) => Err(ProbeError::Unavailable("the probe ended without an answer".into())),
             }
         };
-        let outcome = tokio::time::timeout(self.deadline, outcome).await.unwrap_or(Err(ProbeError::TimedOut));
+        let outcome = tokio::time::timeout(self.max_wait, outcome).await.unwrap_or(Err(ProbeError::TimedOut));
         outcome.map_err(probe_error)
     }
 
@@ -141,37 +159,7 @@ impl Probes {
     /// # Errors
     /// Those of [`Self::probe`].
     pub async fn probe_patiently(&self, source: &Arc<SourceFile>) -> Result<ProbeResult> {
-        for _ in 1..PATIENT_DEADLINES {
-            match self.probe(source).await {
-                Err(fault) if fault.code == Code::ProbeTimedOut => {}
-                outcome => return outcome,
-            }
-        }
-        self.probe(source).await
-    }
-
-    fn start_probe(
-        &self,
-        source: &Arc<SourceFile>,
-        version: String,
-        in_flight_slot: OwnedSemaphorePermit,
-    ) -> watch::Receiver<Option<ProbeOutcome>> {
-        let mut results = self.lock_results();
-        if let Some(awaited) = results.in_flight.get(&version) {
-            return awaited.clone();
-        }
-        let (sender, awaited) = watch::channel(None);
-        results.in_flight.insert(version.clone(), awaited.clone());
-        drop(results);
-        let (probes, source) = (self.clone(), source.clone());
-        let in_flight = InFlightGuard { results: self.results.clone(), version };
-        tokio::spawn(async move {
-            let _in_flight_slot = in_flight_slot;
-            let outcome = probes.probe_uncached(&source, &in_flight.version).await;
-            drop(in_flight);
-            sender.send_replace(Some(outcome));
-        });
-        awaited
+        Self { max_wait: self.deadline * PATIENT_DEADLINES, ..self.clone() }.probe(source).await
     }
 
     /// The stored result, or that of a new probe, which is then stored.
@@ -245,8 +233,10 @@ impl Probes {
             }
         };
         media.limit_duration();
-        // The result is valid without the interval.
-        media.keyframe_interval_seconds = index::keyframe_interval(source, &media).await;
+        if media.keyframe_interval_seconds.is_none() {
+            // The result is valid without the interval.
+            media.keyframe_interval_seconds = index::keyframe_interval(source, &media).await;
+        }
         Ok(ProbeResult { media: Arc::new(media), at: Timestamp::now() })
     }
 

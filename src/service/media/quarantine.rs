@@ -224,9 +224,8 @@ mod tests {
     fn quarantined_files_are_listed_and_marks_are_bounded() {
         let folder = tempfile::tempdir().unwrap();
         for _ in 0..2 {
-            std::mem::forget(
-                Quarantine::open(folder.path().to_owned()).unwrap().mark_reading("f_bad", "/library/bad.mkv"),
-            );
+            let quarantine = Quarantine::open(folder.path().to_owned()).unwrap();
+            std::mem::forget(quarantine.mark_reading("f_bad", "/library/bad.mkv"));
         }
         std::fs::write(folder.path().join("f_old"), "/library/old.mkv").unwrap();
         std::fs::write(folder.path().join("f_torn"), "{\"path\":\"/lib").unwrap();

@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::*;
@@ -11,13 +12,16 @@ fn records_keep_their_bytes() {
     assert_golden::<Versioned<Option<f64>>>("loudness");
 }
 
-fn write_sample_video(path: &Path, seconds: u32) {
+fn sample_video(name: &str, seconds: u32) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
     let test_video = format!("testsrc2=size=320x240:rate=25:duration={seconds}");
     let status = Command::new("ffmpeg")
         .args(["-v", "error", "-y", "-f", "lavfi", "-i", &test_video, "-c:v", "mpeg4"])
-        .arg(path)
+        .arg(&path)
         .status();
     assert!(status.expect("ffmpeg runs").success());
+    (folder, path)
 }
 
 fn open(path: &Path) -> SourceFile {
@@ -27,9 +31,7 @@ fn open(path: &Path) -> SourceFile {
 
 #[tokio::test]
 async fn a_disk_that_wakes_after_the_deadline_costs_one_request_and_not_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.avi");
-    write_sample_video(&path, 1);
+    let (_folder, path) = sample_video("a.avi", 1);
     let probes = Probes::new(Path::new("ffmpeg"), Duration::from_millis(400));
     probes.warm().await;
     let mut source = open(&path);
@@ -55,10 +57,23 @@ async fn a_disk_that_wakes_after_the_deadline_costs_one_request_and_not_the_file
 }
 
 #[tokio::test]
-async fn an_implausible_duration_is_unknown() {
+async fn a_patient_request_waits_several_deadlines_for_one_probe() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.mkv");
-    write_sample_video(&path, 1);
+    let path = folder.path().join("a.avi");
+    std::fs::write(&path, "a film").unwrap();
+    let probes = Probes::new(Path::new("ffmpeg"), Duration::from_millis(100));
+    let mut source = open(&path);
+    source.read_delay = Duration::from_secs(3);
+    let source = Arc::new(source);
+    let began = std::time::Instant::now();
+    assert_eq!(probes.probe_patiently(&source).await.unwrap_err().code, Code::ProbeTimedOut);
+    assert!((700..2900).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    assert_eq!(MAX_IN_FLIGHT - probes.in_flight_slots.available_permits(), 1);
+}
+
+#[tokio::test]
+async fn an_implausible_duration_is_unknown() {
+    let (_folder, path) = sample_video("a.mkv", 1);
     let mut bytes = std::fs::read(&path).unwrap();
     let cues = bytes.windows(4).rposition(|four| four == [0x1c, 0x53, 0xbb, 0x6b]).expect("cues");
     // An element id that does not exist.
@@ -74,20 +89,15 @@ async fn an_implausible_duration_is_unknown() {
 
 #[tokio::test]
 async fn a_stored_result_is_valid_for_its_version_only() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, path) = sample_video("a.avi", 30);
     let store = Store::open_waiting(&folder.path().join("state")).unwrap();
     let quarantine = Arc::new(Quarantine::open(folder.path().join("reading")).unwrap());
-    let path = folder.path().join("a.avi");
-    write_sample_video(&path, 30);
     let original_bytes = std::fs::read(&path).unwrap();
-    assert!(
-        original_bytes.len() > 800_000,
-        "the fingerprint samples must leave room for a hole: {}",
-        original_bytes.len()
-    );
+    let len = original_bytes.len();
+    assert!(len > 800_000, "the fingerprint samples must leave room for a hole: {len}");
     // A download with its head, middle and tail, and a hole in between.
     let mut holed = original_bytes.clone();
-    holed[original_bytes.len() / 10..original_bytes.len() * 4 / 10].fill(0);
+    holed[len / 10..len * 4 / 10].fill(0);
     std::fs::write(&path, &holed).unwrap();
     let modified_at = std::fs::metadata(&path).unwrap().modified().unwrap();
     let new_probes =

@@ -117,28 +117,23 @@ impl Service {
         let (parts, media_of_parts): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let mut book = Audiobook { item: item.clone(), duration_seconds: 0.0, parts, chapters: Vec::new() };
         let is_split = book.parts.len() > 1;
-        for (index, (part, media)) in book.parts.iter_mut().zip(media_of_parts).enumerate() {
+        for (part_index, (part, media)) in book.parts.iter_mut().zip(media_of_parts).enumerate() {
             part.start_seconds = book.duration_seconds;
-            let (start, end) = (part.start_seconds, part.start_seconds + part.duration_seconds);
+            let (start_seconds, end_seconds) = (part.start_seconds, part.start_seconds + part.duration_seconds);
             if media.chapters.is_empty() {
                 let title = media.tags.title.clone().or_else(|| is_split.then(|| file_stem(&part.path).to_owned()));
-                book.chapters.push(AudiobookChapter {
-                    title,
-                    start_seconds: start,
-                    end_seconds: end,
-                    part_index: index,
-                });
+                book.chapters.push(AudiobookChapter { title, start_seconds, end_seconds, part_index });
             }
             book.chapters.extend(media.chapters.iter().map(|chapter| AudiobookChapter {
                 title: chapter.title.clone(),
-                start_seconds: start + chapter.start_seconds,
-                end_seconds: (start + chapter.end_seconds).min(end),
-                part_index: index,
+                start_seconds: start_seconds + chapter.start_seconds,
+                end_seconds: (start_seconds + chapter.end_seconds).min(end_seconds),
+                part_index,
             }));
             if !is_split && let Some(title) = &media.tags.album {
                 item.title.clone_from(title);
             }
-            book.duration_seconds = end;
+            book.duration_seconds = end_seconds;
         }
         item.duration_seconds = Some(book.duration_seconds);
         book.item = item;

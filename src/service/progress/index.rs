@@ -97,10 +97,7 @@ impl HistoryIndex {
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid cursor.
     pub fn page(&self, filter: HistoryFilter, cursor: Option<&str>, limit: usize) -> Result<IndexPage> {
-        let lower_bound = match cursor {
-            Some(cursor) => Bound::Excluded(decode_cursor(cursor)?),
-            None => Bound::Unbounded,
-        };
+        let lower_bound = cursor.map(decode_cursor).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
         let matches_filter = |kind: &(MediaType, ProgressStatus)| {
             filter.media_type.as_ref().is_none_or(|requested| *requested == kind.0)
                 && filter.status.is_none_or(|requested| requested == kind.1)

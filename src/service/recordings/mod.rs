@@ -40,7 +40,6 @@ const MAX_RULES: usize = 500;
 /// How long stopping a recording may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// All recordings.
 pub struct Recordings {
     store: Store,
     events: Arc<Events>,
@@ -260,14 +259,8 @@ impl Recordings {
         let mut all = lock(&self.all);
         let previous_state = all.get(&recording.id).map(|before| before.state);
         if previous_state != Some(recording.state) {
-            self.events.publish(
-                Some(&recording.user_id),
-                EventContent::Recording {
-                    id: recording.id.clone(),
-                    title: recording.title.clone(),
-                    state: recording.state,
-                },
-            );
+            let (id, title, state) = (recording.id.clone(), recording.title.clone(), recording.state);
+            self.events.publish(Some(&recording.user_id), EventContent::Recording { id, title, state });
         }
         lock(&self.unsaved).remove(&recording.id);
         all.insert(recording.id.clone(), recording);

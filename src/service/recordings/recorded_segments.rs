@@ -9,9 +9,11 @@ use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment};
 use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::recording::Recording;
+use crate::domain::time::ChannelMs;
 use crate::error::Result;
 use crate::service::channels::{ViewStart, Viewer};
-use crate::service::{Service, ingest, live};
+use crate::service::live::{self, ScheduledSegment};
+use crate::service::{Service, ingest};
 
 /// The longest wait before a channel is checked again.
 const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -52,7 +54,7 @@ impl RecordedSegment {
 /// server was down are made afterwards.
 ///
 /// # Errors
-/// `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`, `RIGHTS_BASIS_REQUIRED`, and those of [`live::produce_segment`].
+/// `CHANNEL_NOT_FOUND`, `RIGHTS_WITHDRAWN`, `RIGHTS_BASIS_REQUIRED`, and those of [`ScheduledSegment::find`] and [`live::air_segment`].
 pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> Result<RecordingStep> {
     let channel = service.channels.get(recording.channel_id)?;
     service.check_recordable(&channel)?;
@@ -67,7 +69,8 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
         return next_external_step(service, &channel, recording, is_after);
     }
     // A programme that was shortened meanwhile ends at its new end.
-    let segment = live_window::segments_from(&channel.definition, None, from_ticks.div_euclid(90)).find(is_after);
+    let segment =
+        live_window::segments_from(&channel.definition, None, ChannelMs::from_ticks(from_ticks)).find(is_after);
     let Some(segment) = segment.filter(|segment| segment.start_ticks < to_ms * 90) else {
         return Ok(RecordingStep::Ended);
     };
@@ -77,8 +80,9 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
     }
     // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
     service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), ViewStart::Unchanged);
-    let aired =
-        live::produce_segment(service, &channel, (segment.programme_start_ms, segment.index), &recording.id).await?;
+    let segment_id = (segment.programme_start_ms, segment.index);
+    let scheduled = ScheduledSegment::find(service, &channel, segment_id, &recording.id)?;
+    let aired = live::air_segment(service, &channel, &scheduled).await?;
     Ok(RecordingStep::Segment(RecordedSegment::new(recording, &segment, aired.bytes, aired.is_slate)))
 }
 

@@ -91,9 +91,7 @@ fn is_final(fault: &Error) -> bool {
 
 /// How work on a recording ended.
 enum RecordingEnd {
-    /// The recording is complete.
     Complete,
-    /// It was stopped.
     Stopped,
 }
 

@@ -7,8 +7,9 @@ use crate::domain::channel::Channel;
 use crate::domain::guide::check_ahead;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::recording::{
-    GuideAiring, MAX_LENGTH_MS, Padding, Recording, RecordingState, RetentionLimit, SeriesRule, WrittenRange,
+    GuideAiring, MAX_LENGTH_MS, Padding, Recording, RecordingState, RetentionLimit, SeriesRule,
 };
+use crate::domain::time::WallMs;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::random_bytes;
@@ -69,10 +70,9 @@ impl Service {
         let mut rule = match &request.series {
             None => None,
             Some(_) if recordings.rules().len() >= MAX_RULES => {
-                return Err(Error::new(
-                    Code::Conflict,
-                    format!("there are already {MAX_RULES} series rules, the most allowed; delete some first"),
-                ));
+                let message =
+                    format!("there are already {MAX_RULES} series rules, the most allowed; delete some first");
+                return Err(Error::new(Code::Conflict, message));
             }
             Some((title, new_only)) => Some(SeriesRule {
                 id: format!("ser_{}", data_encoding::HEXLOWER.encode(&random_bytes::<8>())),
@@ -143,12 +143,8 @@ impl Service {
             }
             if rule.matches(airing) {
                 rule.mark_handled(airing);
-                let recording = new_recording(airing, channel.id, &rule.user_id, rule.padding, now_ms);
-                new_recordings.push(Recording {
-                    rule_id: Some(rule.id.clone()),
-                    retention: rule.retention,
-                    ..recording
-                });
+                let new = new_recording(airing, channel.id, &rule.user_id, rule.padding, now_ms);
+                new_recordings.push(Recording { rule_id: Some(rule.id.clone()), retention: rule.retention, ..new });
             }
         }
         // In one transaction: a recording that the rule does not remember would be scheduled again.
@@ -205,7 +201,7 @@ fn check_span(channel: &Channel, (start_ms, end_ms): (i64, i64), padding: &Paddi
         let message = "must be in the future: an external channel can only be recorded while it is on air";
         return Err(Error::invalid_field("end", message));
     }
-    check_ahead("start", start_ms, now_ms)
+    check_ahead("start", WallMs(start_ms), WallMs(now_ms))
 }
 
 impl Recordings {
@@ -241,13 +237,7 @@ fn new_recording(airing: &GuideAiring, channel_id: u32, user_id: &str, padding: 
         start_ms: airing.start_ms,
         end_ms: airing.end_ms,
         padding,
-        rule_id: None,
-        retention: RetentionLimit::default(),
-        state: RecordingState::Scheduled,
-        failure: None,
-        path: None,
-        written_range: WrittenRange::default(),
         created_ms: now_ms,
-        ended_ms: None,
+        ..Recording::default()
     }
 }

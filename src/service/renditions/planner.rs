@@ -166,32 +166,19 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
         Decision::Direct => return Ok(plan_direct(service, request, source, &media, reasons)),
         Decision::Session(tracks) => tracks,
     };
-    let duration_seconds =
-        media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate_duration(&source, &media));
     let chosen_video = tracks.video;
-    let (mut ladder_grid, mut no_copy_reason) = (None, None);
+    let mut ladder_grid = None;
     let accepts_copy = |copied_grid: &Grid| match chosen_video {
         Some((stream, _)) if request.playback.is_adaptive => {
-            match ladder::encoded_grid(copied_grid, &media, stream) {
-                Ok(grid) => ladder_grid = Some(grid),
-                Err(reason) => no_copy_reason = Some(reason),
-            }
-            no_copy_reason.is_none()
+            ladder_grid.insert(ladder::encoded_grid(copied_grid, &media, stream)).is_ok()
         }
         _ => true,
     };
-    let (audio_channels, audio_kbps) = encoded_audio_format(&media, tracks.audio, &request);
-    let policy = Policy {
-        limits: request.encode_limits(),
-        subtitle: &request.playback.subtitle,
-        sidecar,
-        frame_rate: None,
-        audio_channels,
-        audio_kbps,
-    };
+    let policy = session_policy(&media, tracks.audio, &request, sidecar);
+    let duration_seconds =
+        media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate_duration(&source, &media));
     let item = DecidedItem { source: source.clone(), media: media.clone(), tracks, duration_seconds };
-    let planned = plan_rendition(service, item, policy, accepts_copy).await;
-    let planned = match planned {
+    let planned = match plan_rendition(service, item, policy, accepts_copy).await {
         // Only subtitles need the encoder: direct play with the subtitle's address is better than an error.
         Err(fault)
             if fault.code == Code::TranscoderUnavailable
@@ -202,6 +189,10 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
         planned => planned?,
     };
     let PlannedRendition { spec, duration_seconds, .. } = planned.ok_or_else(|| unplayable_error(&reasons))?;
+    let (ladder_grid, no_copy_reason) = match ladder_grid {
+        Some(Ok(grid)) => (Arc::new(grid), None),
+        refused => (spec.grid.clone(), refused.and_then(Result::err)),
+    };
     let cannot_copy = spec.rendition.encodes_video()
         && matches!(chosen_video, Some((_, TrackAction::Copy)))
         && no_copy_reason.is_none();
@@ -210,7 +201,6 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
     }
     let last_start = to_seconds(spec.grid.segment_start(spec.grid.len().saturating_sub(1)));
     request.start_seconds = clamp_start(request.start_seconds, Some(duration_seconds), last_start);
-    let ladder_grid = ladder_grid.map_or_else(|| spec.grid.clone(), Arc::new);
     let mut plan = SessionPlan {
         duration_seconds,
         subtitles: plan_subtitles(&spec.media, &request.playback.subtitle, spec.source.file_name()),
@@ -260,8 +250,13 @@ fn estimate_duration(source: &SourceFile, media: &Media) -> Option<f64> {
     (estimate > 0.0).then_some(estimate.min(86_400.0))
 }
 
-/// Channels and kbit/s of an encoded audio track.
-fn encoded_audio_format(media: &Media, track: Option<(u32, TrackAction)>, request: &StartRequest) -> (u32, u32) {
+/// How the tracks of a session are encoded that are not copied.
+fn session_policy<'a>(
+    media: &Media,
+    track: Option<(u32, TrackAction)>,
+    request: &'a StartRequest,
+    sidecar: Option<Arc<SourceFile>>,
+) -> Policy<'a> {
     let found = media.audio_streams().find(|(stream, _)| track.is_some_and(|(index, _)| stream.index == index));
     let channels = found.map_or(2, |(_, audio)| audio.channels);
     let aac = request.device.profile.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
@@ -269,7 +264,9 @@ fn encoded_audio_format(media: &Media, track: Option<(u32, TrackAction)>, reques
     // More than two channels only on request, because every device plays stereo.
     let is_surround =
         channels >= 6 && device_channels >= 6 && request.playback.max_audio_channels.is_some_and(|max| max >= 6);
-    if is_surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) }
+    let (audio_channels, audio_kbps) = if is_surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
+    let (limits, subtitle) = (request.encode_limits(), &request.playback.subtitle);
+    Policy { limits, subtitle, sidecar, frame_rate: None, audio_channels, audio_kbps }
 }
 
 fn plan_subtitles(media: &Media, subtitle: &SubtitleDelivery, file_name: &str) -> Option<TextSubtitles> {

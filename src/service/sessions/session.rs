@@ -14,7 +14,7 @@ use super::lock;
 use super::rungs::{CurrentRung, RungLeases};
 use crate::domain::playback::SubtitleDelivery;
 use crate::domain::playlist::{self, PlaylistTrack};
-use crate::domain::session::{SessionAction, SessionEvent, SessionState};
+use crate::domain::session::{SessionEvent, SessionState};
 use crate::domain::subtitles::write_webvtt_segment;
 use crate::domain::time::{TICKS_PER_SECOND, to_seconds};
 use crate::engine::segment_cache::StoredSegment;
@@ -168,8 +168,8 @@ impl Session {
                     SessionEvent::Stop
                 }
             };
-            let (state, actions) = self.view.borrow().state.after(event);
-            if actions.contains(&SessionAction::Release) {
+            let (state, releases_runs) = self.view.borrow().state.after(event);
+            if releases_runs {
                 self.rung_leases.release_all();
             }
             self.view.send_modify(|view| view.state = state);

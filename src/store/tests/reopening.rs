@@ -64,3 +64,18 @@ async fn a_kill_between_a_compaction_and_the_restart_of_the_tail_is_no_damage() 
     assert_eq!(read_progress(dir.path()), [("kept".to_owned(), 40)]);
     assert_eq!(count_damaged(dir.path()), 0);
 }
+
+#[tokio::test]
+async fn an_index_whose_lock_a_child_still_shares_is_opened_as_it_is() {
+    let dir = temp_folder();
+    let records = fill_state(dir.path()).await;
+    let locked = fs::File::open(dir.path().join("db/db")).unwrap();
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let release = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(locked);
+    });
+    assert_eq!(read_progress(dir.path()), records);
+    assert_eq!(count_damaged(dir.path()), 0);
+    release.join().unwrap();
+}

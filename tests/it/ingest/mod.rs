@@ -21,7 +21,7 @@ mod srt;
 mod stream_forms;
 pub mod transport_stream_source;
 
-use transport_stream_source::TransportStreamSource;
+use transport_stream_source::{FILM_SECONDS, TransportStreamSource};
 
 const CHANNELS: &str = "/api/livetv/channels";
 const RECORDINGS: &str = "/api/livetv/recordings";
@@ -109,8 +109,9 @@ async fn wait_until(condition: &str, mut is_met: impl AsyncFnMut() -> bool) {
 async fn ten_viewers_share_one_connection_to_the_source() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    transport_stream_source::make_transport_stream(&path, 180);
-    let (stream_source, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
+    transport_stream_source::make_transport_stream(&path);
+    let (stream_source, server) =
+        (TransportStreamSource::start(&path, FILM_SECONDS).await, start_server(folder.path()).await);
     // The first URL is unreachable: the next one is used.
     let source = json!({"url": "http://127.0.0.1:1/none.ts", "failoverUrls": [stream_source.url()]});
     let id = add_channel(&server, source, None).await;
@@ -148,8 +149,9 @@ async fn ten_viewers_share_one_connection_to_the_source() {
 async fn check_interruptions(count: usize, pause: Duration) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    transport_stream_source::make_transport_stream(&path, 180);
-    let (stream_source, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
+    transport_stream_source::make_transport_stream(&path);
+    let (stream_source, server) =
+        (TransportStreamSource::start(&path, FILM_SECONDS).await, start_server(folder.path()).await);
     let id = add_channel(&server, json!({"url": stream_source.url()}), Some("My own pictures.")).await;
     let body = json!({"channelId": id, "start": Timestamp::now().to_string(),
         "end": (Timestamp::now() + Duration::from_secs(3600)).to_string()});
@@ -235,10 +237,11 @@ async fn an_interrupted_source_is_replaced_by_a_slate_and_resumes() {
 async fn a_changed_address_replaces_a_stream_that_still_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    // Longer than `wait_until` waits.
-    transport_stream_source::make_transport_stream(&path, 200);
-    let (former, next) =
-        (TransportStreamSource::start(&path, 200).await, TransportStreamSource::start(&path, 200).await);
+    transport_stream_source::make_transport_stream(&path);
+    let (former, next) = (
+        TransportStreamSource::start(&path, FILM_SECONDS).await,
+        TransportStreamSource::start(&path, FILM_SECONDS).await,
+    );
     let server = start_server(folder.path()).await;
     let id = add_channel(&server, json!({"url": former.url()}), None).await;
     wait_until("the channel is on air", async || {
@@ -263,8 +266,9 @@ async fn a_changed_address_replaces_a_stream_that_still_runs() {
 async fn withdrawing_rights_stops_a_channel_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    transport_stream_source::make_transport_stream(&path, 30);
-    let (stream_source, server) = (TransportStreamSource::start(&path, 30).await, start_server(folder.path()).await);
+    transport_stream_source::make_transport_stream(&path);
+    let (stream_source, server) =
+        (TransportStreamSource::start(&path, FILM_SECONDS).await, start_server(folder.path()).await);
     let id = add_channel(&server, json!({"url": stream_source.url()}), None).await;
     let range = json!({"channelId": id, "start": Timestamp::now().to_string(),
         "end": (Timestamp::now() + Duration::from_secs(600)).to_string()});

@@ -1,5 +1,6 @@
 //! Streams over RTSP: our own camera as an ordinary server, and hostile servers.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -66,19 +67,31 @@ async fn a_camera_is_shown_torn_down_and_resumed_after_an_interruption() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn g711_audio_is_played_and_missing_audio_does_not_block() {
-    let folder = tempfile::tempdir().unwrap();
-    let camera =
-        Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Avc, CameraAudio::G711), Authentication::Basic)
-            .await;
-    let muted =
-        Camera::start(CameraFilm::encode(folder.path(), 20, VideoCodec::Avc, CameraAudio::Muted), Authentication::None)
-            .await;
-    let server = start_server(folder.path()).await;
+    let play_g711 = async {
+        let folder = tempfile::tempdir().unwrap();
+        let path = record_camera(folder.path(), CameraAudio::G711, Authentication::Basic, 5).await;
+        check_plays(&path, 7.0).await;
+    };
+    let play_muted = async {
+        let folder = tempfile::tempdir().unwrap();
+        let path = record_camera(folder.path(), CameraAudio::Muted, Authentication::None, 4).await;
+        let decoded = player::decode(&path).await;
+        assert!(decoded.video_seconds() > 5.0, "{decoded:?}");
+    };
+    tokio::join!(play_g711, play_muted);
+}
+
+/// Watches a camera on a server of its own until it has aired `min_segments`; stores them in one file.
+async fn record_camera(
+    folder: &Path,
+    audio: CameraAudio,
+    authentication: Authentication,
+    min_segments: usize,
+) -> PathBuf {
+    let camera = Camera::start(CameraFilm::encode(folder, 20, VideoCodec::Avc, audio), authentication).await;
+    let server = start_server(folder).await;
     let id = add_channel(&server, json!({"url": camera.url()}), None).await;
-    check_plays(&record_aired(&server, &id, folder.path(), 5).await, 7.0).await;
-    let id = add_channel(&server, json!({"url": muted.url()}), None).await;
-    let decoded = player::decode(&record_aired(&server, &id, folder.path(), 4).await).await;
-    assert!(decoded.video_seconds() > 5.0, "{decoded:?}");
+    record_aired(&server, &id, folder, min_segments).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,7 +264,9 @@ async fn client_waits_and_buffers_are_bounded() {
     })
     .await;
     assert_eq!(client_error(&address).await, FRAME_TOO_LARGE, "a frame");
-    let (address, _) = start_hostile_server(async |mut socket| {
+
+    // These end by a timeout.
+    let (without_keyframe, _) = start_hostile_server(async |mut socket| {
         answer_until_play(&mut socket, "camera").await?;
         for number in 0..u64::MAX {
             socket
@@ -263,22 +278,24 @@ async fn client_waits_and_buffers_are_bounded() {
         None
     })
     .await;
-    assert_eq!(client_error(&address).await, OutboundError::Timeout("no keyframe received"));
-
-    let (address, _) = start_hostile_server(async |socket| {
+    let (without_response, _) = start_hostile_server(async |socket| {
         std::future::pending::<()>().await;
         drop(socket);
         None
     })
     .await;
-    assert_eq!(client_error(&address).await, OutboundError::Timeout("no response"));
-    let (address, _) = start_hostile_server(async |mut socket| {
+    let (without_data, _) = start_hostile_server(async |mut socket| {
         answer_until_play(&mut socket, "camera").await?;
         std::future::pending::<()>().await;
         None
     })
     .await;
-    assert_eq!(client_error(&address).await, OutboundError::Timeout("no data received"));
+    let errors =
+        tokio::join!(client_error(&without_keyframe), client_error(&without_response), client_error(&without_data));
+    assert_eq!(errors.0, OutboundError::Timeout("no keyframe received"));
+    assert_eq!(errors.1, OutboundError::Timeout("no response"));
+    assert_eq!(errors.2, OutboundError::Timeout("no data received"));
+
     let (address, _) = start_hostile_server(async |mut socket| {
         let request_head = read_request(&mut socket).await?;
         let sdp = SDP.replace("H264", "JPEG");

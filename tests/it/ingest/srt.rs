@@ -42,7 +42,7 @@ async fn an_srt_stream_is_shown_and_resumed_after_an_interruption() {
     }
     let folder = tempfile::tempdir().unwrap();
     let film = folder.path().join("a.ts");
-    transport_stream_source::make_transport_stream(&film, 60);
+    transport_stream_source::make_transport_stream(&film);
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let sender = start_sender(&film, port);
     let server = start_server(folder.path()).await;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::hls_source::HlsSource;
-use super::transport_stream_source::{self, TransportStreamSource};
+use super::transport_stream_source::{self, FILM_SECONDS, TransportStreamSource};
 use super::*;
 
 /// Watches until the playlist has `min_segments` continuous segments from the source; stores them in one file.
@@ -51,18 +51,20 @@ pub async fn check_plays(path: &Path, min_seconds: f64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_remote_hls_playlist_is_followed() {
-    for fragmented in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let (source, server) =
-            (HlsSource::start(folder.path(), 180, fragmented).await, start_server(folder.path()).await);
-        let id = add_channel(&server, json!({"url": source.url()}), None).await;
-        let path = record_aired(&server, &id, folder.path(), 6).await;
-        check_plays(&path, 9.0).await;
-        let report = media::ffprobe(&path, &["-show_streams"]);
-        assert_eq!(report["streams"][0]["height"], 180, "{report}");
-        assert_eq!(source.max_requests_per_segment(), 1, "each segment is fetched once");
-        assert!(source.playlist_requests() > 1);
-    }
+    tokio::join!(check_hls_source(false), check_hls_source(true));
+}
+
+async fn check_hls_source(is_fragmented: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, server) =
+        (HlsSource::start(folder.path(), 180, is_fragmented).await, start_server(folder.path()).await);
+    let id = add_channel(&server, json!({"url": source.url()}), None).await;
+    let path = record_aired(&server, &id, folder.path(), 6).await;
+    check_plays(&path, 9.0).await;
+    let report = media::ffprobe(&path, &["-show_streams"]);
+    assert_eq!(report["streams"][0]["height"], 180, "{report}");
+    assert_eq!(source.max_requests_per_segment(), 1, "each segment is fetched once");
+    assert!(source.playlist_requests() > 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -154,8 +156,8 @@ async fn audio_only_is_a_channel_too() {
 async fn a_tuner_receives_an_external_channel_that_can_be_kept_warm() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    transport_stream_source::make_transport_stream(&path, 180);
-    let (source, server) = (TransportStreamSource::start(&path, 180).await, start_server(folder.path()).await);
+    transport_stream_source::make_transport_stream(&path);
+    let (source, server) = (TransportStreamSource::start(&path, FILM_SECONDS).await, start_server(folder.path()).await);
     let id = add_channel(&server, json!({"url": source.url()}), Some("My own pictures.")).await;
     let warm_body = json!({"channelIds": [id], "ttlSeconds": 600});
     let warmed = expect_success(server.post("/api/livetv/warm", &warm_body).send().await.unwrap(), 202).await;
@@ -179,8 +181,8 @@ async fn a_tuner_receives_an_external_channel_that_can_be_kept_warm() {
         let chunk = tokio::time::timeout(Duration::from_secs(30), answer.chunk()).await.expect("the stream continues");
         bytes.extend(chunk.unwrap().expect("the stream has no end"));
         std::fs::write(&received, &bytes).unwrap();
-        length = media::packets(&received).iter().map(|packet| packet.pts as f64 / 90_000.0).fold(0.0, f64::max)
-            - media::packets(&received).iter().map(|packet| packet.pts as f64 / 90_000.0).fold(f64::MAX, f64::min);
+        let times: Vec<f64> = media::packets(&received).iter().map(|packet| packet.pts as f64 / 90_000.0).collect();
+        length = times.iter().copied().fold(0.0, f64::max) - times.iter().copied().fold(f64::MAX, f64::min);
     }
     assert!(player::decode(&received).await.video_seconds() > 8.0);
     assert_eq!(source.accepted_connections(), 1, "one connection for all");

@@ -12,6 +12,9 @@ use tokio::sync::watch;
 
 use crate::kit::media;
 
+/// Length of the film of most tests: longer than they wait for anything, so that the source does not end before them.
+pub const FILM_SECONDS: u32 = 200;
+
 /// A source of an MPEG transport stream over HTTP. Dropping it stops it.
 pub struct TransportStreamSource {
     address: SocketAddr,
@@ -115,7 +118,7 @@ async fn send_film(mut socket: TcpStream, film: Arc<[u8]>, seconds: u32, state: 
     state.open_connections.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Makes a transport stream with a keyframe every second.
-pub fn make_transport_stream(path: &Path, seconds: u32) {
-    media::flash_and_beep(path, seconds, "-c:v libx264 -preset ultrafast -g 25 -bf 2 -c:a aac -f mpegts");
+/// Makes a transport stream of [`FILM_SECONDS`] with a keyframe every second.
+pub fn make_transport_stream(path: &Path) {
+    media::flash_and_beep(path, FILM_SECONDS, "-c:v libx264 -preset ultrafast -g 25 -bf 2 -c:a aac -f mpegts");
 }

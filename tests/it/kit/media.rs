@@ -10,6 +10,8 @@ use hearthcast::domain::media::{Audio, Color, Container, Media, Stream, StreamKi
 use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::source::{Roots, SourceFile};
 
+use super::media_cache;
+
 /// Makes moving video, 320x180 at 25 fps, with 48 kHz stereo audio, `seconds` long. Every second starts with one white
 /// frame and one beep. `encoder_args` are the encoder arguments.
 pub fn flash_and_beep(path: &Path, seconds: u32, encoder_args: &str) {
@@ -27,19 +29,23 @@ pub fn flash_and_beep(path: &Path, seconds: u32, encoder_args: &str) {
     );
 }
 
-/// Runs `ffmpeg … path`. Source filters, which may contain spaces or quotes, must be separate arguments.
+/// Runs `ffmpeg … path`. Source filters, which may contain spaces or quotes, must be separate arguments. Files made from source
+/// filters alone are cached.
 pub fn run_ffmpeg(path: &Path, args: &[&str]) {
-    let mut command = Command::new("ffmpeg");
-    command.args(["-nostdin", "-v", "error", "-y"]);
+    let mut words: Vec<String> = Vec::new();
     for arg in args {
         if arg.contains("testsrc") || arg.contains("src=") || arg.starts_with("color=") {
-            command.arg(arg);
+            words.push((*arg).to_owned());
         } else {
-            command.args(arg.split(' ').filter(|word| !word.is_empty()));
+            words.extend(arg.split(' ').filter(|word| !word.is_empty()).map(str::to_owned));
         }
     }
-    let output = command.arg(path).output().expect("ffmpeg runs");
-    assert!(output.status.success(), "ffmpeg: {}", String::from_utf8_lossy(&output.stderr));
+    media_cache::copy_or_make(path, &words, |path| {
+        let mut command = Command::new("ffmpeg");
+        let output = command.args(["-nostdin", "-v", "error", "-y"]).args(&words).arg(path).output();
+        let output = output.expect("ffmpeg runs");
+        assert!(output.status.success(), "ffmpeg: {}", String::from_utf8_lossy(&output.stderr));
+    });
 }
 
 /// Opens a file as the library does.

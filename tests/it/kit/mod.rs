@@ -8,6 +8,7 @@ pub mod disk;
 pub mod faults;
 pub mod kill;
 pub mod media;
+mod media_cache;
 pub mod player;
 pub mod program;
 pub mod remote_server;

@@ -325,7 +325,7 @@ async fn repeated_watch_requests_share_one_task_of_the_programme() {
     let first = live_channels::listed_segments(&server.service, &channel, PlaylistView::Live).first.unwrap();
     let segment_id = (first.programme_start_ms, first.index);
     let segment = live_channels::ScheduledSegment::find(&server.service, &channel, segment_id, "bedroom").unwrap();
-    assert!(live_channels::make_for(&server.service, &channel, &segment).unwrap().is_none(), "one task is under way");
+    assert!(live_channels::make_ahead(&server.service, &channel, &segment).unwrap().is_none(), "one task is under way");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hearthcast::domain::time::WallMs;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -78,7 +79,8 @@ async fn a_block_channel_is_created_listed_changed_and_stored() {
     );
     // The schedule of a far instant is not computed for a request that is refused.
     let far_ms = 4_102_444_800_000;
-    let marks = || in_memory[0].definition.revisions.last().unwrap().blocks.as_ref().unwrap().new_checkpoints(far_ms);
+    let marks =
+        || in_memory[0].definition.revisions.last().unwrap().blocks.as_ref().unwrap().new_checkpoints(WallMs(far_ms));
     marks();
     for path in [format!("?at={}", far_ms / 1000), format!("/{far_ms}-00000.ts")] {
         let answer = server.get(&format!("/api/livetv/watch/{}{path}", channel["id"])).send().await.unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hearthcast::domain::channel::Channel;
 use hearthcast::domain::live_window::{self, LiveSegment, PlaylistView};
+use hearthcast::domain::time::ChannelMs;
 use hearthcast::service::live::{self, ListedSegments};
 use reqwest::Method;
 use serde_json::json;
@@ -21,7 +22,7 @@ fn needed_slots(server: &Server, channel: &Channel) -> Vec<LiveSegment> {
         live::listed_segments(&server.service, channel, PlaylistView::Live);
     let first = first.unwrap();
     let next = live_window::segments_from(&channel.definition, None, now_ms)
-        .take_while(|slot| slot.start_ticks < (now_ms + 2_000) * 90);
+        .take_while(|slot| slot.start_ticks < (now_ms + 2_000).to_ticks());
     segments.iter().copied().filter(|slot| slot.media_sequence >= first.media_sequence).chain(next).collect()
 }
 
@@ -64,10 +65,10 @@ async fn a_warm_channel_has_the_next_segments_of_its_playlist() {
         };
         assert_eq!(get(&server, "/api/livetv/warm").await["channels"][0]["state"], "warm");
         // No earlier than needed: at most 20 s before a programme begins, and in steps of 20 s.
-        let now_ms = server.service.clock.now().as_millisecond();
+        let now_ms = ChannelMs::without_clock(server.service.clock.now_ms());
         let far_slots: Vec<LiveSegment> =
             live_window::segments_from(&channel.definition, None, now_ms + 46_000).take(3).collect();
-        assert_eq!(are_made(&server, &channel, &far_slots), [false; 3], "at {now_ms}");
+        assert_eq!(are_made(&server, &channel, &far_slots), [false; 3], "at {now_ms:?}");
         server.service.clock.advance(Duration::from_secs(2));
         let listed = live::listed_segments(&server.service, &channel, PlaylistView::Live).segments;
         let current_slots: Vec<LiveSegment> =

@@ -3,7 +3,7 @@
 use jiff::ToSpan;
 
 use super::*;
-use crate::ingest::transport_stream_source::{self, TransportStreamSource};
+use crate::ingest::transport_stream_source::{self, FILM_SECONDS, TransportStreamSource};
 
 const SOURCES: &str = "/api/livetv/sources";
 
@@ -53,8 +53,8 @@ async fn scheduled_recordings(server: &Server) -> Vec<(String, String)> {
 async fn an_imported_guide_is_recorded_by_entry_and_by_series() {
     let (folder, recorded) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = folder.path().join("a.ts");
-    transport_stream_source::make_transport_stream(&path, 60);
-    let source_server = TransportStreamSource::start(&path, 60).await;
+    transport_stream_source::make_transport_stream(&path);
+    let source_server = TransportStreamSource::start(&path, FILM_SECONDS).await;
     let recordings_folder = recorded.path().to_owned();
     let server = kit::start_server_with(&[], |config| {
         config.recordings = Some(recordings_folder);

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::{CHANNELS, SOURCES, get_as_admin, send_as_admin, with_rights};
-use crate::ingest::transport_stream_source::{self, TransportStreamSource};
+use crate::ingest::transport_stream_source::{self, FILM_SECONDS, TransportStreamSource};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, Server};
 
@@ -239,8 +239,9 @@ async fn no_change_reopens_a_channel_of_a_withdrawn_list() {
 async fn a_withdrawal_wins_every_race() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.ts");
-    transport_stream_source::make_transport_stream(&path, 60);
-    let (stream_source, server) = (TransportStreamSource::start(&path, 60).await, start_server(folder.path()).await);
+    transport_stream_source::make_transport_stream(&path);
+    let (stream_source, server) =
+        (TransportStreamSource::start(&path, FILM_SECONDS).await, start_server(folder.path()).await);
     let secret = create_token(&server).await;
     let mut body = with_rights(json!({"name": "E", "sourceType": "external", "source": {"url": stream_source.url()}}));
     body["rights"]["recordingBasis"] = json!("My own pictures.");

@@ -147,6 +147,34 @@ proptest! {
         prop_assert!(received_audio.iter().all(|pts| (start - AAC_FRAME_TICKS..end + AAC_FRAME_TICKS).contains(pts)), "{:?}", received_audio);
     }
 
+    /// An external stream that drops and returns: its audio has any offset to its video, and a slate fills the gap. The
+    /// interval between audio frames is constant throughout.
+    #[test]
+    fn audio_continues_when_a_stream_drops_and_returns(
+        start in 0i64..4 * TIMESTAMP_WRAP, streams in prop::collection::vec((0i64..90_000, 0..AAC_FRAME_TICKS, 1i64..4), 1..6),
+    ) {
+        let (mut at, mut audio_end, mut audio_times) = (start, None, Vec::new());
+        for (first, beat, pieces) in streams {
+            let slate = [(0, 180_000, 0, true)];
+            let own = (0..pieces).map(|n| (first + n * 183_600, first + (n + 1) * 183_600, beat, false));
+            for (from, to, beat, is_slate) in own.chain(slate) {
+                let bytes = if is_slate {
+                    Vec::new()
+                } else {
+                    let audio: Vec<i64> = (0..).map(|n| beat + n * AAC_FRAME_TICKS).skip_while(|pts| *pts < from).take_while(|pts| *pts < to).collect();
+                    segment(&[from], &audio)
+                };
+                let (from, to) = (from - beat, to - beat);
+                let span = TimelineSpan { item_start: from, item_end: to, starts_item: from == 0, ends_item: is_slate, base_timestamp: BASE + beat, channel_origin: at - from, previous_audio_end: audio_end, ..SPAN };
+                audio_times.extend(received_times(&place_on_timeline(&bytes, span, &still()), at).1);
+                audio_end = Some(span.audio_end());
+                at += to - from;
+            }
+        }
+        prop_assert!(audio_times.windows(2).all(|pair| pair[1] - pair[0] == AAC_FRAME_TICKS), "{:?}", audio_times);
+        prop_assert!((audio_times[0] - start).abs() <= 2 * AAC_FRAME_TICKS && at - audio_times.last().unwrap() <= 2 * AAC_FRAME_TICKS);
+    }
+
     #[test]
     fn garbage_is_retimed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
         let span = TimelineSpan { item_end: 90_000, channel_origin: 7, ..SPAN };
@@ -225,34 +253,4 @@ fn a_stream_is_split_at_its_delimiters() {
     let still = StillImage::from_annex_b(&stream);
     assert_eq!(still.frames, [stream[..11].to_vec(), stream[11..].to_vec()]);
     assert_eq!(StillImage::from_annex_b(&[]), StillImage::default());
-}
-
-proptest! {
-    /// An external stream that drops and returns: its audio has any offset to its video, and a slate fills the gap. The
-    /// interval between audio frames is constant throughout.
-    #[test]
-    fn audio_continues_when_a_stream_drops_and_returns(
-        start in 0i64..4 * TIMESTAMP_WRAP, streams in prop::collection::vec((0i64..90_000, 0..AAC_FRAME_TICKS, 1i64..4), 1..6),
-    ) {
-        let (mut at, mut audio_end, mut audio_times) = (start, None, Vec::new());
-        for (first, beat, pieces) in streams {
-            let slate = [(0, 180_000, 0, true)];
-            let own = (0..pieces).map(|n| (first + n * 183_600, first + (n + 1) * 183_600, beat, false));
-            for (from, to, beat, is_slate) in own.chain(slate) {
-                let bytes = if is_slate {
-                    Vec::new()
-                } else {
-                    let audio: Vec<i64> = (0..).map(|n| beat + n * AAC_FRAME_TICKS).skip_while(|pts| *pts < from).take_while(|pts| *pts < to).collect();
-                    segment(&[from], &audio)
-                };
-                let (from, to) = (from - beat, to - beat);
-                let span = TimelineSpan { item_start: from, item_end: to, starts_item: from == 0, ends_item: is_slate, base_timestamp: BASE + beat, channel_origin: at - from, previous_audio_end: audio_end, ..SPAN };
-                audio_times.extend(received_times(&place_on_timeline(&bytes, span, &still()), at).1);
-                audio_end = Some(span.audio_end());
-                at += to - from;
-            }
-        }
-        prop_assert!(audio_times.windows(2).all(|pair| pair[1] - pair[0] == AAC_FRAME_TICKS), "{:?}", audio_times);
-        prop_assert!((audio_times[0] - start).abs() <= 2 * AAC_FRAME_TICKS && at - audio_times.last().unwrap() <= 2 * AAC_FRAME_TICKS);
-    }
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::mpegts::packet::SYNC_BYTE;
+use crate::domain::mpegts::tests::chunks;
 use crate::domain::mpegts::{VIDEO_PID, psi};
 use crate::domain::time::FrameRate;
 
@@ -86,15 +87,8 @@ fn encode_settings(grid: Arc<Grid>, first: usize) -> SegmenterSettings {
 
 /// All segments the segmenter returns for a stream fed in chunks of these sizes.
 fn segment_all(settings: SegmenterSettings, stream: &[u8], sizes: &[usize]) -> Vec<FinishedSegment> {
-    let (mut segmenter, mut segments, mut at) = (Segmenter::new(settings), Vec::new(), 0);
-    for size in sizes.iter().cycle() {
-        if at == stream.len() {
-            break;
-        }
-        let end = (at + size).min(stream.len());
-        segments.extend(segmenter.push(&stream[at..end]).unwrap());
-        at = end;
-    }
+    let mut segmenter = Segmenter::new(settings);
+    let mut segments: Vec<_> = chunks(stream, sizes).flat_map(|chunk| segmenter.push(chunk).unwrap()).collect();
     segments.extend(segmenter.finish().unwrap());
     segments
 }

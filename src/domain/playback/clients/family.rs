@@ -90,8 +90,7 @@ impl ClientFamily {
             containers: owned_names(containers),
             video,
             audio: audio.iter().map(|&codec| audio_support(codec, channels)).collect(),
-            subtitles: owned_names(&["vtt"]),
-            max_bitrate_kbps: None,
+            ..DeviceProfile::default()
         }
     }
 }
@@ -116,8 +115,7 @@ fn software_profile() -> DeviceProfile {
         containers: owned_names(&CONTAINERS),
         video: VIDEO.split(' ').map(video).collect(),
         audio: AUDIO.split(' ').map(|codec| audio_support(codec, 8)).collect(),
-        subtitles: owned_names(&["vtt"]),
-        max_bitrate_kbps: None,
+        ..DeviceProfile::default()
     }
 }
 

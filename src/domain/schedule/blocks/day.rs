@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Block, BlockSchedule, wall_clock};
 use crate::domain::schedule::order::{CyclePool, mix_to_u64};
 use crate::domain::schedule::{Programme, ScheduleMode, ScheduleRevision};
+use crate::domain::time::{ChannelMs, WallMs};
 
 /// Maximum number of programmes in a day; the rest is slate.
 const MAX_PROGRAMMES: usize = 20_000;
@@ -16,7 +17,6 @@ const MAX_PROGRAMMES: usize = 20_000;
 /// A gap shorter than this belongs to the programme before, ms.
 const MIN_GAP_MS: i64 = 10_000;
 
-/// One day as it is aired.
 #[derive(Debug, PartialEq)]
 pub struct BroadcastDay {
     /// Counted from 1970.
@@ -39,7 +39,7 @@ pub struct DayState {
     pub had_programme: bool,
     /// Filler still in its cooldown, and when it was last on.
     #[serde(rename = "last_on")]
-    pub last_aired: Vec<(u32, i64)>,
+    pub last_aired: Vec<(u32, WallMs)>,
 }
 
 /// Computes the days of one revision in order.
@@ -54,7 +54,7 @@ pub struct DayPlanner<'a> {
 
 impl BroadcastDay {
     /// Items each stream had aired at an instant of the day, the one on air included.
-    pub fn positions_at(&self, at_ms: i64) -> Vec<u64> {
+    pub fn positions_at(&self, at_ms: ChannelMs) -> Vec<u64> {
         let mut positions = self.state_after.positions.clone();
         for (programme, stream) in self.programmes.iter().zip(&self.streams) {
             if let Some(stream) = stream
@@ -67,7 +67,6 @@ impl BroadcastDay {
     }
 }
 
-/// A day under construction.
 struct DayDraft<'p, 'a> {
     planner: &'p mut DayPlanner<'a>,
     date: jiff::civil::Date,
@@ -79,15 +78,14 @@ struct DayDraft<'p, 'a> {
     /// For each block in progress: its current slot, and how often that was aired.
     slot_positions: HashMap<(usize, usize), (usize, u32)>,
     /// When filler was last on.
-    last_aired: HashMap<u32, i64>,
+    last_aired: HashMap<u32, WallMs>,
 }
 
-/// One airing.
 #[derive(Clone, Copy)]
 struct DayAiring {
     item: u32,
-    start_ms: i64,
-    end_ms: i64,
+    start_ms: WallMs,
+    end_ms: WallMs,
     part: Option<u16>,
     continues_programme: bool,
 }
@@ -100,15 +98,16 @@ impl<'a> DayPlanner<'a> {
     }
 
     /// The day that contains an instant.
-    pub fn day_of(&self, at_ms: i64) -> i64 {
+    pub fn day_of(&self, at_ms: ChannelMs) -> i64 {
+        let at_ms = WallMs::without_clock(at_ms);
         wall_clock::broadcast_day(&self.zone, self.blocks.grid.day_start_minutes, at_ms)
     }
 
-    /// Computes one day from the state before it.
     pub fn compute_day(&mut self, number: i64, before: &DayState) -> BroadcastDay {
         let day_start = self.blocks.grid.day_start_minutes;
         let (date, next) = (wall_clock::date_of_day(number), wall_clock::date_of_day(number + 1));
-        let from = wall_clock::instant_of(&self.zone, date, day_start).max(self.revision.start_ms);
+        let revision_start = WallMs::without_clock(self.revision.start_ms);
+        let from = wall_clock::instant_of(&self.zone, date, day_start).max(revision_start);
         let to = wall_clock::instant_of(&self.zone, next, day_start);
         let mut positions = before.positions.clone();
         positions.resize(self.streams.len(), 0);
@@ -125,7 +124,7 @@ impl<'a> DayPlanner<'a> {
         draft.fill_layers(0, from, to);
         let DayDraft { airings, streams, positions, last_aired, .. } = draft;
         let cooldown_ms = self.blocks.filler.cooldown_ms;
-        let mut last_aired: Vec<_> = last_aired.into_iter().filter(|(_, last)| to - last < cooldown_ms).collect();
+        let mut last_aired: Vec<_> = last_aired.into_iter().filter(|(_, last)| to - *last < cooldown_ms).collect();
         last_aired.sort_unstable();
         let had_programme = airings.iter().any(|airing| airing.item < self.blocks.programme_count);
         let mut after = DayState { positions, had_programme, last_aired, ..*before };
@@ -137,8 +136,8 @@ impl<'a> DayPlanner<'a> {
                 revision_index: 0,
                 item_index: item as usize,
                 ordinal: after.ordinal,
-                start_ms,
-                end_ms,
+                start_ms: ChannelMs::without_clock(start_ms),
+                end_ms: ChannelMs::without_clock(end_ms),
                 media_sequence: after.sequence,
                 discontinuities: self.revision.first_discontinuity + changes,
                 begins_guide_entry: !continues_programme
@@ -152,7 +151,6 @@ impl<'a> DayPlanner<'a> {
         BroadcastDay { day_number: number, programmes, streams, state_after: after }
     }
 
-    /// The item a stream airs at a position.
     fn item_at(&mut self, stream: usize, position: u64) -> u32 {
         let (source, mode) = self.streams[stream];
         let range = self.blocks.sources[source as usize].items.clone();
@@ -171,7 +169,7 @@ impl<'a> DayPlanner<'a> {
 
 impl DayDraft<'_, '_> {
     /// Fills a time range with the layers starting at `first_layer`.
-    fn fill_layers(&mut self, first_layer: usize, from_ms: i64, to_ms: i64) {
+    fn fill_layers(&mut self, first_layer: usize, from_ms: WallMs, to_ms: WallMs) {
         if from_ms >= to_ms {
             return;
         }
@@ -182,7 +180,7 @@ impl DayDraft<'_, '_> {
         let Some((index, layer)) = layers.find(|(_, layer)| layer.applies_on(month, day, weekday)) else {
             return self.fill_gap(from_ms, to_ms);
         };
-        let mut starts: Vec<(i64, usize)> = layer
+        let mut starts: Vec<(WallMs, usize)> = layer
             .blocks
             .iter()
             .enumerate()
@@ -192,9 +190,9 @@ impl DayDraft<'_, '_> {
         let mut at = from_ms;
         for (turn, (start, block_index)) in starts.iter().copied().enumerate() {
             let block = &layer.blocks[block_index];
-            let next = starts.get(turn + 1).map_or(i64::MAX, |(next, _)| *next);
+            let next = starts.get(turn + 1).map_or(WallMs::MAX, |(next, _)| *next);
             let until = block.end_minutes.map(|until| self.instant_of(until, until <= block.start_minutes));
-            let end = next.min(until.unwrap_or(i64::MAX)).min(self.day_end());
+            let end = next.min(until.unwrap_or(WallMs::MAX)).min(self.day_end());
             let (full_length_ms, end) = (end - start, end.min(to_ms));
             let start = start.max(at);
             if start >= end {
@@ -213,21 +211,28 @@ impl DayDraft<'_, '_> {
     }
 
     /// The instant of a time of the broadcast day. With `is_day_end`, a time equal to the day's start means the day's end.
-    fn instant_of(&self, minutes: u16, is_day_end: bool) -> i64 {
+    fn instant_of(&self, minutes: u16, is_day_end: bool) -> WallMs {
         let is_next_day = minutes < self.planner.blocks.grid.day_start_minutes
             || is_day_end && minutes == self.planner.blocks.grid.day_start_minutes;
         let date = if is_next_day { wall_clock::date_of_day(self.number + 1) } else { self.date };
         wall_clock::instant_of(&self.planner.zone, date, minutes)
     }
 
-    fn day_end(&self) -> i64 {
+    fn day_end(&self) -> WallMs {
         let tomorrow = wall_clock::date_of_day(self.number + 1);
         wall_clock::instant_of(&self.planner.zone, tomorrow, self.planner.blocks.grid.day_start_minutes)
     }
 
     /// Airs a block's slots from their last position as far as they fit, and returns the end of the last one.
     /// `full_length_ms` is the length of the block when no layer covers it.
-    fn air_block(&mut self, key: (usize, usize), block: &Block, start: i64, end: i64, full_length_ms: i64) -> i64 {
+    fn air_block(
+        &mut self,
+        key: (usize, usize),
+        block: &Block,
+        start: WallMs,
+        end: WallMs,
+        full_length_ms: i64,
+    ) -> WallMs {
         let (mut slot_at, mut count) = self.slot_positions.get(&key).copied().unwrap_or_default();
         let mut at = start;
         'slots: while let Some(slot) = block.slots.get(slot_at) {
@@ -285,15 +290,19 @@ impl DayDraft<'_, '_> {
         self.item_ms(item) + breaks.iter().map(|filler| self.item_ms(*filler)).sum::<i64>()
     }
 
-    fn air(&mut self, item: u32, stream: Option<usize>, at: i64, end: i64) -> i64 {
+    fn air(&mut self, item: u32, stream: Option<usize>, at: WallMs, end: WallMs) -> WallMs {
         let end = (at + self.item_ms(item)).min(end);
-        self.airings.push(DayAiring { item, start_ms: at, end_ms: end, part: None, continues_programme: false });
-        self.streams.push(stream);
+        self.push_whole(item, stream, at, end);
         end
     }
 
+    fn push_whole(&mut self, item: u32, stream: Option<usize>, start_ms: WallMs, end_ms: WallMs) {
+        self.airings.push(DayAiring { item, start_ms, end_ms, part: None, continues_programme: false });
+        self.streams.push(stream);
+    }
+
     /// Airs an item in parts, with filler between.
-    fn air_with_breaks(&mut self, item: u32, breaks: &[u32], stream: usize, mut at: i64, end: i64) -> i64 {
+    fn air_with_breaks(&mut self, item: u32, breaks: &[u32], stream: usize, mut at: WallMs, end: WallMs) -> WallMs {
         if breaks.is_empty() {
             return self.air(item, Some(stream), at, end);
         }
@@ -322,7 +331,7 @@ impl DayDraft<'_, '_> {
     }
 
     /// Fills a gap: with filler that fits, then with fallback, then with the slate.
-    fn fill_gap(&mut self, from_ms: i64, to_ms: i64) {
+    fn fill_gap(&mut self, from_ms: WallMs, to_ms: WallMs) {
         if from_ms >= to_ms {
             return;
         }
@@ -333,7 +342,7 @@ impl DayDraft<'_, '_> {
         tail.sort_by_cached_key(|item| mix_to_u64(salt, 3, self.planner.revision.items[*item as usize].id));
         while self.airings.len() < MAX_PROGRAMMES {
             let is_rested =
-                |item: &u32| self.last_aired.get(item).is_none_or(|last| at - last >= blocks.filler.cooldown_ms);
+                |item: &u32| self.last_aired.get(item).is_none_or(|last| at - *last >= blocks.filler.cooldown_ms);
             let fitting = tail.iter().copied().filter(|item| at + self.item_ms(*item) <= to_ms).find(is_rested);
             let Some(item) = fitting else { break };
             at = self.air(item, None, at, to_ms);
@@ -352,16 +361,7 @@ impl DayDraft<'_, '_> {
         match self.airings.last_mut() {
             // Such a short slate would only flicker, so the programme before is extended.
             Some(last) if to_ms - at < MIN_GAP_MS && last.end_ms == at => last.end_ms = to_ms,
-            _ => {
-                self.airings.push(DayAiring {
-                    item: blocks.slate_item,
-                    start_ms: at,
-                    end_ms: to_ms,
-                    part: None,
-                    continues_programme: false,
-                });
-                self.streams.push(None);
-            }
+            _ => self.push_whole(blocks.slate_item, None, at, to_ms),
         }
     }
 }

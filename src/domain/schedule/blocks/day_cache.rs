@@ -1,7 +1,6 @@
 //! Cache of computed days: each day depends on the positions at the end of the day before.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
@@ -10,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::day::{DayPlanner, DayState};
 use super::{BlockSchedule, BroadcastDay, wall_clock};
 use crate::domain::schedule::{ScheduleMode, ScheduleRevision};
+use crate::domain::time::{ChannelMs, WallMs};
 
 /// Distance in days between cached states.
 const STATE_STRIDE_DAYS: i64 = 8;
@@ -26,7 +26,7 @@ const ERA_DAYS: i64 = 4096;
 
 /// The cached days of one revision. They follow from the revision alone: another revision starts with an empty cache, and
 /// all caches of one agree.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct DayCache(Mutex<CachedDays>);
 
 /// A checkpoint: the state before a day. It spares computing everything aired since the beginning. It follows from its
@@ -38,7 +38,7 @@ pub struct Checkpoint {
     state: DayState,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct CachedDays {
     last_day: Option<Arc<BroadcastDay>>,
     /// The state before each of these days.
@@ -49,7 +49,7 @@ struct CachedDays {
 
 impl ScheduleRevision {
     /// The day that contains an instant.
-    pub(in crate::domain::schedule) fn day_at(&self, blocks: &BlockSchedule, at_ms: i64) -> Arc<BroadcastDay> {
+    pub(in crate::domain::schedule) fn day_at(&self, blocks: &BlockSchedule, at_ms: ChannelMs) -> Arc<BroadcastDay> {
         let planner = DayPlanner::new(self, blocks);
         let number = planner.day_of(at_ms);
         self.compute_day(blocks, planner, number)
@@ -65,7 +65,7 @@ impl ScheduleRevision {
 
     /// Positions at which the next revision's streams begin at an instant: a stream whose source has the same name
     /// continues.
-    pub(in crate::domain::schedule) fn carried_positions(&self, at_ms: i64, next: &Self) -> Vec<u64> {
+    pub(in crate::domain::schedule) fn carried_positions(&self, at_ms: ChannelMs, next: &Self) -> Vec<u64> {
         let (Some(new), Some(old)) = (&next.blocks, &self.blocks) else {
             return next.blocks.as_ref().map(|blocks| vec![0; blocks.grid.streams().len()]).unwrap_or_default();
         };
@@ -113,8 +113,7 @@ impl ScheduleRevision {
             ordinal: self.first_ordinal + ((era as u64) << 32),
             sequence: self.first_sequence + ((era as u64) << 32),
             positions: blocks.start_positions.clone(),
-            had_programme: false,
-            last_aired: Vec::new(),
+            ..DayState::default()
         };
         let yesterday = cached.last_day.as_ref().filter(|day| day.day_number == number - 1 && number > begin);
         let (mut at, mut state) = match yesterday {
@@ -148,7 +147,7 @@ impl ScheduleRevision {
 impl BlockSchedule {
     /// The newest checkpoints up to an instant; None if they were returned before. Later ones would keep those that the next
     /// start needs from being stored.
-    pub fn new_checkpoints(&self, until_ms: i64) -> Option<Vec<Checkpoint>> {
+    pub fn new_checkpoints(&self, until_ms: WallMs) -> Option<Vec<Checkpoint>> {
         let zone = TimeZone::get(&self.zone).unwrap_or(TimeZone::UTC);
         let today = wall_clock::broadcast_day(&zone, self.grid.day_start_minutes, until_ms);
         let mut cached = self.day_cache.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,7 +168,6 @@ impl BlockSchedule {
         cached.states.extend(checkpoints.into_iter().map(|checkpoint| (checkpoint.day, checkpoint.state)));
     }
 
-    /// Number of cached states.
     #[cfg(test)]
     pub(in crate::domain::schedule) fn cached_state_count(&self) -> usize {
         self.day_cache.0.lock().unwrap_or_else(PoisonError::into_inner).states.len()
@@ -187,11 +185,5 @@ impl Eq for DayCache {}
 impl PartialEq for DayCache {
     fn eq(&self, _: &Self) -> bool {
         true
-    }
-}
-
-impl fmt::Debug for DayCache {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("DayCache")
     }
 }

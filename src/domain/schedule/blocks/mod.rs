@@ -15,7 +15,6 @@ mod wall_clock;
 pub use day::BroadcastDay;
 pub use day_cache::{Checkpoint, DayCache};
 
-/// Minutes of a day.
 pub const DAY_MINUTES: u16 = 24 * 60;
 
 /// The block schedule of a revision. Its items are those of the sources, then the filler, then the slate.
@@ -91,7 +90,6 @@ pub struct BlockSource {
     pub items: Range<u32>,
 }
 
-/// Filler as ranges of items.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FillerRanges {
     /// One before each programme.

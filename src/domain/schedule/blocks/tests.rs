@@ -6,11 +6,13 @@ use jiff::{Timestamp, ToSpan};
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::channel::Channel;
 use crate::domain::schedule::segmentation::audio_segmentation;
 use crate::domain::schedule::tests::schedule_item;
 use crate::domain::schedule::{
     Programme, ProgrammeIter, RevisionRequest, ScheduleDefinition, ScheduleItem, assign_ids,
 };
+use crate::domain::time::{ChannelMs, WallMs};
 
 mod checkpoints;
 
@@ -72,30 +74,29 @@ fn block(at: u16, slots: Vec<BlockSlot>) -> Block {
     Block { start_minutes: at, end_minutes: None, slots }
 }
 
-/// Episodes all day, a film at 20:15; on weekends films all day.
-fn week() -> BlockGrid {
-    let film = slot(1, ScheduleMode::Shuffle, Some(1));
-    BlockGrid {
-        day_start_minutes: 300,
-        pad_minutes: 0,
-        layers: vec![
-            BlockLayer { blocks: vec![block(20 * 60 + 15, vec![film])], ..BlockLayer::default() },
-            BlockLayer {
-                weekdays: 0b110_0000,
-                blocks: vec![block(300, vec![slot(1, ScheduleMode::Shuffle, None)])],
-                ..BlockLayer::default()
-            },
-            BlockLayer {
-                blocks: vec![block(300, vec![slot(0, ScheduleMode::Sequential, None)])],
-                ..BlockLayer::default()
-            },
-        ],
-    }
+/// A grid of days from 5:00.
+fn grid_of(layers: Vec<BlockLayer>) -> BlockGrid {
+    BlockGrid { day_start_minutes: 300, pad_minutes: 0, layers }
 }
 
-fn at(text: &str, zone: &str) -> i64 {
+/// One source all day.
+fn all_day(weekdays: u8, source: u32, order: ScheduleMode) -> BlockLayer {
+    BlockLayer { weekdays, blocks: vec![block(300, vec![slot(source, order, None)])], ..BlockLayer::default() }
+}
+
+/// Episodes all day, a film at 20:15; on weekends films all day.
+fn week() -> BlockGrid {
+    let film = block(20 * 60 + 15, vec![slot(1, ScheduleMode::Shuffle, Some(1))]);
+    grid_of(vec![
+        BlockLayer { blocks: vec![film], ..BlockLayer::default() },
+        all_day(0b110_0000, 1, ScheduleMode::Shuffle),
+        all_day(0, 0, ScheduleMode::Sequential),
+    ])
+}
+
+fn at(text: &str, zone: &str) -> ChannelMs {
     let civil: jiff::civil::DateTime = text.parse().unwrap();
-    civil.to_zoned(TimeZone::get(zone).unwrap()).unwrap().timestamp().as_millisecond()
+    ChannelMs(civil.to_zoned(TimeZone::get(zone).unwrap()).unwrap().timestamp().as_millisecond())
 }
 
 fn title<'a>(definition: &'a ScheduleDefinition, programme: &Programme) -> &'a str {
@@ -121,7 +122,7 @@ fn times_of_day_survive_every_dst_change() {
         let (date, time): (Date, jiff::civil::Time) = (date.parse().unwrap(), time.parse().unwrap());
         let minutes = time.hour() as u16 * 60 + time.minute() as u16;
         let found = wall_clock::instant_of(&TimeZone::get(zone).unwrap(), date, minutes);
-        assert_eq!(Timestamp::from_millisecond(found).unwrap().to_string(), expected, "{zone} {date} {time}");
+        assert_eq!(Timestamp::from_millisecond(found.0).unwrap().to_string(), expected, "{zone} {date} {time}");
     }
     // Every day of three years, in six zones: days touch, and every instant lies in the day that has begun.
     for zone in ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Cairo", "UTC"] {
@@ -132,7 +133,7 @@ fn times_of_day_survive_every_dst_change() {
                 let start = wall_clock::instant_of(&zone, wall_clock::date_of_day(day), day_start);
                 let end = wall_clock::instant_of(&zone, wall_clock::date_of_day(day + 1), day_start);
                 *lengths.entry((end - start) / 60_000).or_default() += 1;
-                for instant in [start, start + 1, (start + end) / 2, end - 1] {
+                for instant in [start, start + 1, start + (end - start) / 2, end - 1] {
                     assert_eq!(wall_clock::broadcast_day(&zone, day_start, instant), day, "{zone:?} {day_start} {day}");
                 }
             }
@@ -151,9 +152,10 @@ fn the_evening_film_begins_at_2015_on_every_day_of_the_year() {
         for day in 0..365 {
             let date = Date::constant(2026, 1, 1).saturating_add(day.days());
             let evening = date.at(20, 15, 0, 0).to_zoned(TimeZone::get(zone).unwrap()).unwrap();
-            let on = definition.programme_at(evening.timestamp().as_millisecond()).unwrap();
+            let evening_ms = ChannelMs(evening.timestamp().as_millisecond());
+            let on = definition.programme_at(evening_ms).unwrap();
             // The bumper before the film begins exactly on time.
-            assert_eq!(on.start_ms, evening.timestamp().as_millisecond(), "{zone} {date}");
+            assert_eq!(on.start_ms, evening_ms, "{zone} {date}");
             let film = ProgrammeIter::starting_at(&definition, on.end_ms).next().unwrap();
             assert!(title(&definition, &film).starts_with("/b/"), "{zone} {date}: {}", title(&definition, &film));
         }
@@ -163,22 +165,14 @@ fn the_evening_film_begins_at_2015_on_every_day_of_the_year() {
 #[test]
 fn seasons_weekdays_and_layers_decide_by_the_day() {
     let zone = "Europe/Berlin";
-    let layer = |season, weekdays, source, order| BlockLayer {
-        season,
-        weekdays,
-        blocks: vec![block(300, vec![slot(source, order, None)])],
-    };
-    let grid = BlockGrid {
-        day_start_minutes: 300,
-        pad_minutes: 0,
-        layers: vec![
-            // Across the end of the year.
-            layer(Some(((12, 24), (1, 2))), 0, 1, ScheduleMode::Sequential),
-            layer(Some(((2, 29), (2, 29))), 0, 1, ScheduleMode::Random),
-            layer(None, 1 << 6, 1, ScheduleMode::Shuffle),
-            layer(None, 0, 0, ScheduleMode::Sequential),
-        ],
-    };
+    let seasonal = |season, order| BlockLayer { season: Some(season), ..all_day(0, 1, order) };
+    let grid = grid_of(vec![
+        // Across the end of the year.
+        seasonal(((12, 24), (1, 2)), ScheduleMode::Sequential),
+        seasonal(((2, 29), (2, 29)), ScheduleMode::Random),
+        all_day(1 << 6, 1, ScheduleMode::Shuffle),
+        all_day(0, 0, ScheduleMode::Sequential),
+    ]);
     let start = at("2027-12-01T05:00", zone);
     let definition = ScheduleDefinition::new(start, request(zone, 1, grid, (30, 30), false));
     for (when, source) in [
@@ -241,7 +235,7 @@ fn programmes_begin_on_the_grid_and_filler_has_a_cooldown() {
             content += 1;
             let lead = definition.programme_at(programme.start_ms - 1).unwrap();
             assert_eq!(definition.item_of(&lead).title, "/filler/20");
-            assert_eq!(lead.start_ms.rem_euclid(HOUR / 2), 15 * 60_000, "a zone of 5:45: {programme:?}");
+            assert_eq!(lead.start_ms.0.rem_euclid(HOUR / 2), 15 * 60_000, "a zone of 5:45: {programme:?}");
         }
         // The filler of 90 s is neither before nor after a programme.
         if title == "/filler/90"
@@ -257,13 +251,9 @@ fn programmes_begin_on_the_grid_and_filler_has_a_cooldown() {
 fn items_that_do_not_fit_wait_and_oversized_ones_are_cut() {
     let zone = "UTC";
     let start = at("2026-01-01T05:00", zone);
-    let grid = |slots: Vec<BlockSlot>, until| BlockGrid {
-        day_start_minutes: 300,
-        pad_minutes: 0,
-        layers: vec![BlockLayer {
-            blocks: vec![Block { start_minutes: 300, end_minutes: until, slots }],
-            ..BlockLayer::default()
-        }],
+    let grid = |slots: Vec<BlockSlot>, until| {
+        let blocks = vec![Block { start_minutes: 300, end_minutes: until, slots }];
+        grid_of(vec![BlockLayer { blocks, ..BlockLayer::default() }])
     };
     // Films of 66 minutes and more in an hour; the rest of the day is slate.
     let films = || vec![slot(1, ScheduleMode::Sequential, None)];
@@ -293,7 +283,12 @@ fn a_guide_that_hides_filler_tiles_time_and_names_the_programme_of_every_instant
     channel.definition = ScheduleDefinition::new(start, request(zone, 5, grid, (9, 7), true));
     let definition = channel.definition.clone();
     let to = start + 30 * 24 * HOUR;
-    let whole: Vec<Programme> = channel.guide_entries(0, to, 0).map(|entry| entry.programme).collect();
+    let wall_ms = WallMs::without_clock;
+    let guide = |channel: &Channel, from, to| -> Vec<Programme> {
+        let entries = channel.guide_entries(wall_ms(from), wall_ms(to), WallMs(0));
+        entries.map(|entry| entry.programme).collect()
+    };
+    let whole = guide(&channel, ChannelMs(0), to);
     assert_eq!(whole[0].start_ms, start);
     assert!(whole.windows(2).all(|pair| pair[0].end_ms == pair[1].start_ms && pair[0].ordinal < pair[1].ordinal));
     let hidden = whole.iter().filter(|entry| definition.is_filler(entry)).count();
@@ -309,13 +304,13 @@ fn a_guide_that_hides_filler_tiles_time_and_names_the_programme_of_every_instant
     // A guide has the same entries wherever it begins.
     for n in 0..200 {
         let from = start + n * 12_345_677;
-        let part: Vec<Programme> = channel.guide_entries(from, from + HOUR, 0).map(|entry| entry.programme).collect();
+        let part = guide(&channel, from, from + HOUR);
         let expected = whole.iter().filter(|entry| entry.end_ms > from && entry.start_ms < from + HOUR);
         assert!(part.iter().eq(expected), "{n}");
     }
     channel.settings.show_filler = true;
-    let all: Vec<Programme> = channel.guide_entries(0, to, 0).map(|entry| entry.programme).collect();
-    assert!(all.iter().copied().eq(definition.programmes_between(0, to)));
+    let all = guide(&channel, ChannelMs(0), to);
+    assert!(all.iter().copied().eq(definition.programmes_between(ChannelMs(0), to)));
 }
 
 fn any_grid() -> impl Strategy<Value = BlockGrid> {

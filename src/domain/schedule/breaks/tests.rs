@@ -10,11 +10,11 @@ use crate::domain::schedule::tests::{MODES, any_mode, schedule_item};
 use crate::domain::schedule::{
     Programme, ProgrammeCursor, ProgrammeIter, RevisionRequest, ScheduleDefinition, ScheduleItems, assign_ids,
 };
-use crate::domain::time::{FrameRate, to_ticks};
+use crate::domain::time::{ChannelMs, FrameRate, WallMs, to_ticks};
 
 mod blocks;
 
-const START: i64 = 1_767_225_600_000;
+const START: ChannelMs = ChannelMs(1_767_225_600_000);
 const YEAR: i64 = 31_557_600_000;
 
 fn item(path: String, grid: &Grid, chapters: &[i64]) -> ScheduleItem {
@@ -222,7 +222,7 @@ proptest! {
         }
         prop_assert_eq!(broken, breaks);
         for (index, item) in revision.programme_items().iter().enumerate() {
-            prop_assert_eq!(lengths.get(&index).copied(), Some(item.duration_ms * revision.copies_per_cycle(item) as i64));
+            prop_assert_eq!(lengths.get(&index).copied(), Some(item.duration_ms * revision.mode.copies_per_cycle(item) as i64));
         }
         prop_assert_eq!(lengths.len(), revision.programme_items().len());
         // No filler comes twice in a round, and the start of a round is known.
@@ -242,7 +242,8 @@ proptest! {
         hidden.settings.min_guide_seconds = 0;
         let (from, to) = (START + at, START + at + long);
         let middle = from + cut % (long + 1);
-        let guide = |from, to| hidden.guide_entries(from, to, from).map(|entry| entry.programme).collect::<Vec<_>>();
+        let wall_ms = WallMs::without_clock;
+        let guide = |from, to| hidden.guide_entries(wall_ms(from), wall_ms(to), wall_ms(from)).map(|entry| entry.programme).collect::<Vec<_>>();
         let mut parts = guide(from, middle);
         parts.extend(guide(middle, to));
         parts.dedup();
@@ -253,9 +254,9 @@ proptest! {
             if shown {
                 prop_assert_eq!(Some(entry), hidden.definition.programme_at(entry.start_ms));
             } else {
-                prop_assert_eq!(Some((entry.start_ms, entry.end_ms)), hidden.definition.programme_bounds((entry.start_ms + entry.end_ms) / 2));
+                prop_assert_eq!(Some((entry.start_ms, entry.end_ms)), hidden.definition.programme_bounds(entry.start_ms + (entry.end_ms - entry.start_ms) / 2));
             }
-            let airing = hidden.whole_programmes(entry.end_ms - 1, entry.end_ms).next().unwrap().programme;
+            let airing = hidden.whole_programmes(entry.end_ms - 1, entry.end_ms).next().unwrap();
             prop_assert_eq!(Some((airing.start_ms, airing.end_ms)), hidden.definition.programme_bounds(entry.start_ms));
         }
     }
@@ -270,17 +271,19 @@ fn the_guide_is_what_plays_with_breaks() {
             n += 1;
             let at = START + (mix_to_u64(n, 1, 2) % (10 * YEAR) as u64) as i64;
             let on = channel.definition.programme_at(at).unwrap();
-            let entry = channel.guide_entries(at, at + 1, at).next().unwrap();
+            let wall_ms = WallMs::without_clock(at);
+            let entry = channel.guide_entries(wall_ms, wall_ms + 1, wall_ms).next().unwrap();
             let filler = channel.definition.is_filler(&on);
             assert!(filler || entry.programme.item_index == on.item_index, "{on:?} {entry:?}");
             let live = live_window::segments_from(&channel.definition, None, at).next().unwrap();
-            assert!(live.start_ticks <= at * 90 && at * 90 < live.end_ticks, "{live:?}");
+            assert!(live.start_ticks <= at.to_ticks() && at.to_ticks() < live.end_ticks, "{live:?}");
             assert_eq!(live.programme_start_ms, on.start_ms);
             let item = channel.definition.item_of(&on);
             let of = item.part(on.part_index);
             assert!((of.first_segment..of.end_segment).contains(&live.item_index));
             // Position in the file: the progress of the programme without its breaks.
-            let shown_ticks = item.segmentation.grid().segment_start(live.item_index) + (at * 90 - live.start_ticks);
+            let shown_ticks =
+                item.segmentation.grid().segment_start(live.item_index) + (at.to_ticks() - live.start_ticks);
             let expected_ticks = (at - on.start_ms + channel.entry_of(on).item_offset_ms()) * 90;
             assert!((shown_ticks - expected_ticks).abs() <= 90, "{shown_ticks} {expected_ticks}");
             within += u32::from(filler);

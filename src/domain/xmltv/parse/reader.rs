@@ -8,7 +8,6 @@ const MAX_DECOMPRESSED_BYTES: u64 = 256 << 20;
 /// Largest piece of markup, or of text between markup, bytes.
 const MAX_MARKUP_BYTES: usize = 1 << 20;
 
-/// Counts and limits the bytes read from a guide.
 pub(super) struct LimitedReader<R> {
     inner: R,
     /// Bytes since the current piece of markup began.

@@ -30,9 +30,9 @@ const MAX_SAMPLES: u64 = 20_000_000;
 
 /// An mp4 file's header.
 pub struct Mp4File<'a, F: ?Sized> {
-    file: &'a F,
-    boxes: Vec<FileBox>,
-    moov: Vec<u8>,
+    pub file: &'a F,
+    pub boxes: Vec<FileBox>,
+    pub moov: Vec<u8>,
 }
 
 impl<'a, F: ReadAt + ?Sized> Mp4File<'a, F> {

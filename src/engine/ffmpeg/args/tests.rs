@@ -29,7 +29,7 @@ fn plain_options<'a>(media: &'a Media, rendition: &'a Rendition, grid: &'a Grid)
         rendition,
         grid,
         first: 0,
-        input: "/proc/self/fd/9",
+        input: "/proc/self/fd/9".into(),
         pipe_input: None,
         subtitle_path: None,
         watermark: None,
@@ -53,7 +53,7 @@ fn golden_lines(
         (!media.clock_pieces.is_empty()).then(|| PipeInput { address: "pipe:5".into(), offset_seconds: -991 });
     // Audio that has to be extracted from the item first, into memory.
     let amr_path = amr_extraction::amr_stream(media, &rendition).map(|_| "/proc/self/fd/7");
-    let watermark = Some(("png_pipe", "file:/proc/self/fd/6")).filter(|_| has_watermark(&rendition));
+    let watermark = Some(("png_pipe", "file:/proc/self/fd/6".into())).filter(|_| has_watermark(&rendition));
     let options = ArgumentOptions {
         first,
         pipe_input: pipe_input.as_ref(),

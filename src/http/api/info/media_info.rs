@@ -4,7 +4,7 @@ use super::MediaLinks;
 use super::playback::Playback;
 use super::stream::Stream;
 use super::subtitle::Subtitle;
-use crate::domain::media::{PROBE_VERSION, StreamKind};
+use crate::domain::media::{self, PROBE_VERSION, StreamKind};
 use crate::domain::playback::RequestDevice;
 use crate::domain::time::{file_instant, format_timestamp, round_to_ms};
 use crate::engine::source::SourceFile;
@@ -110,6 +110,19 @@ impl MediaInfo {
                 StreamKind::Subtitle(_) | StreamKind::Data => {}
             }
         }
+        let to_chapter = |(index, chapter): (usize, &media::Chapter)| Chapter {
+            index,
+            title: chapter.title.clone(),
+            start_seconds: round_to_ms(chapter.start_seconds),
+            end_seconds: round_to_ms(chapter.end_seconds),
+        };
+        let to_attachment = |(index, attachment): (usize, &media::Attachment)| {
+            let media::Attachment { file_name, mime_type } = attachment.clone();
+            let url = attachment.is_font().then(|| links.attachment_url(index));
+            let signed_url = url.as_deref().and_then(|url| links.with_grant(url));
+            Attachment { index, file_name, mime_type, url, signed_url }
+        };
+        let media::Tags { title, artist, album, date } = media.tags.clone();
         Ok(Self {
             media_id,
             path: source.path.clone(),
@@ -133,38 +146,9 @@ impl MediaInfo {
             subtitles: Subtitle::embedded(media, links)
                 .chain(sidecars.iter().map(|sidecar| Subtitle::external(sidecar, links)))
                 .collect(),
-            chapters: media
-                .chapters
-                .iter()
-                .enumerate()
-                .map(|(index, chapter)| Chapter {
-                    index,
-                    title: chapter.title.clone(),
-                    start_seconds: round_to_ms(chapter.start_seconds),
-                    end_seconds: round_to_ms(chapter.end_seconds),
-                })
-                .collect(),
-            attachments: media
-                .attachments
-                .iter()
-                .enumerate()
-                .map(|(index, attachment)| {
-                    let url = attachment.is_font().then(|| links.attachment_url(index));
-                    Attachment {
-                        index,
-                        file_name: attachment.file_name.clone(),
-                        mime_type: attachment.mime_type.clone(),
-                        signed_url: url.as_deref().and_then(|url| links.with_grant(url)),
-                        url,
-                    }
-                })
-                .collect(),
-            tags: Tags {
-                title: media.tags.title.clone(),
-                artist: media.tags.artist.clone(),
-                album: media.tags.album.clone(),
-                date: media.tags.date.clone(),
-            },
+            chapters: media.chapters.iter().enumerate().map(to_chapter).collect(),
+            attachments: media.attachments.iter().enumerate().map(to_attachment).collect(),
+            tags: Tags { title, artist, album, date },
             watch_progress: None,
             playback: Playback::new(media, device, links, transcoder_available),
         })

@@ -86,23 +86,14 @@ impl Stream {
     pub fn new(stream: &media::Stream) -> Self {
         let (kind, detail) = match &stream.kind {
             StreamKind::Video(video) => ("video", video_detail(video)),
-            StreamKind::Audio(audio) => (
-                "audio",
-                Detail::Audio {
-                    channels: audio.channels,
-                    channel_layout: audio.channel_layout.clone(),
-                    sample_rate: audio.sample_rate,
-                    bit_depth: audio.bit_depth,
-                    commentary: audio.is_commentary,
-                },
-            ),
-            StreamKind::Subtitle(subtitle) => (
-                "subtitle",
-                Detail::Subtitle {
-                    kind: subtitle_kind(&stream.codec, subtitle.is_text),
-                    hearing_impaired: subtitle.is_hearing_impaired,
-                },
-            ),
+            StreamKind::Audio(audio) => {
+                let media::Audio { channels, channel_layout, sample_rate, bit_depth, is_commentary } = audio.clone();
+                ("audio", Detail::Audio { channels, channel_layout, sample_rate, bit_depth, commentary: is_commentary })
+            }
+            StreamKind::Subtitle(subtitle) => {
+                let kind = subtitle_kind(&stream.codec, subtitle.is_text);
+                ("subtitle", Detail::Subtitle { kind, hearing_impaired: subtitle.is_hearing_impaired })
+            }
             StreamKind::Data => ("data", Detail::Data {}),
         };
         Self {
@@ -127,7 +118,7 @@ impl Stream {
 fn video_detail(video: &media::Video) -> Detail {
     let (num, den) = video.sample_aspect;
     let aspect = f64::from(video.width) * f64::from(num) / (f64::from(video.height) * f64::from(den)).max(1.0);
-    let color = &video.color;
+    let media::Color { primaries, transfer, matrix, range } = video.color.clone();
     Detail::Video(Box::new(Picture {
         width: video.width,
         height: video.height,
@@ -142,25 +133,13 @@ fn video_detail(video: &media::Video) -> Detail {
         rotation: video.rotation,
         mirrored: video.is_mirrored,
         hdr: video.hdr.map(media::Hdr::as_str),
-        color: Color {
-            primaries: color.primaries.clone(),
-            transfer: color.transfer.clone(),
-            matrix: color.matrix.clone(),
-            range: color.range.clone(),
-        },
+        color: Color { primaries, transfer, matrix, range },
     }))
 }
 
 /// `16:9`, `4:3` or `9:16`; any other ratio as a decimal (`2.4:1`).
 fn ratio(aspect: f64) -> String {
-    let is_near = |target: f64| (aspect - target).abs() < 0.01;
-    if is_near(16.0 / 9.0) {
-        "16:9".into()
-    } else if is_near(4.0 / 3.0) {
-        "4:3".into()
-    } else if is_near(9.0 / 16.0) {
-        "9:16".into()
-    } else {
-        format!("{}:1", (aspect * 100.0).round() / 100.0)
-    }
+    let names = [(16.0 / 9.0, "16:9"), (4.0 / 3.0, "4:3"), (9.0 / 16.0, "9:16")];
+    let named = names.iter().find(|(target, _)| (aspect - target).abs() < 0.01);
+    named.map_or_else(|| format!("{}:1", (aspect * 100.0).round() / 100.0), |(_, name)| (*name).to_owned())
 }

@@ -44,25 +44,20 @@ pub struct AuditEntry {
 }
 
 /// Audit log of rights: attestations, changes, withdrawals
-#[utoipa::path(get, path = "/api/livetv/audit",
-    params(
-        ("source" = Option<u32>, Query, description = "Only entries about this source"),
-        ("channel" = Option<u32>, Query, description = "Only entries about this channel's own rights"),
-        ("after" = Option<u64>, Query, description = "Only entries after the one with this id"),
-    ),
-    responses((status = 200, description = "Oldest first, at most 500", body = AuditAnswer)))]
+#[utoipa::path(get, path = "/api/livetv/audit", params(
+    ("source" = Option<u32>, Query, description = "Only entries about this source"),
+    ("channel" = Option<u32>, Query, description = "Only entries about this channel's own rights"),
+    ("after" = Option<u64>, Query, description = "Only entries after the one with this id")), responses(
+    (status = 200, description = "Oldest first, at most 500", body = AuditAnswer)))]
 pub async fn audit(service: Arc<Service>, call: Call) -> Result<Response> {
-    let subject = match (call.query("source")?, call.query("channel")?) {
+    let subject = match (call.query("source"), call.query("channel")) {
         (Some(_), Some(_)) => return Err(Error::invalid_field("channel", "must be absent when source is given")),
         (Some(source), None) => Some(AuditSubject::Source(parse_id("source", source)?)),
         (None, Some(channel)) => Some(AuditSubject::Channel(parse_id("channel", channel)?)),
         (None, None) => None,
     };
-    let after = call
-        .query("after")?
-        .unwrap_or("0")
-        .parse()
-        .map_err(|_| Error::invalid_field("after", "must be an entry id"))?;
+    let after =
+        call.query("after").unwrap_or("0").parse().map_err(|_| Error::invalid_field("after", "must be an entry id"))?;
     let records = service.audit_log.entries(subject, after, MAX_ENTRIES)?;
     let next_after = if records.len() == MAX_ENTRIES { records.last().map(|(id, _)| *id) } else { None };
     let entries = records.into_iter().map(|(id, record)| AuditEntry::new(id, record)).collect();

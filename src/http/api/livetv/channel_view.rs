@@ -9,7 +9,7 @@ use super::schedule_mode::mode_name;
 use crate::domain::channel::{Channel, RequestedFiller, RequestedItem};
 use crate::domain::external::ExternalChannel;
 use crate::domain::live_window::CATCHUP_DAYS;
-use crate::domain::time::format_timestamp;
+use crate::domain::time::{WallMs, format_timestamp};
 use crate::http::api::prelude::*;
 use crate::service::live;
 
@@ -85,7 +85,6 @@ pub struct ChannelView<'a> {
 
 /// A file or folder of a channel.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 #[schema(as = ChannelItem)]
 pub struct ItemView {
     path: String,
@@ -96,15 +95,15 @@ pub struct ItemView {
 
 impl<'a> ChannelView<'a> {
     pub fn new(service: &'a Service, channel: &'a Channel, now: Timestamp) -> Self {
-        let (now_ms, addresses) = (now.as_millisecond(), ResourceUrls::from_config(&service.config));
-        let guide = channel.guide_entries(now_ms, i64::MAX, now_ms);
+        let (now_ms, addresses) = (now.into(), ResourceUrls::from_config(&service.config));
+        let guide = channel.guide_entries(now_ms, WallMs::MAX, now_ms);
         let mut guide = guide.map(|entry| GuideEntry::new(channel, &entry, now, addresses)).peekable();
         // Before the first programme, only `next` is set.
         let current = guide.next_if(GuideEntry::is_live);
         let next = guide.next();
         let settings = channel.settings.clone();
         let first = channel.definition.revisions.first();
-        let epoch = first.and_then(|first| Timestamp::from_millisecond(first.start_ms).ok()).map(format_timestamp);
+        let epoch = first.and_then(|first| Timestamp::from_millisecond(first.start_ms.0).ok()).map(format_timestamp);
         Self {
             id: channel.id,
             name: settings.name.into(),

@@ -15,6 +15,7 @@ use super::watch::CredentialParams;
 use crate::domain::channel::Channel;
 use crate::domain::lineup::ChannelNaming;
 use crate::domain::m3u::Catchup;
+use crate::domain::time::WallMs;
 use crate::domain::xmltv::ProgrammeWriter;
 use crate::domain::{m3u, xmltv};
 use crate::http::api::prelude::*;
@@ -26,34 +27,27 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 /// The lineup as an M3U playlist
 ///
 /// URLs start with `public_base_url` if it is configured, and with the `Host` of the request otherwise.
-#[utoipa::path(get, path = "/api/livetv/m3u",
-    params(
-        ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas"),
-        ("category" = Option<String>, Query, description = "Only channels of this category"),
-        ("tvgId" = Option<String>, Query, description = "Value of `tvg-id`: `stable` (default), `number` or `name`"),
-        ("format" = Option<String>, Query, description = "`m3u` (default) or `m3u8`: selects the content type"),
-        ("catchup" = Option<String>, Query, description = "Catch-up attributes: `default` (when absent), `append`, `shift` or `none`"),
-        ("auth" = Option<String>, Query, description = "Credentials in the links: `token`, `signed` or `none`; default: those of the request"),
-        CredentialParams,
-        ("download" = Option<String>, Query, description = "`1`: send as an attachment"),
-        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached playlist"),
-    ),
-    responses(
-        (status = 200, description = "Enabled channels whose rights permit showing, by number",
-            content((String = "audio/x-mpegurl"), (String = "application/vnd.apple.mpegurl"))),
-        (status = 304, description = "The cached playlist is still valid"),
-        (status = 400, description = "`VALIDATION_ERROR`")))]
+#[utoipa::path(get, path = "/api/livetv/m3u", params(
+    ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas"),
+    ("category" = Option<String>, Query, description = "Only channels of this category"),
+    ("tvgId" = Option<String>, Query, description = "Value of `tvg-id`: `stable` (default), `number` or `name`"),
+    ("format" = Option<String>, Query, description = "`m3u` (default) or `m3u8`: selects the content type"),
+    ("catchup" = Option<String>, Query, description = "Catch-up attributes: `default` (when absent), `append`, `shift` or `none`"),
+    ("auth" = Option<String>, Query, description = "Credentials in the links: `token`, `signed` or `none`; default: those of the request"),
+    CredentialParams,
+    ("download" = Option<String>, Query, description = "`1`: send as an attachment"),
+    ("If-None-Match" = Option<String>, Header, description = "ETag of the cached playlist")), responses(
+    (status = 200, description = "Enabled channels whose rights permit showing, by number", content((String = "audio/x-mpegurl"), (String = "application/vnd.apple.mpegurl"))),
+    (status = 304, description = "The cached playlist is still valid"),
+    (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
-    let content_type = match call.query("format")? {
-        // No charset parameter: mpv 0.35 rejects playlists whose content type has one (measured). All players read UTF-8.
-        None | Some("m3u") => "audio/x-mpegurl",
-        Some("m3u8") => "application/vnd.apple.mpegurl",
-        Some(_) => return Err(Error::invalid_field("format", "must be m3u or m3u8")),
-    };
+    // No charset parameter: mpv 0.35 rejects playlists whose content type has one (measured). All players read UTF-8.
+    let content_types = [("m3u", "audio/x-mpegurl"), ("m3u8", "application/vnd.apple.mpegurl")];
+    let content_type = parse_choice("format", call.query("format").unwrap_or("m3u"), &content_types)?;
     let channels = exported_channels(&service, &call)?;
     let (base, naming) = (base_url(&service, &call)?, parse_naming(&call)?);
     let (credentials, catchup) = (LinkCredentials::from_request(&service, &call)?, parse_catchup(&call)?);
-    let query = [credentials.query_for(&service, &call, "livetv/xmltv")?, guide_query(&call)?].join("&");
+    let query = [credentials.query_for(&service, &call, "livetv/xmltv")?, guide_query(&call)].join("&");
     let query = query.trim_matches('&');
     let guide_url = format!("{base}/api/livetv/xmltv{}{query}", if query.is_empty() { "" } else { "?" });
     let style = m3u::M3uOptions { base_url: base, naming, guide_url, catchup };
@@ -75,13 +69,9 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
         }
         None => false,
     });
-    let mut response = ExportResponse {
-        etag_hasher,
-        modified_ms: None,
-        is_gzip_file: false,
-        has_credentials: credentials.has_credentials(),
-    }
-    .into_response(&service, &call.headers, content_type, chunks)?;
+    let has_credentials = credentials.has_credentials();
+    let export = ExportResponse { etag_hasher, modified_ms: None, is_gzip_file: false, has_credentials };
+    let mut response = export.into_response(&service, &call.headers, content_type, chunks)?;
     let disposition = HeaderValue::try_from(format!("{kind}; filename=\"{file_name}\"")).map_err(Error::internal)?;
     response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
     Ok(response)
@@ -91,46 +81,40 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
 ///
 /// Covers midnight UTC `prevDays` ago to the first midnight at least `days` ahead. The document changes once a day and when
 /// a channel changes; with on-demand channels it may change every minute.
-#[utoipa::path(get, path = "/api/livetv/xmltv",
-    params(
-        ("days" = Option<u32>, Query, description = "Days ahead, 1 to 14; default 3"),
-        ("prevDays" = Option<u32>, Query, description = "Days back, 0 to 7; default 1"),
-        ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas"),
-        ("category" = Option<String>, Query, description = "Only channels of this category"),
-        ("tvgId" = Option<String>, Query, description = "As in the M3U playlist"),
-        ("tz" = Option<String>, Query, description = "`utc` (default), or `local`: times with the offset of each channel's time zone"),
-        ("lcn" = Option<String>, Query, description = "`1`: add channel numbers as `lcn`, which is not part of the DTD"),
-        CredentialParams,
-        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide"),
-    ),
-    responses(
-        (status = 200, description = "Valid against the XMLTV DTD; gzip-encoded if the client accepts it", body = String, content_type = "application/xml"),
-        (status = 304, description = "The cached guide is still valid"),
-        (status = 400, description = "`VALIDATION_ERROR`")))]
+#[utoipa::path(get, path = "/api/livetv/xmltv", params(
+    ("days" = Option<u32>, Query, description = "Days ahead, 1 to 14; default 3"),
+    ("prevDays" = Option<u32>, Query, description = "Days back, 0 to 7; default 1"),
+    ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas"),
+    ("category" = Option<String>, Query, description = "Only channels of this category"),
+    ("tvgId" = Option<String>, Query, description = "As in the M3U playlist"),
+    ("tz" = Option<String>, Query, description = "`utc` (default), or `local`: times with the offset of each channel's time zone"),
+    ("lcn" = Option<String>, Query, description = "`1`: add channel numbers as `lcn`, which is not part of the DTD"),
+    CredentialParams,
+    ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide")), responses(
+    (status = 200, description = "Valid against the XMLTV DTD; gzip-encoded if the client accepts it", body = String, content_type = "application/xml"),
+    (status = 304, description = "The cached guide is still valid"),
+    (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn xmltv(service: Arc<Service>, call: Call) -> Result<Response> {
     xmltv_response(&service, &call, false)
 }
 
 /// The guide as a gzip-compressed XMLTV file
-#[utoipa::path(get, path = "/api/livetv/xmltv.gz",
-    params(
-        ("days" = Option<u32>, Query, description = "All parameters as in `/api/livetv/xmltv`"),
-        ("prevDays" = Option<u32>, Query),
-        ("channelIds" = Option<String>, Query),
-        ("category" = Option<String>, Query),
-        ("tvgId" = Option<String>, Query),
-        ("tz" = Option<String>, Query),
-        ("lcn" = Option<String>, Query),
-        ("st" = Option<String>, Query),
-        ("token" = Option<String>, Query),
-        ("exp" = Option<String>, Query),
-        ("sig" = Option<String>, Query),
-        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide"),
-    ),
-    responses(
-        (status = 200, description = "The guide, gzip-compressed", body = Vec<u8>, content_type = "application/gzip"),
-        (status = 304, description = "The cached guide is still valid"),
-        (status = 400, description = "`VALIDATION_ERROR`")))]
+#[utoipa::path(get, path = "/api/livetv/xmltv.gz", params(
+    ("days" = Option<u32>, Query, description = "All parameters as in `/api/livetv/xmltv`"),
+    ("prevDays" = Option<u32>, Query),
+    ("channelIds" = Option<String>, Query),
+    ("category" = Option<String>, Query),
+    ("tvgId" = Option<String>, Query),
+    ("tz" = Option<String>, Query),
+    ("lcn" = Option<String>, Query),
+    ("st" = Option<String>, Query),
+    ("token" = Option<String>, Query),
+    ("exp" = Option<String>, Query),
+    ("sig" = Option<String>, Query),
+    ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide")), responses(
+    (status = 200, description = "The guide, gzip-compressed", body = Vec<u8>, content_type = "application/gzip"),
+    (status = 304, description = "The cached guide is still valid"),
+    (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn xmltv_gz(service: Arc<Service>, call: Call) -> Result<Response> {
     xmltv_response(&service, &call, true)
 }
@@ -138,29 +122,25 @@ pub async fn xmltv_gz(service: Arc<Service>, call: Call) -> Result<Response> {
 fn xmltv_response(service: &Service, call: &Call, is_gzip_file: bool) -> Result<Response> {
     let days = parse_count(call, "days", 3, 1..=14)?;
     let days_back = parse_count(call, "prevDays", 1, 0..=7)?;
-    let use_local_time = match call.query("tz")? {
-        None | Some("utc") => false,
-        Some("local") => true,
-        Some(_) => return Err(Error::invalid_field("tz", "must be utc or local")),
-    };
+    let local_times = parse_choice("tz", call.query("tz").unwrap_or("utc"), &[("utc", false), ("local", true)])?;
     let style = xmltv::XmltvOptions {
         base_url: base_url(service, call)?,
         naming: parse_naming(call)?,
-        local_times: use_local_time,
+        local_times,
         include_lcn: parse_flag(call, "lcn")?,
     };
     let channels = exported_channels(service, call)?;
-    let now = service.clock.now().as_millisecond();
-    let midnight = now.div_euclid(DAY_MS) * DAY_MS;
+    let now = service.clock.now_ms();
+    let midnight = now - now.0.rem_euclid(DAY_MS);
     let (from, to) = (midnight - days_back * DAY_MS, midnight + (days + 1) * DAY_MS);
     let mut etag_hasher = EtagHasher::new("x");
-    etag_hasher.add(format!("{style:?} {from} {to}").as_bytes());
-    let mut modified = service.channels.changed_ms().max(midnight);
+    etag_hasher.add(format!("{style:?} {} {}", from.0, to.0).as_bytes());
+    let mut modified = service.channels.changed_ms().max(midnight.0);
     for channel in &channels {
         etag_hasher.add_channel(channel);
         if let Some(clock) = &channel.clock {
             etag_hasher.hasher.update(&clock.guide_hash(now).to_le_bytes());
-            modified = modified.max(clock.guide_changed_ms(now));
+            modified = modified.max(clock.guide_changed_ms(now).0);
         }
     }
     let chunks = xmltv_chunks(channels, style, from..to, now);
@@ -264,8 +244,8 @@ impl ExportResponse {
 fn xmltv_chunks(
     channels: Vec<Arc<Channel>>,
     style: xmltv::XmltvOptions,
-    range_ms: Range<i64>,
-    now_ms: i64,
+    range_ms: Range<WallMs>,
+    now_ms: WallMs,
 ) -> impl Iterator<Item = Bytes> + Send + Sync + 'static {
     let Range { start, end } = range_ms;
     let (mut declared, mut aired) = (channels.clone().into_iter(), channels.into_iter());
@@ -289,8 +269,8 @@ fn xmltv_chunks(
 
 /// The channels to export, by number.
 fn exported_channels(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
-    let ids = call.query("channelIds")?.map(|list| super::guide::parse_ids("channelIds", list)).transpose()?;
-    let category = call.query("category")?;
+    let ids = call.query("channelIds").map(|list| super::guide::parse_ids("channelIds", list)).transpose()?;
+    let category = call.query("category");
     let user = call.user()?;
     let mut channels = service.channels.all();
     channels.retain(|channel| {
@@ -304,29 +284,29 @@ fn exported_channels(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>
 }
 
 /// Query of the guide URL in the playlist: the guide lists the same channels with the same ids.
-fn guide_query(call: &Call) -> Result<String> {
+fn guide_query(call: &Call) -> String {
     let mut query = String::new();
     for name in ["channelIds", "category", "tvgId"] {
-        if let Some(value) = call.query(name)? {
+        if let Some(value) = call.query(name) {
             let value = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
             query.push_str(&format!("&{name}={value}"));
         }
     }
-    Ok(query)
+    query
 }
 
 fn parse_catchup(call: &Call) -> Result<Catchup> {
-    let text = call.query("catchup")?.unwrap_or("default");
+    let text = call.query("catchup").unwrap_or("default");
     Catchup::parse(text).ok_or_else(|| Error::invalid_field("catchup", "must be default, append, shift or none"))
 }
 
 fn parse_naming(call: &Call) -> Result<ChannelNaming> {
-    let text = call.query("tvgId")?.unwrap_or("stable");
+    let text = call.query("tvgId").unwrap_or("stable");
     ChannelNaming::parse(text).ok_or_else(|| Error::invalid_field("tvgId", "must be stable, number or name"))
 }
 
 fn parse_flag(call: &Call, name: &str) -> Result<bool> {
-    match call.query(name)? {
+    match call.query(name) {
         None | Some("" | "0" | "false") => Ok(false),
         Some("1" | "true") => Ok(true),
         Some(_) => Err(Error::invalid_field(name, "must be 1 or 0")),
@@ -334,7 +314,7 @@ fn parse_flag(call: &Call, name: &str) -> Result<bool> {
 }
 
 fn parse_count(call: &Call, name: &str, default: i64, range: RangeInclusive<i64>) -> Result<i64> {
-    let Some(text) = call.query(name)? else { return Ok(default) };
+    let Some(text) = call.query(name) else { return Ok(default) };
     text.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| {
         Error::invalid_field(name, format!("must be an integer from {} to {}", range.start(), range.end()))
     })

@@ -11,7 +11,7 @@ use crate::domain::access::Role;
 use crate::domain::channel::Channel;
 use crate::domain::guide::{ProgrammeEntries, check_ahead};
 use crate::domain::live_window::CATCHUP_MS;
-use crate::domain::time::{format_ms, format_timestamp, round_to_ms};
+use crate::domain::time::{WallMs, format_ms, format_timestamp, round_to_ms};
 use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
 use crate::http::text_stream;
@@ -68,23 +68,21 @@ pub struct OnAir<'a> {
 }
 
 /// Guide (EPG) of one or more channels
-#[utoipa::path(get, path = "/api/livetv/epg",
-    params(
-        ("channelId" = Option<u32>, Query, description = "Only this channel"),
-        ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas; `channelId` is added to them"),
-        ("from" = Option<String>, Query, description = "ISO 8601, at most a year in the future; default: an hour ago"),
-        ("to" = Option<String>, Query, description = "ISO 8601; default: 24 h after `from`, at most 14 days after it"),
-        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide"),
-    ),
-    responses(
-        (status = 200, description = "By channel number, then by start; programmes that overlap the range are listed with their full times", body = GuideAnswer),
-        (status = 304, description = "The cached guide is still valid")))]
+#[utoipa::path(get, path = "/api/livetv/epg", params(
+    ("channelId" = Option<u32>, Query, description = "Only this channel"),
+    ("channelIds" = Option<String>, Query, description = "Only these channels: ids, separated by commas; `channelId` is added to them"),
+    ("from" = Option<String>, Query, description = "ISO 8601, at most a year in the future; default: an hour ago"),
+    ("to" = Option<String>, Query, description = "ISO 8601; default: 24 h after `from`, at most 14 days after it"),
+    ("If-None-Match" = Option<String>, Header, description = "ETag of the cached guide")), responses(
+    (status = 200, description = "By channel number, then by start; programmes that overlap the range are listed with their full times", body = GuideAnswer),
+    (status = 304, description = "The cached guide is still valid")))]
 pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
     let now = service.clock.now();
-    let from = call.query("from")?.map(|text| parse_time_ms("from", text)).transpose()?;
-    let from = from.unwrap_or(now.as_millisecond() - HOUR_MS);
-    check_ahead("from", from, now.as_millisecond())?;
-    let to = call.query("to")?.map(|text| parse_time_ms("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
+    let from = call.query("from").map(|text| parse_time_ms("from", text)).transpose()?;
+    let now_ms = WallMs::from(now);
+    let from = from.unwrap_or(now_ms - HOUR_MS);
+    check_ahead("from", from, now_ms)?;
+    let to = call.query("to").map(|text| parse_time_ms("to", text)).transpose()?.unwrap_or(from + 24 * HOUR_MS);
     if to <= from {
         return Err(Error::invalid_field("to", "must be later than from"));
     }
@@ -92,9 +90,8 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
         return Err(Error::invalid_field("to", "must be at most 14 days after from"));
     }
     let channels = requested_channels(&service, &call)?;
-    let etag = build_etag(&service, &channels, from, to, now.as_millisecond());
-    let outcome = Validators { etag: &etag, modified: None }.evaluate(&call.headers);
-    let mut response = match outcome {
+    let etag = build_etag(&service, &channels, from, to, now_ms);
+    let mut response = match (Validators { etag: &etag, modified: None }).evaluate(&call.headers) {
         PreconditionResult::NotModified => reply::not_modified(),
         PreconditionResult::Proceed | PreconditionResult::Failed => {
             let chunks = guide_chunks(service, channels, from..to, now);
@@ -111,12 +108,11 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Current programme, for players that play the file itself
-#[utoipa::path(get, path = "/api/livetv/now", params(("channelId" = u32, Query, description = "Channel id")),
-    responses(
-        (status = 200, description = "With the position in the file", body = NowAnswer),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+#[utoipa::path(get, path = "/api/livetv/now", params(("channelId" = u32, Query, description = "Channel id")), responses(
+    (status = 200, description = "With the position in the file", body = NowAnswer),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
-    let id = call.query("channelId")?.ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
+    let id = call.query("channelId").ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
     let channel = super::find_visible_channel(&service, &call, parse_id("channelId", id)?)?;
     Ok(now_response(&service, &channel))
 }
@@ -124,17 +120,18 @@ pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
 /// Responds with the current and next programme of a channel.
 pub fn now_response(service: &Service, channel: &Channel) -> Response {
     let now = service.clock.now();
-    let now_ms = now.as_millisecond();
-    let mut guide = channel.guide_entries(now_ms, i64::MAX, now_ms).peekable();
-    let entry = guide.next_if(|entry| entry.programme.start_ms <= now_ms);
+    let now_ms = WallMs::from(now);
+    let mut guide = channel.guide_entries(now_ms, WallMs::MAX, now_ms).peekable();
+    let entry = guide.next_if(|entry| entry.start_ms <= now_ms);
     let addresses = ResourceUrls::from_config(&service.config);
     let next = guide.next().map(|entry| GuideEntry::new(channel, &entry, now, addresses));
     let channel_ms = channel.channel_ms_at(now_ms);
     // The file on air may be filler that the guide counts as part of the entry.
     let on_air = match channel.external {
-        Some(_) => entry.clone(),
-        None => channel.definition.programme_at(channel_ms).map(|programme| channel.entry_of(programme)),
+        Some(_) => entry.map(|entry| entry.programme),
+        None => channel.definition.programme_at(channel_ms),
     };
+    let on_air = on_air.map(|programme| channel.entry_of(programme));
     let direct_url = |path: &str| match channel.external {
         Some(_) => addresses.live_playlist(channel.id),
         None => addresses.media_file(path),
@@ -154,7 +151,7 @@ pub fn now_response(service: &Service, channel: &Channel) -> Response {
 fn requested_channels(service: &Service, call: &Call) -> Result<Vec<Arc<Channel>>> {
     let mut ids: Option<Vec<u32>> = None;
     for field in ["channelId", "channelIds"] {
-        if let Some(list) = call.query(field)? {
+        if let Some(list) = call.query(field) {
             ids.get_or_insert_default().extend(parse_ids(field, list)?);
         }
     }
@@ -180,8 +177,8 @@ pub fn parse_id(field: &str, text: &str) -> Result<u32> {
     Ok(text.parse().unwrap_or(u32::MAX))
 }
 
-/// Parses an instant with any offset, or a date as its midnight in UTC. Unix milliseconds.
-fn parse_time_ms(field: &str, text: &str) -> Result<i64> {
+/// Parses an instant with any offset, or a date as its midnight in UTC.
+fn parse_time_ms(field: &str, text: &str) -> Result<WallMs> {
     let day = || Some(text.parse::<Date>().ok()?.at(0, 0, 0, 0).to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp());
     let midnight = (text.len() == "2026-01-01".len()).then(day).flatten();
     // An unencoded `+` of an offset is decoded to a space.
@@ -189,13 +186,13 @@ fn parse_time_ms(field: &str, text: &str) -> Result<i64> {
     let instant =
         instant.ok_or_else(|| Error::invalid_field(field, "must be an instant, e.g. 2026-01-01T20:15:00Z"))?;
     let (first, last) = (-62_000_000_000_000, 250_000_000_000_000);
-    Ok(instant.as_millisecond().clamp(first, last))
+    Ok(WallMs(instant.as_millisecond().clamp(first, last)))
 }
 
 /// Hashes everything the entries depend on: channel versions, the range, the programmes on air.
-fn build_etag(service: &Service, channels: &[Arc<Channel>], from: i64, to: i64, now_ms: i64) -> String {
+fn build_etag(service: &Service, channels: &[Arc<Channel>], from: WallMs, to: WallMs, now_ms: WallMs) -> String {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
+    hasher.update(&from.0.to_le_bytes()).update(&to.0.to_le_bytes());
     for channel in channels {
         let current = service.channels.current_programme(channel, now_ms);
         let mut on_air = current.map_or(u64::MAX, |programme| programme.ordinal);
@@ -223,7 +220,7 @@ fn to_seconds(ms: i64) -> f64 {
 fn guide_chunks(
     service: Arc<Service>,
     channels: Vec<Arc<Channel>>,
-    range_ms: Range<i64>,
+    range_ms: Range<WallMs>,
     now: Timestamp,
 ) -> impl Iterator<Item = Bytes> + Send + Sync + 'static {
     let Range { start: from, end: to } = range_ms;
@@ -233,14 +230,14 @@ fn guide_chunks(
     let (mut is_head_written, mut is_first_entry) = (false, true);
     text_stream::chunks(move |text| {
         if !is_head_written {
-            let (from, to, now) = (format_ms(from), format_ms(to), format_timestamp(now));
+            let (from, to, now) = (format_ms(from.0), format_ms(to.0), format_timestamp(now));
             let head = format!("{{\"from\":\"{from}\",\"to\":\"{to}\",\"generatedAt\":\"{now}\",\"entries\":[");
             text.extend_from_slice(head.as_bytes());
             is_head_written = true;
         }
         let Some((channel, entries)) = &mut current else {
             current = channels.next().map(|channel| {
-                let entries = ProgrammeEntries::new(&channel, from, to, now.as_millisecond());
+                let entries = ProgrammeEntries::new(&channel, from, to, now.into());
                 (channel, entries)
             });
             if current.is_none() {
@@ -248,7 +245,7 @@ fn guide_chunks(
             }
             return current.is_some();
         };
-        let Some(programme) = entries.next_entry(&channel.definition) else {
+        let Some(airing) = entries.next_entry(&channel.definition) else {
             current = None;
             return true;
         };
@@ -256,7 +253,7 @@ fn guide_chunks(
             text.push(b',');
         }
         let addresses = ResourceUrls::from_config(&service.config);
-        let entry = GuideEntry::new(channel, &channel.entry_of(programme), now, addresses);
+        let entry = GuideEntry::new(channel, &airing, now, addresses);
         serde_json::to_writer(text, &entry).expect("a guide entry is plain data, and writing to memory cannot fail");
         true
     })

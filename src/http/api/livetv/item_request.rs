@@ -10,7 +10,6 @@ const MAX_TITLE_BYTES: usize = 512;
 
 /// A file, or a folder that stands for the files in it.
 #[derive(Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct ItemRequest {
     /// Absolute path inside a library root.
     path: String,

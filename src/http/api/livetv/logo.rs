@@ -7,8 +7,8 @@ use http::header::{CACHE_CONTROL, HeaderValue};
 /// Generated logo for a channel id
 ///
 /// Logos are fetched without credentials, so they reveal nothing about the channel, not even whether it exists.
-#[utoipa::path(get, path = "/api/livetv/logos/{id}", params(("id" = u32, Path, description = "A channel id")),
-    responses((status = 200, description = "A television set in a colour derived from the id", body = String, content_type = "image/svg+xml")))]
+#[utoipa::path(get, path = "/api/livetv/logos/{id}", params(("id" = u32, Path, description = "A channel id")), responses(
+    (status = 200, description = "A television set in a colour derived from the id", body = String, content_type = "image/svg+xml")))]
 pub async fn logo(_: Arc<Service>, call: Call) -> Result<Response> {
     let id: u32 = call.params[0].parse().map_err(|_| Error::new(Code::NotFound, "the channel id must be a number"))?;
     let mut response = reply::bytes("image/svg+xml", render_logo(id).into());

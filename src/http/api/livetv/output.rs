@@ -68,15 +68,9 @@ impl WatermarkRequest {
     /// `VALIDATION_ERROR` naming the first invalid field.
     pub fn into_settings(self) -> Result<Option<WatermarkSettings>> {
         let position = self.position.as_deref().unwrap_or("bottom-right");
-        let corner = match position {
-            "top-left" => Corner::TopLeft,
-            "top-right" => Corner::TopRight,
-            "bottom-left" => Corner::BottomLeft,
-            "bottom-right" => Corner::BottomRight,
-            _ => {
-                let message = "must be top-left, top-right, bottom-left or bottom-right";
-                return Err(Error::invalid_field("watermark.position", message));
-            }
+        let Some(corner) = Corner::parse(position) else {
+            let message = "must be top-left, top-right, bottom-left or bottom-right";
+            return Err(Error::invalid_field("watermark.position", message));
         };
         check_integer("watermark.opacity", self.opacity, 1..=100)?;
         check_integer("watermark.widthPercent", self.width_percent, 1..=50)?;

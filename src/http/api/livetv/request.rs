@@ -106,11 +106,8 @@ impl ChannelRequest {
             return Err(Error::invalid_field("name", "is missing"));
         }
         let from_library = matches!(change.source_type, None | Some(SourceType::Virtual));
-        if from_library
-            && change.requested_items.is_none()
-            && change.requested_blocks.is_none()
-            && change.mode != Some(ScheduleMode::Blocks)
-        {
+        let has_blocks = change.requested_blocks.is_some() || change.mode == Some(ScheduleMode::Blocks);
+        if from_library && change.requested_items.is_none() && !has_blocks {
             return Err(Error::invalid_field("items", "is missing"));
         }
         Ok(ChannelChange { start_at: start_at.as_deref().map(parse_start).transpose()?, ..change })
@@ -204,10 +201,7 @@ fn parse_start(text: &str) -> Result<Timestamp> {
 }
 
 fn parse_source_type(name: &str) -> Result<SourceType> {
-    match name {
-        "virtual" => Ok(SourceType::Virtual),
-        "external" => Ok(SourceType::External),
-        "m3u-import" => Ok(SourceType::Import),
-        _ => Err(Error::invalid_field("sourceType", "must be virtual, external or m3u-import")),
-    }
+    let types =
+        [("virtual", SourceType::Virtual), ("external", SourceType::External), ("m3u-import", SourceType::Import)];
+    parse_choice("sourceType", name, &types)
 }

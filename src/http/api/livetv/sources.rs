@@ -99,7 +99,6 @@ pub struct SkipView {
 
 /// The result of an import that was not saved.
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct SourcePreview {
     counts: CountsView,
     channels: Vec<ImportView>,
@@ -122,16 +121,16 @@ pub struct ImportView {
 }
 
 /// All sources
-#[utoipa::path(get, path = "/api/livetv/sources",
-    responses((status = 200, description = "Sources by id", body = SourcesAnswer)))]
+#[utoipa::path(get, path = "/api/livetv/sources", responses(
+    (status = 200, description = "Sources by id", body = SourcesAnswer)))]
 pub async fn sources(service: Arc<Service>, _call: Call) -> Result<Response> {
     let sources = service.sources.all().iter().map(|source| SourceView::new(&service, source)).collect();
     Ok(reply::json(&SourcesAnswer { sources }))
 }
 
 /// One source, with its skipped entries
-#[utoipa::path(get, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")),
-    responses((status = 200, description = "The source", body = SourceAnswer)))]
+#[utoipa::path(get, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")), responses(
+    (status = 200, description = "The source", body = SourceAnswer)))]
 pub async fn source(service: Arc<Service>, call: Call) -> Result<Response> {
     let source = service.sources.get(parse_source_id(&call)?)?;
     Ok(reply::json(&source_answer(&service, &source)))
@@ -140,11 +139,10 @@ pub async fn source(service: Arc<Service>, call: Call) -> Result<Response> {
 /// Import a playlist (M3U) or a guide (XMLTV)
 ///
 /// The body is JSON, or `multipart/form-data` with one part per field and the file as `upload`.
-#[utoipa::path(post, path = "/api/livetv/sources", request_body = SourceRequest,
-    responses(
-        (status = 201, description = "Imported, and its channels created", body = SourceAnswer),
-        (status = 400, description = "`VALIDATION_ERROR`: the message says what the file is instead, or why the URL is refused"),
-        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names the missing fields")))]
+#[utoipa::path(post, path = "/api/livetv/sources", request_body = SourceRequest, responses(
+    (status = 201, description = "Imported, and its channels created", body = SourceAnswer),
+    (status = 400, description = "`VALIDATION_ERROR`: the message says what the file is instead, or why the URL is refused"),
+    (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names the missing fields")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let change = body::read_change(&mut call).await?;
     let source = service.add_source(change).await?;
@@ -154,10 +152,9 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// Preview an import without saving it
-#[utoipa::path(post, path = "/api/livetv/sources/preview", request_body = SourceRequest,
-    responses(
-        (status = 200, description = "The channels it would create, and a reason for every skipped entry", body = SourcePreview),
-        (status = 400, description = "`VALIDATION_ERROR`")))]
+#[utoipa::path(post, path = "/api/livetv/sources/preview", request_body = SourceRequest, responses(
+    (status = 200, description = "The channels it would create, and a reason for every skipped entry", body = SourcePreview),
+    (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let change = body::read_change(&mut call).await?;
     let Preview { counts, channels, skipped, guides } = service.preview_source(change).await?;
@@ -180,11 +177,10 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
 ///
 /// A change of the URL, the upload, provenance or rights needs a new attestation. `attestation.authorized: false` withdraws
 /// it: channels and recordings of the source stop at once.
-#[utoipa::path(patch, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")),
-    request_body = SourceRequest,
-    responses(
-        (status = 200, description = "Changed, and refreshed if necessary", body = SourceAnswer),
-        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names the missing fields")))]
+#[utoipa::path(patch, path = "/api/livetv/sources/{id}", request_body = SourceRequest, params(
+    ("id" = u32, Path, description = "Source id")), responses(
+    (status = 200, description = "Changed, and refreshed if necessary", body = SourceAnswer),
+    (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: `details.missing` names the missing fields")))]
 pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let id = parse_source_id(&call)?;
     let change = body::read_change(&mut call).await?;
@@ -193,8 +189,8 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// Delete a source and its channels
-#[utoipa::path(delete, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")),
-    responses((status = 200, description = "Deleted", body = SourceGone)))]
+#[utoipa::path(delete, path = "/api/livetv/sources/{id}", params(("id" = u32, Path, description = "Source id")), responses(
+    (status = 200, description = "Deleted", body = SourceGone)))]
 pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let source_id = parse_source_id(&call)?;
     service.remove_source(source_id, &call.user()?.username).await?;
@@ -202,11 +198,10 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Refresh a source; channels keep their ids
-#[utoipa::path(post, path = "/api/livetv/sources/{id}/refresh", params(("id" = u32, Path, description = "Source id")),
-    responses(
-        (status = 202, description = "The refresh has started", body = SourceAnswer),
-        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 409, description = "`CONFLICT`: an uploaded source cannot be refreshed")))]
+#[utoipa::path(post, path = "/api/livetv/sources/{id}/refresh", params(("id" = u32, Path, description = "Source id")), responses(
+    (status = 202, description = "The refresh has started", body = SourceAnswer),
+    (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+    (status = 409, description = "`CONFLICT`: an uploaded source cannot be refreshed")))]
 pub async fn refresh(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = parse_source_id(&call)?;
     service.refresh_source(id)?;

@@ -7,7 +7,7 @@ use super::view_query::UnixSecondsText;
 use crate::domain::account::StreamToken;
 use crate::domain::channel::Channel;
 use crate::domain::signing::{MAX_LIFE_SECONDS, SignedParameters};
-use crate::domain::time::format_timestamp;
+use crate::domain::time::{WallMs, format_timestamp};
 use crate::http::api::prelude::*;
 use crate::http::reply::secretive;
 
@@ -95,18 +95,17 @@ pub struct SignedAnswer {
 }
 
 /// List your stream tokens
-#[utoipa::path(get, path = "/api/livetv/tokens",
-    responses((status = 200, description = "Oldest first, without their secrets", body = TokensAnswer)))]
+#[utoipa::path(get, path = "/api/livetv/tokens", responses(
+    (status = 200, description = "Oldest first, without their secrets", body = TokensAnswer)))]
 pub async fn tokens(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(reply::json(&TokensAnswer::new(service.accounts.stream_tokens(&call.user()?.user_id))))
 }
 
 /// Create a stream token for one device
-#[utoipa::path(post, path = "/api/livetv/tokens", request_body = TokenRequest,
-    responses(
-        (status = 201, description = "Created; the secret is shown only once", body = TokenAnswer),
-        (status = 400, description = "`VALIDATION_ERROR`"),
-        (status = 409, description = "`CONFLICT`: the user has too many stream tokens")))]
+#[utoipa::path(post, path = "/api/livetv/tokens", request_body = TokenRequest, responses(
+    (status = 201, description = "Created; the secret is shown only once", body = TokenAnswer),
+    (status = 400, description = "`VALIDATION_ERROR`"),
+    (status = 409, description = "`CONFLICT`: the user has too many stream tokens")))]
 pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: TokenRequest = call.json().await?;
     let parse = |text: &str| text.parse().map_err(|_| Error::invalid_field("expiresAt", "must be an ISO 8601 instant"));
@@ -120,10 +119,9 @@ pub async fn add(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 /// Revoke a stream token and all URLs signed with it
-#[utoipa::path(delete, path = "/api/livetv/tokens/{id}", params(("id" = String, Path, description = "Token id")),
-    responses(
-        (status = 200, description = "Revoked", body = TokenGone),
-        (status = 404, description = "`NOT_FOUND`: you have no such token")))]
+#[utoipa::path(delete, path = "/api/livetv/tokens/{id}", params(("id" = String, Path, description = "Token id")), responses(
+    (status = 200, description = "Revoked", body = TokenGone),
+    (status = 404, description = "`NOT_FOUND`: you have no such token")))]
 pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.params[0].clone();
     service.accounts.revoke_stream_token(&call.user()?.user_id, &id).await?;
@@ -131,11 +129,10 @@ pub async fn revoke(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Sign the URL of a channel, of the playlist of all channels, or of their guide
-#[utoipa::path(post, path = "/api/livetv/sign", request_body = SignRequest,
-    responses(
-        (status = 200, description = "The URL works without other credentials until it expires or the login that signed it ends", body = SignedAnswer),
-        (status = 400, description = "`VALIDATION_ERROR`"),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+#[utoipa::path(post, path = "/api/livetv/sign", request_body = SignRequest, responses(
+    (status = 200, description = "The URL works without other credentials until it expires or the login that signed it ends", body = SignedAnswer),
+    (status = 400, description = "`VALIDATION_ERROR`"),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: SignRequest = call.json().await?;
     let (resource, suffix) = match (request.channel_id, request.resource) {
@@ -170,9 +167,9 @@ pub async fn sign(service: Arc<Service>, mut call: Call) -> Result<Response> {
     Ok(secretive(reply::json(&SignedAnswer { url, token, exp, sig })))
 }
 
-/// Start of the current programme, unix ms; None before the first programme and for external channels.
-fn current_programme_start_ms(service: &Service, channel: &Channel) -> Option<i64> {
-    let now_ms = service.clock.now().as_millisecond();
+/// Start of the current programme; None before the first programme and for external channels.
+fn current_programme_start_ms(service: &Service, channel: &Channel) -> Option<WallMs> {
+    let now_ms = service.clock.now_ms();
     channel.definition.programme_bounds(channel.channel_ms_at(now_ms)).map(|(start_ms, _)| channel.wall_ms_at(start_ms))
 }
 
@@ -184,13 +181,8 @@ impl TokensAnswer {
 
 impl TokenView {
     fn new(token: StreamToken) -> Self {
-        Self {
-            id: token.id,
-            name: token.name,
-            channel_ids: token.channels,
-            created_at: format_timestamp(token.created_at),
-            last_used_at: token.last_used_at.map(format_timestamp),
-            expires_at: token.expires_at.map(format_timestamp),
-        }
+        let StreamToken { id, name, channels: channel_ids, .. } = token;
+        let [last_used_at, expires_at] = [token.last_used_at, token.expires_at].map(|at| at.map(format_timestamp));
+        Self { id, name, channel_ids, created_at: format_timestamp(token.created_at), last_used_at, expires_at }
     }
 }

@@ -73,10 +73,9 @@ pub struct TunerStatus {
 }
 
 /// HDHomeRun device information
-#[utoipa::path(get, path = "/hdhr/{token}/discover.json", params(("token" = String, Path, description = "A stream token")),
-    responses(
-        (status = 200, description = "The device and the URL of its lineup", body = TunerAnswer),
-        (status = 404, description = "`NOT_FOUND`: `hdhomerun` is not enabled in the configuration")))]
+#[utoipa::path(get, path = "/hdhr/{token}/discover.json", params(("token" = String, Path, description = "A stream token")), responses(
+    (status = 200, description = "The device and the URL of its lineup", body = TunerAnswer),
+    (status = 404, description = "`NOT_FOUND`: `hdhomerun` is not enabled in the configuration")))]
 pub async fn discover(service: Arc<Service>, call: Call) -> Result<Response> {
     let base_url = tuner_base_url(&service, &call)?;
     Ok(reply::json(&TunerAnswer {
@@ -94,8 +93,8 @@ pub async fn discover(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// HDHomeRun channel lineup
-#[utoipa::path(get, path = "/hdhr/{token}/lineup.json", params(("token" = String, Path, description = "A stream token")),
-    responses((status = 200, description = "Enabled channels the token is valid for, by number; external channels only if their rights permit recording", body = Vec<TunerChannel>)))]
+#[utoipa::path(get, path = "/hdhr/{token}/lineup.json", params(("token" = String, Path, description = "A stream token")), responses(
+    (status = 200, description = "Enabled channels the token is valid for, by number; external channels only if their rights permit recording", body = Vec<TunerChannel>)))]
 pub async fn lineup(service: Arc<Service>, call: Call) -> Result<Response> {
     let (base, user) = (tuner_base_url(&service, &call)?, call.user()?);
     let channels = service.channels.all().into_iter();
@@ -117,24 +116,23 @@ pub async fn lineup(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// HDHomeRun scan status
-#[utoipa::path(get, path = "/hdhr/{token}/lineup_status.json",
-    params(("token" = String, Path, description = "A stream token")),
-    responses((status = 200, description = "No scan is in progress", body = TunerStatus)))]
+#[utoipa::path(get, path = "/hdhr/{token}/lineup_status.json", params(("token" = String, Path, description = "A stream token")), responses(
+    (status = 200, description = "No scan is in progress", body = TunerStatus)))]
 pub async fn status(_: Arc<Service>, _: Call) -> Result<Response> {
     let status = TunerStatus { scan_in_progress: 0, scan_possible: 1, source: "Cable", source_list: ["Cable"] };
     Ok(reply::json(&status))
 }
 
 /// HDHomeRun channel scan: does nothing, the lineup is always complete
-#[utoipa::path(post, path = "/hdhr/{token}/lineup.post", params(("token" = String, Path, description = "A stream token")),
-    responses((status = 204, description = "Done")))]
+#[utoipa::path(post, path = "/hdhr/{token}/lineup.post", params(("token" = String, Path, description = "A stream token")), responses(
+    (status = 204, description = "Done")))]
 pub async fn scan(_: Arc<Service>, _: Call) -> Result<Response> {
     Ok(reply::empty())
 }
 
 /// UPnP description of the tuner
-#[utoipa::path(get, path = "/hdhr/{token}/device.xml", params(("token" = String, Path, description = "A stream token")),
-    responses((status = 200, description = "UPnP device description", body = String, content_type = "application/xml")))]
+#[utoipa::path(get, path = "/hdhr/{token}/device.xml", params(("token" = String, Path, description = "A stream token")), responses(
+    (status = 200, description = "UPnP device description", body = String, content_type = "application/xml")))]
 pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
     let xml = |text: String| {
         let mut out = Vec::new();
@@ -166,17 +164,14 @@ pub async fn device(service: Arc<Service>, call: Call) -> Result<Response> {
 ///
 /// The stream starts a few seconds behind the schedule and runs in real time. It ends when the client disconnects, the
 /// token is revoked or the channel is deleted.
-#[utoipa::path(get, path = "/hdhr/{token}/auto/{channel}",
-    params(
-        ("token" = String, Path, description = "A stream token"),
-        ("channel" = String, Path, description = "`v` and the channel number"),
-    ),
-    responses(
-        (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
-        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`"),
-        (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: an external channel without `rights.recordingBasis`"),
-        (status = 503, description = "`SERVER_BUSY`: all tuners are in use; `CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
+#[utoipa::path(get, path = "/hdhr/{token}/auto/{channel}", params(
+    ("token" = String, Path, description = "A stream token"),
+    ("channel" = String, Path, description = "`v` and the channel number")), responses(
+    (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
+    (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`"),
+    (status = 422, description = "`RIGHTS_BASIS_REQUIRED`: an external channel without `rights.recordingBasis`"),
+    (status = 503, description = "`SERVER_BUSY`: all tuners are in use; `CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
 pub async fn receive(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = find_channel_by_number(&service, &call)?;
     let (sender, mut receiver) = mpsc::channel::<std::result::Result<Bytes, std::io::Error>>(1);
@@ -216,7 +211,6 @@ fn find_channel_by_number(service: &Service, call: &Call) -> Result<Arc<Channel>
     Ok(channel)
 }
 
-/// Base URL of this tuner.
 fn tuner_base_url(service: &Service, call: &Call) -> Result<String> {
     Ok(format!("{}/hdhr/{}", base_url(service, call)?, call.params[0]))
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use utoipa::IntoParams;
 
+use crate::domain::time::WallMs;
 use crate::http::api::prelude::*;
 use crate::service::live::RequestedView;
 
@@ -38,15 +39,12 @@ impl ViewQuery {
     /// # Errors
     /// `VALIDATION_ERROR`.
     pub fn from_request(call: &Call, default_session: Option<&str>) -> Result<Self> {
-        let is_start_over = !matches!(call.query("fromStart")?, None | Some("" | "0" | "false"));
+        let is_start_over = !matches!(call.query("fromStart"), None | Some("" | "0" | "false"));
         let session = parse_watch_session(call)?;
-        let at = match call.query("at")? {
-            None => call.query("utc")?.map(|text| ("utc", text)),
-            at => at.map(|text| ("at", text)),
-        };
+        let at = ["at", "utc"].into_iter().find_map(|field| Some((field, call.query(field)?)));
         let at_ms = at.map(|(field, text)| parse_instant_ms(field, text)).transpose()?;
-        let end_ms = call.query("end")?.map(|text| parse_instant_ms("end", text)).transpose()?;
-        let duration = call.query("duration")?.map(|text| {
+        let end_ms = call.query("end").map(|text| parse_instant_ms("end", text)).transpose()?;
+        let duration = call.query("duration").map(|text| {
             let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=1e6).contains(seconds));
             seconds.ok_or_else(|| Error::invalid_field("duration", "must be a number of seconds from 0 to 1000000"))
         });
@@ -67,7 +65,7 @@ impl ViewQuery {
 }
 
 pub fn parse_watch_session(call: &Call) -> Result<Option<&str>> {
-    let Some(session) = call.query("watchSession")? else { return Ok(None) };
+    let Some(session) = call.query("watchSession") else { return Ok(None) };
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     match (1..=64).contains(&session.len()) && session.bytes().all(is_allowed) {
         true => Ok(Some(session)),
@@ -75,19 +73,19 @@ pub fn parse_watch_session(call: &Call) -> Result<Option<&str>> {
     }
 }
 
-/// Parses an instant (ISO 8601 or unix seconds) to unix milliseconds.
-fn parse_instant_ms(field: &str, text: &str) -> Result<i64> {
+/// Parses an instant in ISO 8601 or unix seconds.
+fn parse_instant_ms(field: &str, text: &str) -> Result<WallMs> {
     let unix_seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..1e11).contains(seconds));
-    let ms = unix_seconds.map(|seconds| (seconds * 1000.0).round() as i64);
-    let parse_iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
+    let ms = unix_seconds.map(|seconds| WallMs((seconds * 1000.0).round() as i64));
+    let parse_iso = || text.replace(' ', "+").parse::<Timestamp>().ok().map(WallMs::from);
     ms.or_else(parse_iso).ok_or_else(|| Error::invalid_field(field, "must be an instant in ISO 8601 or unix seconds"))
 }
 
-/// Unix milliseconds, displayed as seconds.
-pub struct UnixSecondsText(pub i64);
+/// An instant, displayed as unix seconds.
+pub struct UnixSecondsText(pub WallMs);
 
 impl std::fmt::Display for UnixSecondsText {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}.{:03}", self.0.div_euclid(1000), self.0.rem_euclid(1000))
+        write!(formatter, "{}.{:03}", self.0.0.div_euclid(1000), self.0.0.rem_euclid(1000))
     }
 }

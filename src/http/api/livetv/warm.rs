@@ -44,14 +44,11 @@ pub struct Warmth {
 }
 
 /// Warm channels, so that they start without delay
-#[utoipa::path(post, path = "/api/livetv/warm", request_body = Option<WarmRequest>,
-    responses((status = 202, description = "Started, as far as encode slots allow", body = WarmAnswer)))]
+#[utoipa::path(post, path = "/api/livetv/warm", request_body = Option<WarmRequest>, responses(
+    (status = 202, description = "Started, as far as encode slots allow", body = WarmAnswer)))]
 pub async fn warm(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let body = call.body().await?;
-    let request: WarmRequest = match body.trim_ascii().is_empty() {
-        true => WarmRequest::default(),
-        false => call.parse(&body)?,
-    };
+    let request = if body.trim_ascii().is_empty() { WarmRequest::default() } else { call.parse(&body)? };
     check_integer("ttlSeconds", request.ttl_seconds, 1..=MAX_TTL_SECONDS)?;
     let ttl = request.ttl_seconds.unwrap_or(DEFAULT_TTL_SECONDS);
     let ids: Option<HashSet<u32>> = request.channel_ids.map(|ids| ids.into_iter().collect());
@@ -76,8 +73,8 @@ impl Warmth {
 }
 
 /// List warm channels
-#[utoipa::path(get, path = "/api/livetv/warm",
-    responses((status = 200, description = "All channels that are kept warm", body = WarmAnswer)))]
+#[utoipa::path(get, path = "/api/livetv/warm", responses(
+    (status = 200, description = "All channels that are kept warm", body = WarmAnswer)))]
 pub async fn warmth(service: Arc<Service>, _call: Call) -> Result<Response> {
     let channels: Vec<Warmth> = live::warm_channels(&service).into_iter().map(Warmth::new).collect();
     Ok(reply::json(&WarmAnswer { accepted: channels.len(), channels, expires_at: None }))

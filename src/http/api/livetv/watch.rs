@@ -1,25 +1,18 @@
 //! `/api/livetv/watch/…`: playback of channels: watch, playlist, segments.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, HeaderValue, LOCATION, REFERRER_POLICY, RETRY_AFTER, USER_AGENT, VARY};
-use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
-use warp::reply::Response;
+use utoipa::IntoParams;
 
 use super::view_query::{UnixSecondsText, ViewParams, ViewQuery, parse_watch_session};
 use crate::domain::channel::Channel;
 use crate::domain::live_window;
-use crate::error::{Code, Error, Result};
+use crate::http::api::prelude::*;
 use crate::http::api::transcode;
-use crate::http::call::Call;
-use crate::http::reply;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
 use crate::service::accounts::random_bytes;
 use crate::service::channels::{START_OVER, Viewer};
 use crate::service::live::{self, Opening};
@@ -71,26 +64,21 @@ pub struct CredentialParams {
 /// The resource that a grant for a channel covers.
 pub fn grant_resource(call: &Call) -> Option<String> {
     let raw = call.params.first()?;
-    Some(match raw.parse::<u32>() {
-        Ok(id) => format!("livetv/watch/{id}"),
-        Err(_) => format!("livetv/watch/{raw}"),
-    })
+    let id = raw.parse::<u32>().map_or_else(|_| raw.clone(), |id| id.to_string());
+    Some(format!("livetv/watch/{id}"))
 }
 
 /// Watch a channel: redirects to its playlist once the first segment is ready
-#[utoipa::path(get, path = "/api/livetv/watch/{id}",
-    params(
-        ("id" = u32, Path, description = "Channel id"),
-        ("wait" = Option<f64>, Query, description = "Hold the request for up to this many seconds, 0 to 15; `Prefer: wait=` is an alternative"),
-        ViewParams,
-        CredentialParams,
-    ),
-    responses(
-        (status = 302, description = "Redirect to the playlist, with a grant in its URL"),
-        (status = 202, description = "The channel is starting; retry after `retryAfterMs`", body = Starting),
-        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
-        (status = 503, description = "`CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
+#[utoipa::path(get, path = "/api/livetv/watch/{id}", params(
+    ("id" = u32, Path, description = "Channel id"),
+    ("wait" = Option<f64>, Query, description = "Hold the request for up to this many seconds, 0 to 15; `Prefer: wait=` is an alternative"),
+    ViewParams,
+    CredentialParams), responses(
+    (status = 302, description = "Redirect to the playlist, with a grant in its URL"),
+    (status = 202, description = "The channel is starting; retry after `retryAfterMs`", body = Starting),
+    (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
+    (status = 503, description = "`CHANNEL_UNAVAILABLE`, `TRANSCODER_BUSY`")))]
 pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let query = ViewQuery::from_request(&call, None)?;
@@ -101,9 +89,8 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         Opening::Ready { range_ms } => range_ms,
         Opening::Starting { progress } => return Ok(starting_response(&channel, session, progress)),
     };
-    let mut location = ResourceUrls::from_config(&service.config).live_playlist(channel.id)
-        + "?"
-        + &child_query(&service, &call, &channel, Some(&session))?;
+    let grant = child_query(&service, &call, &channel, Some(&session))?;
+    let mut location = format!("{}?{grant}", ResourceUrls::from_config(&service.config).live_playlist(channel.id));
     if let Some((start_ms, end_ms)) = range_ms {
         location += &format!("&at={}", UnixSecondsText(start_ms));
         if let Some(end_ms) = end_ms {
@@ -141,13 +128,14 @@ fn starting_response(channel: &Channel, watch_session: String, progress: u8) -> 
 }
 
 /// Media playlist of a channel: live, start-over or catch-up
-#[utoipa::path(get, path = "/api/livetv/watch/{id}/live.m3u8",
-    params(("id" = u32, Path, description = "Channel id"), ViewParams, CredentialParams),
-    responses(
-        (status = 200, description = "A sliding window (live), a growing playlist, or a complete one", content_type = "application/vnd.apple.mpegurl", body = String),
-        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
-        (status = 503, description = "`CHANNEL_UNAVAILABLE`: no segment is ready yet; `TRANSCODER_BUSY`: all encode slots are in use")))]
+#[utoipa::path(get, path = "/api/livetv/watch/{id}/live.m3u8", params(
+    ("id" = u32, Path, description = "Channel id"),
+    ViewParams,
+    CredentialParams), responses(
+    (status = 200, description = "A sliding window (live), a growing playlist, or a complete one", content_type = "application/vnd.apple.mpegurl", body = String),
+    (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`; `NOT_FOUND`: the start is in the future or older than the catch-up window"),
+    (status = 503, description = "`CHANNEL_UNAVAILABLE`: no segment is ready yet; `TRANSCODER_BUSY`: all encode slots are in use")))]
 pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let query = ViewQuery::from_request(&call, Some(START_OVER))?;
@@ -168,20 +156,17 @@ pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Media segment of a channel
-#[utoipa::path(get, path = "/api/livetv/watch/{id}/{segment}",
-    params(
-        ("id" = u32, Path, description = "Channel id"),
-        ("segment" = String, Path, description = "Name as in the playlist"),
-        ("watchSession" = Option<String>, Query, description = "Identifies the viewer"),
-        CredentialParams,
-    ),
-    responses(
-        (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
-        (status = 304, description = "The cached segment is still valid"),
-        (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-        (status = 404, description = "`ASSET_NOT_FOUND`: no such segment, or it is not on air yet"),
-        (status = 503, description = "`TRANSCODER_BUSY`"),
-        (status = 504, description = "`SEGMENT_TIMEOUT`")))]
+#[utoipa::path(get, path = "/api/livetv/watch/{id}/{segment}", params(
+    ("id" = u32, Path, description = "Channel id"),
+    ("segment" = String, Path, description = "Name as in the playlist"),
+    ("watchSession" = Option<String>, Query, description = "Identifies the viewer"),
+    CredentialParams), responses(
+    (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
+    (status = 304, description = "The cached segment is still valid"),
+    (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+    (status = 404, description = "`ASSET_NOT_FOUND`: no such segment, or it is not on air yet"),
+    (status = 503, description = "`TRANSCODER_BUSY`"),
+    (status = 504, description = "`SEGMENT_TIMEOUT`")))]
 pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let not_found = || Error::new(Code::AssetNotFound, "the channel has no segment with this name");
@@ -198,13 +183,11 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// Stop watching: ends a view of the same login
-#[utoipa::path(delete, path = "/api/livetv/watch/{id}",
-    params(
-        ("id" = u32, Path, description = "Channel id"),
-        ("watchSession" = String, Query, description = "Identifies the viewer"),
-        CredentialParams,
-    ),
-    responses((status = 200, description = "`ended` is false if there was no such viewer", body = Ended)))]
+#[utoipa::path(delete, path = "/api/livetv/watch/{id}", params(
+    ("id" = u32, Path, description = "Channel id"),
+    ("watchSession" = String, Query, description = "Identifies the viewer"),
+    CredentialParams), responses(
+    (status = 200, description = "`ended` is false if there was no such viewer", body = Ended)))]
 pub async fn leave(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = super::parse_channel_id(&call)?;
     // Leaving a channel that has since been deleted must succeed.
@@ -223,7 +206,7 @@ fn parse_wait(call: &Call) -> Result<Option<Duration>> {
         prefer.split([',', ';']).find_map(|part| part.trim().strip_prefix("wait=")?.parse::<f64>().ok())
     });
     let preferred_seconds = preferred_seconds.filter(|seconds| !seconds.is_nan());
-    let requested_seconds = match call.query("wait")? {
+    let requested_seconds = match call.query("wait") {
         None => preferred_seconds.map(|seconds| seconds.clamp(0.0, MAX_HOLD_SECONDS)),
         Some(text) => {
             let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=MAX_HOLD_SECONDS).contains(seconds));

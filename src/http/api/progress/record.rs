@@ -1,10 +1,8 @@
 //! The JSON form of a watch-progress record.
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use crate::domain::progress::{EarlierPosition, ProgressRecord};
 use crate::domain::time::{format_timestamp, round_to_ms};
+use crate::http::api::prelude::*;
 
 /// One user's progress in one item.
 #[derive(Debug, Serialize, ToSchema)]

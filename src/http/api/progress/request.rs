@@ -1,12 +1,10 @@
 //! Request bodies that save progress.
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use crate::domain::progress::{MediaType, ProgressSave};
 use crate::domain::time::round_to_ms;
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 use crate::http::api::stream_index::StreamIndex;
 
 /// Longest title, bytes.
@@ -70,10 +68,7 @@ impl SaveRequest {
             media_type: self.media_type.as_deref().map(validate_media_type).transpose()?.unwrap_or_default(),
             title: validate_title(self.title)?,
             position_seconds: Some(validate_seconds("positionSeconds", self.position_seconds)?),
-            duration_seconds: self
-                .duration_seconds
-                .map(|time| validate_seconds("durationSeconds", time))
-                .transpose()?,
+            duration_seconds: optional_seconds("durationSeconds", self.duration_seconds)?,
             completed: self.completed,
             player: validate_player(self.player)?,
             device_id: self.device_id.map(validate_device_id).transpose()?,
@@ -92,10 +87,7 @@ impl WatchedRequest {
         let save = ProgressSave {
             media_type: self.media_type.as_deref().map(validate_media_type).transpose()?.unwrap_or_default(),
             title: validate_title(self.title)?,
-            duration_seconds: self
-                .duration_seconds
-                .map(|time| validate_seconds("durationSeconds", time))
-                .transpose()?,
+            duration_seconds: optional_seconds("durationSeconds", self.duration_seconds)?,
             completed: Some(true),
             marks_watched: true,
             client_updated_at: self.client_updated_at.as_deref().map(parse_client_time).transpose()?,
@@ -113,6 +105,10 @@ pub(in crate::http) fn validate_seconds(field: &str, value: f64) -> Result<f64> 
     } else {
         Err(Error::invalid_field(field, "must be a number of seconds from 0 to 3.2e10"))
     }
+}
+
+pub(in crate::http) fn optional_seconds(field: &str, value: Option<f64>) -> Result<Option<f64>> {
+    value.map(|value| validate_seconds(field, value)).transpose()
 }
 
 pub(in crate::http) fn validate_title(title: Option<String>) -> Result<Option<String>> {

@@ -100,13 +100,11 @@ impl PaddingRequest {
 impl SeriesRequest {
     fn validate(self) -> Result<(String, bool)> {
         let title = self.title.unwrap_or_default().trim().to_owned();
-        match title.is_empty() || title.len() > MAX_TITLE_BYTES || title.chars().any(char::is_control) {
-            true => Err(Error::invalid_field(
-                "series.title",
-                format!("must be 1 to {MAX_TITLE_BYTES} bytes without control characters"),
-            )),
-            false => Ok((title, self.new_only.unwrap_or(false))),
+        if title.is_empty() || title.len() > MAX_TITLE_BYTES || title.chars().any(char::is_control) {
+            let message = format!("must be 1 to {MAX_TITLE_BYTES} bytes without control characters");
+            return Err(Error::invalid_field("series.title", message));
         }
+        Ok((title, self.new_only.unwrap_or(false)))
     }
 }
 

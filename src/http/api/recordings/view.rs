@@ -1,6 +1,6 @@
 //! The JSON form of recordings and series rules.
 
-use crate::domain::recording::{Padding, Recording, RetentionLimit, SeriesRule};
+use crate::domain::recording::{Padding, Recording, RecordingFailure, RetentionLimit, SeriesRule};
 use crate::domain::time::{format_ms, round_to_ms, to_seconds};
 use crate::http::api::prelude::*;
 
@@ -93,7 +93,9 @@ pub struct SeriesView {
 impl RecordingView {
     pub fn new(service: &Service, recording: &Recording) -> Self {
         let file_url = |path: &String| ResourceUrls::from_config(&service.config).media_file(path);
-        let failure = recording.failure.as_ref();
+        let to_failure =
+            |RecordingFailure { code, message, at_ms }| FailureView { code, message, at: format_ms(at_ms) };
+        let written = recording.written_range;
         Self {
             id: recording.id.clone(),
             channel_id: recording.channel_id,
@@ -108,21 +110,15 @@ impl RecordingView {
             end: format_ms(recording.end_ms),
             padding_seconds: PaddingView::new(recording.padding),
             state: recording.state.as_str(),
-            failure: failure.map(|failure| FailureView {
-                code: failure.code.clone(),
-                message: failure.message.clone(),
-                at: format_ms(failure.at_ms),
-            }),
+            failure: recording.failure.clone().map(to_failure),
             conflicts: service.recording_conflicts(recording),
             series_id: recording.rule_id.clone(),
             keep: KeepView::new(recording.retention),
             path: recording.path.clone(),
             direct_url: recording.path.as_ref().map(file_url),
-            size_bytes: recording.written_range.bytes,
-            recorded_seconds: round_to_ms(to_seconds(
-                recording.written_range.through_ticks - recording.written_range.from_ticks,
-            )),
-            missing_seconds: round_to_ms(to_seconds(recording.written_range.missing_ticks)),
+            size_bytes: written.bytes,
+            recorded_seconds: round_to_ms(to_seconds(written.through_ticks - written.from_ticks)),
+            missing_seconds: round_to_ms(to_seconds(written.missing_ticks)),
             created_at: format_ms(recording.created_ms),
             ended_at: recording.ended_ms.map(format_ms),
         }

@@ -1,17 +1,9 @@
 //! `GET /api/stream/transcode/sessions`: the sessions of all users, for admins.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-
-use serde::Serialize;
-use utoipa::ToSchema;
-use warp::reply::Response;
 
 use super::status::StatusBody;
-use crate::error::Result;
-use crate::http::call::Call;
-use crate::http::reply;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::sessions::Session;
 
 /// Active sessions.
@@ -36,8 +28,8 @@ pub struct SessionView {
 }
 
 /// Sessions of all users
-#[utoipa::path(get, path = "/api/stream/transcode/sessions",
-    responses((status = 200, description = "Active sessions; an admin can `DELETE` any of them", body = SessionsAnswer)))]
+#[utoipa::path(get, path = "/api/stream/transcode/sessions", responses(
+    (status = 200, description = "Active sessions; an admin can `DELETE` any of them", body = SessionsAnswer)))]
 pub async fn sessions(service: Arc<Service>, _: Call) -> Result<Response> {
     let names: HashMap<_, _> = service.accounts.users().into_iter().map(|user| (user.id, user.username)).collect();
     let view = |session: &Arc<Session>| SessionView {

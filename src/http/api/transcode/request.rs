@@ -1,11 +1,8 @@
 //! The request body of `POST /api/stream/transcode/start`.
 
-use serde::Deserialize;
-use utoipa::ToSchema;
-
 use crate::domain::playback::{DeviceProfile, PlaybackRequest, RUNGS, RequestDevice};
 use crate::domain::time::round_to_ms;
-use crate::error::{Error, Result};
+use crate::http::api::prelude::*;
 use crate::http::api::stream_index::StreamIndex;
 use crate::service::renditions::planner::{StartMode, StartRequest, SubtitleRequest};
 

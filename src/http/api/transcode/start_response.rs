@@ -3,24 +3,20 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::{GRANT_SECONDS, grant_expiry, session_grant};
 use crate::domain::access::Principal;
 use crate::domain::plan::{AudioPlan, VideoPlan};
 use crate::domain::playback::{SubtitleDelivery, TranscodeReason};
 use crate::domain::time::{format_timestamp, round_to_ms};
-use crate::error::Result;
 use crate::http::api::device::DeviceBody;
-use crate::http::urls::ResourceUrls;
-use crate::service::Service;
+use crate::http::api::prelude::*;
 use crate::service::library::sidecars;
 use crate::service::renditions::planner::DirectPlay;
 use crate::service::sessions::Session;
 
 /// A started session, or the URL of the file itself.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Started {
     /// Null when the file is played directly.
@@ -48,7 +44,7 @@ pub(super) struct Started {
     idle_timeout_seconds: Option<u64>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 struct DecisionBody {
     /// `direct` or `transmux`.
     container: &'static str,
@@ -82,17 +78,12 @@ impl Started {
         let url = urls.media_file(&source.path);
         let grant = service.accounts.sign_grant(user, &format!("stream/file:{}", source.path), until.as_second());
         Ok(Self {
-            session_id: None,
             playback_mode: "direct",
-            playlist_url: None,
-            signed_playlist_url: None,
             signed_direct_url: Some(format!("{url}&st={grant}")),
             direct_url: Some(url),
             signed_subtitle_url: subtitle_url.as_ref().map(|url| format!("{url}&st={grant}")),
             start_position_seconds: request.start_seconds,
-            timeline_start_seconds: 0.0,
             duration_seconds: play.duration_seconds.map(round_to_ms),
-            segment_seconds: None,
             decision: DecisionBody {
                 container: "direct",
                 video: Some("direct"),
@@ -103,7 +94,7 @@ impl Started {
             },
             subtitle_url,
             expires_at: format_timestamp(until),
-            idle_timeout_seconds: None,
+            ..Self::default()
         })
     }
 
@@ -118,10 +109,6 @@ impl Started {
             playback_mode: "transcode",
             signed_playlist_url: Some(format!("{url}?st={}", session_grant(service, principal, session))),
             playlist_url: Some(url),
-            direct_url: None,
-            signed_direct_url: None,
-            subtitle_url: None,
-            signed_subtitle_url: None,
             start_position_seconds: plan.request.start_seconds,
             timeline_start_seconds: plan.list_start_seconds(),
             duration_seconds: Some(round_to_ms(plan.duration_seconds)),
@@ -130,18 +117,17 @@ impl Started {
                 container: "transmux",
                 video: video.map(|plan| if matches!(plan, VideoPlan::Copy { .. }) { "copy" } else { "encode" }),
                 audio: rendition.audio.as_ref().map(audio_action),
-                subtitle: if burns_subtitles {
-                    "burn"
-                } else if plan.subtitles.is_some() {
-                    "webvtt"
-                } else {
-                    "none"
+                subtitle: match &plan.subtitles {
+                    _ if burns_subtitles => "burn",
+                    Some(_) => "webvtt",
+                    None => "none",
                 },
                 reasons: reason_codes(&plan.reasons),
                 device: DeviceBody::new(&plan.request.device),
             },
             expires_at: format_timestamp(grant_expiry(session)),
             idle_timeout_seconds: Some(service.config.limits.session_idle.as_secs()),
+            ..Self::default()
         }
     }
 }

@@ -1,8 +1,6 @@
 //! The JSON form of the status of a session.
 
 use jiff::Timestamp;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::start_response::audio_action;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
@@ -10,6 +8,7 @@ use crate::domain::playlist::PlaylistTrack;
 use crate::domain::session::SessionState;
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::RunError;
+use crate::http::api::prelude::*;
 use crate::service::renditions::planner::Rung;
 use crate::service::sessions::{EndedSession, Session, SessionFailure, SessionStatus, failure_message};
 
@@ -49,7 +48,7 @@ struct FailureBody {
     at: String,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Diagnostics {
     /// The encoder in use, by its name in the backend: of the video, or of the audio (`aac`, `avenc_aac`) if the video is
@@ -159,6 +158,7 @@ impl FailureBody {
 impl Diagnostics {
     fn new(session: &Session, status: &SessionStatus) -> Self {
         let Rung { spec, size, .. } = &session.plan.rungs[status.rung];
+        let (width, height) = size.unzip();
         let codec = |index: u32| spec.media.stream(index).map(|stream| stream.codec.clone());
         let (video, decoder) = match &spec.rendition.video {
             None => (None, None),
@@ -171,11 +171,7 @@ impl Diagnostics {
         });
         Self {
             decoder: decoder.or_else(|| audio.as_ref().and_then(|(.., stream)| codec(*stream))),
-            video: video.map(|action| VideoBody {
-                action,
-                width: size.map(|(width, _)| width),
-                height: size.map(|(_, height)| height),
-            }),
+            video: video.map(|action| VideoBody { action, width, height }),
             audio: audio.map(|(action, codec, _)| AudioBody { action, codec }),
             rungs: session.plan.request.playback.is_adaptive.then(|| RungBody::of_session(session, status)),
             copy_left_out: session.plan.no_copy_reason,
@@ -195,14 +191,9 @@ impl Diagnostics {
         let encoder = progress.encoder.map(str::to_owned).or(planned_encoder).or_else(audio_encoder);
         Self {
             encoder: encoder.unwrap_or_else(|| "copy".into()),
-            decoder: None,
             pipeline: if fallback_cause.is_some() { progress.backend } else { status.backend.0 },
             pipeline_reason: fallback_cause.map_or(status.backend.1, failure_message),
             fallback: fallback_cause.is_some(),
-            video: None,
-            audio: None,
-            rungs: None,
-            copy_left_out: None,
             speed: progress.speed.map(|speed| (speed * 100.0).round() / 100.0),
             runs_started: progress.runs_started,
             run_from_segment: progress.last_run_start,
@@ -211,6 +202,7 @@ impl Diagnostics {
             buffered_bytes: progress.buffered_bytes,
             started_at: format_timestamp(started_at),
             last_access_at: format_timestamp(status.last_access_at),
+            ..Self::default()
         }
     }
 }

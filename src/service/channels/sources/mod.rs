@@ -30,7 +30,6 @@ const MAX_SELECT_BYTES: usize = 1 << 20;
 /// How often sources are checked for a due refresh.
 const DUE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// All sources.
 pub struct Sources {
     store: Store,
     by_id: RwLock<BTreeMap<u32, Arc<ImportSource>>>,
@@ -147,12 +146,11 @@ impl Service {
         let is_replaced = draft.url != former.url || change.upload.is_some();
         let is_selection_changed = (&draft.filter, draft.number_from) != (&former.filter, former.number_from);
         let needs_reading = draft.rights.is_usable() && (is_replaced || is_selection_changed && draft.url.is_some());
-        let parsed = match needs_reading {
-            true => {
-                let bytes = self.fetch_source(&draft, change.upload.as_ref()).await?;
-                Some(self.read_source(draft.kind, bytes).await?)
-            }
-            false => None,
+        let parsed = if needs_reading {
+            let bytes = self.fetch_source(&draft, change.upload.as_ref()).await?;
+            Some(self.read_source(draft.kind, bytes).await?)
+        } else {
+            None
         };
         let _editing = self.sources.edit_lock.lock().await;
         let current = self.sources.get(id)?;
@@ -248,7 +246,6 @@ impl Service {
         }
     }
 
-    /// Refreshes the sources that are due.
     fn refresh_due_sources(self: &Arc<Self>) {
         let now_ms = self.clock.now().as_millisecond();
         for source in self.sources.all() {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::SourceChange;
 use crate::domain::address::Address;
 use crate::domain::channel::Channel;
+use crate::domain::external::ExternalChannel;
 use crate::domain::m3u::parse::{M3uList, MAX_REASONS, SkippedEntries, SkippedEntry};
 use crate::domain::source::{ChannelFilter, ImportSource, ReadCounts, ReadState, SourceKind};
 use crate::domain::subtitles::charset;
@@ -65,20 +66,15 @@ impl Service {
                 let (selected, mut skips) = select_entries(list, &change.filter.unwrap_or_default());
                 // No source has id 0, so every entry counts as new.
                 let (planned, _) = self.channels.plan_import(0, change.number_from.flatten(), &selected, &mut skips);
-                let tvg_ids = planned.iter().map(|planned| match &planned.channel.external {
-                    Some(external) => external.imported_entry().map(|entry| entry.tvg_id.clone()).unwrap_or_default(),
-                    None => String::new(),
-                });
-                let tvg_ids: Vec<String> = tvg_ids.collect();
                 preview.counts.channels = planned.len();
                 preview.counts.skipped = skips.count;
                 preview.skipped = skips.reasons;
-                let to_preview = |(planned, tvg_id): (PlannedChannel, String)| PreviewChannel {
-                    tvg_id,
-                    groups: planned.groups,
-                    channel: planned.channel,
+                let to_preview = |PlannedChannel { channel, groups, .. }| {
+                    let entry = channel.external.as_deref().and_then(ExternalChannel::imported_entry);
+                    let tvg_id = entry.map(|entry| entry.tvg_id.clone()).unwrap_or_default();
+                    PreviewChannel { channel, tvg_id, groups }
                 };
-                preview.channels = planned.into_iter().zip(tvg_ids).map(to_preview).collect();
+                preview.channels = planned.into_iter().map(to_preview).collect();
                 Ok(preview)
             }
             ParsedSource::Guide(guide) => {

@@ -86,9 +86,7 @@ async fn the_channel_clock_survives_a_kill() {
     program.kill();
     let service = open_service(&program, folder.path());
     let channel = service.channels.get(id).unwrap();
-    assert!(
-        channel.is_on_demand() && channel.clock.as_ref().unwrap().is_paused_at(service.clock.now().as_millisecond())
-    );
+    assert!(channel.is_on_demand() && channel.clock.as_ref().unwrap().is_paused_at(service.clock.now_ms()));
     drop((channel, service));
     program.restart().await;
     assert_eq!(position(&program).await.1, paused_position, "the channel is paused where it was");

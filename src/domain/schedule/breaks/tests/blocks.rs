@@ -77,10 +77,11 @@ proptest! {
             prop_assert!((0..10_000).contains(&over) || film.start_ms == START, "{film:?} {over}");
         }
         let channel = channel(definition, false);
-        for at in jumps.iter().map(|jump| START + jump) {
+        for at in jumps.iter().map(|jump| START + *jump) {
             let expected = walked[walked.partition_point(|programme| programme.end_ms <= at)];
             prop_assert_eq!(channel.definition.programme_at(at), Some(expected));
-            let entry = channel.guide_entries(at, at + 1, at).next().unwrap();
+            let wall_ms = WallMs::without_clock(at);
+            let entry = channel.guide_entries(wall_ms, wall_ms + 1, wall_ms).next().unwrap();
             prop_assert!(channel.definition.is_filler(&expected) || entry.programme.item_index == expected.item_index);
             let (start, end) = channel.definition.programme_bounds(at).unwrap();
             prop_assert!(start <= expected.start_ms && expected.end_ms <= end);

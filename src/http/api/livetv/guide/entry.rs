@@ -6,9 +6,9 @@ use utoipa::ToSchema;
 
 use super::to_seconds;
 use crate::domain::channel::Channel;
-use crate::domain::guide::ProgrammeEntry;
+use crate::domain::guide::Airing;
 use crate::domain::live_window::CATCHUP_MS;
-use crate::domain::time::format_ms_bytes;
+use crate::domain::time::{WallMs, format_ms_bytes};
 use crate::http::api::livetv::view_query::UnixSecondsText;
 use crate::http::urls::{LogoUrl, ResourceUrls};
 
@@ -46,17 +46,18 @@ pub struct GuideEntry<'a> {
 }
 
 impl<'a> GuideEntry<'a> {
-    pub fn new(channel: &'a Channel, entry: &ProgrammeEntry<'a>, now: Timestamp, addresses: ResourceUrls<'a>) -> Self {
-        let (programme, name) = (&entry.programme, &entry.name);
-        let (settings, now_ms) = (&channel.settings, now.as_millisecond());
-        let has_catchup = entry.item.is_some() && (now_ms - CATCHUP_MS..=now_ms).contains(&programme.start_ms);
+    pub fn new(channel: &'a Channel, airing: &Airing, now: Timestamp, addresses: ResourceUrls<'a>) -> Self {
+        let Airing { programme, start_ms, end_ms } = *airing;
+        let entry = channel.entry_of(programme);
+        let (name, settings, now_ms) = (&entry.name, &channel.settings, WallMs::from(now));
+        let has_catchup = entry.item.is_some() && (now_ms - CATCHUP_MS..=now_ms).contains(&start_ms);
         Self {
             id: EntryId(channel.id, programme.ordinal),
             channel_id: channel.id,
             title: name.title,
             description: entry.listing.map_or(&settings.description, |listing| &listing.description),
-            start: InstantText(programme.start_ms),
-            end: InstantText(programme.end_ms),
+            start: InstantText(start_ms),
+            end: InstantText(end_ms),
             icon_url: IconUrl(addresses.logo_url(settings.logo_url.as_deref(), channel.id)),
             subtitle: name.subtitle,
             season: name.season,
@@ -67,11 +68,11 @@ impl<'a> GuideEntry<'a> {
                 _ => Categories::Channel(&settings.category),
             },
             rating: entry.listing.and_then(|listing| listing.rating.as_deref()),
-            duration_seconds: to_seconds(programme.end_ms - programme.start_ms),
+            duration_seconds: to_seconds(end_ms - start_ms),
             media_path: entry.path,
-            is_filler: channel.is_filler(programme),
-            is_live: (programme.start_ms..programme.end_ms).contains(&now_ms),
-            catchup_url: has_catchup.then_some(CatchupUrl(addresses, channel.id, programme.start_ms, programme.end_ms)),
+            is_filler: channel.is_filler(&programme),
+            is_live: (start_ms..end_ms).contains(&now_ms),
+            catchup_url: has_catchup.then_some(CatchupUrl(addresses, channel.id, start_ms, end_ms)),
         }
     }
 
@@ -84,9 +85,9 @@ impl<'a> GuideEntry<'a> {
 #[derive(Clone, Copy)]
 struct EntryId(u32, u64);
 
-/// Unix milliseconds, serialized as ISO 8601.
+/// An instant, serialized as ISO 8601.
 #[derive(Clone, Copy)]
-struct InstantText(i64);
+struct InstantText(WallMs);
 
 /// URL of a channel's logo.
 #[derive(Clone, Copy)]
@@ -99,9 +100,9 @@ enum Categories<'a> {
     Channel(&'a str),
 }
 
-/// Catch-up URL: channel id, start and end of the programme in unix milliseconds.
+/// Catch-up URL: channel id, start and end of the programme.
 #[derive(Clone, Copy)]
-struct CatchupUrl<'a>(ResourceUrls<'a>, u32, i64, i64);
+struct CatchupUrl<'a>(ResourceUrls<'a>, u32, WallMs, WallMs);
 
 impl Serialize for Categories<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
@@ -121,7 +122,7 @@ impl Serialize for EntryId {
 
 impl Serialize for InstantText {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        to.serialize_str(std::str::from_utf8(&format_ms_bytes(self.0)).unwrap_or_default())
+        to.serialize_str(std::str::from_utf8(&format_ms_bytes(self.0.0)).unwrap_or_default())
     }
 }
 

@@ -127,12 +127,8 @@ impl SourceRequest {
     fn into_change(self, file: Option<Bytes>, username: String) -> Result<SourceChange> {
         check_integer("refreshHours", self.refresh_hours.flatten(), 1..=MAX_REFRESH_HOURS)?;
         check_integer("numberFrom", self.number_from.flatten(), 1..=crate::domain::channel::MAX_NUMBER)?;
-        let kind = match self.kind.as_deref() {
-            None => None,
-            Some("m3u") => Some(SourceKind::M3u),
-            Some("xmltv") => Some(SourceKind::Xmltv),
-            Some(_) => return Err(Error::invalid_field("kind", "must be m3u or xmltv")),
-        };
+        let unknown = || Error::invalid_field("kind", "must be m3u or xmltv");
+        let kind = self.kind.as_deref().map(|kind| SourceKind::parse(kind).ok_or_else(unknown)).transpose()?;
         let select = self.select.map(Option::unwrap_or_default);
         if let Some(SelectRequest { groups, names, ids }) = &select
             && [groups, names, ids].iter().any(|list| list.len() > MAX_SELECTED_NAMES)

@@ -12,22 +12,26 @@ use crate::domain::subtitles::TextStyle;
 
 pub mod sources;
 
-/// The resolved configuration of a server.
-#[derive(Clone, Debug)]
+/// The configuration of a server, as the file states it until `sources` has resolved its paths.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     pub listen: SocketAddr,
     /// Folder of the state (accounts, keys, persistent caches).
     pub state: PathBuf,
     /// Folder of the segments spilled to disk.
     pub cache: PathBuf,
+    #[serde(deserialize_with = "sources::roots")]
     pub roots: Vec<Root>,
     /// Folder for recordings; recording is off if unset. It becomes a library root of its own unless it is inside another
     /// one.
     pub recordings: Option<PathBuf>,
     pub backend: BackendSetting,
     pub limits: Limits,
-    /// Style of plain-text subtitles burned into video.
-    pub text_style: TextStyle,
+    /// Font family of plain-text subtitles burned into video; the built-in font if unset.
+    pub subtitle_font: Option<String>,
+    /// Their line height in percent of the video's height.
+    pub subtitle_size_percent: f64,
     /// Target duration of segments, seconds, 1 to 6; one value for the whole library.
     pub segment_seconds: f64,
     /// Origins that may call from a browser (CORS), e.g. `https://tv.example`.
@@ -134,6 +138,13 @@ impl Default for Limits {
     }
 }
 
+impl Default for Config {
+    /// The defaults, with state and cache not set.
+    fn default() -> Self {
+        Self::new(PathBuf::new(), PathBuf::new())
+    }
+}
+
 impl Config {
     /// The defaults, with no library roots.
     pub fn new(state: PathBuf, cache: PathBuf) -> Self {
@@ -145,7 +156,8 @@ impl Config {
             recordings: None,
             backend: BackendSetting::Auto,
             limits: Limits::default(),
-            text_style: TextStyle::default(),
+            subtitle_font: None,
+            subtitle_size_percent: TextStyle::default().size_percent,
             segment_seconds: 2.0,
             allowed_origins: Vec::new(),
             trusted_proxies: Vec::new(),
@@ -171,6 +183,11 @@ impl Config {
         roots
     }
 
+    /// Style of plain-text subtitles burned into video.
+    pub fn text_style(&self) -> TextStyle {
+        TextStyle { family: self.subtitle_font.clone(), size_percent: self.subtitle_size_percent }
+    }
+
     /// `public_base_url` without a trailing slash.
     pub fn base_url(&self) -> Option<&str> {
         self.public_base_url.as_deref().map(|url| url.trim_end_matches('/'))
@@ -186,7 +203,7 @@ impl Config {
     /// All errors in the configuration, one message each.
     pub fn errors(&self) -> Vec<String> {
         let mut errors = self.limits.errors();
-        errors.extend(self.text_style.invalid_reason());
+        errors.extend(self.text_style().invalid_reason());
         if !(1.0..=6.0).contains(&self.segment_seconds) {
             errors.push(format!("segment_seconds is {}; it must be 1 to 6", self.segment_seconds));
         }

@@ -1,4 +1,4 @@
-//! The command line: one file per command.
+//! The command line: one file per command that has arguments.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,7 +7,9 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::config::Config;
 use crate::config::sources::{self, Flags};
+use crate::engine::versions;
 use crate::error::{Code, Error};
+use crate::http::openapi;
 use crate::telemetry;
 
 mod accounts;
@@ -16,14 +18,12 @@ mod demo;
 mod doctor;
 mod export;
 mod keys;
-mod openapi;
 mod pipelines;
 mod probe;
 mod serve;
 mod stream_token;
 mod token;
 mod user;
-mod version;
 
 /// The result of a command; the error is a message for the terminal.
 type Outcome = Result<(), String>;
@@ -105,14 +105,14 @@ pub fn main() -> ExitCode {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     telemetry::init();
     let outcome = match cli.command {
-        _ if cli.version => version::print(),
+        _ if cli.version => print_versions(),
         Some(Command::Serve(serve)) => serve.run(),
         Some(Command::Probe(probe)) => probe.run(),
         Some(Command::User(user)) => user.run(),
         Some(Command::Token(token)) => token.run(),
         Some(Command::StreamToken(token)) => token.run(),
         Some(Command::Keys(keys)) => keys.run(),
-        Some(Command::Openapi) => openapi::print(),
+        Some(Command::Openapi) => print_openapi(),
         Some(Command::Demo(demo)) => demo.run(),
         Some(Command::Doctor(doctor)) => doctor.run(),
         Some(Command::Export(export)) => export.run(),
@@ -131,6 +131,19 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn print_versions() -> Outcome {
+    println!("hearthcast {}", env!("CARGO_PKG_VERSION"));
+    println!("GStreamer {}", versions::gstreamer_version());
+    println!("ffmpeg {}", versions::ffmpeg_version().unwrap_or_else(|| "not found".to_owned()));
+    Ok(())
+}
+
+/// Prints the OpenAPI document, as `GET /api/openapi.json` returns it.
+fn print_openapi() -> Outcome {
+    println!("{}", openapi::text());
+    Ok(())
 }
 
 /// A runtime for async work in commands.

@@ -12,9 +12,28 @@ use crate::service::accounts::{EndedAccess, KeptAccess, passwords};
 #[derive(Subcommand)]
 pub enum UserCommand {
     /// Add a user.
-    Add(AddUserArgs),
+    Add {
+        /// Name of the new user.
+        name: String,
+        /// Make the user an admin, who may manage users and channels.
+        #[arg(long)]
+        admin: bool,
+        #[command(flatten)]
+        password_args: PasswordStdinArgs,
+        #[command(flatten)]
+        config_args: ConfigArgs,
+    },
     /// Set a user's password. Signs out all their devices and revokes their stream tokens.
-    Passwd(SetPasswordArgs),
+    Passwd {
+        /// Name of the user.
+        name: String,
+        #[command(flatten)]
+        stream_token_args: StreamTokenArgs,
+        #[command(flatten)]
+        password_args: PasswordStdinArgs,
+        #[command(flatten)]
+        config_args: ConfigArgs,
+    },
     /// Sign out all devices of a user and revoke their stream tokens.
     Revoke {
         /// Name of the user.
@@ -28,31 +47,6 @@ pub enum UserCommand {
     List(ConfigArgs),
     /// Print the hash of a password, for `[admin] password_hash_file`.
     Hash(PasswordStdinArgs),
-}
-
-#[derive(Args)]
-pub struct AddUserArgs {
-    /// Name of the new user.
-    name: String,
-    /// Make the user an admin, who may manage users and channels.
-    #[arg(long)]
-    admin: bool,
-    #[command(flatten)]
-    password_args: PasswordStdinArgs,
-    #[command(flatten)]
-    config_args: ConfigArgs,
-}
-
-#[derive(Args)]
-pub struct SetPasswordArgs {
-    /// Name of the user.
-    name: String,
-    #[command(flatten)]
-    stream_token_args: StreamTokenArgs,
-    #[command(flatten)]
-    password_args: PasswordStdinArgs,
-    #[command(flatten)]
-    config_args: ConfigArgs,
 }
 
 /// Whether stream tokens are kept.
@@ -74,7 +68,7 @@ pub struct PasswordStdinArgs {
 impl UserCommand {
     pub fn run(self) -> Outcome {
         match self {
-            Self::Add(AddUserArgs { name, admin, config_args, .. }) => {
+            Self::Add { name, admin, config_args, .. } => {
                 let password = password_from_stdin()?;
                 let role = if admin { Role::Admin } else { Role::User };
                 with_accounts(&config_args, "POST /api/users", async |accounts| {
@@ -83,7 +77,7 @@ impl UserCommand {
                     Ok(())
                 })
             }
-            Self::Passwd(SetPasswordArgs { name, config_args, stream_token_args, .. }) => {
+            Self::Passwd { name, config_args, stream_token_args, .. } => {
                 let password = password_from_stdin()?;
                 with_accounts(&config_args, "POST /api/users/{id}/password", async |accounts| {
                     let user = accounts.user_by_name(&name)?;

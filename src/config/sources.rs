@@ -3,14 +3,14 @@
 //! The file is a TOML table. Variables are merged into it, and the result is parsed once, strictly: an unknown key is an
 //! error. Flags come last. `HEARTHCAST_LIMITS_BODY_BYTES=131072` sets `body_bytes` in `[limits]`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
-use super::{BackendSetting, Config, DeclaredAdmin, Limits};
+use super::{BackendSetting, Config};
 use crate::domain::library::Root;
 
 /// Variables with the settings' prefix that are not settings; those after `HEARTHCAST_LOG` are for tests and benchmarks.
@@ -34,60 +34,22 @@ pub struct Flags {
 pub type EnvironmentLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Settings {
-    listen: Option<SocketAddr>,
-    state: Option<PathBuf>,
-    cache: Option<PathBuf>,
-    #[serde(default)]
-    roots: Vec<RootSetting>,
-    recordings: Option<PathBuf>,
-    #[serde(default)]
-    backend: BackendSetting,
-    #[serde(default)]
-    limits: Limits,
-    segment_seconds: Option<f64>,
-    subtitle_font: Option<String>,
-    subtitle_size_percent: Option<f64>,
-    #[serde(default)]
-    allowed_origins: Vec<String>,
-    #[serde(default)]
-    trusted_proxies: Vec<IpAddr>,
-    public_base_url: Option<String>,
-    #[serde(default)]
-    allowed_sources: Vec<String>,
-    ffmpeg: Option<PathBuf>,
-    admin: Option<DeclaredAdmin>,
-    #[serde(default)]
-    hdhomerun: bool,
-    hdhomerun_token_file: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
 #[serde(untagged)]
 enum RootSetting {
     Path(PathBuf),
     Named { id: String, path: PathBuf },
 }
 
-/// Settings that a variable can set, and how its text is parsed.
-const SETTING_VARIABLES: [(&str, VariableKind); 16] = [
-    ("listen", VariableKind::Text),
-    ("state", VariableKind::Text),
-    ("cache", VariableKind::Text),
-    ("recordings", VariableKind::Text),
-    ("backend", VariableKind::Text),
-    ("public_base_url", VariableKind::Text),
-    ("ffmpeg", VariableKind::Text),
-    ("segment_seconds", VariableKind::Number),
-    ("subtitle_font", VariableKind::Text),
-    ("subtitle_size_percent", VariableKind::Number),
-    ("hdhomerun", VariableKind::Boolean),
-    ("hdhomerun_token_file", VariableKind::Text),
-    ("roots", VariableKind::List(':')),
-    ("allowed_origins", VariableKind::List(',')),
-    ("trusted_proxies", VariableKind::List(',')),
-    ("allowed_sources", VariableKind::List(',')),
+/// Settings that a variable can set, by how its text is parsed.
+const SETTING_VARIABLES: [(VariableKind, &str); 5] = [
+    (
+        VariableKind::Text,
+        "listen state cache recordings backend public_base_url ffmpeg subtitle_font hdhomerun_token_file",
+    ),
+    (VariableKind::Number, "segment_seconds subtitle_size_percent"),
+    (VariableKind::Boolean, "hdhomerun"),
+    (VariableKind::List(':'), "roots"),
+    (VariableKind::List(','), "allowed_origins trusted_proxies allowed_sources"),
 ];
 
 #[derive(Clone, Copy)]
@@ -106,8 +68,8 @@ pub fn load(flags: &Flags, names: &[String], environment: EnvironmentLookup) -> 
     let file = flags.config.clone().or_else(|| environment("HEARTHCAST_CONFIG").map(PathBuf::from));
     let mut table = file.as_deref().map_or_else(|| Ok(Table::new()), read_file)?;
     apply_environment(&mut table, names, environment)?;
-    let settings: Settings = Value::Table(table).try_into().map_err(|fault| fault.to_string())?;
-    let config = resolve(settings, flags, environment)?;
+    let config: Config = Value::Table(table).try_into().map_err(|fault| fault.to_string())?;
+    let config = resolve(config, flags, environment)?;
     match config.errors() {
         faults if faults.is_empty() => Ok(config),
         faults => Err(faults.join("\n")),
@@ -132,7 +94,7 @@ pub fn load_from_process(flags: &Flags) -> Result<Config, String> {
 fn read_file(path: &Path) -> Result<Table, String> {
     let text = std::fs::read_to_string(path).map_err(|cause| format!("{}: {cause}", path.display()))?;
     let with_path = |fault: toml::de::Error| format!("{}: {fault}", path.display());
-    toml::from_str::<Settings>(&text).map_err(with_path)?;
+    toml::from_str::<Config>(&text).map_err(with_path)?;
     toml::from_str(&text).map_err(with_path)
 }
 
@@ -145,7 +107,7 @@ fn apply_environment(table: &mut Table, names: &[String], environment: Environme
             let limits = table.entry("limits").or_insert_with(|| Value::Table(Table::new()));
             let limits = limits.as_table_mut().ok_or("limits must be a table")?;
             limits.insert(limit.to_owned(), parse_number(name, &text)?);
-        } else if let Some((_, kind)) = SETTING_VARIABLES.iter().find(|(variable, _)| *variable == setting) {
+        } else if let Some((kind, _)) = setting_variables().find(|(_, variable)| *variable == setting) {
             let value = match kind {
                 VariableKind::Text => Value::String(text),
                 VariableKind::Number => parse_number(name, &text)?,
@@ -154,7 +116,7 @@ fn apply_environment(table: &mut Table, names: &[String], environment: Environme
                     Value::Boolean(parsed?)
                 }
                 VariableKind::List(separator) => {
-                    let items = text.split(*separator).filter(|item| !item.is_empty());
+                    let items = text.split(separator).filter(|item| !item.is_empty());
                     Value::Array(items.map(|item| Value::String(item.trim().to_owned())).collect())
                 }
             };
@@ -164,9 +126,13 @@ fn apply_environment(table: &mut Table, names: &[String], environment: Environme
     Ok(())
 }
 
+fn setting_variables() -> impl Iterator<Item = (VariableKind, &'static str)> {
+    SETTING_VARIABLES.into_iter().flat_map(|(kind, names)| names.split(' ').map(move |name| (kind, name)))
+}
+
 /// A warning for every variable that looks like a setting but is not one.
 fn unknown_variables(names: &[String]) -> Vec<String> {
-    let known: Vec<_> = SETTING_VARIABLES.iter().map(|(key, _)| format!("HEARTHCAST_{}", key.to_uppercase())).collect();
+    let known: Vec<_> = setting_variables().map(|(_, key)| format!("HEARTHCAST_{}", key.to_uppercase())).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).chain(NON_SETTINGS).collect();
     let is_known = |name: &str| name.starts_with("HEARTHCAST_LIMITS_") || known.contains(&name);
     // Names of settings are not case-sensitive.
@@ -185,29 +151,47 @@ fn parse_number(name: &str, text: &str) -> Result<Value, String> {
     number.map_err(|_| format!("{name} is {text:?}; it must be a number"))
 }
 
-fn resolve(settings: Settings, flags: &Flags, environment: EnvironmentLookup) -> Result<Config, String> {
-    let absolute = |path: &Path| std::path::absolute(path).map_err(|cause| format!("{}: {cause}", path.display()));
+/// Applies the flags, finds the folders that are not set, and makes all paths absolute.
+fn resolve(mut config: Config, flags: &Flags, environment: EnvironmentLookup) -> Result<Config, String> {
     let home = || environment("HOME").map(PathBuf::from);
     let systemd_folder = |name: &str| environment(name).and_then(|paths| Some(PathBuf::from(paths.split(':').next()?)));
     let xdg_folder = |name: &str, below: &str| {
         environment(name).map(PathBuf::from).or_else(|| Some(home()?.join(below))).map(|base| base.join("hearthcast"))
     };
+    let configured = |path: PathBuf| Some(path).filter(|path| !path.as_os_str().is_empty());
 
-    let configured_state = flags.state.clone().or(settings.state);
+    let configured_state = flags.state.clone().or(configured(config.state));
     let has_own_state = configured_state.is_some();
     let state = configured_state.or_else(|| systemd_folder("STATE_DIRECTORY"));
     let state = state.or_else(|| xdg_folder("XDG_STATE_HOME", ".local/state"));
-    let state = absolute(&state.ok_or("no state folder is configured: set --state")?)?;
+    config.state = absolute(&state.ok_or("no state folder is configured: set --state")?)?;
     // A server with its own state folder must not share its segments with another server.
-    let cache = settings.cache.or_else(|| systemd_folder("CACHE_DIRECTORY"));
-    let cache = cache
-        .or_else(|| if has_own_state { Some(state.join("cache")) } else { xdg_folder("XDG_CACHE_HOME", ".cache") });
-    let cache = absolute(&cache.ok_or("no folder for segments is configured: set cache in the configuration")?)?;
+    let own_cache = has_own_state.then(|| config.state.join("cache"));
+    let cache = configured(config.cache).or_else(|| systemd_folder("CACHE_DIRECTORY")).or(own_cache);
+    let cache = cache.or_else(|| xdg_folder("XDG_CACHE_HOME", ".cache"));
+    config.cache = absolute(&cache.ok_or("no folder for segments is configured: set cache in the configuration")?)?;
+    if !flags.roots.is_empty() {
+        config.roots = to_roots(flags.roots.iter().cloned().map(RootSetting::Path))?;
+    }
+    config.listen = flags.listen.unwrap_or(config.listen);
+    config.backend = flags.backend.unwrap_or(config.backend);
+    config.recordings = config.recordings.as_deref().map(absolute).transpose()?;
+    if let Some(folder) = systemd_folder("CREDENTIALS_DIRECTORY") {
+        if let Some(admin) = &mut config.admin {
+            admin.password_hash_file = folder.join(&admin.password_hash_file);
+        }
+        config.hdhomerun_token_file = config.hdhomerun_token_file.map(|file| folder.join(file));
+    }
+    Ok(config)
+}
 
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|cause| format!("{}: {cause}", path.display()))
+}
+
+fn to_roots(settings: impl IntoIterator<Item = RootSetting>) -> Result<Vec<Root>, String> {
     let mut roots: Vec<Root> = Vec::new();
-    let flag_roots = flags.roots.iter().map(|path| RootSetting::Path(path.clone()));
-    let root_settings: Vec<RootSetting> = if flags.roots.is_empty() { settings.roots } else { flag_roots.collect() };
-    for setting in root_settings {
+    for setting in settings {
         let (id, path) = match setting {
             RootSetting::Named { id, path } => (id, absolute(&path)?),
             RootSetting::Path(path) => {
@@ -217,31 +201,7 @@ fn resolve(settings: Settings, flags: &Flags, environment: EnvironmentLookup) ->
         };
         roots.push(Root { id, path });
     }
-
-    let mut config = Config::new(state, cache);
-    config.listen = flags.listen.or(settings.listen).unwrap_or(config.listen);
-    config.segment_seconds = settings.segment_seconds.unwrap_or(config.segment_seconds);
-    config.text_style.family = settings.subtitle_font;
-    config.text_style.size_percent = settings.subtitle_size_percent.unwrap_or(config.text_style.size_percent);
-    config.backend = flags.backend.unwrap_or(settings.backend);
-    config.roots = roots;
-    config.recordings = settings.recordings.as_deref().map(absolute).transpose()?;
-    config.limits = settings.limits;
-    config.allowed_origins = settings.allowed_origins;
-    config.trusted_proxies = settings.trusted_proxies;
-    config.allowed_sources = settings.allowed_sources;
-    config.public_base_url = settings.public_base_url;
-    config.ffmpeg = settings.ffmpeg.unwrap_or(config.ffmpeg);
-    config.admin = settings.admin;
-    config.hdhomerun = settings.hdhomerun;
-    config.hdhomerun_token_file = settings.hdhomerun_token_file;
-    if let Some(folder) = systemd_folder("CREDENTIALS_DIRECTORY") {
-        if let Some(admin) = &mut config.admin {
-            admin.password_hash_file = folder.join(&admin.password_hash_file);
-        }
-        config.hdhomerun_token_file = config.hdhomerun_token_file.map(|file| folder.join(file));
-    }
-    Ok(config)
+    Ok(roots)
 }
 
 /// An unused ID made from the folder's name, so that media URLs stay the same when roots are reordered.
@@ -254,6 +214,11 @@ fn unused_id(roots: &[Root], path: &Path) -> String {
     };
     let candidates = std::iter::once(base_id.clone()).chain((2..).map(|n| format!("{base_id}-{n}")));
     candidates.into_iter().find(|name| roots.iter().all(|root| root.id != *name)).expect("the names are infinite")
+}
+
+/// Deserializes library folders.
+pub(super) fn roots<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Root>, D::Error> {
+    to_roots(Vec::<RootSetting>::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
 /// Deserializes a duration from a number of seconds.

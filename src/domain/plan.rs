@@ -47,6 +47,26 @@ pub struct EncodeVideo {
     pub encoder: String,
 }
 
+#[cfg(test)]
+impl EncodeVideo {
+    /// H.264 at 25 frames a second, with nothing burned in or overlaid.
+    pub fn sample(width: u32, height: u32, max_kbps: u32) -> Self {
+        Self {
+            stream: 0,
+            width,
+            height,
+            frame_rate: FrameRate { num: 25, den: 1 },
+            deinterlace: false,
+            tone_map: None,
+            burn: None,
+            watermark: None,
+            max_kbps,
+            codec: TargetCodec::H264,
+            encoder: "libx264".into(),
+        }
+    }
+}
+
 /// A watermark: an image overlaid in a corner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct WatermarkOverlay {

@@ -19,6 +19,7 @@ pub struct FakeBackend {
 #[derive(Debug, Default)]
 struct Shared {
     segment_time: Duration,
+    has_instant_start: bool,
     faults: Mutex<VecDeque<(usize, RunError)>>,
     run_starts: Mutex<Vec<usize>>,
     segments_made: AtomicUsize,
@@ -29,6 +30,11 @@ impl FakeBackend {
     /// A backend that takes this long for every segment.
     pub fn with_segment_time(segment_time: Duration) -> Self {
         Self { shared: Arc::new(Shared { segment_time, ..Shared::default() }) }
+    }
+
+    /// The same; its runs cost nothing to start.
+    pub fn with_instant_start(segment_time: Duration) -> Self {
+        Self { shared: Arc::new(Shared { segment_time, has_instant_start: true, ..Shared::default() }) }
     }
 
     /// Makes the next run that reaches segment `index` fail there, once.
@@ -83,6 +89,10 @@ impl Backend for FakeBackend {
 
     fn version(&self) -> &str {
         "1"
+    }
+
+    fn has_instant_start(&self) -> bool {
+        self.shared.has_instant_start
     }
 
     fn start(&self, job: Job, last_allowed: usize) -> Result<Run, RunError> {

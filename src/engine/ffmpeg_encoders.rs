@@ -6,17 +6,15 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use lru::LruCache;
-use tokio::io::AsyncReadExt;
-use tokio::process::Command;
 use tokio::sync::OnceCell;
 
-use super::ffmpeg::spawn::confined_command;
+use super::ffmpeg::run_to_end;
+use super::ffmpeg::spawn::ChildLimits;
 use super::versions::parse_ffmpeg_version;
 use super::video_encoders::{FfmpegEncoder, VIDEO_ENCODERS, VideoEncoder};
 use crate::domain::codec::TargetCodec;
@@ -24,7 +22,7 @@ use crate::domain::codec::TargetCodec;
 /// Time limit of one trial. Measured: 0.1 s here; a sleeping graphics card may need seconds.
 const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
 /// Largest output of a trial, bytes.
-const MAX_OUTPUT_BYTES: u64 = 1 << 20;
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
 /// Reports kept: one per ffmpeg binary this process was configured to use.
 const MAX_REPORTS: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 
@@ -131,29 +129,12 @@ fn is_listed(listing: &str, name: &str) -> bool {
 
 /// Standard output of one short ffmpeg call, or a short reason why it failed.
 async fn run_ffmpeg(ffmpeg: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
-    let mut child = Command::from(confined_command(ffmpeg))
-        .args(["-nostdin", "-hide_banner", "-loglevel", "error"])
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|cause| format!("{} does not start: {cause}", ffmpeg.display()))?;
-    let stdout = child.stdout.take().expect("stdout is piped");
-    let stderr = child.stderr.take().expect("stderr is piped");
-    let (mut stdout_bytes, mut stderr_bytes) = (Vec::new(), Vec::new());
-    let work = async {
-        let (mut stdout, mut stderr) = (stdout.take(MAX_OUTPUT_BYTES), stderr.take(MAX_OUTPUT_BYTES));
-        let (read, _) = tokio::join!(stdout.read_to_end(&mut stdout_bytes), stderr.read_to_end(&mut stderr_bytes));
-        read?;
-        child.wait().await
-    };
-    let status = tokio::time::timeout(TRIAL_DEADLINE, work)
-        .await
-        .map_err(|_| format!("{TIMEOUT_PREFIX} {} s", TRIAL_DEADLINE.as_secs()))?
-        .map_err(|cause| cause.to_string())?;
-    if status.success() { Ok(stdout_bytes) } else { Err(first_error_line(&String::from_utf8_lossy(&stderr_bytes))) }
+    let args = ["-nostdin", "-hide_banner", "-loglevel", "error"].iter().chain(args).map(|word| (*word).to_owned());
+    let work = run_to_end(ffmpeg, args.collect(), Vec::new(), ChildLimits::TRANSCODE, MAX_OUTPUT_BYTES);
+    let ended = tokio::time::timeout(TRIAL_DEADLINE, work).await;
+    let ended = ended.map_err(|_| format!("{TIMEOUT_PREFIX} {} s", TRIAL_DEADLINE.as_secs()))?;
+    let (output, exit) = ended.map_err(|error| format!("{}: {error}", ffmpeg.display()))?;
+    if exit.is_success() { Ok(output) } else { Err(first_error_line(&exit.error_lines.join("\n"))) }
 }
 
 /// The first line of ffmpeg's error output, without the bracketed prefix, at most 200 characters.

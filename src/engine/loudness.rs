@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::clock::{PipeInput, RepairedFeed};
-use super::ffmpeg::demuxers::{demuxer_name, demuxer_option};
+use super::clock::ItemInput;
+use super::ffmpeg::argument_list::ArgumentList;
 use super::ffmpeg::run_to_end;
-use super::ffmpeg::spawn::{ChildLimits, InheritedFile};
+use super::ffmpeg::spawn::ChildLimits;
 use super::source::SourceFile;
 use super::{Result, RunError};
 use crate::domain::media::Media;
@@ -40,24 +40,12 @@ pub async fn measure(ffmpeg: &Path, source: &Arc<SourceFile>, media: &Media, str
 /// Dropping the future ends the child.
 async fn measure_excerpts(ffmpeg: &Path, source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<Option<f64>> {
     let starts = starts(media);
-    let mut feeds = Vec::new();
-    // The file itself has another clock, and the streams may have other numbers.
-    if !media.clock_pieces.is_empty() {
-        for start in &starts {
-            let feed = RepairedFeed::open(source, &media.clock_pieces, start.unwrap_or(0.0)).await;
-            let cannot =
-                |cause: std::io::Error| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}"));
-            feeds.push(feed.map_err(cannot)?);
-        }
+    let mut inputs = Vec::new();
+    for start in &starts {
+        inputs.push(ItemInput::open(source, &media.clock_pieces, start.unwrap_or(0.0)).await?);
     }
-    let pipe_inputs: Vec<PipeInput> = feeds.iter().map(RepairedFeed::pipe_input).collect();
-    let args = arguments(media, stream, &source.proc_path(), &starts, &pipe_inputs);
-    let mut inputs: Vec<InheritedFile> = feeds.iter().map(RepairedFeed::to_inherited).collect();
-    // Afterwards only the child has the read ends open, so that the feeds end with the child.
-    drop(feeds);
-    if inputs.is_empty() {
-        inputs.push(source.clone());
-    }
+    let args = arguments(media, stream, &source.proc_path(), &starts, &inputs);
+    let inputs = inputs.into_iter().map(|input| input.file).collect();
     let (text, exit) = run_to_end(ffmpeg, args, inputs, ChildLimits::PROBE, MAX_OUTPUT_BYTES).await?;
     let text = String::from_utf8_lossy(&text);
     let integrated_lufs = text.lines().rev().find_map(|line| line.strip_prefix("lavfi.r128.I=")?.parse::<f64>().ok());
@@ -77,31 +65,21 @@ fn starts(media: &Media) -> Vec<Option<f64>> {
     }
 }
 
-/// With `inputs`, each excerpt has a pipe that begins with it.
-fn arguments(media: &Media, stream: u32, input: &str, starts: &[Option<f64>], inputs: &[PipeInput]) -> Vec<String> {
-    let mut args: Vec<String> = "-nostdin -hide_banner -v error".split(' ').map(str::to_owned).collect();
-    for (n, start) in starts.iter().enumerate() {
-        let pipe_input = inputs.get(n);
-        if let (Some(start), None) = (start, pipe_input) {
-            args.extend(["-ss".into(), format!("{start:.3}")]);
+/// Each excerpt has an input of its own; a pipe begins with it.
+fn arguments(media: &Media, stream: u32, path: &str, starts: &[Option<f64>], inputs: &[ItemInput]) -> Vec<String> {
+    let mut args = ArgumentList::new("-nostdin -hide_banner -v error");
+    for (start, input) in starts.iter().zip(inputs) {
+        if let (Some(start), None) = (start, &input.pipe) {
+            args.pair("-ss", format!("{start:.3}"));
         }
         if start.is_some() {
-            args.extend(["-t".into(), format!("{EXCERPT_SECONDS}")]);
+            args.pair("-t", EXCERPT_SECONDS);
         }
-        if let Some(pipe_input) = pipe_input {
-            let format = demuxer_name(media.container).unwrap_or("mpegts");
-            let options = ["-protocol_whitelist", "pipe", "-f", format, "-i", &pipe_input.address];
-            args.extend(options.map(str::to_owned));
-            continue;
-        }
-        args.extend(["-protocol_whitelist", "file"].map(str::to_owned));
-        args.extend(demuxer_option(media.container).map(str::to_owned));
-        args.extend(["-i".into(), format!("file:{input}")]);
+        args.add_item(media.container, path, input.pipe.as_ref());
     }
     let input_labels: String = (0..starts.len()).map(|n| format!("[{n}:{stream}]")).collect();
     let meter = "ebur128=metadata=1:framelog=verbose,ametadata=mode=print:key=lavfi.r128.I:file=-";
     let graph = format!("{input_labels}concat=n={}:v=0:a=1,{meter}[measured]", starts.len());
-    args.extend(["-filter_complex".into(), graph, "-map".into(), "[measured]".into()]);
-    args.extend("-f null /dev/null".split(' ').map(str::to_owned));
-    args
+    args.pair("-filter_complex", graph).add("-map [measured] -f null /dev/null");
+    args.0
 }

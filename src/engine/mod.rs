@@ -36,7 +36,7 @@ pub mod subtitle_extraction;
 pub mod versions;
 pub mod video_encoders;
 
-pub use rendition_spec::RenditionSpec;
+pub use rendition_spec::{MAX_SEGMENT_BYTES, RenditionSpec};
 
 use crate::domain::plan::EncodeVideo;
 use crate::domain::time::Ticks;

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use super::TIMELINE_BASE;
 use super::image::Image;
 use super::packager::Package;
 use super::source::SourceFile;
 use crate::domain::encode_slots::pixel_cost;
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
-use crate::domain::plan::{Rendition, VideoPlan};
+use crate::domain::mpegts::segmenter::{AudioMode, Segmenter, SegmenterSettings};
+use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
+
+/// Largest unfinished segment of a run, bytes: 10 s at 200 Mbit/s.
+pub const MAX_SEGMENT_BYTES: usize = 256 << 20;
 
 /// A rendition of one item: plain data around one open file.
 #[derive(Clone, Debug)]
@@ -28,6 +33,21 @@ pub struct RenditionSpec {
 }
 
 impl RenditionSpec {
+    /// Cuts a backend's output, which begins with segment `first_segment`.
+    pub fn segmenter(&self, first_segment: usize) -> Segmenter {
+        Segmenter::new(SegmenterSettings {
+            grid: self.grid.clone(),
+            first_segment,
+            base_timestamp: TIMELINE_BASE,
+            has_video: self.rendition.video.is_some(),
+            audio: self.rendition.audio.as_ref().map(|plan| match plan {
+                AudioPlan::Copy { .. } => AudioMode::Copied,
+                AudioPlan::Encode { .. } => AudioMode::Encoded,
+            }),
+            budget_bytes: MAX_SEGMENT_BYTES,
+        })
+    }
+
     /// Encoding cost in pixels per second; None if no video is encoded.
     pub fn pixel_rate(&self) -> Option<f64> {
         let Some(VideoPlan::Encode(plan)) = &self.rendition.video else { return None };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::RunError;
 use super::ass;
+use super::ffmpeg::argument_list::ArgumentList;
 use super::ffmpeg::run_to_end;
 use super::ffmpeg::spawn::{ChildLimits, InheritedFile};
 use super::image::Image;
@@ -70,23 +71,21 @@ fn arguments(
          drawbox=x=iw*0.42:y=ih*0.70:w=iw*0.16:h=ih*0.025:color=0x5a3c28:t=fill"
     );
     let text_filter = script_path.map_or_else(String::new, |path| format!(",ass=filename={path}"));
-    let mut args = "-nostdin -hide_banner -v error".split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let mut args = ArgumentList::new("-nostdin -hide_banner -v error");
     match image_input {
-        None => args.extend(["-f".into(), "lavfi".into(), "-i".into(), fireplace_graph + &text_filter]),
+        None => args.add("-f lavfi").pair("-i", fireplace_graph + &text_filter),
         Some((demuxer, address)) => {
-            let words = ["-protocol_whitelist", "file", "-f", demuxer, "-i", &address, "-vf"];
-            args.extend(words.map(str::to_owned));
-            args.push(format!(
+            let scaled_graph = format!(
                 "scale=w={width}:h={height}:force_original_aspect_ratio=decrease:flags=bicubic:out_range=tv,format=yuv420p,\
                  pad={width}:{height}:-1:-1:color=black,setsar=1,loop=loop=-1:size=1,setpts=N/25/TB,fps=25{text_filter}"
-            ));
+            );
+            args.add("-protocol_whitelist file").pair("-f", demuxer).pair("-i", address).pair("-vf", scaled_graph)
         }
-    }
-    let output_args = format!(
+    };
+    args.add(&format!(
         "-frames:v {FRAMES} -pix_fmt yuv420p {} -g {FRAMES} -bf 0 -b:v 600k -maxrate 1200k -bufsize 2400k \
          -color_range tv -bsf:v h264_metadata=aud=insert -f h264 pipe:1",
         encoder.bitrate_args()
-    );
-    args.extend(output_args.split(' ').filter(|word| !word.is_empty()).map(str::to_owned));
-    args
+    ));
+    args.0
 }

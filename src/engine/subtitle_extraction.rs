@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::RunError;
-use super::ffmpeg::demuxers::demuxer_option;
+use super::ffmpeg::argument_list::ArgumentList;
 use super::ffmpeg::run_to_end;
 use super::ffmpeg::spawn::ChildLimits;
 use super::source::SourceFile;
@@ -46,8 +46,8 @@ fn extraction_args(input: &str, container: Container, stream: u32, format: Subti
         SubtitleFormat::WebVtt => ("webvtt", "webvtt"),
         SubtitleFormat::Ass => ("ass", "ass"),
     };
-    let (input, map) = (format!("file:{input}"), format!("0:{stream}"));
-    let global_args = ["-nostdin", "-hide_banner", "-loglevel", "error", "-protocol_whitelist", "file"];
-    let output_args = ["-i", &input, "-map", &map, "-map_metadata", "-1", "-c:s", encoder, "-f", muxer, "pipe:1"];
-    global_args.into_iter().chain(demuxer_option(container)).chain(output_args).map(str::to_owned).collect()
+    let mut args = ArgumentList::new("-nostdin -hide_banner -loglevel error");
+    args.add_item(container, input, None).pair("-map", format!("0:{stream}")).add("-map_metadata -1");
+    args.pair("-c:s", encoder).pair("-f", muxer).add("pipe:1");
+    args.0
 }

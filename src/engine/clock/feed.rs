@@ -15,6 +15,7 @@ use crate::domain::sniff::Container;
 use crate::domain::time::Ticks;
 use crate::engine::ffmpeg::spawn::InheritedFile;
 use crate::engine::source::SourceFile;
+use crate::engine::{self, RunError};
 
 /// The pipe's timestamp of the start position, seconds. Not 0, because the first decoded frame may be presented earlier.
 const PIPE_START_SECONDS: i64 = 1000;
@@ -25,7 +26,8 @@ const LINEAR_SEARCH_BYTES: u64 = READ_BYTES as u64;
 /// A repaired file on its way into a child; it ends with the child.
 #[derive(Debug)]
 pub struct RepairedFeed {
-    pub(super) reader: Arc<PipeReader>,
+    /// The pipe's end for the child.
+    pub reader: Arc<PipeReader>,
     /// Source time minus the pipe's time, whole seconds.
     pub offset_seconds: i64,
 }
@@ -71,13 +73,33 @@ impl RepairedFeed {
         Ok(Self { reader: Arc::new(reader), offset_seconds: start_second - PIPE_START_SECONDS })
     }
 
-    /// The pipe's end for the child.
-    pub fn to_inherited(&self) -> InheritedFile {
-        self.reader.clone()
-    }
-
     pub fn pipe_input(&self) -> PipeInput {
         PipeInput { address: format!("pipe:{}", self.reader.as_raw_fd()), offset_seconds: self.offset_seconds }
+    }
+}
+
+/// What a child reads an item from.
+pub struct ItemInput {
+    /// The file, or the pipe's end.
+    pub file: InheritedFile,
+    /// None if it reads the file itself.
+    pub pipe: Option<PipeInput>,
+}
+
+impl ItemInput {
+    /// The file itself, or a feed from `start_seconds` if `pieces` repair its clock. Only the child should keep the feed's
+    /// end of the pipe open, so that the feed ends with the child. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// `SourceRead` with those of [`RepairedFeed::open`].
+    pub async fn open(source: &Arc<SourceFile>, pieces: &[ClockSection], start_seconds: f64) -> engine::Result<Self> {
+        if pieces.is_empty() {
+            return Ok(Self { file: source.clone(), pipe: None });
+        }
+        let feed = RepairedFeed::open(source, pieces, start_seconds).await;
+        let feed =
+            feed.map_err(|cause| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}")))?;
+        Ok(Self { pipe: Some(feed.pipe_input()), file: feed.reader })
     }
 }
 

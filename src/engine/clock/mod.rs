@@ -14,7 +14,7 @@ use std::io::Result;
 use std::sync::Arc;
 
 pub use chain::{PlayedLinks, chained};
-pub use feed::{PipeInput, RepairedFeed};
+pub use feed::{ItemInput, PipeInput, RepairedFeed};
 pub use jumps::{ClockRepair, find_clock_repair, has_clock_jump};
 
 use crate::domain::mpegts::clock_jumps::ClockSection;

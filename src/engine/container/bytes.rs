@@ -57,6 +57,22 @@ pub fn read_up_to(source: &SourceFile, offset: u64, max_bytes: usize) -> std::io
     Ok(bytes)
 }
 
+/// The records of a slice, each read by `take`, up to the first damaged one. Fewer than `min_bytes` at the end are none.
+pub fn records<'a, T>(
+    bytes: &'a [u8],
+    min_bytes: usize,
+    take: impl Fn(&mut ByteCursor<'a>) -> Result<T, Truncated>,
+) -> impl Iterator<Item = Result<T, Truncated>> {
+    let mut rest = ByteCursor(bytes);
+    std::iter::from_fn(move || {
+        let found = (rest.0.len() >= min_bytes).then(|| take(&mut rest))?;
+        if found.is_err() {
+            rest.0 = &[];
+        }
+        Some(found)
+    })
+}
+
 /// A reader of big-endian numbers over a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteCursor<'a>(pub &'a [u8]);

@@ -3,6 +3,7 @@
 //! These are our own small readers, because the crates hang on damaged files or lack fragments (measured). Probe,
 //! keyframe index, packager and bitmap subtitles are views of them. Transport streams are read by `domain::mpegts`.
 
+pub mod avc;
 pub mod bytes;
 pub mod matroska;
 pub mod mp4;

@@ -15,7 +15,7 @@
 
 mod video;
 
-use super::demuxers::{demuxer_name, demuxer_option};
+use super::argument_list::ArgumentList;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media};
 use crate::domain::mpegts::segmenter::AAC_FRAME;
@@ -78,21 +78,20 @@ pub struct Features {
 /// # Errors
 /// `RunError::Encoder` when this build lacks a feature the plan needs.
 pub fn build_arguments(options: &ArgumentOptions) -> Result<Vec<String>, RunError> {
-    let mut args = ArgumentList::default();
     // Errors only: broken files cause thousands of warnings. With `-max_error_rate 1` badly damaged files still play.
-    args.add("-nostdin -hide_banner -v error -max_error_rate 1 -copyts");
+    let mut args = ArgumentList::new("-nostdin -hide_banner -v error -max_error_rate 1 -copyts");
     add_input(&mut args, options);
     if let (Some(path), Some(BurnedSubtitle::Sidecar { bitmap: true, .. })) =
         (options.subtitle_path, burned_subtitle(options))
     {
-        args.add("-protocol_whitelist file -format_whitelist sup,dvbsub,matroska -i").push(format!("file:{path}"));
+        args.add("-protocol_whitelist file -format_whitelist sup,dvbsub,matroska").pair("-i", format!("file:{path}"));
     }
     if let Some(path) = options.amr_path {
         add_seek(&mut args, options);
-        args.add("-protocol_whitelist file -f amr -i").push(format!("file:{path}"));
+        args.add("-protocol_whitelist file -f amr").pair("-i", format!("file:{path}"));
     }
     if let Some((demuxer, path)) = &options.watermark {
-        args.add("-protocol_whitelist file -f").push((*demuxer).to_owned()).pair("-i", path);
+        args.add("-protocol_whitelist file").pair("-f", demuxer).pair("-i", path);
     }
     args.add("-map_metadata -1 -map_chapters -1 -sn -dn");
     video::add_video(&mut args, options)?;
@@ -103,8 +102,7 @@ pub fn build_arguments(options: &ArgumentOptions) -> Result<Vec<String>, RunErro
 
 /// Arguments that copy one whole video stream to a transport stream, with its keyframes marked.
 pub fn video_copy_arguments(media: &Media, stream: u32, input: &str, pipe_input: Option<&PipeInput>) -> Vec<String> {
-    let mut args = ArgumentList::default();
-    args.add("-nostdin -hide_banner -v error -copyts");
+    let mut args = ArgumentList::new("-nostdin -hide_banner -v error -copyts");
     add_item_input(&mut args, media, input, pipe_input);
     args.pair("-map", format!("0:{stream}")).add("-c copy -map_metadata -1 -map_chapters -1");
     args.pair("-output_ts_offset", TIMELINE_BASE.as_seconds());
@@ -116,32 +114,10 @@ pub fn video_copy_arguments(media: &Media, stream: u32, input: &str, pipe_input:
 
 /// Arguments that copy one AMR track to a raw stream.
 pub(super) fn amr_copy_arguments(media: &Media, stream: u32, input: &str) -> Vec<String> {
-    let mut args = ArgumentList::default();
-    args.add("-nostdin -hide_banner -v error");
+    let mut args = ArgumentList::new("-nostdin -hide_banner -v error");
     add_item_input(&mut args, media, input, None);
     args.pair("-map", format!("0:{stream}")).add("-c copy -map_metadata -1 -map_chapters -1 -f amr pipe:1");
     args.0
-}
-
-#[derive(Default)]
-struct ArgumentList(Vec<String>);
-
-impl ArgumentList {
-    /// Adds constant arguments, separated by spaces.
-    fn add(&mut self, words: &str) -> &mut Self {
-        self.0.extend(words.split(' ').map(str::to_owned));
-        self
-    }
-
-    fn push(&mut self, word: String) -> &mut Self {
-        self.0.push(word);
-        self
-    }
-
-    fn pair(&mut self, option: &str, value: impl ToString) -> &mut Self {
-        self.0.push(option.to_owned());
-        self.push(value.to_string())
-    }
 }
 
 fn burned_subtitle<'a>(options: &ArgumentOptions<'a>) -> Option<&'a BurnedSubtitle> {
@@ -176,21 +152,14 @@ pub(super) fn reading_start_seconds(media: &Media, rendition: &Rendition, grid: 
 
 /// Adds the item itself as an input, its timestamps moved so that source time starts at 0.
 fn add_item_input(args: &mut ArgumentList, media: &Media, input: &str, pipe_input: Option<&PipeInput>) {
-    if let Some(PipeInput { address, offset_seconds }) = pipe_input {
+    if let Some(PipeInput { offset_seconds, .. }) = pipe_input {
         args.pair("-itsoffset", format!("{:.6}", *offset_seconds as f64 + 2e-6));
-        let format = demuxer_name(media.container).unwrap_or("mpegts");
-        args.add("-protocol_whitelist pipe").pair("-f", format).pair("-i", address);
-        return;
-    }
-    if media.start_seconds != 0.0 {
+    } else if media.start_seconds != 0.0 {
         // Not exactly the start: if the two are equal, ffmpeg moves the start to that of the first stream in use
         // ("Correcting start time by"), so that audio or video alone would start at 0.
         args.pair("-itsoffset", format!("{:.6}", 2e-6 - media.start_seconds));
     }
-    args.add("-protocol_whitelist file");
-    let [option, value] = demuxer_option(media.container);
-    args.pair(option, value);
-    args.pair("-i", format!("file:{input}"));
+    args.add_item(media.container, input, pipe_input);
 }
 
 /// How much before the first segment reading starts, seconds.

@@ -77,12 +77,6 @@ pub fn demuxer_name(container: media::Container) -> Option<&'static str> {
     })
 }
 
-/// The option and its value that name the demuxer of a file, so that ffmpeg cannot mistake it for a playlist that names other
-/// files.
-pub fn demuxer_option(container: media::Container) -> [&'static str; 2] {
-    demuxer_name(container).map_or_else(|| ["-format_whitelist", format_whitelist()], |name| ["-f", name])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,6 +12,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::Sender;
 
+use super::argument_list::ArgumentList;
 use super::spawn::{Child, ChildLimits, spawn};
 use crate::domain::ingest::stream_info::{StreamContainer, StreamInfo};
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
@@ -79,42 +80,36 @@ impl ChildOutput {
 }
 
 fn ingest_args(input: &str, stream_info: StreamInfo, video: &VideoMode) -> Vec<String> {
-    let mut args: Vec<String> = Vec::new();
-    let add = |args: &mut Vec<String>, words: &str| args.extend(words.split_whitespace().map(str::to_owned));
-    add(&mut args, "-nostdin -hide_banner -v error -max_error_rate 1 -fflags +genpts+discardcorrupt");
+    let mut args = ArgumentList::new("-nostdin -hide_banner -v error -max_error_rate 1 -fflags +genpts+discardcorrupt");
     // The streams are known, so probing can be short. With `nobuffer` all probed data would be lost, and ffmpeg would
     // wait for the next keyframe (measured: 11 s of a slow stream, then 9 more).
-    add(&mut args, "-probesize 1000000 -analyzeduration 1500000 -protocol_whitelist pipe -f");
-    add(&mut args, if stream_info.container == StreamContainer::Mp4 { "mov -i" } else { "mpegts -i" });
-    args.push(input.to_owned());
+    args.add("-probesize 1000000 -analyzeduration 1500000 -protocol_whitelist pipe");
+    let demuxer = if stream_info.container == StreamContainer::Mp4 { "mov" } else { "mpegts" };
+    args.pair("-f", demuxer).pair("-i", input);
     if stream_info.video.is_some() {
-        add(&mut args, "-map 0:v:0");
+        args.add("-map 0:v:0");
         match video {
-            VideoMode::Copy => add(&mut args, "-c:v copy"),
-            VideoMode::Encode { encoder, keyframe_seconds, max_height } => {
-                add(&mut args, "-pix_fmt yuv420p");
-                add(&mut args, &encoder.bitrate_args());
-                add(&mut args, "-b:v 4000k -maxrate 6000k -bufsize 8000k -vf");
-                args.push(format!("yadif=deint=interlaced,scale=-2:'min({max_height},trunc(ih/2)*2)'"));
-                add(&mut args, "-force_key_frames");
-                args.push(format!("expr:gte(t,n_forced*{keyframe_seconds})"));
-            }
-        }
+            VideoMode::Copy => args.add("-c:v copy"),
+            VideoMode::Encode { encoder, keyframe_seconds, max_height } => args
+                .add("-pix_fmt yuv420p")
+                .add(&encoder.bitrate_args())
+                .add("-b:v 4000k -maxrate 6000k -bufsize 8000k")
+                .pair("-vf", format!("yadif=deint=interlaced,scale=-2:'min({max_height},trunc(ih/2)*2)'"))
+                .pair("-force_key_frames", format!("expr:gte(t,n_forced*{keyframe_seconds})")),
+        };
     }
     if stream_info.audio {
         // Gaps are filled and overlaps dropped, so that audio stays in sync with video.
-        add(&mut args, "-map 0:a:0? -c:a aac -ac 2 -ar 48000 -b:a 160k -af aresample=async=1000");
+        args.add("-map 0:a:0? -c:a aac -ac 2 -ar 48000 -b:a 160k -af aresample=async=1000");
     }
-    add(&mut args, "-sn -dn -map_metadata -1 -max_muxing_queue_size 4096 -muxdelay 0 -muxpreload 0");
-    add(&mut args, "-pes_payload_size 0 -flush_packets 1 -mpegts_pmt_start_pid");
-    args.push(PMT_PID.to_string());
+    args.add("-sn -dn -map_metadata -1 -max_muxing_queue_size 4096 -muxdelay 0 -muxpreload 0");
+    args.add("-pes_payload_size 0 -flush_packets 1").pair("-mpegts_pmt_start_pid", PMT_PID);
     let pids = [stream_info.video.map(|_| VIDEO_PID), Some(AUDIO_PID)];
     for (n, pid) in pids.into_iter().flatten().enumerate() {
-        args.push("-streamid".to_owned());
-        args.push(format!("{n}:{pid}"));
+        args.pair("-streamid", format!("{n}:{pid}"));
     }
-    add(&mut args, "-f mpegts pipe:1");
-    args
+    args.add("-f mpegts pipe:1");
+    args.0
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use spawn::{ChildExit, ChildLimits, InheritedFile};
 
 mod amr_extraction;
 pub mod args;
+pub mod argument_list;
 mod confine;
 pub mod demuxers;
 pub mod ingest_input;

@@ -14,18 +14,14 @@ use tokio::time::{Instant, timeout_at};
 use super::amr_extraction;
 use super::args::{ArgumentOptions, Features, build_arguments, reading_start_seconds};
 use super::spawn::{Child, ChildExit, ChildLimits, InheritedFile, confined_command, spawn};
-use crate::domain::mpegts::segmenter::{AudioMode, Segmenter, SegmenterSettings};
-use crate::domain::plan::{AudioPlan, BurnedSubtitle, Rendition, VideoPlan};
+use crate::domain::plan::{BurnedSubtitle, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::engine::ass::{self, ScriptCache};
-use crate::engine::clock::RepairedFeed;
-use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment, TIMELINE_BASE};
+use crate::engine::clock::ItemInput;
+use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 
 /// Time limit for a segment that is due.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Largest size of unfinished segments, bytes: 10 s at 200 Mbit/s.
-const MAX_UNFINISHED_BYTES: usize = 256 << 20;
 
 /// Bytes read from the pipe at a time: the capacity of a Linux pipe.
 const READ_BYTES: usize = 64 << 10;
@@ -106,11 +102,7 @@ impl FfmpegBackend {
         }
     }
 
-    pub fn features(&self) -> Features {
-        self.features
-    }
-
-    pub fn program(&self) -> &std::path::Path {
+    pub fn program(&self) -> &Path {
         &self.program
     }
 }
@@ -156,7 +148,7 @@ impl RunTask {
             () = self.segments.closed() => return Ok(()),
             child = self.start_child() => child?,
         };
-        let mut segmenter = Segmenter::new(segmenter_settings(&self.job));
+        let mut segmenter = self.job.spec.segmenter(self.job.first);
         let mut bytes = BytesMut::with_capacity(READ_BYTES);
         let mut deadline = Instant::now() + STALL_TIMEOUT;
         let mut exit = None;
@@ -212,7 +204,7 @@ impl RunTask {
 
     /// Prepares what ffmpeg cannot read from the item itself, and starts it.
     async fn start_child(&self) -> Result<Child, RunError> {
-        let RenditionSpec { source, media, rendition, watermark, .. } = &*self.job.spec;
+        let RenditionSpec { source, media, rendition, grid, watermark, .. } = &*self.job.spec;
         let program = &self.ffmpeg.program;
         let subtitle = self.subtitle_file().await?;
         let amr_track = match amr_extraction::amr_stream(media, rendition) {
@@ -221,30 +213,21 @@ impl RunTask {
                 Some(Arc::new(amr_extraction::extract_amr(program, &self.job, stream).await?) as InheritedFile)
             }
         };
-        let feed = if media.clock_pieces.is_empty() { None } else { Some(self.open_feed().await?) };
+        let start_seconds = reading_start_seconds(media, rendition, grid, self.job.first);
+        let input = ItemInput::open(source, &media.clock_pieces, start_seconds).await?;
         let descriptor_path = |file: &Option<InheritedFile>| {
             file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
         };
         let args = build_arguments(&ArgumentOptions {
-            pipe_input: feed.as_ref().map(RepairedFeed::pipe_input).as_ref(),
+            pipe_input: input.pipe.as_ref(),
             subtitle_path: descriptor_path(&subtitle).as_deref(),
             amr_path: descriptor_path(&amr_track).as_deref(),
             ..self.ffmpeg.argument_options(&self.job)
         })?;
         let watermark = watermark.as_ref().map(|image| image.file.clone() as InheritedFile);
-        // Afterwards only the child has the read end of the pipe open, so that the feed ends with the child.
-        let input = feed.map_or_else(|| source.clone() as InheritedFile, |feed| feed.to_inherited());
-        let inherit = std::iter::once(input).chain(subtitle).chain(amr_track).chain(watermark).collect();
+        let inherit = std::iter::once(input.file).chain(subtitle).chain(amr_track).chain(watermark).collect();
         let spawned = spawn(program, args, inherit, ChildLimits::TRANSCODE).await;
         spawned.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))
-    }
-
-    /// Opens the feed of the item on one continuous clock, from where reading starts.
-    async fn open_feed(&self) -> Result<RepairedFeed, RunError> {
-        let RenditionSpec { source, media, rendition, grid, .. } = &*self.job.spec;
-        let from = reading_start_seconds(media, rendition, grid, self.job.first);
-        let opened = RepairedFeed::open(source, &media.clock_pieces, from).await;
-        opened.map_err(|cause| RunError::SourceRead(format!("the file cannot be put on one clock: {cause}")))
     }
 
     /// The file of the subtitle to burn in: a script, or the bitmap sidecar. None if ffmpeg reads it from the item itself.
@@ -258,21 +241,6 @@ impl RunTask {
             }
             Some(text) => Ok(Some(self.ffmpeg.scripts.script_for(&self.ffmpeg.program, &self.job, text).await?)),
         }
-    }
-}
-
-fn segmenter_settings(job: &Job) -> SegmenterSettings {
-    let Rendition { video, audio } = &*job.spec.rendition;
-    SegmenterSettings {
-        grid: job.spec.grid.clone(),
-        first_segment: job.first,
-        base_timestamp: TIMELINE_BASE,
-        has_video: video.is_some(),
-        audio: audio.as_ref().map(|plan| match plan {
-            AudioPlan::Copy { .. } => AudioMode::Copied,
-            AudioPlan::Encode { .. } => AudioMode::Encoded,
-        }),
-        budget_bytes: MAX_UNFINISHED_BYTES,
     }
 }
 

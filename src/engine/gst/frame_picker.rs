@@ -34,14 +34,10 @@ impl<T: Clone> FramePicker<T> {
             return None;
         }
         if self.next_frame >= self.current_until {
-            if let Some(source_frame) = self.upcoming.take() {
-                self.current = Some(source_frame);
-            } else if !self.has_ended {
+            self.current = self.upcoming.take().or(self.current.take());
+            if !self.has_ended {
                 return None;
             }
-        }
-        if self.next_frame >= self.current_until && !self.has_ended {
-            return None;
         }
         let source_frame = self.current.clone()?;
         self.next_frame += 1;

@@ -109,8 +109,7 @@ impl PipelineGraph {
     /// An SVG image.
     pub fn to_svg(&self) -> String {
         let index_of = |name: &str| self.nodes.iter().position(|node| node.name == name);
-        let elements: Vec<svg::GraphBox> =
-            self.nodes.iter().map(|node| svg::GraphBox { lines: box_lines(node) }).collect();
+        let elements: Vec<Vec<String>> = self.nodes.iter().map(box_lines).collect();
         let links = self.edges.iter().filter_map(|((from, _), (to, _))| Some((index_of(from)?, index_of(to)?)));
         svg::render_svg(&elements, &links.collect::<Vec<_>>())
     }

@@ -1,7 +1,6 @@
 #![doc = include_str!("README.md")]
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
@@ -39,7 +38,7 @@ mod tests;
 pub use encoder_elements::{TrialResult, run_trials};
 
 use panic_guard::ThreadWaker;
-use run::{Control, RunTask};
+use run::RunTask;
 use segment_encoder::VideoEncoding;
 
 /// Raised whenever a change of the pipelines changes their output; part of the backend's version.
@@ -90,64 +89,7 @@ impl GstBackend {
         self.scripts = Arc::new(ScriptCache::new(style));
         self
     }
-}
 
-impl Backend for GstBackend {
-    fn name(&self) -> &'static str {
-        "gstreamer"
-    }
-
-    fn version(&self) -> &str {
-        &self.version
-    }
-
-    fn video_encoder(&self, plan: &EncodeVideo) -> Option<&'static str> {
-        encoder_elements::select_encoder(plan.codec, &plan.encoder).map(|encoder| encoder.gstreamer.element)
-    }
-
-    fn audio_encoder(&self) -> &'static str {
-        "avenc_aac"
-    }
-
-    fn start(&self, mut job: Job, last_allowed: usize) -> Result<Run> {
-        if job.first >= job.spec.grid.len() {
-            return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
-        }
-        if let Some(reason) = refusal_reason(&job.spec.media, &job.spec.rendition) {
-            return Err(RunError::Internal(format!("GStreamer does not make this rendition: {reason}")));
-        }
-        let (video_encoding, burn) = match &job.spec.rendition.video {
-            Some(VideoPlan::Encode(plan)) => (Some(resolve_video_encoding(&job.spec.media, plan)?), plan.burn.clone()),
-            _ => (None, None),
-        };
-        let (run, segments, mut gate) = Run::channel(last_allowed);
-        let control = Arc::new(Control::default());
-        control.last_allowed.store(last_allowed, Ordering::SeqCst);
-        let quarantine_mark = Mutex::new(job.quarantine_mark.take());
-        let task = RunTask { job, video_encoding, segments, control: control.clone(), quarantine_mark };
-        let backend = self.clone();
-        if burn.as_ref().is_none_or(BurnedSubtitle::is_bitmap) {
-            let run_thread = backend.spawn_run(task)?;
-            tokio::spawn(async move { apply_control(&mut gate, &control, &run_thread).await });
-            return Ok(run);
-        }
-        // The text is extracted first, which may take a pass over the file.
-        tokio::spawn(async move {
-            let segments = task.segments.clone();
-            let started = tokio::select! {
-                () = segments.closed() => return,
-                started = backend.spawn_run_with_text(task, burn) => started,
-            };
-            match started {
-                Ok(thread) => apply_control(&mut gate, &control, &thread).await,
-                Err(error) => drop(segments.send(Err(error)).await),
-            }
-        });
-        Ok(run)
-    }
-}
-
-impl GstBackend {
     /// Starts the thread of a run.
     fn spawn_run(&self, task: RunTask) -> Result<Thread> {
         let name = format!("run-{}", task.job.first);
@@ -179,15 +121,63 @@ impl GstBackend {
     }
 }
 
-/// Forwards the limit set by the owner of a run to its thread, and stops the thread when the owner is gone.
-async fn apply_control(gate: &mut watch::Receiver<usize>, control: &Control, thread: &Thread) {
-    control.last_allowed.store(*gate.borrow(), Ordering::SeqCst);
-    thread.unpark();
+impl Backend for GstBackend {
+    fn name(&self) -> &'static str {
+        "gstreamer"
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn video_encoder(&self, plan: &EncodeVideo) -> Option<&'static str> {
+        encoder_elements::select_encoder(plan.codec, &plan.encoder).map(|encoder| encoder.gstreamer.element)
+    }
+
+    fn audio_encoder(&self) -> &'static str {
+        "avenc_aac"
+    }
+
+    fn start(&self, mut job: Job, last_allowed: usize) -> Result<Run> {
+        if job.first >= job.spec.grid.len() {
+            return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
+        }
+        if let Some(reason) = refusal_reason(&job.spec.media, &job.spec.rendition) {
+            return Err(RunError::Internal(format!("GStreamer does not make this rendition: {reason}")));
+        }
+        let (video_encoding, burn) = match &job.spec.rendition.video {
+            Some(VideoPlan::Encode(plan)) => (Some(resolve_video_encoding(&job.spec.media, plan)?), plan.burn.clone()),
+            _ => (None, None),
+        };
+        let (run, segments, gate) = Run::channel(last_allowed);
+        let quarantine_mark = Mutex::new(job.quarantine_mark.take());
+        let task = RunTask { job, video_encoding, segments, gate: gate.clone(), quarantine_mark };
+        let backend = self.clone();
+        if burn.as_ref().is_none_or(BurnedSubtitle::is_bitmap) {
+            tokio::spawn(wake_on_change(gate, backend.spawn_run(task)?));
+            return Ok(run);
+        }
+        // The text is extracted first, which may take a pass over the file.
+        tokio::spawn(async move {
+            let segments = task.segments.clone();
+            let started = tokio::select! {
+                () = segments.closed() => return,
+                started = backend.spawn_run_with_text(task, burn) => started,
+            };
+            match started {
+                Ok(thread) => wake_on_change(gate, thread).await,
+                Err(error) => drop(segments.send(Err(error)).await),
+            }
+        });
+        Ok(run)
+    }
+}
+
+/// Wakes the thread of a run when its owner raises the limit or is gone.
+async fn wake_on_change(mut gate: watch::Receiver<usize>, thread: Thread) {
     while gate.changed().await.is_ok() {
-        control.last_allowed.store(*gate.borrow_and_update(), Ordering::SeqCst);
         thread.unpark();
     }
-    control.is_stopped.store(true, Ordering::SeqCst);
     thread.unpark();
 }
 

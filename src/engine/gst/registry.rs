@@ -116,14 +116,10 @@ impl Drop for Registration {
 
 /// All running pipelines, the oldest first. Queries elements and may block: not for async threads.
 pub fn running_pipelines() -> Vec<PipelineStatus> {
-    let running: Vec<(u64, gst::Pipeline, Instant)> = {
-        let registry = lock(&REGISTRY);
-        registry
-            .running
-            .iter()
-            .filter_map(|(number, registered)| Some((*number, registered.pipeline.upgrade()?, registered.started_at)))
-            .collect()
+    let upgrade = |(number, registered): (&u64, &RegisteredPipeline)| {
+        Some((*number, registered.pipeline.upgrade()?, registered.started_at))
     };
+    let running: Vec<(u64, gst::Pipeline, Instant)> = lock(&REGISTRY).running.iter().filter_map(upgrade).collect();
     running.into_iter().map(|(number, pipeline, started_at)| pipeline_status(number, &pipeline, started_at)).collect()
 }
 

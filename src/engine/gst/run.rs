@@ -8,12 +8,11 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gstreamer as gst;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::aac::{self, AacEncoder};
 use super::audio_segment;
@@ -25,10 +24,10 @@ use super::panic_guard::ThreadWaker;
 use super::segment_encoder::{SegmentEncoder, VideoEncoding};
 use super::stall_timer::StallTimer;
 use crate::domain::grid::{FrameGrid, Grid};
-use crate::domain::mpegts::segmenter::{AAC_FRAME, AudioMode, Segmenter, SegmenterSettings};
+use crate::domain::mpegts::segmenter::AAC_FRAME;
 use crate::domain::plan::AudioPlan;
 use crate::engine::bitmap_subtitles::BitmapSubtitles;
-use crate::engine::{Job, Result, RunError, Segment, TIMELINE_BASE};
+use crate::engine::{Job, Result, RunError, Segment};
 
 /// Time limit without any progress while a segment is due. Slow progress is left to the run's owner.
 const STALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -39,19 +38,8 @@ const MAX_SLEEP: Duration = Duration::from_millis(100);
 /// Segments encoded at once: while one is drained the next is fed.
 const MAX_OPEN_SEGMENTS: usize = 2;
 
-/// Largest unfinished segment, bytes.
-const MAX_SEGMENT_BYTES: usize = 256 << 20;
-
 /// How much before a segment audio decoding starts, seconds: the first frames of a decoder are not yet right.
 const AUDIO_MARGIN_SECONDS: f64 = 0.2;
-
-/// Control of a run's thread by its owner.
-#[derive(Debug, Default)]
-pub(super) struct Control {
-    pub is_stopped: AtomicBool,
-    /// The last segment it may start.
-    pub last_allowed: AtomicUsize,
-}
 
 /// Decoding and picking of video frames in a run.
 struct VideoBranch {
@@ -78,7 +66,8 @@ pub(super) struct RunTask {
     pub job: Job,
     pub video_encoding: Option<VideoEncoding>,
     pub segments: mpsc::Sender<Result<Segment>>,
-    pub control: Arc<Control>,
+    /// The last segment it may start.
+    pub gate: watch::Receiver<usize>,
     /// The quarantine mark of the file, released with the first segment: by then most faults of a hostile file have shown.
     pub quarantine_mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
@@ -118,8 +107,9 @@ impl RunTask {
         overlay::prepare_overlays(&shown, &encoding.video, encoding.plan.width, encoding.plan.height)
     }
 
+    /// Whether its owner is gone.
     fn is_stopped(&self) -> bool {
-        self.control.is_stopped.load(Ordering::SeqCst)
+        self.segments.is_closed()
     }
 }
 
@@ -177,8 +167,7 @@ impl<'a> RunLoop<'a> {
 
     fn run(&mut self) -> Result<()> {
         let last = self.task.job.spec.grid.len();
-        // The channel closes without a stop request when the runtime shuts down.
-        while !self.task.is_stopped() && !self.task.segments.is_closed() {
+        while !self.task.is_stopped() {
             let mut has_progress = self.open_allowed_segments()?;
             has_progress |= self.pull_video()?;
             has_progress |= self.pull_audio()?;
@@ -226,7 +215,7 @@ impl<'a> RunLoop<'a> {
 
     /// Opens as many segments as allowed.
     fn open_allowed_segments(&mut self) -> Result<bool> {
-        let last_allowed = self.task.control.last_allowed.load(Ordering::SeqCst);
+        let last_allowed = *self.task.gate.borrow();
         let mut has_progress = false;
         while self.open_segments.len() < MAX_OPEN_SEGMENTS
             && self.next_segment <= last_allowed
@@ -332,9 +321,8 @@ impl<'a> RunLoop<'a> {
             }
             self.task.quarantine_mark.lock().unwrap_or_else(PoisonError::into_inner).take();
             let segment = Segment { index, content: bytes.into() };
-            if self.task.segments.blocking_send(Ok(segment)).is_err() {
-                self.task.control.is_stopped.store(true, Ordering::SeqCst);
-            }
+            // An error means the run was dropped, which the main loop notices.
+            let _ = self.task.segments.blocking_send(Ok(segment));
             has_progress = true;
         }
         Ok(has_progress)
@@ -343,14 +331,7 @@ impl<'a> RunLoop<'a> {
     /// Rewrites a muxed segment with fixed PIDs, our own tables and continuous counters, and verifies that every frame
     /// is at its planned time.
     fn canonicalize(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>> {
-        let mut segmenter = Segmenter::new(SegmenterSettings {
-            grid: self.task.job.spec.grid.clone(),
-            first_segment: index,
-            base_timestamp: TIMELINE_BASE,
-            has_video: true,
-            audio: self.audio.as_ref().map(|_| AudioMode::Encoded),
-            budget_bytes: MAX_SEGMENT_BYTES,
-        });
+        let mut segmenter = self.task.job.spec.segmenter(index);
         let to_run_error = |cause| RunError::Encoder(format!("segment {index}: {cause}"));
         let mut finished_segments = segmenter.push(bytes).map_err(to_run_error)?;
         finished_segments.extend(segmenter.finish().map_err(to_run_error)?);

@@ -42,7 +42,6 @@ pub(super) type SeekResult = Arc<OnceLock<bool>>;
 #[derive(Debug)]
 pub(super) enum BusEvent {
     AsyncDone,
-    EndOfStream,
     Error(String),
 }
 
@@ -124,7 +123,6 @@ impl RunningPipeline {
                     return Some(self.record_error(format!("{source}{}", error.error())));
                 }
                 gst::MessageView::AsyncDone(_) => return Some(BusEvent::AsyncDone),
-                gst::MessageView::Eos(_) => return Some(BusEvent::EndOfStream),
                 _ => {}
             }
         }

@@ -26,13 +26,10 @@ use crate::domain::plan::EncodeVideo;
 use crate::domain::subtitles::AssScript;
 use crate::domain::time::Ticks;
 use crate::engine::video_encoders::EncoderElement;
-use crate::engine::{Result, RunError};
+use crate::engine::{MAX_SEGMENT_BYTES, Result, RunError};
 
 /// Largest number of frames queued before the encoder.
 const MAX_QUEUED_FRAMES: u64 = 6;
-
-/// Largest segment, bytes: 10 s at 200 Mbit/s.
-const MAX_SEGMENT_BYTES: usize = 256 << 20;
 
 /// How the video of segments is encoded.
 #[derive(Clone, Debug)]
@@ -196,9 +193,8 @@ impl SegmentEncoder {
         let mut has_progress = false;
         while let Some(event) = muxed.pipeline.next_event() {
             has_progress = true;
-            match event {
-                BusEvent::Error(text) => return Err(RunError::Encoder(text)),
-                BusEvent::AsyncDone | BusEvent::EndOfStream => {}
+            if let BusEvent::Error(text) = event {
+                return Err(RunError::Encoder(text));
             }
         }
         Ok(has_progress)

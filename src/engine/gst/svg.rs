@@ -8,17 +8,12 @@ const LINE_HEIGHT: usize = 16;
 const BOX_GAP: usize = 40;
 const LETTER_WIDTH: usize = 8;
 
-/// A box: its lines of text, the element's name first.
-pub(super) struct GraphBox {
-    pub lines: Vec<String>,
-}
-
-/// Draws elements and the links between them (as indices into `elements`).
-pub(super) fn render_svg(elements: &[GraphBox], links: &[(usize, usize)]) -> String {
+/// Draws elements (their lines of text, the name first) and the links between them (as indices into `elements`).
+pub(super) fn render_svg(elements: &[Vec<String>], links: &[(usize, usize)]) -> String {
     let columns = assign_columns(elements.len(), links);
     let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
     for (element, column) in elements.iter().zip(&columns) {
-        let longest_line = element.lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        let longest_line = element.iter().map(|line| line.chars().count()).max().unwrap_or(0);
         let width = widths.entry(*column).or_default();
         *width = (*width).max(longest_line * LETTER_WIDTH + 2 * LETTER_WIDTH);
     }
@@ -28,7 +23,7 @@ pub(super) fn render_svg(elements: &[GraphBox], links: &[(usize, usize)]) -> Str
     let mut boxes = Vec::new();
     for (element, column) in elements.iter().zip(&columns) {
         let bottom = bottoms.entry(*column).or_insert(BOX_GAP / 2);
-        let height = (element.lines.len() + 1) * LINE_HEIGHT;
+        let height = (element.len() + 1) * LINE_HEIGHT;
         boxes.push((column_left(*column), *bottom, widths[column], height));
         *bottom += height + BOX_GAP / 2;
     }
@@ -52,10 +47,14 @@ pub(super) fn render_svg(elements: &[GraphBox], links: &[(usize, usize)]) -> Str
             out,
             "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"4\" fill=\"#f4f0ea\" stroke=\"#666\"/>"
         );
-        for (number, line) in element.lines.iter().enumerate() {
+        for (number, line) in element.iter().enumerate() {
             let weight = if number == 0 { "bold" } else { "normal" };
             let (x, y) = (x + LETTER_WIDTH, y + (number + 1) * LINE_HEIGHT);
-            let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" font-weight=\"{weight}\">{}</text>", escape_xml(line));
+            let _ = writeln!(
+                out,
+                "<text x=\"{x}\" y=\"{y}\" font-weight=\"{weight}\">{}</text>",
+                glib::markup_escape_text(line)
+            );
         }
     }
     out.push_str("</svg>\n");
@@ -78,10 +77,6 @@ fn assign_columns(count: usize, links: &[(usize, usize)]) -> Vec<usize> {
     columns
 }
 
-fn escape_xml(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,7 +89,7 @@ mod tests {
 
     #[test]
     fn text_is_escaped() {
-        let svg = render_svg(&[GraphBox { lines: vec!["a".into(), "caps=<b> & \"c\"".into()] }], &[]);
+        let svg = render_svg(&[vec!["a".into(), "caps=<b> & \"c\"".into()]], &[]);
         assert!(svg.contains("caps=&lt;b&gt; &amp; &quot;c&quot;</text>"), "{svg}");
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     }

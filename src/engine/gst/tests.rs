@@ -22,19 +22,7 @@ fn film_job(folder: &Path) -> Job {
     let video = StreamKind::Video(Video { frame_rate: Some(RATE), ..Video::new(64, 36) });
     let streams = vec![Stream::new(0, "h264", video), Stream::new(1, "aac", StreamKind::Audio(Audio::new(1, 48_000)))];
     let media = Media { duration_seconds: Some(5.0), ..Media::new(Container::Mp4, streams) };
-    let plan = EncodeVideo {
-        stream: 0,
-        width: 64,
-        height: 36,
-        frame_rate: RATE,
-        deinterlace: false,
-        tone_map: None,
-        burn: None,
-        watermark: None,
-        max_kbps: 300,
-        codec: TargetCodec::H264,
-        encoder: "libx264".into(),
-    };
+    let plan = EncodeVideo::sample(64, 36, 300);
     let source = open_in_test(&path);
     let spec = RenditionSpec {
         fingerprint: source.fingerprint().unwrap().to_owned(),

@@ -2,6 +2,7 @@
 
 use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
 use crate::domain::time::Ticks;
+use crate::engine::container::avc::AvcRecord;
 use crate::engine::container::mp4::{Mp4Track, SampleDescription};
 use crate::engine::container::{ContainerError, refuse_if};
 
@@ -13,8 +14,7 @@ pub fn nal_length_size(track: &Mp4Track) -> Result<u8, ContainerError> {
     let SampleDescription::Avc(record) = &track.description else {
         return Err(ContainerError::Unsupported("the description is not avc1 or avc3"));
     };
-    let length = record.get(4).ok_or(ContainerError::Unsupported("avcC is truncated"))? & 3;
-    Ok(length + 1)
+    Ok(AvcRecord::parse(record)?.length_size)
 }
 
 /// The candidates of a track by its tables.

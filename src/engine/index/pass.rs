@@ -11,9 +11,9 @@ use crate::domain::mpegts::packet::{PACKET_LEN, Packet, PacketReader};
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::mpegts::{pes, unwrap_timestamp};
 use crate::domain::time::Ticks;
-use crate::engine::clock::RepairedFeed;
+use crate::engine::clock::ItemInput;
 use crate::engine::ffmpeg::args;
-use crate::engine::ffmpeg::spawn::{ChildLimits, InheritedFile, spawn};
+use crate::engine::ffmpeg::spawn::{ChildLimits, spawn};
 use crate::engine::source::SourceFile;
 use crate::engine::{Result, RunError, TIMELINE_BASE, ffmpeg};
 
@@ -23,18 +23,10 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Reads the stream to its end. The caller sets the deadline; dropping the future ends the child.
 pub(super) async fn scan_keyframes(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<KeyframeIndex> {
     let program = ffmpeg::find_program().ok_or_else(|| cannot_copy("ffmpeg is not installed".into()))?;
-    let feed = match media.clock_pieces.is_empty() {
-        true => None,
-        false => Some(
-            RepairedFeed::open(source, &media.clock_pieces, 0.0)
-                .await
-                .map_err(|cause| cannot_copy(cause.to_string()))?,
-        ),
-    };
-    let pipe_input = feed.as_ref().map(RepairedFeed::pipe_input);
-    let arguments = args::video_copy_arguments(media, stream, &source.proc_path(), pipe_input.as_ref());
-    let input = feed.map_or_else(|| source.clone() as InheritedFile, |feed| feed.to_inherited());
-    let child = spawn(&program, arguments, vec![input], ChildLimits::PROBE).await;
+    let input = ItemInput::open(source, &media.clock_pieces, 0.0).await;
+    let input = input.map_err(|error| cannot_copy(error.to_string()))?;
+    let arguments = args::video_copy_arguments(media, stream, &source.proc_path(), input.pipe.as_ref());
+    let child = spawn(&program, arguments, vec![input.file], ChildLimits::PROBE).await;
     let mut child = child.map_err(|cause| RunError::Internal(format!("ffmpeg could not be started: {cause}")))?;
     let (mut packets, mut scanner) = (PacketReader::default(), KeyframeScanner::new(media));
     let mut bytes = vec![0; 64 * 1024];

@@ -3,7 +3,8 @@
 use super::lazy_segment::Extent;
 use super::sps::reorder_depth;
 use crate::domain::mpegts::layout::PayloadPart as _;
-use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
+use crate::engine::container::avc::AvcRecord;
+use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::{ContainerError, refuse_if};
 
 const SLICE: u8 = 1;
@@ -29,6 +30,8 @@ pub(super) struct AvcConfig {
     /// Parameter sets with start codes.
     sps: Vec<u8>,
     pps: Vec<u8>,
+    /// How many pictures are buffered for reordering; None if this is not stated.
+    pub(super) reorder_depth: Option<usize>,
 }
 
 /// One NAL unit of a sample and its position in the file.
@@ -40,25 +43,16 @@ pub(super) struct NalUnit {
 }
 
 impl AvcConfig {
-    /// From the decoder's configuration record (ISO/IEC 14496-15 section 5.3.3.1).
+    /// From the decoder's configuration record.
     pub(super) fn parse(record: &[u8]) -> Result<Self, ContainerError> {
-        let mut cursor = ByteCursor(record);
-        cursor.take(4)?;
-        let length_size = usize::from(cursor.u8()? & 3) + 1;
+        let AvcRecord { length_size, sps, pps } = AvcRecord::parse(record)?;
         refuse_if(length_size == 3, ContainerError::Unsupported("NAL unit lengths of three bytes"))?;
-        let count = cursor.u8()? & 0x1f;
-        let sps = parameter_sets(&mut cursor, count)?;
-        let count = cursor.u8()?;
-        let pps = parameter_sets(&mut cursor, count)?;
-        Ok(Self { length_size, sps, pps })
-    }
-
-    /// How many pictures are buffered for reordering; None if this is not stated.
-    pub(super) fn reorder_depth(&self) -> Option<usize> {
         // Several sets may state different depths.
-        let mut start_codes = self.sps.windows(4).filter(|bytes| bytes == &[0, 0, 0, 1]);
-        let is_single = start_codes.next().is_some() && start_codes.next().is_none();
-        reorder_depth(self.sps.get(4..).filter(|_| is_single)?)
+        let reorder_depth = if let [single] = sps[..] { reorder_depth(single) } else { None };
+        let with_start_codes =
+            |sets: &[&[u8]]| -> Vec<u8> { sets.iter().flat_map(|set| [&[0, 0, 0, 1][..], set].concat()).collect() };
+        let (sps, pps) = (with_start_codes(&sps), with_start_codes(&pps));
+        Ok(Self { length_size: length_size.into(), sps, pps, reorder_depth })
     }
 
     /// Bytes that are inserted into pictures and are not in the samples; [`Self::append_parts`] refers to them.
@@ -167,17 +161,6 @@ impl<F: ReadAt + ?Sized> SampleWindow<'_, F> {
         let from = (offset - self.start) as usize;
         self.bytes[..self.filled].get(from..from + count).ok_or(Truncated)
     }
-}
-
-/// The parameter sets of one type in a configuration record, with start codes.
-fn parameter_sets(cursor: &mut ByteCursor, count: u8) -> Result<Vec<u8>, Truncated> {
-    let mut sets = Vec::new();
-    for _ in 0..count {
-        let length = usize::from(cursor.u16()?);
-        sets.extend_from_slice(&[0, 0, 0, 1]);
-        sets.extend_from_slice(cursor.take(length)?);
-    }
-    Ok(sets)
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl MatroskaTracks {
         refuse_if(track.delay_nanos > 0, ContainerError::Unsupported("the video has a codec delay"))?;
         let avc = AvcConfig::parse(&track.codec_private)?;
         let reorder_depth =
-            avc.reorder_depth().ok_or(ContainerError::Unsupported("the video does not state its reordering depth"))?;
+            avc.reorder_depth.ok_or(ContainerError::Unsupported("the video does not state its reordering depth"))?;
         let frame_nanos =
             track.frame_nanos.ok_or(ContainerError::Unsupported("the video does not state its frame duration"))?;
         let cues = header.read_cues(track.number)?;

@@ -1,14 +1,13 @@
 //! The reordering depth of H.264: how many pictures a decoder buffers to output them in order, by the sequence parameter
 //! set (ITU-T H.264 sections 7.3.2.1.1 and E.1.1).
 
-use h264_reader::nal::sps::{FrameMbsFlags, PicOrderCntType, SeqParameterSet};
-use h264_reader::nal::{Nal, RefNal};
+use h264_reader::nal::sps::{FrameMbsFlags, PicOrderCntType};
+
+use crate::engine::container::avc::parse_sps;
 
 /// None if the set does not state it or cannot be parsed.
 pub(super) fn reorder_depth(nal: &[u8]) -> Option<usize> {
-    // The parser needs a NAL unit with a body.
-    let nal = Some(nal).filter(|nal| nal.len() >= 4 && nal[0] & 0x1f == 7)?;
-    let sps = SeqParameterSet::from_bits(RefNal::new(nal, &[], true).rbsp_bits()).ok()?;
+    let sps = parse_sps(nal)?;
     // Fields may be in separate packets.
     if !matches!(sps.frame_mbs_flags, FrameMbsFlags::Frames) {
         return None;

@@ -238,6 +238,8 @@ mod tests {
         #[test]
         fn any_record_is_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _ = (hevc(&bytes), hevc_set(&bytes), av1(&bytes), av1_sequence(&bytes), vp8(&bytes), vp9(&bytes));
+            let _ = avc::parse_sps_info(&bytes);
+            let _ = avc::parse_sps_info(&[&[1, 100, 0, 12, 255, 0xe1, 0, 60, 0x67, 100, 0, 12][..], &bytes].concat());
             let _ = hevc(&[&[1; 22][..], &[1, 0xa1, 0, 1, 0, 60], &bytes].concat());
         }
     }

@@ -1,6 +1,6 @@
 //! One stream as a decoder reports it, in ffmpeg's terms.
 
-use super::outline::{NeedsFfprobe, Result};
+use super::outline::Result;
 use crate::domain::media::Color;
 
 #[derive(Clone, Debug, Default)]
@@ -27,5 +27,5 @@ pub(super) fn color_name(number: u8, unspecified: u8, table: &[(u8, &str)]) -> R
         return Ok(None);
     }
     let entry = table.iter().find(|(known, _)| *known == number);
-    entry.map(|(_, name)| Some((*name).to_owned())).ok_or(NeedsFfprobe("unusual colours"))
+    entry.map(|(_, name)| Some((*name).to_owned())).ok_or("unusual colours")
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::truncation::UNKNOWN_DURATION;
-use super::{ProbeError, ProbeTools, ffprobe, report};
+use super::{ProbeError, ProbeTools, ffprobe, read_blocking, report};
 use crate::domain::media::Media;
 use crate::domain::sniff::Container;
 use crate::domain::time::Ticks;
@@ -19,10 +19,8 @@ pub(super) async fn describe(
     if source.format.is_none_or(|sniffed| sniffed.container != Container::MpegTs) {
         return Ok(None);
     }
-    let file = source.clone();
-    let task = tokio::task::spawn_blocking(move || clock::find_clock_repair(&file));
     // A file that cannot be repaired is read unchanged.
-    let Ok(Ok(Some(clock_repair))) = task.await else { return Ok(None) };
+    let Some(Ok(Some(clock_repair))) = read_blocking(source, clock::find_clock_repair).await else { return Ok(None) };
     let unavailable = |cause: std::io::Error| ProbeError::Unavailable(format!("a pipe: {cause}"));
     let feed = RepairedFeed::open(source, &clock_repair.pieces, 0.0).await.map_err(unavailable)?;
     let offset = feed.offset_seconds as f64;

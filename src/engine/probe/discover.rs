@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::InProcessGuard;
 use super::decoder_info::{DecoderInfo, color_name};
-use super::outline::{NeedsFfprobe, Result, refuse_if};
+use super::outline::{Result, refuse_if};
 use crate::domain::media::Color;
 use crate::engine::source::SourceFile;
 
@@ -31,16 +31,15 @@ struct DiscoverRequest {
 
 /// Runs the discoverer. `guard` is dropped when this process has closed the file.
 pub(super) async fn discover(source: &Arc<SourceFile>, guard: InProcessGuard) -> Result<Vec<DecoderInfo>> {
-    let queue = request_queue().ok_or(NeedsFfprobe("GStreamer could not be initialized"))?;
+    let queue = request_queue().ok_or("GStreamer could not be initialized")?;
     let (reply, result) = oneshot::channel();
     queue.try_send(DiscoverRequest { source: source.clone(), guard, reply }).map_err(|refused| match refused {
-        TrySendError::Full(_) => NeedsFfprobe("the discoverer is busy"),
-        TrySendError::Disconnected(_) => NeedsFfprobe("the discoverer has ended"),
+        TrySendError::Full(_) => "the discoverer is busy",
+        TrySendError::Disconnected(_) => "the discoverer has ended",
     })?;
     let reply_timeout = std::time::Duration::from_millis(DISCOVERER_TIMEOUT.mseconds() + 300);
-    let answer =
-        tokio::time::timeout(reply_timeout, result).await.map_err(|_| NeedsFfprobe("the discoverer timed out"));
-    answer?.map_err(|_| NeedsFfprobe("the discoverer has ended"))?
+    let answer = tokio::time::timeout(reply_timeout, result).await.map_err(|_| "the discoverer timed out");
+    answer?.map_err(|_| "the discoverer has ended")?
 }
 
 /// Initializes GStreamer and starts the threads, so that the first probe does not wait for it (0.2 s).
@@ -78,7 +77,7 @@ fn run_worker(requests: &Mutex<Receiver<DiscoverRequest>>) {
         }
         let result = match &discoverer {
             Ok(discoverer) => discover_streams(discoverer, &request.source),
-            Err(_) => Err(NeedsFfprobe("GStreamer has no discoverer")),
+            Err(_) => Err("GStreamer has no discoverer"),
         };
         drop(request.guard);
         let _ = request.reply.send(result);
@@ -87,10 +86,9 @@ fn run_worker(requests: &Mutex<Receiver<DiscoverRequest>>) {
 
 fn discover_streams(discoverer: &pbutils::Discoverer, source: &SourceFile) -> Result<Vec<DecoderInfo>> {
     // The URI refers to the open descriptor of this process, never to a path.
-    let info = discoverer
-        .discover_uri(&format!("file://{}", source.proc_path()))
-        .map_err(|_| NeedsFfprobe("the discoverer failed"))?;
-    refuse_if(info.result() != pbutils::DiscovererResult::Ok, NeedsFfprobe("the discoverer's result is incomplete"))?;
+    let info =
+        discoverer.discover_uri(&format!("file://{}", source.proc_path())).map_err(|_| "the discoverer failed")?;
+    refuse_if(info.result() != pbutils::DiscovererResult::Ok, "the discoverer's result is incomplete")?;
     info.stream_list()
         .iter()
         .filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>())
@@ -99,15 +97,13 @@ fn discover_streams(discoverer: &pbutils::Discoverer, source: &SourceFile) -> Re
 }
 
 fn parse_stream_info(stream: &pbutils::DiscovererStreamInfo) -> Result<DecoderInfo> {
-    let id = stream.stream_id().ok_or(NeedsFfprobe("a stream without an id"))?;
+    let id = stream.stream_id().ok_or("a stream without an id")?;
     // `<hash>/<track>` in mp4, `<hash>/<track>:<uid>` in Matroska.
     let container_id = id.rsplit('/').next().and_then(|tail| tail.split(':').next()?.parse().ok());
-    let mut info = DecoderInfo {
-        container_id: container_id.ok_or(NeedsFfprobe("a stream id of another form"))?,
-        ..DecoderInfo::default()
-    };
-    let caps = stream.caps().ok_or(NeedsFfprobe("a stream without caps"))?;
-    let fields = caps.structure(0).ok_or(NeedsFfprobe("a stream without caps"))?;
+    let mut info =
+        DecoderInfo { container_id: container_id.ok_or("a stream id of another form")?, ..DecoderInfo::default() };
+    let caps = stream.caps().ok_or("a stream without caps")?;
+    let fields = caps.structure(0).ok_or("a stream without caps")?;
     let text = |name: &str| fields.get::<String>(name).ok();
     (info.level, info.chroma) = (text("level"), text("chroma-format"));
     info.codec = codec_name(fields.name(), fields.get::<i32>("layer").ok());
@@ -175,7 +171,7 @@ fn parse_colorimetry(text: Option<&str>) -> Result<Color> {
         Some("bt601") => Ok(color_of("smpte170m", "smpte170m", "smpte170m", "limited")),
         Some(text) => {
             let numbers: Vec<u8> = text.split(':').filter_map(|part| part.parse().ok()).collect();
-            let [range, matrix, transfer, primaries] = numbers[..] else { return Err(NeedsFfprobe("unusual colours")) };
+            let [range, matrix, transfer, primaries] = numbers[..] else { return Err("unusual colours") };
             // Numbers of GstVideoColorRange, -Matrix, -TransferFunction and -Primaries.
             Ok(Color {
                 range: color_name(range, 0, &[(1, "full"), (2, "limited")])?,

@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 
 use super::{ProbeError, ProbeTools};
 use crate::engine::clock::RepairedFeed;
+use crate::engine::ffmpeg::argument_list::ArgumentList;
 use crate::engine::ffmpeg::demuxers::format_whitelist;
 use crate::engine::ffmpeg::spawn::{ChildExit, ChildLimits, InheritedFile, spawn};
 use crate::engine::source::SourceFile;
@@ -20,9 +21,9 @@ const MAX_REPORT_BYTES: u64 = 4 << 20;
 const CODECS_WITH_RECORDS: [&str; 4] = ["h264", "hevc", "vp9", "av1"];
 
 /// The full report.
-const FULL_REPORT: [&str; 4] = ["-show_format", "-show_streams", "-show_chapters", "-show_programs"];
+const FULL_REPORT: &str = "-show_format -show_streams -show_chapters -show_programs";
 /// The full report without sections that a file can repeat without bound.
-const REDUCED_REPORT: [&str; 2] = ["-show_format", "-show_streams"];
+const REDUCED_REPORT: &str = "-show_format -show_streams";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -97,20 +98,14 @@ pub(super) struct ReportedChapter {
 #[serde(default)]
 pub(super) struct ReportedProgram {
     pub program_id: u32,
-    pub streams: Vec<ProgramStream>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ProgramStream {
-    pub index: u32,
+    pub streams: Vec<ReportedStream>,
 }
 
 /// Runs ffprobe on an open file. Dropping the future kills it.
 pub(super) async fn run_ffprobe(tools: &ProbeTools, source: &Arc<SourceFile>) -> Result<FfprobeReport, ProbeError> {
-    let (report, exit) = match run_and_read(tools, build_arguments(source, &FULL_REPORT), vec![source.clone()]).await {
+    let (report, exit) = match run_and_read(tools, build_arguments(source, FULL_REPORT), vec![source.clone()]).await {
         Err(ProbeError::ReportTooLarge) => {
-            run_and_read(tools, build_arguments(source, &REDUCED_REPORT), vec![source.clone()]).await?
+            run_and_read(tools, build_arguments(source, REDUCED_REPORT), vec![source.clone()]).await?
         }
         other => other?,
     };
@@ -125,15 +120,10 @@ pub(super) async fn run_ffprobe(tools: &ProbeTools, source: &Arc<SourceFile>) ->
 /// Runs ffprobe on a transport stream through a pipe; it reads as much as it needs.
 pub(super) async fn run_on_feed(tools: &ProbeTools, feed: RepairedFeed) -> Result<FfprobeReport, ProbeError> {
     let pipe_input = feed.pipe_input();
-    let args =
-        ["-v", "error", "-print_format", "json", "-show_format", "-show_streams", "-show_programs", "-show_data"]
-            .into_iter()
-            .chain(["-protocol_whitelist", "pipe", "-f", "mpegts", "-i", &pipe_input.address])
-            .map(str::to_owned)
-            .collect();
-    let inherited = feed.to_inherited();
-    drop(feed);
-    let (report, exit) = run_and_read(tools, args, vec![inherited]).await?;
+    let mut args =
+        ArgumentList::new("-v error -print_format json -show_format -show_streams -show_programs -show_data");
+    args.add("-protocol_whitelist pipe -f mpegts").pair("-i", &pipe_input.address);
+    let (report, exit) = run_and_read(tools, args.0, vec![feed.reader]).await?;
     parse_report(&report, &exit, &pipe_input.address)
 }
 
@@ -152,10 +142,8 @@ fn parse_report(json: &[u8], exit: &ChildExit, address: &str) -> Result<FfprobeR
 /// fonts, 4.3 characters per byte; `V` selects neither those nor attached pictures. Without the records the codec strings
 /// are less exact, so an error here is ignored.
 async fn add_codec_records(tools: &ProbeTools, source: &Arc<SourceFile>, report: &mut FfprobeReport) {
-    let selection = ["-select_streams", "V", "-show_data", "-show_entries", "stream=index,extradata"];
-    let Ok((records, _)) = run_and_read(tools, build_arguments(source, &selection), vec![source.clone()]).await else {
-        return;
-    };
+    let args = build_arguments(source, "-select_streams V -show_data -show_entries stream=index,extradata");
+    let Ok((records, _)) = run_and_read(tools, args, vec![source.clone()]).await else { return };
     let records: FfprobeReport = serde_json::from_slice(&records).unwrap_or_default();
     for record in records.streams {
         if let Some(stream) = report.streams.iter_mut().find(|stream| stream.index == record.index) {
@@ -169,14 +157,11 @@ fn input_url(source: &SourceFile) -> String {
     format!("file:{}", source.proc_path())
 }
 
-fn build_arguments(source: &SourceFile, show: &[&str]) -> Vec<String> {
-    ["-v", "error", "-print_format", "json"]
-        .iter()
-        .chain(show)
-        .chain(&["-protocol_whitelist", "file", "-format_whitelist", format_whitelist(), "-i"])
-        .map(|&text| text.to_owned())
-        .chain([input_url(source)])
-        .collect()
+fn build_arguments(source: &SourceFile, show: &str) -> Vec<String> {
+    let mut args = ArgumentList::new("-v error -print_format json");
+    args.add(show).add("-protocol_whitelist file").pair("-format_whitelist", format_whitelist());
+    args.pair("-i", input_url(source));
+    args.0
 }
 
 /// Standard output and exit of one call.
@@ -201,8 +186,7 @@ pub(super) async fn decodable_codecs(tools: &ProbeTools) -> Result<&'static Hash
     static CODECS: OnceCell<HashSet<String>> = OnceCell::const_new();
     CODECS
         .get_or_try_init(|| async {
-            let (listing, _) =
-                run_and_read(tools, ["-v", "quiet", "-codecs"].map(str::to_owned).into(), vec![]).await?;
+            let (listing, _) = run_and_read(tools, ArgumentList::new("-v quiet -codecs").0, vec![]).await?;
             let codecs: HashSet<String> = String::from_utf8_lossy(&listing)
                 .lines()
                 .filter_map(|line| {

@@ -13,8 +13,10 @@ use super::avc;
 use super::coded;
 use super::decoder_info::DecoderInfo;
 use super::discover::discover;
-use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, Result, refuse_if};
-use super::{HEAD_BYTES, InProcessGuard, ProbeTools, container, ffprobe, matroska, mp4, mpegts, truncation};
+use super::outline::{ContainerOutline, OutlineTrack, OutlineTrackKind, Result, refuse_if};
+use super::{
+    HEAD_BYTES, InProcessGuard, ProbeTools, container, ffprobe, matroska, mp4, mpegts, read_blocking, truncation,
+};
 use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Container, Media, Stream, StreamKind, Subtitle, Video};
 use crate::domain::sniff;
@@ -36,29 +38,26 @@ pub async fn probe_in_process(
     guard: InProcessGuard,
 ) -> Result<Media, &'static str> {
     let decodable = ffprobe::decodable_codecs(tools).await.map_err(|_| "no list of decoders")?;
-    let file = source.clone();
     let (head, outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
-        let read_in_thread = move || {
+        let read = move |file: &Arc<SourceFile>| {
             let _guard = guard;
-            if clock::has_clock_jump(&file).unwrap_or(false) {
-                return Err(NeedsFfprobe("the clock jumps"));
-            }
-            mpegts::read_outline(&file)
+            refuse_if(clock::has_clock_jump(file).unwrap_or(false), "the clock jumps")?;
+            mpegts::read_outline(file)
         };
-        let (outline, infos) = tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| "the reader failed")??;
+        let (outline, infos) = read_blocking(source, read).await.ok_or("the reader failed")??;
         (Vec::new(), outline, infos)
     } else {
-        let read_in_thread = move || {
-            let head = read_up_to(&file, 0, HEAD_BYTES).map_err(|_| NeedsFfprobe("unreadable"))?;
+        let read = |file: &Arc<SourceFile>| {
+            let head = read_up_to(file, 0, HEAD_BYTES).map_err(|_| "unreadable")?;
             let is_webm = container::doc_type(&head) == Some(b"webm");
             let outline = match (head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]), head.get(4..8) == Some(b"ftyp")) {
-                (true, _) => matroska::read_outline(&file, is_webm)?,
-                (_, true) => mp4::read_outline(&file)?,
-                _ => return Err(NeedsFfprobe("another container")),
+                (true, _) => matroska::read_outline(file, is_webm)?,
+                (_, true) => mp4::read_outline(file)?,
+                _ => return Err("another container"),
             };
             Ok((head, outline))
         };
-        let (head, outline) = tokio::task::spawn_blocking(read_in_thread).await.map_err(|_| "the reader failed")??;
+        let (head, outline) = read_blocking(source, read).await.ok_or("the reader failed")??;
         outline.tracks.iter().filter(|track| track.kind == OutlineTrackKind::Video).try_for_each(check_size)?;
         let infos = discover(source, guard).await?;
         (head, outline, infos)
@@ -73,9 +72,9 @@ pub async fn probe_in_process(
 /// Refuses video whose frames are too large for this process, by the container or the video itself, or of unknown size.
 fn check_size(track: &OutlineTrack) -> Result<()> {
     let stated_samples = u64::from(track.width) * u64::from(track.height);
-    let coded_samples = coded::luma_samples(track).ok_or(NeedsFfprobe("the video does not state its frame size"))?;
+    let coded_samples = coded::luma_samples(track).ok_or("the video does not state its frame size")?;
     let is_too_large = stated_samples.max(coded_samples) > MAX_FRAME_LUMA_SAMPLES;
-    refuse_if(is_too_large, NeedsFfprobe("frames too large to be decoded in this process"))
+    refuse_if(is_too_large, "frames too large to be decoded in this process")
 }
 
 fn merge(
@@ -104,8 +103,8 @@ fn merge(
 fn merge_stream(track: &OutlineTrack, decoder_infos: &[DecoderInfo], decodable: &HashSet<String>) -> Result<Stream> {
     let info_of_track = decoder_infos.iter().find(|info| info.container_id == track.container_id);
     let required_info = || {
-        let info = info_of_track.ok_or(NeedsFfprobe("the discoverer misses a stream"))?;
-        if info.codec == Some(track.codec) { Ok(info) } else { Err(NeedsFfprobe("the readers disagree on a codec")) }
+        let info = info_of_track.ok_or("the discoverer misses a stream")?;
+        if info.codec == Some(track.codec) { Ok(info) } else { Err("the readers disagree on a codec") }
     };
     let (mut profile, mut level) = (None, None);
     let mut size = (0, 0);
@@ -158,11 +157,11 @@ fn merge_stream(track: &OutlineTrack, decoder_infos: &[DecoderInfo], decodable: 
 
 fn merge_video(track: &OutlineTrack, info: &DecoderInfo) -> Result<Video> {
     let bit_depth = info.bit_depth.unwrap_or(if track.codec == "vp8" { 8 } else { 0 });
-    refuse_if(bit_depth != 8, NeedsFfprobe("not 8-bit video"))?;
-    refuse_if(info.is_interlaced, NeedsFfprobe("interlaced"))?;
-    refuse_if(info.width == 0 || info.height == 0, NeedsFfprobe("no size"))?;
+    refuse_if(bit_depth != 8, "not 8-bit video")?;
+    refuse_if(info.is_interlaced, "interlaced")?;
+    refuse_if(info.width == 0 || info.height == 0, "no size")?;
     let chroma = info.chroma.as_deref().unwrap_or(if track.codec == "vp8" { "4:2:0" } else { "" });
-    refuse_if(!matches!(chroma, "4:2:0" | "4:2:2" | "4:4:4" | "4:0:0"), NeedsFfprobe("unusual chroma"))?;
+    refuse_if(!matches!(chroma, "4:2:0" | "4:2:2" | "4:4:4" | "4:0:0"), "unusual chroma")?;
     let mut color = info.color.clone();
     if let Some(is_full) = stated_full_range(track) {
         color.range = Some(if is_full { "full" } else { "limited" }.to_owned());
@@ -189,9 +188,9 @@ fn stated_full_range(track: &OutlineTrack) -> Option<bool> {
 }
 
 fn merge_audio(track: &OutlineTrack, info: &DecoderInfo) -> Result<Audio> {
-    refuse_if(info.channels == 0 || info.sample_rate == 0, NeedsFfprobe("audio without channels"))?;
+    refuse_if(info.channels == 0 || info.sample_rate == 0, "audio without channels")?;
     // Spectral band replication may be implicit, with half the sample rate in the headers; ffprobe decodes it.
-    refuse_if(track.codec == "aac" && info.sample_rate <= 24_000, NeedsFfprobe("AAC that may be HE-AAC"))?;
+    refuse_if(track.codec == "aac" && info.sample_rate <= 24_000, "AAC that may be HE-AAC")?;
     let layout = match info.channels {
         1 => Some("mono"),
         2 => Some("stereo"),
@@ -199,7 +198,7 @@ fn merge_audio(track: &OutlineTrack, info: &DecoderInfo) -> Result<Audio> {
         6 if matches!(track.codec, "ac3" | "eac3") => Some("5.1(side)"),
         6 => Some("5.1"),
         8 => Some("7.1"),
-        _ => return Err(NeedsFfprobe("an unusual number of channels")),
+        _ => return Err("an unusual number of channels"),
     };
     let has_commentary_title =
         track.title.as_deref().is_some_and(|title| title.to_ascii_lowercase().contains("commentary"));

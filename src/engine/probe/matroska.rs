@@ -3,7 +3,7 @@
 //! Elements are visited in place: only the needed ones are read, each below a megabyte, and of the clusters only the first
 //! blocks.
 
-use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrackKind, refuse_if};
+use super::outline::{ContainerOutline, OutlineTrackKind, Result, refuse_if};
 use crate::domain::media::{Attachment, Chapter, Container, Tags};
 use crate::engine::container::bytes::Truncated;
 use crate::engine::container::matroska::ebml::{Element, elements, parse_text, parse_uint, read_body};
@@ -23,10 +23,10 @@ const MAX_ELEMENT_BYTES: u64 = 1 << 20;
 const TIMESTAMP_SCALE: u64 = 1_000_000;
 
 /// Reads the file's outline; `webm` states the DocType.
-pub(super) fn read_outline(source: &SourceFile, webm: bool) -> Result<ContainerOutline, NeedsFfprobe> {
+pub(super) fn read_outline(source: &SourceFile, webm: bool) -> Result<ContainerOutline> {
     let parts = TopLevelElements::locate(source)?;
     // Live recordings have no known end.
-    refuse_if(parts.segment.end() > source.len, NeedsFfprobe("truncated"))?;
+    refuse_if(parts.segment.end() > source.len, "truncated")?;
     let read_part = |part: Option<Element>| match part {
         Some(part) => read_body(source, part, MAX_ELEMENT_BYTES),
         None => Ok(Vec::new()),
@@ -39,17 +39,13 @@ pub(super) fn read_outline(source: &SourceFile, webm: bool) -> Result<ContainerO
             tracks.push(track::parse_track(body, tracks.len() as u32)?);
         }
     }
-    if !tracks.iter().any(|timed_track| timed_track.track.kind == OutlineTrackKind::Video) {
-        return Err(NeedsFfprobe("no video"));
-    }
+    refuse_if(!tracks.iter().any(|timed_track| timed_track.track.kind == OutlineTrackKind::Video), "no video")?;
     let start = blocks::first_timestamp(source, parts.cluster_layout(TIMESTAMP_SCALE)?, &mut tracks)?;
     let chapters = parse_chapters(&read_part(parts.chapters)?, duration)?;
     let mut attachments = Vec::new();
     for attachment in parts.read_attachments(source)? {
         // ffmpeg turns images into streams of their own.
-        if attachment.media_type.as_deref().is_some_and(|kind| kind.starts_with("image/")) {
-            return Err(NeedsFfprobe("cover art"));
-        }
+        refuse_if(attachment.media_type.as_deref().is_some_and(|kind| kind.starts_with("image/")), "cover art")?;
         attachments.push(Attachment { file_name: attachment.name, mime_type: attachment.media_type });
     }
     Ok(ContainerOutline {
@@ -71,7 +67,7 @@ pub(super) fn stated_end(source: &SourceFile) -> Option<u64> {
 }
 
 /// Duration in seconds, and title.
-fn parse_info(body: &[u8]) -> Result<(f64, Option<String>), NeedsFfprobe> {
+fn parse_info(body: &[u8]) -> Result<(f64, Option<String>)> {
     let (mut scale, mut units, mut title) = (TIMESTAMP_SCALE, None, None);
     for field in elements(body) {
         let (id, value) = field?;
@@ -82,12 +78,12 @@ fn parse_info(body: &[u8]) -> Result<(f64, Option<String>), NeedsFfprobe> {
             _ => {}
         }
     }
-    refuse_if(scale != TIMESTAMP_SCALE, NeedsFfprobe("an unusual timestamp scale"))?;
+    refuse_if(scale != TIMESTAMP_SCALE, "an unusual timestamp scale")?;
     let seconds = units.map(|units| units / 1000.0).filter(|seconds| seconds.is_finite() && *seconds > 0.0);
-    Ok((seconds.ok_or(NeedsFfprobe("no duration"))?, title))
+    Ok((seconds.ok_or("no duration")?, title))
 }
 
-fn parse_chapters(body: &[u8], duration: f64) -> Result<Vec<Chapter>, NeedsFfprobe> {
+fn parse_chapters(body: &[u8], duration: f64) -> Result<Vec<Chapter>> {
     let mut list: Vec<ParsedChapter> = Vec::new();
     let mut editions = 0;
     for edition in elements(body) {
@@ -100,12 +96,12 @@ fn parse_chapters(body: &[u8], duration: f64) -> Result<Vec<Chapter>, NeedsFfpro
             let (id, atom) = atom?;
             match id {
                 0xb6 => list.extend(parse_chapter(atom)?),
-                0x45dd if parse_unsigned(atom)? != 0 => return Err(NeedsFfprobe("ordered chapters")),
+                0x45dd if parse_unsigned(atom)? != 0 => return Err("ordered chapters"),
                 _ => {}
             }
         }
     }
-    refuse_if(editions > 1, NeedsFfprobe("several editions"))?;
+    refuse_if(editions > 1, "several editions")?;
     list.sort_by(|a, b| a.0.total_cmp(&b.0));
     let starts: Vec<f64> = list.iter().map(|(start, ..)| *start).collect();
     Ok(list
@@ -122,7 +118,7 @@ fn parse_chapters(body: &[u8], duration: f64) -> Result<Vec<Chapter>, NeedsFfpro
 type ParsedChapter = (f64, Option<f64>, Option<String>);
 
 /// None for a hidden chapter.
-fn parse_chapter(body: &[u8]) -> Result<Option<ParsedChapter>, NeedsFfprobe> {
+fn parse_chapter(body: &[u8]) -> Result<Option<ParsedChapter>> {
     let (mut start, mut end, mut title, mut is_visible) = (0.0, None, None, true);
     for field in elements(body) {
         let (id, value) = field?;
@@ -130,30 +126,29 @@ fn parse_chapter(body: &[u8]) -> Result<Option<ParsedChapter>, NeedsFfprobe> {
             0x91 => start = parse_unsigned(value)? as f64 / 1e9,
             0x92 => end = Some(parse_unsigned(value)? as f64 / 1e9),
             0x98 => is_visible = parse_unsigned(value)? == 0,
-            0xb6 => return Err(NeedsFfprobe("nested chapters")),
-            0x80 if title.is_none() => {
-                for field in elements(value) {
-                    let (id, value) = field?;
-                    if id == 0x85 {
-                        title = parse_text(value);
-                    }
-                }
-            }
+            0xb6 => return Err("nested chapters"),
+            0x80 if title.is_none() => title = find_child(value, 0x85)?.and_then(parse_text),
             _ => {}
         }
     }
     Ok(is_visible.then_some((start, end, title)))
 }
 
+/// The first child with this id; an error if a damaged element precedes it.
+fn find_child(body: &[u8], child_id: u32) -> Result<Option<&[u8]>, Truncated> {
+    let found = elements(body).find(|entry| entry.is_err() || matches!(entry, Ok((id, _)) if *id == child_id));
+    Ok(found.transpose()?.map(|(_, value)| value))
+}
+
 fn parse_unsigned(value: &[u8]) -> Result<u64, Truncated> {
     if value.len() > 8 { Err(Truncated) } else { Ok(parse_uint(value)) }
 }
 
-fn parse_float(value: &[u8]) -> Result<f64, NeedsFfprobe> {
+fn parse_float(value: &[u8]) -> Result<f64> {
     match value.len() {
         0 => Ok(0.0),
         4 => Ok(f64::from(f32::from_bits(parse_uint(value) as u32))),
         8 => Ok(f64::from_bits(parse_uint(value))),
-        _ => Err(NeedsFfprobe("not a number")),
+        _ => Err("not a number"),
     }
 }

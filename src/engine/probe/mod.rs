@@ -100,12 +100,20 @@ pub fn find_attachment(source: &SourceFile, name: &str) -> Option<(u64, u64)> {
     Some((found.offset, found.size))
 }
 
-/// The first bytes, read on a blocking thread because the disk may be asleep.
+/// The first bytes.
 async fn read_head(source: &Arc<SourceFile>) -> Result<Vec<u8>, ProbeError> {
-    let source = source.clone();
-    let task = tokio::task::spawn_blocking(move || read_up_to(&source, 0, HEAD_BYTES));
-    let result = task.await.map_err(|cause| ProbeError::Unavailable(cause.to_string()))?;
-    result.map_err(|cause| ProbeError::Read(cause.to_string()))
+    let head = read_blocking(source, |file| read_up_to(file, 0, HEAD_BYTES)).await;
+    let head = head.ok_or_else(|| ProbeError::Unavailable("the reader failed".into()))?;
+    head.map_err(|cause| ProbeError::Read(cause.to_string()))
+}
+
+/// Runs a reader on a blocking thread, because the disk may be asleep. None if it panicked.
+async fn read_blocking<T: Send + 'static>(
+    source: &Arc<SourceFile>,
+    read: impl FnOnce(&Arc<SourceFile>) -> T + Send + 'static,
+) -> Option<T> {
+    let file = source.clone();
+    tokio::task::spawn_blocking(move || read(&file)).await.ok()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Every length is checked against its box, nothing is indexed unchecked, and the size of the movie box is limited. The
 //! samples themselves are never read.
 
-use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, parse_uint, refuse_if};
+use super::outline::{ContainerOutline, OutlineTrack, OutlineTrackKind, Result, parse_uint, refuse_if};
 use crate::domain::media::{Container, Tags};
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::mp4::Mp4File;
@@ -21,7 +21,7 @@ const MAX_MOOV_BYTES: u64 = 48 << 20;
 const MAX_TOP_LEVEL_BOXES: usize = 255;
 
 /// Reads the file's outline.
-pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, NeedsFfprobe> {
+pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline> {
     let file = read_header(source)?;
     let mut timescale = 0;
     let mut tracks: Vec<TimedMp4Track> = Vec::new();
@@ -35,17 +35,17 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, Need
             }
             b"trak" => tracks.push(parse_track(body, timescale, source.len)?),
             b"udta" => tags = parse_user_data(body)?,
-            b"mvex" => return Err(NeedsFfprobe("fragmented")),
-            b"cmov" => return Err(NeedsFfprobe("a compressed movie box")),
+            b"mvex" => return Err("fragmented"),
+            b"cmov" => return Err("a compressed movie box"),
             _ => {}
         }
     }
     let is_empty = |track: &TimedMp4Track| track.sample_count == 0;
-    refuse_if(tracks.is_empty() || tracks.iter().any(is_empty), NeedsFfprobe("a track without samples"))?;
+    refuse_if(tracks.is_empty() || tracks.iter().any(is_empty), "a track without samples")?;
     let played_tracks = || tracks.iter().filter(|track| track.track.kind.is_played());
     let start = played_tracks().map(|track| track.start_seconds).fold(f64::INFINITY, f64::min);
     let end = played_tracks().map(|track| track.start_seconds.max(0.0) + track.duration_seconds).fold(0.0, f64::max);
-    refuse_if(!start.is_finite() || end <= start, NeedsFfprobe("neither video nor audio"))?;
+    refuse_if(!start.is_finite() || end <= start, "neither video nor audio")?;
     let video = tracks.iter().position(|track| track.track.kind == OutlineTrackKind::Video);
     let tracks =
         tracks.into_iter().enumerate().map(|(index, track)| OutlineTrack { index: index as u32, ..track.track });
@@ -62,52 +62,46 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline, Need
 }
 
 /// Reads the movie box; gives up on anything unusual at the top level.
-fn read_header(source: &SourceFile) -> Result<Mp4File<'_, SourceFile>, NeedsFfprobe> {
+fn read_header(source: &SourceFile) -> Result<Mp4File<'_, SourceFile>> {
     let mut moov = None;
     for (number, file_box) in top_level(source).enumerate() {
         let file_box = file_box?;
-        if number == MAX_TOP_LEVEL_BOXES || file_box.end > source.len {
-            return Err(NeedsFfprobe("too many boxes, or a box runs past the end"));
-        }
+        refuse_if(number == MAX_TOP_LEVEL_BOXES, "too many boxes")?;
+        refuse_if(file_box.end > source.len, "a box runs past the end")?;
         match &file_box.box_type {
-            b"ftyp" if source.read_exact(file_box.body, 4)? == b"qt  " => return Err(NeedsFfprobe("QuickTime")),
+            b"ftyp" if source.read_exact(file_box.body, 4)? == b"qt  " => return Err("QuickTime"),
             b"moov" if moov.is_none() && file_box.end - file_box.start <= MAX_MOOV_BYTES => {
                 moov = Some(source.read_exact(file_box.body, (file_box.end - file_box.body) as usize)?);
             }
             b"ftyp" | b"mdat" | b"free" | b"skip" | b"wide" | b"uuid" | b"udta" => {}
-            _ => return Err(NeedsFfprobe("an unusual box")),
+            _ => return Err("an unusual box"),
         }
     }
-    let moov = moov.ok_or(NeedsFfprobe("no movie box"))?;
+    let moov = moov.ok_or("no movie box")?;
     // Only fragments are found by the other boxes, and fragmented files are refused.
     Ok(Mp4File { file: source, boxes: Vec::new(), moov })
 }
 
 /// The first child of a type; an error if a damaged box precedes it.
 fn find_child<'a>(body: &'a [u8], expected: &[u8; 4]) -> Result<Option<&'a [u8]>, Truncated> {
-    for entry in boxes(body) {
-        let (box_type, content) = entry?;
-        if &box_type == expected {
-            return Ok(Some(content));
-        }
-    }
-    Ok(None)
+    let found = boxes(body).find(|entry| entry.is_err() || matches!(entry, Ok((box_type, _)) if box_type == expected));
+    Ok(found.transpose()?.map(|(_, content)| content))
 }
 
-fn require_child<'a>(body: &'a [u8], expected: &[u8; 4]) -> Result<&'a [u8], NeedsFfprobe> {
-    find_child(body, expected)?.ok_or(NeedsFfprobe("a box is missing"))
+fn require_child<'a>(body: &'a [u8], expected: &[u8; 4]) -> Result<&'a [u8]> {
+    find_child(body, expected)?.ok_or("a box is missing")
 }
 
 /// Tags of an iTunes item list. Chapters and covers add tracks or need samples: ffprobe reads those files.
-fn parse_user_data(udta: &[u8]) -> Result<Tags, NeedsFfprobe> {
+fn parse_user_data(udta: &[u8]) -> Result<Tags> {
     let mut tags = Tags::default();
-    refuse_if(find_child(udta, b"chpl")?.is_some(), NeedsFfprobe("chapters"))?;
+    refuse_if(find_child(udta, b"chpl")?.is_some(), "chapters")?;
     let Some(meta) = find_child(udta, b"meta")? else { return Ok(tags) };
     let Some(list) = find_child(meta.get(4..).unwrap_or_default(), b"ilst")? else { return Ok(tags) };
     for entry in boxes(list) {
         let (box_type, item) = entry?;
         let field = match &box_type {
-            b"covr" => return Err(NeedsFfprobe("cover art")),
+            b"covr" => return Err("cover art"),
             b"\xa9nam" => &mut tags.title,
             b"\xa9ART" => &mut tags.artist,
             b"\xa9alb" => &mut tags.album,

@@ -5,7 +5,7 @@
 //! limited.
 
 use super::decoder_info::DecoderInfo;
-use super::outline::{ContainerOutline, NeedsFfprobe, OutlineTrack, OutlineTrackKind, refuse_if};
+use super::outline::{ContainerOutline, OutlineTrack, OutlineTrackKind, Result, refuse_if};
 use crate::domain::media::{Container, Tags};
 use crate::domain::mpegts::packet::PACKET_LEN;
 use crate::domain::time::Ticks;
@@ -38,7 +38,7 @@ const NEAR_WRAP: Ticks = Ticks::from_ms(60_000);
 const MIN_PLAUSIBLE_BPS: f64 = 2_000.0;
 
 /// Reads the file's outline, and what a decoder would see in its streams.
-pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec<DecoderInfo>), NeedsFfprobe> {
+pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec<DecoderInfo>)> {
     let packets = source.len / PACKET_LEN as u64;
     let (mut tracks, first_window) = read_beginning(source, packets)?;
     let (mut decoder_infos, mut played) = (Vec::new(), Vec::new());
@@ -47,19 +47,19 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec
         played.push(stream);
         decoder_infos.push(info);
     }
-    refuse_if(!tracks.iter().any(|track| track.kind == OutlineTrackKind::Video), NeedsFfprobe("no video"))?;
-    let start = played.iter().map(|stream| stream.first_pts).min().ok_or(NeedsFfprobe("no streams"))?;
-    refuse_if(start >= Ticks::WRAP - NEAR_WRAP, NeedsFfprobe("the clock wraps"))?;
+    refuse_if(!tracks.iter().any(|track| track.kind == OutlineTrackKind::Video), "no video")?;
+    let start = played.iter().map(|stream| stream.first_pts).min().ok_or("no streams")?;
+    refuse_if(start >= Ticks::WRAP - NEAR_WRAP, "the clock wraps")?;
     let end = find_end(source, packets, &played)?;
     for quarter in 1..4 {
         let first_packet = packets * quarter / 4;
         let window = PacketWindow::read(source, first_packet, MIDDLE_PACKETS.min(packets - first_packet))?;
         let mut timestamps = played.iter().flat_map(|stream| window.timestamps(stream.pid)).flatten();
-        refuse_if(timestamps.any(|(pts, _)| pts < start || pts > end), NeedsFfprobe("timestamps jump"))?;
+        refuse_if(timestamps.any(|(pts, _)| pts < start || pts > end), "timestamps jump")?;
     }
     let duration_seconds = (end - start).as_seconds();
     let is_plausible = duration_seconds < 60.0 || source.len as f64 * 8.0 / duration_seconds >= MIN_PLAUSIBLE_BPS;
-    refuse_if(end <= start || !is_plausible, NeedsFfprobe("no plausible duration"))?;
+    refuse_if(end <= start || !is_plausible, "no plausible duration")?;
     let outline = ContainerOutline {
         container: Container::MpegTs,
         duration_seconds,
@@ -74,12 +74,12 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec
 }
 
 /// The streams of the program map, and a window at the beginning with enough of each of them.
-fn read_beginning(source: &SourceFile, packets: u64) -> Result<(Vec<OutlineTrack>, PacketWindow), NeedsFfprobe> {
+fn read_beginning(source: &SourceFile, packets: u64) -> Result<(Vec<OutlineTrack>, PacketWindow)> {
     for attempt in 0..MAX_ATTEMPTS {
         let count = (HEAD_PACKETS << attempt).min(packets);
         let window = PacketWindow::read(source, 0, count)?;
         let tracks = match read_program_map(&window) {
-            Err(NeedsFfprobe(program_map::NO_MAP)) if count < packets => continue,
+            Err(program_map::NO_MAP) if count < packets => continue,
             map => map?,
         };
         let min_frames = if count == packets || attempt + 1 == MAX_ATTEMPTS { MIN_RATE_FRAMES } else { RATE_FRAMES };
@@ -90,7 +90,7 @@ fn read_beginning(source: &SourceFile, packets: u64) -> Result<(Vec<OutlineTrack
             break;
         }
     }
-    Err(NeedsFfprobe("too few packets at the beginning"))
+    Err("too few packets at the beginning")
 }
 
 /// Whether a window has `min_frames` frames of video, and one complete packet of audio.
@@ -102,7 +102,7 @@ fn has_enough(tracks: &[OutlineTrack], window: &PacketWindow, min_frames: usize)
 }
 
 /// The later end of the last video frame and the last audio.
-fn find_end(source: &SourceFile, packets: u64, played: &[PlayedStream]) -> Result<Ticks, NeedsFfprobe> {
+fn find_end(source: &SourceFile, packets: u64, played: &[PlayedStream]) -> Result<Ticks> {
     for attempt in 0..MAX_ATTEMPTS {
         let packet_count = (TAIL_PACKETS << attempt).min(packets);
         let window = PacketWindow::read(source, packets - packet_count, packet_count)?;
@@ -115,7 +115,7 @@ fn find_end(source: &SourceFile, packets: u64, played: &[PlayedStream]) -> Resul
             break;
         }
     }
-    Err(NeedsFfprobe("a stream ends early"))
+    Err("a stream ends early")
 }
 
 /// A video or audio stream, which the duration is computed from.
@@ -129,17 +129,14 @@ struct PlayedStream {
 
 impl PlayedStream {
     /// Reads the beginning of a stream, and completes its track.
-    fn from_beginning(
-        first_window: &PacketWindow,
-        track: &mut OutlineTrack,
-    ) -> Result<(Self, DecoderInfo), NeedsFfprobe> {
+    fn from_beginning(first_window: &PacketWindow, track: &mut OutlineTrack) -> Result<(Self, DecoderInfo)> {
         let pid = track.container_id as u16;
         let timestamps: Option<Vec<(Ticks, Ticks)>> = first_window.timestamps(pid).collect();
-        let timestamps = timestamps.ok_or(NeedsFfprobe("packets without timestamps"))?;
-        let (first, _) = *timestamps.first().ok_or(NeedsFfprobe("an empty stream"))?;
+        let timestamps = timestamps.ok_or("packets without timestamps")?;
+        let (first, _) = *timestamps.first().ok_or("an empty stream")?;
         let (mut info, frame_duration);
         if track.kind == OutlineTrackKind::Video {
-            refuse_if(timestamps.iter().any(|(pts, _)| *pts < first), NeedsFfprobe("frames before the first"))?;
+            refuse_if(timestamps.iter().any(|(pts, _)| *pts < first), "frames before the first")?;
             let nal = h264::find_sps(first_window.payloads(pid))?;
             let (sps_info, stated_rate) = h264::parse_sps(&nal)?;
             let (rate, len) = frame_rate::estimate_frame_rate(timestamps.iter().map(|(_, dts)| *dts), stated_rate)?;
@@ -148,7 +145,7 @@ impl PlayedStream {
             (info, frame_duration) = (sps_info, Some(len));
         } else {
             let payload = first_window.payloads(pid).next().unwrap_or_default();
-            info = audio::parse_decoder_info(track.codec, &payload).ok_or(NeedsFfprobe("unusual audio"))?;
+            info = audio::parse_decoder_info(track.codec, &payload).ok_or("unusual audio")?;
             track.codec = info.codec.unwrap_or(track.codec);
             frame_duration = None;
         }
@@ -157,16 +154,15 @@ impl PlayedStream {
     }
 
     /// Where the stream ends by this window; None if the window has none of its packets.
-    fn end_in(&self, window: &PacketWindow) -> Result<Option<Ticks>, NeedsFfprobe> {
+    fn end_in(&self, window: &PacketWindow) -> Result<Option<Ticks>> {
         let timestamps: Option<Vec<(Ticks, Ticks)>> = window.timestamps(self.pid).collect();
-        let timestamps = timestamps.ok_or(NeedsFfprobe("packets without timestamps"))?;
+        let timestamps = timestamps.ok_or("packets without timestamps")?;
         let Some((last, _)) = timestamps.iter().max() else { return Ok(None) };
         if let Some(frame_duration) = self.frame_duration {
             return Ok(Some(*last + frame_duration));
         }
         let payload = window.payloads(self.pid).last().unwrap_or_default();
-        let seconds =
-            audio::duration_seconds(self.codec, &payload).ok_or(NeedsFfprobe("an unusual last audio packet"))?;
+        let seconds = audio::duration_seconds(self.codec, &payload).ok_or("an unusual last audio packet")?;
         Ok(Some(*last + Ticks::from_seconds(seconds)))
     }
 }

@@ -70,33 +70,23 @@ impl OutlineTrackKind {
     }
 }
 
-/// A result of reading in this process.
-pub(super) type Result<T, E = NeedsFfprobe> = std::result::Result<T, E>;
+/// A result of reading in this process. The error is the reason why a reader gave up, so that ffprobe has to run.
+pub(super) type Result<T, E = &'static str> = std::result::Result<T, E>;
 
-/// Why a reader gave up, so that ffprobe has to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NeedsFfprobe(pub &'static str);
-
-impl From<Truncated> for NeedsFfprobe {
+impl From<Truncated> for &'static str {
     fn from(_: Truncated) -> Self {
-        Self("a field is truncated")
+        "a field is truncated"
     }
 }
 
-impl From<ContainerError> for NeedsFfprobe {
+impl From<ContainerError> for &'static str {
     fn from(error: ContainerError) -> Self {
-        Self(error.reason())
-    }
-}
-
-impl From<NeedsFfprobe> for &'static str {
-    fn from(NeedsFfprobe(reason): NeedsFfprobe) -> Self {
-        reason
+        error.reason()
     }
 }
 
 /// A big-endian number of up to eight bytes.
-pub(super) fn parse_uint(bytes: &[u8], offset: usize, size: usize) -> Result<u64, NeedsFfprobe> {
+pub(super) fn parse_uint(bytes: &[u8], offset: usize, size: usize) -> Result<u64> {
     let bytes = offset.checked_add(size).and_then(|end| bytes.get(offset..end)).ok_or(Truncated)?;
     Ok(bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::truncation::UNKNOWN_DURATION;
+use super::read_blocking;
+use super::truncation::set_duration;
 use crate::domain::media::Media;
 use crate::domain::sniff::{self, Container};
 use crate::engine::source::SourceFile;
@@ -23,13 +24,9 @@ pub(super) async fn with_counted_duration(source: &Arc<SourceFile>, mut media: M
         Some(container @ (Container::Aac | Container::Mp3)) => container,
         _ => return media,
     };
-    let file = source.clone();
-    let task = tokio::task::spawn_blocking(move || count_seconds(&file, container));
-    let Some(seconds) = task.await.ok().flatten() else { return media };
-    media.warnings.retain(|warning| warning != UNKNOWN_DURATION);
-    media.duration_seconds = Some(seconds);
-    media.is_seekable = true;
-    media.bitrate_kbps = Some((source.len as f64 * 8.0 / seconds / 1000.0).round() as u32);
+    if let Some(seconds) = read_blocking(source, move |file| count_seconds(file, container)).await.flatten() {
+        set_duration(&mut media, source, Some(seconds));
+    }
     media
 }
 

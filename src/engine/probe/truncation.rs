@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{ends, matroska};
+use super::{ends, matroska, read_blocking};
 use crate::domain::media::{Container, Media};
 use crate::domain::time::round_to_ms;
 use crate::engine::clock::{self, PlayedLinks};
@@ -22,10 +22,8 @@ const MAX_SUBTITLE_SECONDS: f64 = 15.0;
 
 /// Corrects the duration of a truncated file or of a file with a wrong header, and adds a warning.
 pub(super) async fn with_checked_duration(source: &Arc<SourceFile>, media: Media) -> Media {
-    let present_share = {
-        let (file, container) = (source.clone(), media.container);
-        tokio::task::spawn_blocking(move || measure_present_share(&file, container)).await.ok().flatten()
-    };
+    let container = media.container;
+    let present_share = read_blocking(source, move |file| measure_present_share(file, container)).await.flatten();
     match (media.container, present_share, media.duration_seconds) {
         (Container::Matroska | Container::Webm, None, Some(_)) => with_duration_by_cues(source, media).await,
         // An unfinished recording, or fragments without a duration in the header: complete, but of unknown duration.
@@ -44,10 +42,8 @@ pub(super) async fn with_checked_duration(source: &Arc<SourceFile>, media: Media
 
 /// Chained Ogg: all links if they can be played as one stream, otherwise the first one, because ffmpeg seeks only in it.
 async fn chained(source: &Arc<SourceFile>, mut media: Media) -> Media {
-    let file = source.clone();
     let is_single = media.audio_streams().count() == 1 && media.video_streams().next().is_none();
-    let task = tokio::task::spawn_blocking(move || clock::chained(&file, is_single));
-    match task.await.ok().flatten() {
+    match read_blocking(source, move |file| clock::chained(file, is_single)).await.flatten() {
         Some(PlayedLinks::All(links)) => {
             let text = format!("the file is a chain of {} streams: they are played as one", links.pieces.len());
             media.warnings.push(text);
@@ -74,10 +70,7 @@ async fn with_truncated_duration(source: &Arc<SourceFile>, mut media: Media, pre
             Some(stream) => index::build_index(source, &media, stream).await.ok().map(|index| index.end.as_seconds()),
             None => None,
         },
-        _ => {
-            let file = source.clone();
-            tokio::task::spawn_blocking(move || matroska::last_timestamp(&file, None)).await.ok().flatten()
-        }
+        _ => read_blocking(source, |file| matroska::last_timestamp(file, None)).await.flatten(),
     };
     // Without a table, estimate the duration by the share of the bytes.
     let present_seconds = measured.or_else(|| Some(stated_seconds? * present_share)).filter(|left| *left >= 0.01);
@@ -105,9 +98,8 @@ async fn with_truncated_duration(source: &Arc<SourceFile>, mut media: Media, pre
 
 /// Formats whose last packets have timestamps.
 async fn with_last_packet_duration(source: &Arc<SourceFile>, media: Media) -> Media {
-    let file = source.clone();
-    let task = tokio::task::spawn_blocking(move || (ends::measure_end(&file, &media), media));
-    let (measured, mut media) = task.await.expect("readers of the file's end do not panic");
+    let reading = read_blocking(source, move |file| (ends::measure_end(file, &media), media)).await;
+    let (measured, mut media) = reading.expect("readers of the file's end do not panic");
     let Some((present_seconds, is_truncated)) = measured else { return media };
     media.warnings.push(match media.duration_seconds {
         Some(stated) if present_seconds < stated - TOLERANCE_SECONDS => truncated_warning(present_seconds, stated),
@@ -123,27 +115,26 @@ async fn with_last_packet_duration(source: &Arc<SourceFile>, media: Media) -> Me
 /// Checks the header's duration in a complete Matroska file, by the cues and if necessary by the last cluster.
 /// The cues give the keyframe interval as well.
 pub(super) async fn with_duration_by_cues(source: &Arc<SourceFile>, mut media: Media) -> Media {
-    let file = source.clone();
-    let task = tokio::task::spawn_blocking(move || {
-        let cues = index::summarize_cues(&file, &media);
+    let reading = read_blocking(source, move |file| {
+        let cues = index::summarize_cues(file, &media);
         // Not the duration, which is yet to be checked.
         let interval = cues.as_ref().and_then(|cues| cues.keyframe_interval_seconds);
         media.keyframe_interval_seconds = interval.filter(|seconds| Some(*seconds) != media.duration_seconds);
         let measured = media.duration_seconds.and_then(|stated| {
             let (last, from) = match cues {
                 Some(cues) => (cues.last_seconds - media.start_seconds, cues.last_cluster),
-                None => (f64::NEG_INFINITY, matroska::last_cluster(&file)?),
+                None => (f64::NEG_INFINITY, matroska::last_cluster(file)?),
             };
             // Keyframes are rarely further apart; if the last cue is in this range, no further check is needed.
             let expected = stated - MAX_SUBTITLE_SECONDS..stated + TOLERANCE_SECONDS;
             if expected.contains(&last) {
                 return None;
             }
-            matroska::last_timestamp(&file, Some(from)).map(|last| last - media.start_seconds)
+            matroska::last_timestamp(file, Some(from)).map(|last| last - media.start_seconds)
         });
         (measured, media)
     });
-    let (measured, mut media) = task.await.expect("readers of Matroska do not panic");
+    let (measured, mut media) = reading.await.expect("readers of Matroska do not panic");
     let (Some(present), Some(stated_seconds)) = (measured.filter(|left| *left > 0.0), media.duration_seconds) else {
         return media;
     };
@@ -162,7 +153,7 @@ fn wrong_duration_warning(present_seconds: f64, stated_seconds: f64) -> String {
     format!("the header states {} s, but the file has {} s", round_to_ms(stated_seconds), round_to_ms(present_seconds))
 }
 
-fn set_duration(media: &mut Media, source: &SourceFile, present_seconds: Option<f64>) {
+pub(super) fn set_duration(media: &mut Media, source: &SourceFile, present_seconds: Option<f64>) {
     media.warnings.retain(|warning| warning != UNKNOWN_DURATION);
     media.duration_seconds = present_seconds;
     media.is_seekable = present_seconds.is_some();

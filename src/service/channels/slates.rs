@@ -79,7 +79,8 @@ impl Slates {
                 }),
                 None => Err(Error::new(Code::NotFound, "the slate has no image")),
             };
-            let text = content.text.as_deref().map(|line| (line, &service.config.text_style));
+            let style = service.config.text_style();
+            let text = content.text.as_deref().map(|line| (line, &style));
             let mut image = still_image::encode(ffmpeg, encoder, size, text, slate_image.as_deref().ok()).await;
             if let Err(fault) = &image
                 && *content != SlateContent::default()

@@ -75,7 +75,7 @@ impl Backends {
         Self {
             setting: config.backend,
             program: config.ffmpeg.clone(),
-            text_style: config.text_style.clone(),
+            text_style: config.text_style(),
             ffmpeg,
             gstreamer,
             quarantine,

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
 use crate::domain::library::Root;
 use crate::domain::media::{Container, Media};
@@ -17,19 +16,7 @@ pub(in crate::service) fn sample_spec(folder: &Path, height: u32) -> RenditionSp
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.into() }]).unwrap();
     let source = roots.open_file(folder.join("film.mp4").to_str().unwrap()).unwrap();
     let rate = FrameRate { num: 25, den: 1 };
-    let video = EncodeVideo {
-        stream: 0,
-        width: 320,
-        height,
-        frame_rate: rate,
-        deinterlace: false,
-        tone_map: None,
-        burn: None,
-        watermark: None,
-        max_kbps: 400,
-        codec: TargetCodec::H264,
-        encoder: "fake".into(),
-    };
+    let video = EncodeVideo { encoder: "fake".into(), ..EncodeVideo::sample(320, height, 400) };
     RenditionSpec {
         source: Arc::new(source),
         fingerprint: "f_1".into(),

@@ -1,6 +1,6 @@
 //! EBML elements (RFC 8794).
 
-use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
+use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated, records};
 use crate::engine::container::{ContainerError, refuse_if};
 
 /// An element's position in the file.
@@ -59,17 +59,7 @@ pub fn read_body(file: &(impl ReadAt + ?Sized), element: Element, max_bytes: u64
 
 /// The child elements of a body, up to the first damaged one.
 pub fn elements(body: &[u8]) -> impl Iterator<Item = Result<(u32, &[u8]), Truncated>> {
-    let mut rest = ByteCursor(body);
-    std::iter::from_fn(move || {
-        if rest.0.is_empty() {
-            return None;
-        }
-        let found = take_element(&mut rest);
-        if found.is_err() {
-            rest.0 = &[];
-        }
-        Some(found)
-    })
+    records(body, 1, take_element)
 }
 
 fn take_element<'a>(rest: &mut ByteCursor<'a>) -> Result<(u32, &'a [u8]), Truncated> {

@@ -1,6 +1,6 @@
 //! Boxes of the ISO base media file format (ISO/IEC 14496-12 section 4.2).
 
-use super::super::bytes::{ByteCursor, ReadAt, Truncated};
+use super::super::bytes::{ByteCursor, ReadAt, Truncated, records};
 
 /// A box's position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,18 +48,8 @@ fn parse_header(bytes: &[u8]) -> Result<([u8; 4], u64, Option<u64>), Truncated> 
 
 /// The boxes in a body, up to the first damaged one.
 pub fn boxes(body: &[u8]) -> impl Iterator<Item = Result<([u8; 4], &[u8]), Truncated>> {
-    let mut rest = ByteCursor(body);
-    std::iter::from_fn(move || {
-        // A terminator of four zero bytes ends QuickTime user data.
-        if rest.0.len() < 8 {
-            return None;
-        }
-        let found = take_box(&mut rest);
-        if found.is_err() {
-            rest.0 = &[];
-        }
-        Some(found)
-    })
+    // A terminator of four zero bytes ends QuickTime user data.
+    records(body, 8, take_box)
 }
 
 fn take_box<'a>(rest: &mut ByteCursor<'a>) -> Result<([u8; 4], &'a [u8]), Truncated> {

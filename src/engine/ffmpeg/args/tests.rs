@@ -2,7 +2,6 @@
 
 use super::super::amr_extraction;
 use super::*;
-use crate::domain::codec::TargetCodec;
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
 use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::plan::{Corner, WatermarkOverlay};
@@ -15,19 +14,7 @@ fn media(container: Container, start_seconds: f64, color: Color) -> Media {
 }
 
 fn encode(change: impl FnOnce(&mut EncodeVideo)) -> Option<VideoPlan> {
-    let mut plan = EncodeVideo {
-        stream: 0,
-        width: 1280,
-        height: 720,
-        frame_rate: FrameRate { num: 25, den: 1 },
-        deinterlace: false,
-        tone_map: None,
-        burn: None,
-        watermark: None,
-        max_kbps: 4000,
-        codec: TargetCodec::H264,
-        encoder: "libx264".into(),
-    };
+    let mut plan = EncodeVideo::sample(1280, 720, 4000);
     change(&mut plan);
     Some(VideoPlan::Encode(plan))
 }

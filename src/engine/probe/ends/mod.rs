@@ -42,6 +42,18 @@ fn read_at(source: &SourceFile, offset: u64, max_bytes: usize) -> Option<Vec<u8>
     read_up_to(source, offset, max_bytes).ok()
 }
 
+/// The largest number of the records in a piece of the file. `parse` returns the number and the length of the record at
+/// the beginning of the bytes; what is not a record is skipped.
+fn largest_number(mut bytes: &[u8], parse: impl Fn(&[u8]) -> Option<(u64, usize)>) -> Option<u64> {
+    let mut largest = None;
+    while !bytes.is_empty() {
+        let (number, len) = parse(bytes).map_or((None, 1), |(number, len)| (Some(number), len));
+        largest = largest.max(number);
+        bytes = bytes.get(len..).unwrap_or_default();
+    }
+    largest
+}
+
 fn parse_le<const N: usize>(bytes: &[u8], offset: usize) -> Option<u64> {
     let field = bytes.get(offset..offset.checked_add(N)?)?;
     Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))

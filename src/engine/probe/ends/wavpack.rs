@@ -1,23 +1,12 @@
 //! WavPack (WavPack 4 & 5 Binary File / Block Format): the end of the last blocks.
 
-use super::parse_le;
+use super::{largest_number, parse_le};
 
 const HEADER_BYTES: usize = 32;
 
 /// The end of the last complete block in a piece of the file, samples.
 pub(super) fn end_samples(bytes: &[u8]) -> Option<u64> {
-    let mut last = None;
-    let mut position = 0;
-    while position + HEADER_BYTES <= bytes.len() {
-        match parse_block(&bytes[position..]) {
-            Some((end, len)) => {
-                last = last.max(Some(end));
-                position += len;
-            }
-            None => position += 1,
-        }
-    }
-    last.filter(|end| *end > 0)
+    largest_number(bytes, parse_block).filter(|end| *end > 0)
 }
 
 /// End of a block in samples, and its length in bytes.

@@ -1,7 +1,7 @@
 //! Timestamps of blocks: the first and the last in the file.
 
 use super::super::coded::FRAME_HEAD;
-use super::super::outline::{NeedsFfprobe, refuse_if};
+use super::super::outline::{Result, refuse_if};
 use super::TIMESTAMP_SCALE;
 use super::track::TimedMatroskaTrack;
 use crate::engine::container::bytes::{ByteCursor, ReadAt, read_up_to};
@@ -19,9 +19,9 @@ pub(super) fn first_timestamp(
     source: &SourceFile,
     layout: ClusterLayout,
     tracks: &mut [TimedMatroskaTrack],
-) -> Result<f64, NeedsFfprobe> {
+) -> Result<f64> {
     let cluster_end = read_element(source, layout.segment_body + layout.first_cluster)?.end();
-    refuse_if(cluster_end > source.len, NeedsFfprobe("truncated"))?;
+    refuse_if(cluster_end > source.len, "truncated")?;
     let (mut earliest, mut block_count) = (f64::INFINITY, 0);
     layout.walk_blocks(source, layout.first_cluster, MAX_FIRST_BLOCKS * 8, |block| {
         if block.offset >= cluster_end {
@@ -37,7 +37,7 @@ pub(super) fn first_timestamp(
         }
         block_count < MAX_FIRST_BLOCKS
     })?;
-    if earliest.is_finite() { Ok(earliest / 1000.0) } else { Err(NeedsFfprobe("no blocks")) }
+    if earliest.is_finite() { Ok(earliest / 1000.0) } else { Err("no blocks") }
 }
 
 /// The position of the last cluster in a file without cues. Searches the end of the file for a cluster id with a timestamp

@@ -1,7 +1,7 @@
 //! One track entry (RFC 9559 section 5.1.4).
 
-use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, nearest_usual_rate, refuse_if};
-use super::{parse_float, parse_unsigned};
+use super::super::outline::{OutlineTrack, OutlineTrackKind, Result, nearest_usual_rate, refuse_if};
+use super::{find_child, parse_float, parse_unsigned};
 use crate::domain::time::FrameRate;
 use crate::engine::container::matroska::ebml::{elements, parse_text};
 
@@ -12,7 +12,7 @@ pub(super) struct TimedMatroskaTrack {
     pub delay_ms: f64,
 }
 
-pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack, NeedsFfprobe> {
+pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack> {
     let mut track = OutlineTrack { index, is_default: true, ..OutlineTrack::default() };
     let (mut track_type, mut codec, mut frame_ns, mut delay_ns, mut bcp47) = (0, String::new(), 0, 0, None);
     let mut sample_rate = 0.0;
@@ -33,8 +33,8 @@ pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack,
             0x23_e383 => frame_ns = parse_unsigned(value)?,
             0x56aa => delay_ns = parse_unsigned(value)?,
             0xe0 => parse_video(value, &mut track)?,
-            0xe1 => sample_rate = parse_sample_rate(value)?,
-            0x6d80 if value.windows(2).any(|id| id == [0x50, 0x35]) => return Err(NeedsFfprobe("encrypted")),
+            0xe1 => sample_rate = find_child(value, 0xb5)?.map_or(Ok(8000.0), parse_float)?,
+            0x6d80 if value.windows(2).any(|id| id == [0x50, 0x35]) => return Err("encrypted"),
             _ => {}
         }
     }
@@ -57,11 +57,11 @@ pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack,
         (17, "S_TEXT/ASS" | "S_ASS" | "S_TEXT/SSA" | "S_SSA") => (OutlineTrackKind::TextSubtitle, "ass"),
         (17, "S_HDMV/PGS") => (OutlineTrackKind::BitmapSubtitle, "hdmv_pgs_subtitle"),
         (17, "S_VOBSUB") => (OutlineTrackKind::BitmapSubtitle, "dvd_subtitle"),
-        _ => return Err(NeedsFfprobe("an unusual codec")),
+        _ => return Err("an unusual codec"),
     };
-    refuse_if(track.codec == "aac" && sample_rate <= 24_000.0, NeedsFfprobe("AAC that may be HE-AAC"))?;
+    refuse_if(track.codec == "aac" && sample_rate <= 24_000.0, "AAC that may be HE-AAC")?;
     if track.kind == OutlineTrackKind::Video {
-        refuse_if(frame_ns == 0, NeedsFfprobe("no frame rate"))?;
+        refuse_if(frame_ns == 0, "no frame rate")?;
         let measured_rate = 1e9 / frame_ns as f64;
         let exact_rate = FrameRate::new((measured_rate * 1000.0).round() as u32, 1000);
         track.frame_rate =
@@ -71,17 +71,17 @@ pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack,
 }
 
 /// Parses the video settings. Features of unusual video are left to ffprobe.
-fn parse_video(body: &[u8], track: &mut OutlineTrack) -> Result<(), NeedsFfprobe> {
+fn parse_video(body: &[u8], track: &mut OutlineTrack) -> Result<()> {
     for field in elements(body) {
         let (id, value) = field?;
         match id {
-            0x9a if parse_unsigned(value)? == 1 => return Err(NeedsFfprobe("interlaced")),
+            0x9a if parse_unsigned(value)? == 1 => return Err("interlaced"),
             0xb0 => track.width = parse_unsigned(value)?.try_into().unwrap_or(u32::MAX),
             0xba => track.height = parse_unsigned(value)?.try_into().unwrap_or(u32::MAX),
             0x55b0 => track.full_range = parse_color_range(value)?,
-            0x7670 => return Err(NeedsFfprobe("a projection")),
-            0x53b8 if parse_unsigned(value)? != 0 => return Err(NeedsFfprobe("stereoscopic")),
-            0x53c0 if parse_unsigned(value)? != 0 => return Err(NeedsFfprobe("an alpha channel")),
+            0x7670 => return Err("a projection"),
+            0x53b8 if parse_unsigned(value)? != 0 => return Err("stereoscopic"),
+            0x53c0 if parse_unsigned(value)? != 0 => return Err("an alpha channel"),
             _ => {}
         }
     }
@@ -89,26 +89,10 @@ fn parse_video(body: &[u8], track: &mut OutlineTrack) -> Result<(), NeedsFfprobe
 }
 
 /// The `Range` of a `Colour` element (RFC 9559 section 5.1.4.1.28.23): 1 is broadcast, 2 full.
-fn parse_color_range(colour: &[u8]) -> Result<Option<bool>, NeedsFfprobe> {
-    for field in elements(colour) {
-        let (id, value) = field?;
-        if id == 0x55b9 {
-            return Ok(match parse_unsigned(value)? {
-                1 => Some(false),
-                2 => Some(true),
-                _ => None,
-            });
-        }
-    }
-    Ok(None)
-}
-
-fn parse_sample_rate(body: &[u8]) -> Result<f64, NeedsFfprobe> {
-    for field in elements(body) {
-        let (id, value) = field?;
-        if id == 0xb5 {
-            return parse_float(value);
-        }
-    }
-    Ok(8000.0)
+fn parse_color_range(colour: &[u8]) -> Result<Option<bool>> {
+    Ok(match find_child(colour, 0x55b9)?.map(parse_unsigned).transpose()? {
+        Some(1) => Some(false),
+        Some(2) => Some(true),
+        _ => None,
+    })
 }

@@ -1,6 +1,6 @@
 //! The sample tables of a track (`stbl`): durations, counts, sizes, offsets.
 
-use super::super::outline::{NeedsFfprobe, nearest_usual_rate, parse_uint, refuse_if};
+use super::super::outline::{Result, nearest_usual_rate, parse_uint, refuse_if};
 use super::{find_child, require_child};
 use crate::domain::time::FrameRate;
 use crate::engine::container::mp4::SampleSizes;
@@ -14,23 +14,22 @@ pub(super) struct SampleDurations {
     runs: Vec<(u64, u64)>,
 }
 
-pub(super) fn parse_stts(stts: &[u8]) -> Result<SampleDurations, NeedsFfprobe> {
+pub(super) fn parse_stts(stts: &[u8]) -> Result<SampleDurations> {
     let runs = parse_entries(stts, 8, |cursor| Ok((u64::from(cursor.u32()?), u64::from(cursor.u32()?))))?;
     let (mut sample_count, mut total_units) = (0, 0u64);
     for &(samples, units) in &runs {
         sample_count += samples;
-        total_units = total_units.checked_add(samples * units).ok_or(NeedsFfprobe("a duration that overflows"))?;
+        total_units = total_units.checked_add(samples * units).ok_or("a duration that overflows")?;
     }
     Ok(SampleDurations { sample_count, total_units, runs })
 }
 
 impl SampleDurations {
     /// Average frame rate, and whether frame durations vary (by more than a clock's rounding).
-    pub fn frame_rate(&self, timescale: u64) -> Result<(Option<FrameRate>, bool), NeedsFfprobe> {
-        refuse_if(self.sample_count < 2 || self.total_units == 0, NeedsFfprobe("too few frames"))?;
+    pub fn frame_rate(&self, timescale: u64) -> Result<(Option<FrameRate>, bool)> {
+        refuse_if(self.sample_count < 2 || self.total_units == 0, "too few frames")?;
         let average = self.sample_count as f64 * timescale as f64 / self.total_units as f64;
-        let (_, common_units) =
-            *self.runs.iter().max_by_key(|(samples, _)| *samples).ok_or(NeedsFfprobe("no frames"))?;
+        let (_, common_units) = *self.runs.iter().max_by_key(|(samples, _)| *samples).ok_or("no frames")?;
         let nominal = timescale as f64 / common_units.max(1) as f64;
         let mean = self.total_units as f64 / self.sample_count as f64;
         let is_off = |units: u64| (units as f64 - mean).abs() > (mean * 0.05).max(1.5);
@@ -59,7 +58,7 @@ fn reduced_rate(mut num: u64, mut den: u64) -> Option<FrameRate> {
 }
 
 /// Number of samples and their total size, bytes.
-pub(super) fn total_size(stbl: &[u8]) -> Result<(u64, u64), NeedsFfprobe> {
+pub(super) fn total_size(stbl: &[u8]) -> Result<(u64, u64)> {
     let (count, sizes) = parse_stsz(require_child(stbl, b"stsz")?)?;
     let count = u64::from(count);
     Ok(match sizes {
@@ -69,16 +68,16 @@ pub(super) fn total_size(stbl: &[u8]) -> Result<(u64, u64), NeedsFfprobe> {
 }
 
 /// The largest chunk offset.
-pub(super) fn last_chunk_offset(stbl: &[u8]) -> Result<u64, NeedsFfprobe> {
-    parse_chunk_offsets(stbl)?.into_iter().max().ok_or(NeedsFfprobe("a track without samples"))
+pub(super) fn last_chunk_offset(stbl: &[u8]) -> Result<u64> {
+    parse_chunk_offsets(stbl)?.into_iter().max().ok_or("a track without samples")
 }
 
 /// Composition offset of the first frame, in units of the track.
-pub(super) fn first_composition_offset(stbl: &[u8]) -> Result<i64, NeedsFfprobe> {
+pub(super) fn first_composition_offset(stbl: &[u8]) -> Result<i64> {
     let Some(ctts) = find_child(stbl, b"ctts")? else { return Ok(0) };
     if parse_uint(ctts, 4, 4)? == 0 {
         return Ok(0);
     }
     let offset = i64::from(parse_uint(ctts, 12, 4)? as u32 as i32);
-    if offset < 0 { Err(NeedsFfprobe("a negative composition offset")) } else { Ok(offset) }
+    if offset < 0 { Err("a negative composition offset") } else { Ok(offset) }
 }

@@ -1,6 +1,6 @@
 //! The frame rate, measured by decode timestamps.
 
-use super::super::outline::{NeedsFfprobe, Result, nearest_usual_rate};
+use super::super::outline::{Result, nearest_usual_rate, refuse_if};
 use super::MIN_RATE_FRAMES;
 use crate::domain::time::{FrameRate, Ticks};
 
@@ -17,19 +17,18 @@ pub(super) fn estimate_frame_rate(
     stated: Option<f64>,
 ) -> Result<(FrameRate, Ticks)> {
     let times: Vec<Ticks> = times.collect();
-    let (&[first, ..], &[.., last]) = (&times[..], &times[..]) else { return Err(NeedsFfprobe("no frames")) };
+    let (&[first, ..], &[.., last]) = (&times[..], &times[..]) else { return Err("no frames") };
     let span_ticks = (last - first).0 as f64;
     let mean_ticks = span_ticks / (times.len() - 1).max(1) as f64;
     let deviations = times.windows(2).map(|pair| ((pair[1] - pair[0]).0 as f64 - mean_ticks).abs());
     let max_deviation = deviations.fold(0.0, f64::max);
-    if times.len() < MIN_RATE_FRAMES || mean_ticks <= 0.0 || max_deviation > MAX_DEVIATION_TICKS.min(mean_ticks / 4.0) {
-        return Err(NeedsFfprobe("no constant frame rate"));
-    }
+    let is_even = max_deviation <= MAX_DEVIATION_TICKS.min(mean_ticks / 4.0);
+    refuse_if(times.len() < MIN_RATE_FRAMES || mean_ticks <= 0.0 || !is_even, "no constant frame rate")?;
     let measured = Ticks::PER_SECOND as f64 / mean_ticks;
     let rate_error = 2.0 * max_deviation / span_ticks;
     let is_near = |rate: &f64| (rate / measured - 1.0).abs() <= rate_error.max(MAX_RATE_ERROR);
     let accepted = if rate_error <= MAX_RATE_ERROR { Some(measured) } else { stated.filter(is_near) };
-    let rate = accepted.and_then(nearest_usual_rate).ok_or(NeedsFfprobe("an unusual frame rate"))?;
+    let rate = accepted.and_then(nearest_usual_rate).ok_or("an unusual frame rate")?;
     Ok((rate, Ticks(mean_ticks.round() as i64)))
 }
 

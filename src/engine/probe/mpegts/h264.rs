@@ -1,27 +1,25 @@
 //! Video parameters from the sequence parameter set of H.264 (ITU-T H.264 section 7.3.2.1.1, annex E).
 
-use h264_reader::nal::sps::{ChromaFormat, FrameMbsFlags, SeqParameterSet, VideoSignalType};
-use h264_reader::nal::{Nal, RefNal};
+use h264_reader::nal::sps::{ChromaFormat, FrameMbsFlags, VideoSignalType};
 
 use super::super::decoder_info::{DecoderInfo, color_name};
-use super::super::outline::{NeedsFfprobe, refuse_if};
+use super::super::outline::{Result, refuse_if};
 use crate::domain::codec;
 use crate::domain::media::Color;
+use crate::engine::container::avc;
 
 /// Packets searched for the set, and checked to have one picture each.
 const MAX_PACKETS: usize = 6;
 
 /// The single sequence parameter set of pictures in Annex B form.
-pub(super) fn find_sps(access_units: impl Iterator<Item = Vec<u8>>) -> Result<Vec<u8>, NeedsFfprobe> {
+pub(super) fn find_sps(access_units: impl Iterator<Item = Vec<u8>>) -> Result<Vec<u8>> {
     let mut sps: Option<Vec<u8>> = None;
     for access_unit in access_units.take(MAX_PACKETS) {
         let mut picture_count = 0;
         for nal in nal_units(&access_unit) {
             match *nal {
                 [kind, ..] if kind & 0x1f == 7 => {
-                    if sps.as_deref().is_some_and(|known| known != nal) {
-                        return Err(NeedsFfprobe("several parameter sets"));
-                    }
+                    refuse_if(sps.as_deref().is_some_and(|known| known != nal), "several parameter sets")?;
                     sps = Some(nal.to_vec());
                 }
                 // A slice whose `first_mb_in_slice` is 0, coded as one bit.
@@ -29,22 +27,20 @@ pub(super) fn find_sps(access_units: impl Iterator<Item = Vec<u8>>) -> Result<Ve
                 _ => {}
             }
         }
-        refuse_if(picture_count != 1, NeedsFfprobe("packets without exactly one picture"))?;
+        refuse_if(picture_count != 1, "packets without exactly one picture")?;
     }
-    sps.ok_or(NeedsFfprobe("no parameter set at the beginning"))
+    sps.ok_or("no parameter set at the beginning")
 }
 
 /// Parses the set; also returns the frame rate it states, if any.
-pub(super) fn parse_sps(nal: &[u8]) -> Result<(DecoderInfo, Option<f64>), NeedsFfprobe> {
-    refuse_if(nal.len() < 4, NeedsFfprobe("a short parameter set"))?;
-    let sps = SeqParameterSet::from_bits(RefNal::new(nal, &[], true).rbsp_bits());
-    let sps = sps.map_err(|_| NeedsFfprobe("an unusual parameter set"))?;
-    let (width, height) = sps.pixel_dimensions().map_err(|_| NeedsFfprobe("an unusual size"))?;
+pub(super) fn parse_sps(nal: &[u8]) -> Result<(DecoderInfo, Option<f64>)> {
+    let sps = avc::parse_sps(nal).ok_or("an unusual parameter set")?;
+    let (width, height) = sps.pixel_dimensions().map_err(|_| "an unusual size")?;
     let chroma = match sps.chroma_info.chroma_format {
         ChromaFormat::YUV420 => "4:2:0",
         ChromaFormat::YUV422 => "4:2:2",
         ChromaFormat::YUV444 => "4:4:4",
-        _ => return Err(NeedsFfprobe("unusual chroma")),
+        _ => return Err("unusual chroma"),
     };
     let depths = (sps.chroma_info.bit_depth_luma_minus8, sps.chroma_info.bit_depth_chroma_minus8);
     let (constraint_set1, constraint_set3) = (nal[2] & 0x40 != 0, nal[2] & 0x10 != 0);
@@ -56,10 +52,10 @@ pub(super) fn parse_sps(nal: &[u8]) -> Result<(DecoderInfo, Option<f64>), NeedsF
         // With `constraint_set3_flag` these are intra profiles.
         122 if !constraint_set3 => "high-4:2:2",
         244 if !constraint_set3 => "high-4:4:4-predictive",
-        _ => return Err(NeedsFfprobe("an unusual profile")),
+        _ => return Err("an unusual profile"),
     };
     // Level 1b is coded as level 11 with `constraint_set3_flag`.
-    let level = Some(sps.level_idc).filter(|level| *level != 11 || !constraint_set3).ok_or(NeedsFfprobe("level 1b"))?;
+    let level = Some(sps.level_idc).filter(|level| *level != 11 || !constraint_set3).ok_or("level 1b")?;
     let vui = sps.vui_parameters.as_ref();
     let aspect = vui.and_then(|vui| vui.aspect_ratio_info.as_ref()?.get());
     let timing_info = vui.and_then(|vui| vui.timing_info.as_ref()).filter(|timing| timing.num_units_in_tick > 0);
@@ -80,7 +76,7 @@ pub(super) fn parse_sps(nal: &[u8]) -> Result<(DecoderInfo, Option<f64>), NeedsF
 }
 
 /// The numbers of ITU-T H.273 that ordinary films use; 2 is "unspecified".
-fn parse_color(signal: &VideoSignalType) -> Result<Color, NeedsFfprobe> {
+fn parse_color(signal: &VideoSignalType) -> Result<Color> {
     let range = if signal.video_full_range_flag { "full" } else { "limited" };
     let mut color = Color { range: Some(range.to_owned()), ..Color::default() };
     if let Some(numbers) = &signal.colour_description {

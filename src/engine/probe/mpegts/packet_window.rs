@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::outline::{NeedsFfprobe, refuse_if};
+use super::super::outline::{Result, refuse_if};
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet};
 use crate::domain::mpegts::pes;
 use crate::domain::time::Ticks;
@@ -20,17 +20,14 @@ pub(super) struct PacketWindow {
 
 impl PacketWindow {
     /// `first` and `count` in packets.
-    pub(super) fn read(source: &SourceFile, first: u64, count: u64) -> Result<Self, NeedsFfprobe> {
+    pub(super) fn read(source: &SourceFile, first: u64, count: u64) -> Result<Self> {
         let mut bytes = vec![0; count as usize * PACKET_LEN];
-        let filled =
-            source.read_blocking(&mut bytes, first * PACKET_LEN as u64).map_err(|_| NeedsFfprobe("unreadable"))?;
-        refuse_if(filled < bytes.len(), NeedsFfprobe("the file has shrunk"))?;
+        let filled = source.read_blocking(&mut bytes, first * PACKET_LEN as u64).map_err(|_| "unreadable")?;
+        refuse_if(filled < bytes.len(), "the file has shrunk")?;
         let mut packets_by_pid: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
         for (number, packet) in bytes.as_chunks::<PACKET_LEN>().0.iter().enumerate() {
-            let packet = Packet::new(packet).ok_or(NeedsFfprobe("packets of another size"))?;
-            if packet.has_transport_error() || packet.is_scrambled() {
-                return Err(NeedsFfprobe("damaged or scrambled packets"));
-            }
+            let packet = Packet::new(packet).ok_or("packets of another size")?;
+            refuse_if(packet.has_transport_error() || packet.is_scrambled(), "damaged or scrambled packets")?;
             if packet.payload_offset().is_some() {
                 packets_by_pid.entry(packet.pid()).or_default().push(number as u32);
             }

@@ -1,6 +1,6 @@
 //! The program map (ISO/IEC 13818-1 section 2.4.4), if it has nothing unusual.
 
-use super::super::outline::{NeedsFfprobe, OutlineTrack, OutlineTrackKind, Result, refuse_if};
+use super::super::outline::{OutlineTrack, OutlineTrackKind, Result, refuse_if};
 use super::packet_window::PacketWindow;
 use crate::domain::mpegts::psi::{self, PmtEntry};
 
@@ -12,22 +12,21 @@ pub(super) const NO_MAP: &str = "no map";
 pub(super) fn read_program_map(window: &PacketWindow) -> Result<Vec<OutlineTrack>> {
     let mut pmt_pid: Option<u16> = None;
     for packet in window.packets(0).filter(|packet| packet.starts_unit()) {
-        let pmt_pids = psi::parse_pat(packet.payload()).ok_or(NeedsFfprobe("an unusual association table"))?;
-        let &[pid] = &pmt_pids[..] else { return Err(NeedsFfprobe("several programs")) };
-        refuse_if(pmt_pid.is_some_and(|known| known != pid), NeedsFfprobe("another program"))?;
+        let pmt_pids = psi::parse_pat(packet.payload()).ok_or("an unusual association table")?;
+        let &[pid] = &pmt_pids[..] else { return Err("several programs") };
+        refuse_if(pmt_pid.is_some_and(|known| known != pid), "another program")?;
         pmt_pid = Some(pid);
     }
     let mut entries: Option<Vec<PmtEntry>> = None;
-    let pmt_packets = window.packets(pmt_pid.ok_or(NeedsFfprobe(NO_MAP))?);
+    let pmt_packets = window.packets(pmt_pid.ok_or(NO_MAP)?);
     for packet in pmt_packets.filter(|packet| packet.starts_unit()) {
-        let pmt_entries = psi::parse_pmt(packet.payload()).ok_or(NeedsFfprobe("an unusual map"))?;
-        refuse_if(entries.as_ref().is_some_and(|known| *known != pmt_entries), NeedsFfprobe("the map changes"))?;
+        let pmt_entries = psi::parse_pmt(packet.payload()).ok_or("an unusual map")?;
+        refuse_if(entries.as_ref().is_some_and(|known| *known != pmt_entries), "the map changes")?;
         entries = Some(pmt_entries);
     }
-    let entries = entries.ok_or(NeedsFfprobe(NO_MAP))?;
-    if window.pids().any(|pid| !entries.iter().any(|listed| listed.pid == pid)) {
-        return Err(NeedsFfprobe("a stream that is not in the map"));
-    }
+    let entries = entries.ok_or(NO_MAP)?;
+    let is_listed = |pid| entries.iter().any(|listed| listed.pid == pid);
+    refuse_if(!window.pids().all(is_listed), "a stream that is not in the map")?;
     entries.iter().enumerate().map(|(index, entry)| parse_entry(index as u32, entry)).collect()
 }
 
@@ -54,17 +53,15 @@ fn parse_entry(index: u32, entry: &PmtEntry) -> Result<OutlineTrack> {
             (0x7a, _) => (None, Some((OutlineTrackKind::Audio, "eac3"))),
             // Registration, statistics and the like; AVC and HEVC video; stream identifier; audio stream.
             (0x02 | 0x03 | 0x05 | 0x06 | 0x0e | 0x10..=0x12 | 0x28 | 0x2a | 0x38 | 0x52 | 0x7c | 0x81, _) => continue,
-            _ => return Err(NeedsFfprobe("an unusual descriptor")),
+            _ => return Err("an unusual descriptor"),
         };
-        if language.is_some() && language_code.is_some() || by_descriptor.is_some() && descriptor_codec.is_some() {
-            return Err(NeedsFfprobe("a stream described twice"));
-        }
+        let has_two_codecs = by_descriptor.is_some() && descriptor_codec.is_some();
+        refuse_if(has_two_codecs || language.is_some() && language_code.is_some(), "a stream described twice")?;
         (language, by_descriptor) = (language.or(language_code), by_descriptor.or(descriptor_codec));
     }
     let language = language.map(|code| String::from_utf8_lossy(&code).into_owned());
-    if language.as_ref().is_some_and(|code| !code.bytes().all(|letter| matches!(letter, b'a'..=b'z' | b','))) {
-        return Err(NeedsFfprobe("an unusual language"));
-    }
+    let is_usual = |code: &String| code.bytes().all(|letter| matches!(letter, b'a'..=b'z' | b','));
+    refuse_if(!language.as_ref().is_none_or(is_usual), "an unusual language")?;
     let (kind, codec) = match (entry.stream_type, by_descriptor) {
         (0x1b, None) => (OutlineTrackKind::Video, "h264"),
         (0x03 | 0x04, None) => (OutlineTrackKind::Audio, "mp3"),
@@ -73,7 +70,7 @@ fn parse_entry(index: u32, entry: &PmtEntry) -> Result<OutlineTrack> {
         (0x87, None | Some((_, "eac3"))) => (OutlineTrackKind::Audio, "eac3"),
         (0x15, Some((kind, "timed_id3"))) => (kind, "timed_id3"),
         (0x06, Some(private)) => private,
-        _ => return Err(NeedsFfprobe("an unusual stream")),
+        _ => return Err("an unusual stream"),
     };
     let language = language.filter(|code| code != "und");
     let container_id = u64::from(entry.pid);
@@ -84,7 +81,7 @@ fn parse_entry(index: u32, entry: &PmtEntry) -> Result<OutlineTrack> {
 fn parse_descriptors(mut bytes: &[u8]) -> Result<Vec<(u8, &[u8])>> {
     let mut list = Vec::new();
     while let [tag, len, rest @ ..] = bytes {
-        let (body, rest) = rest.split_at_checked(usize::from(*len)).ok_or(NeedsFfprobe("a descriptor is truncated"))?;
+        let (body, rest) = rest.split_at_checked(usize::from(*len)).ok_or("a descriptor is truncated")?;
         list.push((*tag, body));
         bytes = rest;
     }

@@ -1,5 +1,6 @@
 //! The rules of runs, with a scripted backend and paused time.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,6 @@ use crate::engine::content::SegmentContent;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::fallback::FallbackBackend;
 use crate::engine::segment_cache::CacheLimits;
-use crate::engine::{Job, Run};
 use crate::service::renditions::sample_spec::sample_spec;
 
 mod slot_turns;
@@ -57,6 +57,12 @@ async fn wait_until(mut is_met: impl FnMut() -> bool) {
     panic!("condition not met within 100 s of paused time");
 }
 
+async fn read_segments(lease: &Lease, segments: Range<usize>) {
+    for index in segments {
+        lease.segment(index).await.unwrap();
+    }
+}
+
 fn one_second_backend() -> FakeBackend {
     FakeBackend::with_segment_time(Duration::from_secs(1))
 }
@@ -95,27 +101,6 @@ async fn a_run_pauses_ahead_of_its_reader_and_continues_when_followed() {
     assert_eq!((bench.fake.segments_made(), bench.fake.run_starts()), (16, vec![0]));
 }
 
-/// A backend whose runs cost nothing to start.
-struct InstantBackend(FakeBackend);
-
-impl Backend for InstantBackend {
-    fn name(&self) -> &'static str {
-        "at once"
-    }
-
-    fn version(&self) -> &str {
-        "1"
-    }
-
-    fn has_instant_start(&self) -> bool {
-        true
-    }
-
-    fn start(&self, job: Job, through: usize) -> Result<Run, RunError> {
-        self.0.start(job, through)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_instant_backend_produces_segments_only_on_request() {
     // Memory for one segment: read-ahead for one reader would evict the segment of the other.
@@ -123,16 +108,10 @@ async fn an_instant_backend_produces_segments_only_on_request() {
     let segment_bytes = FakeBackend::segment_bytes(&spec.rendition, 0).len() as u64;
     let bench = bench_with_cache(
         CacheLimits { memory_bytes: segment_bytes, rendition_memory_bytes: segment_bytes, disk_bytes: 1 << 20 },
-        one_second_backend(),
+        FakeBackend::with_instant_start(Duration::from_secs(1)),
         2,
     );
-    let lease = || {
-        bench
-            .runs
-            .lease(Arc::new(InstantBackend(bench.fake.clone())), bench.rendition_spec(240), AdmissionRequest::Session)
-            .unwrap()
-    };
-    let (near, far) = (lease(), lease());
+    let (near, far) = (bench.lease(240), bench.lease(240));
     let first_segment = near.segment(0).await.unwrap();
     far.segment(60).await.unwrap();
     for index in 1..5 {
@@ -166,12 +145,7 @@ async fn two_readers_at_different_positions_both_progress_on_one_slot() {
 async fn a_second_viewer_at_another_position_gets_a_second_run_when_a_slot_is_free() {
     let bench = bench_with_jobs(one_second_backend(), 2);
     let (near, far) = (bench.lease(240), bench.lease(240));
-    let read_segments = async |lease: &Lease, from: usize| {
-        for index in from..from + 15 {
-            lease.segment(index).await.unwrap();
-        }
-    };
-    tokio::join!(read_segments(&near, 0), read_segments(&far, 60));
+    tokio::join!(read_segments(&near, 0..15), read_segments(&far, 60..75));
     assert_eq!(bench.fake.run_starts().len(), 2);
     assert_eq!(bench.runs.active_jobs(), 2);
     drop(far);
@@ -188,9 +162,7 @@ async fn a_seek_moves_the_run_and_stored_segments_are_not_produced_again() {
     lease.segment(45).await.unwrap();
     lease.segment(55).await.unwrap();
     wait_until(|| lease.progress().borrow().activity == RunActivity::Idle).await;
-    for index in 45..66 {
-        lease.segment(index).await.unwrap();
-    }
+    read_segments(&lease, 45..66).await;
     let kept = bench.runs.segments.rendition_usage(&lease.owner.rendition_key).segments;
     assert_eq!(bench.fake.segments_made(), kept, "nothing was made twice");
 }
@@ -213,9 +185,7 @@ async fn a_run_that_dies_is_restarted_where_it_was() {
     let bench = bench_with_jobs(one_second_backend(), 1);
     bench.fake.fail_at(7, RunError::Encoder("killed".into()));
     let lease = bench.lease(240);
-    for index in 0..12 {
-        lease.segment(index).await.unwrap();
-    }
+    read_segments(&lease, 0..12).await;
     assert_eq!(bench.fake.run_starts(), [0, 7]);
     let (_, fault) = bench.runs.health().last_fault().expect("the fault is kept although no reader noticed it");
     assert!(matches!(fault, RunError::Encoder(_)), "{fault}");
@@ -280,9 +250,7 @@ async fn a_viewer_beyond_capacity_is_refused_at_once_until_another_leaves() {
     // Barely faster than real time: no time is left for a second viewer.
     let bench = bench_with_jobs(FakeBackend::with_segment_time(Duration::from_millis(1900)), 1);
     let first = bench.lease(240);
-    for index in 0..8 {
-        first.segment(index).await.unwrap();
-    }
+    read_segments(&first, 0..8).await;
     let refused = bench.try_lease(360).err().unwrap();
     assert_eq!((refused.code, refused.retry_after), (Code::TranscoderBusy, Some(5)));
     assert_eq!(refused.details, Some(serde_json::json!({"active": 1, "max": 1})));
@@ -304,9 +272,7 @@ async fn a_viewer_beyond_capacity_is_refused_at_once_until_another_leaves() {
 async fn a_complete_rendition_frees_its_encode_slot() {
     let bench = bench_with_jobs(FakeBackend::with_segment_time(Duration::from_millis(1)), 1);
     let lease = bench.lease(240);
-    for index in 0..100 {
-        lease.segment(index).await.unwrap();
-    }
+    read_segments(&lease, 0..100).await;
     wait_until(|| bench.runs.active_jobs() == 0 && bench.fake.live_runs() == 0).await;
     assert_eq!(lease.progress().borrow().activity, RunActivity::Complete);
     assert_eq!(lease.progress().borrow().produced_seconds, 200.0);
@@ -348,9 +314,7 @@ async fn a_second_backend_takes_over_for_good_and_is_allowed_a_failure_of_its_ow
     last.fail_at(6, RunError::Decode("once".into()));
     let fallback = FallbackBackend::new(Arc::new(first.clone()), Arc::new(last.clone()));
     let lease = bench.runs.lease(Arc::new(fallback), bench.rendition_spec(240), AdmissionRequest::Session).unwrap();
-    for index in 0..10 {
-        lease.segment(index).await.unwrap();
-    }
+    read_segments(&lease, 0..10).await;
     assert_eq!(first.run_starts(), [0]);
     assert_eq!(last.run_starts(), [3, 6]);
     let progress = lease.progress().borrow().clone();

@@ -44,6 +44,11 @@ impl EncoderReport {
     pub fn best(&self, codec: TargetCodec) -> Option<&'static VideoEncoder> {
         self.working.iter().copied().find(|encoder| encoder.codec == codec)
     }
+
+    /// Whether video can be encoded for sessions, slates and external channels, all of which are H.264.
+    pub fn can_transcode(&self) -> bool {
+        self.best(TargetCodec::H264).is_some()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +64,8 @@ type ReportCache = Mutex<LruCache<PathBuf, Arc<OnceCell<Arc<EncoderReport>>>>>;
 /// Prefix of the reason of a trial that timed out.
 const TIMEOUT_PREFIX: &str = "no answer within";
 
-/// Tests every encoder of a binary once per process; later calls return the cached report. If no encoder worked because the
-/// machine was too busy, the next call tests again.
+/// Tests every encoder of a binary once per process; later calls return the cached report. If no H.264 encoder worked
+/// because the machine was too busy, the next call tests again.
 pub async fn encoder_report(ffmpeg: &Path) -> Arc<EncoderReport> {
     static REPORT_CACHE: LazyLock<ReportCache> = LazyLock::new(|| Mutex::new(LruCache::sparse(MAX_REPORTS)));
     let cell = REPORT_CACHE.lock().expect("no panic while held").get_or_insert(ffmpeg.to_owned(), Arc::default).clone();
@@ -72,7 +77,7 @@ pub async fn encoder_report(ffmpeg: &Path) -> Arc<EncoderReport> {
 }
 
 fn is_final(report: &EncoderReport) -> bool {
-    !report.working.is_empty() || !report.rejected.iter().any(|rejected| rejected.reason.starts_with(TIMEOUT_PREFIX))
+    report.can_transcode() || !report.rejected.iter().any(|rejected| rejected.reason.starts_with(TIMEOUT_PREFIX))
 }
 
 async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
@@ -170,7 +175,7 @@ mod tests {
     #[tokio::test]
     async fn this_machine_encodes_in_software_and_every_candidate_is_accounted_for() {
         let report = encoder_report(Path::new("ffmpeg")).await;
-        assert!(report.version.is_some());
+        assert!(report.version.is_some() && report.can_transcode());
         assert!(report.working.iter().any(|encoder| encoder.name == "libx264" && !encoder.is_hardware), "{report:?}");
         assert_eq!(report.working.len() + report.rejected.len(), candidates().count());
         assert!(report.rejected.iter().all(|rejected| !rejected.reason.is_empty()));
@@ -180,6 +185,7 @@ mod tests {
     async fn a_missing_program_proves_nothing() {
         let report = encoder_report(Path::new("/nonexistent/ffmpeg")).await;
         assert_eq!((report.version.as_deref(), report.working.len()), (None, 0));
+        assert!(!report.can_transcode());
         assert!(report.rejected[0].reason.contains("does not start"), "{report:?}");
     }
 

@@ -161,9 +161,12 @@ async fn run_ffmpeg(ffmpeg: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
     if status.success() { Ok(stdout_bytes) } else { Err(first_error_line(&String::from_utf8_lossy(&stderr_bytes))) }
 }
 
-/// The first line of ffmpeg's error output, without the bracketed prefix, at most 200 characters.
+/// The first line of ffmpeg's error output, without the bracketed prefix, at most 200 characters. The banner that SVT-AV1
+/// writes there at every start is skipped.
 fn first_error_line(error_output: &str) -> String {
-    let line = error_output.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a message").trim();
+    let mut lines = error_output.lines().map(str::trim);
+    let line = lines.find(|line| !line.is_empty() && !line.starts_with("Svt[info]"));
+    let line = line.unwrap_or("failed without a message");
     let line = line.strip_prefix('[').and_then(|rest| rest.split_once("] ")).map_or(line, |(_, message)| message);
     line.chars().take(200).collect()
 }
@@ -200,6 +203,9 @@ mod tests {
     fn complaints_are_short_and_free_of_addresses() {
         let line = first_error_line("\n[h264_nvenc @ 0x56] Cannot load libcuda.so.1\nmore");
         assert_eq!(line, "Cannot load libcuda.so.1");
+        let after_banner =
+            "Svt[info]: ------\nSvt[info]: SVT [version]: 1.4.1\n[libsvtav1 @ 0x56] Error setting parameters";
+        assert_eq!(first_error_line(after_banner), "Error setting parameters");
         assert_eq!(first_error_line(""), "failed without a message");
         assert_eq!(first_error_line(&"é".repeat(500)).chars().count(), 200);
     }

@@ -73,7 +73,7 @@ async fn check_ffmpeg(ffmpeg: &Path) -> Vec<Finding> {
         let kind = if encoder.is_hardware { "hardware" } else { "software" };
         Passed(format!("encoder {} ({kind}) encoded a frame", encoder.name))
     }));
-    if report.working.is_empty() {
+    if !report.can_transcode() {
         findings.push(Failed("no H.264 encoder works; files that need transcoding will not play".to_owned()));
     }
     let rejected = report.rejected.iter();

@@ -80,7 +80,7 @@ fn check() -> Outcome {
             Ok(()) => {
                 working_encoders += 1;
                 println!("ok      {element}");
-                for text in launch_text::ALL.iter().filter(|text| text.launch.contains("{video_encoder}")) {
+                for text in launch_text::ALL.iter().filter(|text| text.takes_encoder_of(encoder.codec)) {
                     build(text.name, encoder)?;
                     println!("ok      {} with {element}", text.name);
                 }

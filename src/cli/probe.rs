@@ -47,6 +47,6 @@ async fn media_info(config: &Config, path: &Path) -> Result<serde_json::Value, E
     let source = Arc::new(roots.open_file(&path.to_string_lossy())?);
     let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline).probe(&source).await?;
     let sidecar_files = sidecars::list_sidecars(&Library::new(roots, BackgroundTasks::default()), &source).await?;
-    let is_encoder_available = !ffmpeg_encoders::encoder_report(&config.ffmpeg).await.working.is_empty();
+    let is_encoder_available = ffmpeg_encoders::encoder_report(&config.ffmpeg).await.can_transcode();
     info::media_info_json(&source, &probed, &sidecar_files, is_encoder_available)
 }

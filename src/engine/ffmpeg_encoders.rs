@@ -42,6 +42,11 @@ impl EncoderReport {
     pub fn best(&self, codec: TargetCodec) -> Option<&'static VideoEncoder> {
         self.working.iter().copied().find(|encoder| encoder.codec == codec)
     }
+
+    /// Whether video can be encoded for sessions, slates and external channels, all of which are H.264.
+    pub fn can_transcode(&self) -> bool {
+        self.best(TargetCodec::H264).is_some()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +62,8 @@ type ReportCache = Mutex<LruCache<PathBuf, Arc<OnceCell<Arc<EncoderReport>>>>>;
 /// Prefix of the reason of a trial that timed out.
 const TIMEOUT_PREFIX: &str = "no answer within";
 
-/// Tests every encoder of a binary once per process; later calls return the cached report. If no encoder worked because the
-/// machine was too busy, the next call tests again.
+/// Tests every encoder of a binary once per process; later calls return the cached report. If no H.264 encoder worked
+/// because the machine was too busy, the next call tests again.
 pub async fn encoder_report(ffmpeg: &Path) -> Arc<EncoderReport> {
     static REPORT_CACHE: LazyLock<ReportCache> = LazyLock::new(|| Mutex::new(LruCache::sparse(MAX_REPORTS)));
     let cell = REPORT_CACHE.lock().expect("no panic while held").get_or_insert(ffmpeg.to_owned(), Arc::default).clone();
@@ -70,7 +75,7 @@ pub async fn encoder_report(ffmpeg: &Path) -> Arc<EncoderReport> {
 }
 
 fn is_final(report: &EncoderReport) -> bool {
-    !report.working.is_empty() || !report.rejected.iter().any(|rejected| rejected.reason.starts_with(TIMEOUT_PREFIX))
+    report.can_transcode() || !report.rejected.iter().any(|rejected| rejected.reason.starts_with(TIMEOUT_PREFIX))
 }
 
 async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
@@ -137,9 +142,12 @@ async fn run_ffmpeg(ffmpeg: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
     if exit.is_success() { Ok(output) } else { Err(first_error_line(&exit.error_lines.join("\n"))) }
 }
 
-/// The first line of ffmpeg's error output, without the bracketed prefix, at most 200 characters.
+/// The first line of ffmpeg's error output, without the bracketed prefix, at most 200 characters. The banner that SVT-AV1
+/// writes there at every start is skipped.
 fn first_error_line(error_output: &str) -> String {
-    let line = error_output.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a message").trim();
+    let mut lines = error_output.lines().map(str::trim);
+    let line = lines.find(|line| !line.is_empty() && !line.starts_with("Svt[info]"));
+    let line = line.unwrap_or("failed without a message");
     let line = line.strip_prefix('[').and_then(|rest| rest.split_once("] ")).map_or(line, |(_, message)| message);
     line.chars().take(200).collect()
 }
@@ -151,7 +159,7 @@ mod tests {
     #[tokio::test]
     async fn this_machine_encodes_in_software_and_every_candidate_is_accounted_for() {
         let report = encoder_report(Path::new("ffmpeg")).await;
-        assert!(report.version.is_some());
+        assert!(report.version.is_some() && report.can_transcode());
         assert!(report.working.iter().any(|encoder| encoder.name == "libx264" && !encoder.is_hardware), "{report:?}");
         assert_eq!(report.working.len() + report.rejected.len(), candidates().count());
         assert!(report.rejected.iter().all(|rejected| !rejected.reason.is_empty()));
@@ -161,6 +169,7 @@ mod tests {
     async fn a_missing_program_proves_nothing() {
         let report = encoder_report(Path::new("/nonexistent/ffmpeg")).await;
         assert_eq!((report.version.as_deref(), report.working.len()), (None, 0));
+        assert!(!report.can_transcode());
         assert!(report.rejected[0].reason.contains("does not start"), "{report:?}");
     }
 
@@ -175,6 +184,9 @@ mod tests {
     fn complaints_are_short_and_free_of_addresses() {
         let line = first_error_line("\n[h264_nvenc @ 0x56] Cannot load libcuda.so.1\nmore");
         assert_eq!(line, "Cannot load libcuda.so.1");
+        let after_banner =
+            "Svt[info]: ------\nSvt[info]: SVT [version]: 1.4.1\n[libsvtav1 @ 0x56] Error setting parameters";
+        assert_eq!(first_error_line(after_banner), "Error setting parameters");
         assert_eq!(first_error_line(""), "failed without a message");
         assert_eq!(first_error_line(&"é".repeat(500)).chars().count(), 200);
     }

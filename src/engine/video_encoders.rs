@@ -40,8 +40,8 @@ pub struct EncoderElement {
     pub launch: &'static str,
     /// Its pixel format, e.g. `NV12`.
     pub format: &'static str,
-    /// Property of the bit rate, and how many of its units make one kbit/s.
-    pub rate: (&'static str, u32),
+    /// Property of the bit rate, if it has one, and how many of its units make one kbit/s.
+    pub rate: Option<(&'static str, u32)>,
     /// Property of the keyframe interval, if it has one.
     pub keyframe_interval: Option<&'static str>,
 }
@@ -74,24 +74,24 @@ const VAAPI_DEVICE: Option<(&str, &str)> = Some(("/dev/dri/renderD128", "-vaapi_
 pub static VIDEO_ENCODERS: [VideoEncoder; 7] = [
     VideoEncoder {
         ffmpeg: tested("format=nv12", "-preset p4 -rc vbr -cq 23 -no-scenecut 1 -forced-idr 1 -bf 0 {gop}"),
-        ..row(H264, "h264_nvenc", true, element!("nvh264enc", "NV12", ("max-bitrate", 1), Some("gop-size")))
+        ..row(H264, "h264_nvenc", true, element!("nvh264enc", "NV12", Some(("max-bitrate", 1)), Some("gop-size")))
     },
     VideoEncoder {
         ffmpeg: tested("format=nv12", "-preset veryfast -global_quality 23 -idr_interval 0 -forced_idr 1 -bf 0 {gop}"),
-        ..row(H264, "h264_qsv", true, element!("qsvh264enc", "NV12", ("bitrate", 1), Some("gop-size")))
+        ..row(H264, "h264_qsv", true, element!("qsvh264enc", "NV12", Some(("bitrate", 1)), Some("gop-size")))
     },
     VideoEncoder {
         device: VAAPI_DEVICE,
         ffmpeg: tested("format=nv12,hwupload", "-rc_mode VBR -bf 0 {gop} -b:v {kbps}k"),
-        ..row(H264, "h264_vaapi", true, element!("vah264enc", "NV12", ("bitrate", 1), Some("key-int-max")))
+        ..row(H264, "h264_vaapi", true, element!("vah264enc", "NV12", Some(("bitrate", 1)), Some("key-int-max")))
     },
     VideoEncoder {
         device: VAAPI_DEVICE,
-        ..row(H264, "h264_vaapi", true, element!("vaapih264enc", "NV12", ("bitrate", 1), Some("keyframe-period")))
+        ..row(H264, "h264_vaapi", true, element!("vaapih264enc", "NV12", Some(("bitrate", 1)), Some("keyframe-period")))
     },
     VideoEncoder {
         ffmpeg: tested("format=yuv420p", "{gop}"),
-        ..row(H264, "h264_v4l2m2m", true, element!("v4l2h264enc", "NV12", ("", 0), None))
+        ..row(H264, "h264_v4l2m2m", true, element!("v4l2h264enc", "NV12", None, None))
     },
     VideoEncoder {
         // A short lookahead, because each frame of it delays the first segment by a frame; motion search as in other
@@ -104,14 +104,26 @@ pub static VIDEO_ENCODERS: [VideoEncoder; 7] = [
                        -x264-params rc-lookahead=5:subme=0:open-gop=0:partitions=i4x4,i8x8",
             bitrate_args: "-preset veryfast -profile:v high -sc_threshold 0",
         }),
-        ..row(H264, "libx264", false, element!("x264enc", "I420", ("bitrate", 1), Some("key-int-max")))
+        ..row(H264, "libx264", false, element!("x264enc", "I420", Some(("bitrate", 1)), Some("key-int-max")))
     },
-    row(H264, "libopenh264", false, element!("openh264enc", "I420", ("bitrate", 1000), Some("gop-size"))),
+    row(H264, "libopenh264", false, element!("openh264enc", "I420", Some(("bitrate", 1000)), Some("gop-size"))),
 ];
 
 impl VideoEncoder {
     /// `-c:v` with its options, for commands that set a bit rate: slates and external channels.
     pub(super) fn bitrate_args(&self) -> String {
         format!("-c:v {} {}", self.name, self.ffmpeg.as_ref().map_or("", |ffmpeg| ffmpeg.bitrate_args))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_launch_text_names_its_element_as_pipelines_look_it_up() {
+        for VideoEncoder { gstreamer: EncoderElement { element, launch, .. }, .. } in &VIDEO_ENCODERS {
+            assert_eq!(launch.split_whitespace().take(2).collect::<Vec<_>>(), [*element, "name=video_encoder"]);
+        }
     }
 }

@@ -118,7 +118,7 @@ async fn save_position(service: &Service, n: usize, position: f64) {
         player: Some("web".into()),
         ..ProgressSave::default()
     };
-    service.progress.save("u_1", progress_item(n), save).await.expect("saved");
+    service.progress.save("u_1", progress_item(n), save, |_| true).await.expect("saved");
 }
 
 async fn fill_store(service: &Arc<Service>) {

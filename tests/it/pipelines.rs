@@ -11,7 +11,7 @@ fn every_pipeline_can_be_built_with_every_working_encoder() {
     let working: Vec<_> = run_trials().filter(|(_, trial)| trial.is_ok()).map(|(encoder, _)| encoder).collect();
     assert!(working.contains(&gallery::default_encoder()), "{:?}", run_trials().collect::<Vec<_>>());
     for encoder in working {
-        for text in launch_text::ALL {
+        for text in launch_text::ALL.iter().filter(|text| text.takes_encoder_of(encoder.codec)) {
             gallery::pipeline_graph(text.name, encoder).expect("a name of the list").unwrap();
         }
     }

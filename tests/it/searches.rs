@@ -1,4 +1,5 @@
-//! Pages for readers of the source: the searches and the worked example of `src/README.md`, the constants of `LIMITS.md`.
+//! Pages for readers of the source: the files they name, the searches and the worked example of `src/README.md`, the
+//! constants of `LIMITS.md`.
 
 use std::fs;
 use std::path::Path;
@@ -39,6 +40,38 @@ fn row_faults(rows: &[Vec<String>], width: usize) -> Vec<String> {
         (!is_there).then(|| format!("{file} does not contain {word:?}"))
     };
     rows.iter().filter_map(fault).collect()
+}
+
+/// The paths of files in a page: words with a slash and an extension. What begins with a slash is an address.
+fn paths_of_files(page: &str) -> Vec<&str> {
+    let is_path_char = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    let is_file = |word: &&str| {
+        let name = word.rsplit_once('/').map_or("", |(_, name)| name);
+        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        !word.starts_with('/') && !extension.is_empty() && extension.chars().all(|c| c.is_ascii_alphabetic())
+    };
+    page.split(|c: char| !is_path_char(c)).map(|word| word.trim_end_matches('.')).filter(is_file).collect()
+}
+
+#[test]
+fn each_file_that_a_page_for_contributors_names_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (page, folder) in [("CONTRIBUTING.md", ""), ("src/README.md", "src")] {
+        let text = read_file(page).expect("the page exists");
+        let paths = paths_of_files(&text);
+        assert!(paths.len() > 40, "{page} names {} files", paths.len());
+        // A path is relative to the repository, or a link, which is relative to its page.
+        let exists = |path: &str| root.join(path).is_file() || root.join(folder).join(path).is_file();
+        let missing: Vec<&str> = paths.into_iter().filter(|path| !exists(path)).collect();
+        assert!(missing.is_empty(), "{page} names files that do not exist: {missing:#?}");
+    }
+}
+
+#[test]
+fn paths_are_found_in_prose_links_and_tables() {
+    let page = "See `src/a.rs`, [b](../b/README.md). GET /api/x.json, HTTP/1.1, 30000/1001, https://c.org/d.html;\n\
+        | question | src/e/mod.rs | `<cache>/450.ts` src/e/ tests/f.";
+    assert_eq!(paths_of_files(page), ["src/a.rs", "../b/README.md", "src/e/mod.rs"]);
 }
 
 #[test]

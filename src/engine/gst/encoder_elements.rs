@@ -57,7 +57,9 @@ impl VideoEncoder {
         );
         let EncoderElement { element, launch, .. } = self.gstreamer;
         let pipeline = RunningPipeline::new(launch_text::TRIAL, (launch, ""), element, &waker)?;
-        self.gstreamer.configure(&pipeline.element("video_encoder")?, 1000, 2);
+        let encoder = pipeline.element("video_encoder")?;
+        self.gstreamer.check_properties(&encoder)?;
+        self.gstreamer.configure(&encoder, 1000, 2);
         let output: app::AppSink = pipeline.element_of_type("out")?;
         pipeline.set_state(gst::State::Playing)?;
         let deadline = Instant::now() + TRIAL_DEADLINE;
@@ -75,6 +77,15 @@ impl VideoEncoder {
 }
 
 impl EncoderElement {
+    /// Checks that the element has the properties of its row: without them it would encode at any rate.
+    fn check_properties(&self, encoder: &gst::Element) -> Result<()> {
+        let mut properties = self.rate.map(|(name, _)| name).into_iter().chain(self.keyframe_interval);
+        match properties.find(|name| encoder.find_property(name).is_none()) {
+            Some(name) => Err(RunError::Encoder(format!("{} has no property {name}", self.element))),
+            None => Ok(()),
+        }
+    }
+
     /// Sets the bit rate and the keyframe interval, frames, if the element has such properties.
     pub(super) fn configure(&self, encoder: &gst::Element, max_kbps: u32, keyframe_interval: u64) {
         let set_property = |name: &str, value: u64| {
@@ -82,11 +93,31 @@ impl EncoderElement {
                 encoder.set_property_from_str(name, &value.to_string());
             }
         };
-        set_property(self.rate.0, u64::from(max_kbps.max(100)) * u64::from(self.rate.1));
+        if let Some((property, units_per_kbit)) = self.rate {
+            set_property(property, u64::from(max_kbps.max(100)) * u64::from(units_per_kbit));
+        }
         if let Some(property) = self.keyframe_interval {
             set_property(property, keyframe_interval.clamp(1, 1000));
         }
         // With constant quality the bit rate is still a ceiling: over 2 s, as for ffmpeg.
         set_property("vbv-buf-capacity", 2000);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::gst::gallery::default_encoder;
+
+    #[test]
+    fn an_encoder_without_a_property_of_its_row_fails_its_trial() {
+        gst::init().unwrap();
+        let x264 = default_encoder();
+        let trial = |gstreamer| VideoEncoder { ffmpeg: None, gstreamer, ..*x264 }.run_trial();
+        let misspelt = trial(EncoderElement { rate: Some(("bit-rate", 1)), ..x264.gstreamer }).unwrap_err();
+        assert!(misspelt.contains("x264enc has no property bit-rate"), "{misspelt}");
+        let misspelt = trial(EncoderElement { keyframe_interval: Some("gop"), ..x264.gstreamer }).unwrap_err();
+        assert!(misspelt.contains("x264enc has no property gop"), "{misspelt}");
+        assert_eq!(x264.run_trial(), Ok(()));
     }
 }

@@ -5,6 +5,7 @@
 use gstreamer as gst;
 use gstreamer::prelude::*;
 
+use crate::domain::codec::TargetCodec;
 use crate::engine::{Result, RunError};
 
 /// The launch text of a pipeline.
@@ -50,6 +51,15 @@ texts! {
 }
 
 impl LaunchText {
+    /// Whether a video encoder of this codec fits in: the text parses its output as this codec, or not at all.
+    pub fn takes_encoder_of(&self, codec: TargetCodec) -> bool {
+        let Some((_, output)) = self.launch.split_once("{video_encoder}") else { return false };
+        let parser = output.split_whitespace().find(|word| word.ends_with("parse"));
+        match codec {
+            TargetCodec::H264 => parser.is_none_or(|parser| parser == "h264parse"),
+        }
+    }
+
     /// Builds the pipeline, with these encoders in place of its placeholders.
     ///
     /// # Errors
@@ -62,5 +72,20 @@ impl LaunchText {
         let flags = gst::ParseFlags::FATAL_ERRORS;
         let parsed = gst::parse::launch_full(&text, None, flags).map_err(|cause| to_run_error(&cause))?;
         parsed.downcast::<gst::Pipeline>().map_err(|_| to_run_error(&"is a single element, not a pipeline"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_takes_only_encoders_of_the_codec_it_parses() {
+        let takes_h264 = |text: LaunchText| text.takes_encoder_of(TargetCodec::H264);
+        assert!(takes_h264(SEGMENT) && takes_h264(SEGMENT_WITHOUT_AUDIO));
+        assert!(takes_h264(TRIAL), "its output is not parsed");
+        assert!(!takes_h264(ENCODE_AUDIO) && !takes_h264(DECODE_VIDEO_MP4), "without a video encoder");
+        let of_av1 = LaunchText { launch: "appsrc ! {video_encoder} ! av1parse ! mp4mux ! fakesink", ..SEGMENT };
+        assert!(!takes_h264(of_av1));
     }
 }

@@ -106,7 +106,7 @@ pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
 
 fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
     let status = service.renditions.health();
-    let available = !report.working.is_empty();
+    let available = report.can_transcode();
     let (mode, reason, user_message) = if available {
         let message = "Local transcoding is the baseline path and is in use.";
         ("local-subprocess", "worker-fallback-used", message)

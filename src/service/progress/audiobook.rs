@@ -150,7 +150,7 @@ impl Service {
     /// Saves a user's progress in a book.
     ///
     /// # Errors
-    /// Those of opening its files; `STORAGE_FULL`.
+    /// Those of opening its files; `UNAUTHORIZED` if the user was removed meanwhile; `STORAGE_FULL`.
     pub async fn save_book_progress(
         &self,
         user_id: &str,
@@ -195,7 +195,7 @@ impl Service {
                 _ => computed,
             },
         });
-        self.books.save(user_id, item, save).await
+        self.books.save(user_id, item, save, |id| self.accounts.is_user(id)).await
     }
 
     /// A user's progress in a book, also after the book is gone.

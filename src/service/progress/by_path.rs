@@ -12,7 +12,7 @@ impl Service {
     /// Saves a user's progress in a file.
     ///
     /// # Errors
-    /// Those of opening the file; `STORAGE_FULL`.
+    /// Those of opening the file; `UNAUTHORIZED` if the user was removed meanwhile; `STORAGE_FULL`.
     pub async fn save_progress(&self, user_id: &str, path: &str, save: ProgressSave) -> Result<SaveResult> {
         let source = self.library.open(path).await?;
         let mut item = ProgressItem::new_file(self.media.fingerprint(&source).await?, &source.path, source.len);
@@ -23,7 +23,7 @@ impl Service {
             item.duration_seconds =
                 self.media.probe(&source).await.ok().and_then(|probed| probed.media.duration_seconds);
         }
-        self.progress.save(user_id, item, save).await
+        self.progress.save(user_id, item, save, |id| self.accounts.is_user(id)).await
     }
 
     /// A user's progress in a file, also after the file is gone.

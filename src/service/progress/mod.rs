@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::progress::{self, ProgressItem, ProgressRecord, ProgressSave, SaveResult};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::service::clock::{Clock, FutureTimeGuard};
 use crate::service::events::{EventContent, Events};
 use crate::store::{Batch, Edit, Store, Tree};
@@ -101,12 +101,24 @@ impl ProgressStore {
     }
 
     /// Merges a save of an item into the stored record: locks the item, reads its record, and makes the merged one durable
-    /// and known to lists and event streams.
+    /// and known to lists and event streams. `is_user` is checked while the item is locked, because the user may have been
+    /// removed since the request was admitted.
     ///
     /// # Errors
-    /// `STORAGE_FULL` if it could not be made durable; `INTERNAL` if the stored record cannot be read.
-    pub async fn save(&self, user_id: &str, mut item: ProgressItem, save: ProgressSave) -> Result<SaveResult> {
+    /// `UNAUTHORIZED` if the user was removed; `STORAGE_FULL` if it could not be made durable; `INTERNAL` if the stored record
+    /// cannot be read.
+    pub async fn save(
+        &self,
+        user_id: &str,
+        mut item: ProgressItem,
+        save: ProgressSave,
+        is_user: impl Fn(&str) -> bool,
+    ) -> Result<SaveResult> {
         let _item_lock = self.item_lock(user_id, &item.media_id).lock().await;
+        if !is_user(user_id) {
+            let removed = Error::new(Code::Unauthorized, "the user was removed");
+            return Err(removed.with_header("www-authenticate", "Bearer error=\"invalid_token\""));
+        }
         if is_folder_id(&item.media_id) {
             item.media_id = self.current_folder_id(user_id, &item.media_id, &item.path)?;
         }

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ async fn save_item(
         client_updated_at: at,
         ..ProgressSave::default()
     };
-    progress.save(user, item, save).await.unwrap()
+    progress.save(user, item, save, |_| true).await.unwrap()
 }
 
 fn listed_ids(progress: &ProgressStore) -> Vec<String> {
@@ -87,6 +88,21 @@ async fn records_of_a_user_added_during_cleanup_are_kept() {
     progress.clean_up(is_user).await.unwrap();
     assert!(progress.record("u_new", "film").unwrap().is_some());
     assert!(progress.record("u_gone", "film").unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_save_under_way_when_its_user_is_removed_writes_nothing() {
+    let (_folder, _clock, progress) = new_progress();
+    let item = ProgressItem::new_file("film".to_owned(), "/films/film.mkv", 1);
+    let save = ProgressSave { position_seconds: Some(100.0), ..ProgressSave::default() };
+    let is_present = Cell::new(true);
+    let item_lock = progress.item_lock("u_1", "film").lock().await;
+    let mut saving = std::pin::pin!(progress.save("u_1", item, save, |_| is_present.get()));
+    assert!(saving.as_mut().now_or_never().is_none());
+    is_present.set(false);
+    drop(item_lock);
+    assert_eq!(saving.await.unwrap_err().code, Code::Unauthorized);
+    assert!(progress.record("u_1", "film").unwrap().is_none() && listed_ids(&progress).is_empty());
 }
 
 #[tokio::test]

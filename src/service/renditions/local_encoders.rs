@@ -20,8 +20,8 @@ impl LocalEncoders {
     pub async fn test_encoders(&self) {
         let report = ffmpeg_encoders::encoder_report(&self.ffmpeg).await;
         let working: Vec<&str> = report.working.iter().map(|encoder| encoder.name).collect();
-        match (&report.version, working.is_empty()) {
-            (Some(version), false) => tracing::info!(ffmpeg = version, encoders = ?working, "encoders ready"),
+        match (&report.version, report.can_transcode()) {
+            (Some(version), true) => tracing::info!(ffmpeg = version, encoders = ?working, "encoders ready"),
             _ => {
                 tracing::error!(ffmpeg = %self.ffmpeg.display(), rejected = ?report.rejected, "no usable encoder was found")
             }

@@ -7,5 +7,6 @@ mod fuzz;
 mod headers;
 mod openapi;
 mod prefix;
+mod schemas;
 mod web;
 mod workers;

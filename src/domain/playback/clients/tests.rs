@@ -84,6 +84,7 @@ fn an_entry_says_what_is_played_directly() {
     let phone = file(Container::Matroska, "h264", "aac");
     let direct_play = |player: &str| {
         let device = RequestDevice::resolve(None, Some(player), None);
+        assert_eq!(device.source, DeviceSource::Player, "no entry has the player {player}");
         let is_direct =
             |media: &&Media| decide(media, &device.profile, &PlaybackRequest::default()).0 == Decision::Direct;
         [&mkv, &webm, &ts, &phone, &mp4]

@@ -43,7 +43,7 @@ pub struct RunningInterval {
     pub skipped_discontinuities: u64,
     /// Skipped time on the timeline of the segments' timestamps.
     #[serde(rename = "ticks", default, skip_serializing_if = "crate::domain::is_default")]
-    pub skipped_ticks: Ticks,
+    pub skipped_time: Ticks,
     /// Created when `onDemand` was switched on or off.
     #[serde(rename = "turn", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_mode_change: bool,
@@ -57,7 +57,7 @@ pub struct ClockInterval {
     pub to_ms: ChannelMs,
     pub skipped_segments: u64,
     pub skipped_discontinuities: u64,
-    pub skipped_ticks: Ticks,
+    pub skipped_time: Ticks,
 }
 
 /// The target of a skip: an instant of channel time, and the skipped totals up to there.
@@ -66,7 +66,7 @@ pub struct SkipTarget {
     pub to_ms: ChannelMs,
     pub skipped_segments: u64,
     pub skipped_discontinuities: u64,
-    pub skipped_ticks: Ticks,
+    pub skipped_time: Ticks,
     /// No segment of the last interval was aired to its end, so that interval is dropped.
     pub drops_last_interval: bool,
 }
@@ -100,7 +100,7 @@ impl ChannelClock {
             channel_from_ms: ChannelMs::without_clock(start_ms),
             skipped_segments: 0,
             skipped_discontinuities: 0,
-            skipped_ticks: Ticks::ZERO,
+            skipped_time: Ticks::ZERO,
             is_mode_change: true,
         };
         Self { intervals: vec![first] }
@@ -218,7 +218,7 @@ impl ChannelClock {
                         to_ms: run.channel_to_ms(),
                         skipped_segments: run.skipped_segments,
                         skipped_discontinuities: run.skipped_discontinuities,
-                        skipped_ticks: run.skipped_ticks,
+                        skipped_time: run.skipped_time,
                     });
                 }
             }
@@ -304,7 +304,7 @@ impl ChannelClock {
             channel_from_ms: target.to_ms,
             skipped_segments: target.skipped_segments,
             skipped_discontinuities: target.skipped_discontinuities,
-            skipped_ticks: target.skipped_ticks,
+            skipped_time: target.skipped_time,
             is_mode_change: false,
         };
         let mut before = self.clone();

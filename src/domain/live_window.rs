@@ -35,8 +35,8 @@ pub struct LiveSegment {
     pub index: usize,
     /// Its index in the whole item.
     pub item_index: usize,
-    pub start_ticks: Ticks,
-    pub end_ticks: Ticks,
+    pub start: Ticks,
+    pub end: Ticks,
     pub media_sequence: u64,
     /// Discontinuities before it (`EXT-X-DISCONTINUITY`), its own included.
     pub discontinuities: u64,
@@ -65,7 +65,7 @@ pub fn segments_from<'a>(
         to_ms: ChannelMs::MAX,
         skipped_segments: 0,
         skipped_discontinuities: 0,
-        skipped_ticks: Ticks::ZERO,
+        skipped_time: Ticks::ZERO,
     };
     let intervals = clock.map_or_else(|| vec![unbroken], ChannelClock::aired_intervals);
     intervals.into_iter().filter(move |interval| interval.to_ms > from_ms).flat_map(move |interval| {
@@ -78,16 +78,16 @@ pub fn segments_from<'a>(
                 programme_start_ms: programme.start_ms,
                 index,
                 item_index: first_segment + index,
-                start_ticks: origin_ticks + ranges.segment_start(index),
-                end_ticks: origin_ticks + ranges.segment_end(index),
+                start: origin_ticks + ranges.segment_start(index),
+                end: origin_ticks + ranges.segment_end(index),
                 media_sequence: (programme.media_sequence + index as u64).saturating_sub(interval.skipped_segments),
                 discontinuities: programme.discontinuities.saturating_sub(interval.skipped_discontinuities),
             })
         });
         let (from_ticks, until_ticks) = (from_ms.to_ticks(), interval.to_ms.to_ticks());
         segments
-            .skip_while(move |segment| segment.end_ticks <= from_ticks)
-            .take_while(move |segment| segment.end_ticks <= until_ticks)
+            .skip_while(move |segment| segment.end <= from_ticks)
+            .take_while(move |segment| segment.end <= until_ticks)
     })
 }
 
@@ -102,13 +102,13 @@ pub fn skip_target(channel: &Channel, now_ms: WallMs) -> Option<SkipTarget> {
     let target_seconds = channel.output.target_seconds;
     let window = listed_segments(definition, Some(clock), PlaylistView::Live, target_seconds, channel_ms);
     let last = clock.intervals().last().copied()?;
-    let drops_last_interval = window.last().is_none_or(|aired| aired.end_ticks <= last.channel_from_ms.to_ticks());
+    let drops_last_interval = window.last().is_none_or(|aired| aired.end <= last.channel_from_ms.to_ticks());
     let Some(aired) = window.last() else {
         return Some(SkipTarget {
             to_ms,
             skipped_segments: last.skipped_segments,
             skipped_discontinuities: last.skipped_discontinuities,
-            skipped_ticks: last.skipped_ticks,
+            skipped_time: last.skipped_time,
             drops_last_interval,
         });
     };
@@ -120,7 +120,7 @@ pub fn skip_target(channel: &Channel, now_ms: WallMs) -> Option<SkipTarget> {
         to_ms,
         skipped_segments: next.media_sequence.saturating_sub(aired.media_sequence + 1),
         skipped_discontinuities: next.discontinuities.saturating_sub(discontinuities),
-        skipped_ticks: next.start_ticks - (aired.end_ticks - interval.skipped_ticks),
+        skipped_time: next.start - (aired.end - interval.skipped_time),
         drops_last_interval,
     })
 }
@@ -133,7 +133,7 @@ pub fn listed_segments(
     target_seconds: u64,
     channel_now_ms: ChannelMs,
 ) -> Vec<LiveSegment> {
-    let ends_by = |until_ms: ChannelMs| move |segment: &LiveSegment| segment.end_ticks <= until_ms.to_ticks();
+    let ends_by = |until_ms: ChannelMs| move |segment: &LiveSegment| segment.end <= until_ms.to_ticks();
     match view {
         PlaylistView::Live => {
             // A player starts three target durations before the end and must find that segment listed for a while longer.
@@ -144,7 +144,7 @@ pub fn listed_segments(
                 segments_from(definition, clock, from_ms).take_while(ends_by(channel_now_ms)).collect();
             let mut length = Ticks::ZERO;
             let is_enough = |index: &usize| {
-                length += segments[*index].end_ticks - segments[*index].start_ticks;
+                length += segments[*index].end - segments[*index].start;
                 segments.len() - index >= MIN_LIVE_SEGMENTS && length >= Ticks::from_ms(start_margin_ms)
             };
             let first = (0..segments.len()).rev().find(is_enough).unwrap_or(0);
@@ -158,7 +158,7 @@ pub fn listed_segments(
             let until = to.min(from + MAX_PLAYLIST_MS);
             let segments = segments_from(definition, clock, from);
             segments
-                .take_while(|segment| segment.start_ticks < until.to_ticks())
+                .take_while(|segment| segment.start < until.to_ticks())
                 .take_while(ends_by(channel_now_ms))
                 .collect()
         }
@@ -212,11 +212,11 @@ impl LivePlaylist {
             PlaylistView::Between(from, to) => to.min(from + MAX_PLAYLIST_MS),
         };
         let Some(last) = self.segments.last().filter(|_| self.channel_now_ms >= until) else { return false };
-        last.end_ticks >= until.to_ticks() || {
+        last.end >= until.to_ticks() || {
             let (definition, clock) = (&self.channel.definition, self.channel.clock.as_deref());
-            let next = segments_from(definition, clock, ChannelMs::from_ticks(last.end_ticks))
-                .find(|segment| segment.start_ticks >= last.end_ticks);
-            next.is_none_or(|next| self.is_paused || next.start_ticks >= until.to_ticks())
+            let next = segments_from(definition, clock, ChannelMs::from_ticks(last.end))
+                .find(|segment| segment.start >= last.end);
+            next.is_none_or(|next| self.is_paused || next.start >= until.to_ticks())
         }
     }
 
@@ -241,9 +241,9 @@ impl LivePlaylist {
                 text.push_str("#EXT-X-DISCONTINUITY\n");
                 discontinuities += 1;
             }
-            let start_ms = self.channel.wall_ms_at(ChannelMs(segment.start_ticks.as_ms_rounded()));
+            let start_ms = self.channel.wall_ms_at(ChannelMs(segment.start.as_ms_rounded()));
             let date_time = Timestamp::from_millisecond(start_ms.0).map(format_timestamp).unwrap_or_default();
-            let seconds = (segment.end_ticks - segment.start_ticks).as_seconds();
+            let seconds = (segment.end - segment.start).as_seconds();
             let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{seconds:.5},");
             let _ = writeln!(text, "{}{query}", segment_name(segment.programme_start_ms, segment.index));
         }

@@ -41,7 +41,7 @@ fn apply(clock: &ChannelClock, now: WallMs, event: ClockEvent) -> ChannelClock {
                 to_ms: clock.channel_ms_at(now) + over_ms,
                 skipped_segments: over_ms.unsigned_abs() / 2000,
                 skipped_discontinuities: 1,
-                skipped_ticks: Ticks::from_ms(over_ms),
+                skipped_time: Ticks::from_ms(over_ms),
                 drops_last_interval: unseen,
             };
             clock.with_skip(now, target)
@@ -52,8 +52,8 @@ fn apply(clock: &ChannelClock, now: WallMs, event: ClockEvent) -> ChannelClock {
 }
 
 fn skip_to(to_ms: ChannelMs) -> SkipTarget {
-    let (skipped_segments, skipped_discontinuities, skipped_ticks) = (3, 0, Ticks(9));
-    SkipTarget { to_ms, skipped_segments, skipped_discontinuities, skipped_ticks, drops_last_interval: false }
+    let (skipped_segments, skipped_discontinuities, skipped_time) = (3, 0, Ticks(9));
+    SkipTarget { to_ms, skipped_segments, skipped_discontinuities, skipped_time, drops_last_interval: false }
 }
 
 fn any_events() -> impl Strategy<Value = Vec<(i64, ClockEvent)>> {
@@ -196,7 +196,7 @@ fn an_unseen_interval_is_dropped_by_the_next_skip() {
     let second = first.with_skip(START + 5_500, jump(CHANNEL_START + 120_000, true));
     assert_eq!((second.intervals().len(), second.aired_intervals().len()), (2, 2));
     assert_eq!(since_start(&second, [5_499, 5_500]), [5_000, 120_000]);
-    let skipped = [CHANNEL_START + 120_000, CHANNEL_START].map(|at| second.interval_of(at).skipped_ticks);
+    let skipped = [CHANNEL_START + 120_000, CHANNEL_START].map(|at| second.interval_of(at).skipped_time);
     assert_eq!(skipped, [Ticks(9), Ticks::ZERO]);
 }
 

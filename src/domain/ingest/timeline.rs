@@ -97,8 +97,8 @@ impl ExternalTimeline {
             programme_start_ms: ChannelMs::from_ticks(start),
             index: 0,
             item_index: 0,
-            start_ticks: start,
-            end_ticks: start + duration,
+            start,
+            end: start + duration,
             media_sequence: self.sequence,
             discontinuities: self.discontinuities,
         };
@@ -112,7 +112,7 @@ impl ExternalTimeline {
         let Some(end) = self.end else { return Vec::new() };
         let min_duration = Ticks::from_ms((3 * target_seconds as i64 + 2) * 1000);
         let is_enough =
-            |at: usize| self.segments.len() - at >= MIN_SEGMENTS && end - self.segments[at].start_ticks >= min_duration;
+            |at: usize| self.segments.len() - at >= MIN_SEGMENTS && end - self.segments[at].start >= min_duration;
         let first = (0..self.segments.len()).rev().find(|&at| is_enough(at)).unwrap_or(0);
         self.segments.iter().skip(first).copied().collect()
     }
@@ -123,8 +123,8 @@ impl ExternalTimeline {
 
     /// Removes segments that players no longer request, and returns them so that their bytes can be deleted.
     pub fn prune(&mut self, target_seconds: u64) -> Vec<LiveSegment> {
-        let playlist_start = self.window(target_seconds).first().map_or(Ticks::ZERO, |first| first.start_ticks);
-        let expired = self.segments.iter().take_while(|segment| segment.end_ticks < playlist_start - RETENTION).count();
+        let playlist_start = self.window(target_seconds).first().map_or(Ticks::ZERO, |first| first.start);
+        let expired = self.segments.iter().take_while(|segment| segment.end < playlist_start - RETENTION).count();
         self.segments.drain(..expired).collect()
     }
 }
@@ -146,17 +146,17 @@ mod tests {
         assert!(!timeline.needs_slate(NOW + MAX_STARTUP - Ticks(1), true));
         assert!(timeline.needs_slate(NOW + MAX_STARTUP, false));
         let first = timeline.append(source(1, 7), SLATE_DURATION, NOW + SLATE_DURATION);
-        assert_eq!((first.start_ticks, first.media_sequence), (NOW, 1_767_225_600));
+        assert_eq!((first.start, first.media_sequence), (NOW, 1_767_225_600));
         assert!(timeline.is_due(NOW + SLATE_DURATION) && !timeline.is_due(NOW + Ticks(179_999)));
         let second = timeline.append(source(1, 7), SLATE_DURATION, NOW + SLATE_DURATION);
-        assert_eq!((second.start_ticks, second.discontinuities), (first.end_ticks, first.discontinuities));
-        let late = second.end_ticks + SLATE_DURATION;
+        assert_eq!((second.start, second.discontinuities), (first.end, first.discontinuities));
+        let late = second.end + SLATE_DURATION;
         assert!(!timeline.needs_slate(late, false) && timeline.needs_slate(late, true));
         let slate = timeline.append(SegmentOrigin::Slate, SLATE_DURATION, late);
-        let again = timeline.append(source(2, 7), SLATE_DURATION, slate.end_ticks);
+        let again = timeline.append(source(2, 7), SLATE_DURATION, slate.end);
         let before = first.discontinuities;
         assert_eq!((slate.discontinuities, again.discontinuities), (before + 1, before + 2));
-        assert_eq!((again.start_ticks, again.media_sequence), (slate.end_ticks, first.media_sequence + 3));
+        assert_eq!((again.start, again.media_sequence), (slate.end, first.media_sequence + 3));
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
                 let from = if tag == 0 { SegmentOrigin::Slate } else { source(tag, 7) };
                 let segment = timeline.append(from, length, now);
                 if let Some(last) = last {
-                    prop_assert_eq!((segment.media_sequence, segment.start_ticks), (last.media_sequence + 1, last.end_ticks));
+                    prop_assert_eq!((segment.media_sequence, segment.start), (last.media_sequence + 1, last.end));
                     prop_assert!(segment.discontinuities == last.discontinuities || segment.discontinuities == last.discontinuities + 1);
                     prop_assert!(segment.programme_start_ms > last.programme_start_ms);
                 }

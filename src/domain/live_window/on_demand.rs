@@ -67,10 +67,10 @@ fn check_against_earlier(
     for pair in segments.windows(2) {
         prop_assert_eq!(pair[1].media_sequence, pair[0].media_sequence + 1, "{:?}", pair);
         prop_assert!(pair[1].discontinuities - pair[0].discontinuities <= 1, "{:?}", pair);
-        let line = |segment: &LiveSegment, at: Ticks| at - clock.interval_of(segment.programme_start_ms).skipped_ticks;
-        let (begin, end) = (line(&pair[1], pair[1].start_ticks), line(&pair[0], pair[0].end_ticks));
+        let line = |segment: &LiveSegment, at: Ticks| at - clock.interval_of(segment.programme_start_ms).skipped_time;
+        let (begin, end) = (line(&pair[1], pair[1].start), line(&pair[0], pair[0].end));
         prop_assert_eq!(begin, end, "timestamps are continuous: {:?}", pair);
-        let dates = [0, 1].map(|n| clock.last_wall_ms(ChannelMs::from_ticks(pair[n].start_ticks)));
+        let dates = [0, 1].map(|n| clock.last_wall_ms(ChannelMs::from_ticks(pair[n].start)));
         prop_assert!(dates[0] < dates[1], "dates increase: {:?}", pair);
     }
     for segment in segments {
@@ -113,7 +113,7 @@ proptest! {
                     prop_assert!(after.media_sequence >= before.media_sequence, "{before:?} {after:?}");
                     aired += after.media_sequence - before.media_sequence;
                     if aired > 40 {
-                        let length = list.iter().fold(Ticks::ZERO, |sum, segment| sum + (segment.end_ticks - segment.start_ticks));
+                        let length = list.iter().fold(Ticks::ZERO, |sum, segment| sum + (segment.end - segment.start));
                         prop_assert!(list.len() >= MIN_LIVE_SEGMENTS && length >= Ticks::from_ms(11_000));
                     }
                 }
@@ -131,7 +131,7 @@ proptest! {
             let time = channel.channel_ms_at(at);
             prop_assert!((entry.start_ms..entry.end_ms).contains(&at));
             let segment = segments_from(definition, Some(clock), time).next().unwrap();
-            let is_cut_short = segment.start_ticks > time.to_ticks();
+            let is_cut_short = segment.start > time.to_ticks();
             let on = definition.programme_at(if is_cut_short { time } else { segment.programme_start_ms }).unwrap();
             prop_assert_eq!((entry.programme.ordinal, channel.entry_of(entry.programme).path), (on.ordinal, &*definition.item_of(&on).path));
         }

@@ -144,7 +144,7 @@ impl Ingest {
     fn place(&self, origin: SegmentOrigin, [start, end, base]: [Ticks; 3], now: Ticks) -> (LiveSegment, TimelineSpan) {
         let (mut state, from, to) = (self.lock(), start - base, end - base);
         let segment = state.timeline.append(origin, to - from, now);
-        let previous_audio_end = state.last_ends.filter(|(end, _)| *end == segment.start_ticks).map(|(_, audio)| audio);
+        let previous_audio_end = state.last_ends.filter(|(end, _)| *end == segment.start).map(|(_, audio)| audio);
         let span = TimelineSpan {
             item_start: from,
             item_end: to,
@@ -152,10 +152,10 @@ impl Ingest {
             ends_item: origin == SegmentOrigin::Slate,
             base_timestamp: base,
             item_offset: Ticks::ZERO,
-            channel_origin: segment.start_ticks - from,
+            channel_origin: segment.start - from,
             previous_audio_end,
         };
-        state.last_ends = Some((segment.end_ticks, span.audio_end()));
+        state.last_ends = Some((segment.end, span.audio_end()));
         (segment, span)
     }
 
@@ -386,9 +386,9 @@ mod tests {
         };
         let segments: Vec<LiveSegment> = (1..=4).map(put).collect();
         assert_eq!(ingest.lock().segments.len(), 3);
-        let next = |after| ingest.next(|segment| segment.start_ticks >= after).map(|(next, ..)| next.start_ticks);
-        assert_eq!(next(segments[0].start_ticks), Some(segments[1].start_ticks), "the first segment is skipped");
-        assert_eq!(next(segments[2].start_ticks), Some(segments[2].start_ticks));
-        assert_eq!(next(segments[3].end_ticks), None);
+        let next = |after| ingest.next(|segment| segment.start >= after).map(|(next, ..)| next.start);
+        assert_eq!(next(segments[0].start), Some(segments[1].start), "the first segment is skipped");
+        assert_eq!(next(segments[2].start), Some(segments[2].start));
+        assert_eq!(next(segments[3].end), None);
     }
 }

@@ -117,7 +117,7 @@ pub async fn air_segment(
         // Skipped time does not advance the timestamps.
         channel_origin: programme.start_ms.to_ticks()
             - ranges.start_in_item()
-            - channel.clock.as_ref().map_or(Ticks::ZERO, |clock| clock.interval_of(programme.start_ms).skipped_ticks),
+            - channel.clock.as_ref().map_or(Ticks::ZERO, |clock| clock.interval_of(programme.start_ms).skipped_time),
         previous_audio_end: None,
     };
     let is_slate = segment.shows_item && item_segment.is_none();

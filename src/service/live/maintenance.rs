@@ -134,9 +134,9 @@ fn join_segments(service: &Service, channel: &Channel) -> Vec<LiveSegment> {
     // Before anything is listed: the segment that will be first.
     let first = first.or_else(|| live_window::segments_from(definition, clock, now_ms).next());
     let Some(first_segment) = first else { return Vec::new() };
-    let segments = live_window::segments_from(definition, clock, ChannelMs::from_ticks(first_segment.start_ticks));
+    let segments = live_window::segments_from(definition, clock, ChannelMs::from_ticks(first_segment.start));
     let segments = segments.skip_while(|segment| segment.media_sequence < first_segment.media_sequence);
-    segments.take_while(|segment| segment.start_ticks < (now_ms + READY_AHEAD_MS).to_ticks()).collect()
+    segments.take_while(|segment| segment.start < (now_ms + READY_AHEAD_MS).to_ticks()).collect()
 }
 
 /// Whether the first segment of a viewer who joins is made, or never will be. Before that the next programme must not take
@@ -168,7 +168,7 @@ fn make_missing(service: &Arc<Service>, channel: &Arc<Channel>, may_take_slots: 
         let missing = scheduled.into_iter().find(|segment| !segment.is_made(service));
         let last_reached = programme_segments
             .iter()
-            .rfind(|segment| segment.start_ticks <= first_segment.start_ticks + Ticks::from_ms(READY_AHEAD_MS));
+            .rfind(|segment| segment.start <= first_segment.start + Ticks::from_ms(READY_AHEAD_MS));
         match (missing, last_reached, active) {
             (Some(missing), _, active)
                 if may_take_slots || active.as_ref().is_some_and(|active| active.is_leased()) =>

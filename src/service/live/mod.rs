@@ -209,14 +209,14 @@ pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView)
         PlaylistView::Live => {
             let mut windows = service.live_channels.windows.lock().unwrap_or_else(PoisonError::into_inner);
             let cached = windows.get(&channel.id).filter(|window| {
-                let has_begun = window.segments.last().is_some_and(|last| last.end_ticks <= now_ms.to_ticks());
+                let has_begun = window.segments.last().is_some_and(|last| last.end <= now_ms.to_ticks());
                 window.version == channel.version && has_begun && now_ms.to_ticks() < window.until_ticks
             });
             let cached_segments = cached.map(|window| window.segments.clone());
             cached_segments.unwrap_or_else(|| {
                 let segments: Arc<[LiveSegment]> = compute_window();
                 let next = live_window::segments_from(&channel.definition, clock, now_ms).next();
-                let until_ticks = next.map_or(Ticks::ZERO, |next| next.end_ticks);
+                let until_ticks = next.map_or(Ticks::ZERO, |next| next.end);
                 if windows.len() >= MAX_WINDOWS {
                     windows.clear();
                 }
@@ -233,7 +233,7 @@ pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView)
         _ => Ticks::MAX,
     };
     let is_reached = |segment: &&LiveSegment| {
-        left_ticks += segment.start_ticks - segment.end_ticks;
+        left_ticks += segment.start - segment.end;
         left_ticks <= Ticks::ZERO
     };
     let first = segments.iter().rev().find(is_reached).or(segments.first()).copied();

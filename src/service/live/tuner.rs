@@ -123,7 +123,7 @@ impl TunerStream {
             let now_ms = channel.channel_ms_at(self.service.clock.now_ms());
             // Segments of external channels are not known before they exist.
             let due_in_ms = |segment: &LiveSegment| {
-                if channel.external.is_some() { 0 } else { ChannelMs::from_ticks(segment.end_ticks) + 1 - now_ms }
+                if channel.external.is_some() { 0 } else { ChannelMs::from_ticks(segment.end) + 1 - now_ms }
             };
             let segment = self.next_segment_info(&channel, now_ms);
             let Some(segment) = segment.filter(|segment| due_in_ms(segment) <= 0) else {
@@ -134,11 +134,11 @@ impl TunerStream {
             let segment_id = (segment.programme_start_ms, segment.index);
             match super::segment(&self.service, &channel, segment_id, &viewer).await {
                 Ok(sent) => {
-                    (self.sent_until_ticks, self.failure_count) = (Some(segment.end_ticks), 0);
+                    (self.sent_until_ticks, self.failure_count) = (Some(segment.end), 0);
                     return Ok(sent.bytes);
                 }
                 // Removed by a change meanwhile; its replacement comes next.
-                Err(error) if error.code == Code::AssetNotFound => self.sent_until_ticks = Some(segment.end_ticks),
+                Err(error) if error.code == Code::AssetNotFound => self.sent_until_ticks = Some(segment.end),
                 Err(error) => {
                     self.failure_count += 1;
                     if self.failure_count >= MAX_FAILURES {
@@ -169,14 +169,14 @@ impl TunerStream {
             *until >= live_window::rewind_aired(channel.clock.as_deref(), now_ms, MAX_LIVE_LAG_MS, 0).to_ticks()
         });
         if let (Some(sent_until), true) = (sent_until, channel.external.is_some()) {
-            return ingest::next_segment(&self.service, channel, |segment| segment.start_ticks >= sent_until)
+            return ingest::next_segment(&self.service, channel, |segment| segment.start >= sent_until)
                 .map(|(segment, ..)| segment);
         }
         match sent_until {
             Some(until) => {
                 let clock = channel.clock.as_deref();
                 live_window::segments_from(&channel.definition, clock, ChannelMs::from_ticks(until))
-                    .find(|segment| segment.start_ticks >= until)
+                    .find(|segment| segment.start >= until)
             }
             None => listed_segments(&self.service, channel, PlaylistView::Live).first,
         }

@@ -34,8 +34,8 @@ pub(super) enum RecordingStep {
 /// A segment with its start and end, since 1970.
 pub(super) struct RecordedSegment {
     pub(super) bytes: Bytes,
-    pub(super) start_ticks: Ticks,
-    pub(super) end_ticks: Ticks,
+    pub(super) start: Ticks,
+    pub(super) end: Ticks,
     /// Whether a slate replaces the programme.
     pub(super) is_slate: bool,
 }
@@ -44,9 +44,9 @@ impl RecordedSegment {
     /// The segment with the timestamps it has in the file.
     fn new(recording: &Recording, segment: &LiveSegment, bytes: Bytes, is_slate: bool) -> Self {
         let mut bytes = Vec::from(bytes);
-        shift_segment(&mut bytes, recording.written_range.timestamp_shift(segment.start_ticks));
-        let LiveSegment { start_ticks, end_ticks, .. } = *segment;
-        Self { bytes: bytes.into(), start_ticks, end_ticks, is_slate }
+        shift_segment(&mut bytes, recording.written_range.timestamp_shift(segment.start));
+        let LiveSegment { start, end, .. } = *segment;
+        Self { bytes: bytes.into(), start, end, is_slate }
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
     let from_ticks = if has_begun { recording.written_range.through } else { Ticks::from_ms(from_ms) };
     let is_after = |segment: &LiveSegment| {
         // Half a millisecond of tolerance for rounding.
-        if has_begun { segment.start_ticks >= from_ticks - Ticks(45) } else { segment.end_ticks > from_ticks }
+        if has_begun { segment.start >= from_ticks - Ticks(45) } else { segment.end > from_ticks }
     };
     if channel.external.is_some() {
         return next_external_step(service, &channel, recording, is_after);
@@ -71,11 +71,11 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
     // A programme that was shortened meanwhile ends at its new end.
     let segment =
         live_window::segments_from(&channel.definition, None, ChannelMs::from_ticks(from_ticks)).find(is_after);
-    let Some(segment) = segment.filter(|segment| segment.start_ticks < Ticks::from_ms(to_ms)) else {
+    let Some(segment) = segment.filter(|segment| segment.start < Ticks::from_ms(to_ms)) else {
         return Ok(RecordingStep::Ended);
     };
     let now_ms = service.clock.now().as_millisecond();
-    if let Ok(wait @ 1..) = u64::try_from(segment.end_ticks.as_ms_floor() - now_ms) {
+    if let Ok(wait @ 1..) = u64::try_from(segment.end.as_ms_floor() - now_ms) {
         return Ok(RecordingStep::Wait(Duration::from_millis(wait).min(MAX_WAIT)));
     }
     // A recording counts as a viewer: the channel keeps its encode slot and prepares the next programme.
@@ -101,7 +101,7 @@ fn next_external_step(
         live::start_maintenance(service);
     }
     match ingest::next_segment(service, channel, is_after) {
-        Some((segment, ..)) if segment.start_ticks >= Ticks::from_ms(to_ms) => Ok(RecordingStep::Ended),
+        Some((segment, ..)) if segment.start >= Ticks::from_ms(to_ms) => Ok(RecordingStep::Ended),
         Some((segment, bytes, is_slate)) => {
             Ok(RecordingStep::Segment(RecordedSegment::new(recording, &segment, bytes, is_slate)))
         }

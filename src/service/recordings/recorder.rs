@@ -226,7 +226,7 @@ async fn append_segment(
     recording: &mut Recording,
     segment: RecordedSegment,
 ) -> Result<()> {
-    let RecordedSegment { bytes, start_ticks, end_ticks, is_slate } = segment;
+    let RecordedSegment { bytes, start, end, is_slate } = segment;
     let len = bytes.len() as u64;
     let folder = folder.clone();
     let write_checked = move |file: &mut RecordingFile| match folder.free_bytes() < len {
@@ -235,7 +235,7 @@ async fn append_segment(
     };
     open_recording.with_file(write_checked).await?;
     let due = Ticks::from_ms(recording.padded_range_ms().0);
-    recording.written_range.add_segment(len, (start_ticks, end_ticks), is_slate, due);
+    recording.written_range.add_segment(len, (start, end), is_slate, due);
     Ok(())
 }
 

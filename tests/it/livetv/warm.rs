@@ -22,7 +22,7 @@ fn needed_slots(server: &Server, channel: &Channel) -> Vec<LiveSegment> {
         live::listed_segments(&server.service, channel, PlaylistView::Live);
     let first = first.unwrap();
     let next = live_window::segments_from(&channel.definition, None, now_ms)
-        .take_while(|slot| slot.start_ticks < (now_ms + 2_000).to_ticks());
+        .take_while(|slot| slot.start < (now_ms + 2_000).to_ticks());
     segments.iter().copied().filter(|slot| slot.media_sequence >= first.media_sequence).chain(next).collect()
 }
 

@@ -279,13 +279,13 @@ fn the_guide_is_what_plays_with_breaks() {
             assert!(filler || entry.programme.item_index == on.item_index, "{on:?} {entry:?}");
             let live = live_window::segments_from(&channel.definition, None, at).next().unwrap();
             let time = at.to_ticks();
-            assert!(live.start_ticks <= time && time < live.end_ticks, "{live:?}");
+            assert!(live.start <= time && time < live.end, "{live:?}");
             assert_eq!(live.programme_start_ms, on.start_ms);
             let item = channel.definition.item_of(&on);
             let of = item.part(on.part_index);
             assert!((of.first_segment..of.end_segment).contains(&live.item_index));
             // Position in the file: the progress of the programme without its breaks.
-            let shown = item.segmentation.grid().segment_start(live.item_index) + (time - live.start_ticks);
+            let shown = item.segmentation.grid().segment_start(live.item_index) + (time - live.start);
             let expected = Ticks::from_ms(at - on.start_ms + channel.entry_of(on).item_offset_ms());
             assert!((shown - expected).abs() <= Ticks::from_ms(1), "{shown:?} {expected:?}");
             within += u32::from(filler);

@@ -224,9 +224,6 @@ impl Store {
     }
 
     /// Lists the keys of a tree that begin with `prefix`, in order.
-    ///
-    /// # Errors
-    /// `INTERNAL` when the tree cannot be read.
     pub fn keys(&self, tree: Tree, prefix: &str) -> Result<Vec<String>> {
         let view = self.view();
         let found = tree_in_index(&view, tree)?.scan_prefix(prefix).keys();

@@ -35,9 +35,6 @@ pub fn read(dir: &Path) -> Result<JournalContents, JournalError> {
 impl Tail {
     /// Opens the tail and restarts it, because journal and index now contain its changes. If the index cannot be synced,
     /// as on a full disk, new lines are appended to the old ones.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn open(dir: &Path, contents: &JournalContents, index: &Index) -> io::Result<Self> {
         let header = journal::header(journal::LAYOUT);
         let header_bytes = header.len() as u64;

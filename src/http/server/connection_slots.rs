@@ -154,7 +154,6 @@ impl ConnectionSlots {
         slowest.lock_permit().take()
     }
 
-    /// Number of open connections.
     pub fn open_connections(&self) -> usize {
         self.capacity - self.permits.available_permits()
     }

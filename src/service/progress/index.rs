@@ -66,7 +66,6 @@ impl HistoryIndex {
         self.rows.insert(id, row);
     }
 
-    /// Removes an item.
     pub fn remove(&mut self, id: &str) {
         let Some((id, row)) = self.rows.remove_entry(id) else { return };
         if self.by_path.get(&row.path) == Some(&id) {
@@ -82,7 +81,6 @@ impl HistoryIndex {
         }
     }
 
-    /// The item last seen at a path.
     pub fn item_at_path(&self, path: &str) -> Option<&Arc<str>> {
         self.by_path.get(path)
     }

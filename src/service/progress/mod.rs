@@ -60,9 +60,6 @@ struct CleanupKeys {
 
 impl ProgressStore {
     /// Reads all records.
-    ///
-    /// # Errors
-    /// `INTERNAL` naming the record that cannot be read.
     pub fn open(store: Store, tree: Tree, clock: Clock, events: Arc<Events>) -> Result<Self> {
         let mut users: HashMap<String, HistoryIndex> = HashMap::new();
         store.for_each(tree, |key, record: ProgressRecord| {
@@ -83,18 +80,12 @@ impl ProgressStore {
     }
 
     /// A user's record of an item; None if it was never started or was reset.
-    ///
-    /// # Errors
-    /// `INTERNAL` for a record that cannot be read.
     pub fn record(&self, user_id: &str, media_id: &str) -> Result<Option<ProgressRecord>> {
         let stored: Option<ProgressRecord> = self.store.get(self.tree, &record_key(user_id, media_id))?;
         Ok(stored.filter(|record| !record.is_reset))
     }
 
     /// A user's record of the item last seen at a path; for paths whose file is gone.
-    ///
-    /// # Errors
-    /// Same as [`Self::record`].
     pub fn record_at_path(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
         let id = self.read_index().get(user_id).and_then(|index| index.item_at_path(path).cloned());
         id.map_or(Ok(None), |id| self.record(user_id, &id))
@@ -312,7 +303,6 @@ fn is_folder_id(media_id: &str) -> bool {
     media_id.starts_with(FOLDER_ID_PREFIX)
 }
 
-/// User and item of a record's key.
 fn split_key(key: &str) -> (&str, &str) {
     key.split_once('/').unwrap_or(("", key))
 }

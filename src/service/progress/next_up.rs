@@ -26,9 +26,6 @@ pub struct NextUp {
 impl Service {
     /// The next file of every folder in which a user completed one, the folder watched last first. Completed files are
     /// skipped; a folder without a next file gives no row.
-    ///
-    /// # Errors
-    /// `INTERNAL` for a record that cannot be read.
     pub async fn next_up(&self, user_id: &str, limit: usize) -> Result<Vec<NextUp>> {
         let filter = HistoryFilter { status: Some(ProgressStatus::Completed), ..HistoryFilter::default() };
         let (mut found, mut searched_folders, mut cursor) = (Vec::new(), HashSet::new(), None);

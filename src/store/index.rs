@@ -28,7 +28,6 @@ pub const LAST_NUMBER_KEY: &str = "last";
 /// The tree sled creates by itself.
 const SLED_DEFAULT_TREE: &str = "__sled__default";
 
-/// An open index.
 pub struct Index {
     /// `None` only during drop.
     db: Option<sled::Db>,

@@ -25,9 +25,6 @@ pub struct Tail {
 }
 
 /// Reads the tail; empty when the file does not exist.
-///
-/// # Errors
-/// As for a journal.
 pub fn read(dir: &Path) -> Result<JournalContents, JournalError> {
     Ok(journal::read(&dir.join(FILE_NAME))?.unwrap_or_default())
 }

@@ -126,8 +126,8 @@ pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = &call.user()?.user_id;
     let limit = parse_limit(&call)?;
     let page = service.progress.history(user, parse_filter(&call)?, call.query("cursor"), limit)?;
-    let exists = service.library.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
-    let records = page.records.into_iter().zip(exists);
+    let exists = service.library.check_available(page.entries.iter().map(|record| record.path.clone()).collect()).await;
+    let records = page.entries.into_iter().zip(exists);
     let history = records.map(|(past, found)| WatchProgress::new(user, past, true).with_availability(found)).collect();
     Ok(reply::json(&HistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
 }

@@ -72,7 +72,6 @@ pub struct AcceptedConnection {
     pub slot: ConnectionSlot,
 }
 
-/// All connection threads.
 pub struct WorkerThreads(Vec<WorkerThread>);
 
 struct WorkerThread {

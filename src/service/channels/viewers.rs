@@ -106,7 +106,6 @@ struct ViewTable {
     last_expiry: Option<Instant>,
 }
 
-/// All viewers.
 #[derive(Default)]
 pub struct Viewers {
     table: Mutex<ViewTable>,

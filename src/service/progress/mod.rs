@@ -34,9 +34,10 @@ const FOLDER_ID_PREFIX: &str = "b_";
 const RESET_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// One page of a list.
-pub struct HistoryPage {
-    pub records: Vec<ProgressRecord>,
+pub struct HistoryPage<T> {
+    pub entries: Vec<T>,
     pub total: usize,
+    /// Where the next page begins.
     pub next_cursor: Option<String>,
 }
 
@@ -131,17 +132,19 @@ impl ProgressStore {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid cursor; `INTERNAL` for a record that cannot be read.
-    pub fn history(&self, user: &str, filter: HistoryFilter, cursor: Option<&str>, max: usize) -> Result<HistoryPage> {
-        let index_page = match self.read_index().get(user) {
+    pub fn history(
+        &self,
+        user: &str,
+        filter: HistoryFilter,
+        cursor: Option<&str>,
+        max: usize,
+    ) -> Result<HistoryPage<ProgressRecord>> {
+        let HistoryPage { entries: ids, total, next_cursor } = match self.read_index().get(user) {
             Some(index) => index.page(filter, cursor, max)?,
             None => HistoryIndex::default().page(filter, cursor, max)?,
         };
-        let records = index_page.ids.iter().map(|id| self.record(user, id)).collect::<Result<Vec<_>>>()?;
-        Ok(HistoryPage {
-            records: records.into_iter().flatten().collect(),
-            total: index_page.total,
-            next_cursor: index_page.next_cursor,
-        })
+        let records = ids.iter().map(|id| self.record(user, id)).collect::<Result<Vec<_>>>()?;
+        Ok(HistoryPage { entries: records.into_iter().flatten().collect(), total, next_cursor })
     }
 
     /// Moves a user's record to another content id, because the item at its path was changed. Once begun, it is completed

@@ -31,7 +31,7 @@ impl Service {
         let (mut found, mut searched_folders, mut cursor) = (Vec::new(), HashSet::new(), None);
         loop {
             let page = self.progress.history(user_id, filter.clone(), cursor.as_deref(), 200)?;
-            for record in page.records {
+            for record in page.entries {
                 let folder = record.path.rsplit_once('/').map_or("/", |(folder, _)| folder).to_owned();
                 if searched_folders.len() >= MAX_FOLDERS || found.len() >= limit {
                     return Ok(found);

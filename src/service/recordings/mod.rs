@@ -59,7 +59,6 @@ pub struct Recordings {
     wake_signal: Arc<Notify>,
 }
 
-/// A recording under way.
 struct RunningRecording {
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -73,7 +72,6 @@ pub enum FileAction {
     Delete,
 }
 
-/// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemovedRecording {
     /// The state the recording is left in; None if its record is gone too.

@@ -92,7 +92,6 @@ pub struct GuideRequest {
 }
 
 impl ChannelRequest {
-    /// Validates a request that creates a channel.
     pub fn into_new_channel(mut self, skip_invalid: bool, username: &str, urls: ResourceUrls) -> Result<ChannelChange> {
         let start_at = self.start_at.take();
         let change = self.into_change(skip_invalid, ChangeTime::default(), username, urls)?;
@@ -107,7 +106,6 @@ impl ChannelRequest {
         Ok(ChannelChange { start_at: start_at.as_deref().map(parse_start).transpose()?, ..change })
     }
 
-    /// Validates a request that changes a channel.
     pub fn into_change(
         mut self,
         skip_invalid: bool,

@@ -73,14 +73,14 @@ pub(super) struct NextUpItem {
     (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: SaveRequest = call.json().await?;
-    save_file(&service, &call, request.into_save()?).await
+    save_file(&service, call, request.into_save()?).await
 }
 
-async fn save_file(service: &Service, call: &Call, (path, mut save): (String, ProgressSave)) -> Result<Response> {
+async fn save_file(service: &Service, call: Call, (path, mut save): (String, ProgressSave)) -> Result<Response> {
     save.version = call.if_match_version()?.or(save.version);
     let user_id = &call.user()?.user_id;
     let result = service.save_progress(user_id, &path, save).await?;
-    save_response(call, result, |record, applied| WatchProgress::new(user_id, record, applied))
+    save_response(&call, result, |record, applied| WatchProgress::new(user_id, record, applied))
 }
 
 /// Progress in a file
@@ -112,7 +112,7 @@ pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub async fn mark_watched(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: WatchedRequest = call.json().await?;
-    save_file(&service, &call, request.into_save()?).await
+    save_file(&service, call, request.into_save()?).await
 }
 
 /// Watch history, newest first

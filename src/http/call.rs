@@ -76,7 +76,6 @@ impl Call {
         self.principal.as_deref().ok_or_else(|| Error::new(Code::Unauthorized, "sign in first"))
     }
 
-    /// A header as text.
     pub fn header(&self, name: impl http::header::AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }

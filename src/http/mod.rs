@@ -47,9 +47,6 @@ pub fn routes(service: &Arc<Service>) -> BoxedFilter<(Response,)> {
 }
 
 /// Serves until `stop` resolves; responses in flight then have at most 4 s to finish.
-///
-/// # Errors
-/// When the system cannot create the connection threads.
 pub async fn serve(service: Arc<Service>, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
     server::serve(routes(&service), &service.config, listener, stop).await
 }

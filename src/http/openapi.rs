@@ -70,12 +70,10 @@ pub async fn openapi(service: Arc<Service>, _: Call) -> Result<Response> {
     Ok(reply::bytes("application/json", text.into()))
 }
 
-/// The OpenAPI document.
 pub fn document() -> &'static Value {
     &DOCUMENT
 }
 
-/// The OpenAPI document as JSON text.
 pub fn text() -> &'static str {
     &TEXT
 }

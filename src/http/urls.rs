@@ -49,7 +49,6 @@ impl<'a> ResourceUrls<'a> {
         self.external_path(format_args!("/api/stream/subtitle?path={path}&id={id}&format=vtt"))
     }
 
-    /// The multivariant playlist of a session.
     pub fn session_playlist(self, id: &str) -> String {
         self.external_path(format_args!("/api/stream/transcode/{id}/index.m3u8"))
     }
@@ -59,7 +58,6 @@ impl<'a> ResourceUrls<'a> {
         self.external_path(format_args!("/api/livetv/watch/{channel}"))
     }
 
-    /// A channel's playlist.
     pub fn live_playlist(self, channel: u32) -> String {
         self.external_path(format_args!("/api/livetv/watch/{channel}/live.m3u8"))
     }

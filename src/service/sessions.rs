@@ -45,15 +45,11 @@ pub enum FoundSession {
 /// All sessions of the server. Clones share them.
 #[derive(Clone)]
 pub struct Sessions {
-    inner: Arc<SessionsInner>,
-}
-
-struct SessionsInner {
     tasks: BackgroundTasks,
     renditions: Arc<Renditions>,
     max_per_user: usize,
     timeouts: SessionTimeouts,
-    registry: Mutex<SessionRegistry>,
+    registry: Arc<Mutex<SessionRegistry>>,
 }
 
 impl Service {
@@ -82,20 +78,13 @@ impl Sessions {
     /// Sessions that lease their segments from `renditions`.
     pub fn new(config: &Config, renditions: Arc<Renditions>, tasks: BackgroundTasks) -> Self {
         let limits = &config.limits;
-        Self {
-            inner: Arc::new(SessionsInner {
-                tasks,
-                renditions,
-                max_per_user: limits.sessions_per_user,
-                timeouts: SessionTimeouts { idle: limits.session_idle, segment: limits.segment_wait },
-                registry: Mutex::default(),
-            }),
-        }
+        let timeouts = SessionTimeouts { idle: limits.session_idle, segment: limits.segment_wait };
+        Self { tasks, renditions, max_per_user: limits.sessions_per_user, timeouts, registry: Arc::default() }
     }
 
     /// Live sessions, oldest first.
     pub fn live_sessions(&self) -> Vec<Arc<Session>> {
-        let mut live: Vec<_> = lock(&self.inner.registry).live.values().cloned().collect();
+        let mut live: Vec<_> = lock(&self.registry).live.values().cloned().collect();
         live.sort_by(|a, b| (a.started_at, &a.id).cmp(&(b.started_at, &b.id)));
         live
     }
@@ -105,9 +94,9 @@ impl Sessions {
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
     pub async fn start(&self, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
-        let chosen = self.inner.renditions.backends.choose(plan.spec()).await?;
-        let mut registry = lock(&self.inner.registry);
-        if self.inner.tasks.is_stopping() {
+        let chosen = self.renditions.backends.choose(plan.spec()).await?;
+        let mut registry = lock(&self.registry);
+        if self.tasks.is_stopping() {
             return Err(Error::new(Code::ServerBusy, "the server is stopping").with_retry_after(10));
         }
         let own_sessions = || registry.live.values().filter(|one| one.user_id == principal.user_id && one.is_live());
@@ -123,14 +112,14 @@ impl Sessions {
             return Ok(twin.clone());
         }
         let running = own_sessions().count();
-        if running >= self.inner.max_per_user {
+        if running >= self.max_per_user {
             let message = format!("this user already has {running} running sessions, the most allowed");
             let refused = Error::new(Code::TooManySessions, message).with_retry_after(10);
-            let details = serde_json::json!({"active": running, "max": self.inner.max_per_user});
+            let details = serde_json::json!({"active": running, "max": self.max_per_user});
             return Err(refused.with_details(details));
         }
         let backend_choice = (chosen.backend.name(), chosen.reason);
-        let runs = self.inner.renditions.runs();
+        let runs = self.renditions.runs();
         let lease =
             runs.lease(chosen.backend.clone(), plan.spec().clone(), AdmissionRequest::Session).or_else(|_| {
                 // Frees the shares of rungs that players have just left.
@@ -143,9 +132,9 @@ impl Sessions {
             plan,
             backend_choice,
             lease.clone(),
-            self.inner.renditions.clone(),
-            self.inner.timeouts,
-            self.inner.tasks.stop_token(),
+            self.renditions.clone(),
+            self.timeouts,
+            self.tasks.stop_token(),
         ));
         tracing::info!(
             session.id = session.id,
@@ -156,7 +145,7 @@ impl Sessions {
         registry.live.insert(session.id.clone(), session.clone());
         drop(registry);
         let (sessions, owned_session) = (self.clone(), session.clone());
-        self.inner.tasks.spawn_graceful(async move {
+        self.tasks.spawn_graceful(async move {
             owned_session.run(lease).await;
             sessions.move_to_ended(&owned_session);
         });
@@ -168,7 +157,7 @@ impl Sessions {
     /// # Errors
     /// `SESSION_NOT_FOUND`.
     pub fn find(&self, principal: &Principal, id: &str) -> Result<FoundSession> {
-        let mut registry = lock(&self.inner.registry);
+        let mut registry = lock(&self.registry);
         registry.prune_ended();
         let may_see = |owner: &str| owner == principal.user_id || principal.role == Role::Admin;
         let live = registry.live.get(id).filter(|session| may_see(&session.user_id)).cloned().map(FoundSession::Live);
@@ -202,7 +191,7 @@ impl Sessions {
 
     /// Moves a session from the live ones to the ended ones, without its file.
     fn move_to_ended(&self, session: &Session) {
-        let mut registry = lock(&self.inner.registry);
+        let mut registry = lock(&self.registry);
         let live = registry.live.remove(&session.id);
         registry.ended.push_back(Arc::new(EndedSession::new(session)));
         registry.prune_ended();

@@ -22,9 +22,6 @@ pub struct Appender {
 
 impl Appender {
     /// Opens a file whose first `valid_bytes` bytes are valid, and truncates it there.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn open(path: &Path, valid_bytes: u64) -> io::Result<Self> {
         let mut appender = Self::new(OpenOptions::new().read(true).append(true).open(path)?, valid_bytes);
         appender.truncate(valid_bytes)?;
@@ -50,9 +47,6 @@ impl Appender {
     }
 
     /// Truncates to `len` bytes, durably. After an error it must be called again before anything is appended.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn truncate(&mut self, len: u64) -> io::Result<()> {
         if self.needs_sync {
             // The system reports a failed sync only once. Changing the length forces the next sync to write again.

@@ -82,7 +82,6 @@ impl Batch {
 }
 
 impl From<Edit> for Batch {
-    /// One change, of any tree.
     fn from(edit: Edit) -> Self {
         Self { edits: vec![edit], ..Self::default() }
     }

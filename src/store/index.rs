@@ -28,7 +28,6 @@ pub const LAST_NUMBER_KEY: &str = "last";
 /// The tree sled creates by itself.
 const SLED_DEFAULT_TREE: &str = "__sled__default";
 
-/// An open index.
 pub struct Index {
     /// `None` only during drop.
     db: Option<sled::Db>,
@@ -85,9 +84,6 @@ pub struct IndexContents {
 impl Index {
     /// Opens the index in `folder`, or creates it. sled checks little and may panic on damaged files; such a panic is
     /// returned as an error.
-    ///
-    /// # Errors
-    /// The error of sled.
     pub fn open(folder: &Path) -> Result<Self, IndexError> {
         remove_unfinished_snapshots(folder).map_err(sled::Error::Io)?;
         let config =
@@ -115,9 +111,6 @@ impl Index {
     }
 
     /// Writes a record, or removes it without JSON; returns the stored length of the previous record in bytes.
-    ///
-    /// # Errors
-    /// The error of sled.
     pub fn set(&self, tree: Tree, key: &str, number: u64, json: Option<&[u8]>) -> Result<Option<usize>, IndexError> {
         catch_panics(|| {
             let before = match json {

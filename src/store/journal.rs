@@ -204,9 +204,6 @@ pub fn read(path: &Path) -> Result<Option<JournalContents>, JournalError> {
 }
 
 /// Reads an open journal up to its present length; a server may append meanwhile.
-///
-/// # Errors
-/// As for [`read`].
 pub fn read_from(file: &File) -> Result<JournalContents, JournalError> {
     let mut reader = BufReader::with_capacity(256 * 1024, file.take(file.metadata()?.len()));
     let mut contents = JournalContents::default();

@@ -81,18 +81,12 @@ impl Store {
 
     /// Opens the state like [`Self::open`], but waits at most 2 s for another process to close it: a supervisor may
     /// restart a server before the system has released the lock of the killed one.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn open_waiting(dir: &Path) -> Result<Self> {
         let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
         Self::open_with_timeout(dir, sizes, LOCK_TIMEOUT)
     }
 
     /// Opens the state like [`Self::open`]; writes are refused while fewer than `reserve_bytes` bytes are free on the disk.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub fn open_with(dir: &Path, reserve_bytes: u64) -> Result<Self> {
         Self::open_with_sizes(dir, commit::StoreSizes { reserve_bytes, compact_from_bytes: COMPACT_FROM_BYTES })
     }
@@ -141,9 +135,6 @@ impl Store {
     }
 
     /// Removes one record, as [`Self::write`] does; returns whether it existed.
-    ///
-    /// # Errors
-    /// Those of [`Self::write`].
     pub async fn delete(&self, tree: Tree, key: &str) -> Result<bool> {
         self.write(Edit::delete(tree, key)).await
     }
@@ -179,9 +170,6 @@ impl Store {
     }
 
     /// Reads all records of a tree, ordered by key.
-    ///
-    /// # Errors
-    /// As [`Self::get`], for the first record that cannot be read.
     pub fn scan<T: DeserializeOwned>(&self, tree: Tree) -> Result<Vec<(String, T)>> {
         let mut all = Vec::new();
         self.for_each(tree, |key, value| all.push((key.to_owned(), value)))?;
@@ -189,9 +177,6 @@ impl Store {
     }
 
     /// Calls a function with every record of a tree, ordered by key, without keeping them all in memory.
-    ///
-    /// # Errors
-    /// As [`Self::get`], for the first record that cannot be read.
     pub fn for_each<T: DeserializeOwned>(&self, tree: Tree, mut visit: impl FnMut(&str, T)) -> Result<()> {
         let (sled_tree, mut unindexed) = {
             let view = self.view();
@@ -224,9 +209,6 @@ impl Store {
     }
 
     /// Lists the keys of a tree that begin with `prefix`, in order.
-    ///
-    /// # Errors
-    /// `INTERNAL` when the tree cannot be read.
     pub fn keys(&self, tree: Tree, prefix: &str) -> Result<Vec<String>> {
         let view = self.view();
         let found = tree_in_index(&view, tree)?.scan_prefix(prefix).keys();

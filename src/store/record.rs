@@ -24,7 +24,6 @@ pub fn checksum(tree: &str, key: &str, number: u64, json: &[u8]) -> [u8; CHECKSU
     hasher.finalize().as_bytes()[..CHECKSUM_BYTES].try_into().expect("a BLAKE3 hash has 32 bytes")
 }
 
-/// Encodes a record for the index.
 pub fn encode(tree: &str, key: &str, number: u64, json: &[u8]) -> Vec<u8> {
     let mut encoded = Vec::with_capacity(HEADER_BYTES + json.len());
     encoded.extend_from_slice(&checksum(tree, key, number, json));

@@ -8,9 +8,6 @@ use std::path::Path;
 use super::if_exists;
 
 /// Writes `text` to a file of mode 0600, atomically and durably.
-///
-/// # Errors
-/// The system's error.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let new_path = path.with_extension("new");
@@ -23,17 +20,11 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Reads the file's text; `None` when the file does not exist.
-///
-/// # Errors
-/// The system's error.
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     if_exists(fs::read_to_string(path))
 }
 
 /// Removes the file if it exists.
-///
-/// # Errors
-/// The system's error.
 pub fn remove(path: &Path) -> io::Result<()> {
     if_exists(fs::remove_file(path)).map(drop)
 }

@@ -25,9 +25,6 @@ pub struct Tail {
 }
 
 /// Reads the tail; empty when the file does not exist.
-///
-/// # Errors
-/// As for a journal.
 pub fn read(dir: &Path) -> Result<JournalContents, JournalError> {
     Ok(journal::read(&dir.join(FILE_NAME))?.unwrap_or_default())
 }
@@ -35,9 +32,6 @@ pub fn read(dir: &Path) -> Result<JournalContents, JournalError> {
 impl Tail {
     /// Opens the tail and restarts it, because journal and index now contain its changes. If the index cannot be synced,
     /// as on a full disk, new lines are appended to the old ones.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn open(dir: &Path, contents: &JournalContents, index: &Index) -> io::Result<Self> {
         let header = journal::header(journal::LAYOUT);
         let header_bytes = header.len() as u64;

@@ -74,6 +74,12 @@ async fn fill_state(dir: &Path) -> Vec<(String, u64)> {
     store.scan(Tree::Progress).unwrap()
 }
 
+async fn filled_state() -> (tempfile::TempDir, Vec<(String, u64)>) {
+    let dir = temp_folder();
+    let records = fill_state(dir.path()).await;
+    (dir, records)
+}
+
 #[tokio::test]
 async fn records_survive_closing_and_come_back_by_key() {
     let (dir, store) = new_state();
@@ -143,8 +149,7 @@ fn a_second_process_learns_which_process_has_the_state() {
 
 #[tokio::test]
 async fn a_newer_layout_is_refused() {
-    let dir = temp_folder();
-    fill_state(dir.path()).await;
+    let (dir, _) = filled_state().await;
     let text = fs::read_to_string(dir.path().join("journal")).unwrap();
     let (_, lines) = text.split_once('\n').unwrap();
     fs::write(dir.path().join("journal"), journal::header(journal::LAYOUT + 1) + lines).unwrap();
@@ -204,8 +209,7 @@ fn copy_folder(from: &Path, to: &Path) {
 
 #[tokio::test]
 async fn a_record_that_sled_lost_is_noticed() {
-    let dir = temp_folder();
-    let expected = fill_state(dir.path()).await;
+    let (dir, expected) = filled_state().await;
     let store = Store::open_waiting(dir.path()).unwrap();
     tree_in_index(&store.view(), Tree::Progress).unwrap().remove("u_1/001").unwrap();
     drop(store);
@@ -215,8 +219,7 @@ async fn a_record_that_sled_lost_is_noticed() {
 
 #[tokio::test]
 async fn flipped_bits_in_the_index_are_repaired() {
-    let dir = temp_folder();
-    let expected = fill_state(dir.path()).await;
+    let (dir, expected) = filled_state().await;
     let pristine = temp_folder();
     copy_folder(dir.path(), pristine.path());
     let mut noticed = 0;
@@ -243,8 +246,7 @@ async fn flipped_bits_in_the_index_are_repaired() {
 
 #[tokio::test]
 async fn flipped_bits_in_the_journal_are_repaired() {
-    let dir = temp_folder();
-    let expected = fill_state(dir.path()).await;
+    let (dir, expected) = filled_state().await;
     let journal = dir.path().join("journal");
     let pristine = fs::read(&journal).unwrap();
     for round in 0..40_u64 {
@@ -308,8 +310,7 @@ async fn the_last_moment_before_a_crash_survives_damage_wherever_it_is() {
 
 #[tokio::test]
 async fn a_full_disk_refuses_and_loses_nothing() {
-    let dir = temp_folder();
-    let expected = fill_state(dir.path()).await;
+    let (dir, expected) = filled_state().await;
     let store = Store::open_with(dir.path(), u64::MAX).unwrap();
     let refusal = store.put(Tree::Progress, "u_1/000", &9).await.unwrap_err();
     assert_eq!((refusal.code, refusal.code.status()), (Code::StorageFull, 507));
@@ -343,8 +344,7 @@ async fn a_journal_that_has_grown_is_compacted() {
 
 #[tokio::test]
 async fn an_export_can_be_imported_again() {
-    let dir = temp_folder();
-    let expected = fill_state(dir.path()).await;
+    let (dir, expected) = filled_state().await;
     secret::write(&dir.path().join("signing-keys"), "secret\n").unwrap();
     let store = Store::open_waiting(dir.path()).unwrap();
     store.put(Tree::Users, "u_1", &"ada").await.unwrap();

@@ -47,12 +47,10 @@ trees! {
 }
 
 impl Tree {
-    /// Finds a tree by its name on disk.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|tree| tree.name() == name)
     }
 
-    /// The journaled trees.
     pub(super) fn journaled_trees() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|tree| tree.journaled())
     }

@@ -206,7 +206,7 @@ fn page_percentiles(service: &Service) -> (f64, f64) {
         .map(|_| {
             let started = Instant::now();
             let page = service.progress.history("u_1", HistoryFilter::default(), None, 20).expect("a page");
-            assert_eq!((page.records.len(), page.total), (20, RECORDS));
+            assert_eq!((page.entries.len(), page.total), (20, RECORDS));
             started.elapsed()
         })
         .collect();

@@ -184,9 +184,9 @@ pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = parse_limit(&call)?;
     let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor"), limit)?;
-    let exists = service.library.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
+    let exists = service.library.check_available(page.entries.iter().map(|record| record.path.clone()).collect()).await;
     let to_entry = |(record, found)| BookProgress { available: Some(found), ..BookProgress::new(record, true) };
-    let history = page.records.into_iter().zip(exists).map(to_entry).collect();
+    let history = page.entries.into_iter().zip(exists).map(to_entry).collect();
     Ok(reply::json(&BookHistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
 }
 

@@ -208,7 +208,6 @@ fn preview_response(service: &Service, channel: &Channel) -> Response {
     reply::json(&PreviewAnswer { channel, entries })
 }
 
-/// The channel id in the path.
 fn parse_channel_id(call: &Call) -> Result<u32> {
     let text = &call.params[0];
     text.parse().map_err(|_| Error::new(Code::ChannelNotFound, "the channel id must be a number"))

@@ -3,7 +3,7 @@
 use http::HeaderValue;
 use http::header::ETAG;
 
-use crate::domain::progress::{ProgressRecord, ProgressStatus, SaveResult};
+use crate::domain::progress::{ProgressRecord, ProgressSave, ProgressStatus, SaveResult};
 use crate::http::api::prelude::*;
 use crate::service::progress::{HistoryFilter, NextUp};
 
@@ -73,7 +73,10 @@ pub(super) struct NextUpItem {
     (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: SaveRequest = call.json().await?;
-    let (path, mut save) = request.into_save()?;
+    save_file(&service, call, request.into_save()?).await
+}
+
+async fn save_file(service: &Service, call: Call, (path, mut save): (String, ProgressSave)) -> Result<Response> {
     save.version = call.if_match_version()?.or(save.version);
     let user_id = &call.user()?.user_id;
     let result = service.save_progress(user_id, &path, save).await?;
@@ -109,11 +112,7 @@ pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 507, description = "`STORAGE_FULL`: nothing was saved; older progress is kept")))]
 pub async fn mark_watched(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: WatchedRequest = call.json().await?;
-    let (path, mut save) = request.into_save()?;
-    save.version = call.if_match_version()?.or(save.version);
-    let user_id = &call.user()?.user_id;
-    let result = service.save_progress(user_id, &path, save).await?;
-    save_response(&call, result, |record, applied| WatchProgress::new(user_id, record, applied))
+    save_file(&service, call, request.into_save()?).await
 }
 
 /// Watch history, newest first
@@ -127,8 +126,8 @@ pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = &call.user()?.user_id;
     let limit = parse_limit(&call)?;
     let page = service.progress.history(user, parse_filter(&call)?, call.query("cursor"), limit)?;
-    let exists = service.library.check_available(page.records.iter().map(|record| record.path.clone()).collect()).await;
-    let records = page.records.into_iter().zip(exists);
+    let exists = service.library.check_available(page.entries.iter().map(|record| record.path.clone()).collect()).await;
+    let records = page.entries.into_iter().zip(exists);
     let history = records.map(|(past, found)| WatchProgress::new(user, past, true).with_availability(found)).collect();
     Ok(reply::json(&HistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
 }

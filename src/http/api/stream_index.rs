@@ -3,41 +3,16 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// A stream index as the body gives it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum StreamIndex {
-    #[default]
-    Absent,
-    /// Null or -1.
-    None,
-    Index(u32),
-}
-
-impl StreamIndex {
-    /// The stream, if the body names one.
-    pub fn stream(self) -> Option<u32> {
-        self.selection().flatten()
-    }
-
-    /// The index if the body has the field: None if absent, `Some(None)` for null and -1.
-    pub fn selection(self) -> Option<Option<u32>> {
-        match self {
-            Self::Absent => None,
-            Self::None => Some(None),
-            Self::Index(index) => Some(Some(index)),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for StreamIndex {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Option::<i64>::deserialize(deserializer)? {
-            None | Some(-1) => Ok(Self::None),
-            Some(index) => match u32::try_from(index) {
-                Ok(index) => Ok(Self::Index(index)),
-                Err(_) => Err(D::Error::custom("must be a stream index of at least 0, or -1 for none")),
-            },
-        }
+/// Deserializes a stream index: `Some(None)` for null and -1. With `serde(default)`, an absent field is None.
+pub(super) fn deserialize_stream_index<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<u32>>, D::Error> {
+    match Option::<i64>::deserialize(deserializer)? {
+        None | Some(-1) => Ok(Some(None)),
+        Some(index) => match u32::try_from(index) {
+            Ok(index) => Ok(Some(Some(index))),
+            Err(_) => Err(D::Error::custom("must be a stream index of at least 0, or -1 for none")),
+        },
     }
 }
 
@@ -47,22 +22,23 @@ mod tests {
 
     #[test]
     fn null_and_minus_one_are_none_and_absent_is_not() {
-        for (json, index) in [
-            ("null", Ok(StreamIndex::None)),
-            ("-1", Ok(StreamIndex::None)),
-            ("0", Ok(StreamIndex::Index(0))),
-            ("4294967295", Ok(StreamIndex::Index(u32::MAX))),
-            ("-2", Err(())),
-            ("4294967296", Err(())),
-            ("\"1\"", Err(())),
-            ("1.5", Err(())),
-        ] {
-            assert_eq!(serde_json::from_str::<StreamIndex>(json).map_err(|_| ()), index, "{json}");
+        #[derive(Deserialize)]
+        struct Body {
+            #[serde(default, deserialize_with = "deserialize_stream_index")]
+            index: Option<Option<u32>>,
         }
-        for (index, expected) in
-            [(StreamIndex::Absent, None), (StreamIndex::None, Some(None)), (StreamIndex::Index(1), Some(Some(1)))]
-        {
-            assert_eq!((index.selection(), index.stream()), (expected, expected.flatten()), "{index:?}");
+        for (json, index) in [
+            ("{}", Ok(None)),
+            ("{\"index\": null}", Ok(Some(None))),
+            ("{\"index\": -1}", Ok(Some(None))),
+            ("{\"index\": 0}", Ok(Some(Some(0)))),
+            ("{\"index\": 4294967295}", Ok(Some(Some(u32::MAX)))),
+            ("{\"index\": -2}", Err(())),
+            ("{\"index\": 4294967296}", Err(())),
+            ("{\"index\": \"1\"}", Err(())),
+            ("{\"index\": 1.5}", Err(())),
+        ] {
+            assert_eq!(serde_json::from_str::<Body>(json).map(|body| body.index).map_err(|_| ()), index, "{json}");
         }
     }
 }

@@ -100,7 +100,6 @@ pub async fn index(service: Arc<Service>, call: Call) -> Result<Response> {
     Ok(response)
 }
 
-/// Responds with a playlist.
 pub(super) fn playlist_response(text: Bytes) -> Response {
     let mut response = reply::bytes("application/vnd.apple.mpegurl", text);
     // Its URLs are signed for one viewer.

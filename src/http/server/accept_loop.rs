@@ -19,9 +19,6 @@ use crate::service::accounts::random_bytes;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Serves until `stop` resolves; responses in flight then have at most 4 s to finish.
-///
-/// # Errors
-/// When the system cannot create the connection threads.
 pub async fn serve(routes: Routes, config: &Config, bound: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
     raise_file_limit();
     let slots = ConnectionSlots::new(config.limits.connections, &config.trusted_proxies);

@@ -103,7 +103,6 @@ pub struct ReceiveRate {
 }
 
 impl ReceiveRate {
-    /// Measures the connection that has this slot.
     pub fn new(slot: Arc<ConnectionSlot>) -> Self {
         Self { slot, full_since: None, waited: Duration::ZERO, received_bytes: 0 }
     }

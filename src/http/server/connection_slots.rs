@@ -28,7 +28,6 @@ const EVICTION_GRACE: Duration = Duration::from_secs(10);
 /// Most addresses without an open connection that are remembered.
 const MAX_REMEMBERED_ADDRESSES: usize = 4096;
 
-/// All connection slots of a server.
 pub struct ConnectionSlots {
     permits: Arc<Semaphore>,
     capacity: usize,
@@ -154,7 +153,6 @@ impl ConnectionSlots {
         slowest.lock_permit().take()
     }
 
-    /// Number of open connections.
     pub fn open_connections(&self) -> usize {
         self.capacity - self.permits.available_permits()
     }

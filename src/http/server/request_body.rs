@@ -59,7 +59,6 @@ impl RequestBody {
         }
     }
 
-    /// The error for a body that exceeds the limit.
     pub fn too_large(limit: u64) -> Error {
         Error::new(Code::PayloadTooLarge, format!("the body is larger than {limit} bytes"))
     }

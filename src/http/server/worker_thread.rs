@@ -72,7 +72,6 @@ pub struct AcceptedConnection {
     pub slot: ConnectionSlot,
 }
 
-/// All connection threads.
 pub struct WorkerThreads(Vec<WorkerThread>);
 
 struct WorkerThread {
@@ -82,9 +81,6 @@ struct WorkerThread {
 
 impl WorkerThreads {
     /// Starts one thread per core. They end after this is dropped and their connections are closed.
-    ///
-    /// # Errors
-    /// When the system cannot create a thread or an event queue.
     pub fn start(routes: &Routes, phase: &watch::Receiver<ShutdownPhase>) -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         (0..cores).map(|n| WorkerThread::start(n, routes.clone(), phase.clone())).collect::<Result<_, _>>().map(Self)

@@ -54,7 +54,6 @@ pub struct Accounts {
     future_time_guard: FutureTimeGuard,
 }
 
-/// `n` random bytes from the system.
 pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the system gives random bytes");
@@ -63,9 +62,6 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
 
 impl Accounts {
     /// Reads users, logins and keys.
-    ///
-    /// # Errors
-    /// `INTERNAL` naming the record or file that cannot be read.
     pub fn open(config: &Config, store: Store, clock: Clock) -> Result<Self> {
         let mut directory = Directory::default();
         let mut users: Vec<User> = store.scan::<User>(Tree::Users)?.into_iter().map(|(_, user)| user).collect();
@@ -200,7 +196,6 @@ impl Accounts {
         Ok(Arc::new(principal.limited_to(exp)))
     }
 
-    /// Whether there is a user of this id.
     pub fn is_user(&self, user_id: &str) -> bool {
         self.read_directory().user(user_id).is_some()
     }

@@ -23,9 +23,6 @@ pub struct SetupCode {
 
 impl SetupCode {
     /// Creates a code of 128 random bits and writes it to `file`, mode 0600.
-    ///
-    /// # Errors
-    /// `INTERNAL` when the file cannot be written.
     pub fn create(file: PathBuf, now: Timestamp) -> Result<Self> {
         let code = BASE32_NOPAD.encode(&random_bytes::<16>()).to_lowercase();
         let setup_code = Self { code, expires_at: now.saturating_add(CODE_LIFETIME).map_err(Error::internal)?, file };

@@ -6,7 +6,6 @@ use crate::domain::schedule::ScheduleRevision;
 use crate::domain::schedule::blocks::Checkpoint;
 use crate::store::{Store, Tree};
 
-/// Restores a revision's checkpoints.
 pub(super) fn restore_checkpoints(store: &Store, key: &str, revision: &ScheduleRevision) {
     let Some(blocks) = &revision.blocks else { return };
     match store.get::<Vec<Checkpoint>>(Tree::Checkpoints, key) {

@@ -32,7 +32,6 @@ pub struct ExternalChange {
 }
 
 impl ExternalChange {
-    /// Whether the request clears a field.
     fn clears_fields(&self) -> bool {
         let texts = [&self.claim.source_name, &self.claim.source_url, &self.claim.basis, &self.claim.statement];
         texts.iter().any(|text| text.is_some()) || self.claim.recording_basis.is_some() || self.user_agent.is_some()

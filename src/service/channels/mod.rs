@@ -115,9 +115,6 @@ struct RevisionRecord {
 
 impl Channels {
     /// Reads all channels.
-    ///
-    /// # Errors
-    /// `INTERNAL` for a record that cannot be read.
     pub fn open(store: Store, clock: Clock) -> Result<Self> {
         let mut last_ids = LastIds { last_id: 0, instance: None };
         let mut by_id = Vec::new();

@@ -60,8 +60,6 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// # Errors
-    /// `INTERNAL` for a record that cannot be read.
     pub fn open(store: Store, clock: Clock) -> Result<Self> {
         let mut last_number = 0;
         store.for_each(Tree::Audit, |key, _: AuditRecord| {
@@ -99,9 +97,6 @@ impl AuditLog {
     }
 
     /// Entries about `subject` (all when None) after the given number, oldest first, with their numbers.
-    ///
-    /// # Errors
-    /// `INTERNAL` for a record that cannot be read.
     pub fn entries(&self, subject: Option<AuditSubject>, after: u64, max: usize) -> Result<Vec<(u64, AuditRecord)>> {
         let mut entries = Vec::new();
         self.store.for_each(Tree::Audit, |key, entry: AuditRecord| {

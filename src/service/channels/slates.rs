@@ -35,7 +35,6 @@ type SlateKey = ((u32, u32), SlateContent);
 type SlateCell = Arc<OnceCell<Arc<StillImage>>>;
 
 impl SlateContent {
-    /// The content of the channel's slate.
     pub fn of_channel(channel: &Channel) -> Self {
         let image = channel.settings.slate_image.clone().map(|path| (path, channel.version));
         Self { text: channel.settings.slate_text.clone(), image }

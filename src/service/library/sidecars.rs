@@ -56,7 +56,6 @@ impl SidecarFormat {
         })
     }
 
-    /// The name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Srt => "srt",

@@ -144,12 +144,8 @@ mod tests {
     use super::*;
     use crate::domain::library::Root;
 
-    fn update_and_list(
-        snapshot: &mut RootSnapshot,
-        roots: &Roots,
-        path: &str,
-        deep: bool,
-    ) -> (Vec<String>, Vec<String>, Vec<String>) {
+    /// Names of the changed folders, the changed files, and the folders found.
+    fn update_and_list(snapshot: &mut RootSnapshot, roots: &Roots, path: &str, deep: bool) -> [Vec<String>; 3] {
         let (mut changes, mut found) = (RootChanges::default(), Vec::new());
         snapshot.update(roots, path, deep, &mut changes, &mut |path| found.push(path.to_owned()));
         let file_names = |list: Vec<String>| {
@@ -157,15 +153,12 @@ mod tests {
             list.sort();
             list
         };
-        (
-            file_names(changes.folders.into_iter().collect()),
-            file_names(changes.changed_files.into_iter().map(|(path, _)| path).collect()),
-            file_names(found),
-        )
+        let changed_files = changes.changed_files.into_iter().map(|(path, _)| path).collect();
+        [changes.folders.into_iter().collect(), changed_files, found].map(file_names)
     }
 
     #[test]
-    fn only_changes_are_reported() {
+    fn only_changes_are_reported_and_at_the_limit_only_those_of_tracked_folders() {
         let dir = tempfile::Builder::new().prefix("top").tempdir().unwrap();
         let top = dir.path().to_str().unwrap().to_owned();
         let name = top.rsplit('/').next().unwrap();
@@ -178,44 +171,33 @@ mod tests {
         let roots = Roots::open(vec![Root { id: "r".into(), path: dir.path().to_owned() }]).unwrap();
         let mut snapshot = RootSnapshot::default();
         let first = update_and_list(&mut snapshot, &roots, &top, true);
-        assert_eq!(first.0, ["a", "deep"]);
-        assert_eq!(first.1, ["1.mkv", "2.mkv"]);
-        assert_eq!(first.2, ["a", "deep", name]);
+        assert_eq!(first[0], ["a", "deep"]);
+        assert_eq!(first[1], ["1.mkv", "2.mkv"]);
+        assert_eq!(first[2], ["a", "deep", name]);
         assert!(snapshot.contains(&format!("{top}/a/deep/2.mkv")) && snapshot.contains(&format!("{top}/a")));
-        assert_eq!(update_and_list(&mut snapshot, &roots, &top, true).0, Vec::<String>::new());
+        assert_eq!(update_and_list(&mut snapshot, &roots, &top, true)[0], Vec::<String>::new());
 
         write("a/1.mkv", "another");
         std::fs::create_dir_all(dir.path().join("a/new/er")).unwrap();
         write("a/new/er/3.mkv", "3");
         let second = update_and_list(&mut snapshot, &roots, &format!("{top}/a"), false);
-        assert_eq!(second.0, ["a", "er"], "replaced, and new");
-        assert_eq!(second.1, ["1.mkv", "3.mkv"]);
-        assert_eq!(second.2, ["er", "new"]);
+        assert_eq!(second[0], ["a", "er"], "replaced, and new");
+        assert_eq!(second[1], ["1.mkv", "3.mkv"]);
+        assert_eq!(second[2], ["er", "new"]);
 
         std::fs::remove_dir_all(dir.path().join("a/new")).unwrap();
         std::fs::remove_file(dir.path().join("a/1.mkv")).unwrap();
-        assert_eq!(update_and_list(&mut snapshot, &roots, &format!("{top}/a"), false).0, ["a", "er", "new"]);
+        assert_eq!(update_and_list(&mut snapshot, &roots, &format!("{top}/a"), false)[0], ["a", "er", "new"]);
         assert!(!snapshot.contains(&format!("{top}/a/1.mkv")) && !snapshot.contains(&format!("{top}/a/new/er/3.mkv")));
         assert_eq!(snapshot.file_count(), 1);
-    }
 
-    #[test]
-    fn at_the_limit_tracked_folders_are_still_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let top = dir.path().to_str().unwrap().to_owned();
-        let write = |path: &str, text: &str| std::fs::write(dir.path().join(path), text).unwrap();
-        std::fs::create_dir_all(dir.path().join("a/deep")).unwrap();
-        write("a/deep/1.mkv", "1");
-        let roots = Roots::open(vec![Root { id: "r".into(), path: dir.path().to_owned() }]).unwrap();
-        let mut snapshot = RootSnapshot::default();
-        update_and_list(&mut snapshot, &roots, &top, true);
-
+        // At the limit, tracked folders are still read.
         snapshot.file_count += MAX_FILES;
-        write("a/deep/1.mkv", "replaced");
+        write("a/deep/2.mkv", "replaced");
         std::fs::create_dir_all(dir.path().join("a/new")).unwrap();
-        write("a/new/2.mkv", "2");
-        let (folders, changed_files, _) = update_and_list(&mut snapshot, &roots, &top, true);
+        write("a/new/3.mkv", "3");
+        let [folders, changed_files, _] = update_and_list(&mut snapshot, &roots, &top, true);
         assert_eq!(folders, ["deep"], "no new folder is tracked");
-        assert_eq!(changed_files, ["1.mkv"]);
+        assert_eq!(changed_files, ["2.mkv"]);
     }
 }

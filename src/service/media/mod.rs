@@ -268,7 +268,6 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// The key of a stored probe result.
 fn record_id(fingerprint: &str) -> String {
     format!("{PROBE_VERSION}/{fingerprint}")
 }

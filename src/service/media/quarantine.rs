@@ -125,9 +125,6 @@ fn read_mark(mark: &Path) -> Option<QuarantineEntry> {
 
 impl Quarantine {
     /// Reads the marks that an earlier process left in `folder`, and logs them.
-    ///
-    /// # Errors
-    /// `INTERNAL` when the folder cannot be created.
     pub fn open(folder: PathBuf) -> Result<Self> {
         Self::open_as(folder, version(), Timestamp::now())
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
 
+use super::HistoryPage;
 use crate::domain::progress::{MediaType, ProgressRecord, ProgressStatus};
 use crate::error::{Error, Result};
 
@@ -38,13 +39,6 @@ pub struct HistoryIndex {
     count_by_type: HashMap<(MediaType, ProgressStatus), usize>,
 }
 
-/// Ids of one page, and where the next one begins.
-pub struct IndexPage {
-    pub ids: Vec<Arc<str>>,
-    pub total: usize,
-    pub next_cursor: Option<String>,
-}
-
 impl HistoryIndex {
     /// Adds a record, replacing the former one of its item.
     pub fn put(&mut self, record: &ProgressRecord) {
@@ -66,7 +60,6 @@ impl HistoryIndex {
         self.rows.insert(id, row);
     }
 
-    /// Removes an item.
     pub fn remove(&mut self, id: &str) {
         let Some((id, row)) = self.rows.remove_entry(id) else { return };
         if self.by_path.get(&row.path) == Some(&id) {
@@ -82,7 +75,6 @@ impl HistoryIndex {
         }
     }
 
-    /// The item last seen at a path.
     pub fn item_at_path(&self, path: &str) -> Option<&Arc<str>> {
         self.by_path.get(path)
     }
@@ -96,7 +88,7 @@ impl HistoryIndex {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid cursor.
-    pub fn page(&self, filter: HistoryFilter, cursor: Option<&str>, limit: usize) -> Result<IndexPage> {
+    pub fn page(&self, filter: HistoryFilter, cursor: Option<&str>, limit: usize) -> Result<HistoryPage<Arc<str>>> {
         let lower_bound = cursor.map(decode_cursor).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
         let matches_filter = |kind: &(MediaType, ProgressStatus)| {
             filter.media_type.as_ref().is_none_or(|requested| *requested == kind.0)
@@ -106,10 +98,10 @@ impl HistoryIndex {
         let mut page: Vec<&HistoryOrder> = rows.map(|(order, _)| order).take(limit + 1).collect();
         let has_more = page.len() > limit;
         page.truncate(limit);
-        Ok(IndexPage {
+        Ok(HistoryPage {
             total: self.count_by_type.iter().filter(|(kind, _)| matches_filter(kind)).map(|(_, count)| count).sum(),
             next_cursor: page.last().filter(|_| has_more).map(|last| encode_cursor(last)),
-            ids: page.into_iter().map(|(_, _, id)| id.clone()).collect(),
+            entries: page.into_iter().map(|(_, _, id)| id.clone()).collect(),
         })
     }
 }

@@ -34,9 +34,10 @@ const FOLDER_ID_PREFIX: &str = "b_";
 const RESET_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// One page of a list.
-pub struct HistoryPage {
-    pub records: Vec<ProgressRecord>,
+pub struct HistoryPage<T> {
+    pub entries: Vec<T>,
     pub total: usize,
+    /// Where the next page begins.
     pub next_cursor: Option<String>,
 }
 
@@ -60,9 +61,6 @@ struct CleanupKeys {
 
 impl ProgressStore {
     /// Reads all records.
-    ///
-    /// # Errors
-    /// `INTERNAL` naming the record that cannot be read.
     pub fn open(store: Store, tree: Tree, clock: Clock, events: Arc<Events>) -> Result<Self> {
         let mut users: HashMap<String, HistoryIndex> = HashMap::new();
         store.for_each(tree, |key, record: ProgressRecord| {
@@ -83,18 +81,12 @@ impl ProgressStore {
     }
 
     /// A user's record of an item; None if it was never started or was reset.
-    ///
-    /// # Errors
-    /// `INTERNAL` for a record that cannot be read.
     pub fn record(&self, user_id: &str, media_id: &str) -> Result<Option<ProgressRecord>> {
         let stored: Option<ProgressRecord> = self.store.get(self.tree, &record_key(user_id, media_id))?;
         Ok(stored.filter(|record| !record.is_reset))
     }
 
     /// A user's record of the item last seen at a path; for paths whose file is gone.
-    ///
-    /// # Errors
-    /// Same as [`Self::record`].
     pub fn record_at_path(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
         let id = self.read_index().get(user_id).and_then(|index| index.item_at_path(path).cloned());
         id.map_or(Ok(None), |id| self.record(user_id, &id))
@@ -152,17 +144,19 @@ impl ProgressStore {
     ///
     /// # Errors
     /// `VALIDATION_ERROR` for an invalid cursor; `INTERNAL` for a record that cannot be read.
-    pub fn history(&self, user: &str, filter: HistoryFilter, cursor: Option<&str>, max: usize) -> Result<HistoryPage> {
-        let index_page = match self.read_index().get(user) {
+    pub fn history(
+        &self,
+        user: &str,
+        filter: HistoryFilter,
+        cursor: Option<&str>,
+        max: usize,
+    ) -> Result<HistoryPage<ProgressRecord>> {
+        let HistoryPage { entries: ids, total, next_cursor } = match self.read_index().get(user) {
             Some(index) => index.page(filter, cursor, max)?,
             None => HistoryIndex::default().page(filter, cursor, max)?,
         };
-        let records = index_page.ids.iter().map(|id| self.record(user, id)).collect::<Result<Vec<_>>>()?;
-        Ok(HistoryPage {
-            records: records.into_iter().flatten().collect(),
-            total: index_page.total,
-            next_cursor: index_page.next_cursor,
-        })
+        let records = ids.iter().map(|id| self.record(user, id)).collect::<Result<Vec<_>>>()?;
+        Ok(HistoryPage { entries: records.into_iter().flatten().collect(), total, next_cursor })
     }
 
     /// Moves a user's record to another content id, because the item at its path was changed. Once begun, it is completed
@@ -324,7 +318,6 @@ fn is_folder_id(media_id: &str) -> bool {
     media_id.starts_with(FOLDER_ID_PREFIX)
 }
 
-/// User and item of a record's key.
 fn split_key(key: &str) -> (&str, &str) {
     key.split_once('/').unwrap_or(("", key))
 }

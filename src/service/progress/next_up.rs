@@ -26,15 +26,12 @@ pub struct NextUp {
 impl Service {
     /// The next file of every folder in which a user completed one, the folder watched last first. Completed files are
     /// skipped; a folder without a next file gives no row.
-    ///
-    /// # Errors
-    /// `INTERNAL` for a record that cannot be read.
     pub async fn next_up(&self, user_id: &str, limit: usize) -> Result<Vec<NextUp>> {
         let filter = HistoryFilter { status: Some(ProgressStatus::Completed), ..HistoryFilter::default() };
         let (mut found, mut searched_folders, mut cursor) = (Vec::new(), HashSet::new(), None);
         loop {
             let page = self.progress.history(user_id, filter.clone(), cursor.as_deref(), 200)?;
-            for record in page.records {
+            for record in page.entries {
                 let folder = record.path.rsplit_once('/').map_or("/", |(folder, _)| folder).to_owned();
                 if searched_folders.len() >= MAX_FOLDERS || found.len() >= limit {
                     return Ok(found);

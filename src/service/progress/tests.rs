@@ -45,7 +45,7 @@ async fn save_item(
 
 fn listed_ids(progress: &ProgressStore) -> Vec<String> {
     let page = progress.history("u_1", HistoryFilter::default(), None, 9).unwrap();
-    page.records.into_iter().map(|record| record.media_id).collect()
+    page.entries.into_iter().map(|record| record.media_id).collect()
 }
 
 #[tokio::test]

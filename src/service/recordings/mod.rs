@@ -59,7 +59,6 @@ pub struct Recordings {
     wake_signal: Arc<Notify>,
 }
 
-/// A recording under way.
 struct RunningRecording {
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -73,7 +72,6 @@ pub enum FileAction {
     Delete,
 }
 
-/// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemovedRecording {
     /// The state the recording is left in; None if its record is gone too.
@@ -83,9 +81,6 @@ pub struct RemovedRecording {
 
 impl Recordings {
     /// Reads all recordings and opens their folder.
-    ///
-    /// # Errors
-    /// `INTERNAL` for a record that cannot be read or a missing folder.
     pub fn open(store: Store, config: &Config, events: Arc<Events>, clock: Clock) -> Result<Self> {
         let all = store.scan::<Recording>(Tree::Recordings)?.into_iter().collect();
         let rules = store.scan::<SeriesRule>(Tree::RecordingRules)?.into_iter().collect();
@@ -142,7 +137,6 @@ impl Recordings {
         lock(&self.rules).get(id).cloned().ok_or_else(|| Error::new(Code::NotFound, "no such series rule"))
     }
 
-    /// Whether a recording is running now.
     pub fn is_running(&self, id: &str) -> bool {
         lock(&self.running_tasks).contains_key(id)
     }

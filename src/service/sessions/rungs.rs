@@ -64,7 +64,6 @@ impl RungLeases {
         Some(lease)
     }
 
-    /// Keeps the lease of a rung.
     pub(super) fn add_lease(&self, rung: usize, lease: Lease, backend: BackendChoice) {
         if let Some(leases) = &mut *lock(&self.leases)
             && let Some(slot) = leases.get_mut(rung)
@@ -81,7 +80,6 @@ impl RungLeases {
         lock(&self.admission).clone()
     }
 
-    /// Which rungs are leased.
     pub(super) fn leased_rungs(&self) -> Vec<bool> {
         lock(&self.leases).iter().flatten().map(Option::is_some).collect()
     }

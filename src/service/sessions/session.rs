@@ -54,7 +54,6 @@ struct SessionView {
     video_codec: Option<String>,
 }
 
-/// The status of a session.
 #[derive(Clone, Debug)]
 pub struct SessionStatus {
     pub state: SessionState,
@@ -68,7 +67,6 @@ pub struct SessionStatus {
     pub last_access_at: Timestamp,
 }
 
-/// Timeouts of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionTimeouts {
     /// Without a request, the session ends.

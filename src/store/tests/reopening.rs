@@ -67,8 +67,7 @@ async fn a_kill_between_a_compaction_and_the_restart_of_the_tail_is_no_damage() 
 
 #[tokio::test]
 async fn an_index_whose_lock_a_child_still_shares_is_opened_as_it_is() {
-    let dir = temp_folder();
-    let records = fill_state(dir.path()).await;
+    let (dir, records) = filled_state().await;
     let locked = fs::File::open(dir.path().join("db/db")).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let release = std::thread::spawn(move || {

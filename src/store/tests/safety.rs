@@ -32,8 +32,7 @@ async fn a_record_has_one_upper_bound_and_what_is_acknowledged_is_read_again() {
 
 #[tokio::test]
 async fn a_state_with_records_of_a_newer_version_is_refused_and_left_as_it_is() {
-    let dir = temp_folder();
-    fill_state(dir.path()).await;
+    let (dir, _) = filled_state().await;
     let journal = dir.path().join("journal");
     let mut text = fs::read_to_string(&journal).unwrap();
     let sum = record::checksum("parental-rules", "u_1", 999, b"{}");
@@ -57,8 +56,7 @@ async fn a_state_with_records_of_a_newer_version_is_refused_and_left_as_it_is() 
 
 #[tokio::test]
 async fn an_empty_tree_of_an_earlier_version_does_not_refuse_the_start() {
-    let dir = temp_folder();
-    let expected = fill_state(dir.path()).await;
+    let (dir, expected) = filled_state().await;
     // Earlier versions created this tree and never wrote to it.
     drop(sled::open(dir.path().join("db")).unwrap().open_tree("indexes").unwrap());
     fs::remove_file(dir.path().join("journal")).unwrap();
@@ -193,8 +191,7 @@ async fn a_backup_under_writers_has_everything_acknowledged_before() {
 
 #[tokio::test]
 async fn a_snapshot_that_sled_did_not_complete_is_no_damage() {
-    let dir = temp_folder();
-    let expected = fill_state(dir.path()).await;
+    let (dir, expected) = filled_state().await;
     fs::write(dir.path().join("db/snap.7FFFFFFFFFFFFFFF.generating"), "half of it").unwrap();
     assert_eq!(read_progress(dir.path()), expected);
     assert_eq!(count_damaged(dir.path()), 0);

@@ -63,7 +63,6 @@ impl Subtitle {
         })
     }
 
-    /// A sidecar of the file.
     pub fn external(sidecar: &Sidecar, links: &MediaLinks) -> Self {
         let text = sidecar.format.is_text();
         let url = text.then(|| links.subtitle_url(&sidecar.id));

@@ -216,7 +216,6 @@ fn to_seconds(ms: i64) -> f64 {
     round_to_ms(ms as f64 / 1000.0)
 }
 
-/// The JSON guide in chunks.
 fn guide_chunks(
     service: Arc<Service>,
     channels: Vec<Arc<Channel>>,

@@ -23,7 +23,6 @@ pub struct ItemRequest {
     order: Option<String>,
 }
 
-/// Validates a list of items.
 pub fn validate_items(field: &str, items: Vec<ItemRequest>) -> Result<Vec<RequestedItem>> {
     if items.len() > MAX_ITEMS {
         return Err(Error::invalid_field(field, format!("must have at most {MAX_ITEMS} entries")));

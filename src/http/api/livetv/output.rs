@@ -20,7 +20,6 @@ pub struct OutputRequest {
     resolution: Option<String>,
     /// Bitrate of encoded video, at least 100; null (default) for the usual bitrate of its resolution.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<u32>)]
     video_bitrate_kbps: Option<Option<u32>>,
     /// Whether video that every player supports is copied instead of encoded. Default true.
     copy_when_possible: Option<bool>,
@@ -28,11 +27,9 @@ pub struct OutputRequest {
     audio_channels: Option<u32>,
     /// One frame rate for all video, such as 25 or 29.97; null (default) keeps the rate of each file.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<f64>)]
     frame_rate: Option<Option<f64>>,
     /// Target loudness (EBU R 128), an integer from -40 to -5; null (default) keeps the loudness of each file.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<i16>)]
     loudness_lufs: Option<Option<i16>>,
 }
 
@@ -63,9 +60,6 @@ pub struct WatermarkRequest {
 
 impl WatermarkRequest {
     /// The watermark settings; None without an image.
-    ///
-    /// # Errors
-    /// `VALIDATION_ERROR` naming the first invalid field.
     pub fn into_settings(self) -> Result<Option<WatermarkSettings>> {
         let position = self.position.as_deref().unwrap_or("bottom-right");
         let Some(corner) = Corner::parse(position) else {
@@ -84,9 +78,6 @@ impl WatermarkRequest {
 }
 
 /// The output settings that a request changes.
-///
-/// # Errors
-/// `VALIDATION_ERROR` naming the first invalid field.
 pub fn output_change(output: Option<OutputRequest>, languages: Option<LanguagesRequest>) -> Result<OutputChange> {
     let mut change = OutputChange::default();
     if let Some(output) = output {

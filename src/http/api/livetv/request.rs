@@ -33,7 +33,6 @@ pub struct ChannelRequest {
     category: Option<String>,
     /// Null for the generated logo.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<String>)]
     logo_url: Option<Option<String>>,
     enabled: Option<bool>,
     /// IANA time zone name; default: the server's.
@@ -51,7 +50,6 @@ pub struct ChannelRequest {
     offline: Option<OfflineRequest>,
     /// Null for no watermark.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<WatermarkRequest>)]
     watermark: Option<Option<WatermarkRequest>>,
     /// The channel pauses while it has no viewers. Excludes `alwaysOn`, `scheduleMode` `blocks` and external channels.
     on_demand: Option<bool>,
@@ -59,7 +57,6 @@ pub struct ChannelRequest {
     claim: ClaimRequest,
     /// The stream of an external channel.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<FeedRequest>)]
     source: Option<Option<FeedRequest>>,
 }
 
@@ -69,11 +66,9 @@ pub struct ChannelRequest {
 pub struct OfflineRequest {
     /// Text on the slate, 1 to 100 characters; null for no text.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<String>)]
     message: Option<Option<String>>,
     /// Path of a PNG or JPEG inside a library root to show as the slate; null for the built-in image.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<String>)]
     image_url: Option<Option<String>>,
 }
 
@@ -88,7 +83,6 @@ pub struct GuideRequest {
     /// External channels only: id of the imported guide channel (XMLTV) whose programmes are listed; null (default) for the
     /// `tvg-id` of its playlist.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<String>)]
     xmltv_id: Option<Option<String>>,
     /// Source of that guide; null (default) for the first source with such a channel.
     xmltv_source_id: Option<u32>,
@@ -98,7 +92,6 @@ pub struct GuideRequest {
 }
 
 impl ChannelRequest {
-    /// Validates a request that creates a channel.
     pub fn into_new_channel(mut self, skip_invalid: bool, username: &str, urls: ResourceUrls) -> Result<ChannelChange> {
         let start_at = self.start_at.take();
         let change = self.into_change(skip_invalid, ChangeTime::default(), username, urls)?;
@@ -113,7 +106,6 @@ impl ChannelRequest {
         Ok(ChannelChange { start_at: start_at.as_deref().map(parse_start).transpose()?, ..change })
     }
 
-    /// Validates a request that changes a channel.
     pub fn into_change(
         mut self,
         skip_invalid: bool,

@@ -34,7 +34,6 @@ pub struct RightsRequest {
     statement: Option<String>,
     /// The basis for recording it; null if it must not be recorded.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<String>)]
     recording_basis: Option<Option<String>>,
 }
 
@@ -49,14 +48,11 @@ pub struct AttestationRequest {
 #[derive(Default, Deserialize, ToSchema)]
 pub struct ClaimRequest {
     #[serde(default, deserialize_with = "deserialize_provenance")]
-    #[schema(value_type = Option<ProvenanceRequest>)]
     provenance: Option<Option<ProvenanceRequest>>,
     #[serde(default, deserialize_with = "deserialize_rights")]
-    #[schema(value_type = Option<RightsRequest>)]
     rights: Option<Option<RightsRequest>>,
     /// Required again after a change of `provenance`, `rights` or `source`.
     #[serde(default, deserialize_with = "deserialize_attestation")]
-    #[schema(value_type = Option<AttestationRequest>)]
     attestation: Option<Option<AttestationRequest>>,
 }
 
@@ -70,7 +66,6 @@ pub struct FeedRequest {
     /// Fallback URLs, at most 8, tried in this order when `url` does not respond.
     pub failover_urls: Option<Vec<String>>,
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<String>)]
     pub user_agent: Option<Option<String>>,
 }
 
@@ -166,8 +161,6 @@ pub fn parse_stream_address(field: &str, text: &str) -> Result<Address> {
 }
 
 impl FeedRequest {
-    /// # Errors
-    /// `VALIDATION_ERROR`.
     pub fn validate(&self) -> Result<()> {
         if self.failover_urls.as_ref().is_some_and(|urls| urls.len() > MAX_FAILOVER) {
             let message = format!("must have at most {MAX_FAILOVER} entries");
@@ -183,9 +176,6 @@ impl FeedRequest {
     }
 
     /// The parsed fallback URLs; None if absent.
-    ///
-    /// # Errors
-    /// `VALIDATION_ERROR`.
     pub fn failover_addresses(&self) -> Result<Option<Vec<Address>>> {
         let Some(urls) = &self.failover_urls else { return Ok(None) };
         let parse = |(n, url): (usize, &String)| parse_stream_address(&format!("source.failoverUrls[{n}]"), url);

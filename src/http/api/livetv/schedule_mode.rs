@@ -15,7 +15,6 @@ pub fn mode_name(mode: ScheduleMode) -> &'static str {
     MODES.iter().find(|(_, candidate)| *candidate == mode).map_or("blocks", |(name, _)| name)
 }
 
-/// Parses a `scheduleMode`.
 pub fn parse_mode(name: &str) -> Result<ScheduleMode> {
     if name == "blocks" {
         return Ok(ScheduleMode::Blocks);

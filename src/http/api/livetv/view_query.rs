@@ -35,9 +35,6 @@ pub struct ViewQuery {
 
 impl ViewQuery {
     /// `default_session` is the viewer name used for start-over requests without a `watchSession`.
-    ///
-    /// # Errors
-    /// `VALIDATION_ERROR`.
     pub fn from_request(call: &Call, default_session: Option<&str>) -> Result<Self> {
         let is_start_over = !matches!(call.query("fromStart"), None | Some("" | "0" | "false"));
         let session = parse_watch_session(call)?;

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::domain::progress::{MediaType, ProgressSave};
 use crate::domain::time::round_to_ms;
 use crate::http::api::prelude::*;
-use crate::http::api::stream_index::StreamIndex;
+use crate::http::api::stream_index::deserialize_stream_index;
 
 /// Longest title, bytes.
 const MAX_TITLE_BYTES: usize = 512;
@@ -37,13 +37,13 @@ pub(in crate::http) struct SaveRequest {
     player: Option<String>,
     device_id: Option<String>,
     /// Null or -1: none; absent: the stored one.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_stream_index")]
     #[schema(value_type = Option<i64>, minimum = -1)]
-    audio_stream_index: StreamIndex,
+    audio_stream_index: Option<Option<u32>>,
     /// Null or -1: none; absent: the stored one.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_stream_index")]
     #[schema(value_type = Option<i64>, minimum = -1)]
-    subtitle_stream_index: StreamIndex,
+    subtitle_stream_index: Option<Option<u32>>,
     /// When the device was at this position. A save that is older than the stored record is not applied.
     client_updated_at: Option<String>,
     /// The version that this save replaces. It is not applied if the stored record has another version.
@@ -72,8 +72,8 @@ impl SaveRequest {
             completed: self.completed,
             player: validate_player(self.player)?,
             device_id: self.device_id.map(validate_device_id).transpose()?,
-            audio_stream_index: self.audio_stream_index.selection(),
-            subtitle_stream_index: self.subtitle_stream_index.selection(),
+            audio_stream_index: self.audio_stream_index,
+            subtitle_stream_index: self.subtitle_stream_index,
             client_updated_at: self.client_updated_at.as_deref().map(parse_client_time).transpose()?,
             version: self.version,
             ..ProgressSave::default()

@@ -59,8 +59,6 @@ pub struct KeepRequest {
 }
 
 impl RecordingRequest {
-    /// # Errors
-    /// `VALIDATION_ERROR` naming the first invalid field.
     pub fn validate(self, user_id: String) -> Result<NewRecording> {
         let channel_id = self.channel_id.ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
         let series = self.series.map(SeriesRequest::validate).transpose()?;

@@ -3,7 +3,7 @@
 use crate::domain::playback::{DeviceProfile, PlaybackRequest, RUNGS, RequestDevice};
 use crate::domain::time::round_to_ms;
 use crate::http::api::prelude::*;
-use crate::http::api::stream_index::StreamIndex;
+use crate::http::api::stream_index::deserialize_stream_index;
 use crate::service::renditions::planner::{StartMode, StartRequest, SubtitleRequest};
 
 /// A start request. Only `mediaPath` is required. Unknown fields are ignored.
@@ -13,9 +13,9 @@ pub(super) struct StartBody {
     #[schema(value_type = String, required = true, example = "/library/movies/Example (2020).mkv")]
     media_path: Option<String>,
     /// Index of an audio stream; absent, null or -1: the default stream.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_stream_index")]
     #[schema(value_type = Option<i64>, minimum = -1)]
-    audio_stream_index: StreamIndex,
+    audio_stream_index: Option<Option<u32>>,
     /// A position at or after the end means the start of the last segment.
     #[schema(minimum = 0, default = 0)]
     start_position_seconds: Option<f64>,
@@ -23,9 +23,9 @@ pub(super) struct StartBody {
     /// `none`, `embedded`, `external` or `burn`; default `embedded` with a `subtitleStreamIndex`, otherwise `none`.
     subtitle_mode: Option<String>,
     /// Index of a subtitle stream; absent, null or -1: none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_stream_index")]
     #[schema(value_type = Option<i64>, minimum = -1)]
-    subtitle_stream_index: StreamIndex,
+    subtitle_stream_index: Option<Option<u32>>,
     /// Path of a text subtitle file in the library, for `external` and `burn`. Absent with `external`: the default sidecar
     /// of the item, or the first that is neither forced nor for the hearing impaired.
     subtitle_path: Option<String>,
@@ -57,8 +57,6 @@ struct ProfileBody {
 }
 
 impl StartBody {
-    /// # Errors
-    /// `VALIDATION_ERROR` naming the first invalid field.
     pub(super) fn into_request(self, user_agent: Option<&str>) -> Result<StartRequest> {
         let media_path = self.media_path.ok_or_else(|| Error::invalid_field("mediaPath", "is required"))?;
         let start_seconds = self.start_position_seconds.unwrap_or(0.0);
@@ -79,8 +77,8 @@ impl StartBody {
         if profile.max_audio_channels == Some(0) {
             return Err(Error::invalid_field("profile.maxAudioChannels", "must be at least 1"));
         }
-        let subtitle_stream = self.subtitle_stream_index.stream();
-        let is_off = self.subtitle_stream_index == StreamIndex::None && self.subtitle_path.is_none();
+        let subtitle_stream = self.subtitle_stream_index.flatten();
+        let is_off = self.subtitle_stream_index == Some(None) && self.subtitle_path.is_none();
         let mode = self.subtitle_mode.map(|mode| mode.to_ascii_lowercase());
         let subtitle = match mode.as_deref() {
             // Null and -1 switch the subtitles of the file off.
@@ -111,7 +109,7 @@ impl StartBody {
             device: RequestDevice::resolve(self.device_profile, self.player.as_deref(), user_agent),
             start_mode,
             playback: PlaybackRequest {
-                audio_stream: self.audio_stream_index.stream(),
+                audio_stream: self.audio_stream_index.flatten(),
                 max_height,
                 max_bitrate_kbps: profile.max_bitrate_kbps,
                 max_audio_channels: profile.max_audio_channels,
@@ -155,29 +153,17 @@ mod tests {
 
     #[test]
     fn resolutions_are_understood_in_many_spellings() {
-        for (label, lines) in [
-            ("original", Some(None)),
-            ("auto", Some(None)),
-            ("Auto ", Some(None)),
-            ("", Some(None)),
-            ("1080p", Some(Some(1080))),
-            ("1080P", Some(Some(1080))),
-            ("1080i", Some(Some(1080))),
-            ("720", Some(Some(720))),
-            ("4k", Some(Some(2160))),
-            ("4K", Some(Some(2160))),
-            ("2160", Some(Some(2160))),
-            ("8k", Some(Some(2160))),
-            ("1920x1080", Some(Some(1080))),
-            ("900p", Some(Some(720))),
-            ("144p", Some(Some(240))),
-            ("p", None),
-            ("-720", None),
-            ("72", None),
-            ("99999999999p", None),
-            ("best", None),
+        for (labels, lines) in [
+            (&["original", "auto", "Auto ", ""][..], Some(None)),
+            (&["1080p", "1080P", "1080i", "1920x1080"], Some(Some(1080))),
+            (&["720", "900p"], Some(Some(720))),
+            (&["4k", "4K", "2160", "8k"], Some(Some(2160))),
+            (&["144p"], Some(Some(240))),
+            (&["p", "-720", "72", "99999999999p", "best"], None),
         ] {
-            assert_eq!(parse_max_height(label), lines, "{label:?}");
+            for label in labels {
+                assert_eq!(parse_max_height(label), lines, "{label:?}");
+            }
         }
     }
 

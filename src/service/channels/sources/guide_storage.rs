@@ -47,9 +47,6 @@ fn piece_key(source: u32, generation: u32, piece: u32) -> String {
 }
 
 /// Reads the stored guide of a source; None if it has no guide.
-///
-/// # Errors
-/// `INTERNAL` for a record that cannot be read.
 pub fn read_guide(store: &Store, tree: Tree, source: u32) -> Result<Option<GuidePiece>> {
     let Some(GuideHead { generation, pieces }) = store.get(tree, &head_key(source))? else {
         return read_old_format(store, tree, source);
@@ -77,9 +74,6 @@ fn read_old_format(store: &Store, tree: Tree, source: u32) -> Result<Option<Guid
 }
 
 /// Whether this tree has the guide in the present format.
-///
-/// # Errors
-/// `INTERNAL` for a head that cannot be read.
 pub fn is_stored(store: &Store, tree: Tree, source: u32) -> Result<bool> {
     Ok(store.get::<GuideHead>(tree, &head_key(source))?.is_some())
 }
@@ -147,7 +141,6 @@ async fn delete(store: &Store, tree: Tree, source: u32, which: impl Fn(&str) -> 
     stream::iter(removals).buffer_unordered(CONCURRENT_WRITES).try_for_each(|_| async { Ok(()) }).await
 }
 
-/// Splits a guide into pieces.
 fn split_guide<'a>(
     mut channels: impl Iterator<Item = (&'a str, &'a [Listing])>,
 ) -> impl Iterator<Item = Vec<(&'a str, &'a [Listing])>> {

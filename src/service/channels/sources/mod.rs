@@ -63,8 +63,6 @@ pub struct SourceChange {
 }
 
 impl Sources {
-    /// # Errors
-    /// `INTERNAL` for a record that cannot be read.
     pub fn open(store: Store) -> Result<Self> {
         let (mut by_id, mut last_id) = (BTreeMap::new(), 0);
         for (key, record) in store.scan::<SourceRecord>(Tree::Sources)? {

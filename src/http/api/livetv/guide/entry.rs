@@ -27,7 +27,7 @@ pub struct GuideEntry<'a> {
     #[schema(value_type = String, format = DateTime)]
     end: InstantText,
     #[schema(value_type = String)]
-    icon_url: IconUrl<'a>,
+    icon_url: LogoUrl<'a>,
     subtitle: Option<&'a str>,
     season: Option<u32>,
     episode: Option<u32>,
@@ -58,7 +58,7 @@ impl<'a> GuideEntry<'a> {
             description: entry.listing.map_or(&settings.description, |listing| &listing.description),
             start: InstantText(start_ms),
             end: InstantText(end_ms),
-            icon_url: IconUrl(addresses.logo_url(settings.logo_url.as_deref(), channel.id)),
+            icon_url: addresses.logo_url(settings.logo_url.as_deref(), channel.id),
             subtitle: name.subtitle,
             season: name.season,
             episode: name.episode,
@@ -88,10 +88,6 @@ struct EntryId(u32, u64);
 /// An instant, serialized as ISO 8601.
 #[derive(Clone, Copy)]
 struct InstantText(WallMs);
-
-/// URL of a channel's logo.
-#[derive(Clone, Copy)]
-struct IconUrl<'a>(LogoUrl<'a>);
 
 /// Categories of the guide listing, or of the channel (empty if it has none).
 #[derive(Clone, Copy)]
@@ -126,9 +122,9 @@ impl Serialize for InstantText {
     }
 }
 
-impl Serialize for IconUrl<'_> {
+impl Serialize for LogoUrl<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        to.collect_str(&self.0)
+        to.collect_str(self)
     }
 }
 

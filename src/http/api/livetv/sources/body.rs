@@ -39,17 +39,14 @@ pub struct SourceRequest {
     upload: Option<String>,
     /// Refresh interval in hours, 1 to 744; null (default) for no automatic refresh.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<u32>)]
     refresh_hours: Option<Option<u32>>,
     #[serde(flatten)]
     claim: ClaimRequest,
     /// Which entries become channels; null (default) for all.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<SelectRequest>)]
     select: Option<Option<SelectRequest>>,
     /// Number of the first new channel; null (default) for the numbers in the playlist.
     #[serde(default, deserialize_with = "deserialize_nullable")]
-    #[schema(value_type = Option<u32>)]
     number_from: Option<Option<u32>>,
 }
 

@@ -4,7 +4,7 @@
 //! blocks.
 
 use super::outline::{ContainerOutline, OutlineTrackKind, Result, refuse_if};
-use crate::domain::media::{Attachment, Chapter, Container, Tags};
+use crate::domain::media::{Attachment, Chapter, Container, Media, Tags};
 use crate::engine::container::bytes::Truncated;
 use crate::engine::container::matroska::ebml::{Element, elements, parse_text, parse_uint, read_body};
 use crate::engine::container::matroska::{TopLevelElements, read_segment};
@@ -48,16 +48,11 @@ pub(super) fn read_outline(source: &SourceFile, webm: bool) -> Result<ContainerO
         refuse_if(attachment.media_type.as_deref().is_some_and(|kind| kind.starts_with("image/")), "cover art")?;
         attachments.push(Attachment { file_name: attachment.name, mime_type: attachment.media_type });
     }
-    Ok(ContainerOutline {
-        container: if webm { Container::Webm } else { Container::Matroska },
-        duration_seconds: duration,
-        start_seconds: start,
-        tracks: tracks.into_iter().map(|timed_track| timed_track.track).collect(),
-        chapters,
-        attachments,
-        tags: Tags { title, ..Tags::default() },
-        keyframe_interval_seconds: None,
-    })
+    let container = if webm { Container::Webm } else { Container::Matroska };
+    let tags = Tags { title, ..Tags::default() };
+    let media = Media { start_seconds: start, chapters, attachments, tags, ..Media::new(container, Vec::new()) };
+    let tracks = tracks.into_iter().map(|timed_track| timed_track.track).collect();
+    Ok(ContainerOutline { media, duration_seconds: duration, tracks })
 }
 
 /// Where the segment ends by its header; None if its size is unknown.

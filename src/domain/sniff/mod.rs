@@ -108,9 +108,6 @@ impl ByteSource for &[u8] {
 }
 
 /// Recognises a file; None for everything that is not media.
-///
-/// # Errors
-/// Errors of the reader.
 pub fn detect_format<B: ByteSource>(bytes: &mut B) -> Result<Option<FileFormat>, B::Error> {
     let head = bytes.read_at(0, HEAD_BYTES)?.into_owned();
     if let Some(tag) = frames::tag_len(&head) {

@@ -28,10 +28,7 @@ use crate::engine::source::SourceFile;
 /// which decodes larger ones, has its own limits (`ffmpeg::spawn::ChildLimits`).
 const MAX_FRAME_LUMA_SAMPLES: u64 = 8192 * 4320;
 
-/// Describes a plain file without starting a process.
-///
-/// # Errors
-/// The reason why ffprobe is needed.
+/// Describes a plain file without starting a process. The error is the reason why ffprobe is needed.
 pub async fn probe_in_process(
     tools: &ProbeTools,
     source: &Arc<SourceFile>,

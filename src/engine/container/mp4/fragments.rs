@@ -74,18 +74,11 @@ fn append_fragment(
     }
     // Without an explicit base, data offsets count from the moof (default-base-is-moof, and the first track in any case).
     let base = if flags & 0x01 != 0 { tfhd.u64()? } else { moof_start };
-    if flags & 0x02 != 0 {
-        tfhd.u32()?;
-    }
-    if flags & 0x08 != 0 {
-        defaults.duration = tfhd.u32()?;
-    }
-    if flags & 0x10 != 0 {
-        defaults.size = tfhd.u32()?;
-    }
-    if flags & 0x20 != 0 {
-        defaults.flags = tfhd.u32()?;
-    }
+    let mut optional = |flag: u32, absent: u32| if flags & flag != 0 { tfhd.u32() } else { Ok(absent) };
+    let _description_index = optional(0x02, 0)?;
+    defaults.duration = optional(0x08, defaults.duration)?;
+    defaults.size = optional(0x10, defaults.size)?;
+    defaults.flags = optional(0x20, defaults.flags)?;
     let start_dts = match child(traf, b"tfdt") {
         None => None,
         Some(tfdt) => {

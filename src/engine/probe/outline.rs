@@ -44,6 +44,8 @@ pub(super) struct OutlineTrack {
     /// Frame size that the container states, pixels; 0 if it does not.
     pub width: u32,
     pub height: u32,
+    /// Codec delay of Matroska: audio that is decoded and dropped at the start, milliseconds.
+    pub delay_ms: f64,
     /// Whether sample values use the full range; None if the container does not state it.
     pub full_range: Option<bool>,
 }

@@ -128,10 +128,8 @@ impl Address {
         (host, self.0.port_or_known_default().unwrap_or(default_port))
     }
 
-    /// The stored address if this is its printed form, because clients send back what they received.
-    ///
-    /// # Errors
-    /// The reason, if this is the printed form of another address.
+    /// The stored address if this is its printed form, because clients send back what they received. The printed form of
+    /// another address is an error with the reason.
     pub fn or_stored(self, stored: Option<&Self>) -> Result<Self, &'static str> {
         match stored {
             _ if self.0.path() != PRINTED_PATH => Ok(self),

@@ -15,10 +15,7 @@ pub const MAX_AHEAD_MS: i64 = 366 * DAY_MS;
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// Checks that a requested instant is at most [`MAX_AHEAD_MS`] in the future.
-///
-/// # Errors
-/// `VALIDATION_ERROR` naming the field.
+/// Checks that a requested instant is at most [`MAX_AHEAD_MS`] in the future; a `VALIDATION_ERROR` names the field.
 pub fn check_ahead(field: &str, at_ms: WallMs, now_ms: WallMs) -> Result<()> {
     if at_ms - now_ms > MAX_AHEAD_MS {
         let message = format!("must be at most {} days in the future", MAX_AHEAD_MS / DAY_MS);

@@ -32,7 +32,7 @@ pub enum ProgressStatus {
 
 /// One user's progress in one item. It is stored under the item's content hash, so renaming or moving the file changes
 /// nothing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgressRecord {
     pub media_id: String,
     /// Last known path of the item.
@@ -211,21 +211,15 @@ impl ProgressRecord {
             title: save.title.or_else(|| Some(before?.title.clone())).unwrap_or_else(|| item.title.clone()),
             position_seconds: if duration > 0.0 { position.min(duration) } else { position },
             duration_seconds: duration,
-            completed: false,
             player: save.player.unwrap_or_else(|| "unknown".to_owned()),
             device_id: save.device_id,
             audio_stream_index: save.audio_stream_index.unwrap_or_else(|| before?.audio_stream_index),
             subtitle_stream_index: save.subtitle_stream_index.unwrap_or_else(|| before?.subtitle_stream_index),
             book: save.book,
-            play_count: 0,
-            ever_completed: false,
-            completed_at: None,
             first_watched_at: now,
             last_watched_at: now,
             updated_at: now,
-            version: 0,
-            earlier_positions: Vec::new(),
-            is_reset: false,
+            ..Self::default()
         }
     }
 

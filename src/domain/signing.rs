@@ -48,23 +48,26 @@ pub fn verify_grant<'a>(
     let (Some(exp), Some(subject), Some(sig)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(SignatureError::Invalid);
     };
-    if grant.len() > MAX_GRANT_BYTES || subject.is_empty() || !is_expiry(exp) {
+    if grant.len() > MAX_GRANT_BYTES || subject.is_empty() {
         return Err(SignatureError::Invalid);
     }
+    Ok((subject, check_signature(keys, [resource, subject, exp], sig, now)?))
+}
+
+/// Checks a signature by any of `keys` over resource, subject and expiry; returns the expiry in unix seconds. One beyond the
+/// maximum lifetime comes from an older version or from a clock that was ahead.
+fn check_signature(
+    keys: &[SigningKey],
+    [resource, subject, exp]: [&str; 3],
+    sig: &str,
+    now: i64,
+) -> Result<i64, SignatureError> {
     let sig = BASE64URL_NOPAD.decode(sig.as_bytes()).map_err(|_| SignatureError::Invalid)?;
-    if !keys.iter().any(|key| compute_mac(key, resource, subject, exp).verify_slice(&sig).is_ok()) {
+    let is_signed = keys.iter().any(|key| compute_mac(key, resource, subject, exp).verify_slice(&sig).is_ok());
+    let is_expiry = exp.len() == 10 && exp.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_signed || !is_expiry {
         return Err(SignatureError::Invalid);
     }
-    Ok((subject, check_expiry(exp, now)?))
-}
-
-fn is_expiry(exp: &str) -> bool {
-    exp.len() == 10 && exp.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Checks an expiry whose signature was verified; returns it in unix seconds. An expiry beyond the maximum lifetime comes
-/// from an older version or from a clock that was ahead.
-fn check_expiry(exp: &str, now: i64) -> Result<i64, SignatureError> {
     let exp: i64 = exp.parse().map_err(|_| SignatureError::Invalid)?;
     match exp - now {
         left if left < -LEEWAY_SECONDS => Err(SignatureError::Expired),
@@ -107,16 +110,13 @@ pub fn verify_link<'a>(
     (token, exp, sig): (&'a str, &str, &str),
     now: i64,
 ) -> Result<(&'a str, i64), SignatureError> {
-    let is_too_long = [token, exp, sig].iter().any(|text| text.len() > MAX_PARAMETER_BYTES);
-    if is_too_long || !is_expiry(exp) {
+    if [token, exp, sig].iter().any(|text| text.len() > MAX_PARAMETER_BYTES) {
         return Err(SignatureError::Invalid);
     }
     let (name, subject) =
         token.strip_prefix('k').and_then(|rest| rest.split_once('.')).ok_or(SignatureError::Invalid)?;
     let key = keys.iter().find(|key| key_name(key) == name).ok_or(SignatureError::Invalid)?;
-    let sig = BASE64URL_NOPAD.decode(sig.as_bytes()).map_err(|_| SignatureError::Invalid)?;
-    compute_mac(key, resource, token, exp).verify_slice(&sig).map_err(|_| SignatureError::Invalid)?;
-    Ok((subject, check_expiry(exp, now)?))
+    Ok((subject, check_signature(std::slice::from_ref(key), [resource, token, exp], sig, now)?))
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! PGS streams of Blu-ray discs ([`PgsDecoder`]) and VobSub streams of DVDs ([`VobSubDecoder`]) both come as packets that put
 //! rectangles of a few colours on a canvas.
 
+use super::bytes::Truncated;
+
 mod pgs;
 mod scale;
 mod vobsub;
@@ -57,21 +59,8 @@ impl PlacedBitmap {
     }
 }
 
-/// Reads the bytes of an untrusted packet.
-struct ByteReader<'a>(&'a [u8]);
-
-impl<'a> ByteReader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], MalformedPacket> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(MalformedPacket("the packet ends too early"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn u8(&mut self) -> Result<u8, MalformedPacket> {
-        self.take(1).map(|bytes| bytes[0])
-    }
-
-    fn u16(&mut self) -> Result<u16, MalformedPacket> {
-        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+impl From<Truncated> for MalformedPacket {
+    fn from(_: Truncated) -> Self {
+        Self("the packet ends too early")
     }
 }

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{ByteReader, DisplayUpdate, MAX_PIXELS, MalformedPacket, PlacedBitmap};
+use super::{DisplayUpdate, MAX_PIXELS, MalformedPacket, PlacedBitmap};
+use crate::domain::bytes::ByteCursor;
 
 const PALETTE: u8 = 0x14;
 const OBJECT: u8 = 0x15;
@@ -65,12 +66,12 @@ impl PgsDecoder {
     /// Decodes a packet. Of several compositions only the last one is drawn. After an error, earlier palettes and objects
     /// remain.
     pub fn decode(&mut self, packet: &[u8]) -> Result<Option<DisplayUpdate>, MalformedPacket> {
-        let mut bytes = ByteReader(packet);
+        let mut bytes = ByteCursor(packet);
         let mut update = None;
         while !bytes.0.is_empty() {
             let kind = bytes.u8()?;
             let length = bytes.u16()?;
-            let mut body = ByteReader(bytes.take(usize::from(length))?);
+            let mut body = ByteCursor(bytes.take(usize::from(length))?);
             match kind {
                 COMPOSITION => self.read_composition(&mut body)?,
                 PALETTE => self.read_palette(&mut body)?,
@@ -82,7 +83,7 @@ impl PgsDecoder {
         Ok(update.map(|composition| self.render(&composition)))
     }
 
-    fn read_composition(&mut self, body: &mut ByteReader) -> Result<(), MalformedPacket> {
+    fn read_composition(&mut self, body: &mut ByteCursor) -> Result<(), MalformedPacket> {
         self.canvas = (u32::from(body.u16()?), u32::from(body.u16()?));
         // Frame rate and composition number.
         body.take(3)?;
@@ -109,7 +110,7 @@ impl PgsDecoder {
         Ok(())
     }
 
-    fn read_palette(&mut self, body: &mut ByteReader) -> Result<(), MalformedPacket> {
+    fn read_palette(&mut self, body: &mut ByteCursor) -> Result<(), MalformedPacket> {
         let id = body.u8()?;
         body.u8()?;
         let is_hd = self.canvas.1 > 576;
@@ -122,7 +123,7 @@ impl PgsDecoder {
         Ok(())
     }
 
-    fn read_object(&mut self, body: &mut ByteReader) -> Result<(), MalformedPacket> {
+    fn read_object(&mut self, body: &mut ByteCursor) -> Result<(), MalformedPacket> {
         let id = body.u16()?;
         body.u8()?;
         if body.u8()? & 0x80 == 0 {
@@ -171,7 +172,7 @@ impl Object {
         let mut whole = vec![0; self.width * self.height];
         let mut lines = whole.chunks_exact_mut(self.width.max(1));
         let (mut line, mut column) = (lines.next(), 0);
-        let mut bytes = ByteReader(&self.encoded);
+        let mut bytes = ByteCursor(&self.encoded);
         while let (Some(into), Ok((count, number))) = (line.as_mut(), read_run(&mut bytes)) {
             if count == 0 {
                 (line, column) = (lines.next(), 0);
@@ -190,7 +191,7 @@ impl Object {
 }
 
 /// One run: number of pixels and palette index. Zero pixels end the line.
-fn read_run(bytes: &mut ByteReader) -> Result<(usize, u8), MalformedPacket> {
+fn read_run(bytes: &mut ByteCursor) -> Result<(usize, u8), MalformedPacket> {
     let first = bytes.u8()?;
     if first != 0 {
         return Ok((1, first));

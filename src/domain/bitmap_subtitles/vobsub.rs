@@ -1,7 +1,8 @@
 //! VobSub, the sub-pictures of DVDs, as Matroska carries them: palette and canvas in the text of an `.idx` file, and one
 //! packet per image: two fields of run-length data and the commands with their times.
 
-use super::{ByteReader, DisplayUpdate, MAX_PIXELS, MalformedPacket, PlacedBitmap};
+use super::{DisplayUpdate, MAX_PIXELS, MalformedPacket, PlacedBitmap};
+use crate::domain::bytes::ByteCursor;
 use crate::domain::time::Ticks;
 
 /// Palette and canvas of a track.
@@ -73,10 +74,10 @@ impl VobSubDecoder {
 impl DisplayControl {
     fn parse(packet: &[u8]) -> Result<Self, MalformedPacket> {
         let mut control = Self::default();
-        let mut offset = usize::from(ByteReader(packet.get(2..).unwrap_or_default()).u16()?);
+        let mut offset = usize::from(ByteCursor(packet.get(2..).unwrap_or_default()).u16()?);
         loop {
             let mut bytes =
-                ByteReader(packet.get(offset..).ok_or(MalformedPacket("the commands lie outside the packet"))?);
+                ByteCursor(packet.get(offset..).ok_or(MalformedPacket("the commands lie outside the packet"))?);
             let delay = bytes.u16()?;
             let next = usize::from(bytes.u16()?);
             control.apply_sequence(&mut bytes, delay)?;
@@ -88,7 +89,7 @@ impl DisplayControl {
         }
     }
 
-    fn apply_sequence(&mut self, bytes: &mut ByteReader, delay: u16) -> Result<(), MalformedPacket> {
+    fn apply_sequence(&mut self, bytes: &mut ByteCursor, delay: u16) -> Result<(), MalformedPacket> {
         let nibbles = |pair: &[u8]| [pair[1] & 15, pair[1] >> 4, pair[0] & 15, pair[0] >> 4];
         loop {
             match bytes.u8()? {

@@ -43,11 +43,12 @@ pub(super) fn detect_audio(head: &[u8]) -> Option<Container> {
     })
 }
 
-/// Size and duration of one frame of a bare audio stream.
+/// Size, duration and sample rate of one frame of a bare audio stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AudioFrame {
     pub size_bytes: usize,
     pub seconds: f64,
+    pub hertz: u32,
 }
 
 /// Parses the frame at the start of a slice. None if there is no frame, or for containers whose frames are not parsed
@@ -65,7 +66,7 @@ pub fn parse_audio_frame(container: Container, bytes: &[u8]) -> Option<AudioFram
         Container::Ac3 | Container::Eac3 => parse_dolby_audio(bytes)?,
         _ => return None,
     };
-    Some(AudioFrame { size_bytes, seconds: f64::from(samples) / f64::from(hertz) })
+    Some(AudioFrame { size_bytes, seconds: f64::from(samples) / f64::from(hertz), hertz })
 }
 
 /// Function that returns the length of the frame at the start of a slice, bytes.

@@ -15,8 +15,9 @@ pub use frames::{AudioFrame, parse_audio_frame};
 /// Bytes read from the start of a file. Further pieces of this size are read where a container refers to them.
 const HEAD_BYTES: usize = 32 * 1024;
 
+/// Every container with the MIME type it is served with, and with that of audio alone where it is another.
 macro_rules! containers {
-    ($($(#[$doc:meta])? $name:ident),+ $(,)?) => {
+    ($($(#[$doc:meta])? $name:ident = $mime:literal $(, audio $audio_mime:literal)?;)+) => {
         /// Container format, as identified by the first bytes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Container { $($(#[$doc])? $name),+ }
@@ -25,46 +26,56 @@ macro_rules! containers {
             /// All containers.
             pub const ALL: &[Self] = &[$(Self::$name),+];
         }
+
+        impl FileFormat {
+            /// The MIME type to serve it with.
+            pub fn mime(self) -> &'static str {
+                match (self.container, self.kind) {
+                    $($((Container::$name, MediaKind::Audio) => $audio_mime,)?
+                    (Container::$name, _) => $mime,)+
+                }
+            }
+        }
     };
 }
 
 containers! {
-    Mp4,
-    QuickTime,
-    ThreeGp,
-    Matroska,
-    WebM,
-    MpegTs,
-    MpegPs,
+    Mp4 = "video/mp4", audio "audio/mp4";
+    QuickTime = "video/quicktime";
+    ThreeGp = "video/3gpp", audio "audio/3gpp";
+    Matroska = "video/x-matroska", audio "audio/x-matroska";
+    WebM = "video/webm", audio "audio/webm";
+    MpegTs = "video/mp2t";
+    MpegPs = "video/mpeg";
     /// A bare MPEG-1/2, H.264 or H.265 video stream.
-    VideoStream,
-    Avi,
-    Flv,
-    Asf,
-    Ogg,
-    Mxf,
-    Ivf,
-    Y4m,
-    RealMedia,
-    Wtv,
-    Wav,
-    W64,
-    Aiff,
-    Au,
-    Caf,
-    Flac,
-    Mp3,
-    Aac,
-    Ac3,
-    Eac3,
-    Dts,
-    TrueHd,
-    WavPack,
-    Ape,
-    Tta,
-    Musepack,
-    Dsd,
-    Amr,
+    VideoStream = "video/mpeg";
+    Avi = "video/x-msvideo";
+    Flv = "video/x-flv";
+    Asf = "video/x-ms-wmv", audio "audio/x-ms-wma";
+    Ogg = "video/ogg", audio "audio/ogg";
+    Mxf = "application/mxf";
+    Ivf = "video/x-ivf";
+    Y4m = "video/x-yuv4mpeg";
+    RealMedia = "application/vnd.rn-realmedia";
+    Wtv = "video/x-ms-wtv";
+    Wav = "audio/wav";
+    W64 = "audio/x-w64";
+    Aiff = "audio/aiff";
+    Au = "audio/basic";
+    Caf = "audio/x-caf";
+    Flac = "audio/flac";
+    Mp3 = "audio/mpeg";
+    Aac = "audio/aac";
+    Ac3 = "audio/ac3";
+    Eac3 = "audio/eac3";
+    Dts = "audio/vnd.dts";
+    TrueHd = "audio/vnd.dolby.mlp";
+    WavPack = "audio/x-wavpack";
+    Ape = "audio/x-ape";
+    Tta = "audio/x-tta";
+    Musepack = "audio/x-musepack";
+    Dsd = "audio/x-dsd";
+    Amr = "audio/amr";
 }
 
 /// Whether a file has video or is audio-only.
@@ -79,55 +90,6 @@ pub enum MediaKind {
 pub struct FileFormat {
     pub container: Container,
     pub kind: MediaKind,
-}
-
-impl FileFormat {
-    /// The MIME type to serve it with.
-    pub fn mime(self) -> &'static str {
-        use Container::*;
-        match (self.container, self.kind) {
-            (Mp4, MediaKind::Video) => "video/mp4",
-            (Mp4, MediaKind::Audio) => "audio/mp4",
-            (QuickTime, _) => "video/quicktime",
-            (ThreeGp, MediaKind::Video) => "video/3gpp",
-            (ThreeGp, MediaKind::Audio) => "audio/3gpp",
-            (Matroska, MediaKind::Video) => "video/x-matroska",
-            (Matroska, MediaKind::Audio) => "audio/x-matroska",
-            (WebM, MediaKind::Video) => "video/webm",
-            (WebM, MediaKind::Audio) => "audio/webm",
-            (MpegTs, _) => "video/mp2t",
-            (MpegPs | VideoStream, _) => "video/mpeg",
-            (Avi, _) => "video/x-msvideo",
-            (Flv, _) => "video/x-flv",
-            (Asf, MediaKind::Video) => "video/x-ms-wmv",
-            (Asf, MediaKind::Audio) => "audio/x-ms-wma",
-            (Ogg, MediaKind::Video) => "video/ogg",
-            (Ogg, MediaKind::Audio) => "audio/ogg",
-            (Mxf, _) => "application/mxf",
-            (Ivf, _) => "video/x-ivf",
-            (Y4m, _) => "video/x-yuv4mpeg",
-            (RealMedia, _) => "application/vnd.rn-realmedia",
-            (Wtv, _) => "video/x-ms-wtv",
-            (Wav, _) => "audio/wav",
-            (W64, _) => "audio/x-w64",
-            (Aiff, _) => "audio/aiff",
-            (Au, _) => "audio/basic",
-            (Caf, _) => "audio/x-caf",
-            (Flac, _) => "audio/flac",
-            (Mp3, _) => "audio/mpeg",
-            (Aac, _) => "audio/aac",
-            (Ac3, _) => "audio/ac3",
-            (Eac3, _) => "audio/eac3",
-            (Dts, _) => "audio/vnd.dts",
-            (TrueHd, _) => "audio/vnd.dolby.mlp",
-            (WavPack, _) => "audio/x-wavpack",
-            (Ape, _) => "audio/x-ape",
-            (Tta, _) => "audio/x-tta",
-            (Musepack, _) => "audio/x-musepack",
-            (Dsd, _) => "audio/x-dsd",
-            (Amr, _) => "audio/amr",
-        }
-    }
 }
 
 /// Random access to a file. Returns at most `max_bytes` bytes at `offset`, fewer past the end.
@@ -146,9 +108,6 @@ impl ByteSource for &[u8] {
 }
 
 /// Recognises a file; None for everything that is not media.
-///
-/// # Errors
-/// Errors of the reader.
 pub fn detect_format<B: ByteSource>(bytes: &mut B) -> Result<Option<FileFormat>, B::Error> {
     let head = bytes.read_at(0, HEAD_BYTES)?.into_owned();
     if let Some(tag) = frames::tag_len(&head) {

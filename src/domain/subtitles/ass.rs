@@ -121,10 +121,6 @@ fn write_style(out: &mut CueTextWriter, style: &[bool; 3]) {
 mod tests {
     use super::*;
 
-    fn text_of(text: &str) -> String {
-        convert_text(text).1
-    }
-
     #[test]
     fn override_blocks_become_the_few_tags_that_players_know() {
         for (text, cue) in [
@@ -137,7 +133,7 @@ mod tests {
             ("5 < 6 & <b>no tag</b>", "5 &lt; 6 &amp; &lt;b&gt;no tag&lt;/b&gt;"),
             ("{\\i1}{\\i0}", ""),
         ] {
-            assert_eq!(text_of(text), cue, "{text}");
+            assert_eq!(convert_text(text).1, cue, "{text}");
         }
         assert_eq!(convert_text("{\\an8}top"), ("line:0".to_owned(), "top".to_owned()));
     }

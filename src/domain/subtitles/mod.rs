@@ -104,22 +104,23 @@ mod tests {
 
     use super::*;
 
-    fn parse_all(text: &str, format: SubtitleFormat) -> Vec<(i64, i64, String)> {
-        parse(text.as_bytes(), format).into_iter().map(|cue| (cue.start_ms, cue.end_ms, cue.text)).collect()
-    }
-
     #[test]
-    fn content_overrides_the_file_name() {
-        let vtt = "WEBVTT\n\n00:01.000 --> 00:02.000\nhello\n";
-        assert_eq!(parse_all(vtt, SubtitleFormat::Srt), [(1000, 2000, "hello".into())]);
-        let ass = "[Script Info]\n[Events]\nFormat: Start, End, Text\nDialogue: 0:00:01.00,0:00:02.00,hello\n";
-        assert_eq!(parse_all(ass, SubtitleFormat::Srt), [(1000, 2000, "hello".into())]);
-    }
-
-    #[test]
-    fn cues_come_in_order_of_time() {
-        let srt = "1\n00:00:05,000 --> 00:00:06,000\nlater\n\n2\n00:00:01,000 --> 00:00:02,000\nsooner\n";
-        assert_eq!(parse_all(srt, SubtitleFormat::Srt), [(1000, 2000, "sooner".into()), (5000, 6000, "later".into())]);
+    fn content_overrides_the_file_name_and_cues_come_in_order_of_time() {
+        for (text, expected) in [
+            ("WEBVTT\n\n00:01.000 --> 00:02.000\nhello\n", &[(1000, 2000, "hello")][..]),
+            (
+                "[Script Info]\n[Events]\nFormat: Start, End, Text\nDialogue: 0:00:01.00,0:00:02.00,hello\n",
+                &[(1000, 2000, "hello")],
+            ),
+            (
+                "1\n00:00:05,000 --> 00:00:06,000\nlater\n\n2\n00:00:01,000 --> 00:00:02,000\nsooner\n",
+                &[(1000, 2000, "sooner"), (5000, 6000, "later")],
+            ),
+        ] {
+            let cues = parse(text.as_bytes(), SubtitleFormat::Srt);
+            let found: Vec<_> = cues.iter().map(|cue| (cue.start_ms, cue.end_ms, cue.text.as_str())).collect();
+            assert_eq!(found, expected, "{text}");
+        }
     }
 
     /// Input that resembles subtitles closely enough to reach every branch.

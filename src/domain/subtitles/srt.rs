@@ -63,36 +63,24 @@ fn extract_position(text: &str) -> (String, String) {
 mod tests {
     use super::*;
 
-    fn parse_texts(text: &str) -> Vec<(i64, i64, String)> {
-        parse(text).into_iter().map(|cue| (cue.start_ms, cue.end_ms, cue.text)).collect()
-    }
-
     #[test]
-    fn blocks_are_read_with_and_without_numbers() {
-        let text = "1\n00:00:01,000 --> 00:00:02,000\none\ntwo\n\n00:00:03,000 --> 00:00:04,000\n42\n\n\
-                    x9\n00:00:05,000 --> 00:00:06,000 X1:0\n7\n\n8\n00:00:07,000 --> 00:00:08,000\nlast";
-        assert_eq!(
-            parse_texts(text),
-            [
-                (1000, 2000, "one\ntwo".into()),
-                (3000, 4000, "42\nx9".into()),
-                (5000, 6000, "7".into()),
-                (7000, 8000, "last".into())
-            ]
-        );
-    }
-
-    #[test]
-    fn a_blank_line_inside_a_text_does_not_lose_the_rest() {
-        let text = "1\n00:00:01,000 --> 00:00:02,000\none\n\ntwo\n\n2\n00:00:03,000 --> 00:00:04,000\nthree";
-        assert_eq!(parse_texts(text), [(1000, 2000, "one\ntwo".into()), (3000, 4000, "three".into())]);
-    }
-
-    #[test]
-    fn blocks_with_impossible_times_are_left_out() {
-        let text = "1\n99:99:99,999 --> -1:00:00,000\nx\n\n2\n00:00:05,000 --> 00:00:01,000\ny\n\n\
-                    3\n00:00:06,000 --> 00:00:07,000\nz\n";
-        assert_eq!(parse_texts(text), [(6000, 7000, "z".into())]);
+    fn blocks_are_read_however_they_are_typed() {
+        let numbers = "1\n00:00:01,000 --> 00:00:02,000\none\ntwo\n\n00:00:03,000 --> 00:00:04,000\n42\n\n\
+                       x9\n00:00:05,000 --> 00:00:06,000 X1:0\n7\n\n8\n00:00:07,000 --> 00:00:08,000\nlast";
+        let blank_line = "1\n00:00:01,000 --> 00:00:02,000\none\n\ntwo\n\n2\n00:00:03,000 --> 00:00:04,000\nthree";
+        let impossible_times = "1\n99:99:99,999 --> -1:00:00,000\nx\n\n2\n00:00:05,000 --> 00:00:01,000\ny\n\n\
+                                3\n00:00:06,000 --> 00:00:07,000\nz\n";
+        let with_and_without: &[_] =
+            &[(1000, 2000, "one\ntwo"), (3000, 4000, "42\nx9"), (5000, 6000, "7"), (7000, 8000, "last")];
+        for (case, text, expected) in [
+            ("with and without numbers", numbers, with_and_without),
+            ("a blank line inside a text", blank_line, &[(1000, 2000, "one\ntwo"), (3000, 4000, "three")]),
+            ("impossible times", impossible_times, &[(6000, 7000, "z")]),
+        ] {
+            let cues = parse(text);
+            let found: Vec<_> = cues.iter().map(|cue| (cue.start_ms, cue.end_ms, cue.text.as_str())).collect();
+            assert_eq!(found, expected, "{case}");
+        }
     }
 
     #[test]

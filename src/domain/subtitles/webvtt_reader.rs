@@ -55,15 +55,12 @@ mod tests {
     }
 
     #[test]
-    fn arrows_outside_timing_lines_are_text() {
-        let cues = parse("WEBVTT\n\n00:01.000 --> 00:02.000\na --> b\n\n--> --> -->\n");
-        assert_eq!(cues.len(), 1);
-        assert_eq!(cues[0].text, "a --&gt; b");
-    }
-
-    #[test]
-    fn a_timing_line_ends_the_cue_before_it() {
-        let cues = parse("WEBVTT\n\n00:01.000 --> 00:02.000\na\n00:03.000 --> 00:04.000\nb\n");
-        assert_eq!(cues.iter().map(|cue| cue.text.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    fn only_a_timing_line_ends_the_cue_before_it() {
+        for (text, cues) in
+            [("a --> b\n\n--> --> -->\n", &["a --&gt; b"][..]), ("a\n00:03.000 --> 00:04.000\nb\n", &["a", "b"])]
+        {
+            let found = parse(&format!("WEBVTT\n\n00:01.000 --> 00:02.000\n{text}"));
+            assert_eq!(found.iter().map(|cue| cue.text.as_str()).collect::<Vec<_>>(), cues, "{text}");
+        }
     }
 }

@@ -61,20 +61,6 @@ pub fn parse_guide(bytes: &[u8]) -> Result<XmltvGuide, String> {
     outcome.map(|()| parser.guide)
 }
 
-/// The field that a text belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TextField {
-    Title,
-    SubTitle,
-    Description,
-    Category,
-    Date,
-    Episode,
-    Rating,
-    Length,
-    DisplayName,
-}
-
 #[derive(Default)]
 struct GuideParser {
     guide: XmltvGuide,
@@ -87,7 +73,8 @@ struct GuideParser {
     open_programme: Option<OpenProgramme>,
     open_channel: Option<String>,
     in_rating: bool,
-    open_field: Option<(TextField, Vec<u8>)>,
+    /// Name of the element whose text is read.
+    open_field: Option<Vec<u8>>,
     /// Attribute of the field: the system of an episode number, or the unit of a length.
     field_attribute: String,
     field_text: String,
@@ -193,36 +180,27 @@ impl GuideParser {
             }
             _ => {}
         }
-        let field = match name {
-            b"title" => TextField::Title,
-            b"sub-title" => TextField::SubTitle,
-            b"desc" => TextField::Description,
-            b"category" => TextField::Category,
-            b"date" => TextField::Date,
-            b"episode-num" => TextField::Episode,
-            b"length" => TextField::Length,
-            b"value" if self.in_rating => TextField::Rating,
-            b"display-name" => TextField::DisplayName,
-            _ => return,
+        let is_field = match name {
+            b"title" | b"sub-title" | b"desc" | b"category" | b"date" | b"episode-num" | b"length" => {
+                self.open_programme.is_some()
+            }
+            b"value" => self.in_rating && self.open_programme.is_some(),
+            name => name == b"display-name",
         };
-        if self.open_field.is_none() && (self.open_programme.is_some() || field == TextField::DisplayName) {
-            self.field_attribute = match field {
-                TextField::Episode => self.attribute(tag, b"system"),
-                TextField::Length => self.attribute(tag, b"units"),
+        if self.open_field.is_none() && is_field {
+            self.field_attribute = match name {
+                b"episode-num" => self.attribute(tag, b"system"),
+                b"length" => self.attribute(tag, b"units"),
                 _ => String::new(),
             };
-            self.open_field = Some((field, name.to_vec()));
+            self.open_field = Some(name.to_vec());
             self.field_text.clear();
         }
     }
 
     fn end_element(&mut self, name: &[u8]) {
-        if let Some((field, opened)) = &self.open_field
-            && opened == name
-        {
-            let field = *field;
-            self.open_field = None;
-            self.store_field(field);
+        if self.open_field.take_if(|opened| opened == name).is_some() {
+            self.store_field(name);
         }
         match name {
             b"programme" => self.finish_programme(),
@@ -233,13 +211,13 @@ impl GuideParser {
         }
     }
 
-    fn store_field(&mut self, field: TextField) {
-        let max_chars = if field == TextField::Description { MAX_DESCRIPTION_CHARS } else { MAX_TITLE_CHARS };
+    fn store_field(&mut self, name: &[u8]) {
+        let max_chars = if name == b"desc" { MAX_DESCRIPTION_CHARS } else { MAX_TITLE_CHARS };
         let text = clean_text(&self.field_text, max_chars);
         if text.is_empty() {
             return;
         }
-        if field == TextField::DisplayName {
+        if name == b"display-name" {
             if let Some(id) = self.open_channel.as_ref().filter(|_| self.guide.channel_names.len() < MAX_CHANNELS) {
                 self.guide.channel_names.entry(id.clone()).or_insert(text);
             }
@@ -248,24 +226,24 @@ impl GuideParser {
         let Some(open) = &mut self.open_programme else { return };
         let listing = &mut open.listing;
         // If a field is given in several languages, the first one counts.
-        match field {
-            TextField::Title if listing.title.is_empty() => listing.title = text,
-            TextField::SubTitle if listing.subtitle.is_none() => listing.subtitle = Some(text),
-            TextField::Description if listing.description.is_empty() => listing.description = text,
-            TextField::Category if listing.categories.len() < MAX_CATEGORIES && !listing.categories.contains(&text) => {
+        match name {
+            b"title" if listing.title.is_empty() => listing.title = text,
+            b"sub-title" if listing.subtitle.is_none() => listing.subtitle = Some(text),
+            b"desc" if listing.description.is_empty() => listing.description = text,
+            b"category" if listing.categories.len() < MAX_CATEGORIES && !listing.categories.contains(&text) => {
                 listing.categories.push(text);
             }
-            TextField::Date => {
+            b"date" => {
                 let year = text.get(..4).and_then(|year| year.parse().ok());
                 listing.year = listing.year.or(year).filter(|year| (1870..2200).contains(year));
             }
-            TextField::Episode => {
+            b"episode-num" => {
                 let (season, number) = parse_episode(&self.field_attribute, &text);
                 listing.season = listing.season.or(season);
                 listing.episode = listing.episode.or(number);
             }
-            TextField::Rating if listing.rating.is_none() => listing.rating = Some(text),
-            TextField::Length => {
+            b"value" if listing.rating.is_none() => listing.rating = Some(text),
+            b"length" => {
                 let unit = match self.field_attribute.as_str() {
                     "hours" => 3_600_000,
                     "minutes" => 60_000,

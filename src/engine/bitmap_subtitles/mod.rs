@@ -114,10 +114,8 @@ impl BitmapSubtitles {
         Ok(Self { reader, decoder, video_size, subtitles: VecDeque::new(), has_started: false })
     }
 
-    /// The subtitles shown in this range of the item. Ranges must follow each other; the first may start anywhere.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or not within the time limit.
+    /// The subtitles shown in this range of the item. Ranges must follow each other; the first may start anywhere. Fails when
+    /// the file cannot be read, or not within the time limit.
     pub(super) fn shown_between(
         &mut self,
         from_ms: i64,

@@ -110,7 +110,6 @@ impl OutboundRequest {
 /// The only client for external servers; one for the whole program.
 pub struct OutboundClient {
     client: reqwest::Client,
-    allowed: Arc<AllowedSources>,
     resolver: CheckedResolver,
     slots: Arc<Semaphore>,
     host_throttle: Mutex<RateLimiter>,
@@ -138,8 +137,7 @@ impl OutboundClient {
 
     /// A client that resolves names with `lookup`.
     pub fn with_lookup(allowed: AllowedSources, lookup: Lookup) -> Self {
-        let allowed = Arc::new(allowed);
-        let resolver = CheckedResolver { allowed: allowed.clone(), lookup };
+        let resolver = CheckedResolver { allowed: Arc::new(allowed), lookup };
         let client = reqwest::Client::builder()
             .dns_resolver(Arc::new(resolver.clone()))
             .redirect(Policy::none())
@@ -153,7 +151,7 @@ impl OutboundClient {
             .expect("TLS uses bundled root certificates");
         let (slots, host_throttle) =
             (Arc::new(Semaphore::new(MAX_CONNECTIONS)), Mutex::new(RateLimiter::new(MAX_REQUESTS_PER_MINUTE)));
-        Self { client, allowed, resolver, slots, host_throttle, started: Instant::now() }
+        Self { client, resolver, slots, host_throttle, started: Instant::now() }
     }
 
     /// The checked socket address of `address`, for protocols other than HTTP. The permit is a connection slot; the caller
@@ -182,10 +180,7 @@ impl OutboundClient {
         Ok((SocketAddr::new(ip, port), slot))
     }
 
-    /// Sends a GET request.
-    ///
-    /// # Errors
-    /// An `OutboundError` for every response but 2xx.
+    /// Sends a GET request; every response but 2xx is an error.
     pub async fn get(&self, address: &Address, request: &OutboundRequest) -> Result<OutboundResponse, OutboundError> {
         let slot = self.reserve_slot().await?;
         let deadline = request.total_timeout.map(|total| Instant::now() + total);
@@ -254,13 +249,13 @@ impl OutboundClient {
             Host::Ipv6(ip) => ip.into(),
             Host::Domain(_) => return Ok(()),
         };
-        self.allowed.refusal_reason(ip).map_or(Ok(()), |reason| Err(OutboundError::BlockedAddress(reason)))
+        self.resolver.allowed.refusal_reason(ip).map_or(Ok(()), |reason| Err(OutboundError::BlockedAddress(reason)))
     }
 
     fn refusal_reason(&self, address: &Address, ip: IpAddr) -> Option<&'static str> {
         match address.host_and_port().0 {
-            Host::Domain(name) if self.allowed.allows_host(name) => None,
-            _ => self.allowed.refusal_reason(ip),
+            Host::Domain(name) if self.resolver.allowed.allows_host(name) => None,
+            _ => self.resolver.allowed.refusal_reason(ip),
         }
     }
 
@@ -274,9 +269,6 @@ impl OutboundClient {
 
 impl OutboundResponse {
     /// The next bytes; None at the end.
-    ///
-    /// # Errors
-    /// `OutboundError::TooLarge`, `OutboundError::Timeout`, `OutboundError::ConnectionFailed`.
     pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
         let time_left = self.deadline.map(|until| until.saturating_duration_since(Instant::now()));
         let wait = time_left.map_or(self.idle_timeout, |left| left.min(self.idle_timeout));
@@ -291,9 +283,6 @@ impl OutboundResponse {
     }
 
     /// Reads the whole body.
-    ///
-    /// # Errors
-    /// Those of [`Self::next_chunk`].
     pub async fn read_all(mut self) -> Result<Bytes, OutboundError> {
         let mut chunks = Vec::new();
         while let Some(chunk) = self.next_chunk().await? {

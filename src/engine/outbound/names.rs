@@ -35,9 +35,6 @@ pub struct CheckedResolver {
 
 impl CheckedResolver {
     /// The addresses of a name. One blocked address is enough to refuse all: no legitimate name mixes them.
-    ///
-    /// # Errors
-    /// `OutboundError::UnknownHost`, `OutboundError::BlockedAddress`.
     pub async fn resolve_checked(&self, name: &str) -> Result<Vec<IpAddr>, OutboundError> {
         let mut addresses = (self.lookup)(name.to_owned()).await.map_err(|_| OutboundError::UnknownHost)?;
         addresses.truncate(MAX_ADDRESSES);

@@ -45,9 +45,6 @@ impl UnparsedBytes {
 
 /// Connects to the server and waits on loopback for one client, which may buffer `limit` bytes. Returns the port for the
 /// client to connect to. The connection ends with the client's and occupies its slot until then.
-///
-/// # Errors
-/// `OutboundError::Timeout`, `OutboundError::ConnectionFailed`.
 pub async fn open_relay(
     server_address: SocketAddr,
     limit: u64,

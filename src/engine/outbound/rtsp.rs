@@ -87,10 +87,7 @@ pub fn connect(
 }
 
 impl RtspReceiver {
-    /// The next packets of its transport stream.
-    ///
-    /// # Errors
-    /// Why there are no more.
+    /// The next packets of its transport stream; the error is why there are no more.
     pub async fn next(&mut self) -> Result<Bytes, OutboundError> {
         // The channel closes without an error only if the input made the client panic.
         self.packets.recv().await.unwrap_or_else(|| Err(malformed_error()))

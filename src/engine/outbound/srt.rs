@@ -113,10 +113,7 @@ fn start_pipeline(address: &Address, server: SocketAddr) -> Result<(gst::Pipelin
 }
 
 impl SrtReceiver {
-    /// The next packets, as many as are queued.
-    ///
-    /// # Errors
-    /// `OutboundError::Timeout`, `OutboundError::ConnectionFailed`.
+    /// The next packets, as many as are queued; the error is why there are no more.
     pub async fn next(&mut self) -> Result<Bytes, OutboundError> {
         if let Some(reason) = self.end_reason.take() {
             return Err(OutboundError::ConnectionFailed(reason));

@@ -28,10 +28,7 @@ use crate::engine::source::SourceFile;
 /// which decodes larger ones, has its own limits (`ffmpeg::spawn::ChildLimits`).
 const MAX_FRAME_LUMA_SAMPLES: u64 = 8192 * 4320;
 
-/// Describes a plain file without starting a process.
-///
-/// # Errors
-/// The reason why ffprobe is needed.
+/// Describes a plain file without starting a process. The error is the reason why ffprobe is needed.
 pub async fn probe_in_process(
     tools: &ProbeTools,
     source: &Arc<SourceFile>,
@@ -84,19 +81,15 @@ fn merge(
     len: u64,
     decodable: &HashSet<String>,
 ) -> Result<Media> {
-    let streams =
-        outline.tracks.iter().map(|track| merge_stream(track, infos, decodable)).collect::<Result<Vec<_>, _>>()?;
+    let ContainerOutline { media, duration_seconds, tracks } = outline;
+    let streams = tracks.iter().map(|track| merge_stream(track, infos, decodable)).collect::<Result<Vec<_>, _>>()?;
     let has_video = streams.iter().any(|stream| matches!(stream.kind, StreamKind::Video(_)));
     Ok(Media {
-        mime_type: container::mime_type(outline.container, head, has_video, &streams).to_owned(),
-        duration_seconds: Some(outline.duration_seconds),
-        start_seconds: outline.start_seconds,
-        bitrate_kbps: Some((len as f64 * 8.0 / outline.duration_seconds / 1000.0).round() as u32),
-        chapters: outline.chapters,
-        attachments: outline.attachments,
-        tags: outline.tags,
-        keyframe_interval_seconds: outline.keyframe_interval_seconds,
-        ..Media::new(outline.container, streams)
+        mime_type: container::mime_type(media.container, head, has_video, &streams).to_owned(),
+        duration_seconds: Some(duration_seconds),
+        bitrate_kbps: Some((len as f64 * 8.0 / duration_seconds / 1000.0).round() as u32),
+        streams,
+        ..media
     })
 }
 

@@ -3,8 +3,8 @@
 //! Elements are visited in place: only the needed ones are read, each below a megabyte, and of the clusters only the first
 //! blocks.
 
-use super::outline::{ContainerOutline, OutlineTrackKind, Result, refuse_if};
-use crate::domain::media::{Attachment, Chapter, Container, Tags};
+use super::outline::{ContainerOutline, OutlineTrack, OutlineTrackKind, Result, refuse_if};
+use crate::domain::media::{Attachment, Chapter, Container, Media, Tags};
 use crate::engine::container::bytes::Truncated;
 use crate::engine::container::matroska::ebml::{Element, elements, parse_text, parse_uint, read_body};
 use crate::engine::container::matroska::{TopLevelElements, read_segment};
@@ -14,7 +14,6 @@ mod blocks;
 mod track;
 
 pub(super) use blocks::{last_cluster, last_timestamp};
-use track::TimedMatroskaTrack;
 
 /// Maximum size of an element of the header.
 const MAX_ELEMENT_BYTES: u64 = 1 << 20;
@@ -32,14 +31,14 @@ pub(super) fn read_outline(source: &SourceFile, webm: bool) -> Result<ContainerO
         None => Ok(Vec::new()),
     };
     let (duration, title) = parse_info(&read_part(parts.info)?)?;
-    let mut tracks: Vec<TimedMatroskaTrack> = Vec::new();
+    let mut tracks: Vec<OutlineTrack> = Vec::new();
     for entry in elements(&read_part(parts.tracks)?) {
         let (id, body) = entry?;
         if id == 0xae {
             tracks.push(track::parse_track(body, tracks.len() as u32)?);
         }
     }
-    refuse_if(!tracks.iter().any(|timed_track| timed_track.track.kind == OutlineTrackKind::Video), "no video")?;
+    refuse_if(!tracks.iter().any(|track| track.kind == OutlineTrackKind::Video), "no video")?;
     let start = blocks::first_timestamp(source, parts.cluster_layout(TIMESTAMP_SCALE)?, &mut tracks)?;
     let chapters = parse_chapters(&read_part(parts.chapters)?, duration)?;
     let mut attachments = Vec::new();
@@ -48,16 +47,10 @@ pub(super) fn read_outline(source: &SourceFile, webm: bool) -> Result<ContainerO
         refuse_if(attachment.media_type.as_deref().is_some_and(|kind| kind.starts_with("image/")), "cover art")?;
         attachments.push(Attachment { file_name: attachment.name, mime_type: attachment.media_type });
     }
-    Ok(ContainerOutline {
-        container: if webm { Container::Webm } else { Container::Matroska },
-        duration_seconds: duration,
-        start_seconds: start,
-        tracks: tracks.into_iter().map(|timed_track| timed_track.track).collect(),
-        chapters,
-        attachments,
-        tags: Tags { title, ..Tags::default() },
-        keyframe_interval_seconds: None,
-    })
+    let container = if webm { Container::Webm } else { Container::Matroska };
+    let tags = Tags { title, ..Tags::default() };
+    let media = Media { start_seconds: start, chapters, attachments, tags, ..Media::new(container, Vec::new()) };
+    Ok(ContainerOutline { media, duration_seconds: duration, tracks })
 }
 
 /// Where the segment ends by its header; None if its size is unknown.

@@ -70,10 +70,8 @@ impl ProbeTools {
 /// Kept alive while a file is read in this process, even if the caller has stopped waiting.
 pub type InProcessGuard = Box<dyn Any + Send>;
 
-/// Describes a file with ffprobe. The caller sets the deadline; dropping the future ends the child.
-///
-/// # Errors
-/// ffprobe's error about the file, or why it could not run.
+/// Describes a file with ffprobe. The caller sets the deadline; dropping the future ends the child. The error is that of
+/// ffprobe about the file, or why it could not run.
 pub async fn probe_with_ffprobe(tools: &ProbeTools, source: &Arc<SourceFile>) -> Result<Media, ProbeError> {
     let head = read_head(source).await?;
     if let Some(media) = discontinuous::describe(tools, source, &head).await? {

@@ -4,7 +4,7 @@
 //! samples themselves are never read.
 
 use super::outline::{ContainerOutline, OutlineTrack, OutlineTrackKind, Result, parse_uint, refuse_if};
-use crate::domain::media::{Container, Tags};
+use crate::domain::media::{Container, Media, Tags};
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::mp4::Mp4File;
 use crate::engine::container::mp4::boxes::{boxes, top_level};
@@ -49,16 +49,10 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<ContainerOutline> {
     let video = tracks.iter().position(|track| track.track.kind == OutlineTrackKind::Video);
     let tracks =
         tracks.into_iter().enumerate().map(|(index, track)| OutlineTrack { index: index as u32, ..track.track });
-    Ok(ContainerOutline {
-        container: Container::Mp4,
-        duration_seconds: end - start,
-        start_seconds: start,
-        tracks: tracks.collect(),
-        chapters: Vec::new(),
-        attachments: Vec::new(),
-        tags,
-        keyframe_interval_seconds: video.and_then(|stream| index::mp4_keyframe_interval(&file, stream as u32, None)),
-    })
+    let keyframe_interval_seconds = video.and_then(|stream| index::mp4_keyframe_interval(&file, stream as u32, None));
+    let media =
+        Media { start_seconds: start, tags, keyframe_interval_seconds, ..Media::new(Container::Mp4, Vec::new()) };
+    Ok(ContainerOutline { media, duration_seconds: end - start, tracks: tracks.collect() })
 }
 
 /// Reads the movie box; gives up on anything unusual at the top level.

@@ -6,7 +6,7 @@
 
 use super::decoder_info::DecoderInfo;
 use super::outline::{ContainerOutline, OutlineTrack, OutlineTrackKind, Result, refuse_if};
-use crate::domain::media::{Container, Tags};
+use crate::domain::media::{Container, Media};
 use crate::domain::mpegts::packet::PACKET_LEN;
 use crate::domain::time::Ticks;
 use crate::engine::source::SourceFile;
@@ -60,17 +60,8 @@ pub(super) fn read_outline(source: &SourceFile) -> Result<(ContainerOutline, Vec
     let duration_seconds = (end - start).as_seconds();
     let is_plausible = duration_seconds < 60.0 || source.len as f64 * 8.0 / duration_seconds >= MIN_PLAUSIBLE_BPS;
     refuse_if(end <= start || !is_plausible, "no plausible duration")?;
-    let outline = ContainerOutline {
-        container: Container::MpegTs,
-        duration_seconds,
-        start_seconds: start.as_seconds(),
-        tracks,
-        chapters: Vec::new(),
-        attachments: Vec::new(),
-        tags: Tags::default(),
-        keyframe_interval_seconds: None,
-    };
-    Ok((outline, decoder_infos))
+    let media = Media { start_seconds: start.as_seconds(), ..Media::new(Container::MpegTs, Vec::new()) };
+    Ok((ContainerOutline { media, duration_seconds, tracks }, decoder_infos))
 }
 
 /// The streams of the program map, and a window at the beginning with enough of each of them.

@@ -2,7 +2,7 @@
 //!
 //! They handle the usual case only. When in doubt they give up, and ffprobe runs.
 
-use crate::domain::media::{Attachment, Chapter, Container, Tags};
+use crate::domain::media::Media;
 use crate::domain::time::FrameRate;
 use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::Truncated;
@@ -11,15 +11,10 @@ pub(super) use crate::engine::container::refuse_if;
 /// A file as its container describes it.
 #[derive(Debug)]
 pub(super) struct ContainerOutline {
-    pub container: Container,
+    /// Without streams, MIME type and bit rate.
+    pub media: Media,
     pub duration_seconds: f64,
-    pub start_seconds: f64,
     pub tracks: Vec<OutlineTrack>,
-    pub chapters: Vec<Chapter>,
-    pub attachments: Vec<Attachment>,
-    pub tags: Tags,
-    /// Mean keyframe interval of the first video, if it was read with the rest and there are two keyframes at least.
-    pub keyframe_interval_seconds: Option<f64>,
 }
 
 /// One track, in the order of ffmpeg's stream numbers.
@@ -49,6 +44,8 @@ pub(super) struct OutlineTrack {
     /// Frame size that the container states, pixels; 0 if it does not.
     pub width: u32,
     pub height: u32,
+    /// Codec delay of Matroska: audio that is decoded and dropped at the start, milliseconds.
+    pub delay_ms: f64,
     /// Whether sample values use the full range; None if the container does not state it.
     pub full_range: Option<bool>,
 }

@@ -110,7 +110,7 @@ async fn both_probes_agree_on_a_plain_film() {
 }
 
 #[tokio::test]
-async fn attached_fonts_do_not_fill_the_report() {
+async fn attached_fonts_and_chapters_do_not_fill_the_report() {
     let films = Films::new();
     std::fs::write(
         films.path("a.ass"),
@@ -131,11 +131,6 @@ async fn attached_fonts_do_not_fill_the_report() {
     assert_eq!(codecs, ["h264", "aac", "ass"]);
     assert!(media.streams[0].codec_string.as_deref().unwrap().starts_with("avc1.6E"), "{:?}", media.streams[0]);
     assert!(media.attachments[0].is_font());
-}
-
-#[tokio::test]
-async fn chapters_do_not_fill_the_report() {
-    let films = Films::new();
     // In the report this is more than 4 MiB.
     let title = "x".repeat(3000);
     let chapter = |n: u32| format!("[CHAPTER]\nTIMEBASE=1/1000\nSTART={n}\nEND={}\ntitle={title}\n", n + 1);

@@ -8,8 +8,8 @@ pub mod ebml;
 mod lacing;
 mod track;
 
-use super::ContainerError;
 use super::bytes::ReadAt;
+use super::{ContainerError, refuse_if};
 pub use blocks::{Block, ClusterLayout, WalkPosition};
 use ebml::{Element, child, children, parse_uint, read_body, read_element};
 pub use lacing::split_lacing;
@@ -82,9 +82,8 @@ impl<'a, F: ReadAt + ?Sized> MatroskaFile<'a, F> {
 pub fn read_segment(file: &(impl ReadAt + ?Sized)) -> Result<Element, ContainerError> {
     let ebml_header = read_element(file, 0)?;
     let segment = read_element(file, ebml_header.end())?;
-    if ebml_header.id != EBML || segment.id != SEGMENT {
-        return Err(ContainerError::Unsupported("there is no EBML header with a segment"));
-    }
+    let missing = ContainerError::Unsupported("there is no EBML header with a segment");
+    refuse_if(ebml_header.id != EBML || segment.id != SEGMENT, missing)?;
     Ok(segment)
 }
 
@@ -177,9 +176,7 @@ impl TopLevelElements {
 fn read_timestamp_scale(file: &(impl ReadAt + ?Sized), info: Element) -> Result<u64, ContainerError> {
     let info = read_body(file, info, MAX_ELEMENT_BYTES)?;
     let nanos = child(&info, 0x2a_d7b1).map_or(1_000_000, parse_uint);
-    if (1..=1_000_000_000).contains(&nanos) {
-        Ok(nanos)
-    } else {
-        Err(ContainerError::Unsupported("the timestamp scale is not between 1 ns and 1 s"))
-    }
+    let unusual = ContainerError::Unsupported("the timestamp scale is not between 1 ns and 1 s");
+    refuse_if(!(1..=1_000_000_000).contains(&nanos), unusual)?;
+    Ok(nanos)
 }

@@ -37,7 +37,7 @@ pub(super) fn parse_stsd(stsd: &[u8]) -> Result<SampleDescription, ContainerErro
             });
             match esds.map(parse_decoder_config) {
                 // MPEG-4 audio (ISO/IEC 14496-3), and the three profiles of 13818-7.
-                Some(Ok((0x40 | 0x66..=0x68, config))) => SampleDescription::Aac(config),
+                Some(Ok((0x40 | 0x66..=0x68, Some(config)))) => SampleDescription::Aac(config),
                 _ => SampleDescription::Other(codec),
             }
         }
@@ -45,8 +45,8 @@ pub(super) fn parse_stsd(stsd: &[u8]) -> Result<SampleDescription, ContainerErro
     })
 }
 
-/// The object type and the DecoderSpecificInfo in an elementary stream descriptor (ISO/IEC 14496-1 section 7.2.6.5).
-fn parse_decoder_config(esds: &[u8]) -> Result<(u8, Vec<u8>), Truncated> {
+/// The object type and the DecoderSpecificInfo, if any, in an elementary stream descriptor (ISO/IEC 14496-1 section 7.2.6.5).
+pub fn parse_decoder_config(esds: &[u8]) -> Result<(u8, Option<Vec<u8>>), Truncated> {
     let (_, _, cursor) = parse_full_box(esds)?;
     let mut stream = find_descriptor(cursor, 3)?;
     stream.take(2)?;
@@ -60,7 +60,7 @@ fn parse_decoder_config(esds: &[u8]) -> Result<(u8, Vec<u8>), Truncated> {
     let mut config = find_descriptor(stream, 4)?;
     let object_type = config.u8()?;
     config.take(12)?;
-    Ok((object_type, find_descriptor(config, 5)?.0.to_vec()))
+    Ok((object_type, find_descriptor(config, 5).ok().map(|info| info.0.to_vec())))
 }
 
 /// The body of the first descriptor with this tag.
@@ -95,7 +95,7 @@ mod tests {
             &[4, 0x80, 0x80, 0x80, 20, 0x40, 0x15, 0, 0, 0, 0, 1, 0xf4, 0, 0, 1, 0xf4, 0],
             &[5, 0x80, 0x80, 0x80, 2, 0x11, 0x90, 6, 1, 2],
         ];
-        assert_eq!(parse_decoder_config(&esds.concat()), Ok((0x40, vec![0x11, 0x90])));
+        assert_eq!(parse_decoder_config(&esds.concat()), Ok((0x40, Some(vec![0x11, 0x90]))));
     }
 
     proptest! {

@@ -74,18 +74,11 @@ fn append_fragment(
     }
     // Without an explicit base, data offsets count from the moof (default-base-is-moof, and the first track in any case).
     let base = if flags & 0x01 != 0 { tfhd.u64()? } else { moof_start };
-    if flags & 0x02 != 0 {
-        tfhd.u32()?;
-    }
-    if flags & 0x08 != 0 {
-        defaults.duration = tfhd.u32()?;
-    }
-    if flags & 0x10 != 0 {
-        defaults.size = tfhd.u32()?;
-    }
-    if flags & 0x20 != 0 {
-        defaults.flags = tfhd.u32()?;
-    }
+    let mut optional = |flag: u32, absent: u32| if flags & flag != 0 { tfhd.u32() } else { Ok(absent) };
+    let _description_index = optional(0x02, 0)?;
+    defaults.duration = optional(0x08, defaults.duration)?;
+    defaults.size = optional(0x10, defaults.size)?;
+    defaults.flags = optional(0x20, defaults.flags)?;
     let start_dts = match child(traf, b"tfdt") {
         None => None,
         Some(tfdt) => {
@@ -104,9 +97,7 @@ fn append_fragment(
         }
         let mut first_flags = if flags & 0x04 != 0 { Some(cursor.u32()?) } else { None };
         // Samples without fields take no bytes in the file, so the count alone could be enormous.
-        if flags & 0xf00 == 0 && count > 100_000 {
-            return Err(Truncated.into());
-        }
+        refuse_if(flags & 0xf00 == 0 && count > 100_000, Truncated)?;
         samples.push_chunk(offset);
         for _ in 0..count {
             let duration = if flags & 0x100 != 0 { cursor.u32()? } else { defaults.duration };
@@ -115,11 +106,10 @@ fn append_fragment(
             let sample_flags = first_flags.take().or(own_flags).unwrap_or(defaults.flags);
             // Signed in both versions, as in ffmpeg; no sensible offset is large enough to matter.
             let composition_offset = if flags & 0x800 != 0 { cursor.u32()? as i32 } else { 0 };
-            if composition_offset < 0 {
-                // ffmpeg shows such frames later than the file states, by an amount that depends on what it has read:
-                // leave it to ffmpeg.
-                return Err(ContainerError::Unsupported("fragments have negative composition offsets"));
-            }
+            // ffmpeg shows such frames later than the file states, by an amount that depends on what it has read: leave it
+            // to ffmpeg.
+            let negative = ContainerError::Unsupported("fragments have negative composition offsets");
+            refuse_if(composition_offset < 0, negative)?;
             samples.push_sample(size, duration, composition_offset, sample_flags & NON_SYNC_FLAGS == 0)?;
             offset = offset.saturating_add(u64::from(size));
             *next_dts = next_dts.saturating_add(i64::from(duration));

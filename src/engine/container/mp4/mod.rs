@@ -12,8 +12,8 @@ mod samples;
 mod timing;
 mod track;
 
-use super::ContainerError;
 use super::bytes::ReadAt;
+use super::{ContainerError, refuse_if};
 use boxes::{FileBox, child, children, top_level};
 pub use description::SampleDescription;
 pub use samples::{Sample, SampleSizes};
@@ -41,9 +41,8 @@ impl<'a, F: ReadAt + ?Sized> Mp4File<'a, F> {
         let moov = boxes.iter().find(|file_box| &file_box.box_type == b"moov");
         let moov = moov.ok_or(ContainerError::Unsupported("there is no moov"))?;
         let size = moov.end.min(file.len()).saturating_sub(moov.body);
-        if size > MAX_MOOV_BYTES || moov.end > file.len() {
-            return Err(ContainerError::Unsupported("moov is too large or truncated"));
-        }
+        let is_unreadable = size > MAX_MOOV_BYTES || moov.end > file.len();
+        refuse_if(is_unreadable, ContainerError::Unsupported("moov is too large or truncated"))?;
         let moov = file.read_exact(moov.body, size as usize)?;
         Ok(Self { file, boxes, moov })
     }

@@ -1,9 +1,8 @@
 //! Timestamps of blocks: the first and the last in the file.
 
 use super::super::coded::FRAME_HEAD;
-use super::super::outline::{Result, refuse_if};
+use super::super::outline::{OutlineTrack, Result, refuse_if};
 use super::TIMESTAMP_SCALE;
-use super::track::TimedMatroskaTrack;
 use crate::engine::container::bytes::{ByteCursor, ReadAt, read_up_to};
 use crate::engine::container::matroska::ebml::{parse_uint, parse_vint, read_body, read_element};
 use crate::engine::container::matroska::{ClusterLayout, MatroskaFile, read_segment};
@@ -15,11 +14,7 @@ const MAX_ELEMENTS: usize = 200_000;
 const MAX_FIRST_BLOCKS: usize = 64;
 
 /// The earliest timestamp of audio and video among the first blocks, seconds. Keeps the beginning of each first frame.
-pub(super) fn first_timestamp(
-    source: &SourceFile,
-    layout: ClusterLayout,
-    tracks: &mut [TimedMatroskaTrack],
-) -> Result<f64> {
+pub(super) fn first_timestamp(source: &SourceFile, layout: ClusterLayout, tracks: &mut [OutlineTrack]) -> Result<f64> {
     let cluster_end = read_element(source, layout.segment_body + layout.first_cluster)?.end();
     refuse_if(cluster_end > source.len, "truncated")?;
     let (mut earliest, mut block_count) = (f64::INFINITY, 0);
@@ -28,11 +23,11 @@ pub(super) fn first_timestamp(
             return false;
         }
         block_count += 1;
-        let mut played = tracks.iter_mut().filter(|track| track.track.kind.is_played());
-        if let Some(track) = played.find(|track| track.track.container_id == block.track) {
+        let mut played = tracks.iter_mut().filter(|track| track.kind.is_played());
+        if let Some(track) = played.find(|track| track.container_id == block.track) {
             earliest = earliest.min(block.time as f64 - track.delay_ms);
-            if track.track.first_frame.is_empty() {
-                track.track.first_frame = read_up_to(source, block.offset, FRAME_HEAD).unwrap_or_default();
+            if track.first_frame.is_empty() {
+                track.first_frame = read_up_to(source, block.offset, FRAME_HEAD).unwrap_or_default();
             }
         }
         block_count < MAX_FIRST_BLOCKS

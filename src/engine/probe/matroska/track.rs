@@ -5,16 +5,9 @@ use super::{find_child, parse_float, parse_unsigned};
 use crate::domain::time::FrameRate;
 use crate::engine::container::matroska::ebml::{elements, parse_text};
 
-/// A track, and the field that the file's start is computed from.
-pub(super) struct TimedMatroskaTrack {
-    pub track: OutlineTrack,
-    /// Codec delay: audio that is decoded and dropped at the start, milliseconds.
-    pub delay_ms: f64,
-}
-
-pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack> {
+pub(super) fn parse_track(body: &[u8], index: u32) -> Result<OutlineTrack> {
     let mut track = OutlineTrack { index, is_default: true, ..OutlineTrack::default() };
-    let (mut track_type, mut codec, mut frame_ns, mut delay_ns, mut bcp47) = (0, String::new(), 0, 0, None);
+    let (mut track_type, mut codec, mut frame_ns, mut bcp47) = (0, String::new(), 0, None);
     let mut sample_rate = 0.0;
     for field in elements(body) {
         let (id, value) = field?;
@@ -31,7 +24,7 @@ pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack>
             0x22_b59d => bcp47 = parse_text(value),
             0x536e => track.title = parse_text(value),
             0x23_e383 => frame_ns = parse_unsigned(value)?,
-            0x56aa => delay_ns = parse_unsigned(value)?,
+            0x56aa => track.delay_ms = parse_unsigned(value)? as f64 / 1e6,
             0xe0 => parse_video(value, &mut track)?,
             0xe1 => sample_rate = find_child(value, 0xb5)?.map_or(Ok(8000.0), parse_float)?,
             0x6d80 if value.windows(2).any(|id| id == [0x50, 0x35]) => return Err("encrypted"),
@@ -67,7 +60,7 @@ pub(super) fn parse_track(body: &[u8], index: u32) -> Result<TimedMatroskaTrack>
         track.frame_rate =
             nearest_usual_rate(measured_rate).or(exact_rate).filter(|rate| (0.01..=500.0).contains(&rate.as_f64()));
     }
-    Ok(TimedMatroskaTrack { track, delay_ms: delay_ns as f64 / 1e6 })
+    Ok(track)
 }
 
 /// Parses the video settings. Features of unusual video are left to ffprobe.

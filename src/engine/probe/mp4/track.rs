@@ -4,6 +4,7 @@ use super::super::outline::{OutlineTrack, OutlineTrackKind, Result, parse_uint, 
 use super::super::report::orientation;
 use super::{find_child, require_child, sample_tables};
 use crate::engine::container::mp4::boxes::{boxes, parse_full_box};
+use crate::engine::container::mp4::description::parse_decoder_config;
 
 /// A track, and the fields that the file's start and duration are computed from.
 pub(super) struct TimedMp4Track {
@@ -143,35 +144,11 @@ fn parse_sample_description(track: &mut OutlineTrack, handler: &[u8], stsd: &[u8
 
 /// Codec and configuration of an `esds` box (ISO/IEC 14496-1 section 7.2.6).
 fn parse_esds(esds: &[u8]) -> Result<(&'static str, Vec<u8>)> {
-    let mut rest = esds.get(4..).unwrap_or_default();
-    let mut object_type = 0;
-    while let [tag, tail @ ..] = rest {
-        let mut size = 0usize;
-        let mut length_bytes = 0;
-        for byte in tail.iter().take(4) {
-            (size, length_bytes) = (size << 7 | usize::from(byte & 0x7f), length_bytes + 1);
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-        let body = tail.get(length_bytes..).unwrap_or_default();
-        match tag {
-            // ES descriptor: id, flags; the streams of files carry no optional fields.
-            3 if body.get(2) == Some(&0) => rest = &body[3..],
-            4 => {
-                object_type = parse_uint(body, 0, 1)?;
-                rest = body.get(13..).unwrap_or_default();
-                if matches!(object_type, 0x69 | 0x6b) {
-                    return Ok(("mp3", Vec::new()));
-                }
-            }
-            5 if object_type == 0x40 => {
-                return Ok(("aac", body.get(..size).ok_or("a descriptor is truncated")?.to_vec()));
-            }
-            _ => break,
-        }
+    match parse_decoder_config(esds)? {
+        (0x69 | 0x6b, _) => Ok(("mp3", Vec::new())),
+        (0x40, Some(config)) => Ok(("aac", config)),
+        _ => Err("an unusual elementary stream"),
     }
-    Err("an unusual elementary stream")
 }
 
 /// Delay before the track (movie units), first media time shown (track units), duration shown (movie units; None: all).

@@ -38,12 +38,15 @@ pub(super) fn duration_seconds(codec: &str, payload: &[u8]) -> Option<f64> {
 /// The parameters of a stream by the frames of its first payload; None if they differ or are unusual.
 pub(super) fn parse_decoder_info(codec: &str, payload: &[u8]) -> Option<DecoderInfo> {
     let mut whole_frames = split_frames(codec, payload).filter(|(frame, info)| info.size_bytes <= frame.len());
-    let parse = |(frame, _): (&[u8], AudioFrame)| match codec {
-        "aac" => parse_adts(frame),
-        "mp3" => parse_mpeg_audio(frame),
-        "ac3" => parse_ac3(frame),
-        "eac3" => parse_eac3(frame),
-        _ => None,
+    let parse = |(frame, AudioFrame { hertz, .. }): (&[u8], AudioFrame)| {
+        let (codec, profile, channels) = match codec {
+            "aac" => parse_adts(frame, hertz),
+            "mp3" => parse_mpeg_audio(frame, hertz),
+            "ac3" => parse_ac3(frame),
+            "eac3" => parse_eac3(frame),
+            _ => None,
+        }?;
+        Some((codec, profile, channels, hertz))
     };
     let (codec, profile, channels, sample_rate) = parse(whole_frames.next()?)?;
     if whole_frames.any(|frame| parse(frame) != Some((codec, profile, channels, sample_rate))) {
@@ -53,35 +56,29 @@ pub(super) fn parse_decoder_info(codec: &str, payload: &[u8]) -> Option<DecoderI
     Some(DecoderInfo { codec: Some(codec), profile, channels, sample_rate, ..DecoderInfo::default() })
 }
 
-/// Codec, profile, channels and sample rate.
-type AudioParameters = (&'static str, Option<&'static str>, u32, u32);
+/// Codec, profile and channels.
+type AudioParameters = (&'static str, Option<&'static str>, u32);
 
 /// ADTS (ISO/IEC 13818-7 section 6.2).
-fn parse_adts(frame: &[u8]) -> Option<AudioParameters> {
-    const SAMPLE_RATES: [u32; 6] = [96_000, 88_200, 64_000, 48_000, 44_100, 32_000];
+fn parse_adts(frame: &[u8], hertz: u32) -> Option<AudioParameters> {
     let header = frame.first_chunk::<4>()?;
-    let hertz = *SAMPLE_RATES.get(usize::from(header[2] >> 2 & 0x0f))?;
     let channels = u32::from((header[2] & 1) << 2 | header[3] >> 6);
     // Low complexity. Channel configuration 0 is defined in the payload, and 7 has two possible speaker layouts.
-    (header[2] >> 6 == 1 && (1..=6).contains(&channels)).then_some(("aac", Some("lc"), channels, hertz))
+    let is_usual = header[2] >> 6 == 1 && (1..=6).contains(&channels) && hertz >= 32_000;
+    is_usual.then_some(("aac", Some("lc"), channels))
 }
 
 /// MPEG audio (ISO/IEC 11172-3 section 2.4.1.3, 13818-3 for half rates).
-fn parse_mpeg_audio(frame: &[u8]) -> Option<AudioParameters> {
+fn parse_mpeg_audio(frame: &[u8], hertz: u32) -> Option<AudioParameters> {
     let header = frame.first_chunk::<4>()?;
     let codec = match header[1] >> 1 & 3 {
         1 => "mp3",
         2 => "mp2",
         _ => return None,
     };
-    let halved = match header[1] >> 3 & 3 {
-        3 => 0,
-        2 => 1,
-        _ => return None,
-    };
-    let hertz = [44_100, 48_000, 32_000].get(usize::from(header[2] >> 2 & 3))? >> halved;
     let channels = if header[3] >> 6 == 3 { 1 } else { 2 };
-    Some((codec, None, channels, hertz))
+    // Only MPEG 2.5 has lower rates.
+    (hertz >= 16_000).then_some((codec, None, channels))
 }
 
 /// Channels of an audio coding mode with or without LFE; only mono, stereo and 5.1.
@@ -97,7 +94,6 @@ fn dolby_channels(mode: u8, has_lfe: bool) -> Option<u32> {
 /// ETSI TS 102 366 section 4.3.
 fn parse_ac3(frame: &[u8]) -> Option<AudioParameters> {
     let header = frame.first_chunk::<8>()?;
-    let hertz = *[48_000, 44_100, 32_000].get(usize::from(header[4] >> 6))?;
     let mode = header[6] >> 5;
     // The mix levels of the mode precede the LFE flag.
     let lfe_bit = 3
@@ -106,15 +102,14 @@ fn parse_ac3(frame: &[u8]) -> Option<AudioParameters> {
         + if mode == 2 { 2 } else { 0 };
     let bits = u16::from_be_bytes([header[6], header[7]]);
     let has_lfe = bits >> (15 - lfe_bit) & 1 != 0;
-    (header[5] >> 3 <= 8).then_some(("ac3", None, dolby_channels(mode, has_lfe)?, hertz))
+    (header[5] >> 3 <= 8).then_some(("ac3", None, dolby_channels(mode, has_lfe)?))
 }
 
 /// ETSI TS 102 366 section E.1.2. A single independent substream.
 fn parse_eac3(frame: &[u8]) -> Option<AudioParameters> {
     let header = frame.first_chunk::<6>()?;
-    let hertz = *[48_000, 44_100, 32_000].get(usize::from(header[4] >> 6))?;
     let is_single_substream = header[2] >> 3 == 0 && header[5] >> 3 > 10;
-    is_single_substream.then_some(("eac3", None, dolby_channels(header[4] >> 1 & 7, header[4] & 1 != 0)?, hertz))
+    is_single_substream.then_some(("eac3", None, dolby_channels(header[4] >> 1 & 7, header[4] & 1 != 0)?))
 }
 
 #[cfg(test)]

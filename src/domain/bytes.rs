@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated;
 
-/// The records of a slice, each read by `take`, up to the first damaged one. Fewer than `min_bytes` at the end are none.
+/// The records of a slice, each read by `take`, up to the first damaged one. A rest of fewer than `min_bytes` is ignored.
 pub fn records<'a, T>(
     bytes: &'a [u8],
     min_bytes: usize,

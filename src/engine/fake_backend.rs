@@ -32,7 +32,7 @@ impl FakeBackend {
         Self { shared: Arc::new(Shared { segment_time, ..Shared::default() }) }
     }
 
-    /// The same; its runs cost nothing to start.
+    /// A backend that takes this long for every segment and nothing to start.
     pub fn with_instant_start(segment_time: Duration) -> Self {
         Self { shared: Arc::new(Shared { segment_time, has_instant_start: true, ..Shared::default() }) }
     }

@@ -78,7 +78,7 @@ impl RepairedFeed {
     }
 }
 
-/// What a child reads an item from.
+/// The input from which a child process reads an item.
 pub struct ItemInput {
     /// The file, or the pipe's end.
     pub file: InheritedFile,

@@ -3,7 +3,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// Deserializes a stream index: `Some(None)` for null and -1. With `serde(default)`, an absent field is None.
+/// Deserializes a stream index: `Some(None)` for null and -1. With `serde(default)`, an absent field becomes None.
 pub(super) fn deserialize_stream_index<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<u32>>, D::Error> {

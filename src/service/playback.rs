@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::domain::access::Principal;
-use crate::error::{Code, Result};
+use crate::error::Result;
 use crate::service::Service;
-use crate::service::live::{MAX_ADMISSION_WAIT, RETRY_INTERVAL, make_room};
+use crate::service::live::{MAX_ADMISSION_WAIT, make_room};
+use crate::service::renditions::encode_slots::AfterRefusal;
 use crate::service::renditions::planner::SessionPlan;
 use crate::service::sessions::Session;
 
@@ -16,23 +17,18 @@ use crate::service::sessions::Session;
 /// # Errors
 /// Those of [`Sessions::start`](crate::service::sessions::Sessions::start).
 pub async fn start_session(service: &Service, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
-    let deadline = Instant::now() + MAX_ADMISSION_WAIT;
+    let slots = service.renditions.encode_slots();
     let mut may_wait = false;
-    loop {
-        match service.sessions.start(principal, plan.clone()).await {
-            Err(busy) if busy.code == Code::TranscoderBusy => {
-                let has_freed = make_room(service);
-                // A request under way still occupies the share that was given up.
-                may_wait |= has_freed || service.renditions.encode_slots().is_measuring();
-                if !may_wait || Instant::now() >= deadline {
-                    return Err(busy);
-                }
-                if has_freed {
-                    continue;
-                }
-            }
-            answer => return answer,
+    let make_room = || {
+        let has_freed = make_room(service);
+        // A request under way still occupies the share that was given up.
+        may_wait |= has_freed || slots.is_measuring();
+        match (has_freed, may_wait) {
+            (true, _) => AfterRefusal::TryAgain,
+            (false, true) => AfterRefusal::Wait,
+            (false, false) => AfterRefusal::GiveUp,
         }
-        tokio::time::sleep(RETRY_INTERVAL).await;
-    }
+    };
+    let start = || service.sessions.start(principal, plan.clone());
+    slots.retry_when_busy(Instant::now() + MAX_ADMISSION_WAIT, start, make_room).await
 }

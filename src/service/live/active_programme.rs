@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{MAX_ADMISSION_WAIT, RETRY_INTERVAL, ScheduledSegment, find_or_add_programme, retry_when_busy};
+use super::{MAX_ADMISSION_WAIT, ScheduledSegment, find_or_add_programme, retry_when_busy};
 use crate::domain::channel::{Channel, OutputSettings};
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::Segmentation;
@@ -269,6 +269,9 @@ impl ActiveProgramme {
     }
 }
 
+/// How much longer than for encode slots an admission waits for an item that is opened meanwhile.
+const OPENING_MARGIN: Duration = Duration::from_millis(100);
+
 /// Takes the share of the encode slots that a segment needs, before a playlist names the segment.
 ///
 /// # Errors
@@ -291,7 +294,7 @@ pub(super) async fn admit(service: &Arc<Service>, channel: &Channel, segment: &S
         }
     };
     let admission = retry_when_busy(service, take_lease);
-    match tokio::time::timeout(MAX_ADMISSION_WAIT + RETRY_INTERVAL, admission).await {
+    match tokio::time::timeout(MAX_ADMISSION_WAIT + OPENING_MARGIN, admission).await {
         Ok(Err(busy)) if busy.code == Code::TranscoderBusy => Err(busy),
         _ => Ok(()),
     }

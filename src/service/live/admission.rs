@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use super::Audience;
 use super::active_programme::ActiveProgramme;
-use crate::error::{Code, Result};
+use crate::error::Result;
 use crate::service::Service;
+use crate::service::renditions::encode_slots::AfterRefusal;
 
 /// A programme without a request for this long counts as unwatched while another viewer waits for its share.
 const ABANDONED_AFTER: Duration = Duration::from_secs(6);
@@ -19,26 +20,14 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(6);
 /// measured. Then it is refused, within 2 s in all.
 pub const MAX_ADMISSION_WAIT: Duration = Duration::from_millis(1500);
 
-/// Interval between attempts to be admitted.
-pub const RETRY_INTERVAL: Duration = Duration::from_millis(100);
-
 /// Repeats an attempt for a while when the encode slots do not suffice, and makes unwatched programmes give up their shares.
 pub(super) async fn retry_when_busy<T, F>(service: &Service, attempt: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
-    let deadline = Instant::now() + MAX_ADMISSION_WAIT;
-    loop {
-        match attempt().await {
-            Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < deadline => {
-                if make_room(service) {
-                    continue;
-                }
-            }
-            answer => return answer,
-        }
-        tokio::time::sleep(RETRY_INTERVAL).await;
-    }
+    let slots = service.renditions.encode_slots();
+    let make_room = || if make_room(service) { AfterRefusal::TryAgain } else { AfterRefusal::Wait };
+    slots.retry_when_busy(Instant::now() + MAX_ADMISSION_WAIT, attempt, make_room).await
 }
 
 /// Makes unwatched programmes, including warm ones, give up their shares of the encode slots: a viewer who changes channels

@@ -32,7 +32,7 @@ mod watch;
 
 use active_programme::{ActiveProgramme, admit};
 use admission::retry_when_busy;
-pub use admission::{MAX_ADMISSION_WAIT, RETRY_INTERVAL, make_room};
+pub use admission::{MAX_ADMISSION_WAIT, make_room};
 use aired_segment::not_on_air_error;
 pub use aired_segment::{AiredSegment, ScheduledSegment, air_segment};
 pub use maintenance::{make_ahead, skip, start_maintenance};

@@ -6,6 +6,7 @@
 //! a slot is in [`crate::domain::encode_slots`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,12 +14,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::domain::encode_slots::{self as rules, SlotDemand, Throughput};
+use crate::error::{Code, Result};
 
 /// All encode slots of the program.
 pub struct EncodeSlots {
     slot_count: usize,
     started: Instant,
     state: Mutex<SlotState>,
+    /// Sent when shares became free or known, so that a refused viewer may fit now.
+    capacity_changes: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -83,6 +87,16 @@ pub enum AdmissionRequest<'a> {
     Admitted(&'a Arc<Admission>),
 }
 
+/// How a refused viewer goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterRefusal {
+    /// A share was given up for it.
+    TryAgain,
+    /// A share may become free or known.
+    Wait,
+    GiveUp,
+}
+
 /// The slots do not suffice for one more viewer.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotsExhausted;
@@ -105,7 +119,8 @@ pub struct ReservedSlot(Arc<EncodeSlots>);
 
 impl EncodeSlots {
     pub fn new(slot_count: usize) -> Arc<Self> {
-        Arc::new(Self { slot_count, started: Instant::now(), state: Mutex::default() })
+        let (state, capacity_changes) = (Mutex::default(), watch::Sender::new(()));
+        Arc::new(Self { slot_count, started: Instant::now(), state, capacity_changes })
     }
 
     /// Number of slots.
@@ -134,6 +149,35 @@ impl EncodeSlots {
     /// Milliseconds since this object was created.
     pub fn now_ms(&self) -> i64 {
         i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Repeats an attempt that is refused with `TRANSCODER_BUSY`: whenever a share becomes free or known, and once more at the
+    /// deadline. After a refusal, `make_room` says whether to try again at once, to wait or to give up.
+    ///
+    /// # Errors
+    /// Those of the attempt.
+    pub async fn retry_when_busy<T, F: Future<Output = Result<T>>>(
+        &self,
+        deadline: Instant,
+        mut attempt: impl FnMut() -> F,
+        mut make_room: impl FnMut() -> AfterRefusal,
+    ) -> Result<T> {
+        let mut changes = self.capacity_changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let is_last = Instant::now() >= deadline;
+            let refusal = match attempt().await {
+                Err(busy) if busy.code == Code::TranscoderBusy => busy,
+                answer => return answer,
+            };
+            match make_room() {
+                AfterRefusal::TryAgain => {}
+                AfterRefusal::Wait if !is_last => {
+                    let _ = tokio::time::timeout_at(deadline, changes.changed()).await;
+                }
+                AfterRefusal::Wait | AfterRefusal::GiveUp => return Err(refusal),
+            }
+        }
     }
 
     /// Reserves a whole slot, if the viewers do not need it.
@@ -179,6 +223,12 @@ impl EncodeSlots {
         let id = state.next_id();
         state.admissions.insert(id, AdmittedViewer { keeps_share: matches!(viewer, AdmissionRequest::Channel), share });
         Arc::new(Admission { slots: self.clone(), id })
+    }
+
+    /// Decides again after shares became free or smaller, and wakes refused viewers.
+    fn release_shares(&self, state: &mut SlotState) {
+        state.assign_slots(self.slot_count, None);
+        self.capacity_changes.send_replace(());
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {
@@ -274,8 +324,11 @@ impl EncodeJob {
     pub fn update(&self, need: RenditionNeed) -> usize {
         let mut state = self.slots.lock();
         let Some(job) = state.jobs.get_mut(&self.id) else { return 0 };
-        job.need = need;
+        let was_complete = std::mem::replace(&mut job.need, need).is_complete;
         state.assign_slots(self.slots.slot_count, Some(self.id));
+        if need.is_complete && !was_complete {
+            self.slots.capacity_changes.send_replace(());
+        }
         state.jobs.get(&self.id).map_or(0, |job| job.held_slots.min(job.assigned_slots))
     }
 
@@ -289,6 +342,7 @@ impl EncodeJob {
             job.speed.add(media, spent);
             let pixels = job.cost * media;
             state.throughput.add(pixels, spent);
+            self.slots.capacity_changes.send_replace(());
         }
     }
 
@@ -335,7 +389,7 @@ impl EncodeJob {
                 self.is_withdrawn.store(true, Ordering::Relaxed);
                 state.jobs.remove(&self.id);
             }
-            state.assign_slots(self.slots.slot_count, None);
+            self.slots.release_shares(&mut state);
         }
     }
 
@@ -343,7 +397,7 @@ impl EncodeJob {
     pub fn end(&self) {
         let mut state = self.slots.lock();
         if state.jobs.remove(&self.id).is_some() {
-            state.assign_slots(self.slots.slot_count, None);
+            self.slots.release_shares(&mut state);
         }
     }
 
@@ -356,7 +410,7 @@ impl Drop for Admission {
     fn drop(&mut self) {
         let mut state = self.slots.lock();
         state.admissions.remove(&self.id);
-        state.assign_slots(self.slots.slot_count, None);
+        self.slots.release_shares(&mut state);
     }
 }
 
@@ -364,13 +418,16 @@ impl Drop for ReservedSlot {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.reserved_slots -= 1;
-        state.assign_slots(self.0.slot_count, None);
+        self.0.release_shares(&mut state);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::error::Error;
 
     /// Pixels per second that no slot can keep up with.
     const HEAVY: f64 = 1e9;
@@ -433,5 +490,28 @@ mod tests {
         assert_eq!((reserved.used_slots(), reserved.viewer_count()), (1, 1));
         drop(reserved_slot);
         assert_eq!(reserved.used_slots(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_viewer_is_woken_when_a_share_becomes_free() {
+        let slots = EncodeSlots::new(1);
+        let (job, first, _) = slots.start_job(HEAVY, AdmissionRequest::Session).ok().unwrap();
+        let attempts = std::sync::atomic::AtomicUsize::new(0);
+        let attempt = async || {
+            attempts.fetch_add(1, Ordering::Relaxed);
+            let started = slots.start_job(HEAVY, AdmissionRequest::Session);
+            started.map_err(|SlotsExhausted| Error::new(Code::TranscoderBusy, "all encode slots are in use"))
+        };
+        let started = Instant::now();
+        let deadline = started + Duration::from_secs(2);
+        let release = async {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            job.withdraw(&first);
+        };
+        let (second, ()) = tokio::join!(slots.retry_when_busy(deadline, &attempt, || AfterRefusal::Wait), release);
+        assert!(second.is_ok() && started.elapsed() == Duration::from_millis(700));
+        assert_eq!(attempts.load(Ordering::Relaxed), 2, "it does not poll");
+        let third = slots.retry_when_busy(Instant::now(), &attempt, || AfterRefusal::Wait).await;
+        assert!(third.is_err_and(|refusal| refusal.code == Code::TranscoderBusy));
     }
 }

@@ -22,13 +22,12 @@ use crate::engine::{RunError, TIMELINE_BASE};
 use crate::error::{Code, Error, Result};
 use crate::service::accounts::random_bytes;
 use crate::service::media::subtitles::{SubtitleLocation, Subtitles};
-use crate::service::renditions::encode_slots::AdmissionRequest;
+use crate::service::renditions::encode_slots::{AdmissionRequest, AfterRefusal};
 use crate::service::renditions::planner::{SessionPlan, start_segment};
 use crate::service::renditions::runs::{Lease, RenditionProgress, RunActivity};
 use crate::service::renditions::{BackendChoice, Renditions};
 
-/// How often admission to the encode slots is retried, and for how long before the viewer is refused.
-const ADMISSION_RETRY: Duration = Duration::from_millis(50);
+/// How long a viewer waits for encode slots before it is refused.
 const ADMISSION_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// One session. Its owner task is the only one that changes its state.
@@ -257,8 +256,8 @@ impl Session {
 
     /// Leases a rung. If all encode slots are in use, the rung the player came from is released at once.
     async fn lease(&self, rung: usize) -> Result<Arc<Lease>> {
-        let deadline = Instant::now() + ADMISSION_TIMEOUT;
-        loop {
+        let slots = self.renditions.encode_slots();
+        let attempt = || async {
             if !self.is_live() {
                 return Err(self.ended_error());
             }
@@ -267,21 +266,15 @@ impl Session {
             }
             let admission = self.rung_leases.admission();
             let viewer = admission.as_ref().map_or(AdmissionRequest::Session, AdmissionRequest::Admitted);
-            let slots = self.renditions.encode_slots();
             let is_crowded = slots.used_slots() >= slots.slot_count();
-            match self.renditions.lease(&self.plan.rungs[rung].spec, viewer).await {
-                Ok((lease, backend)) => {
-                    if is_crowded && lease.admission().is_some() {
-                        self.rung_leases.release_unused(rung, Duration::ZERO);
-                    }
-                    self.rung_leases.add_lease(rung, lease, backend);
-                }
-                Err(busy) if busy.code == Code::TranscoderBusy && Instant::now() < deadline => {
-                    tokio::time::sleep(ADMISSION_RETRY).await;
-                }
-                Err(error) => return Err(error),
+            let (lease, backend) = self.renditions.lease(&self.plan.rungs[rung].spec, viewer).await?;
+            if is_crowded && lease.admission().is_some() {
+                self.rung_leases.release_unused(rung, Duration::ZERO);
             }
-        }
+            self.rung_leases.add_lease(rung, lease, backend);
+            self.rung_leases.request_lease(rung).ok_or_else(|| self.ended_error())
+        };
+        slots.retry_when_busy(Instant::now() + ADMISSION_TIMEOUT, attempt, || AfterRefusal::Wait).await
     }
 
     /// Releases every rung but the one requested last.

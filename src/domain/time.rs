@@ -211,14 +211,14 @@ impl From<jiff::Timestamp> for WallMs {
 }
 
 impl WallMs {
-    /// The wall-clock time of a channel instant, for a channel without a clock of its own.
+    /// Converts an instant of a channel that has no clock: its channel time is wall-clock time.
     pub fn without_clock(at: ChannelMs) -> Self {
         Self(at.0)
     }
 }
 
 impl ChannelMs {
-    /// The channel time of a wall-clock instant, for a channel without a clock of its own.
+    /// Converts a wall-clock instant to the time of a channel that has no clock: the two are equal.
     pub fn without_clock(at: WallMs) -> Self {
         Self(at.0)
     }

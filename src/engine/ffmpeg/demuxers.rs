@@ -44,7 +44,7 @@ fn demuxers_of(container: Container) -> &'static [&'static str] {
     }
 }
 
-/// The demuxers of all formats, for the option `-format_whitelist`.
+/// All demuxers that a child process may use: the value of its `-format_whitelist`.
 pub fn format_whitelist() -> &'static str {
     static NAMES: LazyLock<String> = LazyLock::new(|| {
         let mut names: Vec<&str> = Container::ALL.iter().flat_map(|one| demuxers_of(*one)).copied().collect();

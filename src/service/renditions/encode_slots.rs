@@ -171,11 +171,11 @@ impl EncodeSlots {
                 answer => return answer,
             };
             match make_room() {
-                AfterRefusal::TryAgain => {}
+                AfterRefusal::TryAgain if !is_last => {}
                 AfterRefusal::Wait if !is_last => {
                     let _ = tokio::time::timeout_at(deadline, changes.changed()).await;
                 }
-                AfterRefusal::Wait | AfterRefusal::GiveUp => return Err(refusal),
+                _ => return Err(refusal),
             }
         }
     }

@@ -3,8 +3,9 @@
 use super::time::FrameRate;
 
 /// A codec that video is encoded to. Copied video may have others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TargetCodec {
+    #[default]
     H264,
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::time::{FrameRate, Ticks};
 
 /// Segment boundaries in source time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "cut")]
 pub enum Grid {
     /// Encoded video: a fixed number of frames, the first two segments in halves.

@@ -63,6 +63,7 @@ pub mod ssrf;
 pub mod subtitles;
 pub mod throttle;
 pub mod time;
+pub mod worker;
 pub mod xmltv;
 
 /// For `skip_serializing_if`: records leave out default values.

@@ -1,29 +1,30 @@
 //! A rendition: everything that changes a segment's bytes, as plain data.
 //!
 //! Sessions that need the same rendition of the same item share its segments; [`Rendition::content_hash`] is the key. The
-//! types are serialised for that hash alone; another name in an attribute would make all cached segments useless.
+//! types are serialised for that hash, and for the worker that makes the segments; another name in an attribute would make
+//! all cached segments useless.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::codec::TargetCodec;
 use super::media::Hdr;
 use super::time::FrameRate;
 
 /// The output of a run: at most one video and one audio stream, muxed as MPEG-TS.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rendition {
     pub video: Option<VideoPlan>,
     pub audio: Option<AudioPlan>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "action")]
 pub enum VideoPlan {
     Copy { stream: u32 },
     Encode(EncodeVideo),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EncodeVideo {
     pub stream: u32,
     /// Display size after rotation and pixel aspect, square pixels, both even.
@@ -36,7 +37,7 @@ pub struct EncodeVideo {
     pub tone_map: Option<Hdr>,
     pub burn: Option<BurnedSubtitle>,
     /// The watermark overlaid on it. Hashed under its first name, so that cached segments stay valid.
-    #[serde(rename = "emblem", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "emblem", default, skip_serializing_if = "Option::is_none")]
     pub watermark: Option<WatermarkOverlay>,
     /// Ceiling of the rate control, kbit/s.
     pub max_kbps: u32,
@@ -68,7 +69,7 @@ impl EncodeVideo {
 }
 
 /// A watermark: an image overlaid in a corner.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WatermarkOverlay {
     /// Hash of the image, hex.
     pub digest: String,
@@ -89,7 +90,7 @@ named_values! {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "from")]
 pub enum BurnedSubtitle {
     /// A stream of the item; `bitmap` streams are overlaid, text is rendered.
@@ -106,7 +107,7 @@ impl BurnedSubtitle {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "action")]
 pub enum AudioPlan {
     Copy {
@@ -118,7 +119,7 @@ pub enum AudioPlan {
         channels: u32,
         kbps: u32,
         /// Gain, tenths of a decibel.
-        #[serde(rename = "gain", skip_serializing_if = "Option::is_none")]
+        #[serde(rename = "gain", default, skip_serializing_if = "Option::is_none")]
         gain_tenths_db: Option<i16>,
     },
 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
 mod ass;
@@ -35,6 +36,7 @@ pub mod still_image;
 pub mod subtitle_extraction;
 pub mod versions;
 pub mod video_encoders;
+pub mod worker;
 
 pub use rendition_spec::{MAX_SEGMENT_BYTES, RenditionSpec};
 
@@ -73,7 +75,8 @@ pub struct Segment {
 pub type Result<T, E = RunError> = std::result::Result<T, E>;
 
 /// Why a run ended early.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase", tag = "class", content = "text")]
 pub enum RunError {
     #[error("decoding failed: {0}")]
     Decode(String),

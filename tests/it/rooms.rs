@@ -43,7 +43,7 @@ const COMMON_CRATES: [&str; 9] =
     ["std", "blake3", "bytes", "data_encoding", "jiff", "serde", "serde_json", "thiserror", "tracing"];
 
 /// The rooms that may use each other crate. A crate in neither list is refused, so that a new one gets a room.
-const CRATE_ROOMS: [(&str, &[&str]); 43] = [
+const CRATE_ROOMS: [(&str, &[&str]); 46] = [
     ("argon2", &["service"]),
     ("clap", &["cli", "config"]),
     ("encoding_rs", &["domain"]),
@@ -54,6 +54,7 @@ const CRATE_ROOMS: [(&str, &[&str]); 43] = [
     ("glib", &["engine"]),
     ("gstreamer", &["engine"]),
     ("gstreamer_app", &["engine"]),
+    ("gstreamer_base", &["engine"]),
     ("gstreamer_pbutils", &["engine"]),
     ("gstreamer_video", &["engine"]),
     ("h264_reader", &["engine"]),
@@ -64,6 +65,7 @@ const CRATE_ROOMS: [(&str, &[&str]); 43] = [
     ("hyper", &["http"]),
     ("inotify", &["engine"]),
     ("itoa", &["http"]),
+    ("landlock", &["engine"]),
     ("libc", &["store", "engine"]),
     ("lru", &["engine", "service"]),
     ("matchit", &["http"]),
@@ -74,6 +76,7 @@ const CRATE_ROOMS: [(&str, &[&str]); 43] = [
     ("retina", &["engine", "telemetry"]),
     ("rust_embed", &["http"]),
     ("rustix", &["store", "engine", "http", "cli"]),
+    ("seccompiler", &["engine"]),
     ("serde_path_to_error", &["http"]),
     ("sha2", &["domain", "service"]),
     ("sled", &["store"]),

@@ -1,12 +1,15 @@
 //! One stream as a decoder reports it, in ffmpeg's terms.
 
-use super::outline::Result;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::outline::Result as OutlineResult;
 use crate::domain::media::Color;
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct DecoderInfo {
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DecoderInfo {
     /// The container's track number.
     pub container_id: u64,
+    #[serde(deserialize_with = "known_codec")]
     pub codec: Option<&'static str>,
     pub profile: Option<String>,
     pub level: Option<String>,
@@ -21,8 +24,17 @@ pub(super) struct DecoderInfo {
     pub sample_rate: u32,
 }
 
+/// The codecs that decoders report.
+const CODECS: [&str; 12] = ["h264", "hevc", "vp8", "vp9", "av1", "mp3", "aac", "ac3", "eac3", "opus", "vorbis", "flac"];
+
+/// A codec's name as one of [`CODECS`]; None for any other.
+fn known_codec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'static str>, D::Error> {
+    let name = Option::<String>::deserialize(deserializer)?;
+    Ok(name.and_then(|name| CODECS.into_iter().find(|known| *known == name)))
+}
+
 /// The name of a colour's number by a table of the usual ones; None for the number that means "unspecified".
-pub(super) fn color_name(number: u8, unspecified: u8, table: &[(u8, &str)]) -> Result<Option<String>> {
+pub(super) fn color_name(number: u8, unspecified: u8, table: &[(u8, &str)]) -> OutlineResult<Option<String>> {
     if number == unspecified {
         return Ok(None);
     }

@@ -30,6 +30,7 @@ mod raw_audio;
 mod report;
 mod truncation;
 
+pub use decoder_info::DecoderInfo;
 pub use in_process::probe_in_process;
 
 /// Bytes read from the start of a file.

@@ -1,0 +1,206 @@
+//! The control messages of the protocol `media-worker`, as JSON in frames ([`crate::domain::worker::frame`]).
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::grid::Grid;
+use crate::domain::media::Media;
+use crate::domain::plan::Rendition;
+use crate::domain::worker::{PROTOCOL, PROTOCOL_VERSION, SandboxReport};
+
+/// Body of `Hello`, both ways.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hello {
+    pub protocol: String,
+    pub version: String,
+    /// Version of the program. A local worker of another build is refused.
+    pub build: String,
+    /// What confines the worker; the server leaves it at its default.
+    #[serde(default)]
+    pub sandbox: SandboxReport,
+}
+
+impl Hello {
+    pub fn new(sandbox: SandboxReport) -> Self {
+        Self {
+            protocol: PROTOCOL.to_owned(),
+            version: PROTOCOL_VERSION.to_owned(),
+            build: env!("CARGO_PKG_VERSION").to_owned(),
+            sandbox,
+        }
+    }
+
+    /// Whether both sides are of the same build.
+    pub fn is_same_build(&self) -> bool {
+        let own = Self::new(SandboxReport::default());
+        (&self.protocol, &self.version, &self.build) == (&own.protocol, &own.version, &own.build)
+    }
+}
+
+/// Body of `Job`. Its descriptors follow in the order of its fields.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobMessage {
+    /// Address space that the worker may use, bytes; it lowers its own limit before it starts.
+    pub memory_bytes: u64,
+    pub work: Work,
+}
+
+/// What a worker can do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Work {
+    /// What the decoders see in a file: `Report` with a `Vec<DecoderInfo>`. Descriptor: the file.
+    Discover { source: SourceFacts },
+    /// The segments of a rendition: `Segment` and `Piece`s for each.
+    Run(Box<RunWork>),
+    /// The elements of this machine, and a trial of each encoder: `Report` with an `EngineReport`.
+    Examine,
+    /// A stream by SRT: `Piece`s until its end.
+    Srt(SrtWork),
+}
+
+/// A run. Descriptors: the file; the sidecar, the watermark and the script, if there are any.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunWork {
+    pub source: SourceFacts,
+    pub media: Media,
+    pub rendition: Rendition,
+    pub grid: Grid,
+    /// The first segment to make.
+    pub first: usize,
+    /// The last segment it may make until a `Gate` raises the limit.
+    pub through: usize,
+    /// GStreamer's element that encodes video, proven by a trial; None without encoded video.
+    pub encoder: Option<String>,
+    pub sidecar: Option<SourceFacts>,
+    pub has_watermark: bool,
+    /// Whether the last descriptor is an ASS script to burn in.
+    pub has_script: bool,
+}
+
+/// An SRT connection to make as a caller.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SrtWork {
+    /// The checked socket address.
+    pub server: std::net::SocketAddr,
+    /// `streamid`, `passphrase`, `latency` and `pbkeylen` of the address.
+    pub options: Vec<(String, String)>,
+}
+
+/// What the server knows about an open file whose descriptor it passes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceFacts {
+    /// The request path, for messages and for the extension of its name. The worker cannot open it.
+    pub path: String,
+    /// Length when the server opened it, bytes.
+    pub len: u64,
+    /// Modification time when the server opened it: seconds and nanoseconds since 1970.
+    pub modified: (u64, u32),
+    /// Last change of content, name or permissions: seconds and nanoseconds.
+    pub changed_at: (i64, i64),
+    /// Device and inode.
+    pub file_id: (u64, u64),
+    pub is_local: bool,
+    /// The fingerprint, if the server has computed it.
+    pub fingerprint: Option<String>,
+}
+
+/// Body of `Gate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gate {
+    /// The last segment that the run may make.
+    pub through: usize,
+}
+
+/// Body of `Beat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    /// Bytes read, frames decoded and encoded, segments: grows while anything happens.
+    pub progress: u64,
+    pub stage: BeatStage,
+}
+
+/// What a worker is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BeatStage {
+    /// No job, or a run that waits for its gate or for the server to read.
+    Idle,
+    /// A read of the source has not returned.
+    Reading,
+    Working,
+}
+
+/// Body of `Segment`: its bytes follow in `Piece`s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentHeader {
+    pub index: usize,
+    pub bytes: usize,
+}
+
+/// Body of `Ask`. Each is answered with one `Answer` of the same number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "what")]
+pub enum Question {
+    /// Its pipelines and failed ones: `Answer` with `PipelineLists`.
+    Pipelines { question: u32 },
+    /// GStreamer's DOT graph of a pipeline: `Answer` with an `Option<String>`.
+    Dot { question: u32, pipeline: u64 },
+    /// The normalised graph of a pipeline: `Answer` with an `Option<PipelineGraph>`.
+    Graph { question: u32, pipeline: u64 },
+    /// The bus messages of a pipeline: `Answer` with an `Option<Vec<String>>`.
+    Messages { question: u32, pipeline: u64 },
+}
+
+impl Question {
+    /// The number that its answer repeats.
+    pub fn number(&self) -> u32 {
+        match self {
+            Self::Pipelines { question }
+            | Self::Dot { question, .. }
+            | Self::Graph { question, .. }
+            | Self::Messages { question, .. } => *question,
+        }
+    }
+}
+
+/// Body of `Answer`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    pub question: u32,
+    pub value: serde_json::Value,
+}
+
+/// Body of `Log`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogMessage {
+    /// `ERROR` to `TRACE`.
+    pub level: String,
+    pub target: String,
+    pub text: String,
+}
+
+/// What GStreamer can do on this machine, found out by a worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EngineReport {
+    /// GStreamer's version, e.g. `1.22.0`.
+    pub gstreamer: String,
+    /// Required elements that are missing, each with the package that provides it.
+    pub missing: Vec<(String, String)>,
+    /// Optional elements that exist: `assrender`, `overlaycomposition`, …
+    pub optional: Vec<String>,
+    /// A trial of each row of the table of video encoders, in its order: None if it works, otherwise why not.
+    pub encoder_faults: Vec<Option<String>>,
+}
+
+impl EngineReport {
+    /// Whether an optional element exists.
+    pub fn has(&self, element: &str) -> bool {
+        self.optional.iter().any(|name| name == element)
+    }
+}

@@ -1,0 +1,3 @@
+//! Worker processes, in which GStreamer runs apart from the server.
+
+pub mod message;

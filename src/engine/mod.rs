@@ -20,7 +20,6 @@ pub mod ffmpeg_encoders;
 pub mod folder;
 pub mod folder_watcher;
 pub mod gst;
-pub mod gstreamer_elements;
 pub mod image;
 pub mod index;
 pub mod loudness;

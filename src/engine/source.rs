@@ -17,6 +17,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::domain::sniff::FileFormat;
 
+mod facts;
 mod links;
 mod open_file;
 mod roots;
@@ -30,7 +31,7 @@ pub struct SourceFile {
     pub file: OpenFile,
     /// The normalized form of the requested path.
     pub path: String,
-    /// Index of its root.
+    /// Index of its root; `usize::MAX` in a worker, which knows no roots.
     pub root_index: usize,
     pub len: u64,
     pub modified: SystemTime,
@@ -38,7 +39,7 @@ pub struct SourceFile {
     pub changed_at: (i64, i64),
     /// Device and inode; identifies the file.
     pub file_id: (u64, u64),
-    /// The format of the bytes; None if this is not media.
+    /// The format of the bytes; None if this is not media, or if this is the file of a job in a worker.
     pub format: Option<FileFormat>,
     /// [`OpenFile::is_local`]. Only then may the file system be queried on an async thread.
     pub is_local: bool,
@@ -52,7 +53,7 @@ pub struct SourceFile {
 }
 
 /// Reads until the buffer is full or the file ends.
-fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(super) fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match file.read_at(&mut buffer[filled..], offset + filled as u64) {
@@ -66,7 +67,7 @@ fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 }
 
 impl SourceFile {
-    /// A path by which a child process or a demuxer in this process opens this very file.
+    /// A path by which a child process opens this very file.
     pub fn proc_path(&self) -> String {
         format!("/proc/self/fd/{}", self.file.as_raw_fd())
     }

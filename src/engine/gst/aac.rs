@@ -13,6 +13,7 @@ use gstreamer_app as app;
 use super::audio_timeline::{FRAME_SAMPLES, SAMPLE_RATE};
 use super::launch_text;
 use super::panic_guard::ThreadWaker;
+use super::progress::progress;
 use super::running_pipeline::{BusEvent, RunningPipeline};
 use crate::engine::{Result, RunError};
 
@@ -53,10 +54,13 @@ impl AacEncoder {
         wake.wake_on_demand(&input);
         let output: app::AppSink = pipeline.element_of_type("out")?;
         let frame_waker = wake.clone();
-        let flow_ok = Ok(gst::FlowSuccess::Ok);
+        let count_progress = || {
+            progress().add(1);
+            Ok(gst::FlowSuccess::Ok)
+        };
         output.set_callbacks(
             app::AppSinkCallbacks::builder()
-                .new_sample(move |_| frame_waker.run_callback("frame", Err(gst::FlowError::Error), || flow_ok))
+                .new_sample(move |_| frame_waker.run_callback("frame", Err(gst::FlowError::Error), count_progress))
                 .build(),
         );
         pipeline.set_state(gst::State::Playing)?;

@@ -11,6 +11,7 @@ use super::aac;
 use super::launch_text::{self, LaunchText};
 use super::opener::{Opener, SelectedStream};
 use super::panic_guard::ThreadWaker;
+use super::progress::progress;
 use super::running_pipeline::{BusEvent, RunningPipeline, SeekResult};
 use super::stall_timer::StallTimer;
 use crate::domain::media::Media;
@@ -217,11 +218,14 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
     opener.configure(&pipeline, &request.source, selected, wake)?;
     let output: app::AppSink = pipeline.element_of_type("out")?;
     let (sample_waker, preroll_waker) = (wake.clone(), wake.clone());
-    let flow_ok = Ok(gst::FlowSuccess::Ok);
+    let count_progress = || {
+        progress().add(1);
+        Ok(gst::FlowSuccess::Ok)
+    };
     output.set_callbacks(
         app::AppSinkCallbacks::builder()
-            .new_sample(move |_| sample_waker.run_callback("sample", Err(gst::FlowError::Error), || flow_ok))
-            .new_preroll(move |_| preroll_waker.run_callback("preroll", Err(gst::FlowError::Error), || flow_ok))
+            .new_sample(move |_| sample_waker.run_callback("sample", Err(gst::FlowError::Error), count_progress))
+            .new_preroll(move |_| preroll_waker.run_callback("preroll", Err(gst::FlowError::Error), count_progress))
             .build(),
     );
     request.format.configure(&pipeline)?;

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn an_encoder_without_a_property_of_its_row_fails_its_trial() {
-        gst::init().unwrap();
+        crate::engine::gst::initialize().unwrap();
         let x264 = default_encoder();
         let trial = |gstreamer| VideoEncoder { ffmpeg: None, gstreamer, ..*x264 }.run_trial();
         let misspelt = trial(EncoderElement { rate: Some(("bit-rate", 1)), ..x264.gstreamer }).unwrap_err();

@@ -34,7 +34,7 @@ pub fn render_page() -> Result<String> {
     let mut page = String::from(
         "# Pipelines\n\n\
          The GStreamer pipelines of this server as launch texts. A text contains topology, names and constant properties;\n\
-         paths, sizes and rates are set on the named elements afterwards. `{video_encoder}` and `{audio_encoder}` are\n\
+         files, sizes and rates are set on the named elements afterwards. `{video_encoder}` and `{audio_encoder}` are\n\
          placeholders, filled from `encoders/` only. `hearthcast pipelines draw` writes this page, and a test checks it.\n\n\
          A run of encoded segments uses one `decode-video-…`, one `decode-audio-…`, one `encode-audio`, and one\n\
          `segment` pipeline per segment, two at a time.\n",

@@ -150,8 +150,8 @@ fn changed_properties(element: &gst::Element) -> Vec<(String, String)> {
         let value = element.property_value(name);
         let text = |value: &glib::Value| value.serialize().map(|text| text.to_string()).unwrap_or_default();
         let (current, default) = (text(&value), text(property.default_value()));
-        // URIs and file names contain a descriptor number, which changes with every run.
-        if current != default && name != "uri" && name != "location" {
+        // URIs contain a descriptor's number, which changes with every run.
+        if current != default && !matches!(name, "uri" | "location" | "descriptor") {
             properties.push((name.to_owned(), current));
         }
     }

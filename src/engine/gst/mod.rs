@@ -1,7 +1,7 @@
 #![doc = include_str!("README.md")]
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 
 use tokio::sync::watch;
@@ -18,14 +18,19 @@ mod audio_segment;
 mod audio_timeline;
 mod burned_text;
 mod decode;
+mod descriptor_source;
+pub mod discoverer;
+pub mod elements;
 mod encoder_elements;
 mod frame_picker;
 pub mod gallery;
 pub mod graph;
+mod in_process_discoverer;
 pub mod launch_text;
 mod opener;
 mod overlay;
 mod panic_guard;
+mod progress;
 pub mod registry;
 mod run;
 mod running_pipeline;
@@ -36,6 +41,8 @@ mod svg;
 mod tests;
 
 pub use encoder_elements::{TrialResult, run_trials};
+pub use in_process_discoverer::{discover_in_process, start_discoverers};
+pub use progress::{ProgressCounter, ReadGuard, progress};
 
 use panic_guard::ThreadWaker;
 use run::RunTask;
@@ -43,6 +50,22 @@ use segment_encoder::VideoEncoding;
 
 /// Raised whenever a change of the pipelines changes their output; part of the backend's version.
 const PIPELINES_VERSION: u32 = 4;
+
+/// Initialises GStreamer for this process: registers our own element, and restricts it to the elements needed. Blocks for
+/// some 100 ms the first time; everything that uses GStreamer calls it first.
+///
+/// # Errors
+/// Why GStreamer does not start, the same at every call.
+pub fn initialize() -> Result<(), String> {
+    static OUTCOME: OnceLock<Result<(), String>> = OnceLock::new();
+    let outcome = OUTCOME.get_or_init(|| {
+        gstreamer::init().map_err(|cause| cause.to_string())?;
+        descriptor_source::register()?;
+        elements::restrict();
+        Ok(())
+    });
+    outcome.clone()
+}
 
 /// The GStreamer backend.
 #[derive(Clone, Debug)]
@@ -56,13 +79,12 @@ pub struct GstBackend {
 }
 
 impl GstBackend {
-    /// Initialises GStreamer if that has not happened yet (blocks for some 100 ms).
+    /// Initialises GStreamer if that has not happened yet ([`initialize`]), and tests encoders. Blocks.
     ///
     /// # Errors
     /// Why GStreamer does not start, or which element is missing.
     pub fn detect() -> Result<Self, String> {
-        gstreamer::init().map_err(|cause| cause.to_string())?;
-        crate::engine::gstreamer_elements::restrict_elements();
+        initialize()?;
         let demuxers = ["qtdemux", "matroskademux", "decodebin", "uridecodebin3"];
         let others = ["videoconvertscale", "deinterlace", "avenc_aac", "aacparse", "h264parse", "hlssink2"];
         for element in demuxers.into_iter().chain(others) {
@@ -191,7 +213,7 @@ fn resolve_video_encoding(media: &Media, plan: &EncodeVideo) -> Result<VideoEnco
 
 /// Whether this GStreamer has an element.
 fn has_element(name: &str) -> bool {
-    gstreamer::init().is_ok() && gstreamer::ElementFactory::find(name).is_some()
+    initialize().is_ok() && gstreamer::ElementFactory::find(name).is_some()
 }
 
 /// Why this backend leaves a rendition to ffmpeg; None if it can make it.

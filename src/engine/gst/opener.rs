@@ -7,6 +7,7 @@
 use gstreamer as gst;
 use gstreamer::prelude::*;
 
+use super::descriptor_source;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::RunningPipeline;
 use crate::domain::media::{Container, Media, StreamKind};
@@ -52,7 +53,7 @@ impl Opener {
         }
     }
 
-    /// Sets up a pipeline to read this file and decode this stream.
+    /// Sets up a pipeline to read this file and decode this stream. The file must stay open until the pipeline has started.
     pub(super) fn configure(
         self,
         pipeline: &RunningPipeline,
@@ -62,11 +63,11 @@ impl Opener {
     ) -> Result<()> {
         let decode = pipeline.element("decode")?;
         if self == Self::Decodebin3 {
-            // Not filesrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.
-            decode.set_property("uri", format!("file://{}", source.proc_path()));
+            // Not descriptorsrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.
+            decode.set_property("uri", descriptor_source::uri(source));
             select_stream(&decode, selected, wake);
         } else {
-            pipeline.element("file")?.set_property("location", source.proc_path());
+            descriptor_source::set_source(&pipeline.element("file")?, source);
             link_stream(&pipeline.element("demux")?, &decode, selected, wake);
         }
         Ok(())

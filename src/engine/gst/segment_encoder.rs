@@ -17,6 +17,7 @@ use gstreamer_app as app;
 use super::aac::FRAME_DURATION;
 use super::overlay::Overlay;
 use super::panic_guard::ThreadWaker;
+use super::progress::progress;
 use super::running_pipeline::{BusEvent, RunningPipeline};
 use super::{audio_segment, burned_text, launch_text, overlay};
 use crate::domain::grid::FrameGrid;
@@ -107,9 +108,13 @@ impl SegmentEncoder {
         wake.wake_on_demand(&video_input);
         // Wakes the thread at every frame taken, before the queue is empty and the encoder has to wait.
         let frame_taken_waker = wake.clone();
+        let count_progress = || {
+            progress().add(1);
+            gst::PadProbeReturn::Ok
+        };
         if let Some(pad) = video_input.static_pad("src") {
             pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-                frame_taken_waker.run_callback("taken", gst::PadProbeReturn::Ok, || gst::PadProbeReturn::Ok)
+                frame_taken_waker.run_callback("taken", gst::PadProbeReturn::Ok, count_progress)
             });
         }
         let audio_input = aac_frames.as_ref().map(|_| pipeline.element_of_type::<app::AppSrc>("audio")).transpose()?;
@@ -351,6 +356,7 @@ impl Write for SegmentBuffer {
             return Err(std::io::Error::other("the segment is larger than 256 MiB"));
         }
         buffer.extend_from_slice(bytes);
+        progress().add(1);
         Ok(bytes.len())
     }
 

@@ -34,7 +34,11 @@ fn known_codec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'st
 }
 
 /// The name of a colour's number by a table of the usual ones; None for the number that means "unspecified".
-pub(super) fn color_name(number: u8, unspecified: u8, table: &[(u8, &str)]) -> OutlineResult<Option<String>> {
+pub(in crate::engine) fn color_name(
+    number: u8,
+    unspecified: u8,
+    table: &[(u8, &str)],
+) -> OutlineResult<Option<String>> {
     if number == unspecified {
         return Ok(None);
     }

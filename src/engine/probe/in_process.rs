@@ -12,7 +12,6 @@ use std::sync::Arc;
 use super::avc;
 use super::coded;
 use super::decoder_info::DecoderInfo;
-use super::discover::discover;
 use super::outline::{ContainerOutline, OutlineTrack, OutlineTrackKind, Result, refuse_if};
 use super::{
     HEAD_BYTES, InProcessGuard, ProbeTools, container, ffprobe, matroska, mp4, mpegts, read_blocking, truncation,
@@ -22,6 +21,7 @@ use crate::domain::media::{Audio, Container, Media, Stream, StreamKind, Subtitle
 use crate::domain::sniff;
 use crate::engine::clock;
 use crate::engine::container::bytes::read_up_to;
+use crate::engine::gst::discover_in_process;
 use crate::engine::source::SourceFile;
 
 /// Maximum frame size that the discoverer may decode in this process, luma samples: slightly more than 8K UHD. ffprobe,
@@ -33,7 +33,7 @@ pub async fn probe_in_process(
     tools: &ProbeTools,
     source: &Arc<SourceFile>,
     guard: InProcessGuard,
-) -> Result<Media, &'static str> {
+) -> Result<Media, String> {
     let decodable = ffprobe::decodable_codecs(tools).await.map_err(|_| "no list of decoders")?;
     let (head, outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
         let read = move |file: &Arc<SourceFile>| {
@@ -56,7 +56,7 @@ pub async fn probe_in_process(
         };
         let (head, outline) = read_blocking(source, read).await.ok_or("the reader failed")??;
         outline.tracks.iter().filter(|track| track.kind == OutlineTrackKind::Video).try_for_each(check_size)?;
-        let infos = discover(source, guard).await?;
+        let infos = discover_in_process(source, guard).await?;
         (head, outline, infos)
     };
     let media = merge(outline, &infos, &head, source.len, decodable)?;

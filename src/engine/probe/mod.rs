@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::domain::media::Media;
 use crate::engine::container::bytes::read_up_to;
 use crate::engine::container::matroska::TopLevelElements;
+use crate::engine::gst;
 use crate::engine::source::SourceFile;
 
 mod avc;
@@ -18,7 +19,6 @@ mod coded;
 mod container;
 mod decoder_info;
 mod discontinuous;
-mod discover;
 mod ends;
 mod ffprobe;
 mod in_process;
@@ -31,6 +31,7 @@ mod report;
 mod truncation;
 
 pub use decoder_info::DecoderInfo;
+pub(in crate::engine) use decoder_info::color_name;
 pub use in_process::probe_in_process;
 
 /// Bytes read from the start of a file.
@@ -85,7 +86,7 @@ pub async fn probe_with_ffprobe(tools: &ProbeTools, source: &Arc<SourceFile>) ->
 
 /// Runs the one-time work of the first probe at start-up: initializing GStreamer (0.2 s) and listing ffmpeg's decoders.
 pub async fn warm(tools: &ProbeTools) {
-    let task = tokio::task::spawn_blocking(discover::warm);
+    let task = tokio::task::spawn_blocking(gst::start_discoverers);
     if let Err(fault) = ffprobe::decodable_codecs(tools).await {
         tracing::error!(%fault, "media files cannot be probed");
     }

@@ -41,7 +41,7 @@ impl Films {
     }
 }
 
-async fn in_process(source: &Arc<SourceFile>) -> Result<Media, &'static str> {
+async fn in_process(source: &Arc<SourceFile>) -> Result<Media, String> {
     probe_in_process(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), source, Box::new(())).await
 }
 

@@ -34,8 +34,13 @@ pub struct OpenFile {
 impl OpenFile {
     /// A file on this device. Queries the type of the file system.
     pub fn new(file: File, device: u64) -> Self {
-        let blocking_device = (!is_on_local_file_system(&file)).then_some(device);
-        Self { file: Some(file), blocking_device }
+        let is_local = is_on_local_file_system(&file);
+        Self::with_locality(file, device, is_local)
+    }
+
+    /// Like [`Self::new`], with the known answer of [`Self::is_local`].
+    pub(super) fn with_locality(file: File, device: u64, is_local: bool) -> Self {
+        Self { file: Some(file), blocking_device: (!is_local).then_some(device) }
     }
 
     /// Whether the kernel handles this file without a network or another process.

@@ -98,8 +98,8 @@ pub struct SourceFacts {
     pub path: String,
     /// Length when the server opened it, bytes.
     pub len: u64,
-    /// Modification time when the server opened it: seconds and nanoseconds since 1970.
-    pub modified: (u64, u32),
+    /// Modification time when the server opened it: seconds since 1970, rounded down, and nanoseconds.
+    pub modified: (i64, u32),
     /// Last change of content, name or permissions: seconds and nanoseconds.
     pub changed_at: (i64, i64),
     /// Device and inode.

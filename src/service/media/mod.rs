@@ -211,7 +211,7 @@ impl Probes {
             let quarantine_mark =
                 self.quarantine.as_ref().map(|quarantine| quarantine.mark_reading(name, &source.path));
             let why = match quarantine_mark {
-                Some(None) => "it is in quarantine",
+                Some(None) => "it is in quarantine".to_owned(),
                 mark => match probe::probe_in_process(&self.tools, source, Box::new(mark)).await {
                     Ok(media) => return Ok(media),
                     Err(why) => why,

@@ -17,8 +17,8 @@ const REQUIRED: [(&str, &str); 9] = [
     ("avdec_h264", "gstreamer1.0-libav"),
 ];
 
-/// Elements that open files and demux containers. None reads playlists or opens the network or devices.
-const CONTAINER_ELEMENTS: &str = "filesrc qtdemux matroskademux oggdemux avidemux flvdemux tsdemux mpegpsdemux asfdemux \
+/// Elements that read files and demux containers. None opens a path, the network or a device, or reads playlists.
+const CONTAINER_ELEMENTS: &str = "descriptorsrc qtdemux matroskademux oggdemux avidemux flvdemux tsdemux mpegpsdemux asfdemux \
     mxfdemux dvdemux wavparse aiffparse id3demux apedemux";
 
 /// Plugins whose parsers and decoders may be chosen: parsers, software decoders, hardware decoders.
@@ -31,13 +31,13 @@ const CODEC_PLUGINS: &str = "audioparsers videoparsersbad opusparse libav openh2
 /// # Errors
 /// When GStreamer itself does not start.
 pub fn missing_elements() -> Result<Vec<(&'static str, &'static str)>, String> {
-    gstreamer::init().map_err(|cause| cause.to_string())?;
+    super::initialize()?;
     Ok(REQUIRED.into_iter().filter(|(element, _)| ElementFactory::find(element).is_none()).collect())
 }
 
 /// Restricts GStreamer to `CONTAINER_ELEMENTS` and `CODEC_PLUGINS`, for the whole process. An HLS playlist named .mp4 made
 /// it open the files and addresses in it (measured), and hostile files can reach every reader that is enabled.
-pub fn restrict_elements() {
+pub(super) fn restrict() {
     for factory in selectable_factories() {
         if !is_allowed(&factory) {
             factory.set_rank(gst::Rank::NONE);
@@ -66,13 +66,14 @@ mod tests {
 
     #[test]
     fn only_allowed_elements_are_selectable() {
-        gst::init().unwrap();
-        restrict_elements();
+        crate::engine::gst::initialize().unwrap();
         let remaining: Vec<String> = selectable_factories().iter().map(|factory| factory.name().to_string()).collect();
-        for required in ["filesrc", "qtdemux", "matroskademux", "tsdemux", "h264parse", "avdec_h264", "aacparse"] {
+        for required in "descriptorsrc qtdemux matroskademux tsdemux h264parse avdec_h264 aacparse".split(' ') {
             assert!(remaining.iter().any(|name| name == required), "{required} is missing in {remaining:?}");
         }
-        for forbidden in "hlsdemux dashdemux souphttpsrc giosrc rtpsrc avdemux_nsv gmedec rsvgdec".split(' ') {
+        for forbidden in
+            "filesrc fdsrc hlsdemux dashdemux souphttpsrc giosrc rtpsrc avdemux_nsv gmedec rsvgdec".split(' ')
+        {
             assert!(!remaining.iter().any(|name| name == forbidden), "{forbidden} may be chosen");
         }
     }

@@ -1,94 +1,63 @@
-//! GStreamer's Discoverer in this process: what the decoders see in a file whose outline is known.
-//!
-//! It runs on two threads of its own with a short queue. A file that blocks longer than the timeout occupies its thread
-//! until GStreamer returns, never an async thread. While both are occupied, the result is "busy" and ffprobe runs instead.
+//! GStreamer's Discoverer: what the decoders see in a file whose outline is known.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_pbutils as pbutils;
 use gstreamer_pbutils::prelude::*;
-use tokio::sync::oneshot;
 
-use super::InProcessGuard;
-use super::decoder_info::{DecoderInfo, color_name};
-use super::outline::{Result, refuse_if};
+use super::descriptor_source;
 use crate::domain::media::Color;
+use crate::engine::probe::{DecoderInfo, color_name};
 use crate::engine::source::SourceFile;
 
-const THREADS: usize = 2;
-const MAX_QUEUED: usize = 8;
 /// Twenty times as long as any file of the corpus took.
-const DISCOVERER_TIMEOUT: gst::ClockTime = gst::ClockTime::from_mseconds(1500);
+pub(super) const DISCOVERER_TIMEOUT: gst::ClockTime = gst::ClockTime::from_mseconds(1500);
 
-struct DiscoverRequest {
-    source: Arc<SourceFile>,
-    guard: InProcessGuard,
-    reply: oneshot::Sender<Result<Vec<DecoderInfo>>>,
+/// A result, or the reason why ffprobe is needed.
+type Result<T> = std::result::Result<T, &'static str>;
+
+thread_local! {
+    /// The discoverer of this thread. It is kept between files.
+    static DISCOVERER: RefCell<Option<pbutils::Discoverer>> = const { RefCell::new(None) };
 }
 
-/// Runs the discoverer. `guard` is dropped when this process has closed the file.
-pub(super) async fn discover(source: &Arc<SourceFile>, guard: InProcessGuard) -> Result<Vec<DecoderInfo>> {
-    let queue = request_queue().ok_or("GStreamer could not be initialized")?;
-    let (reply, result) = oneshot::channel();
-    queue.try_send(DiscoverRequest { source: source.clone(), guard, reply }).map_err(|refused| match refused {
-        TrySendError::Full(_) => "the discoverer is busy",
-        TrySendError::Disconnected(_) => "the discoverer has ended",
-    })?;
-    let reply_timeout = std::time::Duration::from_millis(DISCOVERER_TIMEOUT.mseconds() + 300);
-    let answer = tokio::time::timeout(reply_timeout, result).await.map_err(|_| "the discoverer timed out");
-    answer?.map_err(|_| "the discoverer has ended")?
+/// The streams of a file as the decoders see them, containers excluded. Blocks for up to 1.5 s, and longer if GStreamer
+/// does not return.
+///
+/// # Errors
+/// The reason why ffprobe is needed.
+pub fn discover(source: &Arc<SourceFile>) -> std::result::Result<Vec<DecoderInfo>, String> {
+    prepare_discoverer()?;
+    DISCOVERER.with_borrow(|discoverer| {
+        let discoverer = discoverer.as_ref().ok_or("GStreamer has no discoverer")?;
+        Ok(discover_streams(discoverer, source)?)
+    })
 }
 
-/// Initializes GStreamer and starts the threads, so that the first probe does not wait for it (0.2 s).
-pub(super) fn warm() {
-    request_queue();
-}
-
-fn request_queue() -> Option<&'static SyncSender<DiscoverRequest>> {
-    static QUEUE: OnceLock<Option<SyncSender<DiscoverRequest>>> = OnceLock::new();
-    QUEUE
-        .get_or_init(|| {
-            gst::init().ok()?;
-            crate::engine::gstreamer_elements::restrict_elements();
-            let (sender, requests) = sync_channel(MAX_QUEUED);
-            let requests = Arc::new(Mutex::new(requests));
-            for number in 0..THREADS {
-                let worker_requests = requests.clone();
-                std::thread::Builder::new()
-                    .name(format!("discoverer-{number}"))
-                    .spawn(move || run_worker(&worker_requests))
-                    .ok()?;
-            }
-            Some(sender)
-        })
-        .as_ref()
-}
-
-fn run_worker(requests: &Mutex<Receiver<DiscoverRequest>>) {
-    let discoverer = pbutils::Discoverer::new(DISCOVERER_TIMEOUT);
-    loop {
-        let request = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(request) = request else { return };
-        if request.reply.is_closed() {
-            continue;
+/// Makes the discoverer of this thread unless it exists, so that the first file does not wait for it.
+///
+/// # Errors
+/// Why GStreamer has none.
+pub(super) fn prepare_discoverer() -> std::result::Result<(), String> {
+    super::initialize()?;
+    DISCOVERER.with_borrow_mut(|discoverer| {
+        if discoverer.is_none() {
+            let made = pbutils::Discoverer::new(DISCOVERER_TIMEOUT);
+            *discoverer = Some(made.map_err(|cause| format!("GStreamer has no discoverer: {cause}"))?);
         }
-        let result = match &discoverer {
-            Ok(discoverer) => discover_streams(discoverer, &request.source),
-            Err(_) => Err("GStreamer has no discoverer"),
-        };
-        drop(request.guard);
-        let _ = request.reply.send(result);
-    }
+        Ok(())
+    })
 }
 
 fn discover_streams(discoverer: &pbutils::Discoverer, source: &SourceFile) -> Result<Vec<DecoderInfo>> {
     // The URI refers to the open descriptor of this process, never to a path.
-    let info =
-        discoverer.discover_uri(&format!("file://{}", source.proc_path())).map_err(|_| "the discoverer failed")?;
-    refuse_if(info.result() != pbutils::DiscovererResult::Ok, "the discoverer's result is incomplete")?;
+    let info = discoverer.discover_uri(&descriptor_source::uri(source)).map_err(|_| "the discoverer failed")?;
+    if info.result() != pbutils::DiscovererResult::Ok {
+        return Err("the discoverer's result is incomplete");
+    }
     info.stream_list()
         .iter()
         .filter(|stream| !stream.is::<pbutils::DiscovererContainerInfo>())
@@ -179,6 +148,33 @@ fn parse_colorimetry(text: Option<&str>) -> Result<Color> {
                 transfer: color_name(transfer, 0, &[(5, "bt709"), (16, "smpte170m")])?,
                 primaries: color_name(primaries, 0, &[(1, "bt709"), (3, "bt470bg"), (4, "smpte170m")])?,
             })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::damaged_films::make_film;
+    use crate::engine::source::open_in_test;
+
+    #[test]
+    fn streams_are_discovered_by_descriptor_and_damaged_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.mkv");
+        let film = make_film("a.mkv", "-f lavfi -i sine=r=48000:d=3", "-pix_fmt yuv420p -c:a aac");
+        std::fs::write(&path, &film).unwrap();
+        let source = Arc::new(open_in_test(&path));
+        // Twice on this thread: the discoverer is kept.
+        for _ in 0..2 {
+            let mut streams = discover(&source).unwrap();
+            streams.sort_by_key(|stream| stream.container_id);
+            let [video, audio] = &streams[..] else { panic!("{streams:?}") };
+            assert_eq!((video.container_id, video.codec, video.width, video.height), (1, Some("h264"), 64, 48));
+            assert_eq!((audio.container_id, audio.codec, audio.sample_rate), (2, Some("aac"), 48_000));
+            let damaged = folder.path().join("b.mkv");
+            std::fs::write(&damaged, &film[..300]).unwrap();
+            discover(&Arc::new(open_in_test(&damaged))).unwrap_err();
         }
     }
 }

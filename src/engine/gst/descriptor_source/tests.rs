@@ -74,7 +74,7 @@ impl Drop for Reader {
 
 /// A file of bytes that differ from their neighbours, and those bytes.
 fn make_file(folder: &Path) -> (PathBuf, Vec<u8>) {
-    let path = folder.join("a.bin");
+    let path = folder.canonicalize().unwrap().join("a.bin");
     let bytes: Vec<u8> = (0..FILE_BYTES).map(|at| (at * 7 + at / 256) as u8).collect();
     std::fs::write(&path, &bytes).unwrap();
     (path, bytes)

@@ -1,4 +1,4 @@
-//! Counts what GStreamer does in this process, so that "working", "waiting for the disk" and "stuck" can be told apart.
+//! Counts what GStreamer does in this process, so that "working", "waiting for the disk" and "stuck" can be distinguished.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

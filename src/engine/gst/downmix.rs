@@ -61,7 +61,7 @@ const SURROUND_LEVEL: f32 = 0.5;
 /// ffmpeg's default layout of so many channels. None if there is no such layout.
 pub(super) fn decoded_speakers(channels: usize, mask: u64) -> Option<Vec<Speaker>> {
     if channels > 1 && mask.count_ones() as usize == channels {
-        let bits = (0..u64::BITS as usize).filter(|bit| mask >> bit & 1 == 1);
+        let bits = (0..u64::BITS as usize).filter(|bit| (mask >> bit) & 1 == 1);
         return Some(bits.map(|bit| BY_MASK_BIT.get(bit).copied().unwrap_or(Unmixed)).collect());
     }
     let speakers: &[Speaker] = match channels {

@@ -39,8 +39,9 @@ pub fn missing_elements() -> Result<Vec<(&'static str, &'static str)>, String> {
     Ok(REQUIRED.into_iter().filter(|(element, _)| ElementFactory::find(element).is_none()).collect())
 }
 
-/// Restricts GStreamer to `CONTAINER_ELEMENTS` and `CODEC_PLUGINS` for the whole process, and prefers `PREFERRED_DECODERS`. An HLS playlist named .mp4 made
-/// it open the files and addresses in it (measured), and hostile files can reach every reader that is enabled.
+/// Restricts GStreamer to `CONTAINER_ELEMENTS` and `CODEC_PLUGINS` for the whole process, and prefers `PREFERRED_DECODERS`.
+/// An HLS playlist named .mp4 made it open the files and addresses in it (measured), and hostile files can reach every
+/// reader that is enabled.
 pub fn restrict_elements() {
     for factory in selectable_factories() {
         if !is_allowed(&factory) {

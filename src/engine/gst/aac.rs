@@ -113,8 +113,8 @@ impl AacEncoder {
     }
 }
 
-/// Caps of all raw audio here: interleaved 32-bit float at [`SAMPLE_RATE`].
-pub(super) fn sample_caps(channels: u32) -> gst::Caps {
+/// Caps of the samples to encode: interleaved 32-bit float at [`SAMPLE_RATE`].
+fn sample_caps(channels: u32) -> gst::Caps {
     let mask: u64 = match channels {
         1 => 0x4,
         6 => 0x3f,

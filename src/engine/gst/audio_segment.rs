@@ -4,6 +4,7 @@
 
 use gstreamer as gst;
 
+use super::downmix::Mixer;
 use crate::domain::mpegts::AUDIO_PID;
 use crate::domain::mpegts::psi::{PmtEntry, TrackKind};
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
@@ -13,13 +14,16 @@ use crate::engine::{Result, RunError, TIMELINE_BASE};
 /// The stream type of AAC in ADTS (ISO/IEC 13818-1 table 2-34).
 const ADTS_STREAM_TYPE: u8 = 0x0f;
 
-/// The samples of a buffer, interleaved.
-pub(super) fn read_samples(sample: &gst::Sample, channels: usize) -> Result<Vec<f32>> {
+/// The samples of a decoded buffer, interleaved, mixed to the channels of the rendition.
+pub(super) fn read_samples(sample: &gst::Sample, mixer: &mut Mixer) -> Result<Vec<f32>> {
+    let caps = sample.caps().and_then(|caps| caps.structure(0));
+    let channels = caps.and_then(|caps| usize::try_from(caps.get::<i32>("channels").ok()?).ok());
+    let channels = channels.ok_or_else(|| RunError::Decode("an audio buffer has no channels".into()))?;
+    let mask = caps.and_then(|caps| caps.get::<gst::Bitmask>("channel-mask").ok()).map_or(0, |mask| mask.0);
     let map = sample.buffer().and_then(|buffer| buffer.map_readable().ok());
     let map = map.ok_or_else(|| RunError::Decode("an audio buffer has no samples".into()))?;
     let samples: Vec<f32> = map.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
-    debug_assert_eq!(samples.len() % channels, 0);
-    Ok(samples)
+    mixer.mix(samples, channels, mask)
 }
 
 /// A segment of AAC frames, each with its start in the item.

@@ -7,7 +7,6 @@ use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as app;
 
-use super::aac;
 use super::launch_text::{self, LaunchText};
 use super::opener::{Opener, SelectedStream};
 use super::panic_guard::ThreadWaker;
@@ -50,18 +49,18 @@ pub(super) struct DecodeRequest {
     pub format: OutputFormat,
 }
 
-/// Output format of a decoder.
+/// Output format of a decoder. Audio is interleaved 32-bit float at 48 kHz, with the channels of the source.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OutputFormat {
     Video { deinterlace: bool },
-    Audio { channels: u32 },
+    Audio,
 }
 
 impl OutputFormat {
     fn kind_name(self) -> &'static str {
         match self {
             Self::Video { .. } => "video",
-            Self::Audio { .. } => "audio",
+            Self::Audio => "audio",
         }
     }
 
@@ -72,9 +71,9 @@ impl OutputFormat {
             }
             (Self::Video { .. }, Opener::Matroska) => launch_text::DECODE_VIDEO_MATROSKA,
             (Self::Video { .. }, Opener::Mp4) => launch_text::DECODE_VIDEO_MP4,
-            (Self::Audio { .. }, Opener::Decodebin3) => launch_text::DECODE_AUDIO,
-            (Self::Audio { .. }, Opener::Matroska) => launch_text::DECODE_AUDIO_MATROSKA,
-            (Self::Audio { .. }, Opener::Mp4) => launch_text::DECODE_AUDIO_MP4,
+            (Self::Audio, Opener::Decodebin3) => launch_text::DECODE_AUDIO,
+            (Self::Audio, Opener::Matroska) => launch_text::DECODE_AUDIO_MATROSKA,
+            (Self::Audio, Opener::Mp4) => launch_text::DECODE_AUDIO_MP4,
         })
     }
 
@@ -84,7 +83,7 @@ impl OutputFormat {
                 let mode = if deinterlace { "auto" } else { "disabled" };
                 pipeline.element("deinterlacer")?.set_property_from_str("mode", mode);
             }
-            Self::Audio { channels } => pipeline.element("raw_caps")?.set_property("caps", aac::sample_caps(channels)),
+            Self::Audio => {}
         }
         Ok(())
     }

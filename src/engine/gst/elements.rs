@@ -26,6 +26,10 @@ const CODEC_PLUGINS: &str = "audioparsers videoparsersbad opusparse libav openh2
     vorbis flac mpg123 faad a52dec dtsdec wavpack musepack speex alaw mulaw adpcmdec jpeg png va vaapi nvcodec qsv \
     v4l2codecs video4linux2";
 
+/// Decoders that are chosen before others of their format. Against ffmpeg, flacdec of GStreamer 1.22 swaps the channels of 6.1 and
+/// 7.1, dtsdec mixes five channels to four (both measured), and a52dec applies no dynamic range compression.
+const PREFERRED_DECODERS: [&str; 3] = ["avdec_flac", "avdec_ac3", "avdec_dca"];
+
 /// Missing elements, each with the package that provides it.
 ///
 /// # Errors
@@ -35,13 +39,17 @@ pub fn missing_elements() -> Result<Vec<(&'static str, &'static str)>, String> {
     Ok(REQUIRED.into_iter().filter(|(element, _)| ElementFactory::find(element).is_none()).collect())
 }
 
-/// Restricts GStreamer to `CONTAINER_ELEMENTS` and `CODEC_PLUGINS`, for the whole process. An HLS playlist named .mp4 made
-/// it open the files and addresses in it (measured), and hostile files can reach every reader that is enabled.
+/// Restricts GStreamer to `CONTAINER_ELEMENTS` and `CODEC_PLUGINS` for the whole process, and prefers `PREFERRED_DECODERS`.
+/// An HLS playlist named .mp4 made it open the files and addresses in it (measured), and hostile files can reach every
+/// reader that is enabled.
 pub(super) fn restrict() {
     for factory in selectable_factories() {
         if !is_allowed(&factory) {
             factory.set_rank(gst::Rank::NONE);
         }
+    }
+    for decoder in PREFERRED_DECODERS.into_iter().filter_map(ElementFactory::find) {
+        decoder.set_rank(gst::Rank::PRIMARY + 1);
     }
 }
 
@@ -70,6 +78,10 @@ mod tests {
         let remaining: Vec<String> = selectable_factories().iter().map(|factory| factory.name().to_string()).collect();
         for required in "descriptorsrc qtdemux matroskademux tsdemux h264parse avdec_h264 aacparse".split(' ') {
             assert!(remaining.iter().any(|name| name == required), "{required} is missing in {remaining:?}");
+        }
+        for (preferred, other) in [("avdec_flac", "flacdec"), ("avdec_ac3", "a52dec"), ("avdec_dca", "dtsdec")] {
+            let rank_of = |name: &str| ElementFactory::find(name).map(|factory| factory.rank());
+            assert!(rank_of(preferred) > rank_of(other), "{other} may be chosen before {preferred}");
         }
         for forbidden in
             "filesrc fdsrc hlsdemux dashdemux souphttpsrc giosrc rtpsrc avdemux_nsv gmedec rsvgdec".split(' ')

@@ -35,7 +35,7 @@ macro_rules! texts {
 texts! {
     DECODE_VIDEO_MATROSKA = "decode-video-matroska", "Decodes one video stream of a Matroska file to frames, in order.";
     DECODE_VIDEO_MP4 = "decode-video-mp4", "Decodes one video stream of an mp4 file.";
-    DECODE_AUDIO = "decode-audio", "Decodes one stream of an audio-only file to samples at 48 kHz, down-mixed.";
+    DECODE_AUDIO = "decode-audio", "Decodes one stream of an audio-only file to samples at 48 kHz.";
     DECODE_AUDIO_MATROSKA = "decode-audio-matroska", "Decodes one audio stream of a Matroska file.";
     DECODE_AUDIO_MP4 = "decode-audio-mp4", "Decodes one audio stream of an mp4 file.";
     ENCODE_AUDIO = "encode-audio", "Encodes AAC frames for a whole run, on their grid of 1,024 samples.";

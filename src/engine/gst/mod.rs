@@ -7,7 +7,7 @@ use std::thread::Thread;
 use tokio::sync::watch;
 
 use crate::domain::codec::TargetCodec;
-use crate::domain::media::{Container, Media, Stream};
+use crate::domain::media::{Container, Media, Stream, StreamKind};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::subtitles::{AssScript, TextStyle};
 use crate::engine::ass::{self, ScriptCache};
@@ -20,6 +20,7 @@ mod burned_text;
 mod decode;
 mod descriptor_source;
 pub mod discoverer;
+mod downmix;
 pub mod elements;
 mod encoder_elements;
 mod frame_picker;
@@ -27,6 +28,7 @@ pub mod gallery;
 pub mod graph;
 mod in_process_discoverer;
 pub mod launch_text;
+mod limiter;
 mod opener;
 mod overlay;
 mod panic_guard;
@@ -49,7 +51,11 @@ use run::RunTask;
 use segment_encoder::VideoEncoding;
 
 /// Raised whenever a change of the pipelines changes their output; part of the backend's version.
-const PIPELINES_VERSION: u32 = 4;
+const PIPELINES_VERSION: u32 = 5;
+
+/// The channel layouts of FLAC (RFC 9639 section 9.1.3), as ffmpeg names them.
+const FLAC_LAYOUTS: [&str; 10] =
+    ["mono", "stereo", "3.0", "quad", "5.0", "5.0(side)", "5.1", "5.1(side)", "6.1", "7.1"];
 
 /// Initialises GStreamer for this process: registers our own element, and restricts it to the elements needed. Blocks for
 /// some 100 ms the first time; everything that uses GStreamer calls it first.
@@ -241,8 +247,13 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition) -> Option<&'static s
     if let Some(AudioPlan::Copy { .. }) = rendition.audio {
         return Some("copied audio keeps the frame grid of its source, which ffmpeg's muxer knows");
     }
-    if let Some(AudioPlan::Encode { gain_tenths_db: Some(_), .. }) = rendition.audio {
-        return Some("audio is levelled by ffmpeg's limiter");
+    if let Some(AudioPlan::Encode { stream, channels, .. }) = rendition.audio {
+        if channels > 6 {
+            return Some("the AAC encoder of GStreamer takes at most six channels");
+        }
+        if media.stream(stream).is_some_and(|stream| has_unread_layout(media.container, stream)) {
+            return Some("GStreamer does not read the channel layout that this file states");
+        }
     }
     if !media.clock_pieces.is_empty() {
         return Some("its pieces are put on one clock, in a pipe that ffmpeg reads");
@@ -256,6 +267,23 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition) -> Option<&'static s
         _ => return Some("seeking in this container is not exact"),
     }
     (media.start_seconds.abs() > 0.001).then_some("its clock does not start at 0")
+}
+
+/// Whether the channels of this audio stream have other positions than the decoder assumes. FLAC states them in a tag, PCM in mp4 in
+/// a box, which GStreamer 1.22 does not read. PCM in Matroska states none, and the default layouts of GStreamer and ffmpeg differ.
+fn has_unread_layout(container: Container, stream: &Stream) -> bool {
+    let StreamKind::Audio(audio) = &stream.kind else { return false };
+    let layout = audio.channel_layout.as_deref();
+    match stream.codec.as_str() {
+        "flac" => layout.is_some_and(|layout| !FLAC_LAYOUTS.contains(&layout)),
+        codec if codec.starts_with("pcm_") && container != Container::Wav => match audio.channels {
+            1 | 2 => false,
+            6 => layout.is_some_and(|layout| !matches!(layout, "5.1" | "5.1(side)")),
+            8 => layout.is_some_and(|layout| layout != "7.1"),
+            _ => true,
+        },
+        _ => false,
+    }
 }
 
 /// Whether this stream contains bitmap subtitles that can be read: PGS or VobSub in Matroska.

@@ -18,7 +18,9 @@ use super::aac::{self, AacEncoder};
 use super::audio_segment;
 use super::audio_timeline::{AudioTimeline, FRAME_SAMPLES};
 use super::decode::{DecodeRequest, Decoder, DecoderOutput, OutputFormat};
+use super::downmix::Mixer;
 use super::frame_picker::FramePicker;
+use super::limiter::Limiter;
 use super::overlay::{self, Overlay};
 use super::panic_guard::ThreadWaker;
 use super::segment_encoder::{SegmentEncoder, VideoEncoding};
@@ -51,11 +53,13 @@ struct VideoBranch {
     bitmap_subtitles: Option<BitmapSubtitles>,
 }
 
-/// Decoding, resampling to the grid and encoding of audio in a run.
+/// Decoding, mixing, placing on the grid, levelling and encoding of audio in a run.
 struct AudioBranch {
     decoder: Decoder,
+    mixer: Mixer,
     timeline: AudioTimeline,
-    channels: usize,
+    /// For levelled audio.
+    limiter: Option<Limiter>,
     encoder: AacEncoder,
     /// AAC frames not yet added to an open segment.
     ready_frames: VecDeque<(i64, gst::Buffer)>,
@@ -136,15 +140,15 @@ impl<'a> RunLoop<'a> {
         let start = job.spec.grid.segment_start(job.first);
         let start_seconds = start.as_seconds();
         let mut audio = None;
-        if let Some(AudioPlan::Encode { stream, channels, kbps, .. }) = job.spec.rendition.audio {
-            let format = OutputFormat::Audio { channels };
-            let request = decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, format);
+        if let Some(AudioPlan::Encode { stream, channels, kbps, gain_tenths_db }) = job.spec.rendition.audio {
+            let request = decode_request(job, stream, start_seconds - AUDIO_MARGIN_SECONDS, OutputFormat::Audio);
             let decoder = Decoder::open(request, waker)?;
             let first = start.div_ceil(AAC_FRAME);
             let encoder = AacEncoder::start(channels, kbps, first, &job.first.to_string(), waker)?;
-            let channels = channels as usize;
-            let timeline = AudioTimeline::new(channels, (first - aac::PREROLL_FRAMES) * FRAME_SAMPLES as i64);
-            audio = Some(AudioBranch { decoder, timeline, channels, encoder, ready_frames: VecDeque::new() });
+            let mixer = Mixer::new(channels);
+            let timeline = AudioTimeline::new(mixer.channels(), (first - aac::PREROLL_FRAMES) * FRAME_SAMPLES as i64);
+            let limiter = gain_tenths_db.map(|gain| Limiter::new(mixer.channels(), gain));
+            audio = Some(AudioBranch { decoder, mixer, timeline, limiter, encoder, ready_frames: VecDeque::new() });
         }
         let video = match (video_encoding, &*job.spec.grid) {
             (None, _) => None,
@@ -272,19 +276,25 @@ impl<'a> RunLoop<'a> {
     /// Moves samples from the audio decoder into the encoder, and AAC frames into their segments.
     fn pull_audio(&mut self) -> Result<bool> {
         let Some(audio) = &mut self.audio else { return Ok(false) };
-        let AudioBranch { decoder, timeline, channels, encoder, ready_frames } = audio;
+        let AudioBranch { decoder, mixer, timeline, limiter, encoder, ready_frames } = audio;
         let mut has_progress = decoder.poll(self.waker)?;
         let end_frame = self.open_segments.back().map_or(i64::MIN, |segment| segment.aac_frames.end);
         while encoder.next_needed_frame().is_some_and(|frame| frame < end_frame + aac::DELAY_FRAMES) {
             if let Some(samples) = timeline.take_frame() {
-                encoder.push(&samples)?;
+                let levelled = match limiter {
+                    Some(limiter) => limiter.push_frame(samples),
+                    None => Some(samples),
+                };
+                if let Some(samples) = levelled {
+                    encoder.push(&samples)?;
+                }
                 has_progress = true;
                 continue;
             }
             match decoder.next_output()? {
                 DecoderOutput::Pending => break,
                 DecoderOutput::Sample(sample, start) => {
-                    timeline.push_samples(&audio_segment::read_samples(&sample, *channels)?, start)
+                    timeline.push_samples(&audio_segment::read_samples(&sample, mixer)?, start)
                 }
                 DecoderOutput::End => timeline.finish(),
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::grid::Grid;
-use crate::domain::media::{Audio, Hdr, Stream, StreamKind, Subtitle, Video};
+use crate::domain::media::{Audio, Hdr, Stream, Subtitle, Video};
 use crate::domain::time::FrameRate;
 use crate::engine::RenditionSpec;
 use crate::engine::damaged_films::run_ffmpeg;
@@ -129,6 +129,30 @@ async fn a_decoder_without_output_is_reopened() {
             backend.injected_fault.lock().unwrap().is_none(),
             "the first decoder stalled, or its seek never returned"
         );
+    }
+}
+
+#[test]
+fn channel_layouts_that_decoders_do_not_read_are_refused() {
+    let refusal_of = |container, codec: &str, channels, layout: Option<&str>| {
+        let audio = Audio { channel_layout: layout.map(str::to_owned), ..Audio::new(channels, 48_000) };
+        let media = Media::new(container, vec![Stream::new(0, codec, StreamKind::Audio(audio))]);
+        let audio = Some(AudioPlan::Encode { stream: 0, channels: 2, kbps: 96, gain_tenths_db: Some(15) });
+        refusal_reason(&media, &Rendition { video: None, audio })
+    };
+    let refused = Some("GStreamer does not read the channel layout that this file states");
+    for (container, codec, channels, layout, expected) in [
+        (Container::Flac, "flac", 8, Some("7.1"), None),
+        (Container::Flac, "flac", 8, Some("7.1(wide)"), refused),
+        (Container::Matroska, "flac", 3, Some("2.1"), refused),
+        (Container::Mp4, "pcm_s16le", 4, Some("quad"), refused),
+        (Container::Mp4, "pcm_s24le", 6, Some("5.1(side)"), None),
+        (Container::Matroska, "pcm_s16le", 4, None, refused),
+        (Container::Matroska, "pcm_s16le", 8, None, None),
+        (Container::Wav, "pcm_s16le", 4, Some("quad"), None),
+        (Container::Matroska, "opus", 3, Some("3.0"), None),
+    ] {
+        assert_eq!(refusal_of(container, codec, channels, layout), expected, "{codec} {layout:?} in {container:?}");
     }
 }
 

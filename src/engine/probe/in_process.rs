@@ -190,7 +190,8 @@ fn merge_audio(track: &OutlineTrack, info: &DecoderInfo) -> Result<Audio> {
         // The surround channels of Dolby and DTS are side channels.
         6 if matches!(track.codec, "ac3" | "eac3") => Some("5.1(side)"),
         6 => Some("5.1"),
-        8 => Some("7.1"),
+        // FLAC may state other positions in a tag, which ffprobe reads.
+        8 if track.codec != "flac" => Some("7.1"),
         _ => return Err("an unusual number of channels"),
     };
     let has_commentary_title =

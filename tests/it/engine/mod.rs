@@ -1,3 +1,4 @@
+mod audio_parity;
 mod bitmap_subtitles;
 mod burn_in;
 mod copy;

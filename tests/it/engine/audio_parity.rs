@@ -1,0 +1,167 @@
+//! Audio of both backends: each channel's tone is equally loud on each speaker, and levelled audio has the same level.
+
+use std::f64::consts::TAU;
+
+use super::*;
+
+const SAMPLE_RATE: usize = 48_000;
+
+/// The largest difference between the backends, dB.
+const TOLERANCE_DECIBELS: f64 = 0.5;
+
+/// Quieter tones are not compared, dB below full scale.
+const NOISE_FLOOR_DECIBELS: f64 = -50.0;
+
+/// The tone of each channel, Hz. All have whole periods in the measured second.
+const TONES: [(&str, f64); 11] = [
+    ("FL", 300.0),
+    ("FR", 500.0),
+    ("FC", 700.0),
+    ("LFE", 60.0),
+    ("BL", 1100.0),
+    ("BR", 1300.0),
+    ("SL", 1500.0),
+    ("SR", 1700.0),
+    ("FLC", 1900.0),
+    ("FRC", 2100.0),
+    ("BC", 2300.0),
+];
+
+/// Channels of a layout as ffmpeg orders them.
+const LAYOUTS: [(&str, &str); 15] = [
+    ("mono", "FC"),
+    ("stereo", "FL FR"),
+    ("2.1", "FL FR LFE"),
+    ("3.0", "FL FR FC"),
+    ("4.0", "FL FR FC BC"),
+    ("quad", "FL FR BL BR"),
+    ("quad(side)", "FL FR SL SR"),
+    ("5.0", "FL FR FC BL BR"),
+    ("5.0(side)", "FL FR FC SL SR"),
+    ("5.1", "FL FR FC LFE BL BR"),
+    ("5.1(side)", "FL FR FC LFE SL SR"),
+    ("6.1", "FL FR FC LFE BC SL SR"),
+    ("6.1(back)", "FL FR FC LFE BL BR BC"),
+    ("7.1", "FL FR FC LFE BL BR SL SR"),
+    ("7.1(wide)", "FL FR FC LFE BL BR FLC FRC"),
+];
+
+/// Files by container and arguments of the encoder, each in some layouts.
+const FILES: [(&str, Container, &str, &str); 12] = [
+    ("a.wav", Container::Wav, "-c:a pcm_s16le", "mono stereo 2.1 3.0 4.0 quad 5.0 5.1(side) 6.1 7.1 7.1(wide)"),
+    ("a.flac", Container::Flac, "-c:a flac", "3.0 quad 5.1 6.1 7.1"),
+    ("flac.mkv", Container::Matroska, "-c:a flac", "7.1"),
+    ("ac3.mkv", Container::Matroska, "-c:a ac3 -b:a 640k", "mono 2.1 4.0 5.1(side)"),
+    ("eac3.mp4", Container::Mp4, "-c:a eac3 -b:a 640k", "5.1(side)"),
+    ("dts.mkv", Container::Matroska, "-strict -2 -c:a dca", "stereo quad(side) 5.0(side) 5.1(side)"),
+    ("truehd.mkv", Container::Matroska, "-strict -2 -c:a truehd", "5.1(side)"),
+    ("aac.m4a", Container::Mp4, "-c:a aac -b:a 700k", "mono 3.0 5.1 7.1"),
+    ("alac.m4a", Container::Mp4, "-c:a alac", "6.1(back) 7.1(wide)"),
+    ("opus.ogg", Container::Ogg, "-c:a libopus -b:a 600k -mapping_family 1", "5.1 7.1"),
+    ("vorbis.ogg", Container::Ogg, "-c:a libvorbis -q:a 8", "3.0 7.1"),
+    ("pcm.mov", Container::Mp4, "-c:a pcm_s24le", "5.1 7.1"),
+];
+
+/// Interleaved samples of a file's first audio stream at 48 kHz, with its own channels.
+fn decode_samples(path: &Path) -> Vec<f32> {
+    let mut command = std::process::Command::new("ffmpeg");
+    command
+        .args(["-nostdin", "-v", "error", "-i"])
+        .arg(path)
+        .args(["-map", "0:a:0", "-ar", "48000", "-f", "f32le", "-"]);
+    let bytes = command.output().unwrap().stdout;
+    bytes.as_chunks::<4>().0.iter().map(|&four| f32::from_le_bytes(four)).collect()
+}
+
+/// The level of a sine tone in one second of a channel, dB below full scale.
+fn tone_decibels(samples: &[f32], hertz: f64) -> f64 {
+    let part = |wave: fn(f64) -> f64| {
+        let angle = |n: usize| TAU * hertz * n as f64 / SAMPLE_RATE as f64;
+        samples.iter().enumerate().map(|(n, sample)| f64::from(*sample) * wave(angle(n))).sum::<f64>()
+    };
+    let amplitude = 2.0 * part(f64::sin).hypot(part(f64::cos)) / samples.len() as f64;
+    20.0 * amplitude.max(1e-9).log10()
+}
+
+/// The level of all of a channel's samples, dB below full scale.
+fn rms_decibels(samples: &[f32]) -> f64 {
+    let mean_square = samples.iter().map(|sample| f64::from(*sample).powi(2)).sum::<f64>() / samples.len() as f64;
+    10.0 * mean_square.max(1e-18).log10()
+}
+
+/// The channels of the audio that a backend makes of a file.
+async fn encode_channels(path: &Path, container: Container, audio: &AudioPlan, with_gstreamer: bool) -> Vec<Vec<f32>> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = Bench::of_file(folder, path, container, FPS25, 3.0);
+    if with_gstreamer {
+        bench = bench.with_gstreamer();
+    }
+    let AudioPlan::Encode { channels, .. } = *audio else { panic!("audio is encoded") };
+    bench.rendition = Arc::new(Rendition { video: None, audio: Some(audio.clone()) });
+    let joined_path = bench.write_joined("whole.ts", &bench.all_segments().await);
+    let samples = decode_samples(&joined_path);
+    let channels = channels as usize;
+    (0..channels).map(|channel| samples.iter().skip(channel).step_by(channels).copied().collect()).collect()
+}
+
+#[tokio::test]
+async fn each_tone_is_equally_loud_with_both_backends() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, container, encoder_args, layouts) in FILES {
+        for layout in layouts.split(' ') {
+            let speakers = LAYOUTS.iter().find(|(name, _)| *name == layout).unwrap().1;
+            let tones = speakers.split(' ').map(|speaker| TONES.iter().find(|(name, _)| *name == speaker).unwrap());
+            let tones: Vec<String> = tones.map(|(_, hertz)| format!("0.25*sin(2*PI*{hertz}*t)")).collect();
+            let source = format!("aevalsrc=exprs='{}':channel_layout={layout}:s={SAMPLE_RATE}:d=3", tones.join("|"));
+            let path = folder.path().join(name);
+            media::run_ffmpeg(&path, &["-f lavfi -i", &source, encoder_args]);
+            for (channels, kbps) in [(2, 256), (6, 600)] {
+                let plan = AudioPlan::Encode { stream: 0, channels, kbps, gain_tenths_db: None };
+                let ffmpeg = encode_channels(&path, container, &plan, false).await;
+                let gstreamer = encode_channels(&path, container, &plan, true).await;
+                let mut compared_count = 0;
+                for (channel, (ffmpeg, gstreamer)) in ffmpeg.iter().zip(&gstreamer).enumerate() {
+                    for (speaker, hertz) in TONES {
+                        let level = |samples: &[f32]| tone_decibels(&samples[SAMPLE_RATE..2 * SAMPLE_RATE], hertz);
+                        let (theirs, ours) = (level(ffmpeg), level(gstreamer));
+                        if theirs.max(ours) < NOISE_FLOOR_DECIBELS {
+                            continue;
+                        }
+                        compared_count += 1;
+                        assert!(
+                            (theirs - ours).abs() < TOLERANCE_DECIBELS,
+                            "{name} {layout} to {channels} channels: {speaker} in channel {channel} has {theirs:.1} dB with \
+                             ffmpeg, {ours:.1} dB with GStreamer"
+                        );
+                    }
+                }
+                let audible_count = speakers.split(' ').filter(|speaker| channels == 6 || *speaker != "LFE").count();
+                assert!(compared_count >= audible_count, "{name} {layout} to {channels} channels: tones are missing");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn levelled_audio_has_the_same_level_with_both_backends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.flac");
+    let source = "anoisesrc=c=pink:a=0.7:seed=1:r=48000:d=3";
+    let loud_and_quiet = "-af volume='if(lt(mod(t,0.8),0.4),1,0.4)':eval=frame,aformat=channel_layouts=stereo";
+    media::run_ffmpeg(&path, &["-f lavfi -i", source, loud_and_quiet, "-c:a flac"]);
+    for gain_tenths_db in [-60, 60, 150] {
+        let plan = AudioPlan::Encode { stream: 0, channels: 2, kbps: 256, gain_tenths_db: Some(gain_tenths_db) };
+        let ffmpeg = encode_channels(&path, Container::Flac, &plan, false).await;
+        let gstreamer = encode_channels(&path, Container::Flac, &plan, true).await;
+        for (ffmpeg, gstreamer) in ffmpeg.iter().zip(&gstreamer) {
+            let windows = ffmpeg.chunks_exact(SAMPLE_RATE / 5).zip(gstreamer.chunks_exact(SAMPLE_RATE / 5)).take(14);
+            for (number, (ffmpeg, gstreamer)) in windows.enumerate() {
+                let (theirs, ours) = (rms_decibels(ffmpeg), rms_decibels(gstreamer));
+                assert!(
+                    (theirs - ours).abs() < TOLERANCE_DECIBELS,
+                    "gain {gain_tenths_db}, window {number}: {theirs:.1} dB with ffmpeg, {ours:.1} dB with GStreamer"
+                );
+            }
+        }
+    }
+}

@@ -20,6 +20,7 @@ mod burned_text;
 mod decode;
 mod encoder_elements;
 mod frame_picker;
+mod frame_skipping;
 pub mod gallery;
 pub mod graph;
 pub mod launch_text;

@@ -7,13 +7,14 @@ use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as app;
 
+use super::frame_skipping;
 use super::launch_text::{self, LaunchText};
 use super::opener::{Opener, SelectedStream};
 use super::panic_guard::ThreadWaker;
 use super::progress::progress;
 use super::running_pipeline::{BusEvent, RunningPipeline, SeekResult};
 use super::stall_timer::StallTimer;
-use crate::domain::media::Media;
+use crate::domain::media::{Media, StreamKind};
 use crate::engine::source::SourceFile;
 use crate::engine::{Result, RunError};
 
@@ -228,6 +229,9 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
             .build(),
     );
     request.format.configure(&pipeline)?;
+    if let Some(StreamKind::Video(video)) = request.media.stream(request.stream).map(|stream| &stream.kind) {
+        frame_skipping::skip_before(&pipeline, video, request.start_seconds, wake);
+    }
     let (stage, state) = match request.start_seconds > 0.0 {
         true => (Stage::Opening, gst::State::Paused),
         false => (Stage::Running, gst::State::Playing),

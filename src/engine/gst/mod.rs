@@ -24,6 +24,7 @@ mod downmix;
 pub mod elements;
 mod encoder_elements;
 mod frame_picker;
+mod frame_skipping;
 pub mod gallery;
 pub mod graph;
 mod in_process_discoverer;

@@ -74,6 +74,14 @@ impl RunningPipeline {
         self.element(name)?.downcast::<T>().map_err(wrong_type)
     }
 
+    /// Calls `configure` for every element that a bin of it adds from now on.
+    pub(super) fn on_element_added(&self, configure: impl Fn(&gst::Element) + Send + Sync + 'static) {
+        let waker = self.waker.clone();
+        self.pipeline.connect_deep_element_added(move |_, _, element| {
+            waker.run_callback("element", (), || configure(element));
+        });
+    }
+
     pub(super) fn set_state(&self, state: gst::State) -> Result<()> {
         self.pipeline.set_state(state).map(|_| ()).map_err(|_| match self.first_error() {
             Some(error) => RunError::Decode(error),

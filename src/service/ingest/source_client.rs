@@ -13,7 +13,7 @@ use super::hls_client::HlsClient;
 use super::ingest_input::{FeedEvent, IngestInput, VideoHandling};
 use crate::domain::address::Address;
 use crate::domain::external::ExternalStream;
-use crate::engine::outbound::{OutboundClient, OutboundRequest, OutboundResponse, rtsp, srt};
+use crate::engine::outbound::{OutboundClient, OutboundRequest, OutboundResponse, rtsp};
 use crate::service::Service;
 
 /// The first and the longest pause between two attempts at the whole list of addresses.
@@ -45,7 +45,7 @@ pub(super) async fn run(service: Weak<Service>, id: u32, ingest: Arc<Ingest>, pi
         };
         let began = Instant::now();
         let mut input = IngestInput::new(&service, connection, &pieces, video_handling);
-        let ended = connect(&service.outbound, &source, address, &mut input).await;
+        let ended = connect(&service, &source, address, &mut input).await;
         drop(input);
         let Err(ended) = ended else { return };
         if pieces.send(FeedEvent::Disconnected).await.is_err() {
@@ -84,14 +84,15 @@ fn find_source(service: &Service, id: u32) -> Option<ExternalStream> {
 
 /// One connection, from its first byte to its end. Ok only if the receiver is gone.
 async fn connect(
-    outbound: &OutboundClient,
+    service: &Service,
     source: &ExternalStream,
     address: &Address,
     input: &mut IngestInput<'_>,
 ) -> Result<(), ConnectionEnd> {
+    let outbound = &service.outbound;
     if address.is_srt() {
         let (socket_address, connection_slot) = outbound.resolve_and_reserve(address).await?;
-        let mut stream = srt::connect(address, socket_address, connection_slot).await?;
+        let mut stream = service.isolation.receive_srt(address, socket_address, connection_slot).await?;
         while !input.feed(&stream.next().await?).await? {}
         return Ok(());
     }

@@ -174,7 +174,8 @@ async fn check_workers(config: &Config) -> Vec<Finding> {
     match &isolation {
         Isolation::Process(_) => findings.extend(check_sandbox(isolation.status().sandbox.unwrap_or_default())),
         Isolation::None => findings.push(Warning(
-            "isolation is \"none\": a file that crashes GStreamer ends the server; \"process\" prevents that".to_owned(),
+            "isolation is \"none\": a file that crashes GStreamer ends the server; \"process\" prevents that"
+                .to_owned(),
         )),
     }
     findings
@@ -194,7 +195,9 @@ fn check_sandbox(report: SandboxReport) -> Vec<Finding> {
     let seccomp = report.seccomp.then(|| "seccomp".to_owned());
     let parts: Vec<String> = landlock.into_iter().chain(seccomp).collect();
     let summary = match parts.is_empty() {
-        true => Warning("media workers are confined by limits only: this kernel has no Landlock and no seccomp".to_owned()),
+        true => {
+            Warning("media workers are confined by limits only: this kernel has no Landlock and no seccomp".to_owned())
+        }
         false => Passed(format!("media workers are confined by {}", parts.join(" and "))),
     };
     let gaps = report.gaps.into_iter().map(|gap| Warning(format!("media workers: {gap}")));

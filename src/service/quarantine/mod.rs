@@ -139,7 +139,11 @@ impl Quarantine {
         }
         self.inner.store.delete(Tree::Quarantine, id).await?;
         if let Some(fault) = self.entries().faults.remove(id) {
-            tracing::info!(media.path = fault.path, pipeline = fault.key.pipeline, "the quarantine of a file was lifted");
+            tracing::info!(
+                media.path = fault.path,
+                pipeline = fault.key.pipeline,
+                "the quarantine of a file was lifted"
+            );
         }
         Ok(())
     }

@@ -207,7 +207,8 @@ impl Backends {
             };
             Ok(Ok(FoundGstreamer { backend, report }))
         });
-        let found = found.await.inspect_err(|cause: &String| tracing::warn!(cause, "GStreamer could not be examined"))?;
+        let found =
+            found.await.inspect_err(|cause: &String| tracing::warn!(cause, "GStreamer could not be examined"))?;
         found.as_ref().map_err(Clone::clone)
     }
 }

@@ -172,7 +172,7 @@ async fn check_workers(config: &Config) -> Vec<Finding> {
     };
     let mut findings = vec![check_elements(&report)];
     match &isolation {
-        Isolation::Process(_) => findings.extend(check_sandbox(isolation.status().sandbox.unwrap_or_default())),
+        Isolation::Process(_) => findings.extend(check_sandbox(isolation.status().sandbox)),
         Isolation::None => findings.push(Warning(
             "isolation is \"none\": a file that crashes GStreamer ends the server; \"process\" prevents that"
                 .to_owned(),

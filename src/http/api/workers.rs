@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::config::{BackendSetting, IsolationSetting};
 use crate::domain::time::format_timestamp;
+use crate::domain::worker::SandboxReport;
 use crate::engine::ffmpeg_encoders::EncoderReport;
 use crate::engine::versions;
 use crate::http::api::prelude::*;
@@ -56,18 +57,18 @@ pub struct PoolView {
     /// Workers that wait for work.
     ready: usize,
     busy: usize,
-    /// Workers that died and were replaced since the server started.
+    /// Workers that ended before their work was done, or were recycled, since the server started.
     restarted: u64,
-    /// How many of them died, by whose fault: `job`, `outside`, `unexplained`, `storage`.
-    causes: BTreeMap<String, u64>,
+    /// Their number by cause: `crashed`, `killed`, `stopped`, `stuck`, `storage`, `recycled`.
+    causes: BTreeMap<&'static str, u64>,
     /// Files that no worker reads again: see `GET /api/quarantine`.
     quarantined: usize,
-    /// What confines the workers; null before the first one has started.
+    /// The confinement of the workers; null before the first one has started.
     sandbox: Option<SandboxView>,
     last_death: Option<DeathView>,
 }
 
-/// What confines a worker.
+/// The confinement of a worker.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Sandbox)]
@@ -76,7 +77,7 @@ pub struct SandboxView {
     landlock_abi: Option<u32>,
     /// Whether a seccomp filter is in force.
     seccomp: bool,
-    /// What this kernel does not cover, one sentence each.
+    /// Gaps on this kernel, one sentence each.
     gaps: Vec<String>,
 }
 
@@ -219,11 +220,13 @@ fn pool_view(service: &Service) -> Option<PoolView> {
         restarted: status.restarted,
         causes: status.causes,
         quarantined: service.quarantine.len(),
-        sandbox: status.sandbox.map(|report| SandboxView {
-            landlock_abi: report.landlock_abi,
-            seccomp: report.seccomp,
-            gaps: report.gaps,
-        }),
-        last_death: status.last_death.map(|death| DeathView { cause: death.cause, at: format_timestamp(death.at) }),
+        sandbox: Some(status.sandbox).filter(|report| *report != SandboxReport::default()).map(SandboxView::from),
+        last_death: status.last_death.map(|death| DeathView { cause: death.text, at: format_timestamp(death.at) }),
     })
+}
+
+impl From<SandboxReport> for SandboxView {
+    fn from(SandboxReport { landlock_abi, seccomp, gaps }: SandboxReport) -> Self {
+        Self { landlock_abi, seccomp, gaps }
+    }
 }

@@ -31,7 +31,7 @@ enum WorkKind {
     AudioOnly,
 }
 
-/// What `auto` does with a kind of work.
+/// The backend that `auto` takes for a kind of work, and why.
 struct AutoChoice {
     uses_gstreamer: bool,
     reason: &'static str,

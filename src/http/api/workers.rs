@@ -60,7 +60,7 @@ pub struct PoolView {
     /// Workers that ended before their work was done, or were recycled, since the server started.
     restarted: u64,
     /// Their number by cause: `crashed`, `killed`, `stopped`, `stuck`, `storage`, `recycled`.
-    causes: BTreeMap<&'static str, u64>,
+    causes: BTreeMap<String, u64>,
     /// Files that no worker reads again: see `GET /api/quarantine`.
     quarantined: usize,
     /// The confinement of the workers; null before the first one has started.
@@ -218,7 +218,7 @@ fn pool_view(service: &Service) -> Option<PoolView> {
         ready: status.ready,
         busy: status.busy,
         restarted: status.restarted,
-        causes: status.causes,
+        causes: status.causes.into_iter().map(|(cause, count)| (cause.to_owned(), count)).collect(),
         quarantined: service.quarantine.len(),
         sandbox: Some(status.sandbox).filter(|report| *report != SandboxReport::default()).map(SandboxView::from),
         last_death: status.last_death.map(|death| DeathView { cause: death.text, at: format_timestamp(death.at) }),

@@ -7,7 +7,8 @@ use crate::domain::ssrf::AllowedSources;
 use crate::engine::outbound::OutboundClient;
 use crate::engine::packager::PackageCache;
 use crate::engine::source::Roots;
-use crate::engine::worker::{FaultRecorder, Isolation, WorkerPool};
+use crate::engine::versions;
+use crate::engine::worker::{FaultRecorder, Isolation, PoolSettings, WorkerPool};
 use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
 
@@ -93,7 +94,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens roots and state.
+    /// Opens roots and state. Must be called inside the runtime.
     ///
     /// # Errors
     /// The error of what could not be opened.
@@ -106,7 +107,7 @@ impl Service {
         let quarantine = Quarantine::open(store.clone());
         let isolation = open_isolation(&config, Arc::new(quarantine.clone()));
         let media = Probes::new(&config.ffmpeg, config.limits.probe_deadline, isolation.clone());
-        let media = media.with_store(store.clone());
+        let media = media.with_store(store.clone(), quarantine.clone());
         let clock = Clock::default();
         let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random_bytes::<4>()));
         let open_tree = |tree| ProgressStore::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
@@ -154,11 +155,18 @@ impl Service {
     }
 }
 
-/// The workers of a server or of a command, or none. They start with the first work or with [`Isolation::warm`].
+/// The workers of a server or of a command, or none. They start with the first work or with [`Isolation::warm`]. Must be
+/// called inside the runtime, unless there are none.
 pub fn open_isolation(config: &Config, recorder: Arc<dyn FaultRecorder>) -> Isolation {
     match config.isolation {
         IsolationSetting::Process => {
-            Isolation::Process(WorkerPool::new(config.worker_program.clone(), config.cache.clone(), recorder))
+            let settings = PoolSettings {
+                program: config.worker_program.clone(),
+                cache: config.cache.clone(),
+                recorder,
+                version: versions::worker_version(),
+            };
+            Isolation::Process(Arc::new(WorkerPool::new(settings)))
         }
         IsolationSetting::None => Isolation::None,
     }

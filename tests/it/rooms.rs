@@ -27,7 +27,7 @@ const SERVICE_ROOMS: [(&str, &[&str]); 16] = [
     ("quarantine", &[]),
     ("accounts", &["clock"]),
     ("library", &["background_tasks"]),
-    ("media", &["library"]),
+    ("media", &["quarantine", "library"]),
     ("progress", &["clock", "events", "accounts", "library", "media"]),
     ("renditions", &["background_tasks", "quarantine", "library", "media"]),
     ("sessions", &["background_tasks", "accounts", "library", "media", "renditions"]),

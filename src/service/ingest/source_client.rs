@@ -13,7 +13,8 @@ use super::hls_client::HlsClient;
 use super::ingest_input::{FeedEvent, IngestInput, VideoHandling};
 use crate::domain::address::Address;
 use crate::domain::external::ExternalStream;
-use crate::engine::outbound::{OutboundClient, OutboundRequest, OutboundResponse, rtsp};
+use crate::engine::outbound::{OutboundClient, OutboundError, OutboundRequest, OutboundResponse, rtsp};
+use crate::engine::worker::message::SrtWork;
 use crate::service::Service;
 
 /// The first and the longest pause between two attempts at the whole list of addresses.
@@ -91,9 +92,10 @@ async fn connect(
 ) -> Result<(), ConnectionEnd> {
     let outbound = &service.outbound;
     if address.is_srt() {
-        let (socket_address, connection_slot) = outbound.resolve_and_reserve(address).await?;
-        let mut stream = service.isolation.receive_srt(address, socket_address, connection_slot).await?;
-        while !input.feed(&stream.next().await?).await? {}
+        let (server, _connection_slot) = outbound.resolve_and_reserve(address).await?;
+        let work = SrtWork { server, options: srt_options(address) };
+        let mut stream = service.isolation.receive_srt(work).await.map_err(OutboundError::ConnectionFailed)?;
+        while !input.feed(&stream.next().await.map_err(OutboundError::ConnectionFailed)?).await? {}
         return Ok(());
     }
     if address.is_rtsp() {
@@ -116,6 +118,13 @@ async fn connect(
             Err(ConnectionEnd::StreamEnded)
         }
     }
+}
+
+/// The options of an SRT address. A worker gets them by its socket, so that no list of processes shows a passphrase.
+fn srt_options(address: &Address) -> Vec<(String, String)> {
+    let pairs = address.full_url().query_pairs();
+    let is_option = |name: &str| matches!(name, "streamid" | "passphrase" | "latency" | "pbkeylen");
+    pairs.filter(|(name, _)| is_option(name)).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
 /// Requests an address and identifies the body.

@@ -19,6 +19,7 @@ use crate::engine::probe::{self, ProbeError, ProbeTools};
 use crate::engine::source::SourceFile;
 use crate::engine::worker::Isolation;
 use crate::error::{Code, Error, Result};
+use crate::service::quarantine::Quarantine;
 use crate::store::{Store, Tree};
 
 pub mod loudness;
@@ -51,6 +52,8 @@ pub struct Probes {
     /// Makes results survive a restart; None on the command line.
     store: Option<Store>,
     isolation: Isolation,
+    /// None on the command line.
+    quarantine: Option<Quarantine>,
     probe_slots: Arc<Semaphore>,
     in_flight_slots: Arc<Semaphore>,
     results: Arc<Mutex<ProbeResults>>,
@@ -82,19 +85,20 @@ impl Probes {
             max_wait: deadline,
             store: None,
             isolation,
+            quarantine: None,
             probe_slots: Arc::new(Semaphore::new(CONCURRENT_PROBES)),
             in_flight_slots: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
             results: Arc::new(Mutex::new(results)),
         }
     }
 
-    /// Stores results in `store`. Inside a runtime it also lists ffmpeg's decoders in the background.
-    pub fn with_store(self, store: Store) -> Self {
+    /// Stores results in `store`, and leaves files in quarantine to ffprobe. Inside a runtime it also lists ffmpeg's decoders in the background.
+    pub fn with_store(self, store: Store, quarantine: Quarantine) -> Self {
         if let Ok(runtime) = Handle::try_current() {
             let tools = self.tools.clone();
             runtime.spawn(async move { probe::warm(&tools).await });
         }
-        Self { store: Some(store), ..self }
+        Self { store: Some(store), quarantine: Some(quarantine), ..self }
     }
 
     /// Does the one-time work of the first probe now.
@@ -183,7 +187,7 @@ impl Probes {
         let outcome = match stored.as_ref().and_then(|record| record.for_version(version)) {
             Some(probed) => Ok(probed.clone()),
             None => {
-                let outcome = self.run_probe(source).await;
+                let outcome = self.run_probe(&name, source).await;
                 if let (Some(store), Ok(probed)) = (self.store.clone(), &outcome) {
                     let record = Versioned::with_version(stored, probed.clone(), version, |a, b| a.media == b.media);
                     // Stored in the background: a lost record only costs another probe.
@@ -204,12 +208,16 @@ impl Probes {
     }
 
     /// Probes with our readers and the Discoverer; uses ffprobe if they refuse the file or it is in quarantine.
-    async fn run_probe(&self, source: &Arc<SourceFile>) -> ProbeOutcome {
+    async fn run_probe(&self, name: &str, source: &Arc<SourceFile>) -> ProbeOutcome {
         let probing = async {
-            match probe::probe_with_readers(&self.tools, source, &self.isolation).await {
-                Ok(media) => return Ok(media),
-                Err(why) => tracing::debug!(media.path = %source.path, why, "falling back to ffprobe"),
-            }
+            let why = match &self.quarantine {
+                Some(quarantine) if quarantine.refuses_probe(name) => "it is in quarantine".to_owned(),
+                _ => match probe::probe_with_readers(&self.tools, source, &self.isolation).await {
+                    Ok(media) => return Ok(media),
+                    Err(why) => why,
+                },
+            };
+            tracing::debug!(media.path = %source.path, why, "falling back to ffprobe");
             probe::probe_with_ffprobe(&self.tools, source).await
         };
         let probe_slot = self.probe_slots.acquire().await.expect("the semaphore is never closed");

@@ -104,7 +104,8 @@ async fn a_stored_result_is_valid_for_its_version_only() {
     holed[len / 10..len * 4 / 10].fill(0);
     std::fs::write(&path, &holed).unwrap();
     let modified_at = std::fs::metadata(&path).unwrap().modified().unwrap();
-    let fresh_probes = || new_probes(Duration::from_secs(30)).with_store(store.clone());
+    let quarantine = Quarantine::open(store.clone());
+    let fresh_probes = || new_probes(Duration::from_secs(30)).with_store(store.clone(), quarantine.clone());
     let holed = Arc::new(open(&path));
     let first = fresh_probes().probe(&holed).await.unwrap();
     let probe_again = async || {

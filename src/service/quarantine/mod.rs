@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::worker::{ProvenFault, QuarantineKey};
-use crate::engine::versions;
-use crate::engine::worker::FaultRecorder;
+use crate::domain::worker::{ProvenFault, QuarantineKey, Stage};
+use crate::engine::worker::{FaultRecorder, PROBE_PIPELINE, pipeline_name};
+use crate::engine::{RenditionSpec, versions};
 use crate::error::{Code, Error, Result};
 use crate::store::{Store, Tree};
 
@@ -32,6 +32,8 @@ pub struct Quarantine {
 
 struct Inner {
     store: Store,
+    /// That of the workers of this process.
+    version: String,
     entries: Mutex<Entries>,
     /// Held while the store is changed, so that it ends up like the memory.
     change_lock: tokio::sync::Mutex<()>,
@@ -100,8 +102,8 @@ impl Quarantine {
             // The worst that follows is another crash of a worker.
             tracing::warn!(%error, "the quarantine could not be read completely");
         }
-        let inner = Inner { store, entries: Mutex::new(entries), change_lock: tokio::sync::Mutex::default() };
-        Self { inner: Arc::new(inner) }
+        let (version, entries) = (version.to_owned(), Mutex::new(entries));
+        Self { inner: Arc::new(Inner { store, version, entries, change_lock: tokio::sync::Mutex::default() }) }
     }
 
     /// Number of entries.
@@ -111,6 +113,21 @@ impl Quarantine {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether GStreamer must not make this rendition.
+    pub fn refuses_run(&self, spec: &RenditionSpec) -> bool {
+        self.is_quarantined(&self.key(&spec.fingerprint, Stage::Run, pipeline_name(&spec.rendition)))
+    }
+
+    /// Whether GStreamer must not examine the file with this fingerprint.
+    pub fn refuses_probe(&self, fingerprint: &str) -> bool {
+        self.is_quarantined(&self.key(fingerprint, Stage::Probe, PROBE_PIPELINE))
+    }
+
+    fn key(&self, fingerprint: &str, stage: Stage, pipeline: &str) -> QuarantineKey {
+        let (fingerprint, pipeline) = (fingerprint.to_owned(), pipeline.to_owned());
+        QuarantineKey { fingerprint, stage, pipeline, version: self.inner.version.clone() }
     }
 
     /// All entries, the newest first.
@@ -202,6 +219,10 @@ impl FaultRecorder for Quarantine {
         fault.is_some_and(|fault| is_current(fault, &key.version, Timestamp::now()))
     }
 
+    fn count(&self) -> usize {
+        self.len()
+    }
+
     /// Takes effect at once; a task stores it. Must be called inside the runtime.
     fn record(&self, mut fault: ProvenFault) {
         fault.cause.truncate(fault.cause.floor_char_boundary(MAX_CAUSE_BYTES));
@@ -242,6 +263,10 @@ pub struct NoQuarantine;
 impl FaultRecorder for NoQuarantine {
     fn is_quarantined(&self, _: &QuarantineKey) -> bool {
         false
+    }
+
+    fn count(&self) -> usize {
+        0
     }
 
     fn record(&self, fault: ProvenFault) {

@@ -13,7 +13,7 @@ use crate::engine::ffmpeg::FfmpegBackend;
 use crate::engine::gst::{self, GstBackend};
 use crate::engine::packager::Packager;
 use crate::engine::worker::message::EngineReport;
-use crate::engine::worker::{FaultRecorder, Isolation, WorkerBackend, quarantine_key};
+use crate::engine::worker::{Isolation, WorkerBackend};
 use crate::engine::{Backend, RenditionSpec};
 use crate::error::{Code, Error, Result};
 use crate::service::quarantine::Quarantine;
@@ -167,8 +167,7 @@ impl Backends {
         if let Some(reason) = gst::refusal_reason(&spec.media, &spec.rendition, &found.report) {
             return Err(reason);
         }
-        let is_quarantined = |quarantine: &Quarantine| quarantine.is_quarantined(&quarantine_key(spec));
-        if self.quarantine.as_ref().is_some_and(is_quarantined) {
+        if self.quarantine.as_ref().is_some_and(|quarantine| quarantine.refuses_run(spec)) {
             return Err("this file is in quarantine after a crash");
         }
         Ok((found.backend.clone(), reason))
@@ -199,11 +198,10 @@ impl Backends {
                 tracing::warn!(cause, "the GStreamer backend is not available");
                 return Ok(Err(cause));
             }
+            let style = self.text_style.clone();
             let backend: Arc<dyn Backend> = match &self.isolation {
-                Isolation::Process(pool) => {
-                    Arc::new(WorkerBackend::new(pool.clone(), report.clone()).with_text_style(self.text_style.clone()))
-                }
-                Isolation::None => Arc::new(GstBackend::new(report.clone()).with_text_style(self.text_style.clone())),
+                Isolation::Process(pool) => Arc::new(WorkerBackend::new(pool.clone(), report.clone(), style)),
+                Isolation::None => Arc::new(GstBackend::new(report.clone()).with_text_style(style)),
             };
             Ok(Ok(FoundGstreamer { backend, report }))
         });

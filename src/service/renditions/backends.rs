@@ -163,7 +163,7 @@ impl Backends {
                 choice.reason
             }
         };
-        let found = self.gstreamer().await.map_err(|_| "GStreamer elements are missing")?;
+        let found = self.gstreamer().await.map_err(|_| "GStreamer is not available")?;
         if let Some(reason) = gst::refusal_reason(&spec.media, &spec.rendition, &found.report) {
             return Err(reason);
         }
@@ -203,10 +203,9 @@ impl Backends {
                 Isolation::Process(pool) => Arc::new(WorkerBackend::new(pool.clone(), report.clone(), style)),
                 Isolation::None => Arc::new(GstBackend::new(report.clone()).with_text_style(style)),
             };
-            Ok(Ok(FoundGstreamer { backend, report }))
+            Ok::<_, String>(Ok(FoundGstreamer { backend, report }))
         });
-        let found =
-            found.await.inspect_err(|cause: &String| tracing::warn!(cause, "GStreamer could not be examined"))?;
+        let found = found.await.inspect_err(|cause| tracing::warn!(cause, "GStreamer could not be examined"))?;
         found.as_ref().map_err(Clone::clone)
     }
 }

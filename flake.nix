@@ -189,9 +189,11 @@
                 RestrictRealtime = true;
                 RestrictSUIDSGID = true;
                 SystemCallArchitectures = "native";
+                # Workers confine themselves with Landlock and seccomp (@sandbox).
                 SystemCallFilter = [
                   "@system-service"
                   "~@privileged"
+                  "@sandbox"
                 ];
                 UMask = "0077";
               };

@@ -57,6 +57,7 @@ pub async fn run_on(
     let code = service.accounts.prepare().await?;
     let warming_service = service.clone();
     service.tasks.spawn(async move {
+        warming_service.isolation.warm().await;
         tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.renditions.find_backends());
     });
     library_watcher::start_watchers(&service);
@@ -119,7 +120,7 @@ fn announce(service: &Arc<Service>, address: SocketAddr) {
     }
 }
 
-/// Runs the cleanup of accounts, channel checkpoints and progress once a minute.
+/// Runs the cleanup of accounts, channel checkpoints, progress and quarantine once a minute.
 async fn run_cleanup(service: Arc<Service>) {
     let mut interval = tokio::time::interval(Duration::from_secs(60));
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -131,6 +132,9 @@ async fn run_cleanup(service: Arc<Service>) {
         service.channels.store_checkpoints().await;
         if let Err(error) = service.clean_up_progress().await {
             tracing::warn!(%error, "cleanup of progress failed");
+        }
+        if let Err(error) = service.quarantine.cleanup().await {
+            tracing::warn!(%error, "cleanup of the quarantine failed");
         }
     }
 }

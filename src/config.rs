@@ -27,6 +27,10 @@ pub struct Config {
     /// one.
     pub recordings: Option<PathBuf>,
     pub backend: BackendSetting,
+    pub isolation: IsolationSetting,
+    /// The program that runs as worker: this one. Tests run it from outside; no setting.
+    #[serde(skip)]
+    pub worker_program: PathBuf,
     pub limits: Limits,
     /// Font family of plain-text subtitles burned into video; the built-in font if unset.
     pub subtitle_font: Option<String>,
@@ -58,7 +62,7 @@ pub enum BackendSetting {
     /// The preferred backend of this version.
     #[default]
     Auto,
-    /// GStreamer in the server process; ffmpeg for media it does not support and after a failure.
+    /// GStreamer; ffmpeg for media it does not support and after a failure.
     Gstreamer,
     /// ffmpeg as a subprocess.
     Ffmpeg,
@@ -73,6 +77,33 @@ impl BackendSetting {
             Self::Ffmpeg => "ffmpeg",
         }
     }
+}
+
+/// Where GStreamer runs. Unit tests run it in their own process, because the test program is no worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum IsolationSetting {
+    /// In worker processes, confined by Landlock and seccomp: a file that crashes one does not end the server.
+    #[cfg_attr(not(test), default)]
+    Process,
+    /// In the server process: a crash ends the server.
+    #[cfg_attr(test, default)]
+    None,
+}
+
+impl IsolationSetting {
+    /// The name in the configuration and in responses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::None => "none",
+        }
+    }
+}
+
+/// The program of this process, also after an update has replaced its file.
+fn own_program() -> PathBuf {
+    "/proc/self/exe".into()
 }
 
 /// An admin declared in the configuration, for appliances: created at start; its password follows the file.
@@ -155,6 +186,8 @@ impl Config {
             roots: Vec::new(),
             recordings: None,
             backend: BackendSetting::Auto,
+            isolation: IsolationSetting::default(),
+            worker_program: own_program(),
             limits: Limits::default(),
             subtitle_font: None,
             subtitle_size_percent: TextStyle::default().size_percent,

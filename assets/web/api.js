@@ -206,6 +206,9 @@ export const getHealth = (signal) => requestJson("GET", "/api/health", { signal 
 /** Sessions of all users, for admins. */
 export const getSessions = (signal) => requestJson("GET", "/api/stream/transcode/sessions", { signal });
 export const stopSession = (id) => requestEmpty("DELETE", `/api/stream/transcode/${encodeURIComponent(id)}`);
+/** Files that crashed workers, for admins. */
+export const getQuarantine = (signal) => requestJson("GET", "/api/quarantine", { signal });
+export const liftQuarantine = (id) => requestEmpty("DELETE", `/api/quarantine/${encodeURIComponent(id)}`);
 export const getPipelines = (signal) => requestJson("GET", "/api/debug/pipelines", { signal });
 export const getLog = (after, signal) => requestJson("GET", "/api/debug/log", { query: { after }, signal });
 export const getUsers = () => requestJson("GET", "/api/users");

@@ -1,15 +1,22 @@
 //! `hearthcast doctor`: checks that this machine has everything playback needs.
 
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use clap::Args;
 
-use super::{ConfigArgs, Outcome, runtime};
+use super::{ConfigArgs, Outcome, error_text, runtime};
 use crate::config::Config;
-use crate::engine::gst::elements;
-use crate::engine::{ffmpeg_encoders, versions};
-use crate::service::media::quarantine;
+use crate::domain::worker::SandboxReport;
+use crate::engine::ffmpeg_encoders;
+use crate::engine::worker::Isolation;
+use crate::engine::worker::message::EngineReport;
+use crate::error::Code;
+use crate::service::open_isolation;
+use crate::service::quarantine::{NoQuarantine, Quarantine};
+use crate::store::Store;
 
 /// Free disk space below this gets a warning, bytes.
 const LOW_SPACE_BYTES: u64 = 1 << 30;
@@ -36,8 +43,9 @@ use Finding::{Failed, Passed, Warning};
 impl Doctor {
     pub fn run(self) -> Outcome {
         let config = self.config_args.load_config()?;
-        let mut findings = vec![check_gstreamer()];
-        findings.extend(runtime().block_on(check_ffmpeg(&config.ffmpeg)));
+        let runtime = runtime();
+        let mut findings = runtime.block_on(check_workers(&config));
+        findings.extend(runtime.block_on(check_ffmpeg(&config.ffmpeg)));
         findings.extend(check_roots(&config));
         findings.push(check_folder("state", &config.state));
         findings.push(check_folder("segments", &config.cache));
@@ -116,16 +124,28 @@ fn check_folder(label: &str, path: &Path) -> Finding {
     }
 }
 
-/// Lists quarantined files: the server crashed twice while it read them.
+/// Lists the files in quarantine. Only the state of a stopped server can be read, by its own user.
 fn check_quarantine(config: &Config) -> Vec<Finding> {
-    let entries = quarantine::list_quarantined(&quarantine::marks_folder(&config.state));
+    let Ok(folder) = std::fs::metadata(config.state.join("db")) else { return Vec::new() };
+    if folder.uid() != rustix::process::geteuid().as_raw() {
+        let text = "the state belongs to another user: run doctor as that user to list the files in quarantine";
+        return vec![Passed(text.to_owned())];
+    }
+    let quarantine = match Store::open(&config.state) {
+        Ok(store) => Quarantine::open(store),
+        Err(error) if error.code == Code::Conflict => {
+            return vec![Passed("a server is running: GET /api/quarantine lists the files in quarantine".to_owned())];
+        }
+        Err(error) => return vec![Failed(error_text(error))],
+    };
+    let entries = quarantine.list();
     let listed = entries.iter().take(MAX_LISTED_FILES).map(|entry| {
         Warning(format!(
-            "{} is quarantined (read by the ffmpeg subprocess only): the server crashed {} times while reading it, last on \
-             {}; the quarantine ends after 30 days or with another version",
-            entry.path,
-            entry.strikes,
-            entry.at.strftime("%F")
+            "{} is in quarantine (read by ffmpeg only) until {}: it made a worker crash twice, last on {} ({})",
+            entry.fault.path,
+            entry.expires_at.strftime("%F"),
+            entry.fault.at.strftime("%F"),
+            entry.fault.cause
         ))
     });
     let unlisted = (entries.len() > MAX_LISTED_FILES)
@@ -143,15 +163,43 @@ fn check_port(config: &Config) -> Finding {
     }
 }
 
-fn check_gstreamer() -> Finding {
-    match elements::missing_elements() {
-        Ok(missing) if missing.is_empty() => {
-            Passed(format!("GStreamer {} with its plugins", versions::gstreamer_version()))
-        }
-        Ok(missing) => {
-            let elements: Vec<_> = missing.iter().map(|(name, package)| format!("{name} (in {package})")).collect();
-            Failed(format!("GStreamer {} is missing {}", versions::gstreamer_version(), elements.join(", ")))
-        }
-        Err(cause) => Failed(format!("GStreamer does not start: {cause}")),
+/// Starts a worker as the server does: GStreamer with its elements, and what confines the worker.
+async fn check_workers(config: &Config) -> Vec<Finding> {
+    let isolation = open_isolation(config, Arc::new(NoQuarantine));
+    let report = match isolation.examine().await {
+        Ok(report) => report,
+        Err(cause) => return vec![Failed(format!("GStreamer does not start: {cause}"))],
+    };
+    let mut findings = vec![check_elements(&report)];
+    match &isolation {
+        Isolation::Process(_) => findings.extend(check_sandbox(isolation.status().sandbox)),
+        Isolation::None => findings.push(Warning(
+            "isolation is \"none\": a file that crashes GStreamer ends the server; \"process\" prevents that"
+                .to_owned(),
+        )),
     }
+    findings
+}
+
+fn check_elements(report: &EngineReport) -> Finding {
+    let version = &report.gstreamer;
+    if report.missing.is_empty() {
+        return Passed(format!("GStreamer {version} with its plugins"));
+    }
+    let elements: Vec<_> = report.missing.iter().map(|(name, package)| format!("{name} (in {package})")).collect();
+    Failed(format!("GStreamer {version} is missing {}", elements.join(", ")))
+}
+
+fn check_sandbox(report: SandboxReport) -> Vec<Finding> {
+    let landlock = report.landlock_abi.map(|abi| format!("Landlock (ABI {abi})"));
+    let seccomp = report.seccomp.then(|| "seccomp".to_owned());
+    let parts: Vec<String> = landlock.into_iter().chain(seccomp).collect();
+    let summary = match parts.is_empty() {
+        true => {
+            Warning("media workers are confined by limits only: this kernel has no Landlock and no seccomp".to_owned())
+        }
+        false => Passed(format!("media workers are confined by {}", parts.join(" and "))),
+    };
+    let gaps = report.gaps.into_iter().map(|gap| Warning(format!("media workers: {gap}")));
+    std::iter::once(summary).chain(gaps).collect()
 }

@@ -17,6 +17,8 @@ use crate::service::background_tasks::BackgroundTasks;
 use crate::service::library::Library;
 use crate::service::library::sidecars;
 use crate::service::media::Probes;
+use crate::service::open_isolation;
+use crate::service::quarantine::NoQuarantine;
 
 /// Print the media info of a file as JSON.
 #[derive(Args)]
@@ -45,7 +47,8 @@ async fn media_info(config: &Config, path: &Path) -> Result<serde_json::Value, E
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let roots = Arc::new(Roots::open(vec![Root { id: "here".into(), path: folder }]).map_err(Error::internal)?);
     let source = Arc::new(roots.open_file(&path.to_string_lossy())?);
-    let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline).probe(&source).await?;
+    let isolation = open_isolation(config, Arc::new(NoQuarantine));
+    let probed = Probes::new(&config.ffmpeg, config.limits.probe_deadline, isolation).probe(&source).await?;
     let sidecar_files = sidecars::list_sidecars(&Library::new(roots, BackgroundTasks::default()), &source).await?;
     let is_encoder_available = ffmpeg_encoders::encoder_report(&config.ffmpeg).await.can_transcode();
     info::media_info_json(&source, &probed, &sidecar_files, is_encoder_available)

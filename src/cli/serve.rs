@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{ConfigArgs, Outcome, error_text, runtime};
 use crate::app;
-use crate::config::{BackendSetting, sources};
+use crate::config::{BackendSetting, IsolationSetting, sources};
 
 #[derive(Args)]
 pub struct Serve {
@@ -23,6 +23,9 @@ pub struct Serve {
     /// Backend that makes segments [default: auto].
     #[arg(long)]
     backend: Option<BackendSetting>,
+    /// Where GStreamer runs [default: process].
+    #[arg(long)]
+    isolation: Option<IsolationSetting>,
 }
 
 impl Serve {
@@ -31,6 +34,7 @@ impl Serve {
         flags.listen = self.listen;
         flags.roots = self.root;
         flags.backend = self.backend;
+        flags.isolation = self.isolation;
         let config = sources::load_from_process(&flags)?;
         let runtime = runtime();
         let outcome = runtime.block_on(async { app::run(config, app::shutdown_signal()?).await });

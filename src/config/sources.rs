@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
-use super::{BackendSetting, Config};
+use super::{BackendSetting, Config, IsolationSetting};
 use crate::domain::library::Root;
 
 /// Variables with the settings' prefix that are not settings; those after `HEARTHCAST_LOG` are for tests and benchmarks.
@@ -28,6 +28,7 @@ pub struct Flags {
     pub state: Option<PathBuf>,
     pub roots: Vec<PathBuf>,
     pub backend: Option<BackendSetting>,
+    pub isolation: Option<IsolationSetting>,
 }
 
 /// Looks up an environment variable; in tests, in a table.
@@ -44,7 +45,7 @@ enum RootSetting {
 const SETTING_VARIABLES: [(VariableKind, &str); 5] = [
     (
         VariableKind::Text,
-        "listen state cache recordings backend public_base_url ffmpeg subtitle_font hdhomerun_token_file",
+        "listen state cache recordings backend isolation public_base_url ffmpeg subtitle_font hdhomerun_token_file",
     ),
     (VariableKind::Number, "segment_seconds subtitle_size_percent"),
     (VariableKind::Boolean, "hdhomerun"),
@@ -175,6 +176,7 @@ fn resolve(mut config: Config, flags: &Flags, environment: EnvironmentLookup) ->
     }
     config.listen = flags.listen.unwrap_or(config.listen);
     config.backend = flags.backend.unwrap_or(config.backend);
+    config.isolation = flags.isolation.unwrap_or(config.isolation);
     config.recordings = config.recordings.as_deref().map(absolute).transpose()?;
     if let Some(folder) = systemd_folder("CREDENTIALS_DIRECTORY") {
         if let Some(admin) = &mut config.admin {

@@ -11,6 +11,11 @@ pub fn gstreamer_version() -> String {
     format!("{major}.{minor}.{micro}")
 }
 
+/// The version of this machine's workers: this program's and GStreamer's. Part of what a quarantine applies to.
+pub fn worker_version() -> String {
+    format!("{}, GStreamer {}", env!("CARGO_PKG_VERSION"), gstreamer_version())
+}
+
 /// The version of the first `ffmpeg` in `PATH`, e.g. `5.1.9-0+deb12u1`; None if it is missing or does not run.
 pub fn ffmpeg_version() -> Option<String> {
     let output = confined_command(Path::new("ffmpeg")).arg("-version").stderr(Stdio::null()).output().ok()?;

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, IsolationSetting};
 use crate::domain::ssrf::AllowedSources;
 use crate::engine::outbound::OutboundClient;
 use crate::engine::packager::PackageCache;
 use crate::engine::source::Roots;
+use crate::engine::versions;
+use crate::engine::worker::{FaultRecorder, Isolation, PoolSettings, WorkerPool};
 use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
 
@@ -22,6 +24,7 @@ pub mod live;
 pub mod media;
 pub mod playback;
 pub mod progress;
+pub mod quarantine;
 pub mod recordings;
 pub mod renditions;
 pub mod sessions;
@@ -39,10 +42,10 @@ use library::Library;
 use live::LiveChannels;
 use media::Probes;
 use media::loudness::LoudnessCache;
-use media::quarantine::{self, Quarantine};
 use media::subtitles::Subtitles;
 use progress::ProgressStore;
 use progress::audiobook::FolderIdentities;
+use quarantine::{Quarantine, old_marks};
 use recordings::Recordings;
 use renditions::Renditions;
 use renditions::local_encoders::LocalEncoders;
@@ -57,6 +60,10 @@ pub struct Service {
     pub accounts: Accounts,
     pub library: Arc<Library>,
     pub local_encoders: LocalEncoders,
+    /// Where GStreamer runs: the pool of worker processes, or this process.
+    pub isolation: Isolation,
+    /// Files that no worker reads again.
+    pub quarantine: Quarantine,
     pub media: Probes,
     pub subtitles: Subtitles,
     pub renditions: Arc<Renditions>,
@@ -87,7 +94,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens roots and state.
+    /// Opens roots and state. Must be called inside the runtime.
     ///
     /// # Errors
     /// The error of what could not be opened.
@@ -96,13 +103,15 @@ impl Service {
         let tasks = BackgroundTasks::default();
         let library = Arc::new(Library::new(Arc::new(roots), tasks.clone()));
         let store = Store::open_waiting(&config.state)?;
-        let quarantine = Arc::new(Quarantine::open(quarantine::marks_folder(&config.state))?);
-        let media =
-            Probes::new(&config.ffmpeg, config.limits.probe_deadline).with_store(store.clone(), quarantine.clone());
+        old_marks::remove_old_marks(&config.state);
+        let quarantine = Quarantine::open(store.clone());
+        let isolation = open_isolation(&config, Arc::new(quarantine.clone()));
+        let media = Probes::new(&config.ffmpeg, config.limits.probe_deadline, isolation.clone());
+        let media = media.with_store(store.clone(), quarantine.clone());
         let clock = Clock::default();
         let events = Events::new(data_encoding::HEXLOWER.encode(&accounts::random_bytes::<4>()));
         let open_tree = |tree| ProgressStore::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
-        let renditions = Renditions::open(&config, Some(quarantine), tasks.clone())?;
+        let renditions = Renditions::open(&config, isolation.clone(), Some(quarantine.clone()), tasks.clone())?;
         let service = Arc::new(Self {
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
             progress: open_tree(Tree::Progress)?,
@@ -120,6 +129,8 @@ impl Service {
             recordings: Recordings::open(store.clone(), &config, events.clone(), clock.clone())?,
             outbound: OutboundClient::new(AllowedSources::parse(&config.allowed_sources).map_err(Error::internal)?),
             events,
+            isolation,
+            quarantine,
             media,
             store,
             clock,
@@ -141,5 +152,22 @@ impl Service {
     pub async fn shutdown(&self) {
         self.tasks.shutdown().await;
         self.renditions.clear_segments();
+    }
+}
+
+/// The workers of a server or of a command, or none. They start with the first work or with [`Isolation::warm`]. Must be
+/// called inside the runtime, unless there are none.
+pub fn open_isolation(config: &Config, recorder: Arc<dyn FaultRecorder>) -> Isolation {
+    match config.isolation {
+        IsolationSetting::Process => {
+            let settings = PoolSettings {
+                program: config.worker_program.clone(),
+                cache: config.cache.clone(),
+                recorder,
+                version: versions::worker_version(),
+            };
+            Isolation::Process(Arc::new(WorkerPool::new(settings)))
+        }
+        IsolationSetting::None => Isolation::None,
     }
 }

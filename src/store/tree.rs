@@ -44,6 +44,7 @@ trees! {
     RecordingRules "recording-rules" true,
     Programmes "programmes" false,
     UploadedProgrammes "uploaded-programmes" true,
+    Quarantine "quarantine" false,
 }
 
 impl Tree {

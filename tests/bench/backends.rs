@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use hearthcast::config::{BackendSetting, Config};
+use hearthcast::config::BackendSetting;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::playback::PlaybackRequest;
 use hearthcast::service::Service;
 use hearthcast::service::renditions::planner::{self, PlannedPlayback, StartRequest, SubtitleRequest};
+
+use crate::service_config::service_config;
 
 const ROUNDS: usize = 5;
 
@@ -122,7 +124,7 @@ async fn measure_runs(item: &Path, folder: &Path, backend: BackendSetting, has_b
     let mut figures = RunFigures { first_millis: 0.0, jump_millis: 0.0, all_millis: 0.0, cpu_seconds: 0.0 };
     for is_complete in [false, true] {
         let state = tempfile::tempdir_in(folder).expect("a temporary folder");
-        let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
+        let mut config = service_config(&state.path().join("state"), &state.path().join("cache"));
         config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
         config.backend = backend;
         let service = Service::open(config).expect("the service opens");

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::channel::{Channel, RequestedItem};
 use hearthcast::domain::library::Root;
@@ -19,6 +18,8 @@ use hearthcast::service::channels::ChannelChange;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
+
+use crate::service_config::service_config;
 
 const CHANNELS: usize = 1000;
 const ITEMS_PER_CHANNEL: usize = 100;
@@ -88,7 +89,7 @@ async fn add_channels(folder: &Path) -> Arc<Service> {
         .status();
     assert!(status.expect("ffmpeg runs").success());
     let state = folder.join("state");
-    let mut config = Config::new(state.clone(), state.join("cache"));
+    let mut config = service_config(&state, &state.join("cache"));
     config.roots = vec![Root { id: "r".into(), path: folder.to_owned() }];
     let service = Service::open(config).expect("the service opens");
     let started = Instant::now();

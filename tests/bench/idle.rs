@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hearthcast::config::Config;
 use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
@@ -11,6 +10,7 @@ use hearthcast::service::channels::ChannelChange;
 use jiff::Timestamp;
 
 use crate::program::ServerProcess;
+use crate::service_config::service_config;
 
 const CHANNELS: u32 = 1000;
 /// Films of each channel: a folder of twenty, the same for all channels.
@@ -59,7 +59,7 @@ async fn measure() {
 
 /// Adds channels to the state of a stopped program.
 async fn add_channels(program: &ServerProcess, folder: PathBuf, count: u32) {
-    let mut config = Config::new(program.state_folder(), folder.join("cache"));
+    let mut config = service_config(&program.state_folder(), &folder.join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: folder.clone() }];
     let service = Service::open(config).expect("the service opens");
     for n in 0..count {

@@ -5,7 +5,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
@@ -14,6 +13,8 @@ use hearthcast::service::channels::{ChannelChange, OutputChange};
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+
+use crate::service_config::service_config;
 
 const ROUNDS: usize = 7;
 
@@ -102,7 +103,7 @@ struct FreshServer {
 impl FreshServer {
     async fn open(folder: &Path, file: &str) -> Self {
         let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-        let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
+        let mut config = service_config(&state.path().join("state"), &state.path().join("cache"));
         config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
         let service = Service::open(config).expect("the service opens");
         let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");

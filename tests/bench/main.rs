@@ -37,6 +37,8 @@ mod probe;
 mod program;
 /// Saves, reads and lists of progress, compared with SQLite.
 mod progress;
+#[path = "../it/kit/service_config.rs"]
+mod service_config;
 /// A session's start and speed, compared with the ffmpeg command.
 mod session;
 /// Large and hostile imported lists and guides.

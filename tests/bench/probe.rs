@@ -5,13 +5,15 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::engine::source::Roots;
-use hearthcast::service::Service;
 use hearthcast::service::media::Probes;
+use hearthcast::service::quarantine::NoQuarantine;
+use hearthcast::service::{Service, open_isolation};
 use tokio::net::TcpListener;
+
+use crate::service_config::service_config;
 
 const ROUNDS: usize = 15;
 const REPEATS: usize = 500;
@@ -49,7 +51,9 @@ fn make_film(path: &Path, args: &[&str]) {
 async fn cold_medians(folder: &Path, path: &Path) -> (f64, f64) {
     let roots = Roots::open(vec![Root { id: "r".into(), path: folder.to_owned() }]).expect("the folder opens");
     let text = path.to_str().expect("plain text");
-    let new_probes = || Probes::new(Path::new("ffmpeg"), Duration::from_secs(5));
+    let config = service_config(&folder.join("state"), &folder.join("cache"));
+    let isolation = open_isolation(&config, Arc::new(NoQuarantine));
+    let new_probes = || Probes::new(Path::new("ffmpeg"), Duration::from_secs(5), isolation.clone());
     new_probes().warm().await;
     let (mut ffprobe_times, mut own_times) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -72,7 +76,7 @@ async fn cold_medians(folder: &Path, path: &Path) -> (f64, f64) {
 /// Median and 99th percentile in ms of repeated requests on one connection.
 async fn known_medians(folder: &Path, path: &Path) -> (f64, f64) {
     let state = tempfile::tempdir_in(folder).expect("a temporary folder");
-    let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
+    let mut config = service_config(&state.path().join("state"), &state.path().join("cache"));
     config.roots = vec![Root { id: "r".into(), path: folder.to_owned() }];
     let service = Service::open(config).expect("the service opens");
     let token = service.accounts.issue_token("bench", Role::User).await.expect("a user can be made");

@@ -6,7 +6,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::progress::{ProgressItem, ProgressSave};
@@ -14,6 +13,8 @@ use hearthcast::service::Service;
 use hearthcast::service::progress::HistoryFilter;
 use serde_json::json;
 use tokio::net::TcpListener;
+
+use crate::service_config::service_config;
 
 const RECORDS: usize = 100_000;
 const WRITERS: usize = 32;
@@ -96,7 +97,7 @@ pub fn make_films(folder: &Path, count: usize) -> Vec<PathBuf> {
 }
 
 fn open_service(folder: &Path) -> Arc<Service> {
-    let mut config = Config::new(folder.join("state"), folder.join("cache"));
+    let mut config = service_config(&folder.join("state"), &folder.join("cache"));
     config.roots = vec![Root { id: "r".into(), path: folder.to_owned() }];
     Service::open(config).expect("the service opens")
 }

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::playback::PlaybackRequest;
 use hearthcast::service::Service;
 use hearthcast::service::renditions::planner::{self, PlannedPlayback, StartRequest};
+
+use crate::service_config::service_config;
 
 const ROUNDS: usize = 5;
 
@@ -67,7 +68,7 @@ fn make_film(film: &Path) {
 /// Time from a cold service (empty caches) to the first and to the last segment.
 async fn measure_session(film: &Path, folder: &Path, is_encoded: bool) -> SessionTimes {
     let state = tempfile::tempdir_in(folder).expect("a temporary folder");
-    let mut config = Config::new(state.path().join("state"), state.path().join("cache"));
+    let mut config = service_config(&state.path().join("state"), &state.path().join("cache"));
     config.roots = vec![Root { id: "films".into(), path: folder.to_owned() }];
     let service = Service::open(config).expect("the service opens");
     let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");

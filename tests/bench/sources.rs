@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hearthcast::config::Config;
 use hearthcast::domain::rights::RightsClaim;
 use hearthcast::domain::source::SourceKind;
 use hearthcast::service::Service;
 use hearthcast::service::channels::sources::SourceChange;
+
+use crate::service_config::service_config;
 
 const ENTRIES: usize = 6000;
 const PROGRAMMES: usize = 12_000;
@@ -22,7 +23,7 @@ pub fn run() {
 
 async fn run_imports(folder: &Path) {
     let state = folder.join("state");
-    let service = Service::open(Config::new(state.clone(), state.join("cache"))).expect("the service opens");
+    let service = Service::open(service_config(&state, &state.join("cache"))).expect("the service opens");
     println!("| import | MiB | s | peak growth of memory, MiB | outcome |\n|---|---|---|---|---|");
     // The first import is not counted, because it initialises things.
     measure_import(&service, None, SourceKind::M3u, make_list(10, 0)).await;

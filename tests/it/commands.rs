@@ -5,6 +5,10 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use hearthcast::domain::worker::{ProvenFault, QuarantineKey, Stage};
+use hearthcast::engine::versions;
+use hearthcast::store::{Store, Tree};
+use jiff::Timestamp;
 use tempfile::TempDir;
 
 fn hearthcast_command(home: &Path, args: &[&str]) -> Command {
@@ -29,7 +33,40 @@ fn doctor_reports_no_problem_on_a_complete_machine() {
     assert!(output.status.success(), "{text}");
     assert!(text.contains("encoder libx264 (software) encoded a frame"), "{text}");
     assert!(text.contains("the library has no folders"), "{text}");
+    assert!(text.contains("media workers are confined by "), "{text}");
     assert!(!text.contains("BAD"), "{text}");
+    let mut command = hearthcast_command(home.path(), &["doctor"]);
+    let output = command.env("HEARTHCAST_LISTEN", "127.0.0.1:0").env("HEARTHCAST_ISOLATION", "none").output().unwrap();
+    let text = output_text(&output);
+    assert!(output.status.success() && text.contains("a file that crashes GStreamer ends the server"), "{text}");
+}
+
+#[tokio::test]
+async fn doctor_lists_the_quarantine_of_a_stopped_server() {
+    let home = TempDir::new().unwrap();
+    let state = home.path().join("state");
+    let run_doctor = || {
+        let mut command = hearthcast_command(home.path(), &["doctor", "--state", state.to_str().unwrap()]);
+        output_text(&command.env("HEARTHCAST_LISTEN", "127.0.0.1:0").output().unwrap())
+    };
+    let store = Store::open(&state).unwrap();
+    let fault = ProvenFault {
+        key: QuarantineKey {
+            fingerprint: "f_0123".into(),
+            stage: Stage::Run,
+            pipeline: "segment".into(),
+            version: versions::worker_version(),
+        },
+        path: "/library/bad.mkv".into(),
+        cause: "SIGSEGV in thread queue0:src".into(),
+        at: Timestamp::now(),
+    };
+    store.put(Tree::Quarantine, "0123", &fault).await.unwrap();
+    let text = run_doctor();
+    assert!(text.contains("GET /api/quarantine lists the files in quarantine"), "{text}");
+    drop(store);
+    let text = run_doctor();
+    assert!(text.contains("/library/bad.mkv is in quarantine") && text.contains("queue0:src"), "{text}");
 }
 
 #[test]

@@ -381,7 +381,7 @@ async fn the_quick_probe_equals_ffprobe_over_the_corpus() {
         for path in files {
             let source = Arc::new(server.service.library.roots().open_file(path.to_str().unwrap()).unwrap());
             let name = source.file_name();
-            match probe::probe_in_process(&tools, &source, Box::new(())).await {
+            match probe::probe_with_readers(&tools, &source, &server.service.isolation).await {
                 Err(reason) => eprintln!("{name}: {reason}"),
                 Ok(quick) => {
                     quick_count += 1;

@@ -20,15 +20,16 @@ const ALLOWED_ROOMS: [(&str, &[&str]); 5] = [
 
 /// The rooms of `service`, lower ones first, and those that each may use. Handles in `Service` and methods on it belong to
 /// the room that defines their type or body.
-const SERVICE_ROOMS: [(&str, &[&str]); 15] = [
+const SERVICE_ROOMS: [(&str, &[&str]); 16] = [
     ("background_tasks", &[]),
     ("clock", &[]),
     ("events", &[]),
+    ("quarantine", &[]),
     ("accounts", &["clock"]),
     ("library", &["background_tasks"]),
-    ("media", &["library"]),
+    ("media", &["quarantine", "library"]),
     ("progress", &["clock", "events", "accounts", "library", "media"]),
-    ("renditions", &["background_tasks", "library", "media"]),
+    ("renditions", &["background_tasks", "quarantine", "library", "media"]),
     ("sessions", &["background_tasks", "accounts", "library", "media", "renditions"]),
     ("channels", &["background_tasks", "clock", "accounts", "library", "media", "renditions"]),
     ("ingest", &["background_tasks", "clock", "renditions", "channels"]),

@@ -48,6 +48,27 @@ export async function admin(kit, openPage) {
     await kit.openScreen("settings?tab=server");
     await page.getByText(/^\d+ ms · ok$/).waitFor();
     await page.getByText("Encoders", { exact: true }).waitFor();
+    await page.getByText(/^\d+ ready, \d+ busy/).waitFor();
+    await page.getByText("No files in quarantine.").waitFor();
+  });
+
+  await step("admin-quarantine", async () => {
+    const entry = { id: "0123", path: film("Ember (2026).mp4"), fingerprint: "f_1", stage: "run", pipeline: "segment", cause: "SIGSEGV in queue0:src",
+      version: "-", at: new Date().toISOString(), expiresAt: new Date().toISOString() };
+    let entries = [entry];
+    await page.route("**/api/quarantine", (route) => route.fulfill({ json: { entries } }));
+    await page.route("**/api/quarantine/0123", (route) => {
+      entries = [];
+      return route.fulfill({ status: 204 });
+    });
+    await kit.openScreen("settings?tab=server");
+    const row = page.getByRole("row").filter({ hasText: "Ember" });
+    await row.getByText("SIGSEGV in queue0:src").waitFor();
+    await row.getByRole("button", { name: "Try again" }).click();
+    await row.getByRole("button", { name: "Tap again to try" }).click();
+    await row.waitFor({ state: "detached" });
+    await page.unroute("**/api/quarantine");
+    await page.unroute("**/api/quarantine/0123");
   });
 
   await step("admin-log", async () => {

@@ -29,6 +29,12 @@ fn flags_win_over_environment_over_file_over_defaults() {
     assert_eq!((config.limits.sessions_per_user, config.limits.connections), (8, 99));
     assert_eq!(config.limits.body_bytes, 64 * 1024);
     assert_eq!(config.state, Path::new("/file"));
+    let isolation = |flags: &Flags, environment: &[(&str, &str)]| load_with(flags, environment).unwrap().isolation;
+    let process = ("HEARTHCAST_ISOLATION", "process");
+    assert_eq!(isolation(&flags, &[process]), IsolationSetting::Process);
+    let without_workers = Flags { isolation: Some(IsolationSetting::None), ..flags.clone() };
+    assert_eq!(isolation(&without_workers, &[process]), IsolationSetting::None);
+    assert!(load_with(&flags, &[("HEARTHCAST_ISOLATION", "container")]).unwrap_err().contains("isolation"));
     let roots: Vec<_> = config.roots.iter().map(|root| (root.id.as_str(), root.path.to_str().unwrap())).collect();
     assert_eq!(roots, [("films", "/a/Films"), ("films-2", "/b/films")]);
     assert_eq!(load_with(&Flags { roots: vec!["/c".into()], ..flags }, &environment).unwrap().roots.len(), 1);
@@ -93,6 +99,8 @@ fn the_example_file_contains_the_defaults() {
     let (_dir, flags) = config_file(example);
     let loaded = load_with(&flags, &[]).unwrap();
     let mut defaults = Config::new("/var/lib/hearthcast".into(), "/var/cache/hearthcast".into());
+    // The default in unit tests is another one.
+    defaults.isolation = IsolationSetting::Process;
     defaults.roots = vec![Root { id: "films".into(), path: "/srv/films".into() }];
     defaults.limits.concurrent_jobs = loaded.limits.concurrent_jobs;
     assert_eq!(format!("{loaded:#?}"), format!("{defaults:#?}"));

@@ -1,10 +1,9 @@
 //! Probing: what streams a file has, found out within a deadline.
 //!
 //! There are two ways. The quick one starts no process: our own readers parse the container's headers, and GStreamer's
-//! Discoverer reports what the decoders see. It handles the common files and gives up when in doubt. Then ffprobe runs,
-//! which costs a process (50-80 ms) and handles nearly every file.
+//! Discoverer, in a worker that is ready, reports what the decoders see. It handles the common files and gives up when in
+//! doubt. Then ffprobe runs, which costs a process (50-80 ms) and handles nearly every file.
 
-use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,18 +20,18 @@ mod decoder_info;
 mod discontinuous;
 mod ends;
 mod ffprobe;
-mod in_process;
 mod matroska;
 mod mp4;
 mod mpegts;
 mod outline;
 mod raw_audio;
+mod readers;
 mod report;
 mod truncation;
 
 pub use decoder_info::DecoderInfo;
 pub(in crate::engine) use decoder_info::color_name;
-pub use in_process::probe_in_process;
+pub use readers::probe_with_readers;
 
 /// Bytes read from the start of a file.
 const HEAD_BYTES: usize = 4096;
@@ -69,9 +68,6 @@ impl ProbeTools {
     }
 }
 
-/// Kept alive while a file is read in this process, even if the caller has stopped waiting.
-pub type InProcessGuard = Box<dyn Any + Send>;
-
 /// Describes a file with ffprobe. The caller sets the deadline; dropping the future ends the child. The error is that of
 /// ffprobe about the file, or why it could not run.
 pub async fn probe_with_ffprobe(tools: &ProbeTools, source: &Arc<SourceFile>) -> Result<Media, ProbeError> {
@@ -84,13 +80,11 @@ pub async fn probe_with_ffprobe(tools: &ProbeTools, source: &Arc<SourceFile>) ->
     Ok(truncation::with_checked_duration(source, raw_audio::with_counted_duration(source, media).await).await)
 }
 
-/// Runs the one-time work of the first probe at start-up: initializing GStreamer (0.2 s) and listing ffmpeg's decoders.
+/// Runs the one-time work of the first probe at start-up: listing ffmpeg's decoders.
 pub async fn warm(tools: &ProbeTools) {
-    let task = tokio::task::spawn_blocking(gst::start_discoverers);
     if let Err(fault) = ffprobe::decodable_codecs(tools).await {
         tracing::error!(%fault, "media files cannot be probed");
     }
-    let _ = task.await;
 }
 
 /// Offset and length of an attachment of a Matroska file, by its name. Blocks on file I/O.

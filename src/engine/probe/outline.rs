@@ -67,7 +67,7 @@ impl OutlineTrackKind {
     }
 }
 
-/// A result of reading in this process. The error is the reason why a reader gave up, so that ffprobe has to run.
+/// A result of our readers. The error is the reason why one gave up, so that ffprobe has to run.
 pub(super) type Result<T, E = &'static str> = std::result::Result<T, E>;
 
 impl From<Truncated> for &'static str {

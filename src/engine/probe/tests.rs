@@ -2,10 +2,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{ProbeTools, coded, matroska, mp4, mpegts, probe_in_process, probe_with_ffprobe, truncation};
+use super::{ProbeTools, coded, matroska, mp4, mpegts, probe_with_ffprobe, probe_with_readers, truncation};
 use crate::domain::media::{Container, Media, Stream};
 use crate::engine::damaged_films::{SeededRandom, damage, run_ffmpeg};
 use crate::engine::source::{SourceFile, open_in_test};
+use crate::engine::worker::Isolation;
 
 mod durations;
 
@@ -41,8 +42,8 @@ impl Films {
     }
 }
 
-async fn in_process(source: &Arc<SourceFile>) -> Result<Media, String> {
-    probe_in_process(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), source, Box::new(())).await
+async fn by_readers(source: &Arc<SourceFile>) -> Result<Media, String> {
+    probe_with_readers(&ProbeTools::for_ffmpeg(Path::new("ffmpeg")), source, &Isolation::None).await
 }
 
 async fn by_ffprobe(source: &Arc<SourceFile>) -> Media {
@@ -96,16 +97,16 @@ async fn both_probes_agree_on_a_plain_film() {
     ] {
         films.make(name, more);
         let source = films.open(name);
-        let in_process = in_process(&source).await.unwrap();
+        let by_readers = by_readers(&source).await.unwrap();
         let by_ffprobe = by_ffprobe(&source).await;
         let without_bitrate = |media: &Media| {
             let plain = |stream: &Stream| Stream { bitrate_kbps: None, ..stream.clone() };
             (media.container, media.mime_type.clone(), media.streams.iter().map(plain).collect::<Vec<_>>())
         };
-        assert_eq!(without_bitrate(&in_process), without_bitrate(&by_ffprobe), "{name}");
+        assert_eq!(without_bitrate(&by_readers), without_bitrate(&by_ffprobe), "{name}");
         let seconds = |media: &Media| media.duration_seconds.unwrap();
-        assert!((seconds(&in_process) - seconds(&by_ffprobe)).abs() < 0.1, "{name}");
-        assert!((in_process.start_seconds - by_ffprobe.start_seconds).abs() < 0.02, "{name}");
+        assert!((seconds(&by_readers) - seconds(&by_ffprobe)).abs() < 0.1, "{name}");
+        assert!((by_readers.start_seconds - by_ffprobe.start_seconds).abs() < 0.02, "{name}");
     }
 }
 
@@ -143,20 +144,20 @@ async fn attached_fonts_and_chapters_do_not_fill_the_report() {
 }
 
 #[tokio::test]
-async fn frames_of_more_than_8k_are_not_decoded_in_this_process() {
+async fn frames_of_more_than_8k_are_left_to_ffprobe() {
     let films = Films::new();
-    let too_large = "frames too large to be decoded in this process";
+    let too_large = "frames too large for the discoverer";
     let args = "-f lavfi -i color=black:s=8192x4352:r=25:d=0.2 -c:v libx264 -preset ultrafast -threads 1";
     run_ffmpeg(args.split(' '), &films.path("large.mp4"));
     let source = films.open("large.mp4");
-    assert_eq!(in_process(&source).await.unwrap_err(), too_large);
+    assert_eq!(by_readers(&source).await.unwrap_err(), too_large);
     // The container may state a wrong size; the parameter sets cannot.
     let mut bytes = std::fs::read(films.path("large.mp4")).unwrap();
     // The first match is a brand, the last one the sample entry.
     let at = bytes.windows(4).rposition(|four| four == b"avc1").unwrap();
     assert_eq!(bytes[at + 28..at + 32], [0x20, 0, 0x11, 0], "8192 x 4352");
     bytes[at + 28..at + 32].copy_from_slice(&[1, 0, 1, 0]);
-    assert_eq!(in_process(&films.write("large.mp4", &bytes)).await.unwrap_err(), too_large);
+    assert_eq!(by_readers(&films.write("large.mp4", &bytes)).await.unwrap_err(), too_large);
     for (name, codec, header, replacement, reason) in [
         // A record without parameter sets: the decoder would take those in the frames.
         ("a.mp4", "libx264", &b"avcC"[..], &[1, 100, 0, 12, 0xff, 0xe0][..], "the video does not state its frame size"),
@@ -166,7 +167,7 @@ async fn frames_of_more_than_8k_are_not_decoded_in_this_process() {
         let mut bytes = films.make(name, &["-c:v", codec]);
         let at = bytes.windows(header.len()).position(|window| window == header).unwrap() + header.len();
         bytes[at..at + replacement.len()].copy_from_slice(replacement);
-        assert_eq!(in_process(&films.write(name, &bytes)).await.unwrap_err(), reason, "{name}");
+        assert_eq!(by_readers(&films.write(name, &bytes)).await.unwrap_err(), reason, "{name}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/api/debug`: GStreamer pipelines of this process and the recent log; admins only.
+//! `/api/debug`: GStreamer pipelines of this server and the recent log; admins only.
 
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::engine::gst::registry::{FailedPipeline, PipelineStatus, QueueLevel};
@@ -73,11 +73,11 @@ pub struct LineView {
     text: String,
 }
 
-/// GStreamer pipelines of this process
+/// GStreamer pipelines of this server
 #[utoipa::path(get, path = "/api/debug/pipelines", responses(
     (status = 200, description = "Running pipelines and failed ones", body = Pipelines)))]
-pub async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
-    let (running, failed) = pipelines::list_pipelines().await?;
+pub async fn all(service: Arc<Service>, _: Call) -> Result<Response> {
+    let (running, failed) = pipelines::list_pipelines(&service.isolation).await?;
     let pipelines = running.into_iter().map(PipelineView::from).collect();
     Ok(reply::json(&Pipelines { pipelines, failed: failed.into_iter().map(FailedView::from).collect() }))
 }
@@ -86,7 +86,7 @@ pub async fn all(_: Arc<Service>, _: Call) -> Result<Response> {
 #[utoipa::path(get, path = "/api/debug/pipelines/{drawing}", params(
     ("drawing" = String, Path, description = "Pipeline id with `.dot` (Graphviz, with all pads), `.mmd` (Mermaid), `.svg` or `.txt`")), responses(
     (status = 200, description = "The graph", body = String, content_type = "text/plain")))]
-pub async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
+pub async fn draw(service: Arc<Service>, call: Call) -> Result<Response> {
     let unknown = || Error::new(Code::NotFound, "a pipeline graph is available as .dot, .mmd, .svg or .txt");
     let (id, extension) = call.params[0].rsplit_once('.').ok_or_else(unknown)?;
     let (format, content_type) = match extension {
@@ -96,15 +96,17 @@ pub async fn draw(_: Arc<Service>, call: Call) -> Result<Response> {
         "txt" => (GraphFormat::Text, "text/plain; charset=utf-8"),
         _ => return Err(unknown()),
     };
-    Ok(reply::bytes(content_type, pipelines::render_graph(parse_pipeline_id(id)?, format).await?.into()))
+    let graph = pipelines::render_graph(&service.isolation, parse_pipeline_id(id)?, format).await?;
+    Ok(reply::bytes(content_type, graph.into()))
 }
 
 /// Log of a pipeline
 #[utoipa::path(get, path = "/api/debug/pipelines/{id}/log", params(
     ("id" = String, Path, description = "Id of a running or failed pipeline")), responses(
     (status = 200, description = "Its bus messages", body = PipelineLog)))]
-pub async fn log(_: Arc<Service>, call: Call) -> Result<Response> {
-    Ok(reply::json(&PipelineLog { lines: pipelines::read_log(parse_pipeline_id(&call.params[0])?).await? }))
+pub async fn log(service: Arc<Service>, call: Call) -> Result<Response> {
+    let lines = pipelines::read_log(&service.isolation, parse_pipeline_id(&call.params[0])?).await?;
+    Ok(reply::json(&PipelineLog { lines }))
 }
 
 /// Recent lines of the server log

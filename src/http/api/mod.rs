@@ -18,6 +18,7 @@ mod library;
 pub(super) mod livetv;
 mod prelude;
 mod progress;
+mod quarantine;
 mod recordings;
 mod stream_index;
 mod subtitle;
@@ -53,6 +54,8 @@ fn server_routes() -> Vec<Endpoint> {
         route!(debug::draw, Access::Admin),
         route!(debug::log, Access::Admin),
         route!(debug::tail, Access::Admin),
+        route!(quarantine::list, Access::Admin),
+        route!(quarantine::lift, Access::Admin),
     ]
 }
 

@@ -1,7 +1,10 @@
-//! `GET /api/stream/v2-workers`: the encoders and backends of this server, for diagnostics.
+//! `GET /api/stream/v2-workers`: the encoders, backends and workers of this server, for diagnostics.
 
-use crate::config::BackendSetting;
+use std::collections::BTreeMap;
+
+use crate::config::{BackendSetting, IsolationSetting};
 use crate::domain::time::format_timestamp;
+use crate::domain::worker::SandboxReport;
 use crate::engine::ffmpeg_encoders::EncoderReport;
 use crate::engine::versions;
 use crate::http::api::prelude::*;
@@ -22,6 +25,7 @@ pub struct WorkersView {
 pub struct LocalView {
     #[schema(example = "transcoding")]
     kind: &'static str,
+    /// Which processes media is read in.
     boundary: &'static str,
     /// `available` or `unsupported`.
     status: &'static str,
@@ -40,6 +44,51 @@ pub struct LocalView {
     pipelines: PipelinesView,
     transcoder: TranscoderView,
     fallback: FallbackView,
+    /// Where GStreamer runs: `process` (in the workers of `pool`) or `none` (in the server process).
+    isolation: &'static str,
+    /// The worker processes of this server; null if `isolation` is `none`.
+    pool: Option<PoolView>,
+}
+
+/// The worker processes of this server.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolView {
+    /// Workers that wait for work.
+    ready: usize,
+    busy: usize,
+    /// Workers that ended before their work was done, or were recycled, since the server started.
+    restarted: u64,
+    /// Their number by cause: `crashed`, `killed`, `stopped`, `stuck`, `storage`, `recycled`.
+    causes: BTreeMap<String, u64>,
+    /// Files that no worker reads again: see `GET /api/quarantine`.
+    quarantined: usize,
+    /// The confinement of the workers; null before the first one has started.
+    sandbox: Option<SandboxView>,
+    last_death: Option<DeathView>,
+}
+
+/// The confinement of a worker.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Sandbox)]
+pub struct SandboxView {
+    /// Version of the kernel's Landlock interface; null if the kernel has none.
+    landlock_abi: Option<u32>,
+    /// Whether a seccomp filter is in force.
+    seccomp: bool,
+    /// Gaps on this kernel, one sentence each.
+    gaps: Vec<String>,
+}
+
+/// The end of a worker.
+#[derive(Serialize, ToSchema)]
+#[schema(as = WorkerDeath)]
+pub struct DeathView {
+    /// How it ended.
+    cause: String,
+    #[schema(format = DateTime)]
+    at: String,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -131,7 +180,10 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
     };
     let local = LocalView {
         kind: "transcoding",
-        boundary: "local transcoder subprocess",
+        boundary: match service.config.isolation {
+            IsolationSetting::Process => "confined worker processes and the local transcoder subprocess",
+            IsolationSetting::None => "GStreamer in the server process, and the local transcoder subprocess",
+        },
         status: if available { "available" } else { "unsupported" },
         protocol: ProtocolView { name: "media-worker", version: "0.1-draft" },
         supported_encoders: report.working.iter().map(|encoder| encoder.name).collect(),
@@ -151,6 +203,30 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
         },
         transcoder: TranscoderView { name: "ffmpeg", version: report.version.clone() },
         fallback: FallbackView { mode, reason, user_message },
+        isolation: service.config.isolation.as_str(),
+        pool: pool_view(service),
     };
     WorkersView { local, nodes: Vec::new(), workers: Vec::new() }
+}
+
+fn pool_view(service: &Service) -> Option<PoolView> {
+    if service.config.isolation == IsolationSetting::None {
+        return None;
+    }
+    let status = service.isolation.status();
+    Some(PoolView {
+        ready: status.ready,
+        busy: status.busy,
+        restarted: status.restarted,
+        causes: status.causes.into_iter().map(|(cause, count)| (cause.to_owned(), count)).collect(),
+        quarantined: service.quarantine.len(),
+        sandbox: Some(status.sandbox).filter(|report| *report != SandboxReport::default()).map(SandboxView::from),
+        last_death: status.last_death.map(|death| DeathView { cause: death.text, at: format_timestamp(death.at) }),
+    })
+}
+
+impl From<SandboxReport> for SandboxView {
+    fn from(SandboxReport { landlock_abi, seccomp, gaps }: SandboxReport) -> Self {
+        Self { landlock_abi, seccomp, gaps }
+    }
 }

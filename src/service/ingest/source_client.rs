@@ -13,7 +13,8 @@ use super::hls_client::HlsClient;
 use super::ingest_input::{FeedEvent, IngestInput, VideoHandling};
 use crate::domain::address::Address;
 use crate::domain::external::ExternalStream;
-use crate::engine::outbound::{OutboundClient, OutboundRequest, OutboundResponse, rtsp, srt};
+use crate::engine::outbound::{OutboundClient, OutboundError, OutboundRequest, OutboundResponse, rtsp};
+use crate::engine::worker::message::SrtWork;
 use crate::service::Service;
 
 /// The first and the longest pause between two attempts at the whole list of addresses.
@@ -45,7 +46,7 @@ pub(super) async fn run(service: Weak<Service>, id: u32, ingest: Arc<Ingest>, pi
         };
         let began = Instant::now();
         let mut input = IngestInput::new(&service, connection, &pieces, video_handling);
-        let ended = connect(&service.outbound, &source, address, &mut input).await;
+        let ended = connect(&service, &source, address, &mut input).await;
         drop(input);
         let Err(ended) = ended else { return };
         if pieces.send(FeedEvent::Disconnected).await.is_err() {
@@ -84,15 +85,17 @@ fn find_source(service: &Service, id: u32) -> Option<ExternalStream> {
 
 /// One connection, from its first byte to its end. Ok only if the receiver is gone.
 async fn connect(
-    outbound: &OutboundClient,
+    service: &Service,
     source: &ExternalStream,
     address: &Address,
     input: &mut IngestInput<'_>,
 ) -> Result<(), ConnectionEnd> {
+    let outbound = &service.outbound;
     if address.is_srt() {
-        let (socket_address, connection_slot) = outbound.resolve_and_reserve(address).await?;
-        let mut stream = srt::connect(address, socket_address, connection_slot).await?;
-        while !input.feed(&stream.next().await?).await? {}
+        let (server, _connection_slot) = outbound.resolve_and_reserve(address).await?;
+        let work = SrtWork { server, options: srt_options(address) };
+        let mut stream = service.isolation.receive_srt(work).await.map_err(OutboundError::ConnectionFailed)?;
+        while !input.feed(&stream.next().await.map_err(OutboundError::ConnectionFailed)?).await? {}
         return Ok(());
     }
     if address.is_rtsp() {
@@ -115,6 +118,13 @@ async fn connect(
             Err(ConnectionEnd::StreamEnded)
         }
     }
+}
+
+/// The options of an SRT address. A worker gets them by its socket, so that no list of processes shows a passphrase.
+fn srt_options(address: &Address) -> Vec<(String, String)> {
+    let pairs = address.full_url().query_pairs();
+    let is_option = |name: &str| matches!(name, "streamid" | "passphrase" | "latency" | "pbkeylen");
+    pairs.filter(|(name, _)| is_option(name)).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
 /// Requests an address and identifies the body.

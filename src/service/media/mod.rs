@@ -17,15 +17,15 @@ use crate::domain::media::{Media, PROBE_VERSION};
 use crate::engine::index;
 use crate::engine::probe::{self, ProbeError, ProbeTools};
 use crate::engine::source::SourceFile;
+use crate::engine::worker::Isolation;
 use crate::error::{Code, Error, Result};
+use crate::service::quarantine::Quarantine;
 use crate::store::{Store, Tree};
 
 pub mod loudness;
-pub mod quarantine;
 pub mod subtitles;
 mod versioned;
 
-use quarantine::Quarantine;
 use versioned::Versioned;
 
 /// Probes that run at once; each may be a process of its own.
@@ -51,7 +51,9 @@ pub struct Probes {
     max_wait: Duration,
     /// Makes results survive a restart; None on the command line.
     store: Option<Store>,
-    quarantine: Option<Arc<Quarantine>>,
+    isolation: Isolation,
+    /// None on the command line.
+    quarantine: Option<Quarantine>,
     probe_slots: Arc<Semaphore>,
     in_flight_slots: Arc<Semaphore>,
     results: Arc<Mutex<ProbeResults>>,
@@ -74,14 +76,15 @@ pub struct ProbeResult {
 type ProbeOutcome = Result<ProbeResult, ProbeError>;
 
 impl Probes {
-    /// `ffmpeg` is the configured program; its ffprobe is searched for beside it.
-    pub fn new(ffmpeg: &Path, deadline: Duration) -> Self {
+    /// `ffmpeg` is the configured program; its ffprobe is searched for beside it. GStreamer's Discoverer runs in `isolation`.
+    pub fn new(ffmpeg: &Path, deadline: Duration, isolation: Isolation) -> Self {
         let results = ProbeResults { finished: LruCache::sparse(MAX_CACHED), in_flight: HashMap::new() };
         Self {
             tools: ProbeTools::for_ffmpeg(ffmpeg),
             deadline,
             max_wait: deadline,
             store: None,
+            isolation,
             quarantine: None,
             probe_slots: Arc::new(Semaphore::new(CONCURRENT_PROBES)),
             in_flight_slots: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
@@ -89,9 +92,8 @@ impl Probes {
         }
     }
 
-    /// Stores results in `store`, and probes quarantined files outside this process. Inside a runtime it also starts
-    /// [`Self::warm`] in the background.
-    pub fn with_store(self, store: Store, quarantine: Arc<Quarantine>) -> Self {
+    /// Stores results in `store`, and leaves files in quarantine to ffprobe. Inside a runtime it also lists ffmpeg's decoders in the background.
+    pub fn with_store(self, store: Store, quarantine: Quarantine) -> Self {
         if let Ok(runtime) = Handle::try_current() {
             let tools = self.tools.clone();
             runtime.spawn(async move { probe::warm(&tools).await });
@@ -101,7 +103,7 @@ impl Probes {
 
     /// Does the one-time work of the first probe now.
     pub async fn warm(&self) {
-        probe::warm(&self.tools).await;
+        tokio::join!(probe::warm(&self.tools), self.isolation.warm());
     }
 
     /// Probes a file: container, streams, tags. Returns the cached result, or that of the probe in flight, or starts one. A
@@ -205,14 +207,12 @@ impl Probes {
         outcome
     }
 
-    /// Probes in this process; uses ffprobe if that fails or the file is in quarantine.
+    /// Probes with our readers and the Discoverer; uses ffprobe if they refuse the file or it is in quarantine.
     async fn run_probe(&self, name: &str, source: &Arc<SourceFile>) -> ProbeOutcome {
         let probing = async {
-            let quarantine_mark =
-                self.quarantine.as_ref().map(|quarantine| quarantine.mark_reading(name, &source.path));
-            let why = match quarantine_mark {
-                Some(None) => "it is in quarantine".to_owned(),
-                mark => match probe::probe_in_process(&self.tools, source, Box::new(mark)).await {
+            let why = match &self.quarantine {
+                Some(quarantine) if quarantine.refuses_probe(name) => "it is in quarantine".to_owned(),
+                _ => match probe::probe_with_readers(&self.tools, source, &self.isolation).await {
                     Ok(media) => return Ok(media),
                     Err(why) => why,
                 },

@@ -4,12 +4,17 @@ use std::process::Command;
 use super::*;
 use crate::domain::library::Root;
 use crate::engine::source::Roots;
+use crate::engine::worker::Isolation;
 use crate::store::tests::records::assert_golden;
 
 #[test]
 fn records_keep_their_bytes() {
     assert_golden::<Versioned<ProbeResult>>("probes");
     assert_golden::<Versioned<Option<f64>>>("loudness");
+}
+
+fn new_probes(deadline: Duration) -> Probes {
+    Probes::new(Path::new("ffmpeg"), deadline, Isolation::None)
 }
 
 fn sample_video(name: &str, seconds: u32) -> (tempfile::TempDir, PathBuf) {
@@ -32,7 +37,7 @@ fn open(path: &Path) -> SourceFile {
 #[tokio::test]
 async fn a_disk_that_wakes_after_the_deadline_costs_one_request_and_not_the_file() {
     let (_folder, path) = sample_video("a.avi", 1);
-    let probes = Probes::new(Path::new("ffmpeg"), Duration::from_millis(400));
+    let probes = new_probes(Duration::from_millis(400));
     probes.warm().await;
     let mut source = open(&path);
     source.read_delay = Duration::from_millis(1500);
@@ -61,7 +66,7 @@ async fn a_patient_request_waits_several_deadlines_for_one_probe() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.avi");
     std::fs::write(&path, "a film").unwrap();
-    let probes = Probes::new(Path::new("ffmpeg"), Duration::from_millis(100));
+    let probes = new_probes(Duration::from_millis(100));
     let mut source = open(&path);
     source.read_delay = Duration::from_secs(3);
     let source = Arc::new(source);
@@ -81,7 +86,7 @@ async fn an_implausible_duration_is_unknown() {
     // A last cluster at 2^50 ms with one block.
     bytes.extend([0x1f, 0x43, 0xb6, 0x75, 0x90, 0xe7, 0x87, 4, 0, 0, 0, 0, 0, 0, 0xa3, 0x85, 0x81, 0, 0, 0x80, 0]);
     std::fs::write(&path, bytes).unwrap();
-    let probed = Probes::new(Path::new("ffmpeg"), Duration::from_secs(30)).probe(&Arc::new(open(&path))).await.unwrap();
+    let probed = new_probes(Duration::from_secs(30)).probe(&Arc::new(open(&path))).await.unwrap();
     let media = probed.media;
     assert_eq!((media.duration_seconds, media.bitrate_kbps, media.is_seekable), (None, None, false));
     assert!(media.warnings.iter().any(|warning| warning.contains("unknown")), "{:?}", media.warnings);
@@ -91,7 +96,6 @@ async fn an_implausible_duration_is_unknown() {
 async fn a_stored_result_is_valid_for_its_version_only() {
     let (folder, path) = sample_video("a.avi", 30);
     let store = Store::open_waiting(&folder.path().join("state")).unwrap();
-    let quarantine = Arc::new(Quarantine::open(folder.path().join("reading")).unwrap());
     let original_bytes = std::fs::read(&path).unwrap();
     let len = original_bytes.len();
     assert!(len > 800_000, "the fingerprint samples must leave room for a hole: {len}");
@@ -100,10 +104,10 @@ async fn a_stored_result_is_valid_for_its_version_only() {
     holed[len / 10..len * 4 / 10].fill(0);
     std::fs::write(&path, &holed).unwrap();
     let modified_at = std::fs::metadata(&path).unwrap().modified().unwrap();
-    let new_probes =
-        || Probes::new(Path::new("ffmpeg"), Duration::from_secs(30)).with_store(store.clone(), quarantine.clone());
+    let quarantine = Quarantine::open(store.clone());
+    let fresh_probes = || new_probes(Duration::from_secs(30)).with_store(store.clone(), quarantine.clone());
     let holed = Arc::new(open(&path));
-    let first = new_probes().probe(&holed).await.unwrap();
+    let first = fresh_probes().probe(&holed).await.unwrap();
     let probe_again = async || {
         // The record is written in the background.
         for _ in 0..100 {
@@ -113,7 +117,7 @@ async fn a_stored_result_is_valid_for_its_version_only() {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        new_probes().probe(&Arc::new(open(&path))).await.unwrap()
+        fresh_probes().probe(&Arc::new(open(&path))).await.unwrap()
     };
     assert_eq!(probe_again().await.at, first.at, "unchanged: the stored result");
     std::fs::write(&path, &original_bytes).unwrap();

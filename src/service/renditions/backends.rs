@@ -1,4 +1,4 @@
-//! Which backend makes a rendition's segments: the packager, GStreamer in this process, or ffmpeg.
+//! Which backend makes a rendition's segments: the packager, GStreamer or ffmpeg.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -6,46 +6,58 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 
 use crate::config::{BackendSetting, Config};
-use crate::domain::plan::{EncodeVideo, Rendition, VideoPlan};
+use crate::domain::plan::{Rendition, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::engine::fallback::FallbackBackend;
 use crate::engine::ffmpeg::FfmpegBackend;
 use crate::engine::gst::{self, GstBackend};
 use crate::engine::packager::Packager;
-use crate::engine::{Backend, Job, RenditionSpec, Run, RunError};
+use crate::engine::worker::message::EngineReport;
+use crate::engine::worker::{Isolation, WorkerBackend};
+use crate::engine::{Backend, RenditionSpec};
 use crate::error::{Code, Error, Result};
-use crate::service::media::quarantine::Quarantine;
+use crate::service::quarantine::Quarantine;
 
 /// Kinds of work that `auto` distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WorkKind {
+    /// Video is copied, with or without audio.
+    CopiedVideo,
     /// Video is encoded, with or without audio.
     Video,
-    /// Video is encoded with text burned in.
-    VideoWithText,
+    /// Video is encoded with text or bitmaps burned in.
+    VideoWithSubtitles,
     /// Audio only.
     AudioOnly,
 }
 
-/// The work that `auto` gives to GStreamer, because it is faster there than in ffmpeg: bench row `backends`
-/// (`tests/bench/README.md`). When both take equally long, ffmpeg is preferred, because it runs in its own process.
-const GSTREAMER_WORK: [WorkKind; 1] = [WorkKind::AudioOnly];
+/// The backend that `auto` takes for a kind of work, and why.
+struct AutoChoice {
+    uses_gstreamer: bool,
+    reason: &'static str,
+}
 
 impl WorkKind {
+    const ALL: [Self; 4] = [Self::CopiedVideo, Self::Video, Self::VideoWithSubtitles, Self::AudioOnly];
+
     fn of_rendition(rendition: &Rendition) -> Self {
         match &rendition.video {
-            Some(VideoPlan::Encode(plan)) if plan.burn.is_some() => Self::VideoWithText,
-            Some(_) => Self::Video,
+            Some(VideoPlan::Copy { .. }) => Self::CopiedVideo,
+            Some(VideoPlan::Encode(plan)) if plan.burn.is_some() => Self::VideoWithSubtitles,
+            Some(VideoPlan::Encode(_)) => Self::Video,
             None => Self::AudioOnly,
         }
     }
 
-    fn uses_gstreamer(self, setting: BackendSetting) -> bool {
-        match setting {
-            BackendSetting::Ffmpeg => false,
-            BackendSetting::Gstreamer => true,
-            BackendSetting::Auto => GSTREAMER_WORK.contains(&self),
-        }
+    /// The faster backend by bench row `backends` (`tests/bench/README.md`); ffmpeg when both take equally long.
+    fn auto_choice(self) -> AutoChoice {
+        let (uses_gstreamer, reason) = match self {
+            Self::CopiedVideo => (false, "ffmpeg copies video in an eighth of the processor time"),
+            Self::Video => (false, "GStreamer measured no better for this kind of work"),
+            Self::VideoWithSubtitles => (false, "GStreamer measured no better for this kind of work"),
+            Self::AudioOnly => (true, "GStreamer measured better for this kind of work"),
+        };
+        AutoChoice { uses_gstreamer, reason }
     }
 }
 
@@ -54,12 +66,19 @@ pub struct Backends {
     setting: BackendSetting,
     program: PathBuf,
     text_style: TextStyle,
+    isolation: Isolation,
+    quarantine: Option<Quarantine>,
     /// Found at the first start, because querying ffmpeg takes a moment.
     ffmpeg: OnceCell<Arc<dyn Backend>>,
-    gstreamer: OnceCell<std::result::Result<Arc<QuarantinedBackend>, String>>,
-    quarantine: Option<Arc<Quarantine>>,
+    gstreamer: OnceCell<std::result::Result<FoundGstreamer, String>>,
     /// Set by tests: the backend for everything.
     forced: OnceLock<Arc<dyn Backend>>,
+}
+
+/// GStreamer with all required elements.
+struct FoundGstreamer {
+    backend: Arc<dyn Backend>,
+    report: Arc<EngineReport>,
 }
 
 /// A backend, and why it was chosen.
@@ -70,16 +89,16 @@ pub struct ChosenBackend {
 }
 
 impl Backends {
-    pub fn new(config: &Config, quarantine: Option<Arc<Quarantine>>) -> Self {
-        let (ffmpeg, gstreamer, forced) = (OnceCell::new(), OnceCell::new(), OnceLock::new());
+    pub fn new(config: &Config, isolation: Isolation, quarantine: Option<Quarantine>) -> Self {
         Self {
             setting: config.backend,
             program: config.ffmpeg.clone(),
             text_style: config.text_style(),
-            ffmpeg,
-            gstreamer,
+            isolation,
             quarantine,
-            forced,
+            ffmpeg: OnceCell::new(),
+            gstreamer: OnceCell::new(),
+            forced: OnceLock::new(),
         }
     }
 
@@ -93,9 +112,12 @@ impl Backends {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
     pub async fn find_backends(&self) -> Result<()> {
-        if self.setting == BackendSetting::Gstreamer
-            || self.setting == BackendSetting::Auto && !GSTREAMER_WORK.is_empty()
-        {
+        let uses_gstreamer = match self.setting {
+            BackendSetting::Gstreamer => true,
+            BackendSetting::Ffmpeg => false,
+            BackendSetting::Auto => WorkKind::ALL.into_iter().any(|kind| kind.auto_choice().uses_gstreamer),
+        };
+        if uses_gstreamer {
             let _ = self.gstreamer().await;
         }
         self.ffmpeg().await.map(|_| ())
@@ -115,28 +137,40 @@ impl Backends {
         if let Some(forced) = self.forced.get() {
             return Ok(ChosenBackend { backend: forced.clone(), reason: "only backend available" });
         }
-        let use_ffmpeg = |backend, reason| Ok(ChosenBackend { backend, reason });
-        if self.setting == BackendSetting::Ffmpeg {
-            return use_ffmpeg(self.ffmpeg().await?, "configured");
-        }
-        if let Some(reason) = gst::refusal_reason(&spec.media, &spec.rendition) {
-            return use_ffmpeg(self.ffmpeg().await?, reason);
-        }
-        if !WorkKind::of_rendition(&spec.rendition).uses_gstreamer(self.setting) {
-            return use_ffmpeg(self.ffmpeg().await?, "GStreamer measured no better for this kind of work");
-        }
-        let Ok(gstreamer) = self.gstreamer().await else {
-            return use_ffmpeg(self.ffmpeg().await?, "GStreamer elements are missing");
+        let (gstreamer, reason) = match self.choose_gstreamer(spec).await {
+            Ok(chosen) => chosen,
+            Err(reason) => return Ok(ChosenBackend { backend: self.ffmpeg().await?, reason }),
         };
-        let gstreamer: Arc<dyn Backend> = gstreamer;
         let Ok(ffmpeg) = self.ffmpeg().await else {
             return Ok(ChosenBackend { backend: gstreamer, reason: "ffmpeg is missing" });
         };
-        let reason = match self.setting {
-            BackendSetting::Gstreamer => "configured",
-            _ => "GStreamer measured better for this kind of work",
-        };
         Ok(ChosenBackend { backend: Arc::new(FallbackBackend::new(gstreamer, ffmpeg)), reason })
+    }
+
+    /// GStreamer for a rendition, and why; the error is why ffmpeg makes it.
+    async fn choose_gstreamer(
+        &self,
+        spec: &RenditionSpec,
+    ) -> std::result::Result<(Arc<dyn Backend>, &'static str), &'static str> {
+        let reason = match self.setting {
+            BackendSetting::Ffmpeg => return Err("configured"),
+            BackendSetting::Gstreamer => "configured",
+            BackendSetting::Auto => {
+                let choice = WorkKind::of_rendition(&spec.rendition).auto_choice();
+                if !choice.uses_gstreamer {
+                    return Err(choice.reason);
+                }
+                choice.reason
+            }
+        };
+        let found = self.gstreamer().await.map_err(|_| "GStreamer is not available")?;
+        if let Some(reason) = gst::refusal_reason(&spec.media, &spec.rendition, &found.report) {
+            return Err(reason);
+        }
+        if self.quarantine.as_ref().is_some_and(|quarantine| quarantine.refuses_run(spec)) {
+            return Err("this file is in quarantine after a crash");
+        }
+        Ok((found.backend.clone(), reason))
     }
 
     async fn ffmpeg(&self) -> Result<Arc<dyn Backend>> {
@@ -155,53 +189,23 @@ impl Backends {
         backend.await.cloned()
     }
 
-    /// GStreamer with all required elements; missing ones are logged once.
-    async fn gstreamer(&self) -> std::result::Result<Arc<QuarantinedBackend>, String> {
-        let found = self.gstreamer.get_or_init(|| async {
-            let found =
-                tokio::task::spawn_blocking(GstBackend::detect).await.unwrap_or_else(|cause| Err(cause.to_string()));
-            let with_quarantine = |backend: GstBackend| {
-                let backend = backend.with_text_style(self.text_style.clone());
-                Arc::new(QuarantinedBackend { backend, quarantine: self.quarantine.clone() })
+    /// GStreamer with all required elements; missing ones are logged once. An examination that failed is repeated at the
+    /// next start.
+    async fn gstreamer(&self) -> std::result::Result<&FoundGstreamer, String> {
+        let found = self.gstreamer.get_or_try_init(|| async {
+            let report = self.isolation.examine().await?;
+            if let Err(cause) = gst::check_report(&report) {
+                tracing::warn!(cause, "the GStreamer backend is not available");
+                return Ok(Err(cause));
+            }
+            let style = self.text_style.clone();
+            let backend: Arc<dyn Backend> = match &self.isolation {
+                Isolation::Process(pool) => Arc::new(WorkerBackend::new(pool.clone(), report.clone(), style)),
+                Isolation::None => Arc::new(GstBackend::new(report.clone()).with_text_style(style)),
             };
-            found
-                .map(with_quarantine)
-                .inspect_err(|cause| tracing::warn!(cause, "the GStreamer backend is not available"))
+            Ok::<_, String>(Ok(FoundGstreamer { backend, report }))
         });
-        found.await.clone()
-    }
-}
-
-/// GStreamer, with a quarantine mark for every file before it is read: a file that crashes the server is left to ffmpeg
-/// afterwards.
-struct QuarantinedBackend {
-    backend: GstBackend,
-    quarantine: Option<Arc<Quarantine>>,
-}
-
-impl Backend for QuarantinedBackend {
-    fn name(&self) -> &'static str {
-        self.backend.name()
-    }
-
-    fn version(&self) -> &str {
-        self.backend.version()
-    }
-
-    fn video_encoder(&self, plan: &EncodeVideo) -> Option<&'static str> {
-        self.backend.video_encoder(plan)
-    }
-
-    fn audio_encoder(&self) -> &'static str {
-        self.backend.audio_encoder()
-    }
-
-    fn start(&self, mut job: Job, last_allowed: usize) -> std::result::Result<Run, RunError> {
-        if let Some(quarantine) = &self.quarantine {
-            let mark = quarantine.mark_reading(&job.spec.fingerprint, &job.spec.source.path);
-            let mark = mark.ok_or_else(|| RunError::Internal("the server crashed while it read this file".into()))?;
-            job.quarantine_mark = Some(Arc::new(mark));
-        }
-        self.backend.start(job, last_allowed)
+        let found = found.await.inspect_err(|cause| tracing::warn!(cause, "GStreamer could not be examined"))?;
+        found.as_ref().map_err(Clone::clone)
     }
 }

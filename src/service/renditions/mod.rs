@@ -6,9 +6,10 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::engine::RenditionSpec;
 use crate::engine::segment_cache::{CacheLimits, SegmentCache};
+use crate::engine::worker::Isolation;
 use crate::error::{Error, Result};
 use crate::service::background_tasks::BackgroundTasks;
-use crate::service::media::quarantine::Quarantine;
+use crate::service::quarantine::Quarantine;
 
 pub mod backends;
 pub mod encode_slots;
@@ -44,7 +45,12 @@ pub struct Renditions {
 impl Renditions {
     /// # Errors
     /// The segment folder cannot be emptied or created.
-    pub fn open(config: &Config, quarantine: Option<Arc<Quarantine>>, tasks: BackgroundTasks) -> Result<Arc<Self>> {
+    pub fn open(
+        config: &Config,
+        isolation: Isolation,
+        quarantine: Option<Quarantine>,
+        tasks: BackgroundTasks,
+    ) -> Result<Arc<Self>> {
         let limits = &config.limits;
         let cache_limits = CacheLimits {
             memory_bytes: limits.segment_memory_bytes,
@@ -56,7 +62,7 @@ impl Renditions {
             .map_err(|cause| Error::internal(format!("{}: {cause}", folder.display())))?;
         Ok(Arc::new(Self {
             runs: Runs::new(segments.clone(), limits.concurrent_jobs, tasks.clone()),
-            backends: Backends::new(config, quarantine),
+            backends: Backends::new(config, isolation, quarantine),
             segments,
             maintenance_started: OnceLock::new(),
             tasks,

@@ -8,6 +8,7 @@ use crate::domain::session::SessionState;
 use crate::domain::time::FrameRate;
 use crate::engine::RunError;
 use crate::engine::fake_backend::FakeBackend;
+use crate::engine::worker::Isolation;
 use crate::service::renditions::planner::{Rung, StartRequest};
 use crate::service::renditions::sample_spec::sample_spec;
 
@@ -31,7 +32,7 @@ fn bench_with_segment_time(segment_time: Duration, configure: impl FnOnce(&mut C
     config.limits.concurrent_jobs = 1;
     configure(&mut config);
     let tasks = BackgroundTasks::default();
-    let renditions = Renditions::open(&config, None, tasks.clone()).unwrap();
+    let renditions = Renditions::open(&config, Isolation::None, None, tasks.clone()).unwrap();
     let sessions = Sessions::new(&config, renditions.clone(), tasks.clone());
     let fake = FakeBackend::with_segment_time(segment_time);
     renditions.backends.force(Arc::new(fake.clone()));

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
@@ -11,6 +10,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
 use crate::kit;
+use crate::kit::service_config::service_config;
 use crate::library::{file_url_of_text, mp4_bytes};
 
 /// Sends bytes on a new connection and reads the response until the server closes it or the JSON body ends.
@@ -115,7 +115,7 @@ async fn shutdown_finishes_running_responses_and_accepts_no_others() {
     let folder = tempfile::tempdir().unwrap();
     let film = folder.path().join("film.mp4");
     std::fs::write(&film, mp4_bytes(30_000_000)).unwrap();
-    let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
+    let mut config = service_config(&folder.path().join("state"), &folder.path().join("cache"));
     config.roots = vec![Root { id: "r".into(), path: folder.path().to_owned() }];
     let service = Service::open(config).unwrap();
     let token = service.accounts.issue_token("viewer", Role::User).await.unwrap();

@@ -7,6 +7,7 @@ mod fuzz;
 mod headers;
 mod openapi;
 mod prefix;
+mod quarantine;
 mod schemas;
 mod web;
 mod workers;

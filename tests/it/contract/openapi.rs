@@ -32,8 +32,14 @@ const STREAM_TOKEN_PATHS: [&str; 4] =
     ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
 
 /// Paths for admins only.
-const ADMIN_PATHS: [&str; 5] =
-    ["/api/users", "/api/debug", "/api/stream/transcode/sessions", "/api/livetv/audit", "/api/livetv/sources"];
+const ADMIN_PATHS: [&str; 6] = [
+    "/api/users",
+    "/api/debug",
+    "/api/quarantine",
+    "/api/stream/transcode/sessions",
+    "/api/livetv/audit",
+    "/api/livetv/sources",
+];
 
 /// Paths that every user may read and only admins may change.
 const ADMIN_WRITABLE_PATHS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordings"];
@@ -330,6 +336,7 @@ async fn real_answers_fit_the_document() {
         ("get", "/api/auth/me", ""),
         ("get", "/api/auth/sessions", ""),
         ("get", "/api/users", ""),
+        ("get", "/api/quarantine", ""),
         ("get", "/api/library", ""),
         ("get", "/api/library", &root),
         ("get", "/api/stream/info/full", &media),

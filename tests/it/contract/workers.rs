@@ -1,5 +1,6 @@
 //! The worker capability view.
 
+use hearthcast::config::IsolationSetting;
 use serde_json::{Value, json};
 
 use crate::kit;
@@ -36,6 +37,33 @@ async fn encoders_are_listed_after_a_real_encode() {
     assert_eq!(local["fallback"]["mode"], "local-subprocess");
     assert_eq!(local["fallback"]["reason"], "worker-fallback-used");
     assert!(local["fallback"]["userMessage"].as_str().unwrap().contains("baseline path"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pool_reports_its_workers_and_their_sandbox() {
+    let server = kit::start_server(&[]).await;
+    server.service.isolation.warm().await;
+    server.service.isolation.examine().await.unwrap();
+    let local = &worker_view(&server).await["local"];
+    let pool = &local["pool"];
+    assert_eq!(local["isolation"], "process");
+    assert!(local["boundary"].as_str().unwrap().contains("worker processes"), "{local}");
+    assert!(pool["ready"].is_u64() && pool["busy"].is_u64(), "{pool}");
+    assert_eq!((&pool["restarted"], &pool["causes"], &pool["lastDeath"]), (&json!(0), &json!({}), &Value::Null));
+    assert_eq!(pool["quarantined"], 0);
+    let sandbox = &pool["sandbox"];
+    assert!(sandbox["seccomp"].is_boolean() && sandbox["gaps"].is_array(), "{pool}");
+    // A kernel without Landlock is a gap, and says so.
+    let has_gaps = !sandbox["gaps"].as_array().unwrap().is_empty();
+    assert!(sandbox["landlockAbi"].is_u64() || has_gaps, "{pool}");
+}
+
+#[tokio::test]
+async fn without_isolation_there_is_no_pool() {
+    let server = kit::start_server_with(&[], |config| config.isolation = IsolationSetting::None).await;
+    let local = &worker_view(&server).await["local"];
+    assert_eq!((&local["isolation"], &local["pool"]), (&json!("none"), &Value::Null));
+    assert!(local["boundary"].as_str().unwrap().contains("server process"), "{local}");
 }
 
 #[tokio::test]

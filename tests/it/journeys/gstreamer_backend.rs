@@ -1,7 +1,10 @@
-//! Sessions whose segments GStreamer makes in process.
+//! Sessions whose segments GStreamer makes.
 
 use hearthcast::config::BackendSetting;
-use hearthcast::service::media::quarantine::{self, Quarantine};
+use hearthcast::domain::worker::{ProvenFault, QuarantineKey, Stage};
+use hearthcast::engine::versions;
+use hearthcast::engine::worker::FaultRecorder;
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::sessions::{play_to_end, start, status};
@@ -46,7 +49,7 @@ async fn only_admins_see_the_pipelines() {
     let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
     let first = server.get(session["playlistUrl"].as_str().unwrap()).send().await.unwrap();
     assert_eq!(first.status(), 200);
-    // Pipelines of other tests run in the same process. This one plays as long as its session lives.
+    // It plays as long as its session lives.
     let all: serde_json::Value =
         get_as("/api/debug/pipelines".into(), &server.admin).await.unwrap().json().await.unwrap();
     let decoder = all["pipelines"].as_array().unwrap().iter().find(|pipeline| {
@@ -81,26 +84,28 @@ async fn only_admins_see_the_pipelines() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_crashed_the_server_is_not_read_in_process_again() {
+async fn a_file_in_quarantine_is_left_to_ffmpeg() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("film.mkv");
     media::flash_and_beep(&path, 3, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
-    let fingerprint = media::open(&path).fingerprint().unwrap().to_owned();
-    let server = kit::start_server_with(&[folder.path()], |config| {
-        config.backend = BackendSetting::Gstreamer;
-        let marks_folder = quarantine::marks_folder(&config.state);
-        for _ in 0..2 {
-            let mark =
-                Quarantine::open(marks_folder.clone()).unwrap().mark_reading(&fingerprint, path.to_str().unwrap());
-            std::mem::forget(mark.expect("the file is not in quarantine yet"));
-        }
-    })
-    .await;
-    let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
+    let server = kit::start_server_with(&[folder.path()], |config| config.backend = BackendSetting::Gstreamer).await;
+    let media_path = path.to_str().unwrap();
+    let fault = ProvenFault {
+        key: QuarantineKey {
+            fingerprint: media::open(&path).fingerprint().unwrap().to_owned(),
+            stage: Stage::Run,
+            pipeline: "segment".into(),
+            version: versions::worker_version(),
+        },
+        path: media_path.to_owned(),
+        cause: "SIGSEGV in queue0:src".into(),
+        at: Timestamp::now(),
+    };
+    server.service.quarantine.record(fault);
+    let session = start(&server, &json!({"mediaPath": media_path})).await;
     let (warnings, _) = play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
     let diagnostics = status(&server, &session).await["diagnostics"].clone();
-    assert_eq!(
-        (warnings.as_str(), &diagnostics["pipeline"], &diagnostics["fallback"]),
-        ("", &json!("ffmpeg"), &json!(true))
-    );
+    assert_eq!((warnings.as_str(), &diagnostics["fallback"]), ("", &json!(false)), "ffmpeg from the start");
+    assert_eq!(diagnostics["pipeline"], "ffmpeg");
+    assert_eq!(diagnostics["pipelineReason"], "this file is in quarantine after a crash");
 }

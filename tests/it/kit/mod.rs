@@ -1,4 +1,4 @@
-//! Starts servers in this process, on a free port and with a temporary state folder.
+//! Starts servers in this process, on a free port and with a temporary state folder. Their workers are processes of the program.
 #![allow(dead_code, reason = "no test needs every helper")]
 
 pub mod audio;
@@ -14,6 +14,7 @@ pub mod program;
 pub mod remote_server;
 pub mod response;
 pub mod schema;
+pub mod service_config;
 pub mod ts;
 pub mod xmltv;
 
@@ -24,6 +25,7 @@ use hearthcast::config::Config;
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
+use service_config::service_config;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -58,7 +60,7 @@ pub async fn start_server_with(roots: &[&Path], configure: impl FnOnce(&mut Conf
 /// Starts a server that is not set up: it has no users, and the tokens are empty.
 pub async fn start_unclaimed(roots: &[&Path], configure: impl FnOnce(&mut Config)) -> Server {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
+    let mut config = service_config(&folder.path().join("state"), &folder.path().join("cache"));
     config.roots =
         roots.iter().enumerate().map(|(n, path)| Root { id: format!("r{n}"), path: path.to_path_buf() }).collect();
     configure(&mut config);

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hearthcast::config::Config;
 use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::live_window::PlaylistView;
@@ -21,6 +20,7 @@ use super::play::{fetch_playlist, fetch_segments};
 use super::{CHANNELS, add_channel, get, send_as_admin};
 use crate::kit::program::ServerProcess;
 use crate::kit::response::{expect_error, expect_success};
+use crate::kit::service_config::service_config;
 use crate::kit::{self, media, player, ts};
 
 fn make_film(folder: &Path, name: &str, audio_args: &str) {
@@ -52,7 +52,7 @@ async fn playlists_are_the_same_after_a_kill_and_on_a_second_server() {
     make_film(folder.path(), "b.mkv", "-an");
     let mut program = ServerProcess::start(&[folder.path()], &[]).await;
     program.kill();
-    let mut config = Config::new(program.state_folder(), folder.path().join("cache"));
+    let mut config = service_config(&program.state_folder(), &folder.path().join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: folder.path().to_path_buf() }];
     let service = Service::open(config).unwrap();
     let path = folder.path().to_str().unwrap().into();

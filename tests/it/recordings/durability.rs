@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hearthcast::config::Config;
 use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::recording::{Padding, Recording, RecordingState, RetentionLimit};
@@ -17,6 +16,7 @@ use jiff::Timestamp;
 use super::check_plays;
 use crate::kit::media;
 use crate::kit::program::ServerProcess;
+use crate::kit::service_config::service_config;
 
 /// Adds a channel over a folder and a recording to the state of a stopped program.
 async fn prepare_recording(
@@ -56,7 +56,7 @@ async fn prepare_recording(
 }
 
 fn open_service(program: &ServerProcess, films: &Path, recorded: &Path) -> std::sync::Arc<Service> {
-    let mut config = Config::new(program.state_folder(), program.state_folder().join("cache"));
+    let mut config = service_config(&program.state_folder(), &program.state_folder().join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: films.to_path_buf() }];
     config.recordings = Some(recorded.to_path_buf());
     // The task of a dropped service may still hold the lock for a moment.

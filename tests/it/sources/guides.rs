@@ -4,7 +4,6 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hearthcast::config::Config;
 use hearthcast::domain::rights::RightsClaim;
 use hearthcast::domain::source::SourceKind;
 use hearthcast::service::Service;
@@ -17,6 +16,7 @@ use super::{CHANNELS, SOURCES, get_as_admin, send_as_admin, upload, with_rights}
 use crate::kit::program::ServerProcess;
 use crate::kit::remote_server::{RemoteServer, ok};
 use crate::kit::response::{expect_error, expect_success};
+use crate::kit::service_config::service_config;
 use crate::kit::{self, xmltv};
 
 /// A guide of one channel with three programmes of an hour; the second is on now.
@@ -218,7 +218,7 @@ async fn imported_programmes_survive_a_restart() {
 
 /// Opens the service over the state of a stopped program.
 async fn open_service(program: &ServerProcess) -> Arc<Service> {
-    let config = Config::new(program.state_folder(), program.state_folder().join("cache"));
+    let config = service_config(&program.state_folder(), &program.state_folder().join("cache"));
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         match Service::open(config.clone()) {

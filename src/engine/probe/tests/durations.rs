@@ -11,7 +11,7 @@ async fn a_truncated_film_has_a_warning_and_its_real_duration() {
     for (name, more) in [("a.mp4", &["-movflags", "faststart", "-g", "5"][..]), ("a.mkv", &["-g", "5"])] {
         let whole = films.make(name, more);
         let source = films.write("half", &whole[..whole.len() * 6 / 10]);
-        assert!(in_process(&source).await.is_err(), "{name}: the quick way refuses it");
+        assert!(by_readers(&source).await.is_err(), "{name}: the quick way refuses it");
         let media = by_ffprobe(&source).await;
         let seconds = media.duration_seconds.unwrap();
         assert!((0.3..1.9).contains(&seconds), "{name}: {seconds}");
@@ -127,7 +127,7 @@ async fn a_wrong_matroska_header_is_detected_by_cues_and_clusters() {
         // An element id that does not exist.
         bytes[cues] = if has_cues { 0x1c } else { 0x1d };
         let source = films.write("b.mkv", &bytes);
-        for media in in_process(&source).await.into_iter().chain([by_ffprobe(&source).await]) {
+        for media in by_readers(&source).await.into_iter().chain([by_ffprobe(&source).await]) {
             let seconds = media.duration_seconds.unwrap();
             assert!((1.8..2.2).contains(&seconds), "{milliseconds} ms, cues {has_cues}: {seconds}");
             assert_eq!(!media.warnings.is_empty(), is_wrong, "{milliseconds} ms: {:?}", media.warnings);

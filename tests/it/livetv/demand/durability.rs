@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hearthcast::config::Config;
 use hearthcast::domain::channel::RequestedItem;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::schedule::ScheduleMode;
@@ -14,11 +13,12 @@ use hearthcast::service::channels::{ChannelChange, Channels};
 use super::{ParsedPlaylist, current_programme, from_seconds, start_on_demand};
 use crate::kit::program::ServerProcess;
 use crate::kit::response::expect_success;
+use crate::kit::service_config::service_config;
 use crate::livetv::make_audio_files;
 
 /// Opens the service over the state of a stopped program.
 fn open_service(program: &ServerProcess, films: &Path) -> Arc<Service> {
-    let mut config = Config::new(program.state_folder(), program.state_folder().join("cache"));
+    let mut config = service_config(&program.state_folder(), &program.state_folder().join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: films.to_path_buf() }];
     let deadline = Instant::now() + from_seconds(10);
     loop {

@@ -13,31 +13,28 @@ use super::avc;
 use super::coded;
 use super::decoder_info::DecoderInfo;
 use super::outline::{ContainerOutline, OutlineTrack, OutlineTrackKind, Result, refuse_if};
-use super::{
-    HEAD_BYTES, InProcessGuard, ProbeTools, container, ffprobe, matroska, mp4, mpegts, read_blocking, truncation,
-};
+use super::{HEAD_BYTES, ProbeTools, container, ffprobe, matroska, mp4, mpegts, read_blocking, truncation};
 use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Container, Media, Stream, StreamKind, Subtitle, Video};
 use crate::domain::sniff;
 use crate::engine::clock;
 use crate::engine::container::bytes::read_up_to;
-use crate::engine::gst::discover_in_process;
 use crate::engine::source::SourceFile;
+use crate::engine::worker::Isolation;
 
-/// Maximum frame size that the discoverer may decode in this process, luma samples: slightly more than 8K UHD. ffprobe,
-/// which decodes larger ones, has its own limits (`ffmpeg::spawn::ChildLimits`).
+/// Maximum frame size that the discoverer may decode, luma samples: slightly more than 8K UHD. Larger frames exceed the
+/// memory of a worker. ffprobe, which decodes them, has limits of its own.
 const MAX_FRAME_LUMA_SAMPLES: u64 = 8192 * 4320;
 
-/// Describes a plain file without starting a process. The error is the reason why ffprobe is needed.
-pub async fn probe_in_process(
+/// Describes a plain file with our readers and the discoverer. The error is the reason why ffprobe is needed.
+pub async fn probe_with_readers(
     tools: &ProbeTools,
     source: &Arc<SourceFile>,
-    guard: InProcessGuard,
+    isolation: &Isolation,
 ) -> Result<Media, String> {
     let decodable = ffprobe::decodable_codecs(tools).await.map_err(|_| "no list of decoders")?;
     let (head, outline, infos) = if source.format.is_some_and(|sniffed| sniffed.container == sniff::Container::MpegTs) {
-        let read = move |file: &Arc<SourceFile>| {
-            let _guard = guard;
+        let read = |file: &Arc<SourceFile>| {
             refuse_if(clock::has_clock_jump(file).unwrap_or(false), "the clock jumps")?;
             mpegts::read_outline(file)
         };
@@ -56,7 +53,7 @@ pub async fn probe_in_process(
         };
         let (head, outline) = read_blocking(source, read).await.ok_or("the reader failed")??;
         outline.tracks.iter().filter(|track| track.kind == OutlineTrackKind::Video).try_for_each(check_size)?;
-        let infos = discover_in_process(source, guard).await?;
+        let infos = isolation.discover(source).await?;
         (head, outline, infos)
     };
     let media = merge(outline, &infos, &head, source.len, decodable)?;
@@ -66,12 +63,12 @@ pub async fn probe_in_process(
     })
 }
 
-/// Refuses video whose frames are too large for this process, by the container or the video itself, or of unknown size.
+/// Refuses video whose frames are too large for the discoverer, by the container or the video itself, or of unknown size.
 fn check_size(track: &OutlineTrack) -> Result<()> {
     let stated_samples = u64::from(track.width) * u64::from(track.height);
     let coded_samples = coded::luma_samples(track).ok_or("the video does not state its frame size")?;
     let is_too_large = stated_samples.max(coded_samples) > MAX_FRAME_LUMA_SAMPLES;
-    refuse_if(is_too_large, "frames too large to be decoded in this process")
+    refuse_if(is_too_large, "frames too large for the discoverer")
 }
 
 fn merge(

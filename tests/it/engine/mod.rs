@@ -8,6 +8,7 @@ mod leaks;
 mod lifecycle;
 mod package;
 mod seams;
+mod workers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use super::run_job::PROBE_MEMORY_BYTES;
 use super::statistics::EndCause;
 use crate::domain::worker::blame::{Blame, Consequence, Silence};
 use crate::domain::worker::frame::FrameKind;
-use crate::engine::probe::decoder_info::DecoderInfo;
+use crate::engine::probe::DecoderInfo;
 use crate::engine::source::SourceFile;
 
 /// Probes at once, each in a worker of its own.
@@ -109,8 +109,8 @@ impl WorkerPool {
     }
 
     async fn probe_with(&self, worker: &mut WorkerProcess, source: &Arc<SourceFile>) -> ProbeOutcome {
-        let sent = worker.send_job(&probe_message(source), &[source.as_fd()], self.starter.statistics.count_busy());
-        if let Err(fault) = sent.await {
+        let busy = self.starter.statistics.count_busy();
+        if let Err(fault) = worker.send_job(&probe_message(source), &[source.as_fd()], busy).await {
             return ProbeOutcome::Report(Err(DiscoverError::Failed(fault)));
         }
         let deadline = Instant::now() + PROBE_TIMEOUT;

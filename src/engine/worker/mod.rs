@@ -35,7 +35,7 @@ use message::{EngineReport, SrtWork};
 
 use super::gst;
 use super::gst::registry::{FailedPipeline, PipelineStatus};
-use super::probe::decoder_info::DecoderInfo;
+use super::probe::DecoderInfo;
 use super::source::SourceFile;
 
 /// Longest wait for the elements of this process to answer. One of them may hang.
@@ -68,7 +68,7 @@ impl Isolation {
     pub async fn discover(&self, source: &Arc<SourceFile>) -> Result<Vec<DecoderInfo>, String> {
         match self {
             Self::Process(pool) => pool.discover(source).await.map_err(|error| error.to_string()),
-            Self::None => gst::discover_in_process(source).await,
+            Self::None => gst::discover_in_process(source, Box::new(())).await,
         }
     }
 

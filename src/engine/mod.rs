@@ -41,6 +41,7 @@ pub use rendition_spec::{MAX_SEGMENT_BYTES, RenditionSpec};
 
 use crate::domain::plan::EncodeVideo;
 use crate::domain::time::Ticks;
+use crate::domain::worker::blame::Blame;
 use content::SegmentContent;
 
 /// MPEG-TS timestamps of a segment are source time plus this, as in `hlssink2`.
@@ -89,8 +90,18 @@ pub enum RunError {
     SourceEnded,
     #[error("no segment within {0} s")]
     Stalled(u64),
+    /// The worker process of the run has ended.
+    #[error("a media worker ended: {text}")]
+    WorkerLost { blame: Blame, text: String },
     #[error("{0}")]
     Internal(String),
+}
+
+impl RunError {
+    /// Whether neither the file nor the backend is to blame: the same run may succeed at once.
+    pub fn is_external_loss(&self) -> bool {
+        matches!(self, Self::WorkerLost { blame: Blame::Outside | Blame::Unexplained | Blame::Storage, .. })
+    }
 }
 
 /// A backend making segments in order. Dropping it stops the work and frees everything it owns, child processes included.
@@ -161,8 +172,9 @@ pub trait Backend: Send + Sync {
         self.name()
     }
 
-    /// Called when a run it started has failed. True when another backend makes the next run, so that this failure does not
-    /// count against the rendition.
+    /// Called when a run it started has failed, but not for the first losses of a worker that are no fault of the run
+    /// ([`RunError::is_external_loss`]). True when another backend makes the next run, so that this failure does not count
+    /// against the rendition.
     fn handle_failure(&self, _error: &RunError) -> bool {
         false
     }

@@ -5,12 +5,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::outline::Result as OutlineResult;
 use crate::domain::media::Color;
 
+/// A name of [`CODECS`]. An alias, because serde takes a field of a reference type as borrowed from its input.
+type CodecName = &'static str;
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DecoderInfo {
     /// The container's track number.
     pub container_id: u64,
     #[serde(deserialize_with = "known_codec")]
-    pub codec: Option<&'static str>,
+    pub codec: Option<CodecName>,
     pub profile: Option<String>,
     pub level: Option<String>,
     pub width: u32,
@@ -44,4 +47,19 @@ pub(in crate::engine) fn color_name(
     }
     let entry = table.iter().find(|(known, _)| *known == number);
     entry.map(|(_, name)| Some((*name).to_owned())).ok_or("unusual colours")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_the_wire_and_unknown_codecs_are_dropped() {
+        let info = DecoderInfo { codec: Some("hevc"), width: 640, ..DecoderInfo::default() };
+        // From a buffer that does not live long.
+        let parse = |text: String| serde_json::from_str::<DecoderInfo>(&text).unwrap();
+        let text = serde_json::to_string(&info).unwrap();
+        assert_eq!(parse(text.clone()), info);
+        assert_eq!(parse(text.replace("hevc", "anything")).codec, None);
+    }
 }

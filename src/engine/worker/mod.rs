@@ -1,3 +1,155 @@
-//! Worker processes, in which GStreamer runs apart from the server.
+#![doc = include_str!("README.md")]
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+mod backend;
+mod beat_monitor;
+pub mod crash_page;
+mod death;
+mod discovery;
+mod inspection;
+mod log_relay;
 pub mod message;
+mod pool;
+mod process;
+mod replay;
+mod run_exchange;
+mod run_job;
+mod spares;
+mod srt;
+mod starter;
+mod statistics;
+mod wire;
+
+pub use backend::WorkerBackend;
+pub use discovery::DiscoverError;
+pub use inspection::GraphFormat;
+pub use pool::{FaultRecorder, PoolSettings, WorkerPool};
+pub use srt::SrtReceiver;
+pub use statistics::{LastDeath, PoolStatus};
+
+use message::{EngineReport, SrtWork};
+
+use super::gst;
+use super::gst::registry::{FailedPipeline, PipelineStatus};
+use super::probe::DecoderInfo;
+use super::source::SourceFile;
+
+/// Longest wait for the elements of this process to answer. One of them may hang.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where GStreamer runs.
+#[derive(Clone, Debug)]
+pub enum Isolation {
+    /// In worker processes.
+    Process(Arc<WorkerPool>),
+    /// In this process, where a crash ends the server.
+    None,
+}
+
+impl Isolation {
+    /// Starts what the first probe and the first run would wait for.
+    pub async fn warm(&self) {
+        match self {
+            Self::Process(pool) => pool.warm().await,
+            Self::None => {
+                let _ = tokio::task::spawn_blocking(gst::start_discoverers).await;
+            }
+        }
+    }
+
+    /// What the decoders see in a file.
+    ///
+    /// # Errors
+    /// The reason why ffprobe has to read the file.
+    pub async fn discover(&self, source: &Arc<SourceFile>) -> Result<Vec<DecoderInfo>, String> {
+        match self {
+            Self::Process(pool) => pool.discover(source).await.map_err(|error| error.to_string()),
+            Self::None => gst::discover_in_process(source, Box::new(())).await,
+        }
+    }
+
+    /// What GStreamer can do on this machine.
+    ///
+    /// # Errors
+    /// Why it is not known, e.g. because no worker starts.
+    pub async fn examine(&self) -> Result<Arc<EngineReport>, String> {
+        match self {
+            Self::Process(pool) => pool.examine().await,
+            Self::None => {
+                let examined = tokio::task::spawn_blocking(gst::examine).await;
+                examined.map_err(|cause| cause.to_string())?.map(Arc::new)
+            }
+        }
+    }
+
+    /// All running pipelines, and those that failed lately.
+    ///
+    /// # Errors
+    /// When a pipeline of this process does not answer. A worker that does not answer is left out.
+    pub async fn pipelines(&self) -> Result<(Vec<PipelineStatus>, Vec<FailedPipeline>), String> {
+        match self {
+            Self::Process(pool) => Ok(pool.inspection.pipelines().await),
+            Self::None => query(|| (gst::registry::running_pipelines(), gst::registry::failed_pipelines())).await,
+        }
+    }
+
+    /// The graph of a pipeline; None if there is no such pipeline, or if it is not running and `Dot` is requested.
+    ///
+    /// # Errors
+    /// When a pipeline of this process does not answer.
+    pub async fn graph(&self, pipeline: u64, format: GraphFormat) -> Result<Option<String>, String> {
+        let render = move || match format {
+            GraphFormat::Dot => gst::registry::pipeline_dot(pipeline),
+            format => gst::registry::pipeline_graph(pipeline).and_then(|graph| format.render(&graph)),
+        };
+        match self {
+            Self::Process(pool) => Ok(pool.inspection.graph(pipeline, format).await),
+            Self::None => query(render).await,
+        }
+    }
+
+    /// The bus messages of a pipeline; None if there is no such pipeline.
+    ///
+    /// # Errors
+    /// When a pipeline of this process does not answer.
+    pub async fn messages(&self, pipeline: u64) -> Result<Option<Vec<String>>, String> {
+        match self {
+            Self::Process(pool) => Ok(pool.inspection.messages(pipeline).await),
+            Self::None => query(move || gst::registry::pipeline_log(pipeline)).await,
+        }
+    }
+
+    /// Connects to an SRT server as a caller.
+    ///
+    /// # Errors
+    /// Why it is not possible, without the address.
+    pub async fn receive_srt(&self, work: SrtWork) -> Result<SrtReceiver, String> {
+        match self {
+            Self::Process(pool) => pool.receive_srt(work).await,
+            Self::None => {
+                // Connecting blocks until the server responds.
+                let connect = move || gst::srt::SrtStream::connect(work.server, &work.options);
+                let connected = tokio::task::spawn_blocking(connect).await.map_err(|cause| cause.to_string())?;
+                connected.map(SrtReceiver::InProcess)
+            }
+        }
+    }
+
+    /// Workers, deaths and quarantine; all zero without workers.
+    pub fn status(&self) -> PoolStatus {
+        match self {
+            Self::Process(pool) => pool.status(),
+            Self::None => PoolStatus::default(),
+        }
+    }
+}
+
+/// Runs a query of pipelines of this process, off the async threads.
+async fn query<T: Send + 'static>(query: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    let answer = timeout(ANSWER_TIMEOUT, tokio::task::spawn_blocking(query)).await;
+    answer.map_err(|_| "a pipeline does not answer".to_owned())?.map_err(|cause| cause.to_string())
+}

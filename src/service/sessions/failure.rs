@@ -21,7 +21,7 @@ pub(super) fn failure_error(error: &RunError) -> Error {
         RunError::SourceChanged => Code::SourceChanged,
         RunError::SourceEnded => Code::AssetNotFound,
         RunError::Stalled(_) => Code::SegmentTimeout,
-        RunError::Internal(_) => Code::Internal,
+        RunError::WorkerLost { .. } | RunError::Internal(_) => Code::Internal,
     };
     Error::new(code, failure_message(error)).with_cause(error)
 }
@@ -40,6 +40,7 @@ pub fn failure_message(error: &RunError) -> &'static str {
         RunError::SourceChanged => "the file changed during playback",
         RunError::SourceEnded => "the file ends before this segment",
         RunError::Stalled(_) => "the backend produced no segment in time",
+        RunError::WorkerLost { .. } => "the media worker ended",
         RunError::Internal(_) => "internal error",
     }
 }

@@ -9,6 +9,7 @@ mod leaks;
 mod lifecycle;
 mod package;
 mod seams;
+mod workers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

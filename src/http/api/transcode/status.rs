@@ -149,7 +149,7 @@ impl FailureBody {
             RunError::SourceChanged => ("SOURCE_CHANGED", true),
             RunError::SourceEnded => ("SOURCE_READ_FAILED", false),
             RunError::Stalled(_) => ("TIMEOUT", true),
-            RunError::Internal(_) => ("INTERNAL", true),
+            RunError::WorkerLost { .. } | RunError::Internal(_) => ("INTERNAL", true),
         };
         Self { code, message: failure_message(&failure.error), retryable, at: format_timestamp(failure.failed_at) }
     }

@@ -98,6 +98,8 @@ pub(super) struct Owner {
     waiting_requests: Vec<WaitingRequest>,
     /// Failures since the last segment.
     consecutive_faults: u32,
+    /// Workers lost for external reasons since the last segment.
+    external_losses: u32,
     speed: Option<f64>,
     /// One past the last segment: the end of the grid, or of the source if that is shorter.
     end_segment: usize,
@@ -128,6 +130,7 @@ impl Owner {
             reader_positions: HashMap::new(),
             waiting_requests: Vec::new(),
             consecutive_faults: 0,
+            external_losses: 0,
             speed: None,
             end_segment: end,
         };
@@ -202,7 +205,7 @@ impl Owner {
                 active.progressed_at = Instant::now();
                 active.next_segment = segment.index + 1;
                 active.delivered += 1;
-                self.consecutive_faults = 0;
+                (self.consecutive_faults, self.external_losses) = (0, 0);
                 let is_first = active.delivered == 1;
                 self.update_speed(segment.index, spent_seconds, is_first);
                 let is_reproducible =

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::*;
+use crate::domain::worker::blame::Blame;
 use crate::engine::content::SegmentContent;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::fallback::FallbackBackend;
@@ -331,6 +332,61 @@ async fn a_changed_file_is_no_reason_for_another_backend() {
     lease.segment(0).await.unwrap();
     assert!(matches!(lease.segment(1).await, Err(RunError::SourceChanged)));
     assert_eq!(last.run_starts(), [] as [usize; 0]);
+}
+
+fn lost_worker(blame: Blame) -> RunError {
+    RunError::WorkerLost { blame, text: "it ended".into() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_lost_for_an_external_reason_is_no_fault_and_keeps_its_backend() {
+    for blame in [Blame::Outside, Blame::Unexplained, Blame::Storage] {
+        let bench = bench_with_jobs(one_second_backend(), 1);
+        let (first, last) = (one_second_backend(), one_second_backend());
+        // Five in a row, twice: a segment in between starts the count anew.
+        for index in [3, 3, 3, 3, 3, 5, 5, 5, 5, 5] {
+            first.fail_at(index, lost_worker(blame));
+        }
+        let fallback = FallbackBackend::new(Arc::new(first.clone()), Arc::new(last.clone()));
+        let lease = bench.runs.lease(Arc::new(fallback), bench.rendition_spec(240), AdmissionRequest::Session).unwrap();
+        read_segments(&lease, 0..10).await;
+        assert_eq!(first.run_starts(), [0, 3, 3, 3, 3, 3, 5, 5, 5, 5, 5], "{blame:?}");
+        assert_eq!(last.run_starts(), [] as [usize; 0], "{blame:?}");
+        assert_eq!(lease.progress().borrow().fallback_cause, None, "{blame:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sixth_worker_lost_in_a_row_counts() {
+    let bench = bench_with_jobs(one_second_backend(), 1);
+    let (first, last) = (one_second_backend(), one_second_backend());
+    for _ in 0..6 {
+        first.fail_at(3, lost_worker(Blame::Outside));
+    }
+    let fallback = FallbackBackend::new(Arc::new(first.clone()), Arc::new(last.clone()));
+    let lease = bench.runs.lease(Arc::new(fallback), bench.rendition_spec(240), AdmissionRequest::Session).unwrap();
+    read_segments(&lease, 0..5).await;
+    assert_eq!((first.run_starts().len(), last.run_starts()), (6, vec![3]));
+    // Without another backend the rendition ends instead of starting workers for ever.
+    let alone = bench_with_jobs(one_second_backend(), 1);
+    for _ in 0..20 {
+        alone.fake.fail_at(0, lost_worker(Blame::Outside));
+    }
+    let lease = alone.lease(240);
+    assert!(matches!(lease.segment(0).await, Err(RunError::WorkerLost { blame: Blame::Outside, .. })));
+    assert_eq!(alone.fake.run_starts().len(), 7, "five are excused, and two faults in a row end it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_lost_by_its_job_switches_the_backend_at_once() {
+    let bench = bench_with_jobs(one_second_backend(), 1);
+    let (first, last) = (one_second_backend(), one_second_backend());
+    first.fail_at(3, lost_worker(Blame::Job));
+    let fallback = FallbackBackend::new(Arc::new(first.clone()), Arc::new(last.clone()));
+    let lease = bench.runs.lease(Arc::new(fallback), bench.rendition_spec(240), AdmissionRequest::Session).unwrap();
+    read_segments(&lease, 0..5).await;
+    assert_eq!((first.run_starts(), last.run_starts()), (vec![0], vec![3]));
+    assert_eq!(lease.progress().borrow().fallback_cause, Some(lost_worker(Blame::Job)));
 }
 
 #[tokio::test]

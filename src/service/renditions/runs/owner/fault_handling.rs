@@ -3,12 +3,18 @@
 use super::{ActiveRun, Owner, STALL_TIMEOUT};
 use crate::engine::RunError;
 
+/// Workers that a rendition may lose one after another, without a segment between, before a further loss is a fault.
+const MAX_EXTERNAL_LOSSES: u32 = 5;
+
 impl Owner {
-    /// Restarts the run where it was after a first fault; gives up after a second one in a row or a changed source.
+    /// Restarts the run where it was after a first fault; gives up after a second one in a row or a changed source. A worker
+    /// lost for an external reason is no fault, and no reason for another backend, up to [`MAX_EXTERNAL_LOSSES`].
     pub(super) fn handle_fault(&mut self, run_index: usize, error: RunError) {
         let active = self.runs.remove(run_index);
         self.health.record_failure(&error);
-        if !self.backend.handle_failure(&error) {
+        if error.is_external_loss() && self.external_losses < MAX_EXTERNAL_LOSSES {
+            self.external_losses += 1;
+        } else if !self.backend.handle_failure(&error) {
             self.consecutive_faults += 1;
         }
         let gives_up = self.consecutive_faults > 1 || matches!(error, RunError::SourceChanged);

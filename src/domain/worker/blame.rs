@@ -1,7 +1,7 @@
 //! Who is to blame when a worker dies: a pure function of the evidence.
 //!
 //! A fault of the code comes with a record that the worker's signal handler wrote, or with an exit of its own. A signal sent by
-//! somebody carries the sender's process id; SIGKILL leaves nothing. Only what is the job's fault may lead to a quarantine,
+//! another process carries the sender's process id; SIGKILL leaves nothing. Only what is the job's fault may lead to a quarantine,
 //! and only after a replay ended the same way.
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ const SIGXCPU: i32 = 24;
 const SIGXFSZ: i32 = 25;
 const SIGSYS: i32 = 31;
 
-/// What the worker's signal handler recorded before it died (siginfo_t).
+/// The record of the worker's signal handler from before it died (siginfo_t).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalRecord {
     pub signal: i32,
@@ -43,7 +43,7 @@ pub enum Silence {
     Deadline,
 }
 
-/// What is known about the end of a worker.
+/// The known facts about the end of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     pub pid: i32,
@@ -109,7 +109,7 @@ const MAX_UNEXPLAINED: usize = 3;
 /// Deaths kept at most.
 const MAX_DEATHS: usize = 64;
 
-/// What follows from a death.
+/// The consequence of a death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
     /// Try again at the same backend, without a mark.

@@ -16,7 +16,7 @@ const FIRST_OPTIONAL_KIND: u8 = 0x80;
 /// A kind for each number, and the conversion from the number.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $number:literal,)+) => {
-        /// What a frame is.
+        /// The kind of a frame.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum FrameKind { $($(#[$doc])* $kind = $number),+ }

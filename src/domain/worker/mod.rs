@@ -11,14 +11,14 @@ pub const PROTOCOL: &str = "media-worker";
 pub const PROTOCOL_VERSION: &str = "0.1-draft";
 
 named_values! {
-    /// What a worker did with a file when it failed.
+    /// The work a worker did with a file when it failed.
     pub enum Stage {
         Probe = "probe",
         Run = "run",
     }
 }
 
-/// What a quarantine applies to. Another version of the program or of GStreamer tries the file again, and ffmpeg may always
+/// The scope of a quarantine. Another version of the program or of GStreamer tries the file again, and ffmpeg may always
 /// read it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QuarantineKey {
@@ -43,7 +43,7 @@ pub struct ProvenFault {
     pub at: Timestamp,
 }
 
-/// What confines a process, as it reports it itself.
+/// The sandbox of a process, as the process reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxReport {
@@ -51,6 +51,6 @@ pub struct SandboxReport {
     pub landlock_abi: Option<u32>,
     /// Whether a seccomp filter is in force.
     pub seccomp: bool,
-    /// What is not covered on this kernel, one sentence each.
+    /// Protections this kernel lacks, one sentence each.
     pub gaps: Vec<String>,
 }

@@ -28,7 +28,7 @@ const MAX_READING_BEATS: u32 = 120;
 /// Heartbeats without progress at which a job past its deadline is stuck, not slow: 1 s.
 const MIN_STUCK_BEATS: u32 = 4;
 
-/// What the last heartbeats of a worker showed.
+/// The last heartbeats of a worker.
 #[derive(Clone, Debug)]
 pub struct BeatMonitor {
     last_beat: Instant,

@@ -15,7 +15,7 @@ pub struct Hello {
     pub version: String,
     /// Version of the program. A local worker of another build is refused.
     pub build: String,
-    /// What confines the worker; the server leaves it at its default.
+    /// The worker's sandbox; the server leaves it at its default.
     #[serde(default)]
     pub sandbox: SandboxReport,
 }
@@ -46,11 +46,11 @@ pub struct JobMessage {
     pub work: Work,
 }
 
-/// What a worker can do.
+/// The kinds of work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Work {
-    /// What the decoders see in a file: `Report` with a `Vec<DecoderInfo>`. Descriptor: the file.
+    /// The streams of a file as decoders see them: `Report` with a `Vec<DecoderInfo>`. Descriptor: the file.
     Discover { source: SourceFacts },
     /// The segments of a rendition: `Segment` and `Piece`s for each.
     Run(Box<RunWork>),
@@ -90,7 +90,7 @@ pub struct SrtWork {
     pub options: Vec<(String, String)>,
 }
 
-/// What the server knows about an open file whose descriptor it passes on.
+/// The facts about an open file whose descriptor the server passes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceFacts {
@@ -124,7 +124,7 @@ pub struct Beat {
     pub stage: BeatStage,
 }
 
-/// What a worker is doing.
+/// The activity of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BeatStage {
@@ -184,7 +184,7 @@ pub struct LogMessage {
     pub text: String,
 }
 
-/// What GStreamer can do on this machine, found out by a worker.
+/// GStreamer's abilities on this machine, found out by a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EngineReport {

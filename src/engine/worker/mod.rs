@@ -28,6 +28,7 @@ pub use backend::WorkerBackend;
 pub use discovery::DiscoverError;
 pub use inspection::GraphFormat;
 pub use pool::{FaultRecorder, PoolSettings, WorkerPool};
+pub use run_job::pipeline_name;
 pub use srt::SrtReceiver;
 pub use statistics::{LastDeath, PoolStatus};
 
@@ -37,6 +38,9 @@ use super::gst;
 use super::gst::registry::{FailedPipeline, PipelineStatus};
 use super::probe::DecoderInfo;
 use super::source::SourceFile;
+
+/// The pipeline's name in quarantine keys of probes.
+pub const PROBE_PIPELINE: &str = "discover";
 
 /// Longest wait for the elements of this process to answer. One of them may hang.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -61,7 +65,7 @@ impl Isolation {
         }
     }
 
-    /// What the decoders see in a file.
+    /// The streams of a file as decoders see them.
     ///
     /// # Errors
     /// The reason why ffprobe has to read the file.
@@ -72,7 +76,7 @@ impl Isolation {
         }
     }
 
-    /// What GStreamer can do on this machine.
+    /// GStreamer's abilities on this machine.
     ///
     /// # Errors
     /// Why it is not known, e.g. because no worker starts.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::{Instant, timeout};
 
+use super::PROBE_PIPELINE;
 use super::death::Death;
 use super::discovery::{MAX_PROBES, MAX_WAITING_PROBES};
 use super::inspection::Inspection;
@@ -121,7 +122,7 @@ impl WorkerPool {
                 computed.map_err(|cause| cause.to_string())?.map_err(|cause| cause.to_string())?
             }
         };
-        Ok(self.key(fingerprint, Stage::Probe, "discover"))
+        Ok(self.key(fingerprint, Stage::Probe, PROBE_PIPELINE))
     }
 
     /// The key of a run of this rendition.
@@ -158,7 +159,7 @@ impl WorkerPool {
         self.replays.push(replay);
     }
 
-    /// What GStreamer can do on this machine; a worker finds out once.
+    /// GStreamer's abilities on this machine; a worker finds out once.
     ///
     /// # Errors
     /// Why no worker did. The next call tries again.

@@ -181,7 +181,7 @@ impl WorkerProcess {
         self.number
     }
 
-    /// What confines it.
+    /// Its sandbox.
     pub fn sandbox(&self) -> &SandboxReport {
         &self.sandbox
     }

@@ -60,7 +60,7 @@ impl SegmentAssembly {
     /// Begins a segment, which the gate must allow.
     ///
     /// # Errors
-    /// What is wrong with its header.
+    /// The fault of its header.
     pub fn begin(&mut self, header: SegmentHeader, allowed_through: usize) -> Result<(), String> {
         let SegmentHeader { index, bytes } = header;
         if self.current.is_some() {
@@ -79,7 +79,7 @@ impl SegmentAssembly {
     /// Adds a piece. Some when it completes the segment.
     ///
     /// # Errors
-    /// What is wrong with the piece.
+    /// The fault of the piece.
     pub fn push(&mut self, piece: &[u8]) -> Result<Option<Segment>, String> {
         let (length, bytes) = self.current.as_mut().ok_or("a piece of no segment")?;
         if piece.is_empty() || piece.len() > *length - bytes.len() {
@@ -101,7 +101,7 @@ impl SegmentAssembly {
     }
 }
 
-/// What a run is connected to.
+/// The connections of a run.
 #[derive(Debug)]
 pub struct RunExchange<'a> {
     pub worker: &'a mut WorkerProcess,

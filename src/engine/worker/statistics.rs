@@ -82,7 +82,7 @@ pub struct PoolStatus {
     pub causes: BTreeMap<&'static str, u64>,
     /// Files in quarantine.
     pub quarantined: usize,
-    /// What confines the workers, as the last one reported it.
+    /// The sandbox of the workers, as the last one reported it.
     pub sandbox: SandboxReport,
     pub last_death: Option<LastDeath>,
 }

@@ -7,7 +7,7 @@ fn record(signal: i32, code: i32, sender: i32) -> Option<SignalRecord> {
 }
 
 #[test]
-fn every_end_of_a_worker_has_somebody_to_blame() {
+fn every_end_of_a_worker_is_judged() {
     let died = |exit_signal: i32, record: Option<SignalRecord>| Evidence {
         pid: PID,
         exit_signal: Some(exit_signal),

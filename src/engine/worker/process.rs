@@ -339,7 +339,7 @@ impl WorkerProcess {
         let _ = timeout(grace, self.process.wait()).await;
     }
 
-    /// Lowers its priority below that of everything else.
+    /// Lowers its priority below that of all other work.
     pub fn lower_priority(&self) {
         let pid = rustix::process::Pid::from_raw(self.pid.cast_signed());
         if let Err(cause) = rustix::process::setpriority_process(pid, 19) {

@@ -78,7 +78,7 @@ pub struct PoolStatus {
     pub busy: usize,
     /// Workers that ended before their work was done, or were recycled, since the server started.
     pub restarted: u64,
-    /// Their number by cause ([`EndCause`]).
+    /// Their number by cause: `crashed`, `killed`, `stopped`, `stuck`, `storage` or `recycled`.
     pub causes: BTreeMap<&'static str, u64>,
     /// Files in quarantine.
     pub quarantined: usize,

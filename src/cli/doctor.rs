@@ -7,7 +7,8 @@ use clap::Args;
 
 use super::{ConfigArgs, Outcome, runtime};
 use crate::config::Config;
-use crate::engine::{ffmpeg_encoders, gstreamer_elements, versions};
+use crate::engine::gst::elements;
+use crate::engine::{ffmpeg_encoders, versions};
 use crate::service::media::quarantine;
 
 /// Free disk space below this gets a warning, bytes.
@@ -143,7 +144,7 @@ fn check_port(config: &Config) -> Finding {
 }
 
 fn check_gstreamer() -> Finding {
-    match gstreamer_elements::missing_elements() {
+    match elements::missing_elements() {
         Ok(missing) if missing.is_empty() => {
             Passed(format!("GStreamer {} with its plugins", versions::gstreamer_version()))
         }

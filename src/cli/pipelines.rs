@@ -3,8 +3,7 @@
 use clap::Subcommand;
 
 use super::Outcome;
-use crate::engine::gst::{gallery, launch_text, run_trials};
-use crate::engine::gstreamer_elements;
+use crate::engine::gst::{self, gallery, launch_text, run_trials};
 use crate::engine::video_encoders::VIDEO_ENCODERS;
 
 /// List, check or draw the GStreamer pipelines.
@@ -29,8 +28,7 @@ pub enum PipelinesCommand {
 
 impl PipelinesCommand {
     pub(super) fn run(self) -> Outcome {
-        // Starts GStreamer.
-        gstreamer_elements::missing_elements()?;
+        gst::initialize()?;
         match self {
             Self::List => list(),
             Self::Check => check(),

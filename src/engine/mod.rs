@@ -1,6 +1,5 @@
 #![doc = include_str!("README.md")]
 
-use std::any::Any;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +19,6 @@ pub mod ffmpeg_encoders;
 pub mod folder;
 pub mod folder_watcher;
 pub mod gst;
-pub mod gstreamer_elements;
 pub mod image;
 pub mod index;
 pub mod loudness;
@@ -53,14 +51,11 @@ pub struct Job {
     pub spec: Arc<RenditionSpec>,
     /// The first segment to make; the run continues from there to the end of the grid.
     pub first: usize,
-    /// The quarantine mark of the file. A backend that reads the file in this process keeps it until its first segment is
-    /// made.
-    pub quarantine_mark: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Job {
     pub fn new(spec: Arc<RenditionSpec>, first: usize) -> Self {
-        Self { spec, first, quarantine_mark: None }
+        Self { spec, first }
     }
 }
 
@@ -132,7 +127,7 @@ impl Run {
     }
 }
 
-/// A backend: the packager for streams copied out of mp4 and Matroska files, GStreamer in this process, or the ffmpeg
+/// A backend: the packager for streams copied out of mp4 and Matroska files, GStreamer in a worker process, or the ffmpeg
 /// subprocess for all other work.
 pub trait Backend: Send + Sync {
     /// Name for diagnostics, e.g. `ffmpeg`.

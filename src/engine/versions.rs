@@ -7,8 +7,7 @@ use super::ffmpeg::spawn::confined_command;
 
 /// The version of the GStreamer library this process uses, e.g. `1.22.0`.
 pub fn gstreamer_version() -> String {
-    let (major, minor, micro, _) = gstreamer::version();
-    format!("{major}.{minor}.{micro}")
+    super::gst::gstreamer_version()
 }
 
 /// The version of the first `ffmpeg` in `PATH`, e.g. `5.1.9-0+deb12u1`; None if it is missing or does not run.

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use hearthcast::engine::gst::{gallery, launch_text, run_trials};
-use hearthcast::engine::gstreamer_elements;
+use hearthcast::engine::gst::{self, gallery, launch_text, run_trials};
 
 #[test]
 fn every_pipeline_can_be_built_with_every_working_encoder() {
-    gstreamer_elements::missing_elements().unwrap();
+    gst::initialize().unwrap();
     let working: Vec<_> = run_trials().filter(|(_, trial)| trial.is_ok()).map(|(encoder, _)| encoder).collect();
     assert!(working.contains(&gallery::default_encoder()), "{:?}", run_trials().collect::<Vec<_>>());
     for encoder in working {
@@ -22,7 +21,7 @@ fn every_pipeline_can_be_built_with_every_working_encoder() {
 
 #[test]
 fn graphs_equal_the_golden_ones() {
-    gstreamer_elements::missing_elements().unwrap();
+    gst::initialize().unwrap();
     for text in launch_text::ALL {
         let graph = gallery::pipeline_graph(text.name, gallery::default_encoder()).unwrap().unwrap();
         insta::assert_snapshot!(text.name, graph.to_text());
@@ -31,7 +30,7 @@ fn graphs_equal_the_golden_ones() {
 
 #[test]
 fn the_gallery_is_up_to_date() {
-    gstreamer_elements::missing_elements().unwrap();
+    gst::initialize().unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/README.md");
     let page = gallery::render_page().unwrap();
     if std::env::var("INSTA_UPDATE").is_ok_and(|how| how == "always") {

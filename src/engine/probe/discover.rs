@@ -52,7 +52,7 @@ fn request_queue() -> Option<&'static SyncSender<DiscoverRequest>> {
     QUEUE
         .get_or_init(|| {
             gst::init().ok()?;
-            crate::engine::gstreamer_elements::restrict_elements();
+            crate::engine::gst::elements::restrict_elements();
             let (sender, requests) = sync_channel(MAX_QUEUED);
             let requests = Arc::new(Mutex::new(requests));
             for number in 0..THREADS {

@@ -12,6 +12,7 @@ use crate::engine::fallback::FallbackBackend;
 use crate::engine::ffmpeg::FfmpegBackend;
 use crate::engine::gst::{self, GstBackend};
 use crate::engine::packager::Packager;
+use crate::engine::worker::message::EngineReport;
 use crate::engine::{Backend, Job, RenditionSpec, Run, RunError};
 use crate::error::{Code, Error, Result};
 use crate::service::media::quarantine::Quarantine;
@@ -119,15 +120,15 @@ impl Backends {
         if self.setting == BackendSetting::Ffmpeg {
             return use_ffmpeg(self.ffmpeg().await?, "configured");
         }
-        if let Some(reason) = gst::refusal_reason(&spec.media, &spec.rendition) {
+        let Ok(gstreamer) = self.gstreamer().await else {
+            return use_ffmpeg(self.ffmpeg().await?, "GStreamer elements are missing");
+        };
+        if let Some(reason) = gst::refusal_reason(&spec.media, &spec.rendition, &gstreamer.report) {
             return use_ffmpeg(self.ffmpeg().await?, reason);
         }
         if !WorkKind::of_rendition(&spec.rendition).uses_gstreamer(self.setting) {
             return use_ffmpeg(self.ffmpeg().await?, "GStreamer measured no better for this kind of work");
         }
-        let Ok(gstreamer) = self.gstreamer().await else {
-            return use_ffmpeg(self.ffmpeg().await?, "GStreamer elements are missing");
-        };
         let gstreamer: Arc<dyn Backend> = gstreamer;
         let Ok(ffmpeg) = self.ffmpeg().await else {
             return Ok(ChosenBackend { backend: gstreamer, reason: "ffmpeg is missing" });
@@ -158,14 +159,16 @@ impl Backends {
     /// GStreamer with all required elements; missing ones are logged once.
     async fn gstreamer(&self) -> std::result::Result<Arc<QuarantinedBackend>, String> {
         let found = self.gstreamer.get_or_init(|| async {
-            let found =
-                tokio::task::spawn_blocking(GstBackend::detect).await.unwrap_or_else(|cause| Err(cause.to_string()));
-            let with_quarantine = |backend: GstBackend| {
-                let backend = backend.with_text_style(self.text_style.clone());
-                Arc::new(QuarantinedBackend { backend, quarantine: self.quarantine.clone() })
+            let examined = tokio::task::spawn_blocking(gst::examine).await;
+            let report = examined.unwrap_or_else(|cause| Err(cause.to_string()));
+            let with_quarantine = |report: EngineReport| {
+                gst::check_report(&report)?;
+                let report = Arc::new(report);
+                let backend = GstBackend::new(report.clone()).with_text_style(self.text_style.clone());
+                Ok(Arc::new(QuarantinedBackend { backend, report, quarantine: self.quarantine.clone() }))
             };
-            found
-                .map(with_quarantine)
+            report
+                .and_then(with_quarantine)
                 .inspect_err(|cause| tracing::warn!(cause, "the GStreamer backend is not available"))
         });
         found.await.clone()
@@ -176,6 +179,7 @@ impl Backends {
 /// afterwards.
 struct QuarantinedBackend {
     backend: GstBackend,
+    report: Arc<EngineReport>,
     quarantine: Option<Arc<Quarantine>>,
 }
 
@@ -196,11 +200,11 @@ impl Backend for QuarantinedBackend {
         self.backend.audio_encoder()
     }
 
-    fn start(&self, mut job: Job, last_allowed: usize) -> std::result::Result<Run, RunError> {
-        if let Some(quarantine) = &self.quarantine {
-            let mark = quarantine.mark_reading(&job.spec.fingerprint, &job.spec.source.path);
-            let mark = mark.ok_or_else(|| RunError::Internal("the server crashed while it read this file".into()))?;
-            job.quarantine_mark = Some(Arc::new(mark));
+    fn start(&self, job: Job, last_allowed: usize) -> std::result::Result<Run, RunError> {
+        let quarantine = self.quarantine.as_ref();
+        let mark = quarantine.map(|quarantine| quarantine.mark_reading(&job.spec.fingerprint, &job.spec.source.path));
+        if matches!(mark, Some(None)) {
+            return Err(RunError::Internal("the server crashed while it read this file".into()));
         }
         self.backend.start(job, last_allowed)
     }

@@ -4,17 +4,23 @@ use gstreamer as gst;
 use gstreamer::ElementFactory;
 use gstreamer::prelude::*;
 
-/// One element of each required plugin package, with Debian's name of the package.
-const REQUIRED: [(&str, &str); 9] = [
+/// The required elements, with Debian's name of their package.
+const REQUIRED: [(&str, &str); 15] = [
     ("typefind", "libgstreamer1.0-0"),
     ("decodebin", "gstreamer1.0-plugins-base"),
+    ("uridecodebin3", "gstreamer1.0-plugins-base"),
     ("oggdemux", "gstreamer1.0-plugins-base"),
+    ("videoconvertscale", "gstreamer1.0-plugins-base"),
     ("qtdemux", "gstreamer1.0-plugins-good"),
     ("matroskademux", "gstreamer1.0-plugins-good"),
+    ("deinterlace", "gstreamer1.0-plugins-good"),
+    ("aacparse", "gstreamer1.0-plugins-good"),
     ("tsdemux", "gstreamer1.0-plugins-bad"),
     ("h264parse", "gstreamer1.0-plugins-bad"),
+    ("hlssink2", "gstreamer1.0-plugins-bad"),
     ("x264enc", "gstreamer1.0-plugins-ugly"),
     ("avdec_h264", "gstreamer1.0-libav"),
+    ("avenc_aac", "gstreamer1.0-libav"),
 ];
 
 /// Elements that open files and demux containers. None reads playlists or opens the network or devices.
@@ -31,13 +37,13 @@ const CODEC_PLUGINS: &str = "audioparsers videoparsersbad opusparse libav openh2
 /// # Errors
 /// When GStreamer itself does not start.
 pub fn missing_elements() -> Result<Vec<(&'static str, &'static str)>, String> {
-    gstreamer::init().map_err(|cause| cause.to_string())?;
+    super::initialize()?;
     Ok(REQUIRED.into_iter().filter(|(element, _)| ElementFactory::find(element).is_none()).collect())
 }
 
 /// Restricts GStreamer to `CONTAINER_ELEMENTS` and `CODEC_PLUGINS`, for the whole process. An HLS playlist named .mp4 made
 /// it open the files and addresses in it (measured), and hostile files can reach every reader that is enabled.
-pub fn restrict_elements() {
+pub(super) fn restrict() {
     for factory in selectable_factories() {
         if !is_allowed(&factory) {
             factory.set_rank(gst::Rank::NONE);
@@ -66,8 +72,7 @@ mod tests {
 
     #[test]
     fn only_allowed_elements_are_selectable() {
-        gst::init().unwrap();
-        restrict_elements();
+        crate::engine::gst::initialize().unwrap();
         let remaining: Vec<String> = selectable_factories().iter().map(|factory| factory.name().to_string()).collect();
         for required in ["filesrc", "qtdemux", "matroskademux", "tsdemux", "h264parse", "avdec_h264", "aacparse"] {
             assert!(remaining.iter().any(|name| name == required), "{required} is missing in {remaining:?}");

@@ -35,7 +35,8 @@ pub fn run_trials() -> impl Iterator<Item = (&'static VideoEncoder, &'static Tri
 /// one of the codec that did. Touches no element.
 pub fn select_encoder(codec: TargetCodec, planned: &str, report: &EngineReport) -> Option<&'static VideoEncoder> {
     let trials = VIDEO_ENCODERS.iter().zip(&report.encoder_faults);
-    let working = trials.filter(|(encoder, fault)| encoder.codec == codec && fault.is_none()).map(|(encoder, _)| encoder);
+    let working =
+        trials.filter(|(encoder, fault)| encoder.codec == codec && fault.is_none()).map(|(encoder, _)| encoder);
     working.clone().find(|encoder| encoder.name == planned).or_else(|| working.clone().next())
 }
 

@@ -54,7 +54,8 @@ impl Connection {
                     count => filled += count,
                 }
             }
-            let header = FrameHeader::parse(bytes).map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))?;
+            let header =
+                FrameHeader::parse(bytes).map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))?;
             let mut body = vec![0; header.body_bytes];
             self.read_exact(&mut body)?;
             if let Some(kind) = header.kind {

@@ -1,5 +1,6 @@
-//! Starts jobs, one at a time, each on a thread of its own. A job ends with one `Report`, `Failed` or `Done`.
+//! Starts jobs, one at a time, none on the thread that reads the stream. A job ends with one `Report`, `Failed` or `Done`.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,9 +9,10 @@ use serde::Serialize;
 
 use super::beats::Activity;
 use super::connection::Connection;
+use super::report_thread::ReportThread;
 use super::run_job::RunControl;
 use super::{end_process, run_job};
-use crate::domain::worker::frame::{FrameKind, MAX_BODY_BYTES, MAX_PIECE_BYTES};
+use crate::domain::worker::frame::{FrameKind, MAX_PIECE_BYTES};
 use crate::engine::gst::srt::SrtStream;
 use crate::engine::gst::{discoverer, examine, progress};
 use crate::engine::process::limits;
@@ -23,6 +25,7 @@ pub(super) struct JobRunner {
     kind: WorkerKind,
     connection: Arc<Connection>,
     activity: Arc<Activity>,
+    reports: ReportThread,
     /// The run of this process, once there is one.
     run: Option<RunControl>,
     /// Whether the current job can only be ended with the process.
@@ -30,8 +33,11 @@ pub(super) struct JobRunner {
 }
 
 impl JobRunner {
-    pub(super) fn new(kind: WorkerKind, connection: Arc<Connection>, activity: Arc<Activity>) -> Self {
-        Self { kind, connection, activity, run: None, is_last_job: false }
+    /// # Errors
+    /// When no thread can be started.
+    pub(super) fn new(kind: WorkerKind, connection: Arc<Connection>, activity: Arc<Activity>) -> io::Result<Self> {
+        let reports = ReportThread::start(kind == WorkerKind::Media, connection.clone(), activity.clone())?;
+        Ok(Self { kind, connection, activity, reports, run: None, is_last_job: false })
     }
 
     /// Starts a job. A job that cannot be started fails.
@@ -65,8 +71,8 @@ impl JobRunner {
         limited.map_err(|cause| RunError::Internal(format!("the memory could not be limited: {cause}")))?;
         self.is_last_job = !matches!(message.work, Work::Discover { .. });
         match message.work {
-            Work::Discover { source } => self.spawn_report("discover", job, move || discover(source, descriptors)),
-            Work::Examine => self.spawn_report("examine", job, || examine().map_err(RunError::Internal)),
+            Work::Discover { source } => self.reports.report(job, move || discover(source, descriptors)),
+            Work::Examine => self.reports.report(job, || examine().map_err(RunError::Internal)),
             Work::Run(work) => {
                 let (connection, activity) = (self.connection.clone(), self.activity.clone());
                 self.run = Some(run_job::start(job, *work, descriptors, connection, activity)?);
@@ -74,26 +80,6 @@ impl JobRunner {
             }
             Work::Srt(work) => self.spawn_srt(job, work),
         }
-    }
-
-    /// Starts a job whose result is one report. Afterwards the worker takes another one.
-    fn spawn_report<T: Serialize>(
-        &self,
-        name: &str,
-        job: u32,
-        work: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<()> {
-        let (connection, activity) = (self.connection.clone(), self.activity.clone());
-        spawn(name, move || {
-            let outcome = catch_unwind(AssertUnwindSafe(work));
-            // Before the frame, because the server may answer it with the next job.
-            activity.end();
-            let report = outcome.unwrap_or_else(|_| Err(RunError::Internal("the job panicked".into())));
-            match report.and_then(|report| encode_report(&report)) {
-                Ok(body) => connection.send(FrameKind::Report, job, &body),
-                Err(error) => connection.send_json(FrameKind::Failed, job, &error),
-            }
-        })
     }
 
     /// Starts receiving a stream. The process ends with the stream.
@@ -135,14 +121,6 @@ impl JobRunner {
 pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
     spawned.map(|_| ()).map_err(|cause| RunError::Internal(format!("no thread for a job: {cause}")))
-}
-
-/// The body of a report.
-fn encode_report(report: &impl Serialize) -> Result<Vec<u8>> {
-    match serde_json::to_vec(report) {
-        Ok(body) if body.len() <= MAX_BODY_BYTES => Ok(body),
-        _ => Err(RunError::Internal("the report is too long".into())),
-    }
 }
 
 fn discover(source: SourceFacts, descriptors: Vec<OwnedFd>) -> Result<impl Serialize> {

@@ -13,6 +13,7 @@ mod job_runner;
 mod log_layer;
 mod plugins;
 mod questions;
+mod report_thread;
 mod run_job;
 
 use beats::Activity;
@@ -84,9 +85,10 @@ fn start(number: u32, kind: WorkerKind) -> Result<Worker, String> {
         .map_err(|cause| format!("hello: {cause}"))?;
     let (activity, log) = (Arc::<Activity>::default(), LogForwarder::new(connection.clone()));
     log.install();
-    beats::start(connection.clone(), activity.clone(), log).map_err(|cause| format!("no thread: {cause}"))?;
-    let questions = QuestionThread::start(connection.clone()).map_err(|cause| format!("no thread: {cause}"))?;
-    let jobs = JobRunner::new(kind, connection.clone(), activity);
+    let without_thread = |cause: std::io::Error| format!("no thread: {cause}");
+    beats::start(connection.clone(), activity.clone(), log).map_err(without_thread)?;
+    let questions = QuestionThread::start(connection.clone()).map_err(without_thread)?;
+    let jobs = JobRunner::new(kind, connection.clone(), activity).map_err(without_thread)?;
     Ok(Worker { connection, jobs, questions })
 }
 

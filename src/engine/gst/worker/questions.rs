@@ -55,10 +55,9 @@ pub(super) fn failure_report() -> Answer {
 
 fn value_of(question: &Question) -> Value {
     match question {
-        Question::Pipelines { .. } => lists_value(PipelineLists {
-            running: registry::running_pipelines(),
-            failed: registry::failed_pipelines(),
-        }),
+        Question::Pipelines { .. } => {
+            lists_value(PipelineLists { running: registry::running_pipelines(), failed: registry::failed_pipelines() })
+        }
         Question::Dot { pipeline, .. } => bounded_value(&registry::pipeline_dot(*pipeline)),
         Question::Graph { pipeline, .. } => bounded_value(&registry::pipeline_graph(*pipeline)),
         Question::Messages { pipeline, .. } => bounded_value(&registry::pipeline_log(*pipeline)),

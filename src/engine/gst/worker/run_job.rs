@@ -1,7 +1,7 @@
 //! A run: one thread makes segments, another one sends them.
 
-use std::os::fd::OwnedFd;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::Thread;
@@ -86,7 +86,8 @@ fn prepare(
         Some(facts) => Some(Arc::new(SourceFile::from_descriptor(next_descriptor()?, facts))),
         None => None,
     };
-    let watermark = if work.has_watermark { Some(Arc::new(read_image(&File::from(next_descriptor()?))?)) } else { None };
+    let watermark =
+        if work.has_watermark { Some(Arc::new(read_image(&File::from(next_descriptor()?))?)) } else { None };
     let script = if work.has_script { Some(read_script(&File::from(next_descriptor()?))?) } else { None };
     let find_encoder = |element: String| {
         encoder_of_element(&element).ok_or_else(|| RunError::Internal(format!("there is no encoder {element}")))

@@ -61,7 +61,7 @@ pub struct GstBackend {
 }
 
 impl GstBackend {
-    /// The backend of this machine, with the default text style. The report is that of [`super::examine`], accepted by
+    /// The backend of this machine, with the default text style. The report is that of [`super::examine()`], accepted by
     /// [`check_report`].
     pub fn new(report: Arc<EngineReport>) -> Self {
         Self {

@@ -191,6 +191,13 @@ mod tests {
     fn pipelines_of_different_workers_have_different_numbers() {
         assert_eq!((first_pipeline_number(0), first_pipeline_number(1), first_pipeline_number(7)), (1, 10_001, 70_001));
         assert!(first_pipeline_number(u32::MAX) > first_pipeline_number(u32::MAX - 1), "no overflow");
+        initialize().unwrap();
+        registry::start_numbers_at(first_pipeline_number(3));
+        let register = || registry::register(&gstreamer::Pipeline::new()).number;
+        let number = register();
+        assert!(number >= 30_001, "{number}");
+        registry::start_numbers_at(1);
+        assert!(register() > number, "a number is never used twice");
     }
 
     #[test]

@@ -19,12 +19,24 @@ const MAX_LINE_BYTES: usize = 2048;
 
 /// Installs the subscriber; a second call does nothing.
 pub fn init() {
-    let filter = EnvFilter::try_from_env("HEARTHCAST_LOG")
-        .or_else(|_| EnvFilter::try_from_default_env())
-        .unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = log_filter();
     let console = plain::layer().with_writer(std::io::stderr);
     let targets = filter_fn(|meta| may_log(meta.target()));
-    let _ = tracing_subscriber::registry().with(filter).with(targets).with(console).with(RecentLinesLayer).try_init();
+    let recent_lines = LineLayer(keep_line);
+    let _ = tracing_subscriber::registry().with(filter).with(targets).with(console).with(recent_lines).try_init();
+}
+
+/// Installs a subscriber that passes level, module and text of each line to `forward`, instead of [`init`]: in worker
+/// processes, whose log is part of the server's.
+pub fn forward_to(forward: impl Fn(&'static str, &'static str, String) + Send + Sync + 'static) {
+    let targets = filter_fn(|meta| may_log(meta.target()));
+    let _ = tracing_subscriber::registry().with(log_filter()).with(targets).with(LineLayer(forward)).try_init();
+}
+
+fn log_filter() -> EnvFilter {
+    EnvFilter::try_from_env("HEARTHCAST_LOG")
+        .or_else(|_| EnvFilter::try_from_default_env())
+        .unwrap_or_else(|_| EnvFilter::new("info"))
 }
 
 /// Whether a module may log. The RTSP client may not: it logs complete URLs, which can contain passwords.
@@ -69,16 +81,20 @@ impl RecentLines {
     }
 }
 
-/// The layer that keeps the last lines.
-struct RecentLinesLayer;
+/// The layer that passes level, module and text of each line to a function.
+struct LineLayer<F>(F);
 
-impl<S: Subscriber> Layer<S> for RecentLinesLayer {
+impl<S: Subscriber, F: Fn(&'static str, &'static str, String) + 'static> Layer<S> for LineLayer<F> {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let (mut event_text, meta) = (EventText::default(), event.metadata());
         event.record(&mut event_text);
-        let text = event_text.text();
-        RECENT_LINES.lock().unwrap_or_else(PoisonError::into_inner).push(meta.level().as_str(), meta.target(), text);
+        (self.0)(meta.level().as_str(), meta.target(), event_text.text());
     }
+}
+
+/// Keeps a line in memory.
+fn keep_line(level: &'static str, target: &'static str, text: String) {
+    RECENT_LINES.lock().unwrap_or_else(PoisonError::into_inner).push(level, target, text);
 }
 
 /// An event formatted as text.
@@ -114,6 +130,19 @@ mod tests {
     #[test]
     fn modules_that_log_complete_urls_are_silenced() {
         assert!(!may_log("retina::client::teardown") && !may_log("retina") && may_log("hearthcast::engine"));
+    }
+
+    #[test]
+    fn lines_are_passed_on_with_level_module_and_fields() {
+        let lines = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let received = lines.clone();
+        let layer = LineLayer(move |level: &'static str, target: &'static str, text: String| {
+            received.lock().unwrap().push((level, target, text));
+        });
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || tracing::warn!(segment = 4, "slow"));
+        let expected = ("WARN", module_path!(), "slow segment=4".to_owned());
+        assert_eq!(*lines.lock().unwrap(), [expected]);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod serve;
 mod stream_token;
 mod token;
 mod user;
+mod worker;
 
 /// The result of a command; the error is a message for the terminal.
 type Outcome = Result<(), String>;
@@ -74,6 +75,9 @@ enum Command {
     /// Check the configuration.
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Run as a media worker of a server (started by the server itself).
+    #[command(hide = true)]
+    Worker(worker::Worker),
 }
 
 /// The options `--config` and `--state`, shared by all commands that need them.
@@ -103,7 +107,10 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     // All files a command creates are private: state, segments, backups. Recordings get the mode of their folder.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    telemetry::init();
+    // The server receives the log of its workers.
+    if !matches!(cli.command, Some(Command::Worker(_))) {
+        telemetry::init();
+    }
     let outcome = match cli.command {
         _ if cli.version => print_versions(),
         Some(Command::Serve(serve)) => serve.run(),
@@ -120,6 +127,7 @@ pub fn main() -> ExitCode {
         Some(Command::Import(import)) => import.run(),
         Some(Command::Pipelines(pipelines)) => pipelines.run(),
         Some(Command::Config(config)) => config.run(),
+        Some(Command::Worker(worker)) => return worker.run(),
         None => Err(Cli::command().render_help().to_string()),
     };
     match outcome {

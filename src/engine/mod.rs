@@ -1,6 +1,5 @@
 #![doc = include_str!("README.md")]
 
-use std::any::Any;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -53,14 +52,11 @@ pub struct Job {
     pub spec: Arc<RenditionSpec>,
     /// The first segment to make; the run continues from there to the end of the grid.
     pub first: usize,
-    /// The quarantine mark of the file. A backend that reads the file in this process keeps it until its first segment is
-    /// made.
-    pub quarantine_mark: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Job {
     pub fn new(spec: Arc<RenditionSpec>, first: usize) -> Self {
-        Self { spec, first, quarantine_mark: None }
+        Self { spec, first }
     }
 }
 
@@ -142,7 +138,7 @@ impl Run {
     }
 }
 
-/// A backend: the packager for streams copied out of mp4 and Matroska files, GStreamer in this process, or the ffmpeg
+/// A backend: the packager for streams copied out of mp4 and Matroska files, GStreamer in a worker process, or the ffmpeg
 /// subprocess for all other work.
 pub trait Backend: Send + Sync {
     /// Name for diagnostics, e.g. `ffmpeg`.

@@ -7,8 +7,7 @@ use super::ffmpeg::spawn::confined_command;
 
 /// The version of the GStreamer library this process uses, e.g. `1.22.0`.
 pub fn gstreamer_version() -> String {
-    let (major, minor, micro, _) = gstreamer::version();
-    format!("{major}.{minor}.{micro}")
+    super::gst::gstreamer_version()
 }
 
 /// The version of this machine's workers: this program's and GStreamer's. Part of what a quarantine applies to.

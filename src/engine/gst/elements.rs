@@ -4,17 +4,23 @@ use gstreamer as gst;
 use gstreamer::ElementFactory;
 use gstreamer::prelude::*;
 
-/// One element of each required plugin package, with Debian's name of the package.
-const REQUIRED: [(&str, &str); 9] = [
+/// The required elements, with Debian's name of their package.
+const REQUIRED: [(&str, &str); 15] = [
     ("typefind", "libgstreamer1.0-0"),
     ("decodebin", "gstreamer1.0-plugins-base"),
+    ("uridecodebin3", "gstreamer1.0-plugins-base"),
     ("oggdemux", "gstreamer1.0-plugins-base"),
+    ("videoconvertscale", "gstreamer1.0-plugins-base"),
     ("qtdemux", "gstreamer1.0-plugins-good"),
     ("matroskademux", "gstreamer1.0-plugins-good"),
+    ("deinterlace", "gstreamer1.0-plugins-good"),
+    ("aacparse", "gstreamer1.0-plugins-good"),
     ("tsdemux", "gstreamer1.0-plugins-bad"),
     ("h264parse", "gstreamer1.0-plugins-bad"),
+    ("hlssink2", "gstreamer1.0-plugins-bad"),
     ("x264enc", "gstreamer1.0-plugins-ugly"),
     ("avdec_h264", "gstreamer1.0-libav"),
+    ("avenc_aac", "gstreamer1.0-libav"),
 ];
 
 /// Elements that read files and demux containers. None opens a path, the network or a device, or reads playlists.

@@ -9,9 +9,11 @@ use gstreamer_app as app;
 
 use super::launch_text;
 use super::panic_guard::ThreadWaker;
+use super::progress;
 use super::running_pipeline::{BusEvent, RunningPipeline};
 use crate::domain::codec::TargetCodec;
 use crate::engine::video_encoders::{EncoderElement, VIDEO_ENCODERS, VideoEncoder};
+use crate::engine::worker::message::EngineReport;
 use crate::engine::{Result, RunError};
 
 /// Time limit of a trial. A sleeping graphics card may need seconds.
@@ -29,16 +31,18 @@ pub fn run_trials() -> impl Iterator<Item = (&'static VideoEncoder, &'static Tri
     trials.map(|(encoder, trial)| (encoder, trial.get_or_init(|| encoder.run_trial())))
 }
 
-/// The encoder to use where a plan names `planned` (ffmpeg's name): the same one if it works, otherwise the best one of the
-/// codec that does. Tests no more encoders than necessary.
-pub(super) fn select_encoder(codec: TargetCodec, planned: &str) -> Option<&'static VideoEncoder> {
-    let candidates = || VIDEO_ENCODERS.iter().zip(&TRIAL_RESULTS).filter(move |(encoder, _)| encoder.codec == codec);
-    let same = candidates().filter(|(encoder, _)| encoder.name == planned);
-    let others = candidates().filter(|(encoder, _)| encoder.name != planned);
-    let is_working = |(encoder, trial): &(&'static VideoEncoder, &'static OnceLock<TrialResult>)| {
-        trial.get_or_init(|| encoder.run_trial()).is_ok()
-    };
-    same.chain(others).find(is_working).map(|(encoder, _)| encoder)
+/// The encoder to use where a plan names `planned` (ffmpeg's name): the same one if it passed its trial, otherwise the best
+/// one of the codec that did. Touches no element.
+pub fn select_encoder(codec: TargetCodec, planned: &str, report: &EngineReport) -> Option<&'static VideoEncoder> {
+    let trials = VIDEO_ENCODERS.iter().zip(&report.encoder_faults);
+    let working =
+        trials.filter(|(encoder, fault)| encoder.codec == codec && fault.is_none()).map(|(encoder, _)| encoder);
+    working.clone().find(|encoder| encoder.name == planned).or_else(|| working.clone().next())
+}
+
+/// The row of an element, e.g. `x264enc`.
+pub(super) fn encoder_of_element(element: &str) -> Option<&'static VideoEncoder> {
+    VIDEO_ENCODERS.iter().find(|encoder| encoder.gstreamer.element == element)
 }
 
 impl VideoEncoder {
@@ -64,6 +68,8 @@ impl VideoEncoder {
         pipeline.set_state(gst::State::Playing)?;
         let deadline = Instant::now() + TRIAL_DEADLINE;
         while Instant::now() < deadline {
+            // A sleeping graphics card is not a fault: the deadline bounds the trial, not the heartbeat.
+            progress().add(1);
             if let Some(BusEvent::Error(text)) = pipeline.next_event() {
                 return Err(RunError::Encoder(text));
             }
@@ -108,6 +114,22 @@ impl EncoderElement {
 mod tests {
     use super::*;
     use crate::engine::gst::gallery::default_encoder;
+
+    #[test]
+    fn an_encoder_that_failed_its_trial_is_replaced_by_the_best_that_works() {
+        let report_with = |works: fn(&str) -> bool| EngineReport {
+            encoder_faults: VIDEO_ENCODERS.iter().map(|encoder| (!works(encoder.name)).then(String::new)).collect(),
+            ..EngineReport::default()
+        };
+        let select = |planned, report: &EngineReport| {
+            select_encoder(TargetCodec::H264, planned, report).map(|encoder| encoder.gstreamer.element)
+        };
+        let software = report_with(|name| name.starts_with("lib"));
+        assert_eq!(select("libopenh264", &software), Some("openh264enc"));
+        assert_eq!(select("h264_nvenc", &software), Some("x264enc"));
+        assert_eq!(select("libx264", &report_with(|_| true)), Some("x264enc"), "the planned one first");
+        assert_eq!(select("libx264", &EngineReport::default()), None, "nothing was tested");
+    }
 
     #[test]
     fn an_encoder_without_a_property_of_its_row_fails_its_trial() {

@@ -6,18 +6,19 @@ use std::fmt::Write as _;
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::svg;
 
 /// Elements and links of a pipeline.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipelineGraph {
     nodes: Vec<Node>,
     /// Both ends of each link as (element, pad).
     edges: Vec<((String, String), (String, String))>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Node {
     name: String,
     factory: String,

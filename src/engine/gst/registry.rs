@@ -1,5 +1,5 @@
 //! Registry of this process's pipelines: the running ones, their recent messages, and failed ones. For diagnostics of a
-//! running server; it has no effect on the pipelines.
+//! running server; it has no effect on the pipelines. The server gets the same values from its workers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::graph::PipelineGraph;
 
@@ -36,7 +37,7 @@ struct RegisteredPipeline {
 pub(super) type MessageLog = Arc<Mutex<VecDeque<String>>>;
 
 /// A failed pipeline, with its graph at that moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FailedPipeline {
     pub number: u64,
     pub name: String,
@@ -46,11 +47,12 @@ pub struct FailedPipeline {
 }
 
 /// A running pipeline.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PipelineStatus {
     pub number: u64,
     pub name: String,
-    pub state: &'static str,
+    /// `null`, `ready`, `paused` or `playing`.
+    pub state: String,
     pub age_seconds: f64,
     /// Its position, seconds of the item; None before the first output.
     pub position_seconds: Option<f64>,
@@ -58,11 +60,20 @@ pub struct PipelineStatus {
 }
 
 /// How full a queue is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct QueueLevel {
     pub element: String,
     pub buffers: u64,
     pub bytes: u64,
+}
+
+/// The pipelines of a process.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PipelineLists {
+    /// The oldest first.
+    pub running: Vec<PipelineStatus>,
+    /// The newest first.
+    pub failed: Vec<FailedPipeline>,
 }
 
 /// A pipeline's registration; dropping it removes the pipeline.
@@ -70,6 +81,12 @@ pub struct QueueLevel {
 pub(super) struct Registration {
     pub number: u64,
     pub log: MessageLog,
+}
+
+/// Numbers the pipelines of this process from `first` on. For workers, whose pipelines are listed beside those of other
+/// processes; to be called before the first pipeline.
+pub(super) fn start_numbers_at(first: u64) {
+    NEXT_NUMBER.fetch_max(first, Ordering::Relaxed);
 }
 
 pub(super) fn register(pipeline: &gst::Pipeline) -> Registration {
@@ -173,7 +190,8 @@ fn pipeline_status(number: u64, pipeline: &gst::Pipeline, started_at: Instant) -
             gst::State::Paused => "paused",
             gst::State::Ready => "ready",
             _ => "null",
-        },
+        }
+        .to_owned(),
         age_seconds: started_at.elapsed().as_secs_f64(),
         position_seconds: position.map(|position| position.nseconds() as f64 / 1e9),
         queues,

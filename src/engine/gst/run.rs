@@ -4,11 +4,10 @@
 //! interleaving of video and audio in a file can deadlock it (one pipeline for both did, with ten seconds between
 //! keyframes), a request to stop takes effect at once, and one stall timer covers everything.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gstreamer as gst;
@@ -23,12 +22,15 @@ use super::frame_picker::FramePicker;
 use super::limiter::Limiter;
 use super::overlay::{self, Overlay};
 use super::panic_guard::ThreadWaker;
+use super::progress;
 use super::segment_encoder::{SegmentEncoder, VideoEncoding};
 use super::stall_timer::StallTimer;
 use crate::domain::grid::{FrameGrid, Grid};
 use crate::domain::mpegts::segmenter::AAC_FRAME;
-use crate::domain::plan::AudioPlan;
+use crate::domain::plan::{AudioPlan, VideoPlan};
+use crate::domain::subtitles::AssScript;
 use crate::engine::bitmap_subtitles::BitmapSubtitles;
+use crate::engine::video_encoders::VideoEncoder;
 use crate::engine::{Job, Result, RunError, Segment};
 
 /// Time limit without any progress while a segment is due. Slow progress is left to the run's owner.
@@ -65,21 +67,30 @@ struct AudioBranch {
     ready_frames: VecDeque<(i64, gst::Buffer)>,
 }
 
-/// A run, before its thread starts and in it.
-pub(super) struct RunTask {
+/// A run: the job, and its ends of the channels of [`crate::engine::Run`].
+#[derive(Debug)]
+pub struct RunTask {
     pub job: Job,
-    pub video_encoding: Option<VideoEncoding>,
+    /// None if no video is encoded.
+    pub encoder: Option<&'static VideoEncoder>,
+    /// Text to burn in.
+    pub script: Option<Arc<AssScript>>,
     pub segments: mpsc::Sender<Result<Segment>>,
     /// The last segment it may start.
     pub gate: watch::Receiver<usize>,
-    /// The quarantine mark of the file, released with the first segment: by then most faults of a hostile file have shown.
-    pub quarantine_mark: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+    #[cfg(test)]
+    pub(super) injected_fault: super::panic_guard::InjectedFault,
 }
 
 impl RunTask {
-    /// Runs to the end of the grid, or until the run is dropped. `waker` wakes the calling thread.
-    pub(super) fn run(self, waker: &ThreadWaker) {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| RunLoop::start(&self, waker)?.run()));
+    /// Runs on the calling thread to the end of the grid, or until the run is dropped. Needs no tokio runtime, and must not
+    /// be called on one of its async threads. The thread sleeps in `park`: it should be unparked when the gate rises.
+    pub fn run(self) {
+        let waker = ThreadWaker::for_current_thread(
+            #[cfg(test)]
+            self.injected_fault.clone(),
+        );
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| RunLoop::start(&self, &waker)?.run()));
         let error = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
@@ -87,15 +98,28 @@ impl RunTask {
         };
         if !self.is_stopped() {
             // A file that was truncated or overwritten fails like a broken one.
-            let error = if self.job.spec.source.has_same_content() { error } else { RunError::SourceChanged };
+            let error = if self.has_same_content() { error } else { RunError::SourceChanged };
             let _ = self.segments.blocking_send(Err(error));
         }
+    }
+
+    /// How its video is encoded; None if none is.
+    fn video_encoding(&self) -> Result<Option<VideoEncoding>> {
+        let Some(VideoPlan::Encode(plan)) = &self.job.spec.rendition.video else { return Ok(None) };
+        let missing = || RunError::Internal(format!("stream {} is not video", plan.stream));
+        let mut streams = self.job.spec.media.video_streams();
+        let (_, video) = streams.find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
+        let encoder = self.encoder.ok_or_else(|| RunError::Internal("the run has no video encoder".into()))?;
+        let (plan, video, script) = (plan.clone(), video.clone(), self.script.clone());
+        Ok(Some(VideoEncoding { plan, video, encoder: &encoder.gstreamer, script }))
     }
 
     /// Opens the bitmap subtitles to burn in, if any.
     fn open_bitmap_subtitles(&self, encoding: &VideoEncoding) -> Result<Option<BitmapSubtitles>> {
         let burn = encoding.plan.burn.as_ref().filter(|burn| burn.is_bitmap());
         let size = (encoding.video.width, encoding.video.height);
+        // Reads the file itself, with a time limit of its own.
+        let _reading = progress().reading();
         burn.map(|burn| BitmapSubtitles::open(&self.job, burn, size, &|| self.is_stopped())).transpose()
     }
 
@@ -107,8 +131,16 @@ impl RunTask {
         frames: &Range<u64>,
     ) -> Result<Vec<Overlay>> {
         let (start_ms, end_ms) = encoding.time_range_ms(frames);
+        let reading = progress().reading();
         let shown = subtitles.shown_between(start_ms, end_ms, &|| self.is_stopped())?;
+        drop(reading);
         overlay::prepare_overlays(&shown, &encoding.video, encoding.plan.width, encoding.plan.height)
+    }
+
+    /// Whether the file is the one that the run was planned for. May read from a slow disk.
+    fn has_same_content(&self) -> bool {
+        let _reading = progress().reading();
+        self.job.spec.source.has_same_content()
     }
 
     /// Whether its owner is gone.
@@ -136,7 +168,8 @@ struct RunLoop<'a> {
 
 impl<'a> RunLoop<'a> {
     fn start(task: &'a RunTask, waker: &'a ThreadWaker) -> Result<Self> {
-        let RunTask { job, video_encoding, .. } = task;
+        let job = &task.job;
+        let video_encoding = task.video_encoding()?;
         let start = job.spec.grid.segment_start(job.first);
         let start_seconds = start.as_seconds();
         let mut audio = None;
@@ -159,9 +192,8 @@ impl<'a> RunLoop<'a> {
                 let request = decode_request(job, encoding.plan.stream, start_seconds - half_frame_seconds, format);
                 let decoder = Decoder::open(request, waker)?;
                 let frame_picker = FramePicker::new(rate, first, frames.total_frames);
-                let bitmap_subtitles = task.open_bitmap_subtitles(encoding)?;
-                let (grid, encoding) = (frames.clone(), encoding.clone());
-                Some(VideoBranch { decoder, frame_picker, grid, encoding, bitmap_subtitles })
+                let bitmap_subtitles = task.open_bitmap_subtitles(&encoding)?;
+                Some(VideoBranch { decoder, frame_picker, grid: frames.clone(), encoding, bitmap_subtitles })
             }
             _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
         };
@@ -326,10 +358,9 @@ impl<'a> RunLoop<'a> {
                 Some(_) => self.canonicalize(index, &segment_encoder.into_bytes())?,
                 None => segment_encoder.into_bytes(),
             };
-            if !self.task.job.spec.source.has_same_content() {
+            if !self.task.has_same_content() {
                 return Err(RunError::SourceChanged);
             }
-            self.task.quarantine_mark.lock().unwrap_or_else(PoisonError::into_inner).take();
             let segment = Segment { index, content: bytes.into() };
             // An error means the run was dropped, which the main loop notices.
             let _ = self.task.segments.blocking_send(Ok(segment));

@@ -6,13 +6,19 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::grid::Grid;
-use crate::domain::media::{Audio, Hdr, Stream, Subtitle, Video};
+use crate::domain::media::{Audio, Container, Hdr, Media, Stream, StreamKind, Subtitle, Video};
+use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::time::FrameRate;
-use crate::engine::RenditionSpec;
 use crate::engine::damaged_films::run_ffmpeg;
 use crate::engine::source::open_in_test;
+use crate::engine::worker::message::EngineReport;
+use crate::engine::{Backend, Job, RenditionSpec};
 
 const RATE: FrameRate = FrameRate { num: 25, den: 1 };
+
+fn in_process_backend() -> GstBackend {
+    GstBackend::new(Arc::new(examine().unwrap()))
+}
 
 fn film_job(folder: &Path) -> Job {
     let path = folder.join("a.mp4");
@@ -88,7 +94,7 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let cases = cases.chain([("select-stream", &audio_only), ("draw", &with_pgs)]);
     let mut newest = 0;
     for (kind, job) in cases {
-        let backend = GstBackend::detect().unwrap();
+        let backend = in_process_backend();
         *backend.injected_fault.lock().unwrap() = Some(kind);
         let mut run = backend.start(job.clone(), usize::MAX).unwrap();
         let error = loop {
@@ -111,7 +117,7 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
         assert!(failure.graph.to_text().lines().count() > 1, "{kind}: {failure:?}");
         newest = failure.number;
     }
-    let mut run = GstBackend::detect().unwrap().start(job, usize::MAX).unwrap();
+    let mut run = in_process_backend().start(job, usize::MAX).unwrap();
     assert_eq!(run.next().await.unwrap().unwrap().index, 1, "the process survives");
 }
 
@@ -121,7 +127,7 @@ async fn a_decoder_without_output_is_reopened() {
     let job = film_job(folder.path());
     let audio_only = audio_only_job(&job, folder.path());
     for (fault, job) in [("standing", &job), ("lost", &job), ("standing", &audio_only), ("lost", &audio_only)] {
-        let backend = GstBackend::detect().unwrap();
+        let backend = in_process_backend();
         *backend.injected_fault.lock().unwrap() = Some(fault);
         let mut run = backend.start(job.clone(), usize::MAX).unwrap();
         assert_eq!(run.next().await.unwrap().unwrap().index, 1);
@@ -160,11 +166,13 @@ fn channel_layouts_that_decoders_do_not_read_are_refused() {
 fn refusals_state_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let job = film_job(folder.path());
+    let optional = ["assrender", "overlaycomposition"].map(str::to_owned).to_vec();
+    let report = EngineReport { optional, ..EngineReport::default() };
     let refusal_of = |change: fn(&mut EncodeVideo), container: Container, start_seconds: f64| {
         let mut rendition = Rendition::clone(&job.spec.rendition);
         let Some(VideoPlan::Encode(plan)) = &mut rendition.video else { panic!("video is encoded") };
         change(plan);
-        refusal_reason(&Media { container, start_seconds, ..Media::clone(&job.spec.media) }, &rendition)
+        refusal_reason(&Media { container, start_seconds, ..Media::clone(&job.spec.media) }, &rendition, &report)
             .unwrap_or("supported")
     };
     assert!(refusal_of(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
@@ -187,8 +195,10 @@ fn refusals_state_a_reason() {
         if let Some(VideoPlan::Encode(plan)) = &mut rendition.video {
             plan.burn = Some(burn.clone());
         }
-        assert_eq!(refusal_reason(&media, &rendition), why, "{container:?} {burn:?}");
+        assert_eq!(refusal_reason(&media, &rendition, &report), why, "{container:?} {burn:?}");
     }
+    let without_elements = refusal_reason(&media, &rendition, &EngineReport::default()).unwrap();
+    assert!(without_elements.contains("overlaycomposition"), "{without_elements}");
     media.streams[2].codec = "dvb_subtitle".into();
-    assert_eq!(refusal_reason(&media, &rendition), matroska_only);
+    assert_eq!(refusal_reason(&media, &rendition, &report), matroska_only);
 }

@@ -168,7 +168,8 @@ impl Question {
     }
 }
 
-/// Body of `Answer`.
+/// Body of `Answer`. Before `Failed`, a run sends one without a question: number 0, with the `PipelineLists` of its failed
+/// pipelines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Answer {
     pub question: u32,

@@ -22,7 +22,7 @@ pub struct PipelineView {
     id: String,
     name: String,
     /// `null`, `ready`, `paused` or `playing`.
-    state: &'static str,
+    state: String,
     age_seconds: f64,
     /// Position in the item, or running time of an encoder.
     position_seconds: Option<f64>,

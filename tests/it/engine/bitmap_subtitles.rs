@@ -2,7 +2,6 @@
 
 use hearthcast::domain::plan::BurnedSubtitle;
 use hearthcast::domain::time::Ticks;
-use hearthcast::engine::gst;
 
 use super::*;
 use crate::kit::bitmap_subtitles::{self, BitmapSubtitle};
@@ -46,7 +45,7 @@ async fn files_with_unused_bitmap_subtitles_are_encoded_in_process() {
         let name = film.0;
         let bench = bench_with_subtitles(film, 7, &[subtitle(500, 1500), subtitle(3000, 5500)]).with_gstreamer();
         assert!(bench.media.subtitle_streams().any(|(_, subtitle)| !subtitle.is_text), "{name}");
-        assert_eq!(gst::refusal_reason(&bench.media, &bench.rendition), None, "{name}");
+        assert_eq!(gst::refusal_reason(&bench.media, &bench.rendition, engine_report()), None, "{name}");
         encode::check_any_order(&bench).await;
         let bench = bench_with_subtitles(film, 5, &[subtitle(500, 1500)]).with_gstreamer();
         encode::check_sync(&bench, 0.022).await;
@@ -237,7 +236,7 @@ async fn burned_subtitles_have_the_position_and_time_of_ffmpegs() {
             theirs.push(DecodedSegment::decode(&bench, sidecar.as_ref(), index).await);
         }
         let bench = bench.with_gstreamer();
-        assert_eq!(gst::refusal_reason(&bench.media, &bench.rendition), None, "{from:?}");
+        assert_eq!(gst::refusal_reason(&bench.media, &bench.rendition, engine_report()), None, "{from:?}");
         for (index, theirs) in indices.into_iter().zip(theirs) {
             let ours = DecodedSegment::decode(&bench, sidecar.as_ref(), index).await;
             let (our_boxes, their_boxes) = (ours.burned_boxes(), theirs.burned_boxes());
@@ -290,14 +289,14 @@ async fn burned_subtitles_of_real_files_have_the_position_of_ffmpegs() {
         };
         set_burn(&mut bench, None);
         let ffmpeg = bench.backend.clone();
-        let gstreamer: Arc<dyn Backend> = Arc::new(GstBackend::detect().unwrap());
+        let gstreamer: Arc<dyn Backend> = Arc::new(GstBackend::new(engine_report().clone()));
         for &index in indices {
             let mut segments = Vec::new();
             for backend in [&gstreamer, &ffmpeg] {
                 bench.backend = backend.clone();
                 for burn in [None, Some(BurnedSubtitle::Embedded { stream, bitmap: true })] {
                     set_burn(&mut bench, burn);
-                    assert_eq!(gst::refusal_reason(&bench.media, &bench.rendition), None, "{name}");
+                    assert_eq!(gst::refusal_reason(&bench.media, &bench.rendition, engine_report()), None, "{name}");
                     segments.push(DecodedSegment::decode(&bench, None, index).await);
                 }
             }

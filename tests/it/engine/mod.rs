@@ -12,7 +12,7 @@ mod seams;
 mod workers;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,14 +22,21 @@ use hearthcast::domain::media::{Container, Media, StreamKind};
 use hearthcast::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
 use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::ffmpeg::FfmpegBackend;
-use hearthcast::engine::gst::GstBackend;
+use hearthcast::engine::gst::{self, GstBackend};
 use hearthcast::engine::packager::Package;
 use hearthcast::engine::source::SourceFile;
+use hearthcast::engine::worker::message::EngineReport;
 use hearthcast::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 
 use crate::kit::media;
 
 const FPS25: FrameRate = FrameRate { num: 25, den: 1 };
+
+/// The report about GStreamer on this machine.
+fn engine_report() -> &'static Arc<EngineReport> {
+    static REPORT: LazyLock<Arc<EngineReport>> = LazyLock::new(|| Arc::new(gst::examine().unwrap()));
+    &REPORT
+}
 
 /// A film and the rendition to be made of it.
 struct Bench {
@@ -102,7 +109,7 @@ impl Bench {
 
     /// Switches to GStreamer in this process.
     fn with_gstreamer(mut self) -> Self {
-        self.backend = Arc::new(GstBackend::detect().unwrap());
+        self.backend = Arc::new(GstBackend::new(engine_report().clone()));
         self
     }
 

@@ -1,0 +1,79 @@
+//! The renditions that GStreamer leaves to ffmpeg, each with its reason.
+
+use crate::domain::media::{Container, Media, Stream, StreamKind};
+use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
+use crate::engine::worker::message::EngineReport;
+
+/// The channel layouts of FLAC (RFC 9639 section 9.1.3), as ffmpeg names them.
+const FLAC_LAYOUTS: [&str; 10] =
+    ["mono", "stereo", "3.0", "quad", "5.0", "5.0(side)", "5.1", "5.1(side)", "6.1", "7.1"];
+
+/// Why GStreamer leaves a rendition to ffmpeg on a machine with these elements; None if it can make it. Touches no element.
+pub fn refusal_reason(media: &Media, rendition: &Rendition, report: &EngineReport) -> Option<&'static str> {
+    match &rendition.video {
+        Some(VideoPlan::Copy { .. }) => return Some("ffmpeg copies video in an eighth of the processor time"),
+        Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => {
+            return Some("no element of GStreamer maps HDR to SDR without a graphics card");
+        }
+        Some(VideoPlan::Encode(plan)) if plan.watermark.is_some() => return Some("watermarks are overlaid by ffmpeg"),
+        Some(VideoPlan::Encode(EncodeVideo { burn: Some(burn), .. })) => match burn {
+            BurnedSubtitle::Embedded { stream, bitmap: true } if !can_overlay_subtitles(media, *stream) => {
+                return Some("PGS and VobSub are read from Matroska files only");
+            }
+            burn if burn.is_bitmap() && !report.has("overlaycomposition") => {
+                return Some("this GStreamer has no overlaycomposition to burn in bitmap subtitles");
+            }
+            burn if !burn.is_bitmap() && !report.has("assrender") => {
+                return Some("this GStreamer has no assrender to burn in text subtitles");
+            }
+            _ => {}
+        },
+        Some(VideoPlan::Encode(_)) | None => {}
+    }
+    if let Some(AudioPlan::Copy { .. }) = rendition.audio {
+        return Some("copied audio keeps the frame grid of its source, which ffmpeg's muxer knows");
+    }
+    if let Some(AudioPlan::Encode { stream, channels, .. }) = rendition.audio {
+        if channels > 6 {
+            return Some("the AAC encoder of GStreamer takes at most six channels");
+        }
+        if media.stream(stream).is_some_and(|stream| has_unread_layout(media.container, stream)) {
+            return Some("GStreamer does not read the channel layout that this file states");
+        }
+    }
+    if !media.clock_pieces.is_empty() {
+        return Some("its pieces are put on one clock, in a pipe that ffmpeg reads");
+    }
+    match media.container {
+        Container::Mp4 | Container::Matroska | Container::Webm => {}
+        // Times start at the first clock reference, and a seek is a guess.
+        Container::MpegTs | Container::MpegPs => return Some("a stream's times do not start at its first frame"),
+        _ if rendition.video.is_some() => return Some("seeking in this container is not exact"),
+        Container::Flac | Container::Wav | Container::Ogg => {}
+        _ => return Some("seeking in this container is not exact"),
+    }
+    (media.start_seconds.abs() > 0.001).then_some("its clock does not start at 0")
+}
+
+/// Whether the channels of this audio stream have other positions than the decoder assumes. FLAC states them in a tag, PCM in mp4 in
+/// a box, which GStreamer 1.22 does not read. PCM in Matroska states none, and the default layouts of GStreamer and ffmpeg differ.
+fn has_unread_layout(container: Container, stream: &Stream) -> bool {
+    let StreamKind::Audio(audio) = &stream.kind else { return false };
+    let layout = audio.channel_layout.as_deref();
+    match stream.codec.as_str() {
+        "flac" => layout.is_some_and(|layout| !FLAC_LAYOUTS.contains(&layout)),
+        codec if codec.starts_with("pcm_") && container != Container::Wav => match audio.channels {
+            1 | 2 => false,
+            6 => layout.is_some_and(|layout| !matches!(layout, "5.1" | "5.1(side)")),
+            8 => layout.is_some_and(|layout| layout != "7.1"),
+            _ => true,
+        },
+        _ => false,
+    }
+}
+
+/// Whether this stream contains bitmap subtitles that can be read: PGS or VobSub in Matroska.
+fn can_overlay_subtitles(media: &Media, stream: u32) -> bool {
+    let is_supported = |stream: &Stream| matches!(stream.codec.as_str(), "hdmv_pgs_subtitle" | "dvd_subtitle");
+    matches!(media.container, Container::Matroska | Container::Webm) && media.stream(stream).is_some_and(is_supported)
+}

@@ -25,7 +25,6 @@ use crate::domain::throttle::RateLimiter;
 mod names;
 mod relay;
 pub mod rtsp;
-pub mod srt;
 
 use names::CheckedResolver;
 pub use names::{Lookup, LookupFuture, system_lookup};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::discoverer::{DISCOVERER_TIMEOUT, discover, prepare_discoverer};
-use crate::engine::probe::{DecoderInfo, InProcessGuard};
+use crate::engine::probe::DecoderInfo;
 use crate::engine::source::SourceFile;
 
 const THREADS: usize = 2;
@@ -18,18 +18,17 @@ const MAX_QUEUED: usize = 8;
 
 struct DiscoverRequest {
     source: Arc<SourceFile>,
-    guard: InProcessGuard,
     reply: oneshot::Sender<Result<Vec<DecoderInfo>, String>>,
 }
 
-/// Runs the discoverer in this process. `guard` is dropped when this process has closed the file.
+/// Runs the discoverer in this process.
 ///
 /// # Errors
 /// The reason why ffprobe is needed.
-pub async fn discover_in_process(source: &Arc<SourceFile>, guard: InProcessGuard) -> Result<Vec<DecoderInfo>, String> {
+pub async fn discover_in_process(source: &Arc<SourceFile>) -> Result<Vec<DecoderInfo>, String> {
     let queue = request_queue().ok_or("GStreamer could not be initialized")?;
     let (reply, result) = oneshot::channel();
-    queue.try_send(DiscoverRequest { source: source.clone(), guard, reply }).map_err(|refused| match refused {
+    queue.try_send(DiscoverRequest { source: source.clone(), reply }).map_err(|refused| match refused {
         TrySendError::Full(_) => "the discoverer is busy",
         TrySendError::Disconnected(_) => "the discoverer has ended",
     })?;
@@ -72,7 +71,6 @@ fn handle_requests(requests: &Mutex<Receiver<DiscoverRequest>>) {
             continue;
         }
         let result = discover(&request.source);
-        drop(request.guard);
         let _ = request.reply.send(result);
     }
 }

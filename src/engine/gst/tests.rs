@@ -144,7 +144,7 @@ fn channel_layouts_that_decoders_do_not_read_are_refused() {
         let audio = Audio { channel_layout: layout.map(str::to_owned), ..Audio::new(channels, 48_000) };
         let media = Media::new(container, vec![Stream::new(0, codec, StreamKind::Audio(audio))]);
         let audio = Some(AudioPlan::Encode { stream: 0, channels: 2, kbps: 96, gain_tenths_db: Some(15) });
-        refusal_reason(&media, &Rendition { video: None, audio })
+        refusal_reason(&media, &Rendition { video: None, audio }, &EngineReport::default())
     };
     let refused = Some("GStreamer does not read the channel layout that this file states");
     for (container, codec, channels, layout, expected) in [

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use crate::domain::media::Media;
 use crate::engine::container::bytes::read_up_to;
 use crate::engine::container::matroska::TopLevelElements;
-use crate::engine::gst;
 use crate::engine::source::SourceFile;
 
 mod avc;

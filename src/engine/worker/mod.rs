@@ -72,7 +72,7 @@ impl Isolation {
     pub async fn discover(&self, source: &Arc<SourceFile>) -> Result<Vec<DecoderInfo>, String> {
         match self {
             Self::Process(pool) => pool.discover(source).await.map_err(|error| error.to_string()),
-            Self::None => gst::discover_in_process(source, Box::new(())).await,
+            Self::None => gst::discover_in_process(source).await,
         }
     }
 

@@ -50,7 +50,9 @@ impl WorkerSettings {
         // A confined worker cannot write a registry, so it reads the one that is there.
         let registry = ("GST_REGISTRY".to_owned(), self.registry_path().into_os_string());
         let flags = ["GST_REGISTRY_FORK", "GST_REGISTRY_UPDATE"].map(|name| (name.to_owned(), OsString::from("no")));
-        std::iter::once(registry).chain(flags).collect()
+        // Each arena of glibc reserves 64 MiB of the address space, and a run has dozens of threads.
+        let arenas = ("MALLOC_ARENA_MAX".to_owned(), OsString::from("4"));
+        [registry, arenas].into_iter().chain(flags).collect()
     }
 }
 

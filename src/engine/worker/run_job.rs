@@ -12,14 +12,15 @@ use crate::engine::RenditionSpec;
 /// Address space of a probe, bytes. libav's libraries alone map 500 MB.
 pub const PROBE_MEMORY_BYTES: u64 = 3 << 29;
 
-/// Address space of a run beside its frames, bytes.
-const BASE_MEMORY_BYTES: u64 = 1 << 30;
+/// Address space of a run beside its frames, bytes: libraries, and the stacks of some thirty threads. With 1 GiB small runs
+/// ended (measured).
+const BASE_MEMORY_BYTES: u64 = 2 << 30;
 
 /// Frames that decoder, filters and encoder hold at once.
 const FRAMES_IN_MEMORY: u64 = 20;
 
-/// Address space of a run at most, bytes, whatever size the file states: 8K with 10 bits takes 3 GiB.
-const MAX_RUN_MEMORY_BYTES: u64 = 4 << 30;
+/// Address space of a run at most, bytes, whatever size the file states: 8K with 10 bits takes 4 GiB.
+const MAX_RUN_MEMORY_BYTES: u64 = 5 << 30;
 
 /// The work of one run.
 #[derive(Clone, Debug)]
@@ -124,11 +125,11 @@ mod tests {
             run_memory_bytes(&media(source.0, source.1, source.2), &rendition(output.0, output.1))
         };
         let frame = 1920 * 1080 * 3 / 2;
-        assert_eq!(memory((1920, 1080, 8), (640, 360)), (1 << 30) + 20 * frame);
-        assert_eq!(memory((1920, 1080, 10), (640, 360)), (1 << 30) + 40 * frame);
-        assert_eq!(memory((640, 360, 8), (1920, 1080)), (1 << 30) + 20 * frame);
-        assert_eq!(memory((u32::MAX, u32::MAX, 10), (640, 360)), 4 << 30);
-        assert_eq!(run_memory_bytes(&media(640, 360, 8), &Rendition { video: None, audio: None }), 1 << 30);
+        assert_eq!(memory((1920, 1080, 8), (640, 360)), (2 << 30) + 20 * frame);
+        assert_eq!(memory((1920, 1080, 10), (640, 360)), (2 << 30) + 40 * frame);
+        assert_eq!(memory((640, 360, 8), (1920, 1080)), (2 << 30) + 20 * frame);
+        assert_eq!(memory((u32::MAX, u32::MAX, 10), (640, 360)), 5 << 30);
+        assert_eq!(run_memory_bytes(&media(640, 360, 8), &Rendition { video: None, audio: None }), 2 << 30);
         assert_eq!(pipeline_name(&rendition(640, 360)), "segment-without-audio");
     }
 }

@@ -8,6 +8,7 @@ use gstreamer::prelude::*;
 use gstreamer_app as app;
 
 use super::frame_skipping;
+use super::item_clock::ItemClock;
 use super::launch_text::{self, LaunchText};
 use super::opener::{Opener, SelectedStream};
 use super::panic_guard::ThreadWaker;
@@ -31,6 +32,7 @@ pub(super) struct Decoder {
     request: DecodeRequest,
     pipeline: RunningPipeline,
     output: app::AppSink,
+    clock: ItemClock,
     stage: Stage,
     stall_timer: StallTimer,
     /// The first buffer has arrived; until then `FIRST_OUTPUT_TIMEOUT` applies.
@@ -70,9 +72,11 @@ impl OutputFormat {
             (Self::Video { .. }, Opener::Decodebin3) => {
                 return Err(RunError::Internal("GStreamer does not decode video of this container".into()));
             }
+            (Self::Video { .. }, Opener::Avi) => launch_text::DECODE_VIDEO_AVI,
             (Self::Video { .. }, Opener::Matroska) => launch_text::DECODE_VIDEO_MATROSKA,
             (Self::Video { .. }, Opener::Mp4) => launch_text::DECODE_VIDEO_MP4,
             (Self::Audio, Opener::Decodebin3) => launch_text::DECODE_AUDIO,
+            (Self::Audio, Opener::Avi) => launch_text::DECODE_AUDIO_AVI,
             (Self::Audio, Opener::Matroska) => launch_text::DECODE_AUDIO_MATROSKA,
             (Self::Audio, Opener::Mp4) => launch_text::DECODE_AUDIO_MP4,
         })
@@ -111,8 +115,8 @@ impl Decoder {
     /// Opens the file and starts decoding towards the requested time.
     pub(super) fn open(request: DecodeRequest, wake: &ThreadWaker) -> Result<Self> {
         let (pipeline, output, stage) = start_pipeline(&request, wake)?;
-        let stall_timer = StallTimer::start();
-        Ok(Self { request, pipeline, output, stage, stall_timer, has_output: false, reopen_count: 0 })
+        let (clock, stall_timer) = (ItemClock::for_media(&request.media), StallTimer::start());
+        Ok(Self { request, pipeline, output, clock, stage, stall_timer, has_output: false, reopen_count: 0 })
     }
 
     /// Handles bus messages and advances opening and seeking. True if anything happened.
@@ -166,7 +170,8 @@ impl Decoder {
 
     /// Starts a flushing seek to the requested time; buffers from before it are discarded.
     fn seek(&mut self) {
-        let position = gst::ClockTime::from_nseconds((self.request.start_seconds * 1e9) as u64);
+        let preroll = self.output.try_pull_preroll(gst::ClockTime::ZERO);
+        let position = self.clock.seek_position(self.request.start_seconds, preroll.as_ref());
         self.stage = Stage::Seeking(self.pipeline.seek(position));
     }
 
@@ -198,8 +203,8 @@ impl Decoder {
             self.has_output = true;
             self.pipeline.set_detecting(false);
         }
-        let start =
-            sample.buffer().and_then(|buffer| buffer.pts()).and_then(|pts| stream_time_nanoseconds(&sample, pts));
+        let pts = sample.buffer().and_then(|buffer| buffer.pts());
+        let start = pts.zip(sample.segment()).and_then(|(pts, segment)| self.clock.item_nanoseconds(segment, pts));
         let start = start.ok_or_else(|| {
             RunError::Decode(format!("a decoded {} buffer has no timestamp", self.request.format.kind_name()))
         })?;
@@ -230,7 +235,8 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
     );
     request.format.configure(&pipeline)?;
     if let Some(StreamKind::Video(video)) = request.media.stream(request.stream).map(|stream| &stream.kind) {
-        frame_skipping::skip_before(&pipeline, video, request.start_seconds, wake);
+        let clock = ItemClock::for_media(&request.media);
+        frame_skipping::skip_before(&pipeline, video, clock, request.start_seconds, wake);
     }
     let (stage, state) = match request.start_seconds > 0.0 {
         true => (Stage::Opening, gst::State::Paused),
@@ -242,12 +248,4 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
     }
     pipeline.set_state(state)?;
     Ok((pipeline, output, stage))
-}
-
-/// The stream time of a buffer, nanoseconds of the item; may be negative.
-fn stream_time_nanoseconds(sample: &gst::Sample, pts: gst::ClockTime) -> Option<i64> {
-    let segment = sample.segment()?.downcast_ref::<gst::ClockTime>()?;
-    let time = segment.to_stream_time_full(pts)?;
-    let nanoseconds = i64::try_from(time.abs().nseconds()).ok()?;
-    Some(if time.is_negative() { -nanoseconds } else { nanoseconds })
 }

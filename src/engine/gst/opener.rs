@@ -1,8 +1,8 @@
 //! Opens a file and selects one of its streams.
 //!
 //! decodebin3 detects the contents of a file by itself. Stopped over a file with several streams, it may crash the
-//! process, even if the other streams were never selected (GStreamer 1.22, seen twice). So for mp4 and Matroska the
-//! launch text names the demuxer, and the selected stream is linked to a decodebin of its own, the others to nothing.
+//! process, even if the other streams were never selected (GStreamer 1.22, seen twice). So for mp4, Matroska and AVI
+//! the launch text names the demuxer, and the selected stream is linked to a decodebin of its own, the others to nothing.
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
@@ -11,14 +11,16 @@ use super::descriptor_source;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::RunningPipeline;
 use crate::domain::media::{Container, Media, StreamKind};
-use crate::engine::Result;
+use crate::engine::container::avi;
 use crate::engine::source::SourceFile;
+use crate::engine::{Result, RunError};
 
 /// Which element opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opener {
     /// decodebin3, for every other container: audio-only files.
     Decodebin3,
+    Avi,
     Matroska,
     Mp4,
 }
@@ -47,6 +49,7 @@ impl SelectedStream {
 impl Opener {
     pub(super) fn for_container(media: &Media) -> Self {
         match media.container {
+            Container::Avi => Self::Avi,
             Container::Matroska | Container::Webm => Self::Matroska,
             Container::Mp4 => Self::Mp4,
             _ => Self::Decodebin3,
@@ -61,6 +64,10 @@ impl Opener {
         selected: SelectedStream,
         wake: &ThreadWaker,
     ) -> Result<()> {
+        if self == Self::Avi && !avi::has_index(source) {
+            // avidemux then takes every frame for a keyframe, and a seek shows broken frames (measured).
+            return Err(RunError::SourceRead("the AVI file has no index".into()));
+        }
         let decode = pipeline.element("decode")?;
         if self == Self::Decodebin3 {
             // Not descriptorsrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.

@@ -1,5 +1,6 @@
 //! The renditions that GStreamer leaves to ffmpeg, each with its reason.
 
+use super::source_refusal::source_refusal;
 use crate::domain::media::{Container, Media, Stream, StreamKind};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::engine::worker::message::EngineReport;
@@ -41,18 +42,7 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition, report: &EngineRepor
             return Some("GStreamer does not read the channel layout that this file states");
         }
     }
-    if !media.clock_pieces.is_empty() {
-        return Some("its pieces are put on one clock, in a pipe that ffmpeg reads");
-    }
-    match media.container {
-        Container::Mp4 | Container::Matroska | Container::Webm => {}
-        // Times start at the first clock reference, and a seek is a guess.
-        Container::MpegTs | Container::MpegPs => return Some("a stream's times do not start at its first frame"),
-        _ if rendition.video.is_some() => return Some("seeking in this container is not exact"),
-        Container::Flac | Container::Wav | Container::Ogg => {}
-        _ => return Some("seeking in this container is not exact"),
-    }
-    (media.start_seconds.abs() > 0.001).then_some("its clock does not start at 0")
+    source_refusal(media, rendition)
 }
 
 /// Whether the channels of this audio stream have other positions than the decoder assumes. FLAC states them in a tag, PCM in mp4 in

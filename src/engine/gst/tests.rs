@@ -177,9 +177,18 @@ fn refusals_state_a_reason() {
     };
     assert!(refusal_of(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
     assert_eq!(refusal_of(|_| (), Container::MpegTs, 0.0), "a stream's times do not start at its first frame");
-    assert_eq!(refusal_of(|_| (), Container::Mp4, 1.4), "its clock does not start at 0");
+    assert_eq!(refusal_of(|_| (), Container::Mp4, 1.4), "supported");
     assert_eq!(refusal_of(|_| (), Container::Matroska, 0.0), "supported");
-    assert_eq!(refusal_of(|_| (), Container::Avi, 0.0), "seeking in this container is not exact");
+    assert_eq!(refusal_of(|_| (), Container::Asf, 0.0), "seeking in this container is not exact");
+    assert_eq!(refusal_of(|_| (), Container::Avi, 0.0), "AVI states no display times for video with B-frames");
+    let with_video = |codec: &str, profile: Option<&str>| {
+        let mut media = Media { container: Container::Avi, ..Media::clone(&job.spec.media) };
+        media.streams[0] =
+            Stream { codec: codec.into(), profile: profile.map(str::to_owned), ..media.streams[0].clone() };
+        refusal_reason(&media, &job.spec.rendition).is_none()
+    };
+    assert!(with_video("mjpeg", None) && with_video("mpeg4", Some("simple-profile")));
+    assert!(!with_video("mpeg4", Some("advanced-simple-profile")) && !with_video("mpeg4", None));
     let mut rendition = Rendition::clone(&job.spec.rendition);
     let mut media = Media::clone(&job.spec.media);
     let bitmap = StreamKind::Subtitle(Subtitle { is_text: false, is_hearing_impaired: false });

@@ -1,0 +1,95 @@
+//! Containers and clocks that GStreamer reads in its own way: both backends show the same frames at the same times.
+
+use super::*;
+
+const X264: &str = "-c:v libx264 -preset ultrafast -qp 4 -g 60 -bf 2 -pix_fmt yuv420p";
+
+/// Side of the frames of a numbered film, pixels.
+const SIDE: usize = 64;
+
+/// Kinds of files: name, container, arguments of the encoder of the video, and the others.
+const FILMS: [(&str, Container, &str, &str); 4] = [
+    ("late.mkv", Container::Matroska, X264, "-c:a aac -output_ts_offset 5"),
+    ("late.mp4", Container::Mp4, X264, "-c:a aac -output_ts_offset 5"),
+    // Its audio starts 7 ms before 0.
+    ("opus.mkv", Container::Matroska, X264, "-c:a libopus"),
+    ("plain.avi", Container::Avi, "-c:v mpeg4 -q:v 2 -bf 0 -g 60", "-c:a mp3"),
+];
+
+/// Makes 12 s of frames whose colour encodes their number, for `media::frame_numbers`, with a tone.
+fn make_numbered_film(path: &Path, encoder_args: &str) {
+    let colours = "geq=lum='20+10*mod(N\\,20)':cb='20+10*mod(floor(N/20)\\,20)':cr='20+5*floor(N/400)'";
+    let frames = format!("nullsrc=s={SIDE}x{SIDE}:r=25:d=12,format=yuv420p,{colours}");
+    media::run_ffmpeg(path, &["-f lavfi -i", &frames, "-f lavfi -i", "aevalsrc=0.4*sin(2000*t):d=12", encoder_args]);
+}
+
+/// States the profile of MPEG-4 video, which the kit's probe omits.
+fn set_profile(bench: &mut Bench) {
+    for stream in Arc::make_mut(&mut bench.media).streams.iter_mut().filter(|stream| stream.codec == "mpeg4") {
+        stream.profile = Some("simple-profile".into());
+    }
+}
+
+fn numbered_bench(name: &str, container: Container, encoder_args: &str) -> Bench {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    make_numbered_film(&path, encoder_args);
+    let mut bench = Bench::of_file(folder, &path, container, FPS25, 12.0);
+    if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
+        (plan.width, plan.height) = (SIDE as u32, SIDE as u32);
+    }
+    set_profile(&mut bench);
+    bench
+}
+
+/// The numbers of the frames in a segment of its own run, and the times of its packets, by stream.
+async fn shown(bench: &Bench, index: usize) -> (Vec<usize>, Vec<(u64, i64)>) {
+    let path = bench.write_joined("one.ts", [&bench.single_segment(index).await]);
+    let mut times: Vec<_> = media::packets(&path).iter().map(|packet| (packet.stream, packet.pts)).collect();
+    times.sort_unstable();
+    (media::frame_numbers(&path, SIDE), times)
+}
+
+/// Asserts that the beginning, the middle and the end look the same with both backends, each after a seek of its own.
+async fn check_same_frames(name: &str, bench: Bench) {
+    let indices = [0, 2, 3, bench.grid.len() - 1];
+    let mut expected = Vec::new();
+    for index in indices {
+        expected.push(shown(&bench, index).await);
+    }
+    let bench = bench.with_gstreamer();
+    for (index, expected) in indices.into_iter().zip(expected) {
+        assert_eq!(shown(&bench, index).await, expected, "{name}, segment {index}");
+    }
+}
+
+#[tokio::test]
+async fn both_backends_show_the_same_frames_after_a_seek() {
+    for (name, container, video_args, other_args) in FILMS {
+        check_same_frames(name, numbered_bench(name, container, &format!("{video_args} {other_args}"))).await;
+    }
+}
+
+#[tokio::test]
+async fn audio_and_video_stay_in_sync() {
+    for (name, container, video_args, other_args) in FILMS {
+        let mut bench = Bench::of_new_film(name, container, 5, &format!("{video_args} {other_args}"));
+        set_profile(&mut bench);
+        encode::check_sync(&bench.with_gstreamer(), 0.03).await;
+    }
+}
+
+#[tokio::test]
+async fn an_avi_file_without_index_is_left_to_ffmpeg() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, path) = (folder.path().join("whole.avi"), folder.path().join("a.avi"));
+    media::flash_and_beep(&whole, 5, "-c:v mpeg4 -q:v 2 -bf 0 -c:a mp3");
+    let bytes = std::fs::read(&whole).unwrap();
+    let index = bytes.windows(4).rposition(|name| name == b"idx1").unwrap();
+    std::fs::write(&path, &bytes[..index]).unwrap();
+    let mut bench = Bench::of_file(folder, &path, Container::Avi, FPS25, 5.0);
+    set_profile(&mut bench);
+    let mut run = bench.with_gstreamer().start(0, usize::MAX);
+    let error = next_segment(&mut run).await.unwrap().map(|segment| segment.index).unwrap_err();
+    assert!(error.to_string().contains("no index"), "{error}");
+}

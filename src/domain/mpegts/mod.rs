@@ -17,6 +17,7 @@ pub mod pes;
 pub mod program;
 pub mod psi;
 pub mod segmenter;
+pub mod stream_codec;
 pub mod timestamp_shift;
 pub mod ts_writer;
 

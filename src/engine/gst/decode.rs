@@ -1,4 +1,4 @@
-//! Decodes one stream of a file from a start time: opens the file, seeks, then returns buffer after buffer.
+//! Decodes one stream of a file from a start time: opens the file, seeks unless it is fed, then returns buffer after buffer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use super::item_clock::ItemClock;
 use super::launch_text::{self, LaunchText};
 use super::opener::{Opener, SelectedStream};
 use super::panic_guard::ThreadWaker;
+use super::pes_feed::PesFeed;
 use super::progress::progress;
 use super::running_pipeline::{BusEvent, RunningPipeline, SeekResult};
 use super::stall_timer::StallTimer;
@@ -75,10 +76,12 @@ impl OutputFormat {
             (Self::Video { .. }, Opener::Avi) => launch_text::DECODE_VIDEO_AVI,
             (Self::Video { .. }, Opener::Matroska) => launch_text::DECODE_VIDEO_MATROSKA,
             (Self::Video { .. }, Opener::Mp4) => launch_text::DECODE_VIDEO_MP4,
+            (Self::Video { .. }, Opener::PesFeed) => launch_text::DECODE_VIDEO_PES,
             (Self::Audio, Opener::Decodebin3) => launch_text::DECODE_AUDIO,
             (Self::Audio, Opener::Avi) => launch_text::DECODE_AUDIO_AVI,
             (Self::Audio, Opener::Matroska) => launch_text::DECODE_AUDIO_MATROSKA,
             (Self::Audio, Opener::Mp4) => launch_text::DECODE_AUDIO_MP4,
+            (Self::Audio, Opener::PesFeed) => launch_text::DECODE_AUDIO_PES,
         })
     }
 
@@ -219,7 +222,7 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
     let opener = Opener::for_container(&request.media);
     let mut pipeline =
         RunningPipeline::new(request.format.launch_text(opener)?, ("", ""), &request.stream.to_string(), wake)?;
-    pipeline.set_detecting(true);
+    pipeline.set_detecting(opener != Opener::PesFeed);
     opener.configure(&pipeline, &request.source, selected, wake)?;
     let output: app::AppSink = pipeline.element_of_type("out")?;
     let (sample_waker, preroll_waker) = (wake.clone(), wake.clone());
@@ -238,7 +241,8 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
         let clock = ItemClock::for_media(&request.media);
         frame_skipping::skip_before(&pipeline, video, clock, request.start_seconds, wake);
     }
-    let (stage, state) = match request.start_seconds > 0.0 {
+    // A feed starts where decoding must start.
+    let (stage, state) = match request.start_seconds > 0.0 && opener != Opener::PesFeed {
         true => (Stage::Opening, gst::State::Paused),
         false => (Stage::Running, gst::State::Playing),
     };
@@ -247,5 +251,10 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
         return Ok((pipeline, output, stage));
     }
     pipeline.set_state(state)?;
+    if opener == Opener::PesFeed {
+        let (source, media) = (request.source.clone(), request.media.clone());
+        let feed = PesFeed { source, media, stream: request.stream, start_seconds: request.start_seconds };
+        feed.start(&pipeline, wake)?;
+    }
     Ok((pipeline, output, stage))
 }

@@ -2,6 +2,7 @@
 
 use gstreamer as gst;
 
+use super::pes_feed::ITEM_ZERO_SECONDS;
 use crate::domain::media::{Container, Media};
 
 /// The clock of one pipeline.
@@ -15,7 +16,8 @@ pub(super) struct ItemClock {
 /// Which times of a pipeline are those of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PipelineTimes {
-    /// Stream times: of mp4, because edit lists move them; of containers that begin at 0.
+    /// Stream times: of mp4, because edit lists move them; of containers that begin at 0, and of
+    /// fed streams.
     Stream,
     /// Timestamps of buffers. matroskademux counts stream time from the first block it has read, and counts again when a
     /// block of another stream is earlier (measured: a first frame at 28 ms had stream time 0).
@@ -24,11 +26,12 @@ enum PipelineTimes {
 
 impl ItemClock {
     pub(super) fn for_media(media: &Media) -> Self {
-        let times = match media.container {
-            Container::Matroska | Container::Webm => PipelineTimes::Buffer,
-            _ => PipelineTimes::Stream,
+        let (zero_seconds, times) = match media.container {
+            Container::MpegTs => (ITEM_ZERO_SECONDS as f64, PipelineTimes::Stream),
+            Container::Matroska | Container::Webm => (media.start_seconds, PipelineTimes::Buffer),
+            _ => (media.start_seconds, PipelineTimes::Stream),
         };
-        Self { zero_nanoseconds: (media.start_seconds * 1e9).round() as i64, times }
+        Self { zero_nanoseconds: (zero_seconds * 1e9).round() as i64, times }
     }
 
     /// Where a buffer with this timestamp starts, nanoseconds of the item; may be negative. None if its time is unknown.

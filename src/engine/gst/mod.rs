@@ -25,6 +25,7 @@ mod limiter;
 mod opener;
 mod overlay;
 mod panic_guard;
+mod pes_feed;
 mod progress;
 mod refusal;
 pub mod registry;

@@ -23,6 +23,8 @@ pub(super) enum Opener {
     Avi,
     Matroska,
     Mp4,
+    /// No demuxer: this program feeds the PES payloads of one stream of a transport stream.
+    PesFeed,
 }
 
 /// The stream to decode: its position among the streams of its kind (video or audio), and their number.
@@ -51,6 +53,7 @@ impl Opener {
         match media.container {
             Container::Avi => Self::Avi,
             Container::Matroska | Container::Webm => Self::Matroska,
+            Container::MpegTs => Self::PesFeed,
             Container::Mp4 => Self::Mp4,
             _ => Self::Decodebin3,
         }
@@ -64,18 +67,23 @@ impl Opener {
         selected: SelectedStream,
         wake: &ThreadWaker,
     ) -> Result<()> {
-        if self == Self::Avi && !avi::has_index(source) {
-            // avidemux then takes every frame for a keyframe, and a seek shows broken frames (measured).
-            return Err(RunError::SourceRead("the AVI file has no index".into()));
-        }
-        let decode = pipeline.element("decode")?;
-        if self == Self::Decodebin3 {
-            // Not descriptorsrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.
-            decode.set_property("uri", descriptor_source::uri(source));
-            select_stream(&decode, selected, wake);
-        } else {
-            descriptor_source::set_source(&pipeline.element("file")?, source);
-            link_stream(&pipeline.element("demux")?, &decode, selected, wake);
+        match self {
+            // The feed selects the stream.
+            Self::PesFeed => {}
+            Self::Decodebin3 => {
+                // Not descriptorsrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.
+                let decode = pipeline.element("decode")?;
+                decode.set_property("uri", descriptor_source::uri(source));
+                select_stream(&decode, selected, wake);
+            }
+            Self::Avi if !avi::has_index(source) => {
+                // avidemux then takes every frame for a keyframe, and a seek shows broken frames (measured).
+                return Err(RunError::SourceRead("the AVI file has no index".into()));
+            }
+            Self::Avi | Self::Matroska | Self::Mp4 => {
+                descriptor_source::set_source(&pipeline.element("file")?, source);
+                link_stream(&pipeline.element("demux")?, &pipeline.element("decode")?, selected, wake);
+            }
         }
         Ok(())
     }

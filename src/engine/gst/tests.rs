@@ -176,7 +176,8 @@ fn refusals_state_a_reason() {
             .unwrap_or("supported")
     };
     assert!(refusal_of(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
-    assert_eq!(refusal_of(|_| (), Container::MpegTs, 0.0), "a stream's times do not start at its first frame");
+    assert_eq!(refusal_of(|_| (), Container::MpegTs, 1.4), "supported");
+    assert_eq!(refusal_of(|_| (), Container::MpegPs, 0.0), "a stream's times do not start at its first frame");
     assert_eq!(refusal_of(|_| (), Container::Mp4, 1.4), "supported");
     assert_eq!(refusal_of(|_| (), Container::Matroska, 0.0), "supported");
     assert_eq!(refusal_of(|_| (), Container::Asf, 0.0), "seeking in this container is not exact");

@@ -1,6 +1,7 @@
 //! Containers and clocks that GStreamer reads in its own way: both backends show the same frames at the same times.
 
 use super::*;
+use hearthcast::engine::clock;
 
 const X264: &str = "-c:v libx264 -preset ultrafast -qp 4 -g 60 -bf 2 -pix_fmt yuv420p";
 
@@ -8,11 +9,14 @@ const X264: &str = "-c:v libx264 -preset ultrafast -qp 4 -g 60 -bf 2 -pix_fmt yu
 const SIDE: usize = 64;
 
 /// Kinds of files: name, container, arguments of the encoder of the video, and the others.
-const FILMS: [(&str, Container, &str, &str); 4] = [
+const FILMS: [(&str, Container, &str, &str); 7] = [
     ("late.mkv", Container::Matroska, X264, "-c:a aac -output_ts_offset 5"),
     ("late.mp4", Container::Mp4, X264, "-c:a aac -output_ts_offset 5"),
     // Its audio starts 7 ms before 0.
     ("opus.mkv", Container::Matroska, X264, "-c:a libopus"),
+    ("avc.ts", Container::MpegTs, X264, "-c:a aac"),
+    ("hevc.ts", Container::MpegTs, "-c:v libx265 -preset ultrafast -x265-params log-level=none:keyint=60", "-c:a ac3"),
+    ("open.ts", Container::MpegTs, "-c:v mpeg2video -q:v 2 -bf 2 -g 30", "-c:a mp2 -output_ts_offset 1000"),
     ("plain.avi", Container::Avi, "-c:v mpeg4 -q:v 2 -bf 0 -g 60", "-c:a mp3"),
 ];
 
@@ -92,4 +96,35 @@ async fn an_avi_file_without_index_is_left_to_ffmpeg() {
     let mut run = bench.with_gstreamer().start(0, usize::MAX);
     let error = next_segment(&mut run).await.unwrap().map(|segment| segment.index).unwrap_err();
     assert!(error.to_string().contains("no index"), "{error}");
+}
+
+/// A transport stream of two parts, of which the second has another clock.
+#[tokio::test]
+async fn a_transport_stream_on_two_clocks_is_read_in_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("joined.ts");
+    let mut bytes = Vec::new();
+    for (name, offset) in [("first.ts", 100), ("second.ts", 50)] {
+        let part = folder.path().join(name);
+        let encoder_args = format!("-c:v mpeg2video -q:v 3 -bf 0 -c:a mp2 -output_ts_offset {offset}");
+        media::flash_and_beep(&part, 5, &encoder_args);
+        bytes.extend(std::fs::read(&part).unwrap());
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let mut bench = Bench::of_file(folder, &path, Container::MpegTs, FPS25, 10.0);
+    let repair = clock::find_clock_repair(&bench.source).unwrap().unwrap();
+    repair.apply_to(Arc::make_mut(&mut bench.media), bench.source.len);
+    let joined = bench.write_joined("ffmpeg.ts", &bench.all_segments().await);
+    let expected = media::flash_and_beep_times(&joined, 25.0);
+    let bench = bench.with_gstreamer();
+    let joined = bench.write_joined("gstreamer.ts", &bench.all_segments().await);
+    assert_eq!(media::decoder_warnings(&joined), "");
+    let shown = media::flash_and_beep_times(&joined, 25.0);
+    assert_eq!((shown.0.len(), shown.1.len()), (expected.0.len(), expected.1.len()), "{shown:?} {expected:?}");
+    let pairs = shown.0.iter().zip(&expected.0).chain(shown.1.iter().zip(&expected.1));
+    for (ours, theirs) in pairs {
+        assert!((ours - theirs).abs() < 0.041, "{shown:?} {expected:?}");
+    }
+    let single = bench.single_segment(bench.grid.len() - 1).await;
+    assert!(media::flash_and_beep_times(&bench.write_joined("one.ts", [&single]), 25.0).0.len() <= 2);
 }

@@ -7,6 +7,7 @@
 //! wrap.
 #![doc = include_str!("README.md")]
 
+pub mod audio_insertion;
 pub mod canonical;
 pub mod channel_timeline;
 pub mod clock_jumps;

@@ -56,15 +56,19 @@ pub(super) struct DecodeRequest {
 /// Output format of a decoder. Audio is interleaved 32-bit float at 48 kHz, with the channels of the source.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OutputFormat {
-    Video { deinterlace: bool },
+    Video {
+        deinterlace: bool,
+    },
     Audio,
+    /// Frames as they are stored, one per buffer.
+    CompressedAudio,
 }
 
 impl OutputFormat {
     fn kind_name(self) -> &'static str {
         match self {
             Self::Video { .. } => "video",
-            Self::Audio => "audio",
+            Self::Audio | Self::CompressedAudio => "audio",
         }
     }
 
@@ -82,6 +86,13 @@ impl OutputFormat {
             (Self::Audio, Opener::Matroska) => launch_text::DECODE_AUDIO_MATROSKA,
             (Self::Audio, Opener::Mp4) => launch_text::DECODE_AUDIO_MP4,
             (Self::Audio, Opener::PesFeed) => launch_text::DECODE_AUDIO_PES,
+            (Self::CompressedAudio, Opener::Decodebin3) => {
+                return Err(RunError::Internal("GStreamer does not copy audio of this container".into()));
+            }
+            (Self::CompressedAudio, Opener::Avi) => launch_text::COPY_AUDIO_AVI,
+            (Self::CompressedAudio, Opener::Matroska) => launch_text::COPY_AUDIO_MATROSKA,
+            (Self::CompressedAudio, Opener::Mp4) => launch_text::COPY_AUDIO_MP4,
+            (Self::CompressedAudio, Opener::PesFeed) => launch_text::COPY_AUDIO_PES,
         })
     }
 
@@ -91,7 +102,7 @@ impl OutputFormat {
                 let mode = if deinterlace { "auto" } else { "disabled" };
                 pipeline.element("deinterlacer")?.set_property_from_str("mode", mode);
             }
-            Self::Audio => {}
+            Self::Audio | Self::CompressedAudio => {}
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod audio_segment;
 mod audio_timeline;
 mod backend;
 mod burned_text;
+mod copied_audio;
 mod decode;
 mod descriptor_source;
 pub mod discoverer;

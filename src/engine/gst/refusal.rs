@@ -1,5 +1,6 @@
 //! The renditions that GStreamer leaves to ffmpeg, each with its reason.
 
+use super::copied_audio;
 use super::source_refusal::source_refusal;
 use crate::domain::media::{Container, Media, Stream, StreamKind};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
@@ -31,8 +32,13 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition, report: &EngineRepor
         },
         Some(VideoPlan::Encode(_)) | None => {}
     }
-    if let Some(AudioPlan::Copy { .. }) = rendition.audio {
-        return Some("copied audio keeps the frame grid of its source, which ffmpeg's muxer knows");
+    if let Some(AudioPlan::Copy { stream }) = rendition.audio {
+        if rendition.video.is_none() {
+            return Some("ffmpeg copies audio alone in less time");
+        }
+        if media.stream(stream).is_none_or(|stream| copied_audio::stream_type(&stream.codec).is_none()) {
+            return Some("GStreamer copies AAC and MP3 only");
+        }
     }
     if let Some(AudioPlan::Encode { stream, channels, .. }) = rendition.audio {
         if channels > 6 {

@@ -128,3 +128,56 @@ async fn a_transport_stream_on_two_clocks_is_read_in_process() {
     let single = bench.single_segment(bench.grid.len() - 1).await;
     assert!(media::flash_and_beep_times(&bench.write_joined("one.ts", [&single]), 25.0).0.len() <= 2);
 }
+
+/// Copies the audio of a film instead of encoding it.
+fn copy_audio(bench: &mut Bench) {
+    let stream = bench.media.audio_streams().next().unwrap().0.index;
+    Arc::make_mut(&mut bench.rendition).audio = Some(AudioPlan::Copy { stream });
+}
+
+/// Start, ticks of the item, and size of the audio packets of these segments. GStreamer's parser drops the frames that end
+/// before the item begins (encoder priming), so they are left out.
+fn audio_packets<'a>(bench: &Bench, segments: impl IntoIterator<Item = &'a SegmentBytes>) -> Vec<(i64, u64)> {
+    let path = bench.write_joined("packets.ts", segments);
+    let audio = media::packets(&path).into_iter().filter(|packet| packet.stream == 1);
+    let timed = audio.map(|packet| (packet.pts - 3600 * 90_000, packet.size));
+    timed.filter(|(start, _)| *start > -900).collect()
+}
+
+#[tokio::test]
+async fn copied_audio_beside_encoded_video_is_that_of_ffmpeg() {
+    for (name, container, encoder_args) in [
+        ("aac.mp4", Container::Mp4, "-c:v libx264 -preset ultrafast -g 60 -bf 2 -c:a aac"),
+        ("late.mp4", Container::Mp4, "-c:v libx264 -preset ultrafast -g 60 -c:a aac -ar 44100 -output_ts_offset 5"),
+        ("aac.mkv", Container::Matroska, "-c:v libx264 -preset ultrafast -g 60 -c:a aac"),
+        ("mp3.mkv", Container::Matroska, "-c:v libx264 -preset ultrafast -g 60 -c:a libmp3lame"),
+        ("aac.ts", Container::MpegTs, "-c:v mpeg2video -q:v 3 -c:a aac"),
+        ("mp3.avi", Container::Avi, "-c:v mpeg4 -q:v 3 -bf 0 -c:a libmp3lame"),
+    ] {
+        let mut bench = Bench::of_new_film(name, container, 7, encoder_args);
+        set_profile(&mut bench);
+        copy_audio(&mut bench);
+        let theirs = audio_packets(&bench, &bench.all_segments().await);
+        let bench = bench.with_gstreamer();
+        let segments = bench.all_segments().await;
+        let joined = bench.write_joined("whole.ts", &segments);
+        assert_eq!(media::decoder_warnings(&joined), "", "{name}");
+        let ours = audio_packets(&bench, &segments);
+        // qtdemux omits what begins in the last frame of an edit.
+        assert!(ours.len().abs_diff(theirs.len()) <= 1 && ours.len() > 250, "{name}: {} {}", ours.len(), theirs.len());
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            // Matroska and AVI round times to milliseconds.
+            assert!((ours.0 - theirs.0).abs() <= 180 && ours.1 == theirs.1, "{name}: {ours:?} {theirs:?}");
+        }
+        let (flashes, beeps) = media::flash_and_beep_times(&joined, 25.0);
+        assert_eq!((flashes.len(), beeps.len()), (7, 7), "{name}: {flashes:?} {beeps:?}");
+        assert!(
+            flashes.iter().zip(&beeps).all(|(flash, beep)| (flash - beep).abs() < 0.06),
+            "{name}: {flashes:?} {beeps:?}"
+        );
+        for index in [1, 3, segments.len() - 1] {
+            let single = bench.single_segment(index).await;
+            assert_eq!(audio_packets(&bench, [&single]), audio_packets(&bench, [&segments[index]]), "{name}, {index}");
+        }
+    }
+}

@@ -7,6 +7,7 @@
 //! wrap.
 #![doc = include_str!("README.md")]
 
+pub mod audio_insertion;
 pub mod canonical;
 pub mod channel_timeline;
 pub mod clock_jumps;
@@ -17,6 +18,7 @@ pub mod pes;
 pub mod program;
 pub mod psi;
 pub mod segmenter;
+pub mod stream_codec;
 pub mod timestamp_shift;
 pub mod ts_writer;
 

@@ -31,6 +31,8 @@ const MAX_CLUSTER_ELEMENTS: usize = 4_000;
 pub(super) struct MatroskaTrack {
     source: Arc<SourceFile>,
     layout: ClusterLayout,
+    /// The item's 0 in times of the file, milliseconds.
+    zero_ms: i64,
     track_number: u64,
     compression: Compression,
     /// Cues of the subtitles, if listed, and of the video; sorted by time.
@@ -68,8 +70,10 @@ impl MatroskaTrack {
         let keyframes = video.map(|(video, _)| sorted_cues(video.number)).unwrap_or_default();
         let (layout, cues) = (film.layout, sorted_cues(track.number));
         let read_position = layout.cluster_start(layout.first_cluster).map_err(|short| to_run_error(short.into()))?;
-        let track_number = track.number;
-        let track = Self { source, layout, track_number, compression, cues, keyframes, read_position, last_offset: 0 };
+        let (track_number, zero_ms) = (track.number, (media.start_seconds * 1000.0).round() as i64);
+        let last_offset = 0;
+        let track =
+            Self { source, layout, zero_ms, track_number, compression, cues, keyframes, read_position, last_offset };
         Ok((track, decoder))
     }
 
@@ -132,9 +136,10 @@ impl MatroskaTrack {
         Ok(packets)
     }
 
-    /// A time in units of the file's timestamp scale.
+    /// A time of the item in units of the file's timestamp scale.
     fn to_timestamp_units(&self, ms: i64) -> i64 {
-        (i128::from(ms) * 1_000_000 / i128::from(self.layout.timestamp_scale.max(1))) as i64
+        (i128::from(ms.saturating_add(self.zero_ms)) * 1_000_000 / i128::from(self.layout.timestamp_scale.max(1)))
+            as i64
     }
 
     /// The block a cue points to.
@@ -173,6 +178,7 @@ impl MatroskaTrack {
             }
         };
         let time_ms = (i128::from(block.time) * i128::from(self.layout.timestamp_scale) / 1_000_000) as i64;
+        let time_ms = time_ms.saturating_sub(self.zero_ms);
         Ok(Some(SubtitlePacket { time_ms, bytes }))
     }
 }

@@ -6,6 +6,7 @@
 //! encode all see one continuous clock.
 
 mod chain;
+mod elementary_stream;
 mod feed;
 mod jumps;
 
@@ -14,6 +15,7 @@ use std::io::Result;
 use std::sync::Arc;
 
 pub use chain::{PlayedLinks, chained};
+pub use elementary_stream::{ElementaryStream, PesPayload};
 pub use feed::{ItemInput, PipeInput, RepairedFeed};
 pub use jumps::{ClockRepair, find_clock_repair, has_clock_jump};
 

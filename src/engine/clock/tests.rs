@@ -1,6 +1,7 @@
 //! Generated files with all kinds of clock jumps, and one that only loses data.
 
 use super::*;
+use crate::domain::media::{Audio, Container, Media, Stream, StreamKind, Video};
 use crate::domain::mpegts::PMT_PID;
 use crate::domain::mpegts::clock_jumps::{ClockSection, source_time};
 use crate::domain::mpegts::psi::{PmtEntry, ProgramEntry, TrackKind, pat_of};
@@ -326,4 +327,55 @@ async fn a_feed_begins_at_the_requested_time_with_tables_and_one_clock() {
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == Ticks(3600)), "{from}");
         assert_eq!(times.last(), Some(&(SECOND * 20 - Ticks(3600))));
     }
+}
+
+/// The payloads of a stream (0 is video, 1 audio) from a time on.
+fn read_payloads(source: &Arc<SourceFile>, media: &Media, index: u32, start: Ticks) -> Vec<PesPayload> {
+    let mut stream = ElementaryStream::open(source, media, index, start).unwrap();
+    std::iter::from_fn(|| stream.next_payload().unwrap()).collect()
+}
+
+#[test]
+fn one_stream_is_read_in_source_time_from_a_keyframe_on() {
+    let video = StreamKind::Video(Video::new(64, 36));
+    let streams = vec![
+        Stream::new(0, "h264", video),
+        Stream::new(1, "aac", StreamKind::Audio(Audio::new(2, 48_000))),
+        Stream::new(2, "aac", StreamKind::Audio(Audio::new(2, 48_000))),
+    ];
+    let mut media = Media { start_seconds: 5000.0, ..Media::new(Container::MpegTs, streams) };
+    let first = with_clock_shifted(make_film(0, 10, 3000), SECOND * 5000);
+    // The second part has another clock and other PIDs.
+    let second = with_pids_shifted(with_clock_shifted(make_film(10, 20, 3000), SECOND * 70), 0x100);
+    let (plain, joined) = (open_film(&first), open_film(&[first, second].concat()));
+    let missing = ElementaryStream::open(&plain, &media, 1, Ticks::ZERO);
+    assert!(missing.is_err(), "the map lists one audio stream less than the probe");
+    media.streams.pop();
+    // Its timestamps wrap after 5 s.
+    let wrapping = open_film(&with_clock_shifted(make_film(0, 10, 3000), Ticks::WRAP - SECOND * 5));
+    let repaired = |media: &Media| {
+        let clock_pieces = find_clock_repair(&joined).unwrap().unwrap().pieces;
+        Media { start_seconds: 0.0, clock_pieces, ..media.clone() }
+    };
+    let near_wrap = Media { start_seconds: -5.0, ..media.clone() };
+    let last = |end: i64| SECOND * end - Ticks(3600) + Ticks(9000);
+    for (source, media, end) in [(&plain, &media, 10), (&wrapping, &near_wrap, 10), (&joined, &repaired(&media), 20)] {
+        // Frames are shown 0.1 s after they are decoded; each second begins with a keyframe.
+        for (start_ms, keyframe_ms) in [(-500, 100), (0, 100), (7500, 7100), (7050, 6100), (9990, 9100)] {
+            let payloads = read_payloads(source, media, 0, Ticks::from_ms(start_ms));
+            let times: Vec<Ticks> = payloads.iter().map(|payload| payload.pts.unwrap()).collect();
+            assert_eq!(times[0], Ticks::from_ms(keyframe_ms), "from {start_ms} ms");
+            assert!(times.windows(2).all(|pair| pair[1] - pair[0] == Ticks(3600)), "from {start_ms} ms: {times:?}");
+            assert_eq!(times.last(), Some(&last(end)), "from {start_ms} ms");
+            assert!(payloads.iter().all(|payload| payload.bytes == [7; 3000]));
+            assert!(payloads.iter().all(|payload| payload.pts.unwrap() - payload.dts.unwrap() == Ticks(9000)));
+        }
+        let audio = read_payloads(source, media, 1, Ticks::from_ms(7500));
+        let start = audio[0].pts.unwrap();
+        assert!((Ticks::from_ms(6500)..Ticks::from_ms(6550)).contains(&start), "{start:?}");
+        assert!(audio.windows(2).all(|pair| pair[1].pts.unwrap() - pair[0].pts.unwrap() == Ticks(3600)));
+        assert!(audio.iter().all(|payload| payload.bytes == [7; 100]));
+    }
+    let from_second_part = read_payloads(&joined, &repaired(&media), 0, SECOND * 15);
+    assert_eq!(from_second_part[0].pts, Some(Ticks::from_ms(14_100)));
 }

@@ -4,6 +4,7 @@
 //! keyframe index, packager and bitmap subtitles are views of them. Transport streams are read by `domain::mpegts`.
 
 pub mod avc;
+pub mod avi;
 pub mod bytes;
 pub mod matroska;
 pub mod mp4;

@@ -1,4 +1,4 @@
-//! Decodes one stream of a file from a start time: opens the file, seeks, then returns buffer after buffer.
+//! Decodes one stream of a file from a start time: opens the file, seeks unless it is fed, then returns buffer after buffer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,11 @@ use gstreamer::prelude::*;
 use gstreamer_app as app;
 
 use super::frame_skipping;
+use super::item_clock::ItemClock;
 use super::launch_text::{self, LaunchText};
 use super::opener::{Opener, SelectedStream};
 use super::panic_guard::ThreadWaker;
+use super::pes_feed::PesFeed;
 use super::progress::progress;
 use super::running_pipeline::{BusEvent, RunningPipeline, SeekResult};
 use super::stall_timer::StallTimer;
@@ -31,6 +33,7 @@ pub(super) struct Decoder {
     request: DecodeRequest,
     pipeline: RunningPipeline,
     output: app::AppSink,
+    clock: ItemClock,
     stage: Stage,
     stall_timer: StallTimer,
     /// The first buffer has arrived; until then `FIRST_OUTPUT_TIMEOUT` applies.
@@ -53,15 +56,19 @@ pub(super) struct DecodeRequest {
 /// Output format of a decoder. Audio is interleaved 32-bit float at 48 kHz, with the channels of the source.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OutputFormat {
-    Video { deinterlace: bool },
+    Video {
+        deinterlace: bool,
+    },
     Audio,
+    /// Frames as they are stored, one per buffer.
+    CompressedAudio,
 }
 
 impl OutputFormat {
     fn kind_name(self) -> &'static str {
         match self {
             Self::Video { .. } => "video",
-            Self::Audio => "audio",
+            Self::Audio | Self::CompressedAudio => "audio",
         }
     }
 
@@ -70,11 +77,22 @@ impl OutputFormat {
             (Self::Video { .. }, Opener::Decodebin3) => {
                 return Err(RunError::Internal("GStreamer does not decode video of this container".into()));
             }
+            (Self::Video { .. }, Opener::Avi) => launch_text::DECODE_VIDEO_AVI,
             (Self::Video { .. }, Opener::Matroska) => launch_text::DECODE_VIDEO_MATROSKA,
             (Self::Video { .. }, Opener::Mp4) => launch_text::DECODE_VIDEO_MP4,
+            (Self::Video { .. }, Opener::PesFeed) => launch_text::DECODE_VIDEO_PES,
             (Self::Audio, Opener::Decodebin3) => launch_text::DECODE_AUDIO,
+            (Self::Audio, Opener::Avi) => launch_text::DECODE_AUDIO_AVI,
             (Self::Audio, Opener::Matroska) => launch_text::DECODE_AUDIO_MATROSKA,
             (Self::Audio, Opener::Mp4) => launch_text::DECODE_AUDIO_MP4,
+            (Self::Audio, Opener::PesFeed) => launch_text::DECODE_AUDIO_PES,
+            (Self::CompressedAudio, Opener::Decodebin3) => {
+                return Err(RunError::Internal("GStreamer does not copy audio of this container".into()));
+            }
+            (Self::CompressedAudio, Opener::Avi) => launch_text::COPY_AUDIO_AVI,
+            (Self::CompressedAudio, Opener::Matroska) => launch_text::COPY_AUDIO_MATROSKA,
+            (Self::CompressedAudio, Opener::Mp4) => launch_text::COPY_AUDIO_MP4,
+            (Self::CompressedAudio, Opener::PesFeed) => launch_text::COPY_AUDIO_PES,
         })
     }
 
@@ -84,7 +102,7 @@ impl OutputFormat {
                 let mode = if deinterlace { "auto" } else { "disabled" };
                 pipeline.element("deinterlacer")?.set_property_from_str("mode", mode);
             }
-            Self::Audio => {}
+            Self::Audio | Self::CompressedAudio => {}
         }
         Ok(())
     }
@@ -111,8 +129,8 @@ impl Decoder {
     /// Opens the file and starts decoding towards the requested time.
     pub(super) fn open(request: DecodeRequest, wake: &ThreadWaker) -> Result<Self> {
         let (pipeline, output, stage) = start_pipeline(&request, wake)?;
-        let stall_timer = StallTimer::start();
-        Ok(Self { request, pipeline, output, stage, stall_timer, has_output: false, reopen_count: 0 })
+        let (clock, stall_timer) = (ItemClock::for_media(&request.media), StallTimer::start());
+        Ok(Self { request, pipeline, output, clock, stage, stall_timer, has_output: false, reopen_count: 0 })
     }
 
     /// Handles bus messages and advances opening and seeking. True if anything happened.
@@ -166,7 +184,8 @@ impl Decoder {
 
     /// Starts a flushing seek to the requested time; buffers from before it are discarded.
     fn seek(&mut self) {
-        let position = gst::ClockTime::from_nseconds((self.request.start_seconds * 1e9) as u64);
+        let preroll = self.output.try_pull_preroll(gst::ClockTime::ZERO);
+        let position = self.clock.seek_position(self.request.start_seconds, preroll.as_ref());
         self.stage = Stage::Seeking(self.pipeline.seek(position));
     }
 
@@ -198,8 +217,8 @@ impl Decoder {
             self.has_output = true;
             self.pipeline.set_detecting(false);
         }
-        let start =
-            sample.buffer().and_then(|buffer| buffer.pts()).and_then(|pts| stream_time_nanoseconds(&sample, pts));
+        let pts = sample.buffer().and_then(|buffer| buffer.pts());
+        let start = pts.zip(sample.segment()).and_then(|(pts, segment)| self.clock.item_nanoseconds(segment, pts));
         let start = start.ok_or_else(|| {
             RunError::Decode(format!("a decoded {} buffer has no timestamp", self.request.format.kind_name()))
         })?;
@@ -214,7 +233,7 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
     let opener = Opener::for_container(&request.media);
     let mut pipeline =
         RunningPipeline::new(request.format.launch_text(opener)?, ("", ""), &request.stream.to_string(), wake)?;
-    pipeline.set_detecting(true);
+    pipeline.set_detecting(opener != Opener::PesFeed);
     opener.configure(&pipeline, &request.source, selected, wake)?;
     let output: app::AppSink = pipeline.element_of_type("out")?;
     let (sample_waker, preroll_waker) = (wake.clone(), wake.clone());
@@ -230,9 +249,11 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
     );
     request.format.configure(&pipeline)?;
     if let Some(StreamKind::Video(video)) = request.media.stream(request.stream).map(|stream| &stream.kind) {
-        frame_skipping::skip_before(&pipeline, video, request.start_seconds, wake);
+        let clock = ItemClock::for_media(&request.media);
+        frame_skipping::skip_before(&pipeline, video, clock, request.start_seconds, wake);
     }
-    let (stage, state) = match request.start_seconds > 0.0 {
+    // A feed starts where decoding must start.
+    let (stage, state) = match request.start_seconds > 0.0 && opener != Opener::PesFeed {
         true => (Stage::Opening, gst::State::Paused),
         false => (Stage::Running, gst::State::Playing),
     };
@@ -241,13 +262,10 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
         return Ok((pipeline, output, stage));
     }
     pipeline.set_state(state)?;
+    if opener == Opener::PesFeed {
+        let (source, media) = (request.source.clone(), request.media.clone());
+        let feed = PesFeed { source, media, stream: request.stream, start_seconds: request.start_seconds };
+        feed.start(&pipeline, wake)?;
+    }
     Ok((pipeline, output, stage))
-}
-
-/// The stream time of a buffer, nanoseconds of the item; may be negative.
-fn stream_time_nanoseconds(sample: &gst::Sample, pts: gst::ClockTime) -> Option<i64> {
-    let segment = sample.segment()?.downcast_ref::<gst::ClockTime>()?;
-    let time = segment.to_stream_time_full(pts)?;
-    let nanoseconds = i64::try_from(time.abs().nseconds()).ok()?;
-    Some(if time.is_negative() { -nanoseconds } else { nanoseconds })
 }

@@ -7,6 +7,7 @@
 use gstreamer as gst;
 use gstreamer::prelude::*;
 
+use super::item_clock::ItemClock;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::RunningPipeline;
 use crate::domain::media::Video;
@@ -30,7 +31,13 @@ enum Coding {
 
 /// Makes the video decoder of a pipeline skip what is not needed before `start_seconds` of the item. Only for video of a constant
 /// frame rate: otherwise the frame shown at the start may lie far before it.
-pub(super) fn skip_before(pipeline: &RunningPipeline, video: &Video, start_seconds: f64, wake: &ThreadWaker) {
+pub(super) fn skip_before(
+    pipeline: &RunningPipeline,
+    video: &Video,
+    clock: ItemClock,
+    start_seconds: f64,
+    wake: &ThreadWaker,
+) {
     let Some(rate) = video.frame_rate.filter(|_| !video.has_variable_frame_rate) else { return };
     let Some(needed_from) = needed_from(start_seconds, rate) else { return };
     let wake = wake.clone();
@@ -39,22 +46,22 @@ pub(super) fn skip_before(pipeline: &RunningPipeline, video: &Video, start_secon
             factory.has_type(gst::ElementFactoryType::DECODER | gst::ElementFactoryType::MEDIA_VIDEO)
         });
         if let Some(pad) = element.static_pad("sink").filter(|_| is_decoder) {
-            drop_unneeded(&pad, needed_from, wake.clone());
+            drop_unneeded(&pad, clock, needed_from, wake.clone());
         }
     });
 }
 
-/// The time from which all frames are decoded; None if the run starts at the beginning.
-fn needed_from(start_seconds: f64, rate: FrameRate) -> Option<gst::ClockTime> {
+/// The time from which all frames are decoded, nanoseconds of the item; None if the run starts at the beginning.
+fn needed_from(start_seconds: f64, rate: FrameRate) -> Option<i64> {
     let seconds = start_seconds - KEPT_FRAMES / rate.as_f64();
-    (seconds > 0.0).then(|| gst::ClockTime::from_nseconds((seconds * 1e9) as u64))
+    (seconds > 0.0).then_some((seconds * 1e9) as i64)
 }
 
-fn drop_unneeded(pad: &gst::Pad, needed_from: gst::ClockTime, wake: ThreadWaker) {
+fn drop_unneeded(pad: &gst::Pad, clock: ItemClock, needed_from: i64, wake: ThreadWaker) {
     pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
         let is_unneeded = || {
             let Some(gst::PadProbeData::Buffer(buffer)) = &info.data else { return false };
-            let Some(time) = stream_time(pad, buffer) else { return false };
+            let Some(time) = item_nanoseconds(pad, clock, buffer) else { return false };
             let coding = pad.current_caps().and_then(|caps| Coding::from_caps(&caps));
             time < needed_from
                 && coding.zip(buffer.map_readable().ok()).is_some_and(|(coding, bytes)| coding.is_disposable(&bytes))
@@ -65,10 +72,10 @@ fn drop_unneeded(pad: &gst::Pad, needed_from: gst::ClockTime, wake: ThreadWaker)
     });
 }
 
-/// When a buffer is shown, time of the item.
-fn stream_time(pad: &gst::Pad, buffer: &gst::Buffer) -> Option<gst::ClockTime> {
+/// When a buffer is shown, nanoseconds of the item.
+fn item_nanoseconds(pad: &gst::Pad, clock: ItemClock, buffer: &gst::Buffer) -> Option<i64> {
     let segment = pad.sticky_event::<gst::event::Segment>(0)?;
-    segment.segment().downcast_ref::<gst::ClockTime>()?.to_stream_time(buffer.pts()?)
+    clock.item_nanoseconds(segment.segment(), buffer.pts()?)
 }
 
 impl Coding {
@@ -160,7 +167,7 @@ mod tests {
     #[test]
     fn frames_right_before_the_start_are_kept() {
         let rate = FrameRate { num: 25, den: 1 };
-        assert_eq!(needed_from(2.0, rate), Some(gst::ClockTime::from_mseconds(1880)));
+        assert_eq!(needed_from(2.0, rate), Some(1_880_000_000));
         assert_eq!(needed_from(0.1, rate), None);
     }
 }

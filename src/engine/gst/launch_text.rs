@@ -35,9 +35,17 @@ macro_rules! texts {
 texts! {
     DECODE_VIDEO_MATROSKA = "decode-video-matroska", "Decodes one video stream of a Matroska file to frames, in order.";
     DECODE_VIDEO_MP4 = "decode-video-mp4", "Decodes one video stream of an mp4 file.";
+    DECODE_VIDEO_AVI = "decode-video-avi", "Decodes one video stream of an AVI file.";
+    DECODE_VIDEO_PES = "decode-video-pes", "Decodes one video stream of a transport stream, whose PES payloads the run feeds.";
     DECODE_AUDIO = "decode-audio", "Decodes one stream of an audio-only file to samples at 48 kHz.";
     DECODE_AUDIO_MATROSKA = "decode-audio-matroska", "Decodes one audio stream of a Matroska file.";
     DECODE_AUDIO_MP4 = "decode-audio-mp4", "Decodes one audio stream of an mp4 file.";
+    DECODE_AUDIO_AVI = "decode-audio-avi", "Decodes one audio stream of an AVI file.";
+    DECODE_AUDIO_PES = "decode-audio-pes", "Decodes one audio stream of a transport stream.";
+    COPY_AUDIO_MATROSKA = "copy-audio-matroska", "Reads the compressed frames of one audio stream of a Matroska file.";
+    COPY_AUDIO_MP4 = "copy-audio-mp4", "Reads the compressed frames of one audio stream of an mp4 file.";
+    COPY_AUDIO_AVI = "copy-audio-avi", "Reads the compressed frames of one audio stream of an AVI file.";
+    COPY_AUDIO_PES = "copy-audio-pes", "Reads the compressed frames of one audio stream of a transport stream.";
     ENCODE_AUDIO = "encode-audio", "Encodes AAC frames for a whole run, on their grid of 1,024 samples.";
     SEGMENT = "segment", "Encodes one segment: its video, muxed with its AAC frames.";
     SEGMENT_WITHOUT_AUDIO = "segment-without-audio", "Encodes one segment without audio.";

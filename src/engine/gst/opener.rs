@@ -1,8 +1,8 @@
 //! Opens a file and selects one of its streams.
 //!
 //! decodebin3 detects the contents of a file by itself. Stopped over a file with several streams, it may crash the
-//! process, even if the other streams were never selected (GStreamer 1.22, seen twice). So for mp4 and Matroska the
-//! launch text names the demuxer, and the selected stream is linked to a decodebin of its own, the others to nothing.
+//! process, even if the other streams were never selected (GStreamer 1.22, seen twice). So for mp4, Matroska and AVI
+//! the launch text names the demuxer, and the selected stream is linked to a decodebin of its own, the others to nothing.
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
@@ -11,16 +11,20 @@ use super::descriptor_source;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::RunningPipeline;
 use crate::domain::media::{Container, Media, StreamKind};
-use crate::engine::Result;
+use crate::engine::container::avi;
 use crate::engine::source::SourceFile;
+use crate::engine::{Result, RunError};
 
 /// Which element opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opener {
     /// decodebin3, for every other container: audio-only files.
     Decodebin3,
+    Avi,
     Matroska,
     Mp4,
+    /// No demuxer: this program feeds the PES payloads of one stream of a transport stream.
+    PesFeed,
 }
 
 /// The stream to decode: its position among the streams of its kind (video or audio), and their number.
@@ -47,7 +51,9 @@ impl SelectedStream {
 impl Opener {
     pub(super) fn for_container(media: &Media) -> Self {
         match media.container {
+            Container::Avi => Self::Avi,
             Container::Matroska | Container::Webm => Self::Matroska,
+            Container::MpegTs => Self::PesFeed,
             Container::Mp4 => Self::Mp4,
             _ => Self::Decodebin3,
         }
@@ -61,14 +67,23 @@ impl Opener {
         selected: SelectedStream,
         wake: &ThreadWaker,
     ) -> Result<()> {
-        let decode = pipeline.element("decode")?;
-        if self == Self::Decodebin3 {
-            // Not descriptorsrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.
-            decode.set_property("uri", descriptor_source::uri(source));
-            select_stream(&decode, selected, wake);
-        } else {
-            descriptor_source::set_source(&pipeline.element("file")?, source);
-            link_stream(&pipeline.element("demux")?, &decode, selected, wake);
+        match self {
+            // The feed selects the stream.
+            Self::PesFeed => {}
+            Self::Decodebin3 => {
+                // Not descriptorsrc and decodebin3: decodebin3 decides how to read when it is linked, before the file is set.
+                let decode = pipeline.element("decode")?;
+                decode.set_property("uri", descriptor_source::uri(source));
+                select_stream(&decode, selected, wake);
+            }
+            Self::Avi if !avi::has_index(source) => {
+                // avidemux then takes every frame for a keyframe, and a seek shows broken frames (measured).
+                return Err(RunError::SourceRead("the AVI file has no index".into()));
+            }
+            Self::Avi | Self::Matroska | Self::Mp4 => {
+                descriptor_source::set_source(&pipeline.element("file")?, source);
+                link_stream(&pipeline.element("demux")?, &pipeline.element("decode")?, selected, wake);
+            }
         }
         Ok(())
     }

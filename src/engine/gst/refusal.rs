@@ -1,5 +1,7 @@
 //! The renditions that GStreamer leaves to ffmpeg, each with its reason.
 
+use super::copied_audio;
+use super::source_refusal::source_refusal;
 use crate::domain::media::{Container, Media, Stream, StreamKind};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::engine::worker::message::EngineReport;
@@ -30,8 +32,13 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition, report: &EngineRepor
         },
         Some(VideoPlan::Encode(_)) | None => {}
     }
-    if let Some(AudioPlan::Copy { .. }) = rendition.audio {
-        return Some("copied audio keeps the frame grid of its source, which ffmpeg's muxer knows");
+    if let Some(AudioPlan::Copy { stream }) = rendition.audio {
+        if rendition.video.is_none() {
+            return Some("ffmpeg copies audio alone in less time");
+        }
+        if media.stream(stream).is_none_or(|stream| copied_audio::stream_type(&stream.codec).is_none()) {
+            return Some("GStreamer copies AAC and MP3 only");
+        }
     }
     if let Some(AudioPlan::Encode { stream, channels, .. }) = rendition.audio {
         if channels > 6 {
@@ -41,18 +48,7 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition, report: &EngineRepor
             return Some("GStreamer does not read the channel layout that this file states");
         }
     }
-    if !media.clock_pieces.is_empty() {
-        return Some("its pieces are put on one clock, in a pipe that ffmpeg reads");
-    }
-    match media.container {
-        Container::Mp4 | Container::Matroska | Container::Webm => {}
-        // Times start at the first clock reference, and a seek is a guess.
-        Container::MpegTs | Container::MpegPs => return Some("a stream's times do not start at its first frame"),
-        _ if rendition.video.is_some() => return Some("seeking in this container is not exact"),
-        Container::Flac | Container::Wav | Container::Ogg => {}
-        _ => return Some("seeking in this container is not exact"),
-    }
-    (media.start_seconds.abs() > 0.001).then_some("its clock does not start at 0")
+    source_refusal(media, rendition)
 }
 
 /// Whether the channels of this audio stream have other positions than the decoder assumes. FLAC states them in a tag, PCM in mp4 in

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use super::aac::{self, AacEncoder};
 use super::audio_segment;
 use super::audio_timeline::{AudioTimeline, FRAME_SAMPLES};
+use super::copied_audio::CopiedAudio;
 use super::decode::{DecodeRequest, Decoder, DecoderOutput, OutputFormat};
 use super::downmix::Mixer;
 use super::frame_picker::FramePicker;
@@ -159,6 +160,7 @@ struct RunLoop<'a> {
     waker: &'a ThreadWaker,
     video: Option<VideoBranch>,
     audio: Option<AudioBranch>,
+    copied_audio: Option<CopiedAudio>,
     open_segments: VecDeque<SegmentEncoder>,
     /// The segment to open next.
     next_segment: usize,
@@ -183,6 +185,12 @@ impl<'a> RunLoop<'a> {
             let limiter = gain_tenths_db.map(|gain| Limiter::new(mixer.channels(), gain));
             audio = Some(AudioBranch { decoder, mixer, timeline, limiter, encoder, ready_frames: VecDeque::new() });
         }
+        let mut copied_audio = None;
+        if let Some(AudioPlan::Copy { stream }) = job.spec.rendition.audio {
+            let start_seconds = start_seconds - AUDIO_MARGIN_SECONDS;
+            let request = decode_request(job, stream, start_seconds, OutputFormat::CompressedAudio);
+            copied_audio = Some(CopiedAudio::open(request, waker)?);
+        }
         let video = match (video_encoding, &*job.spec.grid) {
             (None, _) => None,
             (Some(encoding), Grid::Frames(frames)) => {
@@ -198,7 +206,7 @@ impl<'a> RunLoop<'a> {
             _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
         };
         let (open_segments, stall_timer) = (VecDeque::new(), StallTimer::start());
-        Ok(Self { task, waker, video, audio, open_segments, next_segment: job.first, stall_timer })
+        Ok(Self { task, waker, video, audio, copied_audio, open_segments, next_segment: job.first, stall_timer })
     }
 
     fn run(&mut self) -> Result<()> {
@@ -207,6 +215,7 @@ impl<'a> RunLoop<'a> {
             let mut has_progress = self.open_allowed_segments()?;
             has_progress |= self.pull_video()?;
             has_progress |= self.pull_audio()?;
+            has_progress |= self.pull_copied_audio()?;
             has_progress |= self.deliver_finished()?;
             if self.next_segment >= last && self.open_segments.is_empty() {
                 return Ok(());
@@ -235,6 +244,9 @@ impl<'a> RunLoop<'a> {
         }
         if let Some(audio) = &self.audio {
             let _ = write!(out, "audio {}; ", audio.decoder.stage_name());
+        }
+        if let Some(copied_audio) = &self.copied_audio {
+            let _ = write!(out, "copied audio {}; ", copied_audio.stage_name());
         }
         for segment in &self.open_segments {
             let SegmentEncoder { index, video_frames, aac_frames, .. } = segment;
@@ -346,18 +358,33 @@ impl<'a> RunLoop<'a> {
         Ok(has_progress)
     }
 
+    /// Reads the copied audio of the open segments.
+    fn pull_copied_audio(&mut self) -> Result<bool> {
+        let (Some(copied_audio), Some(last)) = (&mut self.copied_audio, self.open_segments.back()) else {
+            return Ok(false);
+        };
+        copied_audio.pull_until(self.task.job.spec.grid.segment_start(last.index + 1), self.waker)
+    }
+
     /// Delivers finished segments, in order.
     fn deliver_finished(&mut self) -> Result<bool> {
         let mut has_progress = false;
         for segment in &mut self.open_segments {
             has_progress |= segment.poll()?;
         }
-        while let Some(segment_encoder) = self.open_segments.pop_front_if(|segment| segment.is_finished()) {
+        let grid = &self.task.job.spec.grid;
+        let lacks_audio = |audio: &CopiedAudio, index| !audio.is_read_until(grid.segment_start(index + 1));
+        while let Some(segment_encoder) = self.open_segments.pop_front_if(|segment| {
+            segment.is_finished() && !self.copied_audio.as_ref().is_some_and(|audio| lacks_audio(audio, segment.index))
+        }) {
             let index = segment_encoder.index;
-            let bytes = match &self.video {
-                Some(_) => self.canonicalize(index, &segment_encoder.into_bytes())?,
-                None => segment_encoder.into_bytes(),
-            };
+            let mut bytes = segment_encoder.into_bytes();
+            if let Some(copied_audio) = &mut self.copied_audio {
+                bytes = copied_audio.insert_into(&bytes, grid.segment_start(index), grid.segment_start(index + 1));
+            }
+            if self.video.is_some() {
+                bytes = self.canonicalize(index, &bytes)?;
+            }
             if !self.task.has_same_content() {
                 return Err(RunError::SourceChanged);
             }

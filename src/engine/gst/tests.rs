@@ -62,6 +62,15 @@ fn audio_only_job(job: &Job, folder: &Path) -> Job {
     Job::new(Arc::new(spec), job.first)
 }
 
+/// The job with a transport stream, which is fed to its decoders.
+fn transport_stream_job(job: &Job, folder: &Path) -> Job {
+    let path = folder.join("a.ts");
+    run_ffmpeg(["-i", folder.join("a.mp4").to_str().unwrap(), "-c", "copy"], &path);
+    let media = Media { container: Container::MpegTs, start_seconds: 1.4, ..Media::clone(&job.spec.media) };
+    let (source, media) = (Arc::new(open_in_test(&path)), Arc::new(media));
+    Job::new(Arc::new(RenditionSpec { source, media, ..RenditionSpec::clone(&job.spec) }), job.first)
+}
+
 /// The job with a PGS sidecar: one subtitle, shown for its whole length.
 fn pgs_job(job: &Job, folder: &Path) -> Job {
     let segment = |kind: u8, body: &[u8]| {
@@ -90,8 +99,9 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let job = film_job(folder.path());
     let kinds = "bus sample preroll no-more-pads seek need-data taken end frame fragment playlist";
     let (audio_only, with_pgs) = (audio_only_job(&job, folder.path()), pgs_job(&job, folder.path()));
+    let transport_stream = transport_stream_job(&job, folder.path());
     let cases = kinds.split(' ').map(|kind| (kind, &job));
-    let cases = cases.chain([("select-stream", &audio_only), ("draw", &with_pgs)]);
+    let cases = cases.chain([("select-stream", &audio_only), ("draw", &with_pgs), ("feed", &transport_stream)]);
     let mut newest = 0;
     for (kind, job) in cases {
         let backend = in_process_backend();
@@ -176,12 +186,30 @@ fn refusals_state_a_reason() {
             .unwrap_or("supported")
     };
     assert!(refusal_of(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
-    assert_eq!(refusal_of(|_| (), Container::MpegTs, 0.0), "a stream's times do not start at its first frame");
-    assert_eq!(refusal_of(|_| (), Container::Mp4, 1.4), "its clock does not start at 0");
+    assert_eq!(refusal_of(|_| (), Container::MpegTs, 1.4), "supported");
+    assert_eq!(refusal_of(|_| (), Container::MpegPs, 0.0), "a stream's times do not start at its first frame");
+    assert_eq!(refusal_of(|_| (), Container::Mp4, 1.4), "supported");
     assert_eq!(refusal_of(|_| (), Container::Matroska, 0.0), "supported");
-    assert_eq!(refusal_of(|_| (), Container::Avi, 0.0), "seeking in this container is not exact");
+    assert_eq!(refusal_of(|_| (), Container::Asf, 0.0), "seeking in this container is not exact");
+    assert_eq!(refusal_of(|_| (), Container::Avi, 0.0), "AVI states no display times for video with B-frames");
+    let with_video = |codec: &str, profile: Option<&str>| {
+        let mut media = Media { container: Container::Avi, ..Media::clone(&job.spec.media) };
+        media.streams[0] =
+            Stream { codec: codec.into(), profile: profile.map(str::to_owned), ..media.streams[0].clone() };
+        refusal_reason(&media, &job.spec.rendition, &report).is_none()
+    };
+    assert!(with_video("mjpeg", None) && with_video("mpeg4", Some("simple-profile")));
+    assert!(!with_video("mpeg4", Some("advanced-simple-profile")) && !with_video("mpeg4", None));
     let mut rendition = Rendition::clone(&job.spec.rendition);
     let mut media = Media::clone(&job.spec.media);
+    let copied = |video: Option<VideoPlan>, codec: &str| {
+        let mut media = media.clone();
+        media.streams[1].codec = codec.into();
+        refusal_reason(&media, &Rendition { video, audio: Some(AudioPlan::Copy { stream: 1 }) }, &report)
+    };
+    assert_eq!(copied(rendition.video.clone(), "mp3"), None);
+    assert_eq!(copied(rendition.video.clone(), "flac"), Some("GStreamer copies AAC and MP3 only"));
+    assert_eq!(copied(None, "aac"), Some("ffmpeg copies audio alone in less time"));
     let bitmap = StreamKind::Subtitle(Subtitle { is_text: false, is_hearing_impaired: false });
     media.streams.push(Stream::new(2, "dvd_subtitle", bitmap));
     let matroska_only = Some("PGS and VobSub are read from Matroska files only");

@@ -9,7 +9,7 @@ const HEADER_BYTES: usize = 7;
 
 /// The fields that are the same in every frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AdtsConfig {
+pub(in crate::engine) struct AdtsConfig {
     /// Audio object type minus one: Main, LC, SSR, LTP.
     profile: u8,
     /// Sampling frequency index.
@@ -20,7 +20,7 @@ pub(super) struct AdtsConfig {
 impl AdtsConfig {
     /// Parses an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1). If spectral band replication is signalled, the
     /// header describes the core codec.
-    pub(super) fn parse(config: &[u8]) -> Result<Self, ContainerError> {
+    pub(in crate::engine) fn parse(config: &[u8]) -> Result<Self, ContainerError> {
         let truncated = |_| ContainerError::Unsupported("the AudioSpecificConfig is truncated");
         let mut bits = BitReader::new(config);
         let mut object_type = read_object_type(&mut bits).map_err(truncated)?;
@@ -47,7 +47,7 @@ impl AdtsConfig {
     }
 
     /// The header of a frame of `size` bytes; None if the frame is empty or too long for one.
-    pub(super) fn frame_header(self, size: usize) -> Option<[u8; HEADER_BYTES]> {
+    pub(in crate::engine) fn frame_header(self, size: usize) -> Option<[u8; HEADER_BYTES]> {
         let length = u16::try_from(size + HEADER_BYTES).ok().filter(|&length| size > 1 && length < 1 << 13)?;
         let [high, low] = length.to_be_bytes();
         Some([

@@ -29,6 +29,7 @@ mod sps;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::engine) use aac::AdtsConfig;
 pub use lazy_segment::{LazySegment, LazySegmentReader};
 pub use package::Package;
 pub use package_cache::PackageCache;

@@ -1,6 +1,7 @@
 mod audio_parity;
 mod bitmap_subtitles;
 mod burn_in;
+mod containers;
 mod copy;
 mod encode;
 mod gstreamer_backend;

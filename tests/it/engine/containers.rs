@@ -1,0 +1,183 @@
+//! Containers and clocks that GStreamer reads in its own way: both backends show the same frames at the same times.
+
+use super::*;
+use hearthcast::engine::clock;
+
+const X264: &str = "-c:v libx264 -preset ultrafast -qp 4 -g 60 -bf 2 -pix_fmt yuv420p";
+
+/// Side of the frames of a numbered film, pixels.
+const SIDE: usize = 64;
+
+/// Kinds of files: name, container, arguments of the encoder of the video, and the others.
+const FILMS: [(&str, Container, &str, &str); 7] = [
+    ("late.mkv", Container::Matroska, X264, "-c:a aac -output_ts_offset 5"),
+    ("late.mp4", Container::Mp4, X264, "-c:a aac -output_ts_offset 5"),
+    // Its audio starts 7 ms before 0.
+    ("opus.mkv", Container::Matroska, X264, "-c:a libopus"),
+    ("avc.ts", Container::MpegTs, X264, "-c:a aac"),
+    ("hevc.ts", Container::MpegTs, "-c:v libx265 -preset ultrafast -x265-params log-level=none:keyint=60", "-c:a ac3"),
+    ("open.ts", Container::MpegTs, "-c:v mpeg2video -q:v 2 -bf 2 -g 30", "-c:a mp2 -output_ts_offset 1000"),
+    ("plain.avi", Container::Avi, "-c:v mpeg4 -q:v 2 -bf 0 -g 60", "-c:a mp3"),
+];
+
+/// Makes 12 s of frames whose colour encodes their number, for `media::frame_numbers`, with a tone.
+fn make_numbered_film(path: &Path, encoder_args: &str) {
+    let colours = "geq=lum='20+10*mod(N\\,20)':cb='20+10*mod(floor(N/20)\\,20)':cr='20+5*floor(N/400)'";
+    let frames = format!("nullsrc=s={SIDE}x{SIDE}:r=25:d=12,format=yuv420p,{colours}");
+    media::run_ffmpeg(path, &["-f lavfi -i", &frames, "-f lavfi -i", "aevalsrc=0.4*sin(2000*t):d=12", encoder_args]);
+}
+
+/// States the profile of MPEG-4 video, which the kit's probe omits.
+fn set_profile(bench: &mut Bench) {
+    for stream in Arc::make_mut(&mut bench.media).streams.iter_mut().filter(|stream| stream.codec == "mpeg4") {
+        stream.profile = Some("simple-profile".into());
+    }
+}
+
+fn numbered_bench(name: &str, container: Container, encoder_args: &str) -> Bench {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    make_numbered_film(&path, encoder_args);
+    let mut bench = Bench::of_file(folder, &path, container, FPS25, 12.0);
+    if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
+        (plan.width, plan.height) = (SIDE as u32, SIDE as u32);
+    }
+    set_profile(&mut bench);
+    bench
+}
+
+/// The numbers of the frames in a segment of its own run, and the times of its packets, by stream.
+async fn shown(bench: &Bench, index: usize) -> (Vec<usize>, Vec<(u64, i64)>) {
+    let path = bench.write_joined("one.ts", [&bench.single_segment(index).await]);
+    let mut times: Vec<_> = media::packets(&path).iter().map(|packet| (packet.stream, packet.pts)).collect();
+    times.sort_unstable();
+    (media::frame_numbers(&path, SIDE), times)
+}
+
+/// Asserts that the beginning, the middle and the end look the same with both backends, each after a seek of its own.
+async fn check_same_frames(name: &str, bench: Bench) {
+    let indices = [0, 2, 3, bench.grid.len() - 1];
+    let mut expected = Vec::new();
+    for index in indices {
+        expected.push(shown(&bench, index).await);
+    }
+    let bench = bench.with_gstreamer();
+    for (index, expected) in indices.into_iter().zip(expected) {
+        assert_eq!(shown(&bench, index).await, expected, "{name}, segment {index}");
+    }
+}
+
+#[tokio::test]
+async fn both_backends_show_the_same_frames_after_a_seek() {
+    for (name, container, video_args, other_args) in FILMS {
+        check_same_frames(name, numbered_bench(name, container, &format!("{video_args} {other_args}"))).await;
+    }
+}
+
+#[tokio::test]
+async fn audio_and_video_stay_in_sync() {
+    for (name, container, video_args, other_args) in FILMS {
+        let mut bench = Bench::of_new_film(name, container, 5, &format!("{video_args} {other_args}"));
+        set_profile(&mut bench);
+        encode::check_sync(&bench.with_gstreamer(), 0.03).await;
+    }
+}
+
+#[tokio::test]
+async fn an_avi_file_without_index_is_left_to_ffmpeg() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, path) = (folder.path().join("whole.avi"), folder.path().join("a.avi"));
+    media::flash_and_beep(&whole, 5, "-c:v mpeg4 -q:v 2 -bf 0 -c:a mp3");
+    let bytes = std::fs::read(&whole).unwrap();
+    let index = bytes.windows(4).rposition(|name| name == b"idx1").unwrap();
+    std::fs::write(&path, &bytes[..index]).unwrap();
+    let mut bench = Bench::of_file(folder, &path, Container::Avi, FPS25, 5.0);
+    set_profile(&mut bench);
+    let mut run = bench.with_gstreamer().start(0, usize::MAX);
+    let error = next_segment(&mut run).await.unwrap().map(|segment| segment.index).unwrap_err();
+    assert!(error.to_string().contains("no index"), "{error}");
+}
+
+/// A transport stream of two parts, of which the second has another clock.
+#[tokio::test]
+async fn a_transport_stream_on_two_clocks_is_read_in_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("joined.ts");
+    let mut bytes = Vec::new();
+    for (name, offset) in [("first.ts", 100), ("second.ts", 50)] {
+        let part = folder.path().join(name);
+        let encoder_args = format!("-c:v mpeg2video -q:v 3 -bf 0 -c:a mp2 -output_ts_offset {offset}");
+        media::flash_and_beep(&part, 5, &encoder_args);
+        bytes.extend(std::fs::read(&part).unwrap());
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let mut bench = Bench::of_file(folder, &path, Container::MpegTs, FPS25, 10.0);
+    let repair = clock::find_clock_repair(&bench.source).unwrap().unwrap();
+    repair.apply_to(Arc::make_mut(&mut bench.media), bench.source.len);
+    let joined = bench.write_joined("ffmpeg.ts", &bench.all_segments().await);
+    let expected = media::flash_and_beep_times(&joined, 25.0);
+    let bench = bench.with_gstreamer();
+    let joined = bench.write_joined("gstreamer.ts", &bench.all_segments().await);
+    assert_eq!(media::decoder_warnings(&joined), "");
+    let shown = media::flash_and_beep_times(&joined, 25.0);
+    assert_eq!((shown.0.len(), shown.1.len()), (expected.0.len(), expected.1.len()), "{shown:?} {expected:?}");
+    let pairs = shown.0.iter().zip(&expected.0).chain(shown.1.iter().zip(&expected.1));
+    for (ours, theirs) in pairs {
+        assert!((ours - theirs).abs() < 0.041, "{shown:?} {expected:?}");
+    }
+    let single = bench.single_segment(bench.grid.len() - 1).await;
+    assert!(media::flash_and_beep_times(&bench.write_joined("one.ts", [&single]), 25.0).0.len() <= 2);
+}
+
+/// Copies the audio of a film instead of encoding it.
+fn copy_audio(bench: &mut Bench) {
+    let stream = bench.media.audio_streams().next().unwrap().0.index;
+    Arc::make_mut(&mut bench.rendition).audio = Some(AudioPlan::Copy { stream });
+}
+
+/// Start, ticks of the item, and size of the audio packets of these segments. GStreamer's parser drops the frames that end
+/// before the item begins (encoder priming), so they are left out.
+fn audio_packets<'a>(bench: &Bench, segments: impl IntoIterator<Item = &'a SegmentBytes>) -> Vec<(i64, u64)> {
+    let path = bench.write_joined("packets.ts", segments);
+    let audio = media::packets(&path).into_iter().filter(|packet| packet.stream == 1);
+    let timed = audio.map(|packet| (packet.pts - 3600 * 90_000, packet.size));
+    timed.filter(|(start, _)| *start > -900).collect()
+}
+
+#[tokio::test]
+async fn copied_audio_beside_encoded_video_is_that_of_ffmpeg() {
+    for (name, container, encoder_args) in [
+        ("aac.mp4", Container::Mp4, "-c:v libx264 -preset ultrafast -g 60 -bf 2 -c:a aac"),
+        ("late.mp4", Container::Mp4, "-c:v libx264 -preset ultrafast -g 60 -c:a aac -ar 44100 -output_ts_offset 5"),
+        ("aac.mkv", Container::Matroska, "-c:v libx264 -preset ultrafast -g 60 -c:a aac"),
+        ("mp3.mkv", Container::Matroska, "-c:v libx264 -preset ultrafast -g 60 -c:a libmp3lame"),
+        ("aac.ts", Container::MpegTs, "-c:v mpeg2video -q:v 3 -c:a aac"),
+        ("mp3.avi", Container::Avi, "-c:v mpeg4 -q:v 3 -bf 0 -c:a libmp3lame"),
+    ] {
+        let mut bench = Bench::of_new_film(name, container, 7, encoder_args);
+        set_profile(&mut bench);
+        copy_audio(&mut bench);
+        let theirs = audio_packets(&bench, &bench.all_segments().await);
+        let bench = bench.with_gstreamer();
+        let segments = bench.all_segments().await;
+        let joined = bench.write_joined("whole.ts", &segments);
+        assert_eq!(media::decoder_warnings(&joined), "", "{name}");
+        let ours = audio_packets(&bench, &segments);
+        // qtdemux omits what begins in the last frame of an edit.
+        assert!(ours.len().abs_diff(theirs.len()) <= 1 && ours.len() > 250, "{name}: {} {}", ours.len(), theirs.len());
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            // Matroska and AVI round times to milliseconds.
+            assert!((ours.0 - theirs.0).abs() <= 180 && ours.1 == theirs.1, "{name}: {ours:?} {theirs:?}");
+        }
+        let (flashes, beeps) = media::flash_and_beep_times(&joined, 25.0);
+        assert_eq!((flashes.len(), beeps.len()), (7, 7), "{name}: {flashes:?} {beeps:?}");
+        assert!(
+            flashes.iter().zip(&beeps).all(|(flash, beep)| (flash - beep).abs() < 0.06),
+            "{name}: {flashes:?} {beeps:?}"
+        );
+        for index in [1, 3, segments.len() - 1] {
+            let single = bench.single_segment(index).await;
+            assert_eq!(audio_packets(&bench, [&single]), audio_packets(&bench, [&segments[index]]), "{name}, {index}");
+        }
+    }
+}

@@ -23,7 +23,7 @@ const CONTAINER_ELEMENTS: &str = "filesrc qtdemux matroskademux oggdemux avidemu
 
 /// Plugins whose parsers and decoders may be chosen: parsers, software decoders, hardware decoders.
 const CODEC_PLUGINS: &str = "audioparsers videoparsersbad opusparse libav openh264 de265 vpx dav1d rsdav1d aom theora opus \
-    vorbis flac mpg123 faad a52dec dtsdec wavpack musepack speex alaw mulaw adpcmdec jpeg png va vaapi nvcodec qsv \
+    vorbis flac mpg123 faad a52dec dtsdec wavpack musepack speex alaw mulaw adpcmdec jpegformat png va vaapi nvcodec qsv \
     v4l2codecs video4linux2";
 
 /// Missing elements, each with the package that provides it.
@@ -42,6 +42,11 @@ pub fn restrict_elements() {
         if !is_allowed(&factory) {
             factory.set_rank(gst::Rank::NONE);
         }
+    }
+    // jpegdec shifts the colours of 4:4:4 and 4:2:2 (by up to 12 code values, GStreamer 1.22) and is not in the list;
+    // avdec_mjpeg takes frames from this parser only, which has no rank in 1.22.
+    if let Some(parser) = ElementFactory::find("jpegparse") {
+        parser.set_rank(gst::Rank::PRIMARY);
     }
 }
 

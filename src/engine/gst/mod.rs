@@ -19,10 +19,12 @@ mod audio_timeline;
 mod burned_text;
 mod decode;
 mod encoder_elements;
+mod frame_color;
 mod frame_picker;
 pub mod gallery;
 pub mod graph;
 pub mod launch_text;
+mod limited_range;
 mod opener;
 mod overlay;
 mod panic_guard;
@@ -34,6 +36,7 @@ mod stall_timer;
 mod svg;
 #[cfg(test)]
 mod tests;
+mod watermark;
 
 pub use encoder_elements::{TrialResult, run_trials};
 
@@ -42,7 +45,7 @@ use run::RunTask;
 use segment_encoder::VideoEncoding;
 
 /// Raised whenever a change of the pipelines changes their output; part of the backend's version.
-const PIPELINES_VERSION: u32 = 4;
+const PIPELINES_VERSION: u32 = 5;
 
 /// The GStreamer backend.
 #[derive(Clone, Debug)]
@@ -201,7 +204,9 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition) -> Option<&'static s
         Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => {
             return Some("no element of GStreamer maps HDR to SDR without a graphics card");
         }
-        Some(VideoPlan::Encode(plan)) if plan.watermark.is_some() => return Some("watermarks are overlaid by ffmpeg"),
+        Some(VideoPlan::Encode(plan)) if plan.watermark.is_some() && !can_overlay_watermarks() => {
+            return Some("this GStreamer lacks overlaycomposition, pngdec or avdec_mjpeg to overlay a watermark");
+        }
         Some(VideoPlan::Encode(EncodeVideo { burn: Some(burn), .. })) => match burn {
             BurnedSubtitle::Embedded { stream, bitmap: true } if !can_overlay_subtitles(media, *stream) => {
                 return Some("PGS and VobSub are read from Matroska files only");
@@ -234,6 +239,11 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition) -> Option<&'static s
         _ => return Some("seeking in this container is not exact"),
     }
     (media.start_seconds.abs() > 0.001).then_some("its clock does not start at 0")
+}
+
+/// Whether this GStreamer has the elements that decode and overlay watermarks.
+fn can_overlay_watermarks() -> bool {
+    ["overlaycomposition", "pngdec", "avdec_mjpeg"].into_iter().all(has_element)
 }
 
 /// Whether this stream contains bitmap subtitles that can be read: PGS or VobSub in Matroska.

@@ -118,12 +118,19 @@ fn to_color(raw: &Raw) -> Color {
         Some("pc") => Some("full".to_owned()),
         _ => raw.pix_fmt.as_deref().filter(|format| format.starts_with("yuvj")).map(|_| "full".to_owned()),
     };
+    // ffmpeg states the matrix of RGB for H.264 and HEVC only.
+    let rgb_matrix = || raw.pix_fmt.as_deref().filter(|format| is_rgb(format)).map(|_| "gbr".to_owned());
     Color {
         primaries: known_value(&raw.color_primaries),
         transfer: known_value(&raw.color_transfer),
-        matrix: known_value(&raw.color_space),
+        matrix: known_value(&raw.color_space).or_else(rgb_matrix),
         range,
     }
+}
+
+/// Whether an ffmpeg pixel format is RGB.
+fn is_rgb(format: &str) -> bool {
+    ["gbr", "rgb", "bgr", "argb", "abgr", "0rgb", "0bgr", "pal8"].iter().any(|start| format.starts_with(start))
 }
 
 /// Chroma sampling and bit depth of an ffmpeg pixel format name.

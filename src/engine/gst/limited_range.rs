@@ -1,6 +1,6 @@
 //! Converts the values of full-range frames to limited range, after scaling.
 //!
-//! videoconvertscale does not: it compares matrix and primaries, never the range (GStreamer 1.22 to 1.28). So it scales
+//! videoconvertscale does not: it compares matrix and primaries, never the range (GStreamer 1.22 to 1.29.2). So it scales
 //! full-range frames under the label of limited range (`frame_color`), and the values are converted here.
 
 use std::sync::Arc;

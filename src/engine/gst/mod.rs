@@ -7,7 +7,7 @@ use std::thread::Thread;
 use tokio::sync::watch;
 
 use crate::domain::codec::TargetCodec;
-use crate::domain::media::{Container, Media, Stream};
+use crate::domain::media::{Container, Media};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::subtitles::{AssScript, TextStyle};
 use crate::engine::ass::{self, ScriptCache};
@@ -209,7 +209,7 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition) -> Option<&'static s
         }
         Some(VideoPlan::Encode(EncodeVideo { burn: Some(burn), .. })) => match burn {
             BurnedSubtitle::Embedded { stream, bitmap: true } if !can_overlay_subtitles(media, *stream) => {
-                return Some("PGS and VobSub are read from Matroska files only");
+                return Some("bitmap subtitles are read from Matroska (PGS, VobSub) and mp4 files (VobSub) only");
             }
             burn if burn.is_bitmap() && !has_element("overlaycomposition") => {
                 return Some("this GStreamer has no overlaycomposition to burn in bitmap subtitles");
@@ -246,8 +246,12 @@ fn can_overlay_watermarks() -> bool {
     ["overlaycomposition", "pngdec", "avdec_mjpeg"].into_iter().all(has_element)
 }
 
-/// Whether this stream contains bitmap subtitles that can be read: PGS or VobSub in Matroska.
+/// Whether this stream contains bitmap subtitles that can be read: PGS or VobSub in Matroska, VobSub in mp4.
 fn can_overlay_subtitles(media: &Media, stream: u32) -> bool {
-    let is_supported = |stream: &Stream| matches!(stream.codec.as_str(), "hdmv_pgs_subtitle" | "dvd_subtitle");
-    matches!(media.container, Container::Matroska | Container::Webm) && media.stream(stream).is_some_and(is_supported)
+    let codec = media.stream(stream).map(|stream| stream.codec.as_str());
+    match media.container {
+        Container::Matroska | Container::Webm => matches!(codec, Some("hdmv_pgs_subtitle" | "dvd_subtitle")),
+        Container::Mp4 => codec == Some("dvd_subtitle"),
+        _ => false,
+    }
 }

@@ -7,9 +7,11 @@ use std::time::Duration;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Audio, Hdr, Stream, StreamKind, Subtitle, Video};
+use crate::domain::plan::{Corner, WatermarkOverlay};
 use crate::domain::time::FrameRate;
 use crate::engine::RenditionSpec;
 use crate::engine::damaged_films::run_ffmpeg;
+use crate::engine::image::Image;
 use crate::engine::source::open_in_test;
 
 const RATE: FrameRate = FrameRate { num: 25, den: 1 };
@@ -78,6 +80,30 @@ fn pgs_job(job: &Job, folder: &Path) -> Job {
     Job::new(Arc::new(RenditionSpec { sidecar, rendition, ..RenditionSpec::clone(&job.spec) }), job.first)
 }
 
+/// The job with its video described as full range.
+fn full_range_job(job: &Job) -> Job {
+    let mut media = Media::clone(&job.spec.media);
+    if let StreamKind::Video(video) = &mut media.streams[0].kind {
+        video.color.range = Some("full".into());
+    }
+    Job::new(Arc::new(RenditionSpec { media: Arc::new(media), ..RenditionSpec::clone(&job.spec) }), job.first)
+}
+
+/// The job with a watermark.
+fn watermark_job(job: &Job, folder: &Path) -> Job {
+    let path = folder.join("a.png");
+    run_ffmpeg("-f lavfi -i color=red:s=16x16 -frames:v 1".split(' '), &path);
+    let image = Image::from_bytes(&std::fs::read(path).unwrap()).unwrap().unwrap();
+    let digest = image.digest.clone();
+    let mut rendition = Rendition::clone(&job.spec.rendition);
+    if let Some(VideoPlan::Encode(plan)) = &mut rendition.video {
+        let corner = Corner::TopLeft;
+        plan.watermark = Some(WatermarkOverlay { digest, corner, opacity_percent: 50, width_percent: 20 });
+    }
+    let (watermark, rendition) = (Some(Arc::new(image)), Arc::new(rendition));
+    Job::new(Arc::new(RenditionSpec { watermark, rendition, ..RenditionSpec::clone(&job.spec) }), job.first)
+}
+
 #[tokio::test]
 async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -85,7 +111,9 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let kinds = "bus sample preroll no-more-pads seek need-data taken end frame fragment playlist";
     let (audio_only, with_pgs) = (audio_only_job(&job, folder.path()), pgs_job(&job, folder.path()));
     let cases = kinds.split(' ').map(|kind| (kind, &job));
-    let cases = cases.chain([("select-stream", &audio_only), ("draw", &with_pgs)]);
+    let (full_range, with_watermark) = (full_range_job(&job), watermark_job(&job, folder.path()));
+    let cases = cases.chain([("select-stream", &audio_only), ("draw", &with_pgs), ("range", &full_range)]);
+    let cases = cases.chain([("image", &with_watermark), ("draw", &with_watermark)]);
     let mut newest = 0;
     for (kind, job) in cases {
         let backend = GstBackend::detect().unwrap();
@@ -152,9 +180,9 @@ fn refusals_state_a_reason() {
     let mut media = Media::clone(&job.spec.media);
     let bitmap = StreamKind::Subtitle(Subtitle { is_text: false, is_hearing_impaired: false });
     media.streams.push(Stream::new(2, "dvd_subtitle", bitmap));
-    let matroska_only = Some("PGS and VobSub are read from Matroska files only");
+    let unreadable = Some("bitmap subtitles are read from Matroska (PGS, VobSub) and mp4 files (VobSub) only");
     for (container, burn, why) in [
-        (Container::Mp4, BurnedSubtitle::Embedded { stream: 2, bitmap: true }, matroska_only),
+        (Container::Mp4, BurnedSubtitle::Embedded { stream: 2, bitmap: true }, None),
         (Container::Mp4, BurnedSubtitle::Sidecar { path: "/a.sup".into(), bitmap: true }, None),
         (Container::Mp4, BurnedSubtitle::Embedded { stream: 2, bitmap: false }, None),
         (Container::Matroska, BurnedSubtitle::Embedded { stream: 2, bitmap: true }, None),
@@ -166,5 +194,8 @@ fn refusals_state_a_reason() {
         assert_eq!(refusal_reason(&media, &rendition), why, "{container:?} {burn:?}");
     }
     media.streams[2].codec = "dvb_subtitle".into();
-    assert_eq!(refusal_reason(&media, &rendition), matroska_only);
+    assert_eq!(refusal_reason(&media, &rendition), unreadable);
+    media.streams[2].codec = "hdmv_pgs_subtitle".into();
+    media.container = Container::Mp4;
+    assert_eq!(refusal_reason(&media, &rendition), unreadable);
 }

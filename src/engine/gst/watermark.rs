@@ -136,7 +136,8 @@ fn place(
     let (x, skipped_columns, columns) = place_on_axis(is_right, width, video_width)?;
     let (y, skipped_rows, rows) = place_on_axis(is_bottom, height, video_height)?;
     let visible_rows = pixels.chunks_exact(width as usize * 4).skip(skipped_rows as usize).take(rows as usize);
-    let visible = visible_rows.flat_map(|row| row.as_chunks::<4>().0.iter().skip(skipped_columns as usize).take(columns as usize));
+    let visible = visible_rows
+        .flat_map(|row| row.as_chunks::<4>().0.iter().skip(skipped_columns as usize).take(columns as usize));
     let opacity_percent = u32::from(overlay.opacity_percent.min(100));
     let pixels = visible.flat_map(|&[red, green, blue, opacity]| {
         [red, green, blue, ((u32::from(opacity) * opacity_percent + 50) / 100) as u8]

@@ -7,6 +7,7 @@ mod index;
 mod leaks;
 mod lifecycle;
 mod package;
+mod picture_parity;
 mod seams;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use hearthcast::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
 use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::ffmpeg::FfmpegBackend;
 use hearthcast::engine::gst::GstBackend;
+use hearthcast::engine::image::Image;
 use hearthcast::engine::packager::Package;
 use hearthcast::engine::source::SourceFile;
 use hearthcast::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
@@ -39,6 +41,7 @@ struct Bench {
     rendition: Arc<Rendition>,
     grid: Arc<Grid>,
     package: Option<Arc<Package>>,
+    watermark: Option<Arc<Image>>,
 }
 
 impl Bench {
@@ -95,6 +98,7 @@ impl Bench {
             rendition: Arc::new(Rendition { video, audio }),
             grid: Arc::new(grid),
             package: None,
+            watermark: None,
         }
     }
 
@@ -116,7 +120,7 @@ impl Bench {
             rendition: self.rendition.clone(),
             grid: self.grid.clone(),
             sidecar: sidecar.cloned(),
-            watermark: None,
+            watermark: self.watermark.clone(),
             package: self.package.clone(),
         };
         Job::new(Arc::new(spec), first)

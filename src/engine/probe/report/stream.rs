@@ -259,3 +259,14 @@ mod tests {
         assert_eq!(parse_pixel_format("nv12"), ("4:2:0", 8));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rgb_is_recognised_by_its_pixel_format() {
+        assert!(["gbrp", "gbrp10le", "rgb24", "bgr0", "argb", "pal8"].into_iter().all(is_rgb));
+        assert!(!["yuv444p", "yuvj420p", "gray", "nv12"].into_iter().any(is_rgb));
+    }
+}

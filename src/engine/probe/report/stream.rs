@@ -258,11 +258,6 @@ mod tests {
         assert_eq!(parse_pixel_format("p010le"), ("4:2:0", 10));
         assert_eq!(parse_pixel_format("nv12"), ("4:2:0", 8));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn rgb_is_recognised_by_its_pixel_format() {

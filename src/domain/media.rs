@@ -177,6 +177,21 @@ impl Video {
     pub fn new(width: u32, height: u32) -> Self {
         Self { width, height, sample_aspect: (1, 1), bit_depth: 8, chroma: "4:2:0".to_owned(), ..Self::default() }
     }
+
+    /// Whether its colours, once in limited range, are those of BT.709: by its colour description; without one, by its
+    /// height. RGB (`gbr`) is converted to BT.709.
+    pub fn uses_bt709(&self) -> bool {
+        match self.color.matrix.as_deref() {
+            Some("bt709" | "gbr") => true,
+            Some("bt470bg" | "smpte170m" | "bt601") => false,
+            _ => self.height > 576,
+        }
+    }
+
+    /// Whether it is RGB.
+    pub fn is_rgb(&self) -> bool {
+        self.color.matrix.as_deref() == Some("gbr")
+    }
 }
 
 impl Audio {

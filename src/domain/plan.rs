@@ -81,6 +81,16 @@ pub struct WatermarkOverlay {
     pub width_percent: u8,
 }
 
+impl WatermarkOverlay {
+    /// Distance from the edges of the video, as a part of its width and of its height.
+    pub const MARGIN: f64 = 0.03;
+
+    /// Its width on video of this width, pixels.
+    pub fn width_pixels(&self, video_width: u32) -> u32 {
+        (video_width * u32::from(self.width_percent) / 100).max(2)
+    }
+}
+
 named_values! {
     pub enum Corner {
         TopLeft = "top-left",

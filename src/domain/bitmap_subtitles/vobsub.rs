@@ -45,6 +45,16 @@ impl VobSubDecoder {
         Ok(Self { canvas, palette })
     }
 
+    /// For a palette as mp4 carries it: 16 entries of a zero byte, Y, Cr and Cb. The canvas is the size of the track, which
+    /// may be zero.
+    pub fn from_yuv_palette(canvas: (u32, u32), palette: &[u8]) -> Result<Self, MalformedPacket> {
+        let entries = palette.as_chunks::<4>().0;
+        let entries: &[[u8; 4]; 16] =
+            entries.try_into().map_err(|_| MalformedPacket("the palette has not 16 entries"))?;
+        let canvas = Some(canvas).filter(|&(width, height)| width > 0 && height > 0);
+        Ok(Self { canvas, palette: entries.map(|[_, y, cr, cb]| to_rgb(y, cr, cb)) })
+    }
+
     pub fn decode(&self, packet: &[u8]) -> Result<DisplayUpdate, MalformedPacket> {
         let control = DisplayControl::parse(packet)?;
         let delay_to_ms = |delay: u16| Ticks(i64::from(delay) * 1024).as_ms_floor();
@@ -109,6 +119,12 @@ impl DisplayControl {
             }
         }
     }
+}
+
+/// Limited-range BT.601 to RGB, in ffmpeg's integers.
+fn to_rgb(y: u8, cr: u8, cb: u8) -> [u8; 3] {
+    let (y, cr, cb) = (1164 * (i32::from(y) - 16), i32::from(cr) - 128, i32::from(cb) - 128);
+    [y + 1596 * cr, y - 813 * cr - 391 * cb, y + 2018 * cb].map(|value| (value / 1000).clamp(0, 255) as u8)
 }
 
 /// Parses the display area; twelve bits each: left, right, top, bottom.
@@ -194,6 +210,17 @@ mod tests {
         let (white, blue, none) = ([255, 255, 255, 136], [16, 32, 48, 255], [0, 0, 0, 0]);
         let pixels = [[white; 5].concat(), [blue, blue, none, none, none].concat()].concat();
         assert_eq!(update.bitmaps, [PlacedBitmap { x: 16, y: 33, width: 5, height: 2, pixels }]);
+    }
+
+    #[test]
+    fn the_palette_of_mp4_is_converted_to_rgb() {
+        let mut palette = [0, 16, 128, 128].repeat(16);
+        palette[4..8].copy_from_slice(&[0, 235, 128, 128]);
+        palette[8..12].copy_from_slice(&[0, 81, 240, 90]);
+        let decoder = VobSubDecoder::from_yuv_palette((720, 576), &palette).unwrap();
+        assert_eq!((decoder.canvas, &decoder.palette[..3]), (Some((720, 576)), &[[0; 3], [254; 3], [254, 0, 0]][..]));
+        assert_eq!(VobSubDecoder::from_yuv_palette((0, 0), &palette).unwrap().canvas, None);
+        assert!(VobSubDecoder::from_yuv_palette((720, 576), &palette[..60]).is_err());
     }
 
     #[test]

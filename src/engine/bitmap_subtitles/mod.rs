@@ -1,9 +1,10 @@
-//! Bitmap subtitles (PGS, VobSub) read from a Matroska file, or from a `.sup` file beside it, as a run reaches them.
+//! Bitmap subtitles (PGS, VobSub) read from a Matroska or mp4 file, or from a `.sup` file beside it, as a run reaches them.
 //!
 //! There is no whole pass: a run looks back for the image that is on the screen when it begins, then reads segment by
 //! segment.
 
 mod matroska_track;
+mod mp4_track;
 mod sup_file;
 
 use std::collections::VecDeque;
@@ -11,9 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use matroska_track::MatroskaTrack;
+use mp4_track::Mp4SubtitleTrack;
 use sup_file::SupFile;
 
 use crate::domain::bitmap_subtitles::{DisplayUpdate, MalformedPacket, PgsDecoder, PlacedBitmap, VobSubDecoder};
+use crate::domain::media::Container;
 use crate::domain::plan::BurnedSubtitle;
 use crate::engine::{Job, RunError};
 
@@ -55,6 +58,7 @@ pub(super) struct ShownSubtitle {
 #[derive(Debug)]
 enum SubtitleReader {
     Matroska(MatroskaTrack),
+    Mp4(Mp4SubtitleTrack),
     Sup(SupFile),
 }
 
@@ -101,6 +105,10 @@ impl BitmapSubtitles {
     ) -> Result<Self, RunError> {
         let limit = SearchLimit { is_stopped, deadline: Instant::now() + SEARCH_TIMEOUT };
         let (reader, decoder) = match burn {
+            BurnedSubtitle::Embedded { stream, .. } if job.spec.media.container == Container::Mp4 => {
+                let (track, decoder) = Mp4SubtitleTrack::open(job.spec.source.clone(), *stream)?;
+                (SubtitleReader::Mp4(track), decoder)
+            }
             BurnedSubtitle::Embedded { stream, .. } => {
                 let (track, decoder) = MatroskaTrack::open(job.spec.source.clone(), &job.spec.media, *stream)?;
                 (SubtitleReader::Matroska(track), decoder)
@@ -126,6 +134,7 @@ impl BitmapSubtitles {
         if !self.has_started {
             let earlier_packets = match &mut self.reader {
                 SubtitleReader::Matroska(track) => track.packets_before(from_ms, &self.decoder, &limit)?,
+                SubtitleReader::Mp4(track) => track.packets_before(from_ms, &limit)?,
                 SubtitleReader::Sup(sup) => sup.packets_before(from_ms, &limit)?,
             };
             self.decode_packets(earlier_packets)?;
@@ -133,6 +142,7 @@ impl BitmapSubtitles {
         }
         let packets = match &mut self.reader {
             SubtitleReader::Matroska(track) => track.packets_until(to_ms, &limit)?,
+            SubtitleReader::Mp4(track) => track.packets_until(to_ms, &limit)?,
             SubtitleReader::Sup(sup) => sup.packets_until(to_ms, &limit)?,
         };
         self.decode_packets(packets)?;

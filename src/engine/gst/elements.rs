@@ -29,7 +29,7 @@ const CONTAINER_ELEMENTS: &str = "descriptorsrc qtdemux matroskademux oggdemux a
 
 /// Plugins whose parsers and decoders may be chosen: parsers, software decoders, hardware decoders.
 const CODEC_PLUGINS: &str = "audioparsers videoparsersbad opusparse libav openh264 de265 vpx dav1d rsdav1d aom theora opus \
-    vorbis flac mpg123 faad a52dec dtsdec wavpack musepack speex alaw mulaw adpcmdec jpeg png va vaapi nvcodec qsv \
+    vorbis flac mpg123 faad a52dec dtsdec wavpack musepack speex alaw mulaw adpcmdec jpegformat png va vaapi nvcodec qsv \
     v4l2codecs video4linux2";
 
 /// Decoders that are chosen before others of their format. Against ffmpeg, flacdec of GStreamer 1.22 swaps the channels of 6.1 and
@@ -56,6 +56,11 @@ pub(super) fn restrict() {
     }
     for decoder in PREFERRED_DECODERS.into_iter().filter_map(ElementFactory::find) {
         decoder.set_rank(gst::Rank::PRIMARY + 1);
+    }
+    // jpegdec shifts the colours of 4:4:4 and 4:2:2 (by up to 12 code values, GStreamer 1.22) and is not in the list;
+    // avdec_mjpeg takes frames from this parser only, which has no rank in 1.22.
+    if let Some(parser) = ElementFactory::find("jpegparse") {
+        parser.set_rank(gst::Rank::PRIMARY);
     }
 }
 

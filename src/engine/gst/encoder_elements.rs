@@ -7,6 +7,7 @@ use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as app;
 
+use super::frame_color::{COLOR_OPTIONS_START, ColorDescription};
 use super::launch_text;
 use super::panic_guard::ThreadWaker;
 use super::progress;
@@ -107,6 +108,17 @@ impl EncoderElement {
         }
         // With constant quality the bit rate is still a ceiling: over 2 s, as for ffmpeg.
         set_property("vbv-buf-capacity", 2000);
+    }
+
+    /// Makes x264enc write this colour description, also where nothing is specified: by itself it then states what GStreamer
+    /// assumes for the size. Other elements write the colorimetry of their caps.
+    pub(super) fn describe_color(&self, encoder: &gst::Element, description: &ColorDescription) {
+        if self.element == "x264enc" {
+            let options = encoder.property::<Option<String>>("option-string").unwrap_or_default();
+            let constant_options = options.split(COLOR_OPTIONS_START).next().unwrap_or_default();
+            encoder.set_property("insert-vui", false);
+            encoder.set_property("option-string", format!("{constant_options}{}", description.x264_options()));
+        }
     }
 }
 

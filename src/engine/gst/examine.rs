@@ -7,7 +7,7 @@ use super::{elements, gstreamer_version, initialize};
 use crate::engine::worker::message::EngineReport;
 
 /// Elements that some renditions need, and external streams (`srtsrc`). Without them ffmpeg makes these renditions.
-const OPTIONAL: &[&str] = &["assrender", "overlaycomposition", "srtsrc"];
+const OPTIONAL: &[&str] = &["assrender", "overlaycomposition", "pngdec", "avdec_mjpeg", "srtsrc"];
 
 /// Looks for the elements and tests every encoder. A missing encoder costs nothing, and each one is tested once in a
 /// process. Blocks for up to 8 s for each encoder of a graphics card that does not answer.

@@ -52,9 +52,15 @@ texts! {
     SEGMENT_WITH_TEXT = "segment-with-text", "Encodes one segment with text subtitles burned in.";
     SEGMENT_WITH_TEXT_WITHOUT_AUDIO = "segment-with-text-without-audio",
         "Encodes one segment without audio, with text subtitles burned in.";
-    SEGMENT_WITH_BITMAPS = "segment-with-bitmaps", "Encodes one segment with bitmap subtitles burned in.";
+    SEGMENT_WITH_BITMAPS = "segment-with-bitmaps", "Encodes one segment with bitmap subtitles or a watermark.";
     SEGMENT_WITH_BITMAPS_WITHOUT_AUDIO = "segment-with-bitmaps-without-audio",
-        "Encodes one segment without audio, with bitmap subtitles burned in.";
+        "Encodes one segment without audio, with bitmap subtitles or a watermark.";
+    SEGMENT_WITH_TEXT_AND_BITMAPS = "segment-with-text-and-bitmaps",
+        "Encodes one segment with text subtitles burned in and a watermark.";
+    SEGMENT_WITH_TEXT_AND_BITMAPS_WITHOUT_AUDIO = "segment-with-text-and-bitmaps-without-audio",
+        "Encodes one segment without audio, with text subtitles burned in and a watermark.";
+    DECODE_PNG = "decode-png", "Decodes and scales a watermark that is a PNG.";
+    DECODE_JPEG = "decode-jpeg", "Decodes and scales a watermark that is a JPEG.";
     TRIAL = "trial", "Encodes two frames, to test whether an encoder works on this machine.";
 }
 

@@ -15,6 +15,7 @@ mod downmix;
 pub mod elements;
 mod encoder_elements;
 mod examine;
+mod frame_color;
 mod frame_picker;
 mod frame_skipping;
 pub mod gallery;
@@ -22,6 +23,7 @@ pub mod graph;
 mod in_process_discoverer;
 mod item_clock;
 pub mod launch_text;
+mod limited_range;
 mod limiter;
 mod opener;
 mod overlay;
@@ -40,6 +42,7 @@ mod stall_timer;
 mod svg;
 #[cfg(test)]
 mod tests;
+mod watermark;
 pub mod worker;
 
 pub use backend::{GstBackend, backend_version, check_report};

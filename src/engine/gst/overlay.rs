@@ -1,4 +1,4 @@
-//! Overlays bitmap subtitles on the frames of a segment, scaled to the rendition's size.
+//! Overlays bitmap subtitles, scaled to the rendition's size, and a watermark on the frames of a segment.
 //!
 //! The run's thread prepares all overlays before the first frame; the element's callback for a frame only looks one up.
 //! GStreamer's dvdspu is not used: it draws on the canvas of the subtitles, whose shape often differs from the video's, and
@@ -15,49 +15,73 @@ use crate::domain::media::Video;
 use crate::engine::bitmap_subtitles::ShownSubtitle;
 use crate::engine::{Result, RunError};
 
+/// The overlays of a segment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Overlays {
+    /// Subtitles, each together with the watermark.
+    timed: Vec<TimedOverlay>,
+    /// The watermark, while no subtitle is shown.
+    permanent: Option<video::VideoOverlayComposition>,
+}
+
 /// An overlay and its display time, nanoseconds of the item.
 #[derive(Clone, Debug)]
-pub(super) struct Overlay {
+struct TimedOverlay {
     start_nanoseconds: u64,
     end_nanoseconds: u64,
     composition: video::VideoOverlayComposition,
 }
 
-/// Overlays for video of this size; `source` describes the video in its file.
+impl Overlays {
+    pub(super) fn is_empty(&self) -> bool {
+        self.timed.is_empty() && self.permanent.is_none()
+    }
+
+    /// The overlay of a frame at this time.
+    fn shown_at(&self, nanoseconds: u64) -> Option<&video::VideoOverlayComposition> {
+        let mut latest_first = self.timed.iter().rev();
+        let timed = latest_first.find(|shown| (shown.start_nanoseconds..shown.end_nanoseconds).contains(&nanoseconds));
+        timed.map(|timed| &timed.composition).or(self.permanent.as_ref())
+    }
+}
+
+/// Overlays for video of this size; `source` describes the video in its file. The watermark lies above the subtitles.
 pub(super) fn prepare_overlays(
     shown: &[ShownSubtitle],
+    watermark: Option<&PlacedBitmap>,
     source: &Video,
     width: u32,
     height: u32,
-) -> Result<Vec<Overlay>> {
+) -> Result<Overlays> {
     let matrix = ColorMatrix::for_video(source);
     let to_nanoseconds = |ms: i64| u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000);
-    let mut overlays = Vec::new();
+    let watermark = watermark.map(|bitmap| matrix.overlay_rectangle(bitmap)).transpose()?;
+    let compose = |rectangles: Vec<_>| video::VideoOverlayComposition::new(&rectangles).map_err(to_run_error);
+    let permanent = watermark.clone().map(|watermark| compose(vec![watermark])).transpose()?;
+    let mut timed = Vec::new();
     for subtitle in shown {
         let bitmaps = scale_to_video(&subtitle.bitmaps, subtitle.canvas, width, height);
-        let rectangles =
+        let mut rectangles =
             bitmaps.iter().map(|bitmap| matrix.overlay_rectangle(bitmap)).collect::<Result<Vec<_>, _>>()?;
+        rectangles.extend(watermark.clone());
         if rectangles.is_empty() {
             continue;
         }
-        let composition = video::VideoOverlayComposition::new(&rectangles).map_err(to_run_error)?;
+        let composition = compose(rectangles)?;
         let start_nanoseconds = to_nanoseconds(subtitle.start_ms);
         let end_nanoseconds = subtitle.end_ms.map_or(u64::MAX, to_nanoseconds);
-        overlays.push(Overlay { start_nanoseconds, end_nanoseconds, composition });
+        timed.push(TimedOverlay { start_nanoseconds, end_nanoseconds, composition });
     }
-    Ok(overlays)
+    Ok(Overlays { timed, permanent })
 }
 
-/// Makes the element `subtitles` overlay them on the frames of their times.
-pub(super) fn attach_overlays(pipeline: &RunningPipeline, overlays: Vec<Overlay>, wake: &ThreadWaker) -> Result<()> {
+/// Makes the element `overlays` overlay them on the frames of their times.
+pub(super) fn attach_overlays(pipeline: &RunningPipeline, overlays: Overlays, wake: &ThreadWaker) -> Result<()> {
     let wake = wake.clone();
-    pipeline.element("subtitles")?.connect("draw", false, move |values| {
+    pipeline.element("overlays")?.connect("draw", false, move |values| {
         let composition = wake.run_callback("draw", None, || {
             let sample = values.get(1)?.get::<gst::Sample>().ok()?;
-            let time = sample.buffer()?.pts()?.nseconds();
-            let mut latest_first = overlays.iter().rev();
-            let shown = latest_first.find(|shown| (shown.start_nanoseconds..shown.end_nanoseconds).contains(&time));
-            shown.map(|overlay| overlay.composition.clone())
+            overlays.shown_at(sample.buffer()?.pts()?.nseconds()).cloned()
         });
         Some(composition.to_value())
     });
@@ -65,7 +89,7 @@ pub(super) fn attach_overlays(pipeline: &RunningPipeline, overlays: Vec<Overlay>
 }
 
 fn to_run_error(cause: gst::glib::BoolError) -> RunError {
-    RunError::Encoder(format!("GStreamer refuses a bitmap subtitle: {cause}"))
+    RunError::Encoder(format!("GStreamer refuses an overlay: {cause}"))
 }
 
 /// Coefficients of the conversion from RGB to the video's YUV.
@@ -76,14 +100,8 @@ struct ColorMatrix {
 }
 
 impl ColorMatrix {
-    /// By the video's colour description; without one, by its height.
     fn for_video(source: &Video) -> Self {
-        let is_bt709 = match source.color.matrix.as_deref() {
-            Some("bt709") => true,
-            Some("bt470bg" | "smpte170m" | "bt601") => false,
-            _ => source.height > 576,
-        };
-        if is_bt709 { Self { red: 0.2126, blue: 0.0722 } } else { Self { red: 0.299, blue: 0.114 } }
+        if source.uses_bt709() { Self { red: 0.2126, blue: 0.0722 } } else { Self { red: 0.299, blue: 0.114 } }
     }
 
     fn overlay_rectangle(self, bitmap: &PlacedBitmap) -> Result<video::VideoOverlayRectangle> {

@@ -17,10 +17,12 @@ pub fn refusal_reason(media: &Media, rendition: &Rendition, report: &EngineRepor
         Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => {
             return Some("no element of GStreamer maps HDR to SDR without a graphics card");
         }
-        Some(VideoPlan::Encode(plan)) if plan.watermark.is_some() => return Some("watermarks are overlaid by ffmpeg"),
+        Some(VideoPlan::Encode(plan)) if plan.watermark.is_some() && !can_overlay_watermarks(report) => {
+            return Some("this GStreamer lacks overlaycomposition, pngdec or avdec_mjpeg to overlay a watermark");
+        }
         Some(VideoPlan::Encode(EncodeVideo { burn: Some(burn), .. })) => match burn {
             BurnedSubtitle::Embedded { stream, bitmap: true } if !can_overlay_subtitles(media, *stream) => {
-                return Some("PGS and VobSub are read from Matroska files only");
+                return Some("bitmap subtitles are read from Matroska (PGS, VobSub) and mp4 files (VobSub) only");
             }
             burn if burn.is_bitmap() && !report.has("overlaycomposition") => {
                 return Some("this GStreamer has no overlaycomposition to burn in bitmap subtitles");
@@ -68,8 +70,17 @@ fn has_unread_layout(container: Container, stream: &Stream) -> bool {
     }
 }
 
-/// Whether this stream contains bitmap subtitles that can be read: PGS or VobSub in Matroska.
+/// Whether this GStreamer has the elements that decode and overlay watermarks.
+fn can_overlay_watermarks(report: &EngineReport) -> bool {
+    ["overlaycomposition", "pngdec", "avdec_mjpeg"].into_iter().all(|element| report.has(element))
+}
+
+/// Whether this stream contains bitmap subtitles that can be read: PGS or VobSub in Matroska, VobSub in mp4.
 fn can_overlay_subtitles(media: &Media, stream: u32) -> bool {
-    let is_supported = |stream: &Stream| matches!(stream.codec.as_str(), "hdmv_pgs_subtitle" | "dvd_subtitle");
-    matches!(media.container, Container::Matroska | Container::Webm) && media.stream(stream).is_some_and(is_supported)
+    let codec = media.stream(stream).map(|stream| stream.codec.as_str());
+    match media.container {
+        Container::Matroska | Container::Webm => matches!(codec, Some("hdmv_pgs_subtitle" | "dvd_subtitle")),
+        Container::Mp4 => codec == Some("dvd_subtitle"),
+        _ => false,
+    }
 }

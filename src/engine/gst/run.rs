@@ -21,11 +21,13 @@ use super::decode::{DecodeRequest, Decoder, DecoderOutput, OutputFormat};
 use super::downmix::Mixer;
 use super::frame_picker::FramePicker;
 use super::limiter::Limiter;
-use super::overlay::{self, Overlay};
+use super::overlay::{self, Overlays};
 use super::panic_guard::ThreadWaker;
 use super::progress;
 use super::segment_encoder::{SegmentEncoder, VideoEncoding};
 use super::stall_timer::StallTimer;
+use super::watermark::decode_watermark;
+use crate::domain::bitmap_subtitles::PlacedBitmap;
 use crate::domain::grid::{FrameGrid, Grid};
 use crate::domain::mpegts::segmenter::AAC_FRAME;
 use crate::domain::plan::{AudioPlan, VideoPlan};
@@ -54,6 +56,7 @@ struct VideoBranch {
     encoding: VideoEncoding,
     /// Bitmap subtitles to burn in.
     bitmap_subtitles: Option<BitmapSubtitles>,
+    watermark: Option<PlacedBitmap>,
 }
 
 /// Decoding, mixing, placing on the grid, levelling and encoding of audio in a run.
@@ -124,18 +127,32 @@ impl RunTask {
         burn.map(|burn| BitmapSubtitles::open(&self.job, burn, size, &|| self.is_stopped())).transpose()
     }
 
+    /// Decodes the watermark, if the rendition has one.
+    fn open_watermark(&self, encoding: &VideoEncoding, waker: &ThreadWaker) -> Result<Option<PlacedBitmap>> {
+        let Some(overlay) = &encoding.plan.watermark else { return Ok(None) };
+        let missing = || RunError::Internal("the image of the watermark is missing".into());
+        let image = self.job.spec.watermark.as_ref().ok_or_else(missing)?;
+        decode_watermark(image, overlay, &encoding.plan, waker, &|| self.is_stopped()).map(Some)
+    }
+
     /// The overlays for these frames.
     fn prepare_overlays(
         &self,
-        subtitles: &mut BitmapSubtitles,
+        subtitles: Option<&mut BitmapSubtitles>,
+        watermark: Option<&PlacedBitmap>,
         encoding: &VideoEncoding,
         frames: &Range<u64>,
-    ) -> Result<Vec<Overlay>> {
+    ) -> Result<Overlays> {
         let (start_ms, end_ms) = encoding.time_range_ms(frames);
-        let reading = progress().reading();
-        let shown = subtitles.shown_between(start_ms, end_ms, &|| self.is_stopped())?;
-        drop(reading);
-        overlay::prepare_overlays(&shown, &encoding.video, encoding.plan.width, encoding.plan.height)
+        let shown = match subtitles {
+            Some(subtitles) => {
+                let _reading = progress().reading();
+                subtitles.shown_between(start_ms, end_ms, &|| self.is_stopped())?
+            }
+            None => Vec::new(),
+        };
+        let (width, height) = (encoding.plan.width, encoding.plan.height);
+        overlay::prepare_overlays(&shown, watermark, &encoding.video, width, height)
     }
 
     /// Whether the file is the one that the run was planned for. May read from a slow disk.
@@ -201,7 +218,9 @@ impl<'a> RunLoop<'a> {
                 let decoder = Decoder::open(request, waker)?;
                 let frame_picker = FramePicker::new(rate, first, frames.total_frames);
                 let bitmap_subtitles = task.open_bitmap_subtitles(&encoding)?;
-                Some(VideoBranch { decoder, frame_picker, grid: frames.clone(), encoding, bitmap_subtitles })
+                let watermark = task.open_watermark(&encoding, waker)?;
+                let grid = frames.clone();
+                Some(VideoBranch { decoder, frame_picker, grid, encoding, bitmap_subtitles, watermark })
             }
             _ => return Err(RunError::Internal("encoded video needs a grid of frames".into())),
         };
@@ -272,12 +291,10 @@ impl<'a> RunLoop<'a> {
             let index = self.next_segment;
             let aac_frames = self.audio.as_ref().map(|_| self.aac_frames(index));
             let segment = match &mut self.video {
-                Some(VideoBranch { grid, encoding, bitmap_subtitles, .. }) => {
+                Some(VideoBranch { grid, encoding, bitmap_subtitles, watermark, .. }) => {
                     let video_frames = grid.first_frame(index)..grid.first_frame(index + 1);
-                    let overlays = match bitmap_subtitles {
-                        Some(subtitles) => self.task.prepare_overlays(subtitles, encoding, &video_frames)?,
-                        None => Vec::new(),
-                    };
+                    let (subtitles, watermark) = (bitmap_subtitles.as_mut(), watermark.as_ref());
+                    let overlays = self.task.prepare_overlays(subtitles, watermark, encoding, &video_frames)?;
                     SegmentEncoder::start(index, encoding, video_frames, overlays, aac_frames, self.waker)?
                 }
                 None => SegmentEncoder::audio_only(index, aac_frames.unwrap_or(0..0)),

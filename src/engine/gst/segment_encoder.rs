@@ -13,15 +13,17 @@ use gio::prelude::*;
 use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as app;
+use gstreamer_video::{VideoFormat, VideoInfo};
 
 use super::aac::FRAME_DURATION;
-use super::overlay::Overlay;
+use super::frame_color::FrameColor;
+use super::overlay::Overlays;
 use super::panic_guard::ThreadWaker;
 use super::progress::progress;
 use super::running_pipeline::{BusEvent, RunningPipeline};
-use super::{audio_segment, burned_text, launch_text, overlay};
+use super::{audio_segment, burned_text, launch_text, limited_range, overlay};
 use crate::domain::grid::FrameGrid;
-use crate::domain::media::{Color, Video};
+use crate::domain::media::Video;
 use crate::domain::mpegts::segmenter::AAC_FRAME;
 use crate::domain::plan::EncodeVideo;
 use crate::domain::subtitles::AssScript;
@@ -64,11 +66,15 @@ enum SegmentOutput {
 #[derive(Debug)]
 struct MuxPipeline {
     pipeline: RunningPipeline,
+    encoding: VideoEncoding,
     video_input: app::AppSrc,
     audio_input: Option<app::AppSrc>,
     bytes: Arc<Mutex<Vec<u8>>>,
     /// Caps of the frames as they arrive, and as passed to the encoder.
     caps: Option<(gst::Caps, gst::Caps)>,
+    /// The frames now passed to the encoder have full range. Those still queued when this changes within a segment may be
+    /// converted wrongly.
+    is_full_range: Arc<AtomicBool>,
     /// The muxer has written everything.
     has_ended: Arc<AtomicBool>,
 }
@@ -84,15 +90,17 @@ impl SegmentEncoder {
         index: usize,
         encoding: &VideoEncoding,
         video_frames: Range<u64>,
-        overlays: Vec<Overlay>,
+        overlays: Overlays,
         aac_frames: Option<Range<i64>>,
         wake: &ThreadWaker,
     ) -> Result<Self> {
         let (start_ms, end_ms) = encoding.time_range_ms(&video_frames);
         let script = encoding.script.as_ref().filter(|script| burned_text::has_text(script, start_ms, end_ms));
         let text = match (script.is_some(), !overlays.is_empty(), aac_frames.is_some()) {
-            (true, _, true) => launch_text::SEGMENT_WITH_TEXT,
-            (true, _, false) => launch_text::SEGMENT_WITH_TEXT_WITHOUT_AUDIO,
+            (true, true, true) => launch_text::SEGMENT_WITH_TEXT_AND_BITMAPS,
+            (true, true, false) => launch_text::SEGMENT_WITH_TEXT_AND_BITMAPS_WITHOUT_AUDIO,
+            (true, false, true) => launch_text::SEGMENT_WITH_TEXT,
+            (true, false, false) => launch_text::SEGMENT_WITH_TEXT_WITHOUT_AUDIO,
             (false, true, true) => launch_text::SEGMENT_WITH_BITMAPS,
             (false, true, false) => launch_text::SEGMENT_WITH_BITMAPS_WITHOUT_AUDIO,
             (false, false, true) => launch_text::SEGMENT,
@@ -100,6 +108,8 @@ impl SegmentEncoder {
         };
         let pipeline = RunningPipeline::new(text, (encoding.encoder.launch, ""), &index.to_string(), wake)?;
         encoding.configure(&pipeline, video_frames.end - video_frames.start)?;
+        let is_full_range = Arc::<AtomicBool>::default();
+        limited_range::convert_frames(&pipeline, encoding.scaled_frame_info()?, is_full_range.clone(), wake)?;
         let bytes = Arc::default();
         capture_output(&pipeline.element("segment")?, &bytes, wake);
         let has_ended = Arc::default();
@@ -127,15 +137,16 @@ impl SegmentEncoder {
                 .build();
             audio_input.set_caps(Some(&caps));
         }
-        if script.is_none() && !overlays.is_empty() {
+        if !overlays.is_empty() {
             overlay::attach_overlays(&pipeline, overlays, wake)?;
         }
         pipeline.set_state(gst::State::Playing)?;
         if let Some(script) = script {
             burned_text::send_script(&pipeline, script, start_ms, end_ms)?;
         }
-        let output =
-            SegmentOutput::Muxed(MuxPipeline { pipeline, video_input, audio_input, bytes, caps: None, has_ended });
+        let (encoding, caps) = (encoding.clone(), None);
+        let muxed = MuxPipeline { pipeline, encoding, video_input, audio_input, bytes, caps, is_full_range, has_ended };
+        let output = SegmentOutput::Muxed(muxed);
         let encoder = Self { index, video_frames, aac_frames: aac_frames.unwrap_or(0..0), output };
         encoder.end_audio_if_complete()?;
         Ok(encoder)
@@ -235,8 +246,14 @@ impl MuxPipeline {
         let missing = || RunError::Decode("a decoded frame has no bytes or caps".into());
         let (caps, buffer) = (sample.caps().ok_or_else(missing)?, sample.buffer().ok_or_else(missing)?);
         if self.caps.as_ref().is_none_or(|(from, _)| from != caps) {
+            let color = FrameColor::new(caps, &self.encoding.video);
+            self.encoding.configure_color(&self.pipeline, &color)?;
+            self.is_full_range.store(color.is_full_range, Ordering::SeqCst);
             let mut encoder_caps = caps.to_owned();
             for structure in encoder_caps.make_mut().iter_mut() {
+                if let Some(colorimetry) = color.input {
+                    structure.set("colorimetry", colorimetry.to_string());
+                }
                 structure.set("framerate", gst::Fraction::new(grid.rate.num as i32, grid.rate.den as i32));
                 // Frames that are still interlaced are encoded as progressive.
                 structure.set("interlace-mode", "progressive");
@@ -266,40 +283,49 @@ impl VideoEncoding {
     }
 
     fn configure(&self, pipeline: &RunningPipeline, frames: u64) -> Result<()> {
-        let EncodeVideo { width, height, .. } = self.plan;
-        let (is_rotated, direction) = match (self.video.rotation, self.video.is_mirrored) {
-            (90, false) => (true, "90r"),
-            (180, false) => (false, "180"),
-            (270, false) => (true, "90l"),
-            (90, true) => (true, "ur-ll"),
-            (180, true) => (false, "vert"),
-            (270, true) => (true, "ul-lr"),
-            (_, true) => (false, "horiz"),
-            (_, false) => (false, "identity"),
+        let direction = match (self.video.rotation, self.video.is_mirrored) {
+            (90, false) => "90r",
+            (180, false) => "180",
+            (270, false) => "90l",
+            (90, true) => "ur-ll",
+            (180, true) => "vert",
+            (270, true) => "ul-lr",
+            (_, true) => "horiz",
+            (_, false) => "identity",
         };
-        let (width, height) = if is_rotated { (height, width) } else { (width, height) };
-        let caps = gst::Caps::builder("video/x-raw")
-            .field("format", self.encoder.format)
-            .field("width", width as i32)
-            .field("height", height as i32)
-            .field("pixel-aspect-ratio", gst::Fraction::new(1, 1))
-            .field_if_some("colorimetry", limited_colorimetry(&self.video.color))
-            .build();
-        pipeline.element("raw_caps")?.set_property("caps", caps);
         pipeline.element("rotate")?.set_property_from_str("video-direction", direction);
         // After encoding, scaling costs most, and most sources are larger than the rendition.
         pipeline.element("scale")?.set_property_from_str("method", "catrom");
         self.encoder.configure(&pipeline.element("video_encoder")?, self.plan.max_kbps, frames);
         Ok(())
     }
-}
 
-/// The colorimetry to convert full-range video to: the limited range that every screen expects.
-fn limited_colorimetry(color: &Color) -> Option<&'static str> {
-    (color.range.as_deref() == Some("full")).then_some(match color.matrix.as_deref() {
-        Some("bt709") => "bt709",
-        _ => "bt601",
-    })
+    /// Sets what depends on the colours of the decoded frames.
+    fn configure_color(&self, pipeline: &RunningPipeline, color: &FrameColor) -> Result<()> {
+        let (width, height) = self.scaled_size();
+        let mut caps = gst::Caps::builder("video/x-raw")
+            .field("format", self.encoder.format)
+            .field("width", width as i32)
+            .field("height", height as i32)
+            .field("pixel-aspect-ratio", gst::Fraction::new(1, 1))
+            .build();
+        caps.make_mut().iter_mut().for_each(|structure| color.set_output(structure));
+        pipeline.element("raw_caps")?.set_property("caps", caps);
+        self.encoder.describe_color(&pipeline.element("video_encoder")?, &color.description);
+        Ok(())
+    }
+
+    /// The size of frames between scaling and rotation.
+    fn scaled_size(&self) -> (u32, u32) {
+        let EncodeVideo { width, height, .. } = self.plan;
+        if matches!(self.video.rotation, 90 | 270) { (height, width) } else { (width, height) }
+    }
+
+    fn scaled_frame_info(&self) -> Result<VideoInfo> {
+        let (width, height) = self.scaled_size();
+        let frame_info = VideoInfo::builder(VideoFormat::from_string(self.encoder.format), width, height).build();
+        frame_info.map_err(|cause| RunError::Internal(format!("frames of {width}x{height}: {cause}")))
+    }
 }
 
 /// A time of the item, rounded up to nanoseconds because the muxer rounds down to ticks.

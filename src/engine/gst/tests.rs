@@ -7,9 +7,10 @@ use std::time::Duration;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Audio, Container, Hdr, Media, Stream, StreamKind, Subtitle, Video};
-use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
+use crate::domain::plan::{AudioPlan, BurnedSubtitle, Corner, EncodeVideo, Rendition, VideoPlan, WatermarkOverlay};
 use crate::domain::time::FrameRate;
 use crate::engine::damaged_films::run_ffmpeg;
+use crate::engine::image::Image;
 use crate::engine::source::open_in_test;
 use crate::engine::worker::message::EngineReport;
 use crate::engine::{Backend, Job, RenditionSpec};
@@ -93,6 +94,30 @@ fn pgs_job(job: &Job, folder: &Path) -> Job {
     Job::new(Arc::new(RenditionSpec { sidecar, rendition, ..RenditionSpec::clone(&job.spec) }), job.first)
 }
 
+/// The job with its video described as full range.
+fn full_range_job(job: &Job) -> Job {
+    let mut media = Media::clone(&job.spec.media);
+    if let StreamKind::Video(video) = &mut media.streams[0].kind {
+        video.color.range = Some("full".into());
+    }
+    Job::new(Arc::new(RenditionSpec { media: Arc::new(media), ..RenditionSpec::clone(&job.spec) }), job.first)
+}
+
+/// The job with a watermark.
+fn watermark_job(job: &Job, folder: &Path) -> Job {
+    let path = folder.join("a.png");
+    run_ffmpeg("-f lavfi -i color=red:s=16x16 -frames:v 1".split(' '), &path);
+    let image = Image::from_bytes(&std::fs::read(path).unwrap()).unwrap().unwrap();
+    let digest = image.digest.clone();
+    let mut rendition = Rendition::clone(&job.spec.rendition);
+    if let Some(VideoPlan::Encode(plan)) = &mut rendition.video {
+        let corner = Corner::TopLeft;
+        plan.watermark = Some(WatermarkOverlay { digest, corner, opacity_percent: 50, width_percent: 20 });
+    }
+    let (watermark, rendition) = (Some(Arc::new(image)), Arc::new(rendition));
+    Job::new(Arc::new(RenditionSpec { watermark, rendition, ..RenditionSpec::clone(&job.spec) }), job.first)
+}
+
 #[tokio::test]
 async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,6 +127,9 @@ async fn a_panic_in_any_callback_fails_the_run_and_nothing_else() {
     let transport_stream = transport_stream_job(&job, folder.path());
     let cases = kinds.split(' ').map(|kind| (kind, &job));
     let cases = cases.chain([("select-stream", &audio_only), ("draw", &with_pgs), ("feed", &transport_stream)]);
+    let (full_range, with_watermark) = (full_range_job(&job), watermark_job(&job, folder.path()));
+    let cases = cases.chain([("range", &full_range)]);
+    let cases = cases.chain([("image", &with_watermark), ("draw", &with_watermark)]);
     let mut newest = 0;
     for (kind, job) in cases {
         let backend = in_process_backend();
@@ -212,9 +240,9 @@ fn refusals_state_a_reason() {
     assert_eq!(copied(None, "aac"), Some("ffmpeg copies audio alone in less time"));
     let bitmap = StreamKind::Subtitle(Subtitle { is_text: false, is_hearing_impaired: false });
     media.streams.push(Stream::new(2, "dvd_subtitle", bitmap));
-    let matroska_only = Some("PGS and VobSub are read from Matroska files only");
+    let unreadable = Some("bitmap subtitles are read from Matroska (PGS, VobSub) and mp4 files (VobSub) only");
     for (container, burn, why) in [
-        (Container::Mp4, BurnedSubtitle::Embedded { stream: 2, bitmap: true }, matroska_only),
+        (Container::Mp4, BurnedSubtitle::Embedded { stream: 2, bitmap: true }, None),
         (Container::Mp4, BurnedSubtitle::Sidecar { path: "/a.sup".into(), bitmap: true }, None),
         (Container::Mp4, BurnedSubtitle::Embedded { stream: 2, bitmap: false }, None),
         (Container::Matroska, BurnedSubtitle::Embedded { stream: 2, bitmap: true }, None),
@@ -229,4 +257,8 @@ fn refusals_state_a_reason() {
     assert!(without_elements.contains("overlaycomposition"), "{without_elements}");
     media.streams[2].codec = "dvb_subtitle".into();
     assert_eq!(refusal_reason(&media, &rendition, &report), matroska_only);
+    assert_eq!(refusal_reason(&media, &rendition), unreadable);
+    media.streams[2].codec = "hdmv_pgs_subtitle".into();
+    media.container = Container::Mp4;
+    assert_eq!(refusal_reason(&media, &rendition), unreadable);
 }

@@ -52,11 +52,11 @@ async fn files_with_unused_bitmap_subtitles_are_encoded_in_process() {
     }
 }
 
-/// A film of each kind to start and stop over; subtitles are burned in where possible.
+/// A film of each kind to start and stop over, with its bitmap subtitles burned in.
 pub(super) fn benches_to_cycle() -> impl Iterator<Item = Bench> {
     let with_bitmap_subtitles = FILES_WITH_SUBTITLES.into_iter().map(|film| {
         let mut bench = bench_with_subtitles(film, 12, &[subtitle(500, 1500), subtitle(3000, 9000)]).with_gstreamer();
-        set_burn(&mut bench, (film.1 == Container::Matroska).then_some(2));
+        set_burn(&mut bench, Some(2));
         bench
     });
     let with_text_subtitles = [("text.mkv", Container::Matroska, "srt"), ("text.mp4", Container::Mp4, "mov_text")];
@@ -111,6 +111,7 @@ const PLAIN_VIDEO: &str = "color=0x303030:s=320x180:r=25:d=20";
 enum SubtitleSource {
     Pgs,
     VobSub,
+    VobSubInMp4,
     Sidecar,
 }
 
@@ -122,10 +123,11 @@ fn bench_with_burn(
 ) -> (Bench, Option<Arc<SourceFile>>) {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
-    let subtitle_file = if from == SubtitleSource::VobSub { file("a.idx") } else { file("a.sup") };
-    match from {
-        SubtitleSource::VobSub => bitmap_subtitles::write_vobsub(&subtitle_file, (640, 480), subtitles),
-        _ => bitmap_subtitles::write_pgs(&subtitle_file, (640, 480), subtitles),
+    let is_vobsub = matches!(from, SubtitleSource::VobSub | SubtitleSource::VobSubInMp4);
+    let subtitle_file = if is_vobsub { file("a.idx") } else { file("a.sup") };
+    match is_vobsub {
+        true => bitmap_subtitles::write_vobsub(&subtitle_file, (640, 480), subtitles),
+        false => bitmap_subtitles::write_pgs(&subtitle_file, (640, 480), subtitles),
     }
     let input = format!(
         "-copyts -i {} -map 0 {}",
@@ -134,7 +136,7 @@ fn bench_with_burn(
     );
     let encoded = "-c:v libx264 -preset ultrafast -g 100 -c:s copy";
     let (name, container) = match from {
-        SubtitleSource::Sidecar => ("a.mp4", Container::Mp4),
+        SubtitleSource::Sidecar | SubtitleSource::VobSubInMp4 => ("a.mp4", Container::Mp4),
         _ => ("a.mkv", Container::Matroska),
     };
     media::run_ffmpeg(&file(name), &["-f lavfi -i", PLAIN_VIDEO, &input, encoded, muxer_args]);
@@ -201,7 +203,7 @@ fn dark_in_both(first: &[u8], second: &[u8]) -> Vec<bool> {
 }
 
 /// PSNR of two frames, decibels.
-fn frame_psnr_decibels(first: &[u8], second: &[u8]) -> f64 {
+pub(super) fn frame_psnr_decibels(first: &[u8], second: &[u8]) -> f64 {
     let error: f64 = first.iter().zip(second).map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2)).sum();
     10.0 * (255.0 * 255.0 * first.len() as f64 / error.max(1.0)).log10()
 }
@@ -222,9 +224,12 @@ async fn burned_subtitles_have_the_position_and_time_of_ffmpegs() {
         BitmapSubtitle { start_ms: 3000, end_ms: Some(7000), area: (401, 33, 201, 120) },
         BitmapSubtitle { start_ms: 7000, end_ms: Some(9015), area: (100, 400, 240, 70) },
     ];
-    for (from, size) in
-        [(SubtitleSource::Pgs, (640, 360)), (SubtitleSource::VobSub, (320, 180)), (SubtitleSource::Sidecar, (160, 90))]
-    {
+    for (from, size) in [
+        (SubtitleSource::Pgs, (640, 360)),
+        (SubtitleSource::VobSub, (320, 180)),
+        (SubtitleSource::VobSubInMp4, (320, 180)),
+        (SubtitleSource::Sidecar, (160, 90)),
+    ] {
         let (mut bench, sidecar) = bench_with_burn(from, &subtitles, "");
         if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
             (plan.width, plan.height) = size;
@@ -345,9 +350,12 @@ async fn burned_subtitles_of_real_files_have_the_position_of_ffmpegs() {
 #[tokio::test]
 async fn a_subtitle_in_progress_is_burned_in_from_the_first_frame_of_a_run() {
     let in_progress = [BitmapSubtitle { start_ms: 1000, end_ms: None, area: (200, 380, 240, 60) }];
-    for (from, muxer_args) in
-        [(SubtitleSource::Pgs, ""), (SubtitleSource::VobSub, ""), (SubtitleSource::Pgs, "-f matroska -live 1")]
-    {
+    for (from, muxer_args) in [
+        (SubtitleSource::Pgs, ""),
+        (SubtitleSource::VobSub, ""),
+        (SubtitleSource::VobSubInMp4, ""),
+        (SubtitleSource::Pgs, "-f matroska -live 1"),
+    ] {
         let (bench, _) = bench_with_burn(from, &in_progress, muxer_args);
         let bench = bench.with_gstreamer();
         let index = bench.grid.segment_at(Ticks::from_ms(16_000));

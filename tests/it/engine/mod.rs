@@ -9,6 +9,7 @@ mod index;
 mod leaks;
 mod lifecycle;
 mod package;
+mod picture_parity;
 mod seams;
 mod workers;
 
@@ -24,6 +25,7 @@ use hearthcast::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
 use hearthcast::domain::time::FrameRate;
 use hearthcast::engine::ffmpeg::FfmpegBackend;
 use hearthcast::engine::gst::{self, GstBackend};
+use hearthcast::engine::image::Image;
 use hearthcast::engine::packager::Package;
 use hearthcast::engine::source::SourceFile;
 use hearthcast::engine::worker::message::EngineReport;
@@ -49,6 +51,7 @@ struct Bench {
     rendition: Arc<Rendition>,
     grid: Arc<Grid>,
     package: Option<Arc<Package>>,
+    watermark: Option<Arc<Image>>,
 }
 
 impl Bench {
@@ -105,6 +108,7 @@ impl Bench {
             rendition: Arc::new(Rendition { video, audio }),
             grid: Arc::new(grid),
             package: None,
+            watermark: None,
         }
     }
 
@@ -126,7 +130,7 @@ impl Bench {
             rendition: self.rendition.clone(),
             grid: self.grid.clone(),
             sidecar: sidecar.cloned(),
-            watermark: None,
+            watermark: self.watermark.clone(),
             package: self.package.clone(),
         };
         Job::new(Arc::new(spec), first)

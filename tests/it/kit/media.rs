@@ -72,7 +72,11 @@ pub fn probe_media(path: &Path, container: Container) -> Media {
                     primaries: text(&stream["color_primaries"]),
                     transfer: text(&stream["color_transfer"]),
                     matrix: text(&stream["color_space"]),
-                    range: None,
+                    range: match stream["color_range"].as_str() {
+                        Some("pc") => Some("full".to_owned()),
+                        Some("tv") => Some("limited".to_owned()),
+                        _ => None,
+                    },
                 },
                 ..Video::new(stream["width"].as_u64().unwrap() as u32, stream["height"].as_u64().unwrap() as u32)
             }),

@@ -11,12 +11,17 @@ pub enum SampleDescription {
     Avc(Vec<u8>),
     /// MPEG-4 audio: the AudioSpecificConfig of ISO/IEC 14496-3 section 1.6.2.1.
     Aac(Vec<u8>),
+    /// VobSub: its palette, 16 entries of a zero byte, Y, Cr and Cb.
+    VobSub(Vec<u8>),
     /// Any other codec, by its four-character code.
     Other([u8; 4]),
 }
 
 /// Size of a visual sample entry before its boxes, bytes.
 const VISUAL_ENTRY_BYTES: usize = 78;
+
+/// Size of any other sample entry before its boxes, bytes.
+const SYSTEM_ENTRY_BYTES: usize = 8;
 
 /// Size of an audio sample entry before its boxes, bytes: ISO, and QuickTime's versions 1 and 2.
 const AUDIO_ENTRY_BYTES: [usize; 3] = [28, 44, 64];
@@ -38,6 +43,14 @@ pub(super) fn parse_stsd(stsd: &[u8]) -> Result<SampleDescription, ContainerErro
             match esds.map(parse_decoder_config) {
                 // MPEG-4 audio (ISO/IEC 14496-3), and the three profiles of 13818-7.
                 Some(Ok((0x40 | 0x66..=0x68, Some(config)))) => SampleDescription::Aac(config),
+                _ => SampleDescription::Other(codec),
+            }
+        }
+        b"mp4s" => {
+            let esds = entry.get(SYSTEM_ENTRY_BYTES..).and_then(|boxes| child(boxes, b"esds"));
+            match esds.map(parse_decoder_config) {
+                // Registered for sub-pictures by no standard; Nero's choice, which ffmpeg writes too.
+                Some(Ok((0xe0, Some(palette)))) => SampleDescription::VobSub(palette),
                 _ => SampleDescription::Other(codec),
             }
         }
@@ -96,6 +109,20 @@ mod tests {
             &[5, 0x80, 0x80, 0x80, 2, 0x11, 0x90, 6, 1, 2],
         ];
         assert_eq!(parse_decoder_config(&esds.concat()), Ok((0x40, Some(vec![0x11, 0x90]))));
+    }
+
+    #[test]
+    fn a_vobsub_track_is_described_by_its_palette() {
+        let sized = |name: &[u8; 4], body: &[u8]| [&(body.len() as u32 + 8).to_be_bytes(), &name[..], body].concat();
+        let entry = |object_type: u8| {
+            let config = [&[4, 17, object_type][..], &[0; 12], &[5, 2, 7, 9]].concat();
+            let stream = [&[3, 3 + config.len() as u8, 0, 1, 0][..], &config].concat();
+            let esds = sized(b"esds", &[&[0; 4][..], &stream].concat());
+            let entry = sized(b"mp4s", &[&[0; 8][..], &esds].concat());
+            parse_stsd(&[&[0, 0, 0, 0, 0, 0, 0, 1][..], &entry].concat()).unwrap()
+        };
+        assert_eq!(entry(0xe0), SampleDescription::VobSub(vec![7, 9]));
+        assert_eq!(entry(0x20), SampleDescription::Other(*b"mp4s"));
     }
 
     proptest! {

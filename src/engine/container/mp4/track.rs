@@ -13,6 +13,8 @@ use crate::domain::time::Ticks;
 pub struct Mp4Track {
     pub(super) id: u32,
     pub description: SampleDescription,
+    /// Width and height in which it is presented, pixels; zero if unknown.
+    pub display_size: (u32, u32),
     /// The samples whose bytes are in the file, up to the first missing one.
     pub samples: SampleTable,
     pub timing: TrackTiming,
@@ -40,6 +42,11 @@ impl Mp4Track {
         let (version, _, mut tkhd) = parse_full_box(required(child(trak, b"tkhd"), "there is no tkhd")?)?;
         tkhd.take(if version == 1 { 16 } else { 8 })?;
         let id = tkhd.u32()?;
+        // The last two numbers, in units of 1/65536.
+        let display_size = match tkhd.0.last_chunk::<8>() {
+            Some(&[a, b, _, _, c, d, _, _]) => (u16::from_be_bytes([a, b]).into(), u16::from_be_bytes([c, d]).into()),
+            None => (0, 0),
+        };
         let mdia = required(child(trak, b"mdia"), "there is no mdia")?;
         let timescale = parse_timescale(required(child(mdia, b"mdhd"), "there is no mdhd")?)?;
         refuse_if(timescale == 0 || movie_scale == 0, ContainerError::Unsupported("there is no timescale"))?;
@@ -55,7 +62,7 @@ impl Mp4Track {
         };
         let timing = TrackTiming::new(timescale, edit);
         let samples = sample_tables::parse_stbl(stbl)?;
-        Ok(Self { id, description, samples, timing, sample_span: SampleSpan::default() })
+        Ok(Self { id, description, display_size, samples, timing, sample_span: SampleSpan::default() })
     }
 
     /// Gathers [`SampleSpan`] from all samples, and drops those from the first one that is not in the file.

@@ -125,7 +125,8 @@ fn the_watermark_is_overlaid_before_the_encoder_with_any_subtitle() {
     let watermark = || {
         Some(WatermarkOverlay { digest: "d".into(), corner: Corner::TopRight, opacity_percent: 70, width_percent: 8 })
     };
-    let overlay_graph = "[under];[1:v]scale=w=102:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa=0.70[watermark];\
+    let overlay_graph = "[under];[1:v]scale=w=102:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa=0.70,\
+                scale=out_color_matrix=bt709:out_range=tv,format=yuva420p[watermark];\
                 [under][watermark]overlay=x=W-w-W*0.03:y=H*0.03:eof_action=repeat,setsar=1,format=yuv420p[v]";
     for burn in [
         None,
@@ -178,4 +179,18 @@ fn zscale_is_used_only_for_formats_it_supports() {
     assert_eq!(size_of_changed(|_, video| video.width = 1919), with_scale);
     assert_eq!(size_of_changed(|_, video| video.bit_depth = 10), with_scale);
     assert_eq!(size_of_changed(|_, video| video.chroma = "4:4:4".into()), with_scale);
+}
+
+#[test]
+fn rgb_is_converted_to_bt709_and_described_as_such() {
+    let words_for = |matrix: &str| {
+        let film = media(Container::Matroska, 0.0, Color { matrix: Some(matrix.into()), ..Color::default() });
+        let rendition = Rendition { video: encode(|_| ()), audio: None };
+        build_arguments(&plain_options(&film, &rendition, &frames())).unwrap().join(" ")
+    };
+    let is_converted = |words: &str| {
+        [words.contains(":out_range=tv:out_color_matrix=bt709,"), words.contains("-colorspace bt709 -color_primaries")]
+    };
+    assert_eq!(is_converted(&words_for("gbr")), [true, true]);
+    assert_eq!(is_converted(&words_for("smpte170m")), [false, false]);
 }

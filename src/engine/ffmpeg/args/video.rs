@@ -3,7 +3,7 @@
 
 use super::{ArgumentList, ArgumentOptions, CHANGE_WINDOW_SECONDS, may_change_format};
 use crate::domain::grid::Grid;
-use crate::domain::media::{Container, Hdr, Media, StreamKind};
+use crate::domain::media::{Container, Hdr, Media, StreamKind, Video};
 use crate::domain::plan::{BurnedSubtitle, Corner, EncodeVideo, VideoPlan, WatermarkOverlay};
 use crate::engine::RunError;
 use crate::engine::video_encoders::{FfmpegEncoder, VIDEO_ENCODERS};
@@ -36,7 +36,9 @@ pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> R
                 BurnedSubtitle::Embedded { stream, .. } => format!("0:{stream}"),
                 BurnedSubtitle::Sidecar { .. } => "1:s:0".to_owned(),
             };
-            let graph = bitmap_overlay_graph(plan, &subtitle, &filters_before.join(","), &filters_after.join(","));
+            let matrix = overlay_matrix(options, plan);
+            let graph =
+                bitmap_overlay_graph(plan, &subtitle, matrix, &filters_before.join(","), &filters_after.join(","));
             args.pair("-filter_complex", graph).add("-map [v]");
         }
         Some(_) => {
@@ -54,6 +56,10 @@ pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> R
     }
     args.pair("-r", format!("{}/{}", frames.rate.num, frames.rate.den));
     add_encoder(args, plan, frames.frames_per_segment)?;
+    args.add("-color_range tv");
+    if plan.tone_map.is_some() || is_rgb(options, plan) {
+        args.add("-colorspace bt709 -color_primaries bt709 -color_trc bt709");
+    }
     // 1 ms early because the encoder compares rounded times: it forces the first frame at or after the given time.
     let keyframe_times = frames
         .forced_keyframe_segments(options.first)
@@ -101,10 +107,7 @@ fn video_filters(options: &ArgumentOptions, plan: &EncodeVideo) -> Result<(Vec<S
         filters.push(format!("tpad=stop=-1:stop_mode=clone,trim=end_frame={}", frames.max(1)));
     }
     let (width, height) = (plan.width, plan.height);
-    let color = options.media.stream(plan.stream).and_then(|stream| match &stream.kind {
-        StreamKind::Video(video) => Some(&video.color),
-        _ => None,
-    });
+    let color = source_video(options, plan).map(|video| &video.color);
     if let Some(hdr) = plan.tone_map {
         if !options.features.has_tone_map {
             return Err(RunError::Encoder("this ffmpeg cannot map HDR to SDR (no zscale)".into()));
@@ -125,6 +128,10 @@ fn video_filters(options: &ArgumentOptions, plan: &EncodeVideo) -> Result<(Vec<S
         // encoded and scaled back, is as close to the source (SSIM within 0.0001, two films).
         filters.push(match options.features.has_zscale && can_use_zscale(options.media, plan.stream) {
             true => format!("zscale=w={width}:h={height}:f=bilinear:r=limited"),
+            // Without a matrix, swscale converts RGB to BT.601 and states none, which players take for BT.709 in HD.
+            false if is_rgb(options, plan) => {
+                format!("scale=w={width}:h={height}:flags=bilinear:out_range=tv:out_color_matrix=bt709")
+            }
             false => format!("scale=w={width}:h={height}:flags=bilinear:out_range=tv"),
         });
     }
@@ -141,10 +148,28 @@ fn can_use_zscale(media: &Media, stream: u32) -> bool {
     })
 }
 
-fn bitmap_overlay_graph(plan: &EncodeVideo, subtitle: &str, base: &str, last: &str) -> String {
+/// The video to encode; None if the stream is not video.
+fn source_video<'a>(options: &ArgumentOptions<'a>, plan: &EncodeVideo) -> Option<&'a Video> {
+    match &options.media.stream(plan.stream)?.kind {
+        StreamKind::Video(video) => Some(video),
+        _ => None,
+    }
+}
+
+fn is_rgb(options: &ArgumentOptions, plan: &EncodeVideo) -> bool {
+    source_video(options, plan).is_some_and(Video::is_rgb)
+}
+
+/// The matrix by which overlays become YUV: that of the video. Without it, swscale takes BT.601 for any video.
+fn overlay_matrix(options: &ArgumentOptions, plan: &EncodeVideo) -> &'static str {
+    let is_bt709 = plan.tone_map.is_some() || source_video(options, plan).is_some_and(Video::uses_bt709);
+    if is_bt709 { "bt709" } else { "bt601" }
+}
+
+fn bitmap_overlay_graph(plan: &EncodeVideo, subtitle: &str, matrix: &str, base: &str, last: &str) -> String {
     let (stream, width, height) = (plan.stream, plan.width, plan.height);
     format!(
-        "[0:{stream}]{base}[base];[{subtitle}]scale=w={width}:h={height}:flags=bilinear[sub];\
+        "[0:{stream}]{base}[base];[{subtitle}]scale=w={width}:h={height}:flags=bilinear:out_color_matrix={matrix}[sub];\
          [base][sub]overlay=eof_action=pass,{last}[v]"
     )
 }
@@ -159,16 +184,17 @@ fn add_single_chain(args: &mut ArgumentList, plan: &EncodeVideo, chain: &str) {
     }
 }
 
-/// The part of a chain that overlays the watermark, 3 % from the edges. It reads the image as an input of its own, so
+/// The part of a chain that overlays the watermark. It reads the image as an input of its own, so
 /// it fits into any chain of a filter graph.
 fn watermark_filter(options: &ArgumentOptions, plan: &EncodeVideo, watermark: &WatermarkOverlay) -> String {
     let input = 1
         + usize::from(matches!(plan.burn, Some(BurnedSubtitle::Sidecar { bitmap: true, .. })))
         + usize::from(options.amr_path.is_some());
-    let width = (plan.width * u32::from(watermark.width_percent) / 100).max(2);
+    let (width, matrix) = (watermark.width_pixels(plan.width), overlay_matrix(options, plan));
     let opacity = f64::from(watermark.opacity_percent) / 100.0;
-    let (left, right) = ("W*0.03", "W-w-W*0.03");
-    let (top, bottom) = ("H*0.03", "H-h-H*0.03");
+    let margin = WatermarkOverlay::MARGIN;
+    let (left, right) = (format!("W*{margin}"), format!("W-w-W*{margin}"));
+    let (top, bottom) = (format!("H*{margin}"), format!("H-h-H*{margin}"));
     let (x, y) = match watermark.corner {
         Corner::TopLeft => (left, top),
         Corner::TopRight => (right, top),
@@ -176,7 +202,8 @@ fn watermark_filter(options: &ArgumentOptions, plan: &EncodeVideo, watermark: &W
         Corner::BottomRight => (right, bottom),
     };
     format!(
-        "null[under];[{input}:v]scale=w={width}:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa={opacity:.2}[watermark];\
+        "null[under];[{input}:v]scale=w={width}:h=-1:flags=bicubic,format=rgba,colorchannelmixer=aa={opacity:.2},\
+         scale=out_color_matrix={matrix}:out_range=tv,format=yuva420p[watermark];\
          [under][watermark]overlay=x={x}:y={y}:eof_action=repeat"
     )
 }
@@ -187,10 +214,6 @@ fn add_encoder(args: &mut ArgumentList, plan: &EncodeVideo, per_segment: u32) ->
     let run_args = ffmpeg_encoder(plan)?.run_args.replace("{gop}", &gop_args).replace("{kbps}", &max_kbps.to_string());
     args.pair("-c:v", &plan.encoder).add(&run_args);
     args.pair("-maxrate", format!("{max_kbps}k")).pair("-bufsize", format!("{}k", max_kbps * 2));
-    args.add("-color_range tv");
-    if plan.tone_map.is_some() {
-        args.add("-colorspace bt709 -color_primaries bt709 -color_trc bt709");
-    }
     Ok(())
 }
 

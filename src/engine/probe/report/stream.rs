@@ -118,12 +118,19 @@ fn to_color(raw: &Raw) -> Color {
         Some("pc") => Some("full".to_owned()),
         _ => raw.pix_fmt.as_deref().filter(|format| format.starts_with("yuvj")).map(|_| "full".to_owned()),
     };
+    // ffmpeg states the matrix of RGB for H.264 and HEVC only.
+    let rgb_matrix = || raw.pix_fmt.as_deref().filter(|format| is_rgb(format)).map(|_| "gbr".to_owned());
     Color {
         primaries: known_value(&raw.color_primaries),
         transfer: known_value(&raw.color_transfer),
-        matrix: known_value(&raw.color_space),
+        matrix: known_value(&raw.color_space).or_else(rgb_matrix),
         range,
     }
+}
+
+/// Whether an ffmpeg pixel format is RGB.
+fn is_rgb(format: &str) -> bool {
+    ["gbr", "rgb", "bgr", "argb", "abgr", "0rgb", "0bgr", "pal8"].iter().any(|start| format.starts_with(start))
 }
 
 /// Chroma sampling and bit depth of an ffmpeg pixel format name.
@@ -250,5 +257,11 @@ mod tests {
         assert_eq!(parse_pixel_format("gray"), ("4:0:0", 8));
         assert_eq!(parse_pixel_format("p010le"), ("4:2:0", 10));
         assert_eq!(parse_pixel_format("nv12"), ("4:2:0", 8));
+    }
+
+    #[test]
+    fn rgb_is_recognised_by_its_pixel_format() {
+        assert!(["gbrp", "gbrp10le", "rgb24", "bgr0", "argb", "pal8"].into_iter().all(is_rgb));
+        assert!(!["yuv444p", "yuvj420p", "gray", "nv12"].into_iter().any(is_rgb));
     }
 }

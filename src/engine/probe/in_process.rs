@@ -25,7 +25,7 @@ use crate::engine::container::bytes::read_up_to;
 use crate::engine::source::SourceFile;
 
 /// Maximum frame size that the discoverer may decode in this process, luma samples: slightly more than 8K UHD. ffprobe,
-/// which decodes larger ones, has its own limits (`ffmpeg::spawn::ChildLimits`).
+/// which decodes larger ones, has its own limits (`process::ChildLimits`).
 const MAX_FRAME_LUMA_SAMPLES: u64 = 8192 * 4320;
 
 /// Describes a plain file without starting a process. The error is the reason why ffprobe is needed.

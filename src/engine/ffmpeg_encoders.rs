@@ -14,7 +14,7 @@ use lru::LruCache;
 use tokio::sync::OnceCell;
 
 use super::ffmpeg::run_to_end;
-use super::ffmpeg::spawn::ChildLimits;
+use super::process::ChildLimits;
 use super::versions::parse_ffmpeg_version;
 use super::video_encoders::{FfmpegEncoder, VIDEO_ENCODERS, VideoEncoder};
 use crate::domain::codec::TargetCodec;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::clock::ItemInput;
 use super::ffmpeg::argument_list::ArgumentList;
 use super::ffmpeg::run_to_end;
-use super::ffmpeg::spawn::ChildLimits;
+use super::process::ChildLimits;
 use super::source::SourceFile;
 use super::{Result, RunError};
 use crate::domain::media::Media;

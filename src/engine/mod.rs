@@ -25,6 +25,7 @@ pub mod loudness;
 pub mod outbound;
 pub mod packager;
 pub mod probe;
+pub mod process;
 pub mod recording_file;
 mod rendition_spec;
 pub mod sample_media;

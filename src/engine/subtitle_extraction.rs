@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::RunError;
 use super::ffmpeg::argument_list::ArgumentList;
 use super::ffmpeg::run_to_end;
-use super::ffmpeg::spawn::ChildLimits;
+use super::process::ChildLimits;
 use super::source::SourceFile;
 use crate::domain::media::{Container, Media};
 use crate::domain::subtitles::{MAX_BYTES, SubtitleFormat};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use super::ffmpeg::spawn::confined_command;
+use super::process::confined_command;
 
 /// The version of the GStreamer library this process uses, e.g. `1.22.0`.
 pub fn gstreamer_version() -> String {

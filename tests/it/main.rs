@@ -35,6 +35,8 @@ mod progress;
 mod recordings;
 /// The rooms and their import direction, checked in the sources.
 mod rooms;
+/// The sandbox of child processes, tried from within.
+mod sandbox;
 /// Pages for readers of the source, compared with the files and the numbers they name.
 mod searches;
 /// Imported lists and guides: rights, parsing, SSRF.

@@ -13,7 +13,7 @@ use crate::domain::mpegts::clock_jumps::{ClockSection, shift_to_source_time, sou
 use crate::domain::mpegts::program::{Route, Router};
 use crate::domain::sniff::Container;
 use crate::domain::time::Ticks;
-use crate::engine::ffmpeg::spawn::InheritedFile;
+use crate::engine::process::InheritedFile;
 use crate::engine::source::SourceFile;
 use crate::engine::{self, RunError};
 

@@ -8,10 +8,10 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use super::spawn::ChildLimits;
 use super::{args, run_to_end, to_memory_file};
 use crate::domain::media::{Container, Media};
 use crate::domain::plan::{AudioPlan, Rendition};
+use crate::engine::process::ChildLimits;
 use crate::engine::{Job, RunError};
 
 /// Largest track, bytes: eleven hours at the highest rate of AMR-WB.

@@ -13,9 +13,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::Sender;
 
 use super::argument_list::ArgumentList;
-use super::spawn::{Child, ChildLimits, spawn};
 use crate::domain::ingest::stream_info::{StreamContainer, StreamInfo};
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
+use crate::engine::process::{Child, ChildLimits, spawn};
 use crate::engine::video_encoders::VideoEncoder;
 
 const READ_BYTES: usize = 64 << 10;

@@ -7,17 +7,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::MemfdFlags;
 use tokio::io::AsyncReadExt;
 
+use super::process::{ChildExit, ChildLimits, InheritedFile, spawn};
 use super::{Result, RunError};
-use spawn::{ChildExit, ChildLimits, InheritedFile};
 
 mod amr_extraction;
 pub mod args;
 pub mod argument_list;
-mod confine;
 pub mod demuxers;
 pub mod ingest_input;
 pub mod run;
-pub mod spawn;
 
 pub use run::FfmpegBackend;
 
@@ -39,7 +37,7 @@ pub(super) async fn run_to_end(
     limits: ChildLimits,
     max_bytes: usize,
 ) -> Result<(Vec<u8>, ChildExit)> {
-    let started = spawn::spawn(program, args, inherit, limits).await;
+    let started = spawn(program, args, inherit, limits).await;
     let mut child = started.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))?;
     let mut output = Vec::new();
     let read = (&mut child.stdout).take(max_bytes as u64).read_to_end(&mut output).await;

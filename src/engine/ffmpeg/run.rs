@@ -13,11 +13,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::amr_extraction;
 use super::args::{ArgumentOptions, Features, build_arguments, reading_start_seconds};
-use super::spawn::{Child, ChildExit, ChildLimits, InheritedFile, confined_command, spawn};
 use crate::domain::plan::{BurnedSubtitle, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::engine::ass::{self, ScriptCache};
 use crate::engine::clock::ItemInput;
+use crate::engine::process::{Child, ChildExit, ChildLimits, InheritedFile, confined_command, spawn};
 use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 
 /// Time limit for a segment that is due.

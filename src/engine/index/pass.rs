@@ -13,7 +13,7 @@ use crate::domain::mpegts::{pes, unwrap_timestamp};
 use crate::domain::time::Ticks;
 use crate::engine::clock::ItemInput;
 use crate::engine::ffmpeg::args;
-use crate::engine::ffmpeg::spawn::{ChildLimits, spawn};
+use crate::engine::process::{ChildLimits, spawn};
 use crate::engine::source::SourceFile;
 use crate::engine::{Result, RunError, TIMELINE_BASE, ffmpeg};
 

@@ -11,7 +11,7 @@ use super::{ProbeError, ProbeTools};
 use crate::engine::clock::RepairedFeed;
 use crate::engine::ffmpeg::argument_list::ArgumentList;
 use crate::engine::ffmpeg::demuxers::format_whitelist;
-use crate::engine::ffmpeg::spawn::{ChildExit, ChildLimits, InheritedFile, spawn};
+use crate::engine::process::{ChildExit, ChildLimits, InheritedFile, spawn};
 use crate::engine::source::SourceFile;
 
 /// Maximum size of a report; the largest of 156 real files was 70 KiB.

@@ -68,7 +68,7 @@ pub async fn make_registry(settings: &WorkerSettings) -> Result<(), String> {
         let environment =
             settings.environment().into_iter().filter(|(name, _)| name != "GST_REGISTRY_UPDATE").collect();
         let page = crash_page.file().clone();
-        spawn_worker(&settings.program, args, environment, worker_end, page, ChildLimits::WORKER).await
+        spawn_worker(&settings.program, args, environment, worker_end, page, ChildLimits::REGISTRY_WORKER).await
     };
     let mut process = start.await.map_err(|cause| format!("the registry of GStreamer was not made: {cause}"))?;
     let exit = timeout(Duration::from_secs(60), process.wait()).await;

@@ -256,9 +256,8 @@ fn refusals_state_a_reason() {
     let without_elements = refusal_reason(&media, &rendition, &EngineReport::default()).unwrap();
     assert!(without_elements.contains("overlaycomposition"), "{without_elements}");
     media.streams[2].codec = "dvb_subtitle".into();
-    assert_eq!(refusal_reason(&media, &rendition, &report), matroska_only);
-    assert_eq!(refusal_reason(&media, &rendition), unreadable);
+    assert_eq!(refusal_reason(&media, &rendition, &report), unreadable);
     media.streams[2].codec = "hdmv_pgs_subtitle".into();
     media.container = Container::Mp4;
-    assert_eq!(refusal_reason(&media, &rendition), unreadable);
+    assert_eq!(refusal_reason(&media, &rendition, &report), unreadable);
 }

@@ -20,9 +20,9 @@ use super::wire::{ConnectionError, Frame, FrameReader, FrameWriter, split};
 use crate::domain::worker::SandboxReport;
 use crate::domain::worker::blame::{Evidence, Silence};
 use crate::domain::worker::frame::FrameKind;
-use crate::engine::process::limits::ChildLimits;
+use crate::engine::process::ChildLimits;
 use crate::engine::process::sandbox::WorkerKind;
-use crate::engine::process::spawn::{Process, spawn_worker};
+use crate::engine::process::{Process, spawn_worker};
 
 /// Time from the start of a worker to its `Hello`.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ use super::{end_process, run_job};
 use crate::domain::worker::frame::{FrameKind, MAX_PIECE_BYTES};
 use crate::engine::gst::srt::SrtStream;
 use crate::engine::gst::{discoverer, examine, progress};
-use crate::engine::process::limits;
+use crate::engine::process::lower_memory_limit;
 use crate::engine::process::sandbox::WorkerKind;
 use crate::engine::source::SourceFile;
 use crate::engine::worker::message::{JobMessage, SourceFacts, SrtWork, Work};
@@ -67,7 +67,7 @@ impl JobRunner {
     }
 
     fn start_work(&mut self, job: u32, message: JobMessage, descriptors: Vec<OwnedFd>) -> Result<()> {
-        let limited = limits::lower_memory_limit(message.memory_bytes);
+        let limited = lower_memory_limit(message.memory_bytes);
         limited.map_err(|cause| RunError::Internal(format!("the memory could not be limited: {cause}")))?;
         self.is_last_job = !matches!(message.work, Work::Discover { .. });
         match message.work {

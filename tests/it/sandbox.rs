@@ -24,10 +24,10 @@ use crate::kit::media;
 /// The variable with the [`Attempt`]; without it [`act_in_child`] does nothing.
 const VARIABLE: &str = "HEARTHCAST_ACT";
 
-/// An unprivileged user: nobody.
+/// An unprivileged user.
 const USER: &str = "65534";
 
-/// What the child does, and upon what.
+/// The sandbox of the child, and the objects of its acts.
 #[derive(Clone, Serialize, Deserialize)]
 struct Attempt {
     /// The work of the worker that it plays; None leaves it unconfined.
@@ -124,14 +124,20 @@ impl Attempt {
                 "priority" => check(libc::setpriority(libc::PRIO_PROCESS, victim as u32, 19)),
                 "fork" => match libc::fork() {
                     0 => libc::_exit(0),
-                    child => check(child).map(|()| drop(libc::waitpid(child, std::ptr::null_mut(), 0))),
+                    child => {
+                        check(child)?;
+                        check(libc::waitpid(child, std::ptr::null_mut(), 0))
+                    }
                 },
                 "io-uring" => {
                     let mut parameters = [0_u8; 120];
                     check(libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()))
                 }
                 "namespace" => check(libc::unshare(libc::CLONE_NEWUSER)),
-                "ptrace" => check(libc::ptrace(libc::PTRACE_SEIZE, victim, 0, 0)),
+                "ptrace" => {
+                    let none = std::ptr::null_mut::<libc::c_void>();
+                    check(libc::ptrace(libc::PTRACE_SEIZE, victim, none, none))
+                }
                 "read-memory" => {
                     let mut byte = 0_u8;
                     let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
@@ -140,7 +146,7 @@ impl Attempt {
                     match Error::last_os_error().raw_os_error() {
                         // Permitted, but nothing is mapped there.
                         Some(libc::EFAULT) if read < 0 => Ok(()),
-                        _ => check(read),
+                        _ => check(read as i64),
                     }
                 }
                 "raise-limit" => {
@@ -168,8 +174,8 @@ impl Attempt {
                 "signal-itself" => check(libc::raise(0)),
                 "lower-limit" => lower_memory_limit(64 << 30),
                 "read-descriptor" => {
-                    let mut byte = [0];
-                    check(libc::read(libc::STDIN_FILENO, byte.as_mut_ptr().cast(), 1)).map(drop)
+                    let mut byte = [0_u8];
+                    check(libc::read(libc::STDIN_FILENO, byte.as_mut_ptr().cast(), 1) as i64)
                 }
                 // C libraries fall back to older calls only if a new one is missing.
                 "new-call" => match libc::syscall(1000) {

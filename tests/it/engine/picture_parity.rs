@@ -145,7 +145,7 @@ async fn ramps_have_the_values_and_the_description_of_ffmpegs() {
             let size = (width as usize, height as usize);
             bench.backend = Arc::new(FfmpegBackend::detect().unwrap());
             let theirs = bench.write_joined("ffmpeg.ts", [&bench.single_segment(0).await]);
-            bench.backend = Arc::new(GstBackend::detect().unwrap());
+            bench.backend = Arc::new(GstBackend::new(engine_report().clone()));
             let ours = bench.write_joined("gstreamer.ts", [&bench.single_segment(0).await]);
             let (our_colors, their_colors) = (color_description(&ours), color_description(&theirs));
             if our_colors != their_colors {
@@ -204,7 +204,7 @@ fn dark_bench(colors: &str) -> Bench {
 async fn segments_of_both(bench: &mut Bench) -> [PathBuf; 2] {
     bench.backend = Arc::new(FfmpegBackend::detect().unwrap());
     let theirs = bench.write_joined("ffmpeg.ts", [&bench.single_segment(0).await]);
-    bench.backend = Arc::new(GstBackend::detect().unwrap());
+    bench.backend = Arc::new(GstBackend::new(engine_report().clone()));
     [theirs, bench.write_joined("gstreamer.ts", [&bench.single_segment(0).await])]
 }
 

@@ -60,7 +60,7 @@ pub fn enter_worker_sandbox_up_to(kind: WorkerKind, newest_abi: Option<u32>) -> 
     report(landlock_abi, filtered, faults)
 }
 
-/// What the kernel can confine, without confining the caller.
+/// Reports how far the kernel can confine a worker, without confining the caller.
 pub fn supported() -> SandboxReport {
     let filter = if seccomp::is_available() { Ok(()) } else { Err("not available".to_owned()) };
     let filter = filter.and_then(|()| Filter::build(Confined::Worker(WorkerKind::Media)).map_err(|e| e.to_string()));

@@ -15,7 +15,7 @@ use seccompiler::{
 use super::WorkerKind;
 use super::syscalls::{COMMON, EXEC, FIRST_UNKNOWN, NETWORK, SCRIPT};
 
-/// What runs behind a filter.
+/// The process behind a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Confined {
     Worker(WorkerKind),

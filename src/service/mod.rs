@@ -156,7 +156,7 @@ impl Service {
 }
 
 /// The workers of a server or of a command, or none. They start with the first work or with [`Isolation::warm`]. Must be
-/// called inside the runtime, unless there are none.
+/// called inside the runtime when workers are configured.
 pub fn open_isolation(config: &Config, recorder: Arc<dyn FaultRecorder>) -> Isolation {
     match config.isolation {
         IsolationSetting::Process => {

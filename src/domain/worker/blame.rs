@@ -62,7 +62,7 @@ pub struct Evidence {
 pub enum Blame {
     /// The job: another backend continues, and a replay decides about a quarantine.
     Job,
-    /// Somebody outside: the same backend continues, no mark.
+    /// An outside cause: the same backend continues, no mark.
     Outside,
     /// A death that nothing explains. Several of one file count as the job's fault.
     Unexplained,

@@ -123,7 +123,7 @@ impl ElementaryStream {
         self.clock_stream.router_at(&self.pieces, position)
     }
 
-    /// Offset of the last keyframe shown at or before `start`, or of a frame some seconds earlier if there is none.
+    /// Offset of the last keyframe shown at or before `start`, or of a frame some seconds earlier without one.
     fn find_keyframe(&self, start: Ticks) -> Result<u64> {
         let last = self.clock_stream.find_offset(&self.pieces, start)?;
         for look_back in LOOK_BACK {

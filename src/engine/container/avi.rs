@@ -17,7 +17,7 @@ pub fn has_index(file: &(impl ReadAt + ?Sized)) -> bool {
         match (&head[..4], &head[8..]) {
             (b"idx1", _) => return len > 0,
             (b"LIST", b"hdrl") => {
-                let headers = file.read_exact(position, len.min(MAX_HEADER_BYTES) as usize).unwrap_or_default();
+                let headers = file.read_exact(position + 8, len.min(MAX_HEADER_BYTES) as usize).unwrap_or_default();
                 if headers.windows(4).any(|name| name == b"indx") {
                     return true;
                 }

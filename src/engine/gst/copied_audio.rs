@@ -103,7 +103,7 @@ impl CopiedAudio {
     }
 }
 
-/// What the header of each frame states; None for frames that have one: MP3, and AAC in ADTS.
+/// The header of each frame; None for frames that have one: MP3, and AAC in ADTS.
 fn adts_config(caps: &gst::CapsRef) -> Result<Option<AdtsConfig>> {
     let structure = caps.structure(0);
     let is_raw = structure.and_then(|fields| fields.get::<&str>("stream-format").ok()) == Some("raw");

@@ -257,7 +257,7 @@ impl Owner {
             let _ = waiting.request.reply.send(Err(RunError::SourceEnded));
         }
         self.update_turn();
-        if self.allowed_runs == 0 {
+        if self.allowed_runs == 0 || self.progress.borrow().failure.is_some() {
             return;
         }
         while self.progress.borrow().failure.is_none() {

@@ -93,6 +93,11 @@ const CRATE_ROOMS: [(&str, &[&str]); 46] = [
     ("warp", &["http"]),
 ];
 
+/// The crates of GStreamer, and the only folder that may use them: everything in it runs in worker processes.
+const GSTREAMER_CRATES: [&str; 7] =
+    ["gio", "glib", "gstreamer", "gstreamer_app", "gstreamer_base", "gstreamer_pbutils", "gstreamer_video"];
+const GSTREAMER_FOLDER: &str = "engine/gst";
+
 /// Paths of the standard library and of common crates that only these rooms may use.
 const RESTRICTED_PATHS: [(&str, &[&str]); 1] = [("std::process::Command", &["engine"])];
 
@@ -436,6 +441,19 @@ fn a_crate_stays_in_its_room() {
         }
     }
     assert!(violations.is_empty(), "{violations:#?}");
+}
+
+#[test]
+fn gstreamer_stays_in_its_folder() {
+    let outside = room_files().into_iter().filter(|file| !file.path.starts_with(GSTREAMER_FOLDER));
+    let violations: Vec<String> = outside
+        .flat_map(|file| {
+            let used = GSTREAMER_CRATES.into_iter().filter(|name| file.uses_crate(name));
+            used.map(|name| format!("{} uses {name}", file.path.display())).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(violations.is_empty(), "{violations:#?}");
+    assert!(room_files().iter().any(|file| file.path.starts_with(GSTREAMER_FOLDER) && file.uses_crate("gstreamer")));
 }
 
 #[test]

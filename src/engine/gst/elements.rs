@@ -32,9 +32,9 @@ const CODEC_PLUGINS: &str = "audioparsers videoparsersbad opusparse libav openh2
     vorbis flac mpg123 faad a52dec dtsdec wavpack musepack speex alaw mulaw adpcmdec jpegformat png va vaapi nvcodec qsv \
     v4l2codecs video4linux2";
 
-/// Decoders that are chosen before others of their format. Against ffmpeg, flacdec of GStreamer 1.22 swaps the channels of 6.1 and
-/// 7.1, dtsdec mixes five channels to four (both measured), and a52dec applies no dynamic range compression.
-const PREFERRED_DECODERS: [&str; 3] = ["avdec_flac", "avdec_ac3", "avdec_dca"];
+/// Decoders that are chosen before others of their format. Against ffmpeg, dtsdec of GStreamer 1.22 mixes five channels to four
+/// (measured), and a52dec applies no dynamic range compression.
+const PREFERRED_DECODERS: [&str; 2] = ["avdec_ac3", "avdec_dca"];
 
 /// Missing elements, each with the package that provides it.
 ///
@@ -90,7 +90,7 @@ mod tests {
         for required in "descriptorsrc qtdemux matroskademux tsdemux h264parse avdec_h264 aacparse".split(' ') {
             assert!(remaining.iter().any(|name| name == required), "{required} is missing in {remaining:?}");
         }
-        for (preferred, other) in [("avdec_flac", "flacdec"), ("avdec_ac3", "a52dec"), ("avdec_dca", "dtsdec")] {
+        for (preferred, other) in [("avdec_ac3", "a52dec"), ("avdec_dca", "dtsdec")] {
             let rank_of = |name: &str| ElementFactory::find(name).map(|factory| factory.rank());
             assert!(rank_of(preferred) > rank_of(other), "{other} may be chosen before {preferred}");
         }

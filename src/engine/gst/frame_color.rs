@@ -36,49 +36,28 @@ pub(super) struct ColorDescription {
 /// The beginning of [`ColorDescription::x264_options`].
 pub(super) const COLOR_OPTIONS_START: &str = ":colorprim=";
 
-/// Code points of ITU-T H.273 with x264's names, which are ffmpeg's but for some letters.
-type CodePoints = &'static [(u32, &'static str)];
+/// x264's names of code points of ITU-T H.273, which are ffmpeg's but for some letters.
+const PRIMARIES: &[&str] =
+    &["bt709", "bt470m", "bt470bg", "smpte170m", "smpte240m", "film", "bt2020", "smpte428", "smpte431", "smpte432"];
 
-const PRIMARIES: CodePoints = &[
-    (1, "bt709"),
-    (4, "bt470m"),
-    (5, "bt470bg"),
-    (6, "smpte170m"),
-    (7, "smpte240m"),
-    (8, "film"),
-    (9, "bt2020"),
-    (10, "smpte428"),
-    (11, "smpte431"),
-    (12, "smpte432"),
+const TRANSFERS: &[&str] = &[
+    "bt709",
+    "bt470m",
+    "bt470bg",
+    "smpte170m",
+    "smpte240m",
+    "linear",
+    "log100",
+    "log316",
+    "iec61966-2-4",
+    "bt1361e",
+    "iec61966-2-1",
+    "bt2020-10",
+    "bt2020-12",
+    "smpte428",
 ];
 
-const TRANSFERS: CodePoints = &[
-    (1, "bt709"),
-    (4, "bt470m"),
-    (5, "bt470bg"),
-    (6, "smpte170m"),
-    (7, "smpte240m"),
-    (8, "linear"),
-    (9, "log100"),
-    (10, "log316"),
-    (11, "iec61966-2-4"),
-    (12, "bt1361e"),
-    (13, "iec61966-2-1"),
-    (14, "bt2020-10"),
-    (15, "bt2020-12"),
-    (17, "smpte428"),
-];
-
-const MATRICES: CodePoints = &[
-    (1, "bt709"),
-    (4, "fcc"),
-    (5, "bt470bg"),
-    (6, "smpte170m"),
-    (7, "smpte240m"),
-    (8, "YCgCo"),
-    (9, "bt2020nc"),
-    (10, "bt2020c"),
-];
+const MATRICES: &[&str] = &["bt709", "fcc", "bt470bg", "smpte170m", "smpte240m", "YCgCo", "bt2020nc", "bt2020c"];
 
 impl FrameColor {
     /// For frames with these caps of a stream that its file describes as `source`.
@@ -109,9 +88,9 @@ impl FrameColor {
         let label = VideoColorimetry::new(VideoColorRange::Range16_235, label_matrix, transfer, primaries);
         let chroma_site = text("chroma-site");
         let description = ColorDescription {
-            primaries: find_name(PRIMARIES, source.color.primaries.as_deref(), primaries.to_iso()),
-            transfer: find_name(TRANSFERS, source.color.transfer.as_deref(), transfer.to_iso()),
-            matrix: find_name(MATRICES, source.color.matrix.as_deref(), matrix.to_iso()),
+            primaries: find_name(PRIMARIES, source.color.primaries.as_deref()),
+            transfer: find_name(TRANSFERS, source.color.transfer.as_deref()),
+            matrix: find_name(MATRICES, source.color.matrix.as_deref()),
             chroma_location: match chroma_site.as_deref() {
                 Some("jpeg") => 1,
                 Some("dv") => 2,
@@ -153,17 +132,15 @@ impl ColorDescription {
     }
 }
 
-/// The name of what the file states, by ffmpeg's name; otherwise of what the decoder states. GStreamer has one value for both
-/// matrices of BT.601.
-fn find_name(points: CodePoints, stated: Option<&str>, decoded: u32) -> Option<&'static str> {
-    let stated = stated.map(|name| match name {
+/// x264's name for what the file states by ffmpeg's name; None if it states nothing, whatever a decoder assumes then.
+fn find_name(names: &[&'static str], stated: Option<&str>) -> Option<&'static str> {
+    let stated = match stated? {
         "gamma22" => "bt470m",
         "gamma28" => "bt470bg",
         "ycgco" => "YCgCo",
         name => name,
-    });
-    let by_name = points.iter().find(|(_, name)| Some(*name) == stated);
-    by_name.or_else(|| points.iter().find(|(code, _)| *code == decoded)).map(|(_, name)| *name)
+    };
+    names.iter().find(|name| **name == stated).copied()
 }
 
 #[cfg(test)]
@@ -225,7 +202,8 @@ mod tests {
         );
         assert_eq!(
             options("format=I420,colorimetry=2:3:5:1", Color::default()),
-            ":colorprim=bt709:transfer=bt709:colormatrix=bt709:chromaloc=0"
+            unspecified,
+            "the decoder's assumption"
         );
         assert_eq!(
             options("format=GBR,colorimetry=1:1:0:0", Color::default()),

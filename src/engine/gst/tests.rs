@@ -186,7 +186,8 @@ fn channel_layouts_that_decoders_do_not_read_are_refused() {
     };
     let refused = Some("GStreamer does not read the channel layout that this file states");
     for (container, codec, channels, layout, expected) in [
-        (Container::Flac, "flac", 8, Some("7.1"), None),
+        (Container::Flac, "flac", 8, Some("7.1"), refused),
+        (Container::Flac, "flac", 6, Some("5.1"), None),
         (Container::Flac, "flac", 8, Some("7.1(wide)"), refused),
         (Container::Matroska, "flac", 3, Some("2.1"), refused),
         (Container::Mp4, "pcm_s16le", 4, Some("quad"), refused),

@@ -25,7 +25,7 @@ pub struct WorkersView {
 pub struct LocalView {
     #[schema(example = "transcoding")]
     kind: &'static str,
-    /// Which processes media is read in.
+    /// The processes that read media.
     boundary: &'static str,
     /// `available` or `unsupported`.
     status: &'static str,

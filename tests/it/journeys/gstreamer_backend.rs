@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::sessions::{play_to_end, start, status};
+use crate::kit::program::ServerProcess;
 use crate::kit::{self, media};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,4 +109,25 @@ async fn a_file_in_quarantine_is_left_to_ffmpeg() {
     assert_eq!((warnings.as_str(), &diagnostics["fallback"]), ("", &json!(false)), "ffmpeg from the start");
     assert_eq!(diagnostics["pipeline"], "ffmpeg");
     assert_eq!(diagnostics["pipelineReason"], "this file is in quarantine after a crash");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_process_maps_no_decoder_while_it_probes_and_plays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.mkv");
+    media::flash_and_beep(&path, 5, "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -b:a 192k");
+    let program = ServerProcess::start(&[folder.path()], &[("HEARTHCAST_BACKEND", "gstreamer")]).await;
+    let request = program.client.post(format!("{}/api/stream/transcode/start", program.base));
+    let request = request.bearer_auth(&program.token).json(&json!({"mediaPath": path.to_str().unwrap()}));
+    let session: serde_json::Value = request.send().await.unwrap().json().await.unwrap();
+    let playlist = session["signedPlaylistUrl"].as_str().unwrap_or_else(|| panic!("{session}"));
+    let (warnings, seconds) = play_to_end(format!("{}{playlist}", program.base)).await;
+    assert!(warnings.is_empty() && (4.9..5.2).contains(&seconds), "{seconds} s, {warnings}");
+    let status = format!("/api/stream/transcode/{}", session["sessionId"].as_str().unwrap());
+    let status: serde_json::Value = program.get(&status).send().await.unwrap().json().await.unwrap();
+    assert_eq!(status["diagnostics"]["pipeline"], "gstreamer", "{status}");
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.pid())).unwrap();
+    let is_decoder = |line: &&str| ["/gstreamer-1.0/", "/libav", "/libx264"].iter().any(|name| line.contains(name));
+    let decoders: Vec<&str> = maps.lines().filter(is_decoder).collect();
+    assert!(decoders.is_empty(), "{decoders:#?}");
 }

@@ -161,10 +161,13 @@ impl ServerProcess {
         pids[1..].iter().filter_map(|pid| command_line(pid).ok()).collect()
     }
 
-    /// Waits until it has no child process.
+    /// Waits until it has no child processes but idle workers.
     pub async fn wait_until_childless(&self) {
+        const MAX_IDLE_WORKERS: usize = 4;
         let deadline = Instant::now() + Duration::from_secs(15);
-        while !self.children().is_empty() {
+        let is_worker = |line: &String| line.contains(" worker --number ");
+        let is_idle = |children: &[String]| children.iter().all(is_worker) && children.len() <= MAX_IDLE_WORKERS;
+        while !is_idle(&self.children()) {
             assert!(Instant::now() < deadline, "still running: {:?}", self.children());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -55,6 +55,7 @@ pub(super) struct SegmentEncoder {
     output: SegmentOutput,
 }
 
+#[allow(clippy::large_enum_variant, reason = "a run has two at most")]
 #[derive(Debug)]
 enum SegmentOutput {
     Muxed(MuxPipeline),

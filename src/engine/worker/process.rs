@@ -351,7 +351,7 @@ impl WorkerProcess {
 
     /// The memory it has of its own, bytes (PSS); None if the kernel does not say.
     pub fn memory_bytes(&self) -> Option<u64> {
-        let rollup = read_proc(&format!("/proc/{}/smaps_rollup", self.pid))?;
+        let rollup = read_proc(format!("/proc/{}/smaps_rollup", self.pid))?;
         let line = rollup.lines().find(|line| line.starts_with("Pss:"))?;
         Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
     }
@@ -359,7 +359,7 @@ impl WorkerProcess {
 
 /// The state letter of a process; None if it is gone.
 fn process_state(pid: u32) -> Option<char> {
-    state_letter(&read_proc(&format!("/proc/{pid}/stat"))?)
+    state_letter(&read_proc(format!("/proc/{pid}/stat"))?)
 }
 
 /// The state in a line of `/proc/<pid>/stat`. The name before it may contain parentheses.

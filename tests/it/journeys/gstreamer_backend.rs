@@ -123,7 +123,7 @@ async fn the_server_process_maps_no_decoder_while_it_probes_and_plays() {
     let playlist = session["signedPlaylistUrl"].as_str().unwrap_or_else(|| panic!("{session}"));
     let (warnings, seconds) = play_to_end(format!("{}{playlist}", program.base)).await;
     assert!(warnings.is_empty() && (4.9..5.2).contains(&seconds), "{seconds} s, {warnings}");
-    let status = format!("/api/stream/transcode/{}", session["sessionId"].as_str().unwrap());
+    let status = format!("/api/stream/transcode/{}/status", session["sessionId"].as_str().unwrap());
     let status: serde_json::Value = program.get(&status).send().await.unwrap().json().await.unwrap();
     assert_eq!(status["diagnostics"]["pipeline"], "gstreamer", "{status}");
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.pid())).unwrap();

@@ -197,6 +197,8 @@ impl ServerProcess {
                 }
             }
         }
+        // GStreamer's registry is made once and stays.
+        found.retain(|path| !path.ends_with("gstreamer-registry.bin"));
         found
     }
 

@@ -67,7 +67,8 @@ fn drop_unneeded(pad: &gst::Pad, clock: ItemClock, needed_from: i64, wake: Threa
                 && coding.zip(buffer.map_readable().ok()).is_some_and(|(coding, bytes)| coding.is_disposable(&bytes))
         };
         wake.run_callback("skip", gst::PadProbeReturn::Ok, || {
-            if is_unneeded() { gst::PadProbeReturn::Drop } else { gst::PadProbeReturn::Ok }
+            // Not `Drop`: after a Rust probe GStreamer then warns that there is nothing to drop.
+            if is_unneeded() { gst::PadProbeReturn::Handled } else { gst::PadProbeReturn::Ok }
         })
     });
 }

@@ -150,8 +150,9 @@ async fn ramps_have_the_values_and_the_description_of_ffmpegs() {
     for film in ramp_films() {
         let name = film.0;
         let mut bench = ramp_bench(&film);
-        // Once scaled, once not.
-        for (width, height) in [(256, 64), (512, 128)] {
+        // Once scaled; not scaled with one file of each range.
+        let sizes: &[(u32, u32)] = if name.ends_with("-709.mkv") { &[(256, 64), (512, 128)] } else { &[(256, 64)] };
+        for &(width, height) in sizes {
             let plan = plan_of(&mut bench);
             (plan.width, plan.height, plan.max_kbps) = (width, height, 20_000);
             let size = (width as usize, height as usize);

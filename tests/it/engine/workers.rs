@@ -180,7 +180,8 @@ async fn workers_that_are_killed_or_stopped_from_outside_are_no_fault() {
         let before = workers.isolation().status().causes.get(cause).copied().unwrap_or(0);
         let (error, after) = loss_by(&workers, signal).await;
         assert!(matches!(&error, RunError::WorkerLost { blame: Blame::Outside, .. }), "{signal:?}: {error:?}");
-        assert!(after < Duration::from_secs(2), "{signal:?}: reported after {after:?}");
+        // A stopped worker is noticed after a second; a busy machine takes longer.
+        assert!(after < Duration::from_secs(15), "{signal:?}: reported after {after:?}");
         let status = workers.isolation().status();
         assert_eq!(status.causes.get(cause).copied(), Some(before + 1), "{signal:?}: {status:?}");
         assert!(status.last_death.is_some());

@@ -6,7 +6,7 @@ use std::thread::Thread;
 use tokio::sync::watch;
 
 use super::encoder_elements::select_encoder;
-use super::refusal::refusal_reason;
+use super::refusal::check_job;
 use super::run::RunTask;
 use super::script_source::{ScriptSource, read_script, text_to_burn};
 use crate::domain::codec::TargetCodec;
@@ -116,13 +116,8 @@ impl Backend for GstBackend {
     }
 
     fn start(&self, job: Job, last_allowed: usize) -> Result<Run> {
-        if job.first >= job.spec.grid.len() {
-            return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
-        }
+        check_job(&job, &self.report)?;
         let rendition = job.spec.rendition.clone();
-        if let Some(reason) = refusal_reason(&job.spec.media, &rendition, &self.report) {
-            return Err(RunError::Internal(format!("GStreamer does not make this rendition: {reason}")));
-        }
         let encoder = match &rendition.video {
             Some(VideoPlan::Encode(plan)) => {
                 let missing = || RunError::Encoder("no H.264 encoder works on this machine".into());

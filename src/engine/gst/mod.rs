@@ -50,7 +50,7 @@ pub use encoder_elements::{TrialResult, run_trials, select_encoder};
 pub use examine::examine;
 pub use in_process_discoverer::{discover_in_process, start_discoverers};
 pub use progress::{ProgressCounter, ReadGuard, progress};
-pub use refusal::refusal_reason;
+pub use refusal::{check_job, refusal_reason};
 pub use run::RunTask;
 pub use script_source::{ScriptSource, text_to_burn};
 

@@ -5,10 +5,25 @@ use super::source_refusal::source_refusal;
 use crate::domain::media::{Container, Media, Stream, StreamKind};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::engine::worker::message::EngineReport;
+use crate::engine::{Job, Result, RunError};
 
 /// The channel layouts of FLAC (RFC 9639 section 9.1.3) that flacdec decodes rightly, as ffmpeg names them. It swaps the channels of
 /// 6.1 and 7.1 (GStreamer 1.22, measured), and avdec_flac loses a frame (4,608 samples) of some files in Matroska.
 const FLAC_LAYOUTS: [&str; 8] = ["mono", "stereo", "3.0", "quad", "5.0", "5.0(side)", "5.1", "5.1(side)"];
+
+/// Checks that GStreamer can make the segments of a job.
+///
+/// # Errors
+/// `Internal` with the reason of the refusal, or for a segment past the end.
+pub fn check_job(job: &Job, report: &EngineReport) -> Result<()> {
+    if job.first >= job.spec.grid.len() {
+        return Err(RunError::Internal(format!("segment {} is past the end", job.first)));
+    }
+    match refusal_reason(&job.spec.media, &job.spec.rendition, report) {
+        Some(reason) => Err(RunError::Internal(format!("GStreamer does not make this rendition: {reason}"))),
+        None => Ok(()),
+    }
+}
 
 /// Why GStreamer leaves a rendition to ffmpeg on a machine with these elements; None if it can make it. Touches no element.
 pub fn refusal_reason(media: &Media, rendition: &Rendition, report: &EngineReport) -> Option<&'static str> {

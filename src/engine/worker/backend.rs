@@ -14,7 +14,7 @@ use super::run_job::RunJob;
 use crate::domain::plan::{BurnedSubtitle, EncodeVideo, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::domain::worker::blame::{Blame, Consequence};
-use crate::engine::gst::{ScriptSource, backend_version, refusal_reason, select_encoder, text_to_burn};
+use crate::engine::gst::{ScriptSource, backend_version, check_job, select_encoder, text_to_burn};
 use crate::engine::{Backend, Job, Result, Run, RunError, Segment};
 
 /// Time for a worker to end its run before it is killed.
@@ -59,13 +59,8 @@ impl Backend for WorkerBackend {
     }
 
     fn start(&self, job: Job, last_allowed: usize) -> Result<Run> {
-        let Job { spec, first, .. } = job.clone();
-        if first >= spec.grid.len() {
-            return Err(RunError::Internal(format!("segment {first} is past the end")));
-        }
-        if let Some(reason) = refusal_reason(&spec.media, &spec.rendition, &self.report) {
-            return Err(RunError::Internal(format!("GStreamer does not make this rendition: {reason}")));
-        }
+        check_job(&job, &self.report)?;
+        let spec = job.spec.clone();
         if self.pool.recorder.is_quarantined(&self.pool.run_key(&spec)) {
             return Err(RunError::Internal("the file is in quarantine, because workers crashed on it".into()));
         }

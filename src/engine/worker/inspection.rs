@@ -104,7 +104,7 @@ impl Inspection {
     pub async fn pipelines(&self) -> (Vec<PipelineStatus>, Vec<FailedPipeline>) {
         let workers: Vec<u32> = lock(&self.running).keys().copied().collect();
         let lists = workers.into_iter().map(|worker| async move {
-            let lists: Option<PipelineLists> = self.ask(worker, |question| Question::Pipelines { question }).await;
+            let lists: Option<PipelineLists> = self.query(worker, |question| Question::Pipelines { question }).await;
             let mut running = lists.unwrap_or_default().running;
             running.retain(|pipeline| worker_of(pipeline.number) == Some(worker));
             running
@@ -121,9 +121,10 @@ impl Inspection {
         }
         let worker = worker_of(pipeline)?;
         if format == GraphFormat::Dot {
-            return self.ask(worker, |question| Question::Dot { question, pipeline }).await?;
+            return self.query(worker, |question| Question::Dot { question, pipeline }).await?;
         }
-        let graph: Option<PipelineGraph> = self.ask(worker, |question| Question::Graph { question, pipeline }).await?;
+        let graph: Option<PipelineGraph> =
+            self.query(worker, |question| Question::Graph { question, pipeline }).await?;
         format.render(&graph?)
     }
 
@@ -132,15 +133,15 @@ impl Inspection {
         if let Some(failed) = self.failed_pipeline(pipeline) {
             return Some(failed.log);
         }
-        self.ask(worker_of(pipeline)?, |question| Question::Messages { question, pipeline }).await?
+        self.query(worker_of(pipeline)?, |question| Question::Messages { question, pipeline }).await?
     }
 
     fn failed_pipeline(&self, number: u64) -> Option<FailedPipeline> {
         lock(&self.failed).iter().find(|failed| failed.number == number).cloned()
     }
 
-    /// A worker's answer; None if it does not exist, does not answer within a second, or answers something else.
-    async fn ask<T: DeserializeOwned>(&self, worker: u32, question: impl FnOnce(u32) -> Question) -> Option<T> {
+    /// A worker's answer; None without such a worker, after a second, and for an answer of another type.
+    async fn query<T: DeserializeOwned>(&self, worker: u32, question: impl FnOnce(u32) -> Question) -> Option<T> {
         let sender = lock(&self.running).get(&worker)?.clone();
         // 0 is the number of what a worker reports by itself.
         let number = self.next_question.fetch_add(1, Ordering::Relaxed).checked_add(1).unwrap_or(1);

@@ -91,25 +91,11 @@ fn run_memory_bytes(media: &Media, rendition: &Rendition) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::codec::TargetCodec;
     use crate::domain::media::{Container, Stream, StreamKind, Video};
     use crate::domain::plan::EncodeVideo;
-    use crate::domain::time::FrameRate;
 
     fn rendition(width: u32, height: u32) -> Rendition {
-        let plan = EncodeVideo {
-            stream: 0,
-            width,
-            height,
-            frame_rate: FrameRate { num: 25, den: 1 },
-            deinterlace: false,
-            tone_map: None,
-            burn: None,
-            watermark: None,
-            max_kbps: 1000,
-            codec: TargetCodec::H264,
-            encoder: "libx264".into(),
-        };
+        let plan = EncodeVideo::sample(width, height, 1000);
         Rendition { video: Some(VideoPlan::Encode(plan)), audio: None }
     }
 

@@ -1,4 +1,4 @@
-//! A stream by SRT, received in a worker that may use the network and nothing else.
+//! The SRT receiver: its worker has access to the network, but not to media files.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use super::audio_timeline::{FRAME_SAMPLES, SAMPLE_RATE};
 use super::launch_text;
 use super::panic_guard::ThreadWaker;
 use super::progress::progress;
-use super::running_pipeline::{BusEvent, RunningPipeline};
+use super::running_pipeline::RunningPipeline;
 use crate::engine::{Result, RunError};
 
 /// AAC frames encoded and dropped before the first one kept.
@@ -94,10 +94,8 @@ impl AacEncoder {
 
     /// The next AAC frame to keep, with its number; it includes the ADTS header.
     pub(super) fn take_frame(&mut self) -> Result<Option<(i64, gst::Buffer)>> {
-        while let Some(event) = self.pipeline.next_event() {
-            if let BusEvent::Error(text) = event {
-                return Err(RunError::Encoder(format!("audio: {text}")));
-            }
+        if let Some(text) = self.pipeline.next_error() {
+            return Err(RunError::Encoder(format!("audio: {text}")));
         }
         while let Some(sample) = self.output.try_pull_sample(gst::ClockTime::ZERO) {
             let frame = self.next_output_frame;

@@ -6,15 +6,17 @@ use std::time::Duration;
 use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as app;
+use gstreamer_video::VideoMeta;
 
 use super::frame_skipping;
+use super::held_stream::HeldStream;
 use super::item_clock::ItemClock;
 use super::launch_text::{self, LaunchText};
 use super::opener::{Opener, SelectedStream};
 use super::panic_guard::ThreadWaker;
 use super::pes_feed::PesFeed;
 use super::progress::progress;
-use super::running_pipeline::{BusEvent, RunningPipeline, SeekResult};
+use super::running_pipeline::{RunningPipeline, SeekResult};
 use super::stall_timer::StallTimer;
 use crate::domain::media::{Media, StreamKind};
 use crate::engine::source::SourceFile;
@@ -110,7 +112,10 @@ impl OutputFormat {
 
 #[derive(Debug)]
 enum Stage {
-    Opening,
+    /// Until the demuxer has read the headers.
+    Opening(HeldStream),
+    /// The same for decodebin3, which only seeks when it has prerolled.
+    Prerolling,
     Seeking(SeekResult),
     Running,
     Ended,
@@ -136,20 +141,10 @@ impl Decoder {
     /// Handles bus messages and advances opening and seeking. True if anything happened.
     pub(super) fn poll(&mut self, wake: &ThreadWaker) -> Result<bool> {
         let mut has_progress = false;
-        while let Some(event) = self.pipeline.next_event() {
-            has_progress = true;
-            match (event, &self.stage) {
-                (BusEvent::Error(text), _) => {
-                    return Err(RunError::Decode(format!("{}: {text}", self.request.format.kind_name())));
-                }
-                (BusEvent::AsyncDone, Stage::Opening) => self.seek(),
-                _ => {}
-            }
+        if let Some(text) = self.pipeline.next_error() {
+            return Err(RunError::Decode(format!("{}: {text}", self.request.format.kind_name())));
         }
-        // The message may be missing, so the state is checked too.
-        if matches!(self.stage, Stage::Opening) && self.pipeline.is_prerolled() {
-            self.seek();
-        }
+        self.seek_if_ready();
         let seek_result = if let Stage::Seeking(pending) = &self.stage { pending.get().copied() } else { None };
         if seek_result == Some(true) {
             self.pipeline.set_state(gst::State::Playing)?;
@@ -182,17 +177,29 @@ impl Decoder {
         Ok(has_progress)
     }
 
-    /// Starts a flushing seek to the requested time; buffers from before it are discarded.
-    fn seek(&mut self) {
-        let preroll = self.output.try_pull_preroll(gst::ClockTime::ZERO);
-        let position = self.clock.seek_position(self.request.start_seconds, preroll.as_ref());
-        self.stage = Stage::Seeking(self.pipeline.seek(position));
+    /// Starts a flushing seek to the requested time once the file is open; buffers from before it are discarded.
+    fn seek_if_ready(&mut self) {
+        let start_seconds = self.request.start_seconds;
+        let seek_result = match &self.stage {
+            Stage::Opening(stream) => {
+                let Some(pad) = stream.pad() else { return };
+                let segment = pad.sticky_event::<gst::event::Segment>(0);
+                let position = self.clock.seek_position(start_seconds, segment.as_ref().map(|event| event.segment()));
+                stream.release();
+                self.pipeline.seek_from(&pad, position)
+            }
+            Stage::Prerolling if self.pipeline.is_prerolled() => {
+                self.pipeline.seek(self.clock.seek_position(start_seconds, None))
+            }
+            _ => return,
+        };
+        self.stage = Stage::Seeking(seek_result);
     }
 
     /// Name of its stage, for the log.
     pub(super) fn stage_name(&self) -> &'static str {
         match self.stage {
-            Stage::Opening => "opening",
+            Stage::Opening(_) | Stage::Prerolling => "opening",
             Stage::Seeking(_) => "seeking",
             Stage::Running => "running",
             Stage::Ended => "ended",
@@ -202,7 +209,7 @@ impl Decoder {
     /// The next buffer, if there is one. Does not block.
     pub(super) fn next_output(&mut self) -> Result<DecoderOutput> {
         match self.stage {
-            Stage::Opening | Stage::Seeking(_) => return Ok(DecoderOutput::Pending),
+            Stage::Opening(_) | Stage::Prerolling | Stage::Seeking(_) => return Ok(DecoderOutput::Pending),
             Stage::Ended => return Ok(DecoderOutput::End),
             Stage::Running => {}
         }
@@ -234,7 +241,9 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
     let mut pipeline =
         RunningPipeline::new(request.format.launch_text(opener)?, ("", ""), &request.stream.to_string(), wake)?;
     pipeline.set_detecting(opener != Opener::PesFeed);
-    opener.configure(&pipeline, &request.source, selected, wake)?;
+    let must_seek = request.start_seconds > 0.0 && opener != Opener::PesFeed;
+    let held_stream = (must_seek && opener != Opener::Decodebin3).then(HeldStream::default);
+    opener.configure(&pipeline, &request.source, selected, held_stream.as_ref(), wake)?;
     let output: app::AppSink = pipeline.element_of_type("out")?;
     let (sample_waker, preroll_waker) = (wake.clone(), wake.clone());
     let count_progress = || {
@@ -250,12 +259,14 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
     request.format.configure(&pipeline)?;
     if let Some(StreamKind::Video(video)) = request.media.stream(request.stream).map(|stream| &stream.kind) {
         let clock = ItemClock::for_media(&request.media);
+        accept_padded_frames(&output, wake);
         frame_skipping::skip_before(&pipeline, video, clock, request.start_seconds, wake);
     }
-    // A feed starts where decoding must start.
-    let (stage, state) = match request.start_seconds > 0.0 && opener != Opener::PesFeed {
-        true => (Stage::Opening, gst::State::Paused),
-        false => (Stage::Running, gst::State::Playing),
+    let (stage, state) = match (must_seek, held_stream) {
+        (true, Some(stream)) => (Stage::Opening(stream), gst::State::Paused),
+        (true, None) => (Stage::Prerolling, gst::State::Paused),
+        // A feed starts where decoding must start.
+        (false, _) => (Stage::Running, gst::State::Playing),
     };
     #[cfg(test)]
     if wake.take_injected("standing") {
@@ -268,4 +279,19 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
         feed.start(&pipeline, wake)?;
     }
     Ok((pipeline, output, stage))
+}
+
+/// Tells the decoder that frames may have padded rows: libav then decodes into the buffers it hands on, and copies no frame (3 MB
+/// each for 1080p).
+fn accept_padded_frames(output: &app::AppSink, wake: &ThreadWaker) {
+    let Some(pad) = output.static_pad("sink") else { return };
+    let wake = wake.clone();
+    pad.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM, move |_, info| {
+        wake.run_callback("query", gst::PadProbeReturn::Ok, || {
+            let Some(gst::PadProbeData::Query(query)) = &mut info.data else { return gst::PadProbeReturn::Ok };
+            let gst::QueryViewMut::Allocation(allocation) = query.view_mut() else { return gst::PadProbeReturn::Ok };
+            allocation.add_allocation_meta::<VideoMeta>(None);
+            gst::PadProbeReturn::Handled
+        })
+    });
 }

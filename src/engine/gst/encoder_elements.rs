@@ -11,7 +11,7 @@ use super::frame_color::{COLOR_OPTIONS_START, ColorDescription};
 use super::launch_text;
 use super::panic_guard::ThreadWaker;
 use super::progress;
-use super::running_pipeline::{BusEvent, RunningPipeline};
+use super::running_pipeline::RunningPipeline;
 use crate::domain::codec::TargetCodec;
 use crate::engine::video_encoders::{EncoderElement, VIDEO_ENCODERS, VideoEncoder};
 use crate::engine::worker::message::EngineReport;
@@ -71,7 +71,7 @@ impl VideoEncoder {
         while Instant::now() < deadline {
             // A sleeping graphics card is not a fault: the deadline bounds the trial, not the heartbeat.
             progress().add(1);
-            if let Some(BusEvent::Error(text)) = pipeline.next_event() {
+            if let Some(text) = pipeline.next_error() {
                 return Err(RunError::Encoder(text));
             }
             let Some(sample) = output.try_pull_sample(gst::ClockTime::from_mseconds(20)) else { continue };

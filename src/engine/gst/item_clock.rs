@@ -43,12 +43,12 @@ impl ItemClock {
         time.checked_sub(self.zero_nanoseconds)
     }
 
-    /// Where to seek to reach this time of the item. `preroll` is the pipeline's first sample before the seek: it shows
-    /// where stream time begins.
-    pub(super) fn seek_position(self, item_seconds: f64, preroll: Option<&gst::Sample>) -> gst::ClockTime {
+    /// Where to seek to reach this time of the item. `segment` is that of the stream's first buffer: it shows where stream time
+    /// begins.
+    pub(super) fn seek_position(self, item_seconds: f64, segment: Option<&gst::Segment>) -> gst::ClockTime {
         let stream_zero = match self.times {
             PipelineTimes::Stream => None,
-            PipelineTimes::Buffer => preroll.and_then(|sample| stream_zero_nanoseconds(in_time(sample.segment()?)?)),
+            PipelineTimes::Buffer => segment.and_then(|segment| stream_zero_nanoseconds(in_time(segment)?)),
         };
         let position = (item_seconds * 1e9) as i64 + self.zero_nanoseconds - stream_zero.unwrap_or(0);
         gst::ClockTime::from_nseconds(position.max(0).unsigned_abs())
@@ -76,13 +76,12 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A sample in a segment that begins at `start` and has stream time `time` there, in seconds.
-    fn sample(start: u64, time: u64) -> gst::Sample {
-        gst::init().unwrap();
+    /// A segment that begins at `start` and has stream time `time` there, in seconds.
+    fn segment(start: u64, time: u64) -> gst::Segment {
         let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
         segment.set_start(gst::ClockTime::from_nseconds(start * SECOND));
         segment.set_time(gst::ClockTime::from_nseconds(time * SECOND));
-        gst::Sample::builder().segment(&segment).build()
+        segment.upcast()
     }
 
     fn clock(container: Container, start_seconds: f64) -> ItemClock {
@@ -91,19 +90,18 @@ mod tests {
 
     #[test]
     fn an_item_begins_at_the_first_timestamp_of_its_file() {
-        let item_time =
-            |clock: ItemClock, sample: gst::Sample, pts| clock.item_nanoseconds(sample.segment().unwrap(), pts);
+        let item_time = |clock: ItemClock, segment: gst::Segment, pts| clock.item_nanoseconds(&segment, pts);
         let at = |seconds: u64| gst::ClockTime::from_nseconds(seconds * SECOND);
         let half_second = 500_000_000;
         // Stream time is that of the file; the segment's start is the edited time.
         let mp4 = clock(Container::Mp4, 5.5);
-        assert_eq!(item_time(mp4, sample(0, 5), at(1)), Some(half_second));
-        assert_eq!(mp4.seek_position(2.5, Some(&sample(0, 5))), at(8));
+        assert_eq!(item_time(mp4, segment(0, 5), at(1)), Some(half_second));
+        assert_eq!(mp4.seek_position(2.5, Some(&segment(0, 5))), at(8));
         // Stream time begins at 5 s of the file.
         let matroska = clock(Container::Matroska, 5.5);
-        assert_eq!(item_time(matroska, sample(5, 0), at(6)), Some(half_second));
-        assert_eq!(item_time(matroska, sample(5, 0), at(5)), Some(-half_second));
-        assert_eq!(matroska.seek_position(2.5, Some(&sample(5, 0))), at(3));
+        assert_eq!(item_time(matroska, segment(5, 0), at(6)), Some(half_second));
+        assert_eq!(item_time(matroska, segment(5, 0), at(5)), Some(-half_second));
+        assert_eq!(matroska.seek_position(2.5, Some(&segment(5, 0))), at(3));
         assert_eq!(matroska.seek_position(2.5, None), at(8));
         assert_eq!(clock(Container::Webm, -0.5).seek_position(0.25, None), gst::ClockTime::ZERO);
     }

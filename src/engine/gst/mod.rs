@@ -20,6 +20,7 @@ mod frame_picker;
 mod frame_skipping;
 pub mod gallery;
 pub mod graph;
+mod held_stream;
 mod in_process_discoverer;
 mod item_clock;
 pub mod launch_text;

@@ -8,6 +8,7 @@ use gstreamer as gst;
 use gstreamer::prelude::*;
 
 use super::descriptor_source;
+use super::held_stream::HeldStream;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::RunningPipeline;
 use crate::domain::media::{Container, Media, StreamKind};
@@ -59,12 +60,14 @@ impl Opener {
         }
     }
 
-    /// Sets up a pipeline to read this file and decode this stream. The file must stay open until the pipeline has started.
+    /// Sets up a pipeline to read this file and decode this stream, `held_stream` if it is to be held at its demuxer. The file must stay
+    /// open until the pipeline has started.
     pub(super) fn configure(
         self,
         pipeline: &RunningPipeline,
         source: &SourceFile,
         selected: SelectedStream,
+        held_stream: Option<&HeldStream>,
         wake: &ThreadWaker,
     ) -> Result<()> {
         match self {
@@ -82,7 +85,8 @@ impl Opener {
             }
             Self::Avi | Self::Matroska | Self::Mp4 => {
                 descriptor_source::set_source(&pipeline.element("file")?, source);
-                link_stream(&pipeline.element("demux")?, &pipeline.element("decode")?, selected, wake);
+                let (demux, decode) = (pipeline.element("demux")?, pipeline.element("decode")?);
+                link_stream(&demux, &decode, selected, held_stream.cloned(), wake);
             }
         }
         Ok(())
@@ -109,7 +113,13 @@ fn select_stream(decode: &gst::Element, selected: SelectedStream, wake: &ThreadW
 }
 
 /// Links this stream of a demuxer when all its pads exist, before data flows.
-fn link_stream(demux: &gst::Element, decode: &gst::Element, selected: SelectedStream, wake: &ThreadWaker) {
+fn link_stream(
+    demux: &gst::Element,
+    decode: &gst::Element,
+    selected: SelectedStream,
+    held_stream: Option<HeldStream>,
+    wake: &ThreadWaker,
+) {
     let kind = if selected.is_video { "video_" } else { "audio_" };
     let (decode, wake) = (decode.downgrade(), wake.clone());
     demux.connect_no_more_pads(move |demux| {
@@ -120,6 +130,9 @@ fn link_stream(demux: &gst::Element, decode: &gst::Element, selected: SelectedSt
             if same_kind.len() == selected.count
                 && let (Some(pad), Some(sink_pad)) = (same_kind.get(selected.position), sink_pad)
             {
+                if let Some(held_stream) = &held_stream {
+                    held_stream.hold(pad, &wake);
+                }
                 let _ = pad.link(&sink_pad);
             }
         });

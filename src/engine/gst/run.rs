@@ -295,7 +295,8 @@ impl<'a> RunLoop<'a> {
                     let video_frames = grid.first_frame(index)..grid.first_frame(index + 1);
                     let (subtitles, watermark) = (bitmap_subtitles.as_mut(), watermark.as_ref());
                     let overlays = self.task.prepare_overlays(subtitles, watermark, encoding, &video_frames)?;
-                    SegmentEncoder::start(index, encoding, video_frames, overlays, aac_frames, self.waker)?
+                    let is_first = index == self.task.job.first;
+                    SegmentEncoder::start(index, is_first, encoding, video_frames, overlays, aac_frames, self.waker)?
                 }
                 None => SegmentEncoder::audio_only(index, aac_frames.unwrap_or(0..0)),
             };
@@ -386,8 +387,8 @@ impl<'a> RunLoop<'a> {
     /// Delivers finished segments, in order.
     fn deliver_finished(&mut self) -> Result<bool> {
         let mut has_progress = false;
-        for segment in &mut self.open_segments {
-            has_progress |= segment.poll()?;
+        for segment in &self.open_segments {
+            segment.poll()?;
         }
         let grid = &self.task.job.spec.grid;
         let lacks_audio = |audio: &CopiedAudio, index| !audio.is_read_until(grid.segment_start(index + 1));

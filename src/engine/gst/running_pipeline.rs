@@ -38,13 +38,6 @@ pub(super) struct RunningPipeline {
 /// Result of a seek, set when it is over: whether it succeeded.
 pub(super) type SeekResult = Arc<OnceLock<bool>>;
 
-/// A message of a pipeline's bus.
-#[derive(Debug)]
-pub(super) enum BusEvent {
-    AsyncDone,
-    Error(String),
-}
-
 impl RunningPipeline {
     /// Builds `text` with the (video, audio) encoders; every bus message wakes `waker`. `label` is part of the pipeline's
     /// name.
@@ -83,7 +76,7 @@ impl RunningPipeline {
     }
 
     pub(super) fn set_state(&self, state: gst::State) -> Result<()> {
-        self.pipeline.set_state(state).map(|_| ()).map_err(|_| match self.first_error() {
+        self.pipeline.set_state(state).map(|_| ()).map_err(|_| match self.next_error() {
             Some(error) => RunError::Decode(error),
             None => RunError::Internal(format!("{} does not start", self.pipeline.name())),
         })
@@ -99,6 +92,20 @@ impl RunningPipeline {
 
     /// Seeks to the keyframe at or before `position`, on a GStreamer thread because a demuxer may take long or never return.
     pub(super) fn seek(&self, position: gst::ClockTime) -> SeekResult {
+        self.send_seek(position, |pipeline, seek| pipeline.send_event(seek))
+    }
+
+    /// The same by the demuxer of this pad, before there is a sink to seek.
+    pub(super) fn seek_from(&self, demuxer_pad: &gst::Pad, position: gst::ClockTime) -> SeekResult {
+        let demuxer_pad = demuxer_pad.clone();
+        self.send_seek(position, move |_, seek| demuxer_pad.send_event(seek))
+    }
+
+    fn send_seek(
+        &self,
+        position: gst::ClockTime,
+        send: impl FnOnce(&gst::Pipeline, gst::Event) -> bool + Send + 'static,
+    ) -> SeekResult {
         let seek_result = SeekResult::default();
         let (result, waker) = (seek_result.clone(), self.waker.clone());
         self.pipeline.call_async(move |pipeline| {
@@ -108,31 +115,28 @@ impl RunningPipeline {
                     return;
                 }
                 let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
-                let _ = result.set(pipeline.seek_simple(flags, position).is_ok());
+                let (start, stop) = (gst::SeekType::Set, gst::SeekType::None);
+                let seek = gst::event::Seek::new(1.0, flags, start, position, stop, gst::ClockTime::NONE);
+                let _ = result.set(send(pipeline, seek));
             });
         });
         seek_result
     }
 
-    /// The next relevant message of its bus.
-    pub(super) fn next_event(&self) -> Option<BusEvent> {
+    /// The next error of its bus; other messages are logged.
+    pub(super) fn next_error(&self) -> Option<String> {
         if self.waker.has_panicked() {
             return Some(self.record_error(PANIC_MESSAGE.into()));
         }
         while let Some(message) = self.bus.pop() {
             self.log_message(&message);
-            match message.view() {
-                gst::MessageView::Error(error) => {
-                    // An element whose callback just panicked reports a follow-up error.
-                    if self.waker.has_panicked() {
-                        return Some(self.record_error(PANIC_MESSAGE.into()));
-                    }
-                    let source = message.src().map_or_else(String::new, |source| format!("{}: ", source.name()));
-                    return Some(self.record_error(format!("{source}{}", error.error())));
-                }
-                gst::MessageView::AsyncDone(_) => return Some(BusEvent::AsyncDone),
-                _ => {}
+            let gst::MessageView::Error(error) = message.view() else { continue };
+            // An element whose callback just panicked reports a follow-up error.
+            if self.waker.has_panicked() {
+                return Some(self.record_error(PANIC_MESSAGE.into()));
             }
+            let source = message.src().map_or_else(String::new, |source| format!("{}: ", source.name()));
+            return Some(self.record_error(format!("{source}{}", error.error())));
         }
         None
     }
@@ -149,9 +153,9 @@ impl RunningPipeline {
         self.registration.record_failure(&self.pipeline, "no progress");
     }
 
-    fn record_error(&self, error: String) -> BusEvent {
+    fn record_error(&self, error: String) -> String {
         self.registration.record_failure(&self.pipeline, &error);
-        BusEvent::Error(error)
+        error
     }
 
     /// Logs a message in the registry, for diagnostics.
@@ -170,13 +174,6 @@ impl RunningPipeline {
             gst::MessageView::Eos(_) => "ended".into(),
             _ => return,
         });
-    }
-
-    fn first_error(&self) -> Option<String> {
-        std::iter::from_fn(|| self.next_event()).find_map(|event| match event {
-            BusEvent::Error(text) => Some(text),
-            _ => None,
-        })
     }
 }
 

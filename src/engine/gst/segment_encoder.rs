@@ -20,7 +20,7 @@ use super::frame_color::FrameColor;
 use super::overlay::Overlays;
 use super::panic_guard::ThreadWaker;
 use super::progress::progress;
-use super::running_pipeline::{BusEvent, RunningPipeline};
+use super::running_pipeline::RunningPipeline;
 use super::{audio_segment, burned_text, launch_text, limited_range, overlay};
 use crate::domain::grid::FrameGrid;
 use crate::domain::media::Video;
@@ -86,9 +86,11 @@ impl SegmentEncoder {
         Self { index, video_frames: 0..0, aac_frames, output: SegmentOutput::AacFrames(Vec::new()) }
     }
 
-    /// A segment of these frames of the grid with these overlays, and these AAC frames if the item has audio.
+    /// A segment of these frames of the grid with these overlays, and these AAC frames if the item has audio. A run's first one
+    /// is encoded faster.
     pub(super) fn start(
         index: usize,
+        is_first: bool,
         encoding: &VideoEncoding,
         video_frames: Range<u64>,
         overlays: Overlays,
@@ -108,7 +110,7 @@ impl SegmentEncoder {
             (false, false, false) => launch_text::SEGMENT_WITHOUT_AUDIO,
         };
         let pipeline = RunningPipeline::new(text, (encoding.encoder.launch, ""), &index.to_string(), wake)?;
-        encoding.configure(&pipeline, video_frames.end - video_frames.start)?;
+        encoding.configure(&pipeline, video_frames.end - video_frames.start, is_first)?;
         let is_full_range = Arc::<AtomicBool>::default();
         limited_range::convert_frames(&pipeline, encoding.scaled_frame_info()?, is_full_range.clone(), wake)?;
         let bytes = Arc::default();
@@ -204,17 +206,10 @@ impl SegmentEncoder {
         Ok(())
     }
 
-    /// Handles the pipeline's bus messages. True if there were any.
-    pub(super) fn poll(&mut self) -> Result<bool> {
-        let SegmentOutput::Muxed(muxed) = &mut self.output else { return Ok(false) };
-        let mut has_progress = false;
-        while let Some(event) = muxed.pipeline.next_event() {
-            has_progress = true;
-            if let BusEvent::Error(text) = event {
-                return Err(RunError::Encoder(text));
-            }
-        }
-        Ok(has_progress)
+    /// Handles the messages of its pipeline.
+    pub(super) fn poll(&self) -> Result<()> {
+        let SegmentOutput::Muxed(muxed) = &self.output else { return Ok(()) };
+        muxed.pipeline.next_error().map_or(Ok(()), |text| Err(RunError::Encoder(text)))
     }
 
     /// Keeps the graph of a segment that never finished, for diagnostics.
@@ -283,7 +278,7 @@ impl VideoEncoding {
         (start_ms(frames.start), start_ms(frames.end))
     }
 
-    fn configure(&self, pipeline: &RunningPipeline, frames: u64) -> Result<()> {
+    fn configure(&self, pipeline: &RunningPipeline, frames: u64, is_first: bool) -> Result<()> {
         let direction = match (self.video.rotation, self.video.is_mirrored) {
             (90, false) => "90r",
             (180, false) => "180",
@@ -296,8 +291,12 @@ impl VideoEncoding {
         };
         pipeline.element("rotate")?.set_property_from_str("video-direction", direction);
         // After encoding, scaling costs most, and most sources are larger than the rendition.
-        pipeline.element("scale")?.set_property_from_str("method", "catrom");
-        self.encoder.configure(&pipeline.element("video_encoder")?, self.plan.max_kbps, frames);
+        pipeline.element("scale")?.set_property_from_str("method", "bilinear2");
+        let encoder = pipeline.element("video_encoder")?;
+        self.encoder.configure(&encoder, self.plan.max_kbps, frames);
+        if is_first {
+            self.encoder.first_segment.iter().for_each(|(name, value)| encoder.set_property_from_str(name, value));
+        }
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use gstreamer_video::{VideoFrameRef, VideoInfo};
 
 use super::launch_text;
 use super::panic_guard::ThreadWaker;
-use super::running_pipeline::{BusEvent, RunningPipeline};
+use super::running_pipeline::RunningPipeline;
 use super::stall_timer::StallTimer;
 use crate::domain::bitmap_subtitles::PlacedBitmap;
 use crate::domain::image::{self, ImageFormat};
@@ -95,10 +95,8 @@ fn decode_scaled(
     pushed.map_err(|flow| to_run_error(&flow))?;
     let mut stall_timer = StallTimer::start();
     loop {
-        while let Some(event) = pipeline.next_event() {
-            if let BusEvent::Error(text) = event {
-                return Err(to_run_error(&text));
-            }
+        if let Some(text) = pipeline.next_error() {
+            return Err(to_run_error(&text));
         }
         if let Some(sample) = output.try_pull_sample(gst::ClockTime::ZERO) {
             return copy_pixels(&sample).ok_or_else(|| to_run_error(&"the decoder gave no pixels"));

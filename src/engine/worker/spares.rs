@@ -22,6 +22,10 @@ const IDLE_TIME: Duration = Duration::from_secs(60);
 /// Time between a start that failed and the next one.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
+/// Time between taking the last idle worker and starting the next: the job that was just given needs the processor more, because
+/// somebody waits for its first result.
+const REPLACEMENT_DELAY: Duration = Duration::from_secs(1);
+
 /// Requests that may wait. Each caller waits for its own.
 const MAX_REQUESTS: usize = 32;
 
@@ -66,7 +70,7 @@ impl Spares {
             is_warm: false,
             slots: [const { None }; MAX_IDLE],
             idle: idle.clone(),
-            retry_at: None,
+            start_at: None,
             trim_at: None,
         };
         Self { requests, idle, _task: TaskGuard::spawn(task.run(receiver)) }
@@ -107,8 +111,8 @@ struct SpareTask {
     is_warm: bool,
     slots: [Option<WorkerProcess>; MAX_IDLE],
     idle: Arc<AtomicUsize>,
-    /// When a failed start is tried again.
-    retry_at: Option<Instant>,
+    /// When the next spare is started.
+    start_at: Option<Instant>,
     /// When surplus workers are ended.
     trim_at: Option<Instant>,
 }
@@ -118,12 +122,12 @@ impl SpareTask {
         loop {
             let is_empty = self.slots.iter().all(Option::is_none);
             let lacks_spare = self.is_warm && self.starts_ahead && is_empty;
-            if lacks_spare && self.retry_at.is_none_or(|at| at <= Instant::now()) {
+            if lacks_spare && self.start_at.is_none_or(|at| at <= Instant::now()) {
                 self.start_spare().await;
                 continue;
             }
-            let retry_at = self.retry_at.filter(|_| lacks_spare);
-            let wake_at = retry_at.into_iter().chain(self.trim_at).min();
+            let start_at = self.start_at.filter(|_| lacks_spare);
+            let wake_at = start_at.into_iter().chain(self.trim_at).min();
             tokio::select! {
                 request = requests.recv() => match request {
                     Some(request) => self.handle(request).await,
@@ -141,6 +145,7 @@ impl SpareTask {
             SpareRequest::Take(reply) => {
                 self.is_warm = true;
                 self.trim_at = Some(Instant::now() + IDLE_TIME);
+                self.start_at = Some(Instant::now() + REPLACEMENT_DELAY);
                 let worker = match self.take_idle() {
                     Some(worker) => Ok(worker),
                     None => self.starter.start(WorkerKind::Media).await,
@@ -174,7 +179,7 @@ impl SpareTask {
     async fn start_spare(&mut self) {
         let started = self.starter.start(WorkerKind::Media).await;
         let retry_at = || self.starter.pause_end().unwrap_or_else(|| Instant::now() + RETRY_DELAY);
-        self.retry_at = started.is_err().then(retry_at);
+        self.start_at = started.is_err().then(retry_at);
         if let Ok(worker) = started {
             self.keep(worker);
         }
@@ -189,7 +194,7 @@ impl SpareTask {
             }
         }
         // Not at once: an idle worker that always dies would start another one again and again.
-        self.retry_at = Some(Instant::now() + RETRY_DELAY);
+        self.start_at = Some(Instant::now() + RETRY_DELAY);
         self.count();
     }
 

@@ -27,18 +27,27 @@ pub fn run() {
     );
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
     for (name, file) in [("copied", "copied.mp4"), ("encoded", "encoded.mkv")] {
-        let (mut cold, mut warm) = (Vec::new(), Vec::new());
+        let (mut cold, mut warm, mut command) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let server = runtime.block_on(FreshServer::open(folder.path(), file));
             cold.push(runtime.block_on(server.zap_millis()));
             runtime.block_on(server.warm_channel());
             warm.push(runtime.block_on(server.zap_millis()));
             runtime.block_on(server.service.shutdown());
+            if name == "encoded" {
+                command.push(ffmpeg_millis(&folder.path().join(file)));
+            }
         }
-        println!("zap, {name}: cold {:.0} ms, warm {:.1} ms (medians of {ROUNDS})", median(cold), median(warm));
+        let cold = median(cold);
+        println!("zap, {name}: cold {cold:.0} ms, warm {:.1} ms (medians of {ROUNDS})", median(warm));
+        if !command.is_empty() {
+            let command = median(command);
+            println!(
+                "the ffmpeg command alone, 2 s from its middle: {command:.0} ms; cold zap {:.2} of it",
+                cold / command
+            );
+        }
     }
-    let command_times: Vec<f64> = (0..ROUNDS).map(|_| ffmpeg_millis(&folder.path().join("encoded.mkv"))).collect();
-    println!("the ffmpeg command alone, 2 s from the middle of the encoded film: {:.0} ms", median(command_times));
     let server = runtime.block_on(FreshServer::open(folder.path(), "copied.mp4"));
     let cpu_before = own_cpu_seconds();
     let wrk = Command::new("wrk")

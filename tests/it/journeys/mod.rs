@@ -8,3 +8,4 @@ mod packaged;
 mod plain_client;
 mod seeks;
 mod sessions;
+mod worker_faults;

@@ -4,6 +4,7 @@
 pub mod audio;
 pub mod bitmap_subtitles;
 pub mod damage;
+pub mod decoder_faults;
 pub mod disk;
 pub mod faults;
 pub mod kill;

@@ -290,8 +290,10 @@ impl VideoEncoding {
             (_, false) => "identity",
         };
         pipeline.element("rotate")?.set_property_from_str("video-direction", direction);
-        // After encoding, scaling costs most, and most sources are larger than the rendition.
-        pipeline.element("scale")?.set_property_from_str("method", "bilinear2");
+        // After encoding, scaling costs most, and most sources are larger than the rendition. With other chroma formats `bilinear2`
+        // moves luma by a tenth of a code value more.
+        let method = if self.video.chroma == "4:2:0" { "bilinear2" } else { "catrom" };
+        pipeline.element("scale")?.set_property_from_str("method", method);
         let encoder = pipeline.element("video_encoder")?;
         self.encoder.configure(&encoder, self.plan.max_kbps, frames);
         if is_first {

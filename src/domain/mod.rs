@@ -56,6 +56,7 @@ pub mod schedule;
 pub mod segment_format;
 pub mod session;
 pub mod signing;
+pub mod slate_canvas;
 pub mod sniff;
 pub mod source;
 pub mod ssdp;

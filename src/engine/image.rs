@@ -37,6 +37,10 @@ impl Image {
         Ok(checked.map(|(format, digest)| Self { file: Arc::new(file), format, digest }))
     }
 
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// When its file in memory cannot be read.
     pub(super) fn read_bytes(&self) -> std::io::Result<Vec<u8>> {
         read_file(&self.file)
     }

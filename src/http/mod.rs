@@ -19,6 +19,7 @@ mod cors;
 mod decode;
 mod dispatch;
 pub mod endpoint;
+mod metrics_text;
 pub mod openapi;
 pub mod reply;
 mod server;

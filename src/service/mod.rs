@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::config::{Config, IsolationSetting};
 use crate::domain::ssrf::AllowedSources;
 use crate::engine::outbound::OutboundClient;
@@ -54,6 +56,7 @@ use sessions::Sessions;
 /// The handles that requests and background tasks work with.
 pub struct Service {
     pub config: Config,
+    pub started_at: Timestamp,
     pub tasks: BackgroundTasks,
     pub store: Store,
     pub clock: Clock,
@@ -101,11 +104,12 @@ impl Service {
     pub fn open(config: Config) -> Result<Arc<Self>> {
         let roots = Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?;
         let tasks = BackgroundTasks::default();
-        let library = Arc::new(Library::new(Arc::new(roots), tasks.clone()));
         let store = Store::open_waiting(&config.state)?;
         old_marks::remove_old_marks(&config.state);
         let quarantine = Quarantine::open(store.clone());
         let isolation = open_isolation(&config, Arc::new(quarantine.clone()));
+        let library = Library::new(Arc::new(roots), tasks.clone()).with_image_checks(isolation.clone());
+        let library = Arc::new(library);
         let media = Probes::new(&config.ffmpeg, config.limits.probe_deadline, isolation.clone());
         let media = media.with_store(store.clone(), quarantine.clone());
         let clock = Clock::default();
@@ -113,6 +117,7 @@ impl Service {
         let open_tree = |tree| ProgressStore::open(store.clone(), tree, clock.clone(), events.clone()).map(Arc::new);
         let renditions = Renditions::open(&config, isolation.clone(), Some(quarantine.clone()), tasks.clone())?;
         let service = Arc::new(Self {
+            started_at: Timestamp::now(),
             accounts: Accounts::open(&config, store.clone(), clock.clone())?,
             progress: open_tree(Tree::Progress)?,
             books: open_tree(Tree::Books)?,

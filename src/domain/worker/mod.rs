@@ -15,6 +15,7 @@ named_values! {
     pub enum Stage {
         Probe = "probe",
         Run = "run",
+        Image = "image",
     }
 }
 

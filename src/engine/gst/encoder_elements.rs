@@ -42,8 +42,9 @@ pub fn select_encoder(codec: TargetCodec, planned: &str, report: &EngineReport) 
 }
 
 /// The row of an element, e.g. `x264enc`.
-pub(super) fn encoder_of_element(element: &str) -> Option<&'static VideoEncoder> {
-    VIDEO_ENCODERS.iter().find(|encoder| encoder.gstreamer.element == element)
+pub(super) fn find_encoder(element: &str) -> Result<&'static VideoEncoder> {
+    let found = VIDEO_ENCODERS.iter().find(|encoder| encoder.gstreamer.element == element);
+    found.ok_or_else(|| RunError::Internal(format!("there is no encoder {element}")))
 }
 
 impl VideoEncoder {

@@ -102,7 +102,7 @@ impl FrameColor {
     }
 
     /// RGB becomes BT.709.
-    fn converted_rgb() -> Self {
+    pub(super) fn converted_rgb() -> Self {
         let output = VideoColorimetry::new(
             VideoColorRange::Range16_235,
             VideoColorMatrix::Bt709,

@@ -59,8 +59,10 @@ texts! {
         "Encodes one segment with text subtitles burned in and a watermark.";
     SEGMENT_WITH_TEXT_AND_BITMAPS_WITHOUT_AUDIO = "segment-with-text-and-bitmaps-without-audio",
         "Encodes one segment without audio, with text subtitles burned in and a watermark.";
-    DECODE_PNG = "decode-png", "Decodes and scales a watermark that is a PNG.";
-    DECODE_JPEG = "decode-jpeg", "Decodes and scales a watermark that is a JPEG.";
+    DECODE_PNG = "decode-png", "Decodes and scales an image that is a PNG: a watermark, or the image of a slate.";
+    DECODE_JPEG = "decode-jpeg", "Decodes and scales an image that is a JPEG.";
+    STILL = "still", "Encodes the frames of a slate.";
+    STILL_WITH_TEXT = "still-with-text", "Encodes the frames of a slate with a line of text.";
     TRIAL = "trial", "Encodes two frames, to test whether an encoder works on this machine.";
 }
 

@@ -21,6 +21,7 @@ mod frame_skipping;
 pub mod gallery;
 pub mod graph;
 mod held_stream;
+mod image_decoder;
 mod in_process_discoverer;
 mod item_clock;
 pub mod launch_text;
@@ -40,6 +41,7 @@ mod segment_encoder;
 mod source_refusal;
 pub mod srt;
 mod stall_timer;
+mod still;
 mod svg;
 #[cfg(test)]
 mod tests;
@@ -49,11 +51,13 @@ pub mod worker;
 pub use backend::{GstBackend, backend_version, check_report};
 pub use encoder_elements::{TrialResult, run_trials, select_encoder};
 pub use examine::examine;
+pub use image_decoder::check_image;
 pub use in_process_discoverer::{discover_in_process, start_discoverers};
 pub use progress::{ProgressCounter, ReadGuard, progress};
 pub use refusal::{check_job, refusal_reason};
 pub use run::RunTask;
 pub use script_source::{ScriptSource, text_to_burn};
+pub use still::{StillTask, select_still_encoder};
 
 /// Initialises GStreamer for this process: registers our own element, and restricts it to the elements needed. Blocks for
 /// some 100 ms the first time; everything that uses GStreamer calls it first.

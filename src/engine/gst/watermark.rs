@@ -1,32 +1,16 @@
 //! A channel's watermark: its image, decoded and scaled once per run, and its place on the video, both as in ffmpeg's graph
 //! (`ffmpeg/args/video`).
 
-use std::time::Duration;
-
-use gstreamer as gst;
-use gstreamer::prelude::*;
-use gstreamer_app as app;
-use gstreamer_video::prelude::*;
-use gstreamer_video::{VideoFrameRef, VideoInfo};
-
-use super::launch_text;
+use super::image_decoder::decode_scaled;
 use super::panic_guard::ThreadWaker;
-use super::running_pipeline::RunningPipeline;
-use super::stall_timer::StallTimer;
 use crate::domain::bitmap_subtitles::PlacedBitmap;
-use crate::domain::image::{self, ImageFormat};
+use crate::domain::image;
 use crate::domain::plan::{Corner, EncodeVideo, WatermarkOverlay};
 use crate::engine::image::Image;
 use crate::engine::{Result, RunError};
 
 /// Largest scaled image, pixels: a 4K screen. Images are at most 4 MiB and 4096 pixels on a side before.
 const MAX_PIXELS: u64 = 3840 * 2160;
-
-/// Time limit of decoding and scaling.
-const DECODE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Longest sleep of the thread while nothing wakes it.
-const MAX_SLEEP: Duration = Duration::from_millis(50);
 
 /// The image as it lies on the video. Takes some milliseconds; ends early when `is_stopped`.
 pub(super) fn decode_watermark(
@@ -37,16 +21,12 @@ pub(super) fn decode_watermark(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<PlacedBitmap> {
     let bytes = image.read_bytes().map_err(|cause| to_run_error(&cause))?;
-    let (format, width, height) = image::detect(&bytes).ok_or_else(|| to_run_error(&"not a PNG or JPEG"))?;
-    // pngdec of GStreamer 1.22 takes the samples of other pixels for opacity.
-    if format == ImageFormat::Png && bytes.get(24..26) == Some(&[16, 2][..]) {
-        return Err(to_run_error(&"it is a PNG with 16 bits per sample, which GStreamer misreads"));
-    }
+    let (_, width, height) = image::detect(&bytes).ok_or_else(|| to_run_error(&"not a PNG or JPEG"))?;
     let size = scaled_size((width, height), overlay.width_pixels(plan.width));
     if u64::from(size.0) * u64::from(size.1) > MAX_PIXELS {
         return Err(to_run_error(&"it is too high for its width"));
     }
-    let pixels = decode_scaled(bytes, format, size, wake, is_stopped)?;
+    let pixels = decode_scaled(bytes, size, wake, is_stopped).map_err(|cause| to_run_error(&cause))?;
     let placed = place(&pixels, size, overlay, (plan.width, plan.height));
     placed.ok_or_else(|| to_run_error(&"it lies outside the video"))
 }
@@ -59,63 +39,6 @@ fn to_run_error(cause: &dyn std::fmt::Display) -> RunError {
 fn scaled_size((width, height): (u32, u32), scaled_width: u32) -> (u32, u32) {
     let scaled_height = (u64::from(scaled_width) * u64::from(height) + u64::from(width) / 2) / u64::from(width.max(1));
     (scaled_width, u32::try_from(scaled_height).unwrap_or(u32::MAX).max(1))
-}
-
-/// The decoded and scaled image, RGBA without padding.
-fn decode_scaled(
-    bytes: Vec<u8>,
-    format: ImageFormat,
-    (width, height): (u32, u32),
-    wake: &ThreadWaker,
-    is_stopped: &dyn Fn() -> bool,
-) -> Result<Vec<u8>> {
-    let (text, media_type) = match format {
-        ImageFormat::Png => (launch_text::DECODE_PNG, "image/png"),
-        ImageFormat::Jpeg => (launch_text::DECODE_JPEG, "image/jpeg"),
-    };
-    let pipeline = RunningPipeline::new(text, ("", ""), "watermark", wake)?;
-    let raw_caps = gst::Caps::builder("video/x-raw")
-        .field("format", "RGBA")
-        .field("width", width as i32)
-        .field("height", height as i32)
-        .field("pixel-aspect-ratio", gst::Fraction::new(1, 1))
-        .build();
-    pipeline.element("raw_caps")?.set_property("caps", raw_caps);
-    let input: app::AppSrc = pipeline.element_of_type("in")?;
-    // The buffer is one whole image, so avdec_mjpeg needs no parser.
-    input.set_caps(Some(&gst::Caps::builder(media_type).field("parsed", true).build()));
-    let output: app::AppSink = pipeline.element_of_type("out")?;
-    let image_waker = wake.clone();
-    let callbacks = app::AppSinkCallbacks::builder().new_sample(move |_| {
-        image_waker.run_callback("image", Err(gst::FlowError::Error), || Ok(gst::FlowSuccess::Ok))
-    });
-    output.set_callbacks(callbacks.build());
-    pipeline.set_state(gst::State::Playing)?;
-    let pushed = input.push_buffer(gst::Buffer::from_mut_slice(bytes)).and_then(|_| input.end_of_stream());
-    pushed.map_err(|flow| to_run_error(&flow))?;
-    let mut stall_timer = StallTimer::start();
-    loop {
-        if let Some(text) = pipeline.next_error() {
-            return Err(to_run_error(&text));
-        }
-        if let Some(sample) = output.try_pull_sample(gst::ClockTime::ZERO) {
-            return copy_pixels(&sample).ok_or_else(|| to_run_error(&"the decoder gave no pixels"));
-        }
-        if is_stopped() || output.is_eos() || stall_timer.poll() > DECODE_TIMEOUT {
-            return Err(to_run_error(&"the decoder gave no image"));
-        }
-        std::thread::park_timeout(MAX_SLEEP);
-    }
-}
-
-fn copy_pixels(sample: &gst::Sample) -> Option<Vec<u8>> {
-    let frame_info = VideoInfo::from_caps(sample.caps()?).ok()?;
-    let frame = VideoFrameRef::from_buffer_ref_readable(sample.buffer()?, &frame_info).ok()?;
-    let (row_bytes, height) = (frame.width() as usize * 4, frame.height() as usize);
-    let stride = usize::try_from(*frame.plane_stride().first()?).ok().filter(|stride| *stride >= row_bytes)?;
-    let rows = frame.plane_data(0).ok()?.chunks(stride).take(height);
-    let pixels: Vec<u8> = rows.flat_map(|row| row.get(..row_bytes).unwrap_or_default()).copied().collect();
-    (pixels.len() == row_bytes * height).then_some(pixels)
 }
 
 /// The visible part of an image in its corner, with its opacity. None if nothing of it is visible.

@@ -139,7 +139,7 @@ impl WorkerPool {
     }
 
     /// Gives a worker back for the next probe, unless it has done enough.
-    fn give_back(&self, worker: WorkerProcess) {
+    pub(super) fn give_back(&self, worker: WorkerProcess) {
         let is_due = worker.jobs().is_multiple_of(PROBES_PER_MEASUREMENT);
         let has_grown = is_due && worker.memory_bytes().is_some_and(|bytes| bytes > MAX_IDLE_BYTES);
         if worker.jobs() >= MAX_PROBES_OF_WORKER || has_grown {

@@ -58,6 +58,10 @@ pub enum Work {
     Examine,
     /// A stream by SRT: `Piece`s until its end.
     Srt(SrtWork),
+    /// A whole image decoded, to learn whether it can be shown: `Report` without content. Descriptor: the image.
+    Image,
+    /// The frames of a slate: `Piece`s of one byte stream (ITU-T H.264 annex B), then `Done`.
+    Still(StillWork),
 }
 
 /// A run. Descriptors: the file; the sidecar, the watermark and the script, if there are any.
@@ -88,6 +92,19 @@ pub struct SrtWork {
     pub server: std::net::SocketAddr,
     /// `streamid`, `passphrase`, `latency` and `pbkeylen` of the address.
     pub options: Vec<(String, String)>,
+}
+
+/// A slate. Descriptors: the image and the script, if there are any.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StillWork {
+    pub width: u32,
+    pub height: u32,
+    /// GStreamer's element that encodes it, proven by a trial.
+    pub encoder: String,
+    pub has_image: bool,
+    /// Whether the last descriptor is an ASS script with a line of text.
+    pub has_script: bool,
 }
 
 /// The facts about an open file whose descriptor the server passes on.

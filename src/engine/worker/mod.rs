@@ -10,6 +10,7 @@ mod beat_monitor;
 pub mod crash_page;
 mod death;
 mod discovery;
+mod image;
 mod inspection;
 mod log_relay;
 pub mod message;
@@ -22,22 +23,28 @@ mod spares;
 mod srt;
 mod starter;
 mod statistics;
+mod still;
 mod wire;
 
 pub use backend::WorkerBackend;
 pub use discovery::DiscoverError;
+pub use image::ImageFault;
 pub use inspection::GraphFormat;
 pub use pool::{FaultRecorder, PoolSettings, WorkerPool};
 pub use run_job::pipeline_name;
 pub use srt::SrtReceiver;
-pub use statistics::{LastDeath, PoolStatus};
+pub use statistics::{EndCause, LastDeath, PoolStatus};
 
 use message::{EngineReport, SrtWork};
 
 use super::gst;
+use super::gst::StillTask;
 use super::gst::registry::{FailedPipeline, PipelineStatus};
 use super::probe::DecoderInfo;
 use super::source::SourceFile;
+use super::still_image::StillJob;
+use crate::domain::mpegts::channel_timeline::StillImage;
+use crate::engine::image::Image;
 
 /// The pipeline's name in quarantine keys of probes.
 pub const PROBE_PIPELINE: &str = "discover";
@@ -139,6 +146,42 @@ impl Isolation {
                 let connect = move || gst::srt::SrtStream::connect(work.server, &work.options);
                 let connected = tokio::task::spawn_blocking(connect).await.map_err(|cause| cause.to_string())?;
                 connected.map(SrtReceiver::InProcess)
+            }
+        }
+    }
+
+    /// Decodes a whole image, to learn whether it can be shown. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ImageFault`].
+    pub async fn check_image(&self, image: &Arc<Image>, path: &str) -> Result<(), ImageFault> {
+        let report = self.examine().await.map_err(ImageFault::Unchecked)?;
+        if let Some(missing) = ["pngdec", "avdec_mjpeg"].into_iter().find(|element| !report.has(element)) {
+            return Err(ImageFault::Unchecked(format!("this GStreamer has no {missing}")));
+        }
+        match self {
+            Self::Process(pool) => pool.check_image(image, path).await,
+            Self::None => {
+                let image = image.clone();
+                let checked = tokio::task::spawn_blocking(move || gst::check_image(&image)).await;
+                checked.map_err(|cause| ImageFault::Unchecked(cause.to_string()))?.map_err(ImageFault::of_error)
+            }
+        }
+    }
+
+    /// Encodes a slate with GStreamer.
+    ///
+    /// # Errors
+    /// Why ffmpeg has to make it, for people.
+    pub async fn encode_still(&self, job: &StillJob) -> Result<StillImage, String> {
+        match self {
+            Self::Process(pool) => pool.encode_still(job).await,
+            Self::None => {
+                let encoder = gst::select_still_encoder(job, &*self.examine().await?)?;
+                let job = job.clone();
+                let encode = move || StillTask::from_job(&job, encoder).and_then(|task| task.encode());
+                let encoded = tokio::task::spawn_blocking(encode).await.map_err(|cause| cause.to_string())?;
+                encoded.map_err(|error| error.to_string())
             }
         }
     }

@@ -130,6 +130,11 @@ impl WorkerPool {
         self.key(spec.fingerprint.clone(), Stage::Run, pipeline_name(&spec.rendition))
     }
 
+    /// The key of work with an image, by the hash of its bytes.
+    pub(super) fn image_key(&self, digest: &str, pipeline: &str) -> QuarantineKey {
+        self.key(digest.to_owned(), Stage::Image, pipeline)
+    }
+
     fn key(&self, fingerprint: String, stage: Stage, pipeline: &str) -> QuarantineKey {
         QuarantineKey { fingerprint, stage, pipeline: pipeline.to_owned(), version: self.version.clone() }
     }

@@ -13,18 +13,23 @@ use tokio::time::timeout;
 
 use super::death::Death;
 use super::discovery::probe_message;
+use super::image::image_message;
 use super::pool::FaultRecorder;
 use super::process::{WorkerEvent, WorkerProcess};
 use super::run_exchange::SegmentAssembly;
 use super::run_job::RunJob;
 use super::spares::TaskGuard;
 use super::starter::WorkerStarter;
+use super::still::{still_descriptors, still_message};
 use super::wire::Frame;
 use crate::domain::worker::blame::Blame;
 use crate::domain::worker::frame::FrameKind;
 use crate::domain::worker::{ProvenFault, QuarantineKey};
+use crate::engine::image::Image;
 use crate::engine::process::sandbox::WorkerKind;
 use crate::engine::source::SourceFile;
+use crate::engine::still_image::StillJob;
+use crate::engine::video_encoders::VideoEncoder;
 
 /// Replays that wait. Each keeps its file open.
 const MAX_QUEUED_REPLAYS: usize = 8;
@@ -44,10 +49,15 @@ pub struct Replay {
 #[derive(Debug)]
 pub enum ReplayWork {
     Discover(Arc<SourceFile>),
+    Image(Arc<Image>),
     /// The segment at which the worker died, and no further one.
     Run {
         job: RunJob,
         segment: usize,
+    },
+    Still {
+        job: StillJob,
+        encoder: &'static VideoEncoder,
     },
 }
 
@@ -118,9 +128,17 @@ async fn do_again(starter: &WorkerStarter, work: &ReplayWork) -> Result<Option<D
             worker.send_job(&probe_message(source), &[source.as_fd()], busy).await?;
             None
         }
+        ReplayWork::Image(image) => {
+            worker.send_job(&image_message(), &[image.file.as_fd()], busy).await?;
+            None
+        }
         ReplayWork::Run { job, segment } => {
             worker.send_job(&job.message(*segment, *segment), &job.descriptors(), busy).await?;
             Some(SegmentAssembly::new(*segment, *segment + 1))
+        }
+        ReplayWork::Still { job, encoder } => {
+            worker.send_job(&still_message(job, encoder), &still_descriptors(job), busy).await?;
+            None
         }
     };
     loop {
@@ -145,7 +163,8 @@ fn is_end(worker: &mut WorkerProcess, assembly: &mut Option<SegmentAssembly>, fr
             header.and_then(|header| assembly.begin(header, usize::MAX)).map(|()| false)
         }
         (FrameKind::Piece, Some(assembly)) => assembly.push(&frame.body).map(|segment| segment.is_some()),
-        (FrameKind::Answer, _) => Ok(false),
+        // Of a slate; the time limit of the replay bounds them.
+        (FrameKind::Piece, None) | (FrameKind::Answer, _) => Ok(false),
         (kind, _) => Err(format!("a frame {kind:?} in a replay")),
     };
     taken.unwrap_or_else(|fault| {

@@ -23,7 +23,7 @@ const IDLE_TIME: Duration = Duration::from_secs(60);
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// Time between taking the last idle worker and starting the next: the job that was just given needs the processor more, because
-/// somebody waits for its first result.
+/// a viewer waits for its first result.
 const REPLACEMENT_DELAY: Duration = Duration::from_secs(1);
 
 /// Requests that may wait. Each caller waits for its own.

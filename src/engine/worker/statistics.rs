@@ -32,6 +32,8 @@ pub enum EndCause {
 }
 
 impl EndCause {
+    pub const ALL: [Self; 6] = [Self::Crashed, Self::Killed, Self::Stopped, Self::Stuck, Self::Storage, Self::Recycled];
+
     /// The name in the API.
     pub fn as_str(self) -> &'static str {
         match self {

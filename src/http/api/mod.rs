@@ -16,6 +16,7 @@ mod health;
 pub mod info;
 mod library;
 pub(super) mod livetv;
+mod metrics;
 mod prelude;
 mod progress;
 mod quarantine;
@@ -50,6 +51,7 @@ fn server_routes() -> Vec<Endpoint> {
         route!(openapi::openapi, Access::Public),
         route!(events::events, Access::User),
         route!(workers::workers, Access::User),
+        route!(metrics::metrics, Access::Admin),
         route!(debug::all, Access::Admin),
         route!(debug::draw, Access::Admin),
         route!(debug::log, Access::Admin),

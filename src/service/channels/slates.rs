@@ -5,19 +5,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OnceCell;
 
+use crate::config::BackendSetting;
 use crate::domain::channel::Channel;
 use crate::domain::codec::TargetCodec;
 use crate::domain::mpegts::channel_timeline::StillImage;
 use crate::domain::schedule::segmentation::VideoFormat;
-use crate::engine::still_image;
+use crate::engine::still_image::StillJob;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::renditions::backend_counts::BackendCounts;
 
 /// Slates in the cache; each takes some tens of kilobytes.
 const MAX_SLATES: usize = 32;
 
+/// The backends by name.
+const GSTREAMER: &str = "gstreamer";
+const FFMPEG: &str = "ffmpeg";
+
 #[derive(Default)]
-pub struct Slates(Mutex<HashMap<SlateKey, SlateCell>>);
+pub struct Slates {
+    cells: Mutex<HashMap<SlateKey, SlateCell>>,
+    counts: BackendCounts,
+}
 
 /// The content of a slate; the default is an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,33 +71,69 @@ impl Slates {
         let size = (even_side(format.width, 1280), even_side(format.height, 720));
         let key = (size, content.clone());
         let cell = {
-            let mut cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
             if cells.len() >= MAX_SLATES && !cells.contains_key(&key) {
                 cells.clear();
             }
             cells.entry(key).or_default().clone()
         };
-        let image = cell.get_or_try_init(|| async {
-            let report = service.local_encoders.report().await;
-            let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
-            let (ffmpeg, encoder) = (&service.config.ffmpeg, report.best(TargetCodec::H264).ok_or_else(unavailable)?);
-            let slate_image = match &content.image {
-                Some((path, _)) => service.library.load_image(path).await.inspect_err(|fault| {
-                    tracing::warn!(media.path = path, %fault, "a slate is shown without its image");
-                }),
-                None => Err(Error::new(Code::NotFound, "the slate has no image")),
-            };
-            let style = service.config.text_style();
-            let text = content.text.as_deref().map(|line| (line, &style));
-            let mut image = still_image::encode(ffmpeg, encoder, size, text, slate_image.as_deref().ok()).await;
-            if let Err(fault) = &image
-                && *content != SlateContent::default()
-            {
-                tracing::warn!(%fault, "a slate is shown without its text and image");
-                image = still_image::encode(ffmpeg, encoder, size, None, None).await;
+        cell.get_or_try_init(|| self.make(service, size, content)).await.cloned()
+    }
+
+    async fn make(&self, service: &Service, size: (u32, u32), content: &SlateContent) -> Result<Arc<StillImage>> {
+        let mut still = match prepare(service, size, content).await {
+            Ok(job) => self.encode(service, &job).await,
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = &still
+            && *content != SlateContent::default()
+        {
+            tracing::warn!(%fault, "a slate is shown without its text and image");
+            still = self.encode(service, &StillJob::new(size)).await;
+        }
+        still.map(Arc::new)
+    }
+
+    /// By GStreamer, or by ffmpeg where that fails.
+    async fn encode(&self, service: &Service, job: &StillJob) -> Result<StillImage> {
+        if service.config.backend != BackendSetting::Ffmpeg {
+            self.counts.count_start(GSTREAMER);
+            match service.isolation.encode_still(job).await {
+                Ok(still) => return Ok(still),
+                Err(cause) => {
+                    self.counts.count_failure(GSTREAMER);
+                    tracing::warn!(cause, "ffmpeg makes a slate, because GStreamer failed");
+                }
             }
-            image.map(Arc::new).map_err(|cause| unavailable().with_cause(cause))
-        });
-        image.await.cloned()
+        }
+        let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
+        let report = service.local_encoders.report().await;
+        let encoder = report.best(TargetCodec::H264).ok_or_else(unavailable)?;
+        self.counts.count_start(FFMPEG);
+        let still = job.encode_with_ffmpeg(&service.config.ffmpeg, encoder).await;
+        still.map_err(|cause| {
+            self.counts.count_failure(FFMPEG);
+            unavailable().with_cause(cause)
+        })
+    }
+
+    /// Slates encoded since the server started, and tries that failed, by backend.
+    pub fn counts(&self) -> &BackendCounts {
+        &self.counts
+    }
+}
+
+/// The slate with its text, and with its image if that can be read.
+async fn prepare(service: &Service, size: (u32, u32), content: &SlateContent) -> Result<StillJob> {
+    let mut job = StillJob::new(size);
+    if let Some((path, _)) = &content.image {
+        match service.library.load_image(path).await {
+            Ok(image) => job = job.with_image(image, path),
+            Err(fault) => tracing::warn!(media.path = path, %fault, "a slate is shown without its image"),
+        }
+    }
+    match &content.text {
+        Some(line) => job.with_text(line, &service.config.text_style()).map_err(Error::internal),
+        None => Ok(job),
     }
 }

@@ -10,12 +10,15 @@ use tokio::sync::Semaphore;
 use crate::domain::library::not_media_error;
 use crate::engine::folder::EntryTarget;
 use crate::engine::source::{Roots, SourceFile};
+use crate::engine::worker::Isolation;
 use crate::error::{Code, Error, Result};
 use crate::service::background_tasks::BackgroundTasks;
 
 mod images;
 pub mod listing;
 pub mod sidecars;
+
+use images::ImageChecks;
 
 /// How long the file system may take to answer.
 const STORAGE_DEADLINE: Duration = Duration::from_secs(15);
@@ -41,6 +44,8 @@ pub struct Library {
     root_threads: Vec<Arc<Semaphore>>,
     open_files: Arc<Mutex<OpenFiles>>,
     tasks: BackgroundTasks,
+    /// None: images are checked by their first bytes only.
+    image_checks: Option<ImageChecks>,
 }
 
 /// By request path.
@@ -56,7 +61,14 @@ impl Library {
     pub fn new(roots: Arc<Roots>, tasks: BackgroundTasks) -> Self {
         let root_threads = roots.list().iter().map(|_| Arc::new(Semaphore::new(THREADS_PER_ROOT))).collect();
         let open_files = Arc::new(Mutex::new(LruCache::sparse(MAX_OPEN_FILES)));
-        Self { roots, root_threads, open_files, tasks }
+        Self { roots, root_threads, open_files, tasks, image_checks: None }
+    }
+
+    /// Decodes images in `isolation` before channels show them.
+    #[must_use]
+    pub fn with_image_checks(mut self, isolation: Isolation) -> Self {
+        self.image_checks = Some(ImageChecks::new(isolation));
+        self
     }
 
     pub fn roots(&self) -> &Arc<Roots> {

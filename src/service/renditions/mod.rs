@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::service::background_tasks::BackgroundTasks;
 use crate::service::quarantine::Quarantine;
 
+pub mod backend_counts;
 pub mod backends;
 pub mod encode_slots;
 pub mod local_encoders;

@@ -15,6 +15,7 @@ use crate::engine::segment_cache::{SegmentCache, SegmentHold, StoredSegment};
 use crate::engine::{Backend, RenditionSpec, RunError};
 use crate::error::{Code, Error, Result};
 use crate::service::background_tasks::BackgroundTasks;
+use crate::service::renditions::backend_counts::BackendCounts;
 use crate::service::renditions::encode_slots::{Admission, AdmissionRequest, EncodeJob, EncodeSlots, SlotsExhausted};
 
 mod owner;
@@ -65,6 +66,7 @@ pub struct RunHealth {
     waiting_requests: AtomicUsize,
     /// The last failure of a run.
     last_fault: Mutex<Option<(Timestamp, RunError)>>,
+    run_counts: BackendCounts,
 }
 
 impl RunHealth {
@@ -76,7 +78,13 @@ impl RunHealth {
         lock(&self.last_fault).clone()
     }
 
-    fn record_failure(&self, error: &RunError) {
+    /// Runs started and failed since the server started.
+    pub fn run_counts(&self) -> &BackendCounts {
+        &self.run_counts
+    }
+
+    fn record_failure(&self, backend: &'static str, error: &RunError) {
+        self.run_counts.count_failure(backend);
         *lock(&self.last_fault) = Some((Timestamp::now(), error.clone()));
     }
 }

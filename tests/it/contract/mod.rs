@@ -5,6 +5,7 @@ mod connections;
 mod errors;
 mod fuzz;
 mod headers;
+mod metrics;
 mod openapi;
 mod prefix;
 mod quarantine;

@@ -32,7 +32,8 @@ const STREAM_TOKEN_PATHS: [&str; 4] =
     ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
 
 /// Paths for admins only.
-const ADMIN_PATHS: [&str; 6] = [
+const ADMIN_PATHS: [&str; 7] = [
+    "/metrics",
     "/api/users",
     "/api/debug",
     "/api/quarantine",
@@ -337,6 +338,7 @@ async fn real_answers_fit_the_document() {
         ("get", "/api/auth/sessions", ""),
         ("get", "/api/users", ""),
         ("get", "/api/quarantine", ""),
+        ("get", "/metrics", ""),
         ("get", "/api/library", ""),
         ("get", "/api/library", &root),
         ("get", "/api/stream/info/full", &media),

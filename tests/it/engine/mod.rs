@@ -11,6 +11,7 @@ mod lifecycle;
 mod package;
 mod picture_parity;
 mod seams;
+mod stills;
 mod workers;
 
 use std::path::{Path, PathBuf};

@@ -9,6 +9,7 @@ use hearthcast::engine::worker::{FaultRecorder, Isolation, PoolSettings, WorkerB
 use rustix::process::{Pid, Signal};
 
 use super::*;
+use crate::kit::worker_processes;
 
 const ENCODER_ARGS: &str = "-c:v libx264 -preset ultrafast -g 60 -bf 2 -c:a aac -b:a 96k";
 
@@ -32,14 +33,15 @@ impl FaultRecorder for Recorder {
     }
 }
 
-struct Workers {
-    pool: Arc<WorkerPool>,
+/// A pool of workers of the program.
+pub(super) struct Workers {
+    pub(super) pool: Arc<WorkerPool>,
     recorder: Arc<Recorder>,
     _cache: tempfile::TempDir,
 }
 
 impl Workers {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let (cache, recorder) = (tempfile::tempdir().unwrap(), Arc::<Recorder>::default());
         let pool = Arc::new(WorkerPool::new(PoolSettings {
             program: env!("CARGO_BIN_EXE_hearthcast").into(),
@@ -51,7 +53,7 @@ impl Workers {
         Self { pool, recorder, _cache: cache }
     }
 
-    fn isolation(&self) -> Isolation {
+    pub(super) fn isolation(&self) -> Isolation {
         Isolation::Process(self.pool.clone())
     }
 
@@ -77,16 +79,9 @@ fn workers_of(bench: &Bench) -> Vec<Pid> {
     processes.filter(|pid| *pid != own && has_film(pid)).filter_map(Pid::from_raw).collect()
 }
 
-/// All workers that this process has started, by the path of their cache folder in the environment.
+/// All workers of this pool.
 fn worker_processes(workers: &Workers) -> Vec<i32> {
-    let cache = workers._cache.path().to_str().unwrap().to_owned();
-    let processes =
-        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let is_worker = |pid: &i32| {
-        std::fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|environment| String::from_utf8_lossy(&environment).contains(&cache))
-    };
-    processes.filter(is_worker).collect()
+    worker_processes::worker_processes(workers._cache.path())
 }
 
 async fn wait_until(failure: &str, mut is_met: impl FnMut() -> bool) {

@@ -17,6 +17,7 @@ pub mod response;
 pub mod schema;
 pub mod service_config;
 pub mod ts;
+pub mod worker_processes;
 pub mod xmltv;
 
 use std::path::Path;

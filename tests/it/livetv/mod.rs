@@ -23,6 +23,7 @@ mod output;
 mod overlays;
 mod play;
 mod seams;
+mod slates;
 mod ssdp;
 mod tuner;
 mod warm;

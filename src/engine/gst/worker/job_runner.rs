@@ -10,11 +10,11 @@ use serde::Serialize;
 use super::beats::Activity;
 use super::connection::Connection;
 use super::report_thread::ReportThread;
-use super::run_job::RunControl;
-use super::{end_process, run_job};
+use super::run_job::{RunControl, receive_image};
+use super::{end_process, run_job, still_job};
 use crate::domain::worker::frame::{FrameKind, MAX_PIECE_BYTES};
 use crate::engine::gst::srt::SrtStream;
-use crate::engine::gst::{discoverer, examine, progress};
+use crate::engine::gst::{check_image, discoverer, examine, progress};
 use crate::engine::process::lower_memory_limit;
 use crate::engine::process::sandbox::WorkerKind;
 use crate::engine::source::SourceFile;
@@ -69,9 +69,10 @@ impl JobRunner {
     fn start_work(&mut self, job: u32, message: JobMessage, descriptors: Vec<OwnedFd>) -> Result<()> {
         let limited = lower_memory_limit(message.memory_bytes);
         limited.map_err(|cause| RunError::Internal(format!("the memory could not be limited: {cause}")))?;
-        self.is_last_job = !matches!(message.work, Work::Discover { .. });
+        self.is_last_job = !matches!(message.work, Work::Discover { .. } | Work::Image);
         match message.work {
             Work::Discover { source } => self.reports.report(job, move || discover(source, descriptors)),
+            Work::Image => self.reports.report(job, move || check_image(&receive_image(only_one(descriptors)?)?)),
             Work::Examine => self.reports.report(job, || examine().map_err(RunError::Internal)),
             Work::Run(work) => {
                 let (connection, activity) = (self.connection.clone(), self.activity.clone());
@@ -79,6 +80,7 @@ impl JobRunner {
                 Ok(())
             }
             Work::Srt(work) => self.spawn_srt(job, work),
+            Work::Still(work) => still_job::start(job, work, descriptors, self.connection.clone()),
         }
     }
 
@@ -124,8 +126,14 @@ pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<
 }
 
 fn discover(source: SourceFacts, descriptors: Vec<OwnedFd>) -> Result<impl Serialize> {
-    let [file] = <[OwnedFd; 1]>::try_from(descriptors)
-        .map_err(|descriptors| RunError::Internal(format!("{} descriptors for one file", descriptors.len())))?;
-    let source = Arc::new(SourceFile::from_descriptor(file, &source));
+    let source = Arc::new(SourceFile::from_descriptor(only_one(descriptors)?, &source));
     discoverer::discover(&source).map_err(RunError::Decode)
+}
+
+/// The descriptor of a job that has one.
+fn only_one(descriptors: Vec<OwnedFd>) -> Result<OwnedFd> {
+    let only_one = <[OwnedFd; 1]>::try_from(descriptors);
+    let [file] = only_one
+        .map_err(|descriptors| RunError::Internal(format!("{} descriptors for one file", descriptors.len())))?;
+    Ok(file)
 }

@@ -15,6 +15,7 @@ mod plugins;
 mod questions;
 mod report_thread;
 mod run_job;
+mod still_job;
 
 use beats::Activity;
 use connection::{Connection, Frame};

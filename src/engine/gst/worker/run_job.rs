@@ -16,9 +16,9 @@ use super::questions::failure_report;
 use crate::domain::worker::frame::{FrameKind, MAX_PIECE_BYTES};
 use crate::engine::content::SegmentContent;
 use crate::engine::gst::RunTask;
-use crate::engine::gst::encoder_elements::encoder_of_element;
+use crate::engine::gst::encoder_elements::find_encoder;
 use crate::engine::gst::script_source::read_script;
-use crate::engine::image::{self, Image};
+use crate::engine::image::Image;
 use crate::engine::source::SourceFile;
 use crate::engine::worker::message::{RunWork, SegmentHeader};
 use crate::engine::{Job, RenditionSpec, Result, Run, RunError, Segment};
@@ -86,12 +86,8 @@ fn prepare(
         Some(facts) => Some(Arc::new(SourceFile::from_descriptor(next_descriptor()?, facts))),
         None => None,
     };
-    let watermark =
-        if work.has_watermark { Some(Arc::new(read_image(&File::from(next_descriptor()?))?)) } else { None };
+    let watermark = if work.has_watermark { Some(Arc::new(receive_image(next_descriptor()?)?)) } else { None };
     let script = if work.has_script { Some(read_script(&File::from(next_descriptor()?))?) } else { None };
-    let find_encoder = |element: String| {
-        encoder_of_element(&element).ok_or_else(|| RunError::Internal(format!("there is no encoder {element}")))
-    };
     let spec = RenditionSpec {
         source,
         fingerprint: work.source.fingerprint.unwrap_or_default(),
@@ -107,7 +103,7 @@ fn prepare(
     }
     Ok(RunTask {
         job: Job::new(Arc::new(spec), work.first),
-        encoder: work.encoder.map(find_encoder).transpose()?,
+        encoder: work.encoder.as_deref().map(find_encoder).transpose()?,
         script,
         segments,
         gate,
@@ -116,15 +112,11 @@ fn prepare(
     })
 }
 
-/// Reads a watermark, which the server has checked already.
-fn read_image(file: &File) -> Result<Image> {
-    use std::os::unix::fs::FileExt;
-    let failed = |cause: std::io::Error| RunError::Internal(format!("the watermark: {cause}"));
-    let len = usize::try_from(file.metadata().map_err(failed)?.len()).unwrap_or(usize::MAX);
-    let mut bytes = vec![0; len.min(image::MAX_BYTES)];
-    file.read_exact_at(&mut bytes, 0).map_err(failed)?;
-    let image = Image::from_bytes(&bytes).map_err(failed)?;
-    image.ok_or_else(|| RunError::Internal("the watermark is not an image".into()))
+/// An image that the server has passed, and checked already.
+pub(super) fn receive_image(descriptor: OwnedFd) -> Result<Image> {
+    let image = Image::from_file(File::from(descriptor));
+    let image = image.map_err(|cause| RunError::Internal(format!("an image could not be read: {cause}")))?;
+    image.ok_or_else(|| RunError::Internal("a descriptor is not that of an image".into()))
 }
 
 /// Sends what a run makes, and ends the process with the run.

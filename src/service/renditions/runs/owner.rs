@@ -280,7 +280,10 @@ impl Owner {
             self.give_up(RunError::SourceChanged);
             return false;
         }
-        match self.backend.start(Job::new(self.spec.clone(), first), first) {
+        let started = self.backend.start(Job::new(self.spec.clone(), first), first);
+        let backend_name = self.backend.active_backend_name();
+        self.health.run_counts().count_start(backend_name);
+        match started {
             Ok(run) => {
                 tracing::debug!(rendition = &*self.rendition_key, first, "run started");
                 self.progress.send_modify(|progress| {
@@ -298,7 +301,7 @@ impl Owner {
                 true
             }
             Err(error) => {
-                self.health.record_failure(&error);
+                self.health.record_failure(backend_name, &error);
                 self.give_up(error);
                 false
             }

@@ -11,7 +11,7 @@ impl Owner {
     /// lost for an external reason is no fault, and no reason for another backend, up to [`MAX_EXTERNAL_LOSSES`].
     pub(super) fn handle_fault(&mut self, run_index: usize, error: RunError) {
         let active = self.runs.remove(run_index);
-        self.health.record_failure(&error);
+        self.health.record_failure(self.backend.active_backend_name(), &error);
         if error.is_external_loss() && self.external_losses < MAX_EXTERNAL_LOSSES {
             self.external_losses += 1;
         } else if !self.backend.handle_failure(&error) {

@@ -7,15 +7,18 @@ pub mod damage;
 pub mod decoder_faults;
 pub mod disk;
 pub mod faults;
+pub mod file_client;
 pub mod kill;
 pub mod media;
 mod media_cache;
+pub mod mutation;
 pub mod player;
 pub mod program;
 pub mod remote_server;
 pub mod response;
 pub mod schema;
 pub mod service_config;
+pub mod small_films;
 pub mod ts;
 pub mod xmltv;
 

@@ -75,7 +75,7 @@ fn run_command(command: &mut Command) {
 }
 
 /// 30 s of 1080p24 at 8 Mbit/s with audio, and a sidecar subtitle.
-fn make_film(folder: &Path) -> PathBuf {
+pub fn make_film(folder: &Path) -> PathBuf {
     let path = folder.join("film.mp4");
     if !path.exists() {
         run_command(
@@ -160,7 +160,7 @@ async fn measure_runs(item: &Path, folder: &Path, backend: BackendSetting, has_b
     figures
 }
 
-fn start_request(item: &Path, has_burn: bool) -> StartRequest {
+pub fn start_request(item: &Path, has_burn: bool) -> StartRequest {
     let has_video = item.extension().is_some_and(|extension| extension != "flac");
     let sidecar = item.with_extension("srt");
     StartRequest {
@@ -182,7 +182,7 @@ fn millis_since(start: Instant) -> f64 {
 }
 
 /// Waits until every child process has ended and was reaped; its processor time is counted only then.
-async fn wait_until_childless() {
+pub async fn wait_until_childless() {
     let started = Instant::now();
     while has_children() && started.elapsed() < Duration::from_secs(20) {
         tokio::time::sleep(Duration::from_millis(20)).await;

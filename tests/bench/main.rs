@@ -43,10 +43,12 @@ mod service_config;
 mod session;
 /// Large and hostile imported lists and guides.
 mod sources;
+/// Worker processes, compared with GStreamer in the server process.
+mod workers;
 
 fn main() {
     let selected_rows: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let rows: [(&str, fn()); 11] = [
+    let rows: [(&str, fn()); 12] = [
         ("bytes", bytes::run),
         ("probe", probe::run),
         ("session", session::run),
@@ -58,6 +60,7 @@ fn main() {
         ("guide", guide::run),
         ("idle", idle::run),
         ("sources", sources::run),
+        ("workers", workers::run),
     ];
     for (name, run) in rows {
         if selected_rows.is_empty() || selected_rows.iter().any(|row| row == name) {

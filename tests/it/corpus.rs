@@ -56,6 +56,17 @@ fn corpus_items(folder: &Path) -> Vec<CorpusItem> {
     manifest.items.into_iter().filter(|item| item.file.contains(&filter)).collect()
 }
 
+/// The media files of the corpus.
+pub fn media_paths(folder: &Path) -> Vec<PathBuf> {
+    corpus_items(folder).iter().filter(|item| item.is_media()).map(|item| folder.join(&item.file)).collect()
+}
+
+impl CorpusItem {
+    fn is_media(&self) -> bool {
+        ["video/", "audio/", "broken/"].iter().any(|part| self.file.starts_with(part))
+    }
+}
+
 /// One row of the report: the request, the action, notes and faults.
 struct ReportRow {
     file: String,
@@ -85,8 +96,7 @@ async fn every_file_gets_an_accepted_response_and_plays_to_its_end() {
     let configure = |config: &mut Config| (config.limits.concurrent_jobs, config.backend) = (4, backend);
     let server = kit::start_server_with(&[&folder], configure).await;
     let mut rows = Vec::new();
-    let is_media = |item: &CorpusItem| ["video/", "audio/", "broken/"].iter().any(|part| item.file.starts_with(part));
-    for item in corpus_items(&folder).iter().filter(|item| is_media(item)) {
+    for item in corpus_items(&folder).iter().filter(|item| item.is_media()) {
         let path = folder.join(&item.file);
         for (request, body) in
             [("plain", json!({})), ("forced", json!({"forceTranscode": true, "profile": {"resolution": "360p"}}))]

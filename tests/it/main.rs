@@ -23,6 +23,8 @@ mod language;
 mod library;
 /// Channels scheduled from the library, and their guide.
 mod livetv;
+/// Mutated media files: each request is answered, the server lives, and no file is in quarantine without reason.
+mod mutated_files;
 /// Pipeline texts: built, rendered and compared with golden graphs.
 mod pipelines;
 /// Media info and the playback decision, over generated files and the corpus.

@@ -19,7 +19,10 @@ use super::faults::FaultInjector;
 /// A running `hearthcast serve`. Dropping it kills it.
 pub struct ServerProcess {
     pub base: String,
+    /// A bearer token of an ordinary user.
     pub token: String,
+    /// A bearer token of an admin.
+    pub admin: String,
     pub client: reqwest::Client,
     child: Child,
     folder: TempDir,
@@ -39,6 +42,8 @@ struct LaunchOptions {
     survives_limits: bool,
     /// Makes its system calls fail.
     faults: Option<FaultInjector>,
+    /// Traces the system calls of it and its children: lines that match the first are written to the second.
+    trace: Option<(String, PathBuf)>,
 }
 
 impl ServerProcess {
@@ -73,16 +78,33 @@ impl ServerProcess {
         Self::start_with(roots, &[], folder, launch).await
     }
 
+    /// Starts it under strace; the lines that match `pattern` (grep -E) are written to the file `trace`.
+    pub async fn start_traced(roots: &[&Path], settings: &[(&str, &str)], pattern: &str, trace: &Path) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let trace = Some((pattern.to_owned(), trace.to_owned()));
+        Self::start_with(roots, settings, folder, LaunchOptions { trace, ..LaunchOptions::default() }).await
+    }
+
     async fn start_with(roots: &[&Path], settings: &[(&str, &str)], folder: TempDir, launch: LaunchOptions) -> Self {
         let (cache, scratch) = (folder.path().join("cache"), folder.path().join("scratch"));
         let state = state_folder(folder.path(), &launch);
         std::fs::create_dir(&scratch).expect("a fresh folder");
-        let token = create_token(&state, &cache).await;
+        let (token, admin) = create_tokens(&state, &cache).await;
         let roots: Vec<PathBuf> = roots.iter().map(|root| root.to_path_buf()).collect();
         let settings: Vec<(String, String)> =
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let (child, base) = spawn(folder.path(), &roots, &settings, &launch).await.expect("a listening program");
-        Self { base, token, client: reqwest::Client::new(), child, folder, roots, settings, launch_options: launch }
+        Self {
+            base,
+            token,
+            admin,
+            client: reqwest::Client::new(),
+            child,
+            folder,
+            roots,
+            settings,
+            launch_options: launch,
+        }
     }
 
     /// Kills it and starts it over the state that is there.
@@ -228,10 +250,18 @@ async fn spawn(
     settings: &[(String, String)],
     launch: &LaunchOptions,
 ) -> Result<(Child, String), ExitStatus> {
-    let program = env!("CARGO_BIN_EXE_hearthcast");
-    let mut command = match &launch.disk {
-        Some(disk) => disk.command_inside(),
-        None => Command::new("env"),
+    // A benchmark can measure another build.
+    let program = std::env::var_os("HEARTHCAST_BENCH_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_hearthcast").into());
+    let mut command = match (&launch.disk, &launch.trace) {
+        (Some(disk), _) => disk.command_inside(),
+        (None, Some((pattern, trace))) => {
+            // With -D the tracer is a grandchild, so that the child is the server.
+            let mut command = Command::new("strace");
+            let filter = format!("|grep --line-buffered -E '{pattern}' > '{}'", trace.display());
+            command.args(["-D", "-f", "-qq", "-s", "200", "-o", &filter]);
+            command
+        }
+        (None, None) => Command::new("env"),
     };
     if launch.survives_limits {
         // SIGXFSZ after a write beyond the limit would end the program; if ignored, the write fails. In 512-byte blocks.
@@ -268,10 +298,11 @@ async fn spawn(
     }
 }
 
-/// Creates a user before the program opens its state.
-async fn create_token(state: &Path, cache: &Path) -> String {
+/// Creates a user and an admin before the program opens its state.
+async fn create_tokens(state: &Path, cache: &Path) -> (String, String) {
     let config = Config::new(state.to_owned(), cache.to_owned());
     let store = Store::open_waiting(state).expect("a fresh store opens");
     let accounts = Accounts::open(&config, store, Clock::default()).expect("fresh accounts open");
-    accounts.issue_token("viewer", Role::User).await.expect("a user can be made")
+    let token = accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
+    (token, accounts.issue_token("operator", Role::Admin).await.expect("a user can be made"))
 }

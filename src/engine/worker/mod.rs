@@ -177,7 +177,8 @@ impl Isolation {
         match self {
             Self::Process(pool) => pool.encode_still(job).await,
             Self::None => {
-                let encoder = gst::select_still_encoder(job, &*self.examine().await?)?;
+                let report = self.examine().await?;
+                let encoder = gst::select_still_encoder(job, &report)?;
                 let job = job.clone();
                 let encode = move || StillTask::from_job(&job, encoder).and_then(|task| task.encode());
                 let encoded = tokio::task::spawn_blocking(encode).await.map_err(|cause| cause.to_string())?;

@@ -6,10 +6,12 @@ use hearthcast::domain::mpegts::channel_timeline::StillImage;
 use hearthcast::domain::subtitles::TextStyle;
 use hearthcast::engine::still_image::StillJob;
 use hearthcast::engine::video_encoders::{VIDEO_ENCODERS, VideoEncoder};
-use hearthcast::engine::worker::{ImageFault, Isolation};
+use hearthcast::engine::worker::{FaultRecorder, ImageFault, Isolation};
+use rustix::process::Signal;
 
 use super::workers::Workers;
 use super::*;
+use crate::kit::worker_processes::signal_workers;
 
 const SIZE: (u32, u32) = (640, 360);
 
@@ -123,6 +125,28 @@ async fn a_broken_image_is_refused_without_a_death() {
     }
     let status = workers.isolation().status();
     assert_eq!((status.busy, status.restarted), (0, 0), "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_stopped_is_no_fault_of_its_image() {
+    let (workers, folder) = (Workers::start().await, tempfile::tempdir().unwrap());
+    let image = make_image(folder.path(), "a.png", &[]);
+    let isolation = workers.isolation();
+    isolation.examine().await.unwrap();
+    for n in 1..=2 {
+        workers.wait_until_ready().await;
+        // A stopped worker is noticed after a second, so these jobs get one.
+        signal_workers(workers.cache(), Signal::STOP);
+        if n == 1 {
+            let fault = isolation.check_image(&image, "a.png").await.unwrap_err();
+            assert!(matches!(fault, ImageFault::Unchecked(_)), "{fault:?}");
+        } else {
+            let slate = isolation.encode_still(&StillJob::new(SIZE).with_image(image.clone(), "a.png")).await;
+            assert!(slate.as_ref().is_err_and(|cause| cause.contains("stopped")), "{slate:?}");
+        }
+        assert!(isolation.status().causes["stopped"] >= n, "{:?}", isolation.status());
+    }
+    assert_eq!(workers.recorder.count(), 0);
 }
 
 /// Times of both backends, to print: `cargo test --test it stills::times -- --ignored --nocapture`.

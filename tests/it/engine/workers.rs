@@ -15,7 +15,7 @@ const ENCODER_ARGS: &str = "-c:v libx264 -preset ultrafast -g 60 -bf 2 -c:a aac 
 
 /// Counts faults; none is allowed in these tests.
 #[derive(Debug, Default)]
-struct Recorder {
+pub(super) struct Recorder {
     faults: std::sync::Mutex<Vec<ProvenFault>>,
 }
 
@@ -36,8 +36,8 @@ impl FaultRecorder for Recorder {
 /// A pool of workers of the program.
 pub(super) struct Workers {
     pub(super) pool: Arc<WorkerPool>,
-    recorder: Arc<Recorder>,
-    _cache: tempfile::TempDir,
+    pub(super) recorder: Arc<Recorder>,
+    cache: tempfile::TempDir,
 }
 
 impl Workers {
@@ -50,11 +50,21 @@ impl Workers {
             version: "test".into(),
         }));
         pool.warm().await;
-        Self { pool, recorder, _cache: cache }
+        Self { pool, recorder, cache }
     }
 
     pub(super) fn isolation(&self) -> Isolation {
         Isolation::Process(self.pool.clone())
+    }
+
+    /// The cache folder, which identifies its processes.
+    pub(super) fn cache(&self) -> &Path {
+        self.cache.path()
+    }
+
+    /// Waits for the two spares.
+    pub(super) async fn wait_until_ready(&self) {
+        wait_until("no spare was started", || self.isolation().status().ready >= 2).await;
     }
 
     /// A bench whose segments workers make.
@@ -81,7 +91,7 @@ fn workers_of(bench: &Bench) -> Vec<Pid> {
 
 /// All workers of this pool.
 fn worker_processes(workers: &Workers) -> Vec<i32> {
-    worker_processes::worker_processes(workers._cache.path())
+    worker_processes::worker_processes(workers.cache())
 }
 
 async fn wait_until(failure: &str, mut is_met: impl FnMut() -> bool) {
@@ -191,7 +201,7 @@ async fn a_dropped_pool_leaves_no_process() {
     let workers = Workers::start().await;
     let bench = Bench::of_new_film("a.mp4", Container::Mp4, 3, ENCODER_ARGS);
     workers.isolation().discover(&bench.source).await.unwrap();
-    wait_until("no spare was started", || workers.isolation().status().ready >= 2).await;
+    workers.wait_until_ready().await;
     let processes = worker_processes(&workers);
     assert!(processes.len() >= 2, "{processes:?}");
     drop(workers);
@@ -202,7 +212,7 @@ async fn a_dropped_pool_leaves_no_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_worker_that_is_killed_is_replaced() {
     let workers = Workers::start().await;
-    wait_until("no spare was started", || workers.isolation().status().ready >= 2).await;
+    workers.wait_until_ready().await;
     for pid in worker_processes(&workers) {
         rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     }

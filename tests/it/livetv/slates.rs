@@ -38,7 +38,7 @@ async fn a_worker_makes_a_slate_and_ffmpeg_replaces_one_that_is_killed() {
     let cache = server.service.config.cache.clone();
     let killer = tokio::task::spawn_blocking(move || {
         let deadline = Instant::now() + Duration::from_secs(20);
-        while service.isolation.status().causes.get("killed").is_none() && Instant::now() < deadline {
+        while !service.isolation.status().causes.contains_key("killed") && Instant::now() < deadline {
             if service.isolation.status().busy > 0 {
                 signal_workers(&cache, Signal::KILL);
             }

@@ -44,6 +44,8 @@ pub mod listing;
 pub mod live_window;
 pub mod m3u;
 pub mod media;
+pub mod mpeg4_video;
+pub mod mpegps;
 pub mod mpegts;
 pub mod plan;
 pub mod playback;

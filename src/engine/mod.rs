@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
 mod ass;
+mod avi_video;
 mod bitmap_subtitles;
 pub mod clock;
 mod container;
@@ -26,6 +27,7 @@ pub mod outbound;
 pub mod packager;
 pub mod probe;
 pub mod process;
+mod program_stream;
 pub mod recording_file;
 mod rendition_spec;
 pub mod sample_media;

@@ -34,7 +34,7 @@ pub fn header_len(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Parses a field of 33 bits at the start of `field`. None if it is shorter.
-pub(super) fn parse_timestamp(field: &[u8]) -> Option<Ticks> {
+pub fn parse_timestamp(field: &[u8]) -> Option<Ticks> {
     let &[a, b, c, d, e] = field.first_chunk::<5>()?;
     let [a, b, c, d, e] = [a, b, c, d, e].map(i64::from);
     Some(Ticks((a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1))

@@ -134,7 +134,7 @@ impl Decoder {
     /// Opens the file and starts decoding towards the requested time.
     pub(super) fn open(request: DecodeRequest, wake: &ThreadWaker) -> Result<Self> {
         let (pipeline, output, stage) = start_pipeline(&request, wake)?;
-        let (clock, stall_timer) = (ItemClock::for_media(&request.media), StallTimer::start());
+        let (clock, stall_timer) = (ItemClock::for_stream(&request.media, request.stream), StallTimer::start());
         Ok(Self { request, pipeline, output, clock, stage, stall_timer, has_output: false, reopen_count: 0 })
     }
 
@@ -237,7 +237,7 @@ impl Decoder {
 fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(RunningPipeline, app::AppSink, Stage)> {
     let missing = || RunError::Internal(format!("the file has no stream {}", request.stream));
     let selected = SelectedStream::find(&request.media, request.stream).ok_or_else(missing)?;
-    let opener = Opener::for_container(&request.media);
+    let opener = Opener::for_stream(&request.media, request.stream);
     let mut pipeline =
         RunningPipeline::new(request.format.launch_text(opener)?, ("", ""), &request.stream.to_string(), wake)?;
     pipeline.set_detecting(opener != Opener::PesFeed);
@@ -258,7 +258,7 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
     );
     request.format.configure(&pipeline)?;
     if let Some(StreamKind::Video(video)) = request.media.stream(request.stream).map(|stream| &stream.kind) {
-        let clock = ItemClock::for_media(&request.media);
+        let clock = ItemClock::for_stream(&request.media, request.stream);
         accept_padded_frames(&output, wake);
         frame_skipping::skip_before(&pipeline, video, clock, request.start_seconds, wake);
     }

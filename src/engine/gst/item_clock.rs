@@ -2,8 +2,9 @@
 
 use gstreamer as gst;
 
+use super::opener::Opener;
 use super::pes_feed::ITEM_ZERO_SECONDS;
-use crate::domain::media::{Container, Media};
+use crate::domain::media::Media;
 
 /// The clock of one pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +26,11 @@ enum PipelineTimes {
 }
 
 impl ItemClock {
-    pub(super) fn for_media(media: &Media) -> Self {
-        let (zero_seconds, times) = match media.container {
-            Container::MpegTs => (ITEM_ZERO_SECONDS as f64, PipelineTimes::Stream),
-            Container::Matroska | Container::Webm => (media.start_seconds, PipelineTimes::Buffer),
+    /// The clock of the pipeline that decodes stream `index`.
+    pub(super) fn for_stream(media: &Media, index: u32) -> Self {
+        let (zero_seconds, times) = match Opener::for_stream(media, index) {
+            Opener::PesFeed => (ITEM_ZERO_SECONDS as f64, PipelineTimes::Stream),
+            Opener::Matroska => (media.start_seconds, PipelineTimes::Buffer),
             _ => (media.start_seconds, PipelineTimes::Stream),
         };
         Self { zero_nanoseconds: (zero_seconds * 1e9).round() as i64, times }
@@ -73,6 +75,7 @@ fn signed_nanoseconds(time: gst::Signed<gst::ClockTime>) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::media::Container;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -85,7 +88,7 @@ mod tests {
     }
 
     fn clock(container: Container, start_seconds: f64) -> ItemClock {
-        ItemClock::for_media(&Media { start_seconds, ..Media::new(container, Vec::new()) })
+        ItemClock::for_stream(&Media { start_seconds, ..Media::new(container, Vec::new()) }, 0)
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::descriptor_source;
 use super::held_stream::HeldStream;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::RunningPipeline;
+use super::source_refusal::is_reordered_mpeg4;
 use crate::domain::media::{Container, Media, StreamKind};
 use crate::engine::container::avi;
 use crate::engine::source::SourceFile;
@@ -24,7 +25,7 @@ pub(super) enum Opener {
     Avi,
     Matroska,
     Mp4,
-    /// No demuxer: this program feeds the PES payloads of one stream of a transport stream.
+    /// No demuxer: this program feeds one stream of a transport or program stream, or the reordered video of an AVI file.
     PesFeed,
 }
 
@@ -50,11 +51,13 @@ impl SelectedStream {
 }
 
 impl Opener {
-    pub(super) fn for_container(media: &Media) -> Self {
+    /// The opener of stream `index`.
+    pub(super) fn for_stream(media: &Media, index: u32) -> Self {
         match media.container {
+            Container::Avi if media.stream(index).is_some_and(is_reordered_mpeg4) => Self::PesFeed,
             Container::Avi => Self::Avi,
             Container::Matroska | Container::Webm => Self::Matroska,
-            Container::MpegTs => Self::PesFeed,
+            Container::MpegTs | Container::MpegPs => Self::PesFeed,
             Container::Mp4 => Self::Mp4,
             _ => Self::Decodebin3,
         }

@@ -1,4 +1,5 @@
-//! Feeds the PES payloads of one stream of a transport stream to its decoder, from a thread of its own.
+//! Feeds one stream to its decoder, from a thread of its own: PES payloads of a transport stream, pictures or payloads of a program
+//! stream, or MPEG-4 frames of an AVI file.
 //!
 //! The thread waits for the decoder and for the disk, and ends with the pipeline, whose input then refuses data.
 
@@ -11,9 +12,11 @@ use gstreamer_app as app;
 use super::panic_guard::ThreadWaker;
 use super::progress::progress;
 use super::running_pipeline::RunningPipeline;
-use crate::domain::media::Media;
+use crate::domain::media::{Container, Media};
 use crate::domain::time::Ticks;
+use crate::engine::avi_video::AviVideo;
 use crate::engine::clock::{ElementaryStream, PesPayload};
+use crate::engine::program_stream::ProgramStream;
 use crate::engine::source::SourceFile;
 use crate::engine::{Result, RunError};
 
@@ -37,6 +40,9 @@ pub(super) fn payload_caps(codec: &str) -> Option<&'static str> {
     })
 }
 
+/// Caps of MPEG-4 video.
+const MPEG4_CAPS: &str = "video/mpeg,mpegversion=4,systemstream=false,parsed=false";
+
 /// The stream to feed, and where it starts.
 #[derive(Debug)]
 pub(super) struct PesFeed {
@@ -52,8 +58,12 @@ impl PesFeed {
     /// Starts feeding a pipeline, which must have been started: before that its input refuses data.
     pub(super) fn start(self, pipeline: &RunningPipeline, wake: &ThreadWaker) -> Result<()> {
         let codec = self.media.stream(self.stream).map_or("unknown", |stream| &stream.codec);
-        let caps = payload_caps(codec).and_then(|text| gst::Caps::from_str(text).ok());
-        let caps = caps.ok_or_else(|| RunError::Internal(format!("{codec} of a transport stream is not fed")))?;
+        let caps = match self.media.container {
+            Container::Avi => Some(MPEG4_CAPS),
+            _ => payload_caps(codec),
+        };
+        let caps = caps.and_then(|text| gst::Caps::from_str(text).ok());
+        let caps = caps.ok_or_else(|| RunError::Internal(format!("{codec} is not fed to a decoder")))?;
         let input: app::AppSrc = pipeline.element_of_type("pes")?;
         input.set_caps(Some(&caps));
         let wake = wake.clone();
@@ -74,7 +84,7 @@ impl PesFeed {
         let start = Ticks::from_seconds(self.start_seconds);
         let mut stream = {
             let _reading = progress().reading();
-            ElementaryStream::open(&self.source, &self.media, self.stream, start)?
+            PayloadReader::open(&self.source, &self.media, self.stream, start)?
         };
         while let Some(payload) = Self::read_payload(&mut stream)? {
             let mut buffer = gst::Buffer::from_mut_slice(payload.bytes);
@@ -91,11 +101,37 @@ impl PesFeed {
         Ok(())
     }
 
-    fn read_payload(stream: &mut ElementaryStream) -> std::io::Result<Option<PesPayload>> {
+    fn read_payload(stream: &mut PayloadReader) -> std::io::Result<Option<PesPayload>> {
         let _reading = progress().reading();
         let payload = stream.next_payload()?;
         progress().add(payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64));
         Ok(payload)
+    }
+}
+
+/// Reads the payloads of a stream by its container.
+#[derive(Debug)]
+enum PayloadReader {
+    Transport(Box<ElementaryStream>),
+    Program(Box<ProgramStream>),
+    Avi(Box<AviVideo>),
+}
+
+impl PayloadReader {
+    fn open(source: &Arc<SourceFile>, media: &Media, index: u32, start: Ticks) -> std::io::Result<Self> {
+        Ok(match media.container {
+            Container::MpegPs => Self::Program(Box::new(ProgramStream::open(source, media, index, start)?)),
+            Container::Avi => Self::Avi(Box::new(AviVideo::open(source, media, index, start)?)),
+            _ => Self::Transport(Box::new(ElementaryStream::open(source, media, index, start)?)),
+        })
+    }
+
+    fn next_payload(&mut self) -> std::io::Result<Option<PesPayload>> {
+        match self {
+            Self::Transport(stream) => stream.next_payload(),
+            Self::Program(stream) => stream.next_payload(),
+            Self::Avi(video) => video.next_payload(),
+        }
     }
 }
 

@@ -216,11 +216,14 @@ fn refusals_state_a_reason() {
     };
     assert!(refusal_of(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
     assert_eq!(refusal_of(|_| (), Container::MpegTs, 1.4), "supported");
-    assert_eq!(refusal_of(|_| (), Container::MpegPs, 0.0), "a stream's times do not start at its first frame");
+    assert_eq!(refusal_of(|_| (), Container::MpegPs, 0.5), "this codec of a program stream is decoded by ffmpeg");
     assert_eq!(refusal_of(|_| (), Container::Mp4, 1.4), "supported");
     assert_eq!(refusal_of(|_| (), Container::Matroska, 0.0), "supported");
     assert_eq!(refusal_of(|_| (), Container::Asf, 0.0), "seeking in this container is not exact");
-    assert_eq!(refusal_of(|_| (), Container::Avi, 0.0), "AVI states no display times for video with B-frames");
+    assert_eq!(
+        refusal_of(|_| (), Container::Avi, 0.0),
+        "AVI states no display times for video of this codec with B-frames"
+    );
     let with_video = |codec: &str, profile: Option<&str>| {
         let mut media = Media { container: Container::Avi, ..Media::clone(&job.spec.media) };
         media.streams[0] =
@@ -228,7 +231,14 @@ fn refusals_state_a_reason() {
         refusal_reason(&media, &job.spec.rendition, &report).is_none()
     };
     assert!(with_video("mjpeg", None) && with_video("mpeg4", Some("simple-profile")));
-    assert!(!with_video("mpeg4", Some("advanced-simple-profile")) && !with_video("mpeg4", None));
+    assert!(with_video("mpeg4", Some("advanced-simple-profile")) && !with_video("vc1", None));
+    let of_disc = |video: &str, audio: &str| {
+        let mut media = Media { container: Container::MpegPs, ..Media::clone(&job.spec.media) };
+        (media.streams[0].codec, media.streams[1].codec) = (video.into(), audio.into());
+        refusal_reason(&media, &job.spec.rendition, &report).is_none()
+    };
+    assert!(of_disc("mpeg2video", "ac3") && of_disc("mpeg1video", "mp2"));
+    assert!(!of_disc("h264", "ac3") && !of_disc("mpeg2video", "pcm_dvd"));
     let mut rendition = Rendition::clone(&job.spec.rendition);
     let mut media = Media::clone(&job.spec.media);
     let copied = |video: Option<VideoPlan>, codec: &str| {

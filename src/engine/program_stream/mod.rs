@@ -89,6 +89,9 @@ struct StartPicture {
     dts: Option<Ticks>,
 }
 
+/// PTS and DTS of a packet in source time.
+type PacketTimes = (Ticks, Ticks);
+
 /// The decode time of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
@@ -165,7 +168,7 @@ impl VideoReading {
         Self { splitter: PictureSplitter::new(sequence), times: PictureTimes::default(), start }
     }
 
-    fn push(&mut self, bytes: &[u8], times: Option<(Ticks, Ticks)>, offset: u64) {
+    fn push(&mut self, bytes: &[u8], times: Option<PacketTimes>, offset: u64) {
         self.splitter.push(bytes, times, offset);
         while let Some(picture) = self.splitter.next_picture() {
             self.push_picture(picture);
@@ -205,8 +208,8 @@ fn find_streams(source: &Arc<SourceFile>) -> Result<Vec<StreamId>> {
 }
 
 impl StreamClock {
-    /// The bytes of a packet and its PTS and DTS in source time; None if it belongs to another stream.
-    fn own_packet<'a>(&self, packet: &PackPacket<'a>) -> Option<(&'a [u8], Option<(Ticks, Ticks)>)> {
+    /// The bytes and times of a packet; None if it belongs to another stream.
+    fn own_packet<'a>(&self, packet: &PackPacket<'a>) -> Option<(&'a [u8], Option<PacketTimes>)> {
         let id = StreamId::of_packet(&packet.header, packet.payload).filter(|id| *id == self.id)?;
         let to_source_time = |time: Ticks| source_time(&self.section, packet.offset, time);
         let times = packet.header.pts.zip(packet.header.dts);

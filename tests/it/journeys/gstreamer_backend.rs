@@ -31,12 +31,12 @@ async fn a_gstreamer_session_reports_its_pipeline() {
 async fn ffmpeg_takes_what_gstreamer_refuses_and_reports_why() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("film.mpg");
-    media::flash_and_beep(&path, 3, "-c:v mpeg2video -q:v 4 -g 25 -c:a mp2 -f vob");
+    media::flash_and_beep(&path, 3, "-c:v mpeg2video -q:v 4 -g 25 -c:a pcm_s16be -f vob");
     let server = kit::start_server_with(&[folder.path()], |config| config.backend = BackendSetting::Gstreamer).await;
     let session = start(&server, &json!({"mediaPath": path.to_str().unwrap()})).await;
     let diagnostics = status(&server, &session).await["diagnostics"].clone();
     assert_eq!(diagnostics["pipeline"], "ffmpeg");
-    assert_eq!(diagnostics["pipelineReason"], "a stream's times do not start at its first frame");
+    assert_eq!(diagnostics["pipelineReason"], "this codec of a program stream is decoded by ffmpeg");
 }
 
 #[tokio::test(flavor = "multi_thread")]

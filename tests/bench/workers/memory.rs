@@ -32,13 +32,15 @@ pub async fn measure(folder: &Path) {
     let settings = [("HEARTHCAST_BACKEND", "gstreamer"), ("HEARTHCAST_LIMITS_CONCURRENT_JOBS", "4")];
     let program = ServerProcess::start(&[library.path()], &settings).await;
     for _ in 0..WARM_UP_PLAYS {
-        try_file(&program, &healthy).await;
+        let statuses = try_file(&program, &healthy).await;
+        assert!(statuses.iter().all(|status| *status == 200), "a healthy film plays: {statuses:?}");
     }
-    let rise = rise_mib(&program, &huge).await;
+    let (rise, statuses) = rise_mib(&program, &huge).await;
+    println!("16000x16000: answers {statuses:?}");
     print_floor("peak memory over a file of 16000x16000 pixels", rise, " MiB", "<=", 5.0);
     let mut rises = Vec::new();
     for file in &files {
-        rises.push((rise_mib(&program, file).await, file));
+        rises.push((rise_mib(&program, file).await.0, file));
     }
     rises.sort_by(|a, b| b.0.total_cmp(&a.0));
     for (rise, file) in rises.iter().take(REPORTED_FILES) {
@@ -82,13 +84,14 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The rise of the server's peak memory over its present memory while a file is probed and its first segment made, MiB.
-async fn rise_mib(program: &ServerProcess, file: &Path) -> f64 {
+/// The rise of the server's peak memory over its present memory while a file is probed and its first segment made, MiB, and
+/// the status of each answer.
+async fn rise_mib(program: &ServerProcess, file: &Path) -> (f64, Vec<u16>) {
     // Resets the peak to the present memory (proc(5)).
     std::fs::write(format!("/proc/{}/clear_refs", program.pid()), "5").expect("the server's user");
     let before = program.memory_kib();
-    try_file(program, file).await;
-    peak_kib(program).saturating_sub(before) as f64 / 1024.0
+    let statuses = try_file(program, file).await;
+    (peak_kib(program).saturating_sub(before) as f64 / 1024.0, statuses)
 }
 
 fn peak_kib(program: &ServerProcess) -> u64 {
@@ -97,23 +100,27 @@ fn peak_kib(program: &ServerProcess) -> u64 {
     line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
 }
 
-/// Probes a file and plays its first segment; errors are answers as well.
-async fn try_file(program: &ServerProcess, file: &Path) {
+/// Probes a file and plays its first segment. The status of each answer; errors are answers as well.
+async fn try_file(program: &ServerProcess, file: &Path) -> Vec<u16> {
     let encoded = percent_encode(file.as_os_str().as_bytes(), NON_ALPHANUMERIC).to_string();
-    send(program.get(&format!("/api/stream/info/full?path={encoded}"))).await;
-    let Some(path) = file.to_str() else { return };
+    let (status, _) = send(program.get(&format!("/api/stream/info/full?path={encoded}"))).await;
+    let mut statuses = vec![status];
+    let Some(path) = file.to_str() else { return statuses };
     let folder = format!("{}/api/stream/transcode", program.base);
     let options = json!({"mediaPath": path, "forceTranscode": true, "profile": {"resolution": "240p"}});
     let start = program.client.post(format!("{folder}/start")).bearer_auth(&program.token).json(&options);
-    let started: Value = serde_json::from_slice(&send(start).await).unwrap_or_default();
-    let Some(session) = started["sessionId"].as_str() else { return };
+    let (status, started) = send(start).await;
+    statuses.push(status);
+    let started: Value = serde_json::from_slice(&started).unwrap_or_default();
+    let Some(session) = started["sessionId"].as_str() else { return statuses };
     for asset in ["index.m3u8", "v0.m3u8", "v0-00000.ts"] {
-        send(program.get(&format!("/api/stream/transcode/{session}/{asset}"))).await;
+        statuses.push(send(program.get(&format!("/api/stream/transcode/{session}/{asset}"))).await.0);
     }
-    send(program.client.delete(format!("{folder}/{session}")).bearer_auth(&program.token)).await;
+    statuses.push(send(program.client.delete(format!("{folder}/{session}")).bearer_auth(&program.token)).await.0);
+    statuses
 }
 
-async fn send(request: reqwest::RequestBuilder) -> Vec<u8> {
+async fn send(request: reqwest::RequestBuilder) -> (u16, Vec<u8>) {
     let answer = request.timeout(MAX_RESPONSE_TIME).send().await.expect("the server answers");
-    answer.bytes().await.expect("a body").to_vec()
+    (answer.status().as_u16(), answer.bytes().await.expect("a body").to_vec())
 }

@@ -126,7 +126,7 @@ async fn discover(roots: &Roots, isolation: &Isolation, path: &Path) -> Option<f
     let started = Instant::now();
     let discovered = isolation.discover(&source).await;
     let elapsed = started.elapsed();
-    discovered.is_ok().then(|| elapsed.as_secs_f64() * 1000.0)
+    discovered.is_ok().then_some(elapsed.as_secs_f64() * 1000.0)
 }
 
 pub async fn measure(folder: &Path) {
@@ -147,6 +147,7 @@ pub async fn measure(folder: &Path) {
         }
         // Files that a method has no result for are not comparable.
         if of_file.iter().any(|times| times.len() < rounds) {
+            println!("without a result: {}", file.file_name().unwrap_or_default().display());
             without_result += 1;
             continue;
         }

@@ -35,6 +35,8 @@ mod process;
 mod progress;
 /// Recordings: made, resumed after a crash, kept and deleted.
 mod recordings;
+/// System calls that the sandbox refuses during media work, found by strace.
+mod refused_calls;
 /// The rooms and their import direction, checked in the sources.
 mod rooms;
 /// The sandbox of child processes, tried from within.

@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::sessions::{play_to_end, start, status};
+use crate::corpus;
+use crate::kit::file_client::{FileClient, Outcome};
 use crate::kit::program::ServerProcess;
 use crate::kit::{self, media};
 
@@ -126,8 +128,33 @@ async fn the_server_process_maps_no_decoder_while_it_probes_and_plays() {
     let status = format!("/api/stream/transcode/{}/status", session["sessionId"].as_str().unwrap());
     let status: serde_json::Value = program.get(&status).send().await.unwrap().json().await.unwrap();
     assert_eq!(status["diagnostics"]["pipeline"], "gstreamer", "{status}");
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.pid())).unwrap();
+    assert_maps_no_decoder(program.pid());
+}
+
+/// Asserts that a process has no plugin of GStreamer, no library of ffmpeg and no encoder in memory.
+fn assert_maps_no_decoder(pid: u32) {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let is_decoder = |line: &&str| ["/gstreamer-1.0/", "/libav", "/libx264"].iter().any(|name| line.contains(name));
     let decoders: Vec<&str> = maps.lines().filter(is_decoder).collect();
     assert!(decoders.is_empty(), "{decoders:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_process_maps_no_decoder_over_the_whole_corpus() {
+    let Some(corpus) = corpus::corpus_folder() else { return };
+    let files = corpus::media_paths(&corpus);
+    for backend in ["gstreamer", "ffmpeg"] {
+        let client = FileClient::start(&corpus, backend).await;
+        let (mut played, mut faults) = (0, Vec::new());
+        for file in &files {
+            match client.try_file(file).await {
+                Outcome::Played => played += 1,
+                Outcome::Refused(_) => {}
+                Outcome::Fault(text) => faults.push(format!("{}: {text}", file.display())),
+            }
+            assert_maps_no_decoder(client.program.pid());
+        }
+        println!("{backend}: {played} of {} files played", files.len());
+        assert!(faults.is_empty() && played * 2 > files.len(), "{played} of {} played; {faults:#?}", files.len());
+    }
 }

@@ -16,7 +16,7 @@ use crate::kit::mutation::mutate;
 use crate::kit::{media, small_films};
 
 /// Files in the suite.
-const FILES: u64 = 60;
+const FILES: u64 = 24;
 
 /// Files between two checks of memory and quarantine.
 const FILES_PER_BATCH: u64 = 30;

@@ -172,9 +172,7 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
     });
     let rejected = report.rejected.iter().map(|one| RejectedView { name: one.name, reason: one.reason.clone() });
     let backend_reason = match service.config.backend {
-        BackendSetting::Auto => {
-            "GStreamer encodes what it was measured to start faster; ffmpeg does the rest and takes over on failure"
-        }
+        BackendSetting::Auto => "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster",
         BackendSetting::Gstreamer => {
             "GStreamer encodes what it supports; ffmpeg does the rest and takes over on failure"
         }

@@ -68,6 +68,7 @@ impl FaultyHouse {
 
     /// Plays a film to its end, and calls `after_segment` with the number of segments played. The wait for each segment.
     async fn play(&self, film: &Path, after_segment: impl Fn(usize)) -> Vec<Duration> {
+        self.wait_until_probed(film).await;
         let session = start(&self.server, &json!({"mediaPath": film.to_str().unwrap(), "forceTranscode": true})).await;
         let path = session_path(&session);
         let (master, _) = self.get(session["playlistUrl"].as_str().unwrap()).await;
@@ -85,6 +86,20 @@ impl FaultyHouse {
         let stopped = self.server.post(&format!("{path}/stop"), &json!({})).send().await.unwrap();
         assert!(stopped.status().is_success(), "{}", stopped.status());
         waits
+    }
+
+    /// Requests media info until it is known. The server answers 503 while a busy machine has not examined the film.
+    async fn wait_until_probed(&self, film: &Path) {
+        let address = format!("/api/stream/info/full?path={}", film.to_str().unwrap().replace('/', "%2F"));
+        let deadline = Instant::now() + MAX_WAIT;
+        loop {
+            let status = self.server.get(&address).send().await.unwrap().status();
+            if status == 200 {
+                return;
+            }
+            assert_eq!(status, 503, "{}", film.display());
+            assert!(Instant::now() < deadline, "{} is still not examined", film.display());
+        }
     }
 
     /// The body of a successful answer, and the time until it was complete.

@@ -33,7 +33,7 @@ const MAX_RISE_KIB: u64 = 24 << 10;
 /// Attempts to end a worker by a file in quarantine. Some crashes need a coincidence of threads.
 const PROOFS: usize = 4;
 
-/// Whether a file in quarantine ends a worker of a new server, which reads nothing else.
+/// Whether a file in quarantine ends a worker of a new server, which reads no other file.
 async fn ends_a_worker(path: &Path, stage: &str) -> bool {
     for _ in 0..PROOFS {
         let client = FileClient::start(path.parent().expect("in a folder"), "gstreamer").await;

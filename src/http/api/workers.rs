@@ -172,7 +172,9 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
     });
     let rejected = report.rejected.iter().map(|one| RejectedView { name: one.name, reason: one.reason.clone() });
     let backend_reason = match service.config.backend {
-        BackendSetting::Auto => "ffmpeg encodes video; GStreamer encodes audio-only media, measured to be faster",
+        BackendSetting::Auto => {
+            "GStreamer encodes what it was measured to start faster; ffmpeg does the rest and takes over on failure"
+        }
         BackendSetting::Gstreamer => {
             "GStreamer encodes what it supports; ffmpeg does the rest and takes over on failure"
         }

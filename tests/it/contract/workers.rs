@@ -33,7 +33,7 @@ async fn encoders_are_listed_after_a_real_encode() {
     assert_eq!(local["pipelines"]["native"], "gstreamer");
     assert!(local["pipelines"]["version"].as_str().unwrap().starts_with("1."));
     assert_eq!(local["pipelines"]["backend"], "auto");
-    assert!(local["pipelines"]["reason"].as_str().unwrap().contains("GStreamer encodes audio-only media"));
+    assert!(local["pipelines"]["reason"].as_str().unwrap().contains("GStreamer encodes what it was measured"));
     assert_eq!(local["fallback"]["mode"], "local-subprocess");
     assert_eq!(local["fallback"]["reason"], "worker-fallback-used");
     assert!(local["fallback"]["userMessage"].as_str().unwrap().contains("baseline path"));

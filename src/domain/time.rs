@@ -117,6 +117,7 @@ pub struct FrameRate {
     pub den: u32,
 }
 
+/// By the `frame_rate_code` of MPEG-2 video, from 1 on (ISO/IEC 13818-2 table 6-4).
 pub const STANDARD_RATES: [FrameRate; 8] = [
     FrameRate { num: 24_000, den: 1001 },
     FrameRate { num: 24, den: 1 },

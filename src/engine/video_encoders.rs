@@ -115,7 +115,7 @@ pub static VIDEO_ENCODERS: [VideoEncoder; 7] = [
                 // A fifth less processor time for a twentieth more bytes at the same SSIM (measured).
                 first_segment: &[(
                     "option-string",
-                    "scenecut=0:open-gop=0:rc-lookahead=5:subme=0:partitions=none:b-adapt=0",
+                    "scenecut=0:open-gop=0:rc-lookahead=5:subme=0:partitions=none:b-adapt=0:weightp=0",
                 )],
                 ..element!("x264enc", "I420", Some(("bitrate", 1)), Some("key-int-max"))
             },

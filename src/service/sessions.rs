@@ -184,15 +184,20 @@ impl Sessions {
     /// `SESSION_NOT_FOUND`.
     pub async fn stop(&self, principal: &Principal, id: &str) -> Result<bool> {
         match self.find(principal, id)? {
-            FoundSession::Live(session) => Ok(session.stop().await),
+            FoundSession::Live(session) => {
+                let stopped = session.stop().await;
+                // Its own task does that as well, but perhaps only after the answer.
+                self.move_to_ended(&session);
+                Ok(stopped)
+            }
             FoundSession::Ended(_) => Ok(false),
         }
     }
 
-    /// Moves a session from the live ones to the ended ones, without its file.
+    /// Moves a session from the live ones to the ended ones, without its file, unless that is done.
     fn move_to_ended(&self, session: &Session) {
         let mut registry = lock(&self.registry);
-        let live = registry.live.remove(&session.id);
+        let Some(live) = registry.live.remove(&session.id) else { return };
         registry.ended.push_back(Arc::new(EndedSession::new(session)));
         registry.prune_ended();
         drop(registry);

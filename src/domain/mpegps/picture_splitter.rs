@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::domain::time::{FrameRate, Ticks};
+use crate::domain::time::{FrameRate, STANDARD_RATES, Ticks};
 
 /// Largest picture kept, bytes; the highest profile allows some 6 MiB.
 const MAX_PICTURE_BYTES: usize = 8 << 20;
@@ -15,17 +15,6 @@ const MAX_PACKETS: usize = 1 << 15;
 
 /// Bytes needed after a start code to read its header.
 const HEADER_BYTES: usize = 12;
-
-const RATES: [FrameRate; 8] = [
-    FrameRate { num: 24_000, den: 1001 },
-    FrameRate { num: 24, den: 1 },
-    FrameRate { num: 25, den: 1 },
-    FrameRate { num: 30_000, den: 1001 },
-    FrameRate { num: 30, den: 1 },
-    FrameRate { num: 50, den: 1 },
-    FrameRate { num: 60_000, den: 1001 },
-    FrameRate { num: 60, den: 1 },
-];
 
 /// A coded frame, or both fields of one, with the headers before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,7 +168,7 @@ impl PictureSplitter {
         match (code, header[0] >> 4, &mut current.picture) {
             (0xb3, ..) => {
                 current.has_sequence_header = true;
-                let rate = RATES.get(usize::from(header[3] & 15).wrapping_sub(1)).copied();
+                let rate = STANDARD_RATES.get(usize::from(header[3] & 15).wrapping_sub(1)).copied();
                 self.sequence = Sequence { rate, rate_extension: (1, 1), is_progressive: false };
             }
             (0xb5, 1, None) => {

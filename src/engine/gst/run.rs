@@ -280,11 +280,17 @@ impl<'a> RunLoop<'a> {
         grid.segment_start(index).div_ceil(AAC_FRAME)..grid.segment_start(index + 1).div_ceil(AAC_FRAME)
     }
 
+    /// A viewer waits for the first segment, so nothing else takes processor time until it is complete.
+    fn max_open_segments(&self) -> usize {
+        let is_first_open = self.open_segments.front().is_some_and(|segment| segment.index == self.task.job.first);
+        if is_first_open { 1 } else { MAX_OPEN_SEGMENTS }
+    }
+
     /// Opens as many segments as allowed.
     fn open_allowed_segments(&mut self) -> Result<bool> {
         let last_allowed = *self.task.gate.borrow();
         let mut has_progress = false;
-        while self.open_segments.len() < MAX_OPEN_SEGMENTS
+        while self.open_segments.len() < self.max_open_segments()
             && self.next_segment <= last_allowed
             && self.next_segment < self.task.job.spec.grid.len()
         {

@@ -35,6 +35,19 @@ pub(super) struct RunningPipeline {
     is_detecting: bool,
 }
 
+/// Whether hlssink2 complains that a fragment was closed which it knows as closed: on a busy machine splitmuxsink sometimes
+/// reports the end of a fragment twice (GStreamer 1.22; two of some 20,000 segments). By then all its bytes are written, and a
+/// complete segment is checked frame by frame.
+fn is_repeated_close(error: &gst::message::Error) -> bool {
+    let is_hls_sink = |source: &gst::Object| {
+        source
+            .downcast_ref::<gst::Element>()
+            .and_then(|element| element.factory())
+            .is_some_and(|factory| factory.name() == "hlssink2")
+    };
+    error.error().matches(gst::ResourceError::OpenWrite) && error.src().is_some_and(is_hls_sink)
+}
+
 /// Result of a seek, set when it is over: whether it succeeded.
 pub(super) type SeekResult = Arc<OnceLock<bool>>;
 
@@ -131,6 +144,9 @@ impl RunningPipeline {
         while let Some(message) = self.bus.pop() {
             self.log_message(&message);
             let gst::MessageView::Error(error) = message.view() else { continue };
+            if is_repeated_close(error) {
+                continue;
+            }
             // An element whose callback just panicked reports a follow-up error.
             if self.waker.has_panicked() {
                 return Some(self.record_error(PANIC_MESSAGE.into()));
@@ -214,4 +230,24 @@ fn stop_in_background(pipeline: gst::Pipeline, is_detecting: bool) {
 fn count_hanging() -> usize {
     let stopping = STOPPING_PIPELINES.lock().unwrap_or_else(PoisonError::into_inner);
     stopping.values().filter(|(_, since)| since.elapsed() > STOP_DEADLINE).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_repeated_close_of_hlssink2_is_no_error() {
+        gst::init().unwrap();
+        let make = |factory: &str| gst::ElementFactory::make(factory).build().unwrap();
+        let is_ignored = |source: &gst::Element, error: gst::ResourceError| {
+            let message = gst::message::Error::builder(error, "").src(source).build();
+            let gst::MessageView::Error(error) = message.view() else { panic!("an error") };
+            is_repeated_close(error)
+        };
+        let hls_sink = make("hlssink2");
+        assert!(is_ignored(&hls_sink, gst::ResourceError::OpenWrite));
+        assert!(!is_ignored(&hls_sink, gst::ResourceError::Write));
+        assert!(!is_ignored(&make("fakesink"), gst::ResourceError::OpenWrite));
+    }
 }

@@ -4,15 +4,16 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::message::{JobMessage, Work};
 use super::pool::{WorkerPool, error_text};
-use super::process::{WorkerEvent, WorkerProcess};
+use super::process::WorkerProcess;
 use super::replay::{Replay, ReplayWork};
+use super::reply::NoReply;
 use super::run_job::PROBE_MEMORY_BYTES;
 use super::statistics::EndCause;
-use crate::domain::worker::blame::{Blame, Consequence, Silence};
+use crate::domain::worker::blame::{Blame, Consequence};
 use crate::domain::worker::frame::FrameKind;
 use crate::engine::probe::DecoderInfo;
 use crate::engine::source::SourceFile;
@@ -57,13 +58,8 @@ pub enum DiscoverError {
     Unavailable(String),
 }
 
-/// How a probe in one worker ended.
-enum ProbeOutcome {
-    Report(Result<Vec<DecoderInfo>, DiscoverError>),
-    /// The deadline passed while it read or made progress.
-    Slow,
-    Lost,
-}
+/// The decoders that a worker found, or why it found no decoder.
+type Report = Result<Vec<DecoderInfo>, DiscoverError>;
 
 impl WorkerPool {
     /// Runs the discoverer over a file.
@@ -83,16 +79,16 @@ impl WorkerPool {
             let taken = timeout(TAKE_TIMEOUT, self.probe_workers.take()).await;
             let mut worker = taken.map_err(|_| DiscoverError::Busy)?.map_err(DiscoverError::Unavailable)?;
             match self.probe_with(&mut worker, source).await {
-                ProbeOutcome::Report(report) => {
+                Ok(report) => {
                     self.give_back(worker);
                     return report;
                 }
-                ProbeOutcome::Slow => {
+                Err(NoReply::Slow) => {
                     let text = format!("a slow probe was ended ({})", source.path);
                     self.starter.statistics.record_death(EndCause::Storage, &text);
                     return Err(DiscoverError::TimedOut);
                 }
-                ProbeOutcome::Lost => {
+                Err(NoReply::Lost) => {
                     let death = worker.death().await;
                     let consequence = self.record_death(&key, &source.path, &death);
                     if consequence == Consequence::Replay {
@@ -108,31 +104,20 @@ impl WorkerPool {
         }
     }
 
-    async fn probe_with(&self, worker: &mut WorkerProcess, source: &Arc<SourceFile>) -> ProbeOutcome {
+    async fn probe_with(&self, worker: &mut WorkerProcess, source: &Arc<SourceFile>) -> Result<Report, NoReply> {
         let busy = self.starter.statistics.count_busy();
         if let Err(fault) = worker.send_job(&probe_message(source), &[source.as_fd()], busy).await {
-            return ProbeOutcome::Report(Err(DiscoverError::Failed(fault)));
+            return Ok(Err(DiscoverError::Failed(fault)));
         }
         let deadline = Instant::now() + PROBE_TIMEOUT;
         loop {
-            let frame = match timeout_at(deadline, worker.next()).await {
-                Ok(WorkerEvent::Frame(frame)) => frame,
-                Ok(WorkerEvent::Lost) => return ProbeOutcome::Lost,
-                Err(_) if worker.is_stuck() => {
-                    worker.end_for(Silence::Deadline);
-                    return ProbeOutcome::Lost;
-                }
-                Err(_) => return ProbeOutcome::Slow,
-            };
+            let frame = worker.next_reply(deadline).await?;
             match frame.kind {
                 FrameKind::Report => match frame.parse() {
-                    Ok(infos) => return ProbeOutcome::Report(Ok(infos)),
+                    Ok(infos) => return Ok(Ok(infos)),
                     Err(fault) => worker.end_for_protocol(fault.to_string()),
                 },
-                FrameKind::Failed => {
-                    return ProbeOutcome::Report(Err(DiscoverError::Failed(error_text(&frame.body))));
-                }
-                FrameKind::Answer => {}
+                FrameKind::Failed => return Ok(Err(DiscoverError::Failed(error_text(&frame.body)))),
                 kind => worker.end_for_protocol(format!("a frame {kind:?} in a probe")),
             }
         }

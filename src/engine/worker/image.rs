@@ -4,15 +4,16 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::death::Death;
 use super::message::{JobMessage, Work};
 use super::pool::{WorkerPool, error_text};
-use super::process::{WorkerEvent, WorkerProcess};
+use super::process::WorkerProcess;
 use super::replay::{Replay, ReplayWork};
+use super::reply::NoReply;
 use super::run_job::PROBE_MEMORY_BYTES;
-use crate::domain::worker::blame::{Blame, Consequence, Silence};
+use crate::domain::worker::blame::{Blame, Consequence};
 use crate::domain::worker::frame::FrameKind;
 use crate::engine::RunError;
 use crate::engine::image::Image;
@@ -35,14 +36,6 @@ pub enum ImageFault {
     /// It was not checked.
     #[error("{0}")]
     Unchecked(String),
-}
-
-/// How the conversation about an image ended.
-enum CheckOutcome {
-    Report(Result<(), ImageFault>),
-    /// The deadline passed while it made progress.
-    Slow,
-    Lost,
 }
 
 impl ImageFault {
@@ -74,12 +67,12 @@ impl WorkerPool {
         let sent = worker.send_job(&image_message(), &[image.file.as_fd()], self.starter.statistics.count_busy()).await;
         sent.map_err(ImageFault::Unchecked)?;
         match receive_report(&mut worker).await {
-            CheckOutcome::Report(report) => {
+            Ok(report) => {
                 self.give_back(worker);
                 report
             }
-            CheckOutcome::Slow => Err(ImageFault::Unchecked(format!("no report within {} s", IMAGE_TIMEOUT.as_secs()))),
-            CheckOutcome::Lost => {
+            Err(NoReply::Slow) => Err(ImageFault::Unchecked(format!("no report within {} s", IMAGE_TIMEOUT.as_secs()))),
+            Err(NoReply::Lost) => {
                 let death = worker.death().await;
                 let consequence = self.record_death(&key, path, &death);
                 if consequence == Consequence::Replay {
@@ -97,25 +90,16 @@ fn fault_of_death(death: &Death) -> ImageFault {
     if death.blame == Blame::Job { ImageFault::Broken(text) } else { ImageFault::Unchecked(text) }
 }
 
-async fn receive_report(worker: &mut WorkerProcess) -> CheckOutcome {
+async fn receive_report(worker: &mut WorkerProcess) -> Result<Result<(), ImageFault>, NoReply> {
     let deadline = Instant::now() + IMAGE_TIMEOUT;
     loop {
-        let frame = match timeout_at(deadline, worker.next()).await {
-            Ok(WorkerEvent::Frame(frame)) => frame,
-            Ok(WorkerEvent::Lost) => return CheckOutcome::Lost,
-            Err(_) if worker.is_stuck() => {
-                worker.end_for(Silence::Deadline);
-                return CheckOutcome::Lost;
-            }
-            Err(_) => return CheckOutcome::Slow,
-        };
+        let frame = worker.next_reply(deadline).await?;
         match frame.kind {
-            FrameKind::Report => return CheckOutcome::Report(Ok(())),
+            FrameKind::Report => return Ok(Ok(())),
             FrameKind::Failed => {
                 let error = frame.parse().map_err(|_| ImageFault::Unchecked(error_text(&frame.body)));
-                return CheckOutcome::Report(Err(error.map_or_else(|fault| fault, ImageFault::of_error)));
+                return Ok(Err(error.map_or_else(|fault| fault, ImageFault::of_error)));
             }
-            FrameKind::Answer => {}
             kind => worker.end_for_protocol(format!("a frame {kind:?} in the check of an image")),
         }
     }

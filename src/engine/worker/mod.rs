@@ -17,6 +17,7 @@ pub mod message;
 mod pool;
 mod process;
 mod replay;
+mod reply;
 mod run_exchange;
 mod run_job;
 mod spares;

@@ -3,16 +3,17 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::death::Death;
 use super::message::{JobMessage, StillWork, Work};
 use super::pool::{WorkerPool, error_text};
-use super::process::{WorkerEvent, WorkerProcess};
+use super::process::WorkerProcess;
 use super::replay::{Replay, ReplayWork};
+use super::reply::NoReply;
 use crate::domain::mpegts::channel_timeline::StillImage;
 use crate::domain::worker::QuarantineKey;
-use crate::domain::worker::blame::{Consequence, Silence};
+use crate::domain::worker::blame::Consequence;
 use crate::domain::worker::frame::FrameKind;
 use crate::engine::gst::select_still_encoder;
 use crate::engine::still_image::{FRAMES, MAX_OUTPUT_BYTES, StillJob};
@@ -26,15 +27,6 @@ const STILL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Address space of the worker, bytes: as for a run, and an image and frames of 4096x4096.
 const MEMORY_BYTES: u64 = 3 << 30;
-
-/// How the conversation about a slate ended.
-enum StillOutcome {
-    /// The byte stream, or the error of the worker.
-    Answer(Result<Vec<u8>, String>),
-    /// The deadline passed while it made progress.
-    Slow,
-    Lost,
-}
 
 impl WorkerPool {
     /// Encodes a slate. It is tried once: the caller has ffmpeg.
@@ -52,9 +44,9 @@ impl WorkerPool {
         let message = still_message(job, encoder);
         worker.send_job(&message, &still_descriptors(job), self.starter.statistics.count_busy()).await?;
         match receive_stream(&mut worker).await {
-            StillOutcome::Answer(stream) => check_still(&stream?),
-            StillOutcome::Slow => Err(format!("no slate within {} s", STILL_TIMEOUT.as_secs())),
-            StillOutcome::Lost => {
+            Ok(stream) => check_still(&stream?),
+            Err(NoReply::Slow) => Err(format!("no slate within {} s", STILL_TIMEOUT.as_secs())),
+            Err(NoReply::Lost) => {
                 let death = worker.death().await;
                 self.handle_loss(job, encoder, key, &death);
                 Err(format!("a media worker ended: {}", death.text))
@@ -74,26 +66,18 @@ impl WorkerPool {
     }
 }
 
-async fn receive_stream(worker: &mut WorkerProcess) -> StillOutcome {
+/// The byte stream, or the error of the worker.
+async fn receive_stream(worker: &mut WorkerProcess) -> Result<Result<Vec<u8>, String>, NoReply> {
     let deadline = Instant::now() + STILL_TIMEOUT;
     let mut stream = Vec::new();
     loop {
-        let frame = match timeout_at(deadline, worker.next()).await {
-            Ok(WorkerEvent::Frame(frame)) => frame,
-            Ok(WorkerEvent::Lost) => return StillOutcome::Lost,
-            Err(_) if worker.is_stuck() => {
-                worker.end_for(Silence::Deadline);
-                return StillOutcome::Lost;
-            }
-            Err(_) => return StillOutcome::Slow,
-        };
+        let frame = worker.next_reply(deadline).await?;
         match frame.kind {
             FrameKind::Piece if stream.len() + frame.body.len() <= MAX_OUTPUT_BYTES => {
                 stream.extend_from_slice(&frame.body);
             }
-            FrameKind::Done => return StillOutcome::Answer(Ok(stream)),
-            FrameKind::Failed => return StillOutcome::Answer(Err(error_text(&frame.body))),
-            FrameKind::Answer => {}
+            FrameKind::Done => return Ok(Ok(stream)),
+            FrameKind::Failed => return Ok(Err(error_text(&frame.body))),
             kind => worker.end_for_protocol(format!("a frame {kind:?} in a slate, after {} bytes", stream.len())),
         }
     }

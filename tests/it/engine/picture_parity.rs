@@ -7,12 +7,12 @@ use super::*;
 use crate::kit::bitmap_subtitles::{BitmapSubtitle, write_pgs};
 
 /// A luma ramp from left to right and opposite chroma ramps from top to bottom, in full range (`yuvj444p`).
-const FULL_RANGE_RAMP: &str = "color=black:s=512x128:r=25:d=2,format=yuvj444p,\
-    geq=lum='X*255/511':cb='128+40*(Y/64-1)':cr='128-40*(Y/64-1)'";
+const FULL_RANGE_RAMP: &str = "color=black:s=512x128:r=25:d=0.04,format=yuvj444p,\
+    geq=lum='X*255/511':cb='128+40*(Y/64-1)':cr='128-40*(Y/64-1)',loop=loop=49:size=1,setpts=N/25/TB";
 
 /// The same in limited range.
-const LIMITED_RAMP: &str = "color=black:s=512x128:r=25:d=2,format=yuv444p,\
-    geq=lum='16+X*219/511':cb='128+36*(Y/64-1)':cr='128-36*(Y/64-1)'";
+const LIMITED_RAMP: &str = "color=black:s=512x128:r=25:d=0.04,format=yuv444p,\
+    geq=lum='16+X*219/511':cb='128+36*(Y/64-1)':cr='128-36*(Y/64-1)',loop=loop=49:size=1,setpts=N/25/TB";
 
 const FINE: &str = "-c:v libx264 -preset ultrafast -crf 1";
 const BT709: &str = "-colorspace bt709 -color_primaries bt709 -color_trc bt709";

@@ -71,9 +71,9 @@ impl FaultyHouse {
         self.wait_until_probed(film).await;
         let session = start(&self.server, &json!({"mediaPath": film.to_str().unwrap(), "forceTranscode": true})).await;
         let path = session_path(&session);
-        let (master, _) = self.get(session["playlistUrl"].as_str().unwrap()).await;
+        let master = self.playlist(session["playlistUrl"].as_str().unwrap()).await;
         let variant = m3u8_rs::parse_master_playlist_res(&master).unwrap().variants[0].uri.clone();
-        let (playlist, _) = self.get(&format!("{path}/{variant}")).await;
+        let playlist = self.playlist(&format!("{path}/{variant}")).await;
         let segments = m3u8_rs::parse_media_playlist_res(&playlist).unwrap().segments;
         assert!(segments.len() >= 4, "{} segments", segments.len());
         let mut waits = Vec::new();
@@ -99,6 +99,19 @@ impl FaultyHouse {
             }
             assert_eq!(status, 503, "{}", film.display());
             assert!(Instant::now() < deadline, "{} is still not examined", film.display());
+        }
+    }
+
+    /// A playlist; the request is repeated while the session is being prepared.
+    async fn playlist(&self, path: &str) -> Vec<u8> {
+        let deadline = Instant::now() + MAX_WAIT;
+        loop {
+            let (body, _) = self.get(path).await;
+            if body.starts_with(b"#EXTM3U") {
+                return body;
+            }
+            assert!(Instant::now() < deadline, "{path} is still being prepared");
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 

@@ -167,3 +167,32 @@ async fn levelled_audio_has_the_same_level_with_both_backends() {
         }
     }
 }
+
+/// A WAV file of 64-bit floating-point samples, mono at 48 kHz (RIFF MCI 1.0, format tag 3).
+fn float_wav(samples: &[f64]) -> Vec<u8> {
+    let data: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+    let format = [&3u16.to_le_bytes()[..], &1u16.to_le_bytes(), &48_000u32.to_le_bytes(), &384_000u32.to_le_bytes()];
+    let format = [&format.concat()[..], &8u16.to_le_bytes(), &64u16.to_le_bytes()].concat();
+    let length = |bytes: usize| u32::try_from(bytes).unwrap().to_le_bytes();
+    let parts =
+        [b"RIFF", &length(36 + data.len())[..], b"WAVEfmt ", &length(16), &format, b"data", &length(data.len())];
+    [&parts.concat()[..], &data].concat()
+}
+
+#[tokio::test]
+async fn samples_that_are_no_numbers_do_not_stop_the_audio() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("broken.wav");
+    let extremes = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, 1e30, -1e20];
+    let is_broken = |n: usize| (SAMPLE_RATE / 2..SAMPLE_RATE).contains(&n);
+    let tone = |n: usize| 0.25 * (TAU * 300.0 * n as f64 / SAMPLE_RATE as f64).sin();
+    let sample = |n: usize| if is_broken(n) { extremes[n % extremes.len()] } else { tone(n) };
+    std::fs::write(&path, float_wav(&(0..3 * SAMPLE_RATE).map(sample).collect::<Vec<_>>())).unwrap();
+    let plan = AudioPlan::Encode { stream: 0, channels: 2, kbps: 256, gain_tenths_db: None };
+    // ffmpeg's own command fails at this file.
+    let channels = encode_channels(&path, Container::Wav, &plan, true).await;
+    let second = |from: usize| tone_decibels(&channels[0][from..from + SAMPLE_RATE], 300.0);
+    // The centre of mono is 3 dB lower in each of two channels.
+    let expected = 20.0 * 0.25f64.log10() - 3.0;
+    assert!((second(3 * SAMPLE_RATE / 2) - expected).abs() < 1.0, "the tone continues: {}", second(3 * SAMPLE_RATE / 2));
+}

@@ -57,7 +57,8 @@ pub async fn run_on(
     let code = service.accounts.prepare().await?;
     let warming_service = service.clone();
     service.tasks.spawn(async move {
-        warming_service.isolation.warm().await;
+        // First what the first request waits for: the others would take its processor time.
+        tokio::join!(warming_service.isolation.warm(), warming_service.local_encoders.can_transcode());
         tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.renditions.find_backends());
     });
     library_watcher::start_watchers(&service);

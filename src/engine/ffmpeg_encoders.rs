@@ -74,6 +74,23 @@ pub async fn encoder_report(ffmpeg: &Path) -> Arc<EncoderReport> {
     result.await.cloned().unwrap_or_else(|report| report)
 }
 
+/// Whether an encoder works that runs use. A first request waits for this, so it does not wait for the trials of all others, and only
+/// a no is left to [`encoder_report`].
+pub async fn can_transcode(ffmpeg: &Path) -> bool {
+    type TrialCache = Mutex<LruCache<PathBuf, Arc<OnceCell<()>>>>;
+    static TRIAL_CACHE: LazyLock<TrialCache> = LazyLock::new(|| Mutex::new(LruCache::sparse(MAX_REPORTS)));
+    let cell = TRIAL_CACHE.lock().expect("no panic while held").get_or_insert(ffmpeg.to_owned(), Arc::default).clone();
+    let trial = async || {
+        for candidate in candidates().filter(|(_, settings)| settings.is_supported) {
+            if run_trial(ffmpeg, candidate).await.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(())
+    };
+    cell.get_or_try_init(trial).await.is_ok() || encoder_report(ffmpeg).await.can_transcode()
+}
+
 fn is_final(report: &EncoderReport) -> bool {
     report.can_transcode() || !report.rejected.iter().any(|rejected| rejected.reason.starts_with(TIMEOUT_PREFIX))
 }

@@ -95,7 +95,7 @@ impl WorkerPool {
         }
     }
 
-    /// Makes GStreamer's registry and starts the spares, in the background.
+    /// Makes GStreamer's registry and starts the spares, first that for probes: a client begins with one.
     pub async fn warm(&self) {
         self.probe_workers.warm().await;
         self.run_workers.warm().await;

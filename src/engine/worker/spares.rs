@@ -30,7 +30,8 @@ const REPLACEMENT_DELAY: Duration = Duration::from_secs(1);
 const MAX_REQUESTS: usize = 32;
 
 enum SpareRequest {
-    Warm,
+    /// Answered when the spare is ready, or did not start.
+    Warm(oneshot::Sender<()>),
     Take(oneshot::Sender<Result<WorkerProcess, String>>),
     Return(Box<WorkerProcess>),
 }
@@ -76,9 +77,12 @@ impl Spares {
         Self { requests, idle, _task: TaskGuard::spawn(task.run(receiver)) }
     }
 
-    /// Starts a spare ahead.
+    /// Starts a spare ahead, and waits until it is ready or did not start.
     pub async fn warm(&self) {
-        let _ = self.requests.send(SpareRequest::Warm).await;
+        let (reply, ready) = oneshot::channel();
+        if self.requests.send(SpareRequest::Warm(reply)).await.is_ok() {
+            let _ = ready.await;
+        }
     }
 
     /// A worker: an idle one, or a new one.
@@ -141,7 +145,13 @@ impl SpareTask {
 
     async fn handle(&mut self, request: SpareRequest) {
         match request {
-            SpareRequest::Warm => self.is_warm = true,
+            SpareRequest::Warm(reply) => {
+                self.is_warm = true;
+                if self.starts_ahead && self.slots.iter().all(Option::is_none) {
+                    self.start_spare().await;
+                }
+                let _ = reply.send(());
+            }
             SpareRequest::Take(reply) => {
                 self.is_warm = true;
                 self.trim_at = Some(Instant::now() + IDLE_TIME);

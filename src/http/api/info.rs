@@ -62,7 +62,7 @@ async fn respond(service: &Arc<Service>, path: String, user: Principal, device: 
     let source = service.library.open(&path).await?;
     let probed = service.media.probe(&source).await?;
     let sidecars = sidecars::list_sidecars(&service.library, &source).await?;
-    let can_transcode = service.local_encoders.report().await.can_transcode();
+    let can_transcode = service.local_encoders.can_transcode().await;
     let links = MediaLinks::signed(service, &user, &source);
     let mut info = MediaInfo::new(&source, &probed, &sidecars, device, &links, can_transcode)?;
     let record = service.progress_of_source(&user.user_id, &source).await?;

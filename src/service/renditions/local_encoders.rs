@@ -28,6 +28,11 @@ impl LocalEncoders {
         }
     }
 
+    /// Whether one works. The answer comes before all are tested.
+    pub async fn can_transcode(&self) -> bool {
+        ffmpeg_encoders::can_transcode(&self.ffmpeg).await
+    }
+
     /// The encoders that work, best first; empty when ffmpeg is missing.
     pub async fn report(&self) -> Arc<EncoderReport> {
         ffmpeg_encoders::encoder_report(&self.ffmpeg).await

@@ -194,5 +194,9 @@ async fn samples_that_are_no_numbers_do_not_stop_the_audio() {
     let second = |from: usize| tone_decibels(&channels[0][from..from + SAMPLE_RATE], 300.0);
     // The centre of mono is 3 dB lower in each of two channels.
     let expected = 20.0 * 0.25f64.log10() - 3.0;
-    assert!((second(3 * SAMPLE_RATE / 2) - expected).abs() < 1.0, "the tone continues: {}", second(3 * SAMPLE_RATE / 2));
+    assert!(
+        (second(3 * SAMPLE_RATE / 2) - expected).abs() < 1.0,
+        "the tone continues: {}",
+        second(3 * SAMPLE_RATE / 2)
+    );
 }

@@ -27,7 +27,7 @@ const MAX_BYTES: u64 = 8 << 20;
 /// Requests at once.
 const CONCURRENT_FILES: usize = 2;
 
-/// Files until the server's caches are full: results of probes, ended sessions, pages of the store. Its memory rises until then.
+/// Files until the server's caches should be full: results of probes (2,048), ended sessions (1,024), pages of the store (32 MiB).
 const FILES_UNTIL_CACHES_ARE_FULL: u64 = 3000;
 
 /// Rise of the server's memory after that, or in a shorter test, that is no growth, KiB.

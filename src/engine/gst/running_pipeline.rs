@@ -36,7 +36,7 @@ pub(super) struct RunningPipeline {
 }
 
 /// Whether hlssink2 complains that a fragment was closed which it knows as closed: on a busy machine splitmuxsink sometimes
-/// reports the end of a fragment twice (GStreamer 1.22; two of some 20,000 segments). By then all its bytes are written, and a
+/// reports the end of a fragment twice (GStreamer 1.22, seen twice). By then all its bytes are written, and a
 /// complete segment is checked frame by frame.
 fn is_repeated_close(error: &gst::message::Error) -> bool {
     let is_hls_sink = |source: &gst::Object| {

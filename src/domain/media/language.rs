@@ -18,6 +18,21 @@ pub fn language_tag(text: &str) -> Option<String> {
     }
 }
 
+/// The code of ISO 639-2/T for a tag of [`language_tag`], whose subtags are ignored; None if it has none or is not in the table.
+pub fn terminology_code(tag: &str) -> Option<[u8; 3]> {
+    let primary = tag.split('-').next().filter(|primary| primary.bytes().all(|byte| byte.is_ascii_lowercase()))?;
+    let is_terminology = |code: &&str| !BIBLIOGRAPHIC.contains(code);
+    let in_table = LANGUAGES.iter().filter_map(|pair| pair.split_once(':'));
+    let long = in_table.filter(|(_, short)| *short == primary).map(|(long, _)| long).find(is_terminology);
+    long.unwrap_or(primary).as_bytes().try_into().ok()
+}
+
+/// The codes of ISO 639-2/B that differ from those of ISO 639-2/T.
+const BIBLIOGRAPHIC: [&str; 17] = [
+    "alb", "arm", "baq", "chi", "cze", "dut", "fre", "geo", "ger", "gre", "ice", "mac", "may", "per", "rum", "slo",
+    "wel",
+];
+
 /// ISO 639-2 codes, both kinds, each before the shorter ISO 639-1 code that BCP-47 requires instead.
 const LANGUAGES: [&str; 74] = [
     "afr:af", "alb:sq", "ara:ar", "arm:hy", "baq:eu", "bel:be", "ben:bn", "bos:bs", "bul:bg", "cat:ca", "ces:cs",
@@ -49,6 +64,27 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(language_tag(text).as_deref(), tag, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_tag_has_the_terminology_code() {
+        for (tag, code) in [
+            ("de", Some(b"deu")),
+            ("pt-BR", Some(b"por")),
+            ("cs", Some(b"ces")),
+            ("sq", Some(b"sqi")),
+            ("gsw", Some(b"gsw")),
+            ("xx", None),
+            ("DE", None),
+            ("", None),
+        ] {
+            assert_eq!(terminology_code(tag).as_ref(), code, "{tag}");
+        }
+        for pair in LANGUAGES {
+            let (code, tag) = pair.split_once(':').unwrap();
+            let is_bibliographic = BIBLIOGRAPHIC.contains(&code);
+            assert_eq!(terminology_code(tag).unwrap() == code.as_bytes(), !is_bibliographic, "{pair}");
         }
     }
 }

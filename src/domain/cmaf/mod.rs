@@ -2,6 +2,7 @@
 //!
 //! Pure functions: an init segment (`init`) from a sample entry (`entry`), decode times (`times`), and the head of a media
 //! segment (`moof`), which the samples' own bytes follow.
+#![doc = include_str!("README.md")]
 
 pub mod boxes;
 pub mod entry;

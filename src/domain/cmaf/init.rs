@@ -1,4 +1,4 @@
-//! The init segment of one track: `ftyp` and `moov` (ISO/IEC 23000-19 section 7.3.1, ISO/IEC 14496-12 section 8).
+//! The init segment of one track: `ftyp` and `moov` (ISO/IEC 23000-19 section 7.3, ISO/IEC 14496-12 section 8).
 //!
 //! The bytes depend on the arguments alone: no times of creation, no names of programs. A player keeps an init segment under
 //! its address, which must never be used for other bytes.
@@ -14,7 +14,7 @@ pub const TRACK_ID: u32 = 1;
 /// A `tkhd` matrix that leaves the video as it is.
 pub const IDENTITY_MATRIX: [i32; 9] = [0x1_0000, 0, 0, 0, 0x1_0000, 0, 0, 0, 0x4000_0000];
 
-/// Brands that every segment conforms to: ISO/IEC 14496-12 annex E, ISO/IEC 23000-19 section 7.2, ISO/IEC 14496-14.
+/// Brands that every segment conforms to (ISO/IEC 14496-12 annex E, ISO/IEC 23000-19, ISO/IEC 14496-14).
 const BRANDS: [&[u8; 4]; 4] = [b"iso6", b"cmfc", b"cmf2", b"mp41"];
 
 /// `track_enabled`, `track_in_movie` and `track_in_preview`.

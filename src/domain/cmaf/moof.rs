@@ -1,5 +1,5 @@
 //! The head of a media segment: `moof` and the header of `mdat`, which the samples' own bytes follow (ISO/IEC 14496-12 section
-//! 8.8, ISO/IEC 23000-19 section 7.3.2).
+//! 8.8, ISO/IEC 23000-19 section 7.3).
 //!
 //! A segment is one fragment of one track. Its length is known before a sample is read. A segment without samples is a `moof`
 //! alone.

@@ -1,10 +1,19 @@
 //! Sample entries (ISO/IEC 14496-12 section 8.5.2) and codec strings (RFC 6381): one file per codec family, each from
 //! the codec's own configuration, and `copied` from an entry of another MP4 file.
 
+pub mod aac;
+pub mod ac3;
+pub mod alac;
 pub mod av1;
 pub mod avc;
 mod dolby_vision;
+pub mod dts;
+pub mod eac3;
+mod esds;
+pub mod flac;
 pub mod hevc;
+pub mod mp3;
+pub mod opus;
 #[cfg(test)]
 mod testing;
 pub mod vp9;

@@ -19,7 +19,7 @@ pub struct SampleEntry {
     pub codecs: String,
     /// For the attribute `SUPPLEMENTAL-CODECS`: Dolby Vision over a base layer that other decoders play.
     pub supplemental_codecs: Option<String>,
-    /// For the attribute `CHANNELS`, if more is to be said than the number of channels, e.g. `16/JOC` for Dolby Atmos.
+    /// For the attribute `CHANNELS`, where the number of channels is not enough, e.g. `16/JOC` for Dolby Atmos.
     pub channels: Option<String>,
 }
 

@@ -58,7 +58,7 @@ const CRATE_ROOMS: [(&str, &[&str]); 46] = [
     ("gstreamer_base", &["engine"]),
     ("gstreamer_pbutils", &["engine"]),
     ("gstreamer_video", &["engine"]),
-    ("h264_reader", &["engine"]),
+    ("h264_reader", &["domain", "engine"]),
     ("hmac", &["domain"]),
     ("http", &["http"]),
     ("http_body", &["http"]),

@@ -20,7 +20,7 @@ pub struct SampleEntry {
     pub codecs: String,
     /// For the attribute `SUPPLEMENTAL-CODECS`: Dolby Vision over a base layer that other decoders play.
     pub supplemental_codecs: Option<String>,
-    /// For the attribute `CHANNELS`, if more is to be said than the number of channels, e.g. `16/JOC` for Dolby Atmos.
+    /// For the attribute `CHANNELS`, where the number of channels is not enough, e.g. `16/JOC` for Dolby Atmos.
     pub channels: Option<String>,
 }
 
@@ -48,6 +48,18 @@ pub struct Color {
     pub transfer: u16,
     pub matrix: u16,
     pub is_full_range: bool,
+}
+
+impl Color {
+    /// For the attribute `VIDEO-RANGE` of HLS (RFC 8216bis section 4.4.6.2): by the transfer characteristics of SMPTE
+    /// ST 2084 and of hybrid log-gamma.
+    pub fn video_range(self) -> &'static str {
+        match self.transfer {
+            16 => "PQ",
+            18 => "HLG",
+            _ => "SDR",
+        }
+    }
 }
 
 /// What a container states about audio.

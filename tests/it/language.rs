@@ -233,19 +233,30 @@ fn defined(line: &str) -> Vec<&str> {
     names.map(|name| name.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()).collect()
 }
 
+/// The retired words of a line, and what to write instead.
+fn faults_of_words(line: &str) -> Vec<String> {
+    let words = words(line);
+    let mut faults = Vec::new();
+    for at in 0..words.len() {
+        let initial = line.as_bytes()[words[at].start];
+        let candidates = WORDS.iter().filter(|(pattern, _)| pattern.as_bytes()[0].eq_ignore_ascii_case(&initial));
+        let retired = candidates.filter(|(pattern, _)| is_found(line, &words, at, pattern));
+        faults.extend(retired.map(|(pattern, better)| format!("{pattern:?}: write {better}")));
+        if is_final_else(line, &words, at) {
+            faults.push("a final \"else\": write otherwise".to_owned());
+        }
+    }
+    faults
+}
+
 /// What is wrong in a line, and what to write instead.
 fn faults(line: &str, is_rust: bool) -> Vec<String> {
     let opening = OPENINGS.iter().find(|(opening, _)| is_rust && line.trim_start().starts_with(*opening));
     let mut faults: Vec<String> =
         opening.into_iter().map(|(opening, better)| format!("{opening:?}: {better}")).collect();
-    let line = GOOD.iter().fold(line.to_owned(), |line, good| line.replace(*good, "_"));
-    let words = words(&line);
-    for at in 0..words.len() {
-        let retired = WORDS.iter().filter(|(pattern, _)| is_found(&line, &words, at, pattern));
-        faults.extend(retired.map(|(pattern, better)| format!("{pattern:?}: write {better}")));
-        if is_final_else(&line, &words, at) {
-            faults.push("a final \"else\": write otherwise".to_owned());
-        }
+    // Most lines are good as they are; only the others need the time to remove the good phrases.
+    if !faults_of_words(line).is_empty() {
+        faults.extend(faults_of_words(&GOOD.iter().fold(line.to_owned(), |line, good| line.replace(*good, "_"))));
     }
     if is_rust {
         let refused = defined(&line).into_iter().filter_map(|name| NAMES.iter().find(|(refused, _)| *refused == name));

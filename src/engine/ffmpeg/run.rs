@@ -2,7 +2,6 @@
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use crate::domain::subtitles::TextStyle;
 use crate::engine::ass::{self, ScriptCache};
 use crate::engine::clock::ItemInput;
 use crate::engine::process::{Child, ChildExit, ChildLimits, InheritedFile, confined_command, spawn};
+use crate::engine::versions::parse_ffmpeg_version;
 use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 
 /// Time limit for a segment that is due.
@@ -44,7 +44,7 @@ pub struct FfmpegBackend {
 }
 
 impl FfmpegBackend {
-    /// Finds `ffmpeg` on the search path and queries its features (two short processes; blocks for some 100 ms).
+    /// Finds `ffmpeg` on the search path and queries its features (one short process; blocks for some 100 ms).
     ///
     /// # Errors
     /// When the search path has no ffmpeg, or it does not run.
@@ -57,15 +57,10 @@ impl FfmpegBackend {
     /// # Errors
     /// When it does not run or states no version.
     pub fn with_program(program: &Path) -> Result<Self, String> {
-        let query = |option: &str| -> Result<String, String> {
-            let mut command = confined_command(program);
-            command.args(["-hide_banner", option]).stderr(Stdio::null());
-            let output = command.output().map_err(|cause| format!("{}: {cause}", program.display()))?;
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-        };
-        let version = query("-version")?;
-        let version = version.split_whitespace().nth(2).ok_or("`ffmpeg -version` states no version")?.to_owned();
-        let filters = query("-filters")?;
+        let mut command = confined_command(program);
+        let output = command.arg("-filters").output().map_err(|cause| format!("{}: {cause}", program.display()))?;
+        let (banner, filters) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+        let version = parse_ffmpeg_version(&banner).ok_or("`ffmpeg -filters` states no version")?;
         let has_filter = |name: &str| filters.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
         let has_zscale = has_filter("zscale");
         let features =

@@ -62,15 +62,17 @@ const FILES: [(&str, Container, &str, &str); 12] = [
     ("pcm.mov", Container::Mp4, "-c:a pcm_s24le", "5.1"),
 ];
 
-/// Interleaved samples of a file's first audio stream at 48 kHz, with its own channels.
-fn decode_samples(path: &Path) -> Vec<f32> {
-    let mut command = std::process::Command::new("ffmpeg");
-    command
-        .args(["-nostdin", "-v", "error", "-i"])
-        .arg(path)
-        .args(["-map", "0:a:0", "-ar", "48000", "-f", "f32le", "-"]);
-    let bytes = command.output().unwrap().stdout;
-    bytes.as_chunks::<4>().0.iter().map(|&four| f32::from_le_bytes(four)).collect()
+/// The samples of each channel of some files' first audio streams, at 48 kHz.
+fn decode_channels(paths: &[&Path], channels: usize) -> Vec<Vec<Vec<f32>>> {
+    let decoded = media::convert(paths, ["-map {n}:a:0 -ar 48000 -f f32le"]).into_iter();
+    decoded
+        .map(|[bytes]| {
+            let samples = bytes.as_chunks::<4>().0.iter().map(|&four| f32::from_le_bytes(four));
+            let mut separate = vec![Vec::with_capacity(bytes.len() / 4 / channels); channels];
+            samples.enumerate().for_each(|(n, sample)| separate[n % channels].push(sample));
+            separate
+        })
+        .collect()
 }
 
 /// The level of a sine tone in one second of a channel, dB below full scale, by Goertzel's filter: no sine per sample.
@@ -91,19 +93,50 @@ fn rms_decibels(samples: &[f32]) -> f64 {
     10.0 * mean_square.max(1e-18).log10()
 }
 
-/// The channels of the audio that a backend makes of a file.
-async fn encode_channels(path: &Path, container: Container, audio: &AudioPlan, with_gstreamer: bool) -> Vec<Vec<f32>> {
-    let folder = tempfile::tempdir().unwrap();
-    let mut bench = Bench::of_file(folder, path, container, FPS25, 3.0);
-    if with_gstreamer {
-        bench = bench.with_gstreamer();
+/// The channels of the audio that ffmpeg and GStreamer make of a file.
+struct EncodedAudio {
+    ffmpeg: Vec<Vec<f32>>,
+    gstreamer: Vec<Vec<f32>>,
+}
+
+/// A bench of a file of 3 s, of which only the audio is encoded.
+fn audio_bench(path: &Path, container: Container) -> Bench {
+    Bench::of_file(tempfile::tempdir().unwrap(), path, container, FPS25, 3.0)
+}
+
+impl Bench {
+    /// Writes all encoded segments to one file.
+    async fn encode_audio(&mut self, audio: &AudioPlan) -> PathBuf {
+        self.rendition = Arc::new(Rendition { video: None, audio: Some(audio.clone()) });
+        self.write_joined(&format!("{}.ts", self.backend.name()), &self.all_segments().await)
     }
+}
+
+/// The channels of the output.
+fn channel_count(audio: &AudioPlan) -> usize {
     let AudioPlan::Encode { channels, .. } = *audio else { panic!("audio is encoded") };
-    bench.rendition = Arc::new(Rendition { video: None, audio: Some(audio.clone()) });
-    let joined_path = bench.write_joined("whole.ts", &bench.all_segments().await);
-    let samples = decode_samples(&joined_path);
-    let channels = channels as usize;
-    (0..channels).map(|channel| samples.iter().skip(channel).step_by(channels).copied().collect()).collect()
+    channels as usize
+}
+
+/// Encodes a file's audio with both backends, for each plan.
+async fn encode_channels(path: &Path, container: Container, plans: &[AudioPlan]) -> Vec<EncodedAudio> {
+    let mut bench = audio_bench(path, container);
+    let mut by_ffmpeg = Vec::new();
+    for plan in plans {
+        let path = bench.encode_audio(plan).await;
+        let kept = path.with_extension(format!("{}.ts", by_ffmpeg.len()));
+        std::fs::rename(&path, &kept).unwrap();
+        by_ffmpeg.push(kept);
+    }
+    bench = bench.with_gstreamer();
+    let mut encoded = Vec::new();
+    for (plan, ffmpeg) in plans.iter().zip(by_ffmpeg) {
+        let gstreamer = bench.encode_audio(plan).await;
+        let mut decoded = decode_channels(&[&ffmpeg, &gstreamer], channel_count(plan));
+        let gstreamer = decoded.swap_remove(1);
+        encoded.push(EncodedAudio { ffmpeg: decoded.swap_remove(0), gstreamer });
+    }
+    encoded
 }
 
 #[tokio::test]
@@ -117,12 +150,14 @@ async fn each_tone_is_equally_loud_with_both_backends() {
             let source = format!("aevalsrc=exprs='{}':channel_layout={layout}:s={SAMPLE_RATE}:d=3", tones.join("|"));
             let path = folder.path().join(name);
             media::run_ffmpeg(&path, &["-f lavfi -i", &source, encoder_args]);
-            for (channels, kbps) in [(2, 256), (6, 600)] {
-                let plan = AudioPlan::Encode { stream: 0, channels, kbps, gain_tenths_db: None };
-                let ffmpeg = encode_channels(&path, container, &plan, false).await;
-                let gstreamer = encode_channels(&path, container, &plan, true).await;
+            // Six channels show where each tone is; how they are mixed into two does not depend on the file's format.
+            let outputs = if container == Container::Wav { &[(2, 256), (6, 600)][..] } else { &[(6, 600)] };
+            let plan = |&(channels, kbps)| AudioPlan::Encode { stream: 0, channels, kbps, gain_tenths_db: None };
+            let plans: Vec<AudioPlan> = outputs.iter().map(plan).collect();
+            for (plan, encoded) in plans.iter().zip(encode_channels(&path, container, &plans).await) {
+                let channels = channel_count(plan);
                 let mut compared_count = 0;
-                for (channel, (ffmpeg, gstreamer)) in ffmpeg.iter().zip(&gstreamer).enumerate() {
+                for (channel, (ffmpeg, gstreamer)) in encoded.ffmpeg.iter().zip(&encoded.gstreamer).enumerate() {
                     for (speaker, hertz) in TONES {
                         let level = |samples: &[f32]| tone_decibels(&samples[SAMPLE_RATE..2 * SAMPLE_RATE], hertz);
                         let (theirs, ours) = (level(ffmpeg), level(gstreamer));
@@ -151,11 +186,11 @@ async fn levelled_audio_has_the_same_level_with_both_backends() {
     let source = "anoisesrc=c=pink:a=0.7:seed=1:r=48000:d=3";
     let loud_and_quiet = "-af volume='if(lt(mod(t,0.8),0.4),1,0.4)':eval=frame,aformat=channel_layouts=stereo";
     media::run_ffmpeg(&path, &["-f lavfi -i", source, loud_and_quiet, "-c:a flac"]);
-    for gain_tenths_db in [-60, 60, 150] {
-        let plan = AudioPlan::Encode { stream: 0, channels: 2, kbps: 256, gain_tenths_db: Some(gain_tenths_db) };
-        let ffmpeg = encode_channels(&path, Container::Flac, &plan, false).await;
-        let gstreamer = encode_channels(&path, Container::Flac, &plan, true).await;
-        for (ffmpeg, gstreamer) in ffmpeg.iter().zip(&gstreamer) {
+    let gains = [-60, 60, 150];
+    let plan = |gain| AudioPlan::Encode { stream: 0, channels: 2, kbps: 256, gain_tenths_db: Some(gain) };
+    let encoded = encode_channels(&path, Container::Flac, &gains.map(plan)).await;
+    for (gain_tenths_db, encoded) in gains.into_iter().zip(encoded) {
+        for (ffmpeg, gstreamer) in encoded.ffmpeg.iter().zip(&encoded.gstreamer) {
             let windows = ffmpeg.chunks_exact(SAMPLE_RATE / 5).zip(gstreamer.chunks_exact(SAMPLE_RATE / 5)).take(14);
             for (number, (ffmpeg, gstreamer)) in windows.enumerate() {
                 let (theirs, ours) = (rms_decibels(ffmpeg), rms_decibels(gstreamer));
@@ -190,7 +225,9 @@ async fn samples_that_are_no_numbers_do_not_stop_the_audio() {
     std::fs::write(&path, float_wav(&(0..3 * SAMPLE_RATE).map(sample).collect::<Vec<_>>())).unwrap();
     let plan = AudioPlan::Encode { stream: 0, channels: 2, kbps: 256, gain_tenths_db: None };
     // ffmpeg's own command fails at this file.
-    let channels = encode_channels(&path, Container::Wav, &plan, true).await;
+    let mut bench = audio_bench(&path, Container::Wav).with_gstreamer();
+    let encoded = bench.encode_audio(&plan).await;
+    let channels = decode_channels(&[&encoded], 2).swap_remove(0);
     let second = |from: usize| tone_decibels(&channels[0][from..from + SAMPLE_RATE], 300.0);
     // The centre of mono is 3 dB lower in each of two channels.
     let expected = 20.0 * 0.25f64.log10() - 3.0;

@@ -42,6 +42,12 @@ fn engine_report() -> &'static Arc<EngineReport> {
     &REPORT
 }
 
+/// The ffmpeg backend, which queries this machine's ffmpeg once.
+fn ffmpeg_backend() -> &'static FfmpegBackend {
+    static BACKEND: LazyLock<FfmpegBackend> = LazyLock::new(|| FfmpegBackend::detect().unwrap());
+    &BACKEND
+}
+
 /// A film and the rendition to be made of it.
 struct Bench {
     folder: tempfile::TempDir,
@@ -105,7 +111,7 @@ impl Bench {
             source: media::open(path),
             folder,
             media: Arc::new(media),
-            backend: Arc::new(FfmpegBackend::detect().unwrap()),
+            backend: Arc::new(ffmpeg_backend().clone()),
             rendition: Arc::new(Rendition { video, audio }),
             grid: Arc::new(grid),
             package: None,

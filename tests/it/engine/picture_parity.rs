@@ -78,13 +78,14 @@ struct Frames {
 }
 
 impl Frames {
-    /// The frames of a segment, not converted.
-    fn decode(path: &Path, (width, height): (usize, usize)) -> Self {
-        let mut command = std::process::Command::new("ffmpeg");
-        command.args(["-nostdin", "-v", "error", "-i"]).arg(path);
-        let output = command.args(["-pix_fmt", "yuv420p", "-f", "rawvideo", "-"]).output().unwrap();
-        assert!(output.status.success() && output.stdout.len() >= width * height * 3 / 2);
-        Self { width, height, bytes: output.stdout }
+    /// The frames of two segments, not converted.
+    fn decode(paths: [&Path; 2], (width, height): (usize, usize)) -> [Self; 2] {
+        let decoded = media::convert(&paths, ["-map {n}:v -pix_fmt yuv420p -f rawvideo"]);
+        let [first, second] = decoded.try_into().expect("two files");
+        [first, second].map(|[bytes]| {
+            assert!(bytes.len() >= width * height * 3 / 2);
+            Self { width, height, bytes }
+        })
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -156,16 +157,13 @@ async fn ramps_have_the_values_and_the_description_of_ffmpegs() {
             let plan = plan_of(&mut bench);
             (plan.width, plan.height, plan.max_kbps) = (width, height, 20_000);
             let size = (width as usize, height as usize);
-            bench.backend = Arc::new(FfmpegBackend::detect().unwrap());
-            let theirs = bench.write_joined("ffmpeg.ts", [&bench.single_segment(0).await]);
-            bench.backend = Arc::new(GstBackend::new(engine_report().clone()));
-            let ours = bench.write_joined("gstreamer.ts", [&bench.single_segment(0).await]);
+            let [theirs, ours] = segments_of_both(&mut bench).await;
             // x264enc always states a matrix, and has one name for both matrices of BT.601, which are equal.
             let (our_colors, their_colors) = (color_description(&ours), with_stated_matrix(color_description(&theirs)));
             if our_colors != their_colors {
                 faults.push(format!("{name}: described as {our_colors:?} instead of {their_colors:?}"));
             }
-            let (ours, theirs) = (Frames::decode(&ours, size), Frames::decode(&theirs, size));
+            let [theirs, ours] = Frames::decode([&theirs, &ours], size);
             // Columns of the luma ramp, rows of the chroma ramps. The borders are left out, where resampling differs.
             let columns = (1..15).map(|step| (0, (size.0 * step / 16, 0, size.0 / 16, size.1)));
             let rows = (1..7)
@@ -184,12 +182,10 @@ async fn ramps_have_the_values_and_the_description_of_ffmpegs() {
 
 #[tokio::test]
 async fn full_range_becomes_limited() {
-    for in_process in [false, true] {
-        let mut bench = ramp_bench(&ramp_films()[0]);
-        (plan_of(&mut bench).width, plan_of(&mut bench).height) = (512, 128);
-        let bench = if in_process { bench.with_gstreamer() } else { bench };
-        let path = bench.write_joined("one.ts", [&bench.single_segment(0).await]);
-        let frames = Frames::decode(&path, (512, 128));
+    let mut bench = ramp_bench(&ramp_films()[0]);
+    (plan_of(&mut bench).width, plan_of(&mut bench).height) = (512, 128);
+    let [by_ffmpeg, by_gstreamer] = decoded_by_both(&mut bench, (512, 128)).await;
+    for (in_process, frames) in [(false, by_ffmpeg), (true, by_gstreamer)] {
         // The first and the last four columns of 512, whose values are 0 to 1.5 and 253.5 to 255.
         let (black, white) = (frames.mean(0, (0, 0, 4, 128)), frames.mean(0, (508, 0, 4, 128)));
         assert!((15.0..19.0).contains(&black) && (232.0..236.0).contains(&white), "{in_process}: {black} to {white}");
@@ -216,10 +212,15 @@ fn dark_bench(colors: &str) -> Bench {
 
 /// The first segment of both backends, ffmpeg's first.
 async fn segments_of_both(bench: &mut Bench) -> [PathBuf; 2] {
-    bench.backend = Arc::new(FfmpegBackend::detect().unwrap());
+    bench.backend = Arc::new(ffmpeg_backend().clone());
     let theirs = bench.write_joined("ffmpeg.ts", [&bench.single_segment(0).await]);
     bench.backend = Arc::new(GstBackend::new(engine_report().clone()));
     [theirs, bench.write_joined("gstreamer.ts", [&bench.single_segment(0).await])]
+}
+
+async fn decoded_by_both(bench: &mut Bench, size: (usize, usize)) -> [Frames; 2] {
+    let [theirs, ours] = segments_of_both(bench).await;
+    Frames::decode([&theirs, &ours], size)
 }
 
 #[tokio::test]
@@ -229,7 +230,7 @@ async fn watermarks_have_the_position_and_colour_of_ffmpegs() {
         let image = make_image(bench.folder.path(), image_name);
         let digest = image.digest.clone();
         bench.watermark = Some(image);
-        let bare = segments_of_both(&mut bench).await.map(|path| Frames::decode(&path, (320, 180)));
+        let bare = decoded_by_both(&mut bench, (320, 180)).await;
         for (corner, opacity_percent, width_percent) in [
             (Corner::TopLeft, 100, 20),
             (Corner::TopRight, 60, 25),
@@ -238,7 +239,7 @@ async fn watermarks_have_the_position_and_colour_of_ffmpegs() {
         ] {
             let overlay = WatermarkOverlay { digest: digest.clone(), corner, opacity_percent, width_percent };
             plan_of(&mut bench).watermark = Some(overlay);
-            let overlaid = segments_of_both(&mut bench).await.map(|path| Frames::decode(&path, (320, 180)));
+            let overlaid = decoded_by_both(&mut bench, (320, 180)).await;
             let boxes = [0, 1].map(|backend| overlaid[backend].difference_box(&bare[backend]).expect("a watermark"));
             let case = format!("{colors} {image_name} {corner:?}: {boxes:?}");
             assert!(boxes[0].iter().zip(boxes[1]).all(|(theirs, ours)| theirs.abs_diff(ours) <= 2), "{case}");
@@ -275,10 +276,9 @@ async fn watermarks_lie_above_text_and_bitmap_subtitles() {
         bench.watermark = Some(image);
         let plan = plan_of(&mut bench);
         plan.watermark = Some(WatermarkOverlay { digest, corner, opacity_percent: 100, width_percent: 30 });
-        let decode = |path: PathBuf| Frames::decode(&path, (320, 180));
-        let [_, alone] = segments_of_both(&mut bench).await.map(decode);
+        let [_, alone] = decoded_by_both(&mut bench, (320, 180)).await;
         plan_of(&mut bench).burn = Some(BurnedSubtitle::Embedded { stream: 1, bitmap: is_bitmap });
-        let [theirs, above] = segments_of_both(&mut bench).await.map(decode);
+        let [theirs, above] = decoded_by_both(&mut bench, (320, 180)).await;
         // In the middle of the subtitle's time: ffmpeg rounds its ends to a frame, up or down.
         let middle = |frames: &Frames| frames.iter().nth(24).expect("a second of frames").to_vec();
         let psnr = frame_psnr_decibels(&middle(&theirs), &middle(&above));

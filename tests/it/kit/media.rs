@@ -1,7 +1,7 @@
 //! Makes media with ffmpeg, and inspects media with ffprobe and ffmpeg.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -147,23 +147,53 @@ pub fn decoder_warnings(path: &Path) -> String {
     String::from_utf8_lossy(&output.expect("ffmpeg runs").stderr).into_owned()
 }
 
+/// Converts several files with one process of ffmpeg, because its start takes longer than a short file: what the arguments of each
+/// output make of each file. In the arguments, `{n}` stands for the number of the file. Nothing for an output that fails.
+pub fn convert<const N: usize>(paths: &[&Path], outputs: [&str; N]) -> Vec<[Vec<u8>; N]> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output_path = |file: usize, output: usize| folder.path().join(format!("{file}-{output}"));
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "error", "-y", "-copyts"]);
+    for path in paths {
+        command.arg("-i").arg(path);
+    }
+    for file in 0..paths.len() {
+        for (output, args) in outputs.iter().enumerate() {
+            command.args(args.replace("{n}", &file.to_string()).split(' ')).arg(output_path(file, output));
+        }
+    }
+    command.status().expect("ffmpeg runs");
+    let read = |file, output| std::fs::read(output_path(file, output)).unwrap_or_default();
+    (0..paths.len()).map(|file| std::array::from_fn(|output| read(file, output))).collect()
+}
+
 /// Start times of flashes in the video and of beeps in the audio, seconds of the file's own clock.
 pub fn flash_and_beep_times(path: &Path, frame_rate: f64) -> (Vec<f64>, Vec<f64>) {
-    let decode_raw = |args: &str| {
-        let mut command = Command::new("ffmpeg");
-        let output = command.args(["-nostdin", "-v", "error", "-i"]).arg(path).args(args.split(' ')).output();
-        output.expect("ffmpeg runs").stdout
+    let report = ffprobe(path, &["-show_entries", "stream=codec_type,start_time"]);
+    let streams = report["streams"].as_array().expect("streams");
+    let stream = |kind: &str| streams.iter().find(|stream| stream["codec_type"] == kind);
+    let start_of = |stream: &serde_json::Value| stream["start_time"].as_str().and_then(|text| text.parse::<f64>().ok());
+    let decoded = tempfile::tempdir().expect("a temporary folder");
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "error", "-i"]).arg(path);
+    // One process decodes both, because its start takes longer than that.
+    let mut decode = |kind: &str, args: &str| {
+        stream(kind).map(|stream| {
+            let output = decoded.path().join(kind);
+            command.args(args.split(' ')).arg(&output);
+            (start_of(stream).unwrap_or(0.0), output)
+        })
     };
-    let stream_start = |kind: &str| {
-        let report = ffprobe(path, &["-select_streams", kind, "-show_entries", "stream=start_time"]);
-        report["streams"][0]["start_time"].as_str().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0)
+    let video = decode("video", "-map 0:v:0 -vsync 0 -vf scale=16:16:flags=area,format=gray -f rawvideo");
+    let audio = decode("audio", "-map 0:a:0 -ac 1 -ar 48000 -f s16le");
+    command.status().expect("ffmpeg runs");
+    let read = |decoded: Option<(f64, PathBuf)>| {
+        decoded.map_or((0.0, Vec::new()), |(start, path)| (start, std::fs::read(path).unwrap_or_default()))
     };
-    let (video_start, audio_start) = (stream_start("v:0"), stream_start("a:0"));
-    let frames = decode_raw("-map 0:v:0 -vsync 0 -vf scale=16:16:flags=area,format=gray -f rawvideo -");
+    let ((video_start, frames), (audio_start, samples)) = (read(video), read(audio));
     let is_bright = |frame: &[u8]| frame.iter().map(|&pixel| u32::from(pixel)).sum::<u32>() / 256 > 225;
     let is_bright_frame: Vec<bool> = frames.chunks_exact(256).map(is_bright).collect();
     let flashes = (0..is_bright_frame.len()).filter(|&n| is_bright_frame[n] && (n == 0 || !is_bright_frame[n - 1]));
-    let samples = decode_raw("-map 0:a:0 -ac 1 -ar 48000 -f s16le -");
     let is_loud: Vec<bool> =
         samples.as_chunks::<2>().0.iter().map(|&pair| i16::from_le_bytes(pair).unsigned_abs() > 4000).collect();
     let mut beeps = Vec::new();
@@ -190,12 +220,17 @@ pub fn worst_psnr_decibels(first: &Path, second: &Path) -> f64 {
     }
 }
 
-/// The numbers encoded in the colours of a file's frames (steps of 10 in luma, 20 of 10 in blue, 400 of 5 in red). The
-/// frames are `side_pixels` pixels high and wide.
+/// Decodes a file's video to raw frames, in `convert`.
+pub const RAW_FRAMES: &str = "-map {n}:v:0 -fps_mode passthrough -f rawvideo";
+
+/// The numbers encoded in the colours of a file's frames, as [`parse_frame_numbers`] reads them.
 pub fn frame_numbers(path: &Path, side_pixels: usize) -> Vec<usize> {
-    let mut command = Command::new("ffmpeg");
-    command.args(["-nostdin", "-v", "error", "-i"]).arg(path).args(["-map", "0:v:0"]);
-    let output = command.args(["-fps_mode", "passthrough", "-f", "rawvideo", "-"]).output().expect("ffmpeg runs");
+    parse_frame_numbers(&convert(&[path], [RAW_FRAMES])[0][0], side_pixels)
+}
+
+/// The numbers encoded in the colours of raw 4:2:0 frames (steps of 10 in luma, 20 of 10 in blue, 400 of 5 in red). The frames are
+/// `side_pixels` pixels high and wide.
+pub fn parse_frame_numbers(frames: &[u8], side_pixels: usize) -> Vec<usize> {
     let steps = |mean: usize, step: usize| (mean - 20 + step / 2) / step;
     let mean =
         |plane: &[u8]| plane.iter().map(|&value| usize::from(value)).sum::<usize>().div_ceil(plane.len()).max(20);
@@ -204,5 +239,5 @@ pub fn frame_numbers(path: &Path, side_pixels: usize) -> Vec<usize> {
         let (chroma, red) = (&frame[luma..luma + quarter], &frame[luma + quarter..]);
         steps(mean(&frame[..luma]), 10) + 20 * steps(mean(chroma), 10) + 400 * steps(mean(red), 5)
     };
-    output.stdout.chunks_exact(luma + 2 * quarter).map(number).collect()
+    frames.chunks_exact(luma + 2 * quarter).map(number).collect()
 }

@@ -7,7 +7,7 @@ use super::time::{FrameRate, round_to_ms};
 
 mod language;
 
-pub use language::language_tag;
+pub use language::{language_tag, terminology_code};
 
 /// Raised whenever the meaning of a cached probe changes.
 pub const PROBE_VERSION: u32 = 6;

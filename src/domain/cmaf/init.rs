@@ -5,7 +5,7 @@
 
 use super::boxes::{push_box, push_full_box, push_u16, push_u32};
 use super::{SampleEntry, VideoFormat};
-use crate::domain::media::language::{language_tag, terminology_code};
+use crate::domain::media::{language_tag, terminology_code};
 use crate::domain::time::rescale;
 
 /// The id of the only track, in the init segment and in every fragment.

@@ -1,6 +1,7 @@
 //! Faults of the decoder in a worker: what the viewers notice, what goes in quarantine, and what is left.
 //!
-//! `HEARTHCAST_FAULT_ROUNDS=50` repeats each fault as often, with twenty viewers of other films, and prints a table.
+//! `HEARTHCAST_FAULT_ROUNDS=50` repeats each fault as often and each signal twice as often, with twenty viewers of other
+//! films, and prints a table.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,6 +18,9 @@ use crate::kit::{self, Server};
 
 /// Seconds of the film before the fault.
 const HEALTHY_SECONDS: u32 = 6;
+
+/// Seconds of a film of which a run makes only a part before a viewer has read on.
+const LONG_SECONDS: u32 = 30;
 
 /// Longest wait for a segment that is no failure. Measured waits are in the report of the long run.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -127,10 +131,12 @@ impl FaultyHouse {
         (body, wait)
     }
 
-    /// Films that others play meanwhile, all to their end.
+    /// Films that others play meanwhile, all to their end; four viewers a film.
     async fn play_others(&self, viewers: u64, round: u64) -> Duration {
-        let films: Vec<PathBuf> = (0..viewers).map(|viewer| self.film("healthy", round * viewers + viewer)).collect();
-        let waits = futures_util::future::join_all(films.iter().map(|film| self.play(film, |_| ()))).await;
+        let film_count = viewers.div_ceil(4);
+        let films: Vec<PathBuf> = (0..film_count).map(|n| self.film("healthy", round * film_count + n)).collect();
+        let playing = (0..viewers).map(|viewer| self.play(&films[(viewer % film_count) as usize], |_| ()));
+        let waits = futures_util::future::join_all(playing).await;
         waits.into_iter().flatten().max().unwrap_or_default()
     }
 
@@ -263,11 +269,12 @@ async fn a_film_that_crashes_its_probe_is_probed_by_ffprobe() {
 #[tokio::test(flavor = "multi_thread")]
 async fn signals_from_outside_put_no_film_in_quarantine() {
     let scale = Scale::of_environment();
-    let house = FaultyHouse::open("none", HEALTHY_SECONDS).await;
+    let house = FaultyHouse::open("none", LONG_SECONDS).await;
     for signal in [Signal::KILL, Signal::SEGV, Signal::STOP] {
         let mut waits = Vec::new();
-        for round in 0..scale.rounds {
-            let film = house.film("healthy", round);
+        let rounds = if scale.rounds > 1 { 2 * scale.rounds } else { 1 };
+        for round in 0..rounds {
+            let film = house.film("faulty", round);
             let deaths = house.server.service.isolation.status().restarted;
             let played = house.play(&film, |segments| {
                 if segments == 1 {
@@ -277,11 +284,78 @@ async fn signals_from_outside_put_no_film_in_quarantine() {
                 }
             });
             waits.push(longest(&played.await));
-            // A run that was complete before the signal has no death.
-            let died = house.server.service.isolation.status().restarted - deaths;
-            assert!(died <= 1, "{died} deaths by {signal:?}");
+            assert_eq!(house.server.service.isolation.status().restarted - deaths, 1, "deaths by {signal:?}");
         }
         report(&format!("{signal:?}"), waits, Duration::ZERO);
+    }
+    house.wait_until_idle().await;
+    assert_eq!(house.quarantined(), []);
+}
+
+/// A control group whose processes share a small amount of memory.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    const BYTES: u64 = 300 << 20;
+
+    /// None where this process may not make one.
+    fn create() -> Option<Self> {
+        let name = format!("hearthcast-test-{}", std::process::id());
+        let roots = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+        roots.into_iter().find_map(|(root, limit)| {
+            let folder = Path::new(root).join(&name);
+            std::fs::create_dir(&folder).ok()?;
+            let group = Self(folder);
+            std::fs::write(group.0.join(limit), Self::BYTES.to_string()).ok()?;
+            Some(group)
+        })
+    }
+
+    fn add(&self, pid: u32) {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+
+    /// Runs a process that takes memory until the kernel ends a process of the group, and then itself.
+    fn run_out_of_memory(&self) {
+        let script = format!("echo $$ > {}/cgroup.procs && exec tail /dev/zero", self.0.display());
+        let status = std::process::Command::new("sh").args(["-c", &script]).status().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{status}");
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_another_process_takes_puts_no_film_in_quarantine() {
+    let Some(group) = MemoryGroup::create() else {
+        eprintln!("skipped: this process may not make a control group with a memory limit");
+        return;
+    };
+    let scale = Scale::of_environment();
+    let house = FaultyHouse::open("none", LONG_SECONDS).await;
+    // The kernel ends the process that takes the memory; with a higher score, the worker before it.
+    for (worker_score, worker_deaths) in [("0", 0), ("1000", 1)] {
+        let mut waits = Vec::new();
+        for round in 0..scale.rounds {
+            let film = house.film("faulty", round);
+            let deaths = house.server.service.isolation.status().restarted;
+            let played = house.play(&film, |segments| {
+                if segments == 1 {
+                    for pid in readers(&film) {
+                        std::fs::write(format!("/proc/{pid}/oom_score_adj"), worker_score).unwrap();
+                        group.add(pid.cast_unsigned());
+                    }
+                    group.run_out_of_memory();
+                }
+            });
+            waits.push(longest(&played.await));
+            assert_eq!(house.server.service.isolation.status().restarted - deaths, worker_deaths);
+        }
+        report(&format!("out of memory, worker's score {worker_score}"), waits, Duration::ZERO);
     }
     house.wait_until_idle().await;
     assert_eq!(house.quarantined(), []);

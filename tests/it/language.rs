@@ -259,7 +259,7 @@ fn faults(line: &str, is_rust: bool) -> Vec<String> {
         faults.extend(faults_of_words(&GOOD.iter().fold(line.to_owned(), |line, good| line.replace(*good, "_"))));
     }
     if is_rust {
-        let refused = defined(&line).into_iter().filter_map(|name| NAMES.iter().find(|(refused, _)| *refused == name));
+        let refused = defined(line).into_iter().filter_map(|name| NAMES.iter().find(|(refused, _)| *refused == name));
         faults.extend(refused.map(|(name, better)| format!("the name {name:?}: take {better}")));
     }
     faults

@@ -73,11 +73,11 @@ async fn a_video_format_change_within_a_connection_is_a_discontinuity() {
     let path = folder.path().join("a.ts");
     let codecs = "-c:v libx264 -preset ultrafast -g 25 -bf 2 -c:a aac -f mpegts";
     media::flash_and_beep(&folder.path().join("small.ts"), 3, codecs);
-    media::flash_and_beep(&folder.path().join("large.ts"), 8, &format!("-s 480x270 {codecs} -output_ts_offset 3"));
+    media::flash_and_beep(&folder.path().join("large.ts"), 37, &format!("-s 480x270 {codecs} -output_ts_offset 3"));
     let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     std::fs::write(&path, [read("small.ts"), read("large.ts")].concat()).unwrap();
     // Sent at twice the speed; what is aired still follows real time.
-    let (source, server) = (TransportStreamSource::start(&path, 5).await, start_server(folder.path()).await);
+    let (source, server) = (TransportStreamSource::start(&path, 20).await, start_server(folder.path()).await);
     let id = add_channel(&server, json!({"url": source.url()}), None).await;
     let height = async |address: &str| {
         let path = folder.path().join("one.ts");

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, session_path, start, status};
+use crate::kit::response::send_until_probed;
 use crate::kit::{self, Server, media};
 
 async fn get_text(server: &Server, path: &str) -> String {
@@ -14,7 +15,7 @@ async fn get_text(server: &Server, path: &str) -> String {
 /// Starts a session with this `User-Agent`.
 async fn start_with_user_agent(server: &Server, agent: &str, body: &Value) -> Value {
     let request = server.post("/api/stream/transcode/start", body).header("user-agent", agent);
-    request.send().await.unwrap().json().await.unwrap()
+    send_until_probed(request).await.json().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

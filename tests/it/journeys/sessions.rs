@@ -10,6 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::kit::response::send_until_probed;
 use crate::kit::{self, Server, media};
 
 /// A folder with one film that no browser plays, `seconds` long.
@@ -24,7 +25,7 @@ fn film_path(folder: &TempDir) -> String {
 }
 
 pub(super) async fn start(server: &Server, body: &Value) -> Value {
-    let answer = server.post("/api/stream/transcode/start", body).send().await.unwrap();
+    let answer = send_until_probed(server.post("/api/stream/transcode/start", body)).await;
     let status = answer.status();
     let body: Value = answer.json().await.unwrap();
     assert_eq!(status, 200, "{body}");

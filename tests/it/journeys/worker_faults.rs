@@ -1,22 +1,28 @@
 //! Faults of the decoder in a worker: what the viewers notice, what goes in quarantine, and what is left.
 //!
-//! `HEARTHCAST_FAULT_ROUNDS=50` repeats each fault as often, with twenty viewers of other films, and prints a table.
+//! `HEARTHCAST_FAULT_ROUNDS=50` repeats each fault as often and each signal twice as often, with twenty viewers of other
+//! films, and prints a table.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hearthcast::config::BackendSetting;
+use hearthcast::domain::access::Role;
 use hearthcast::domain::worker::{ProvenFault, Stage};
 use rustix::process::{Pid, Signal};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::sessions::{session_path, start};
+use super::sessions::session_path;
 use crate::kit::decoder_faults::{copy_as_another_film, make_film, worker_program};
+use crate::kit::response::expect_success;
 use crate::kit::{self, Server};
 
 /// Seconds of the film before the fault.
 const HEALTHY_SECONDS: u32 = 6;
+
+/// Seconds of a film of which a run makes only a part before a viewer has read on.
+const LONG_SECONDS: u32 = 30;
 
 /// Longest wait for a segment that is no failure. Measured waits are in the report of the long run.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -68,22 +74,33 @@ impl FaultyHouse {
 
     /// Plays a film to its end, and calls `after_segment` with the number of segments played. The wait for each segment.
     async fn play(&self, film: &Path, after_segment: impl Fn(usize)) -> Vec<Duration> {
+        self.play_as("viewer", film, after_segment).await
+    }
+
+    /// Like [`Self::play`], as a user of this name: the same film started twice by one user is one session.
+    async fn play_as(&self, user: &str, film: &Path, after_segment: impl Fn(usize)) -> Vec<Duration> {
+        let token = self.server.service.accounts.issue_token(user, Role::User).await.unwrap();
         self.wait_until_probed(film).await;
-        let session = start(&self.server, &json!({"mediaPath": film.to_str().unwrap(), "forceTranscode": true})).await;
+        let post = |path: &str, body| {
+            self.server.client.post(format!("{}{path}", self.server.base)).bearer_auth(&token).json(&body).send()
+        };
+        let body = json!({"mediaPath": film.to_str().unwrap(), "forceTranscode": true});
+        let started = post("/api/stream/transcode/start", body).await.unwrap();
+        let session: Value = expect_success(started, 200).await;
         let path = session_path(&session);
-        let master = self.playlist(session["playlistUrl"].as_str().unwrap()).await;
+        let master = self.playlist(&token, session["playlistUrl"].as_str().unwrap()).await;
         let variant = m3u8_rs::parse_master_playlist_res(&master).unwrap().variants[0].uri.clone();
-        let playlist = self.playlist(&format!("{path}/{variant}")).await;
+        let playlist = self.playlist(&token, &format!("{path}/{variant}")).await;
         let segments = m3u8_rs::parse_media_playlist_res(&playlist).unwrap().segments;
         assert!(segments.len() >= 4, "{} segments", segments.len());
         let mut waits = Vec::new();
         for (index, segment) in segments.iter().enumerate() {
-            let (bytes, wait) = self.get(&format!("{path}/{}", segment.uri)).await;
+            let (bytes, wait) = self.get(&token, &format!("{path}/{}", segment.uri)).await;
             assert!(!bytes.is_empty(), "segment {index} of {} is empty", film.display());
             waits.push(wait);
             after_segment(index + 1);
         }
-        let stopped = self.server.post(&format!("{path}/stop"), &json!({})).send().await.unwrap();
+        let stopped = post(&format!("{path}/stop"), json!({})).await.unwrap();
         assert!(stopped.status().is_success(), "{}", stopped.status());
         waits
     }
@@ -103,10 +120,10 @@ impl FaultyHouse {
     }
 
     /// A playlist; the request is repeated while the session is being prepared.
-    async fn playlist(&self, path: &str) -> Vec<u8> {
+    async fn playlist(&self, token: &str, path: &str) -> Vec<u8> {
         let deadline = Instant::now() + MAX_WAIT;
         loop {
-            let (body, _) = self.get(path).await;
+            let (body, _) = self.get(token, path).await;
             if body.starts_with(b"#EXTM3U") {
                 return body;
             }
@@ -116,9 +133,10 @@ impl FaultyHouse {
     }
 
     /// The body of a successful answer, and the time until it was complete.
-    async fn get(&self, path: &str) -> (Vec<u8>, Duration) {
+    async fn get(&self, token: &str, path: &str) -> (Vec<u8>, Duration) {
         let started_at = Instant::now();
-        let answer = self.server.get(path).send().await.unwrap();
+        let request = self.server.client.get(format!("{}{path}", self.server.base)).bearer_auth(token);
+        let answer = request.send().await.unwrap();
         let status = answer.status();
         let body = answer.bytes().await.unwrap().to_vec();
         assert_eq!(status, 200, "{path}: {}", String::from_utf8_lossy(&body));
@@ -127,10 +145,13 @@ impl FaultyHouse {
         (body, wait)
     }
 
-    /// Films that others play meanwhile, all to their end.
+    /// Films that others play meanwhile, all to their end; four viewers a film.
     async fn play_others(&self, viewers: u64, round: u64) -> Duration {
-        let films: Vec<PathBuf> = (0..viewers).map(|viewer| self.film("healthy", round * viewers + viewer)).collect();
-        let waits = futures_util::future::join_all(films.iter().map(|film| self.play(film, |_| ()))).await;
+        let film_count = viewers.div_ceil(4);
+        let films: Vec<PathBuf> = (0..film_count).map(|n| self.film("healthy", round * film_count + n)).collect();
+        let names: Vec<String> = (0..viewers).map(|viewer| format!("viewer-{viewer}")).collect();
+        let playing = names.iter().zip(films.iter().cycle()).map(|(name, film)| self.play_as(name, film, |_| ()));
+        let waits = futures_util::future::join_all(playing).await;
         waits.into_iter().flatten().max().unwrap_or_default()
     }
 
@@ -263,11 +284,12 @@ async fn a_film_that_crashes_its_probe_is_probed_by_ffprobe() {
 #[tokio::test(flavor = "multi_thread")]
 async fn signals_from_outside_put_no_film_in_quarantine() {
     let scale = Scale::of_environment();
-    let house = FaultyHouse::open("none", HEALTHY_SECONDS).await;
+    let house = FaultyHouse::open("none", LONG_SECONDS).await;
     for signal in [Signal::KILL, Signal::SEGV, Signal::STOP] {
         let mut waits = Vec::new();
-        for round in 0..scale.rounds {
-            let film = house.film("healthy", round);
+        let rounds = if scale.rounds > 1 { 2 * scale.rounds } else { 1 };
+        for round in 0..rounds {
+            let film = house.film("faulty", round);
             let deaths = house.server.service.isolation.status().restarted;
             let played = house.play(&film, |segments| {
                 if segments == 1 {
@@ -277,11 +299,79 @@ async fn signals_from_outside_put_no_film_in_quarantine() {
                 }
             });
             waits.push(longest(&played.await));
-            // A run that was complete before the signal has no death.
-            let died = house.server.service.isolation.status().restarted - deaths;
-            assert!(died <= 1, "{died} deaths by {signal:?}");
+            assert_eq!(house.server.service.isolation.status().restarted - deaths, 1, "deaths by {signal:?}");
         }
         report(&format!("{signal:?}"), waits, Duration::ZERO);
+    }
+    house.wait_until_idle().await;
+    assert_eq!(house.quarantined(), []);
+}
+
+/// A control group whose processes share a small amount of memory.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    const BYTES: u64 = 300 << 20;
+
+    /// None where this process may not make one.
+    fn create() -> Option<Self> {
+        let name = format!("hearthcast-test-{}", std::process::id());
+        let roots = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+        roots.into_iter().find_map(|(root, limit)| {
+            let folder = Path::new(root).join(&name);
+            std::fs::create_dir(&folder).ok()?;
+            let group = Self(folder);
+            std::fs::write(group.0.join(limit), Self::BYTES.to_string()).ok()?;
+            Some(group)
+        })
+    }
+
+    fn add(&self, pid: u32) {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+
+    /// Runs a process that takes memory until the kernel ends a process of the group, and then itself.
+    fn run_out_of_memory(&self) {
+        let script = format!("echo $$ > {}/cgroup.procs && exec tail /dev/zero", self.0.display());
+        let status = std::process::Command::new("sh").args(["-c", &script]).status().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{status}");
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_another_process_takes_puts_no_film_in_quarantine() {
+    let Some(group) = MemoryGroup::create() else {
+        eprintln!("skipped: this process may not make a control group with a memory limit");
+        return;
+    };
+    let scale = Scale::of_environment();
+    let house = FaultyHouse::open("none", LONG_SECONDS).await;
+    // The kernel ends the process that takes the memory; with a higher score, the worker before it. Without memory, a worker may
+    // also stand still for so long that it is replaced.
+    for (worker_score, min_deaths) in [("0", 0), ("1000", 1)] {
+        let mut waits = Vec::new();
+        for round in 0..scale.rounds {
+            let film = house.film("faulty", round);
+            let deaths = house.server.service.isolation.status().restarted;
+            let played = house.play(&film, |segments| {
+                if segments == 1 {
+                    for pid in readers(&film) {
+                        std::fs::write(format!("/proc/{pid}/oom_score_adj"), worker_score).unwrap();
+                        group.add(pid.cast_unsigned());
+                    }
+                    group.run_out_of_memory();
+                }
+            });
+            waits.push(longest(&played.await));
+            assert!(house.server.service.isolation.status().restarted - deaths >= min_deaths);
+        }
+        report(&format!("out of memory, worker's score {worker_score}"), waits, Duration::ZERO);
     }
     house.wait_until_idle().await;
     assert_eq!(house.quarantined(), []);

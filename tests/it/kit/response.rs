@@ -1,7 +1,35 @@
 //! Checks HTTP responses.
 
-use reqwest::Response;
+use std::time::{Duration, Instant};
+
+use reqwest::{RequestBuilder, Response, StatusCode};
 use serde_json::Value;
+
+/// How long a busy machine may take to examine a file.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Sends a request, again as long as its file is still being examined (`PROBE_TIMED_OUT`), as clients do.
+///
+/// # Panics
+/// If its body is a stream, or there is no answer.
+pub async fn send_until_probed(request: RequestBuilder) -> Response {
+    let deadline = Instant::now() + PROBE_TIMEOUT;
+    loop {
+        let answer = request.try_clone().expect("the body can be sent again").send().await.expect("an answer");
+        if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
+            return answer;
+        }
+        let headers = answer.headers().clone();
+        let body = answer.bytes().await.expect("a body");
+        let is_probing = String::from_utf8_lossy(&body).contains("PROBE_TIMED_OUT");
+        if !is_probing || Instant::now() > deadline {
+            let mut answer =
+                http::Response::builder().status(StatusCode::SERVICE_UNAVAILABLE).body(body).expect("valid");
+            *answer.headers_mut() = headers;
+            return answer.into();
+        }
+    }
+}
 
 /// The body of a success.
 pub async fn expect_success(answer: Response, status: u16) -> Value {

@@ -4,6 +4,7 @@
 //! segment (`moof`), which the samples' own bytes follow.
 #![doc = include_str!("README.md")]
 
+pub mod audio_frames;
 pub mod boxes;
 pub mod entry;
 pub mod init;

@@ -28,6 +28,11 @@ pub fn entry(audio_specific_config: &[u8]) -> Result<SampleEntry, EntryError> {
     Ok(SampleEntry::new(bytes, format!("mp4a.40.{}", config.object_type)))
 }
 
+/// The core codec's rate, which is the track's timescale.
+pub fn core_sample_rate(audio_specific_config: &[u8]) -> Result<u32, EntryError> {
+    Ok(AudioSpecificConfig::parse(audio_specific_config)?.sample_rate)
+}
+
 /// An AudioSpecificConfig of AAC without extensions. Some tracks have none: old Matroska files name the profile in the
 /// codec id only, MPEG-2 AAC in MP4 in its object type.
 pub fn audio_specific_config(object_type: u8, sample_rate: u32, channels: u16) -> Result<[u8; 2], EntryError> {

@@ -27,6 +27,12 @@ pub fn entry(stsd_child: &[u8]) -> Result<SampleEntry, EntryError> {
     }
 }
 
+/// What a visual sample entry, a child of `stsd`, states beside the decoder's configuration.
+pub fn video_format(stsd_child: &[u8]) -> Result<VideoFormat, EntryError> {
+    let (_, body) = take_box(&mut ByteCursor(stsd_child))?;
+    Ok(parse_video_format(body, body.get(VISUAL_ENTRY_BYTES..).ok_or(EntryError::Truncated)?))
+}
+
 fn video_from_entry(kind: &[u8; 4], body: &[u8]) -> Result<SampleEntry, EntryError> {
     let boxes = body.get(VISUAL_ENTRY_BYTES..).ok_or(EntryError::Truncated)?;
     let format = parse_video_format(body, boxes);

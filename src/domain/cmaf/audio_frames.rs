@@ -48,7 +48,8 @@ impl AudioFrames {
     /// FLAC, by Matroska's `CodecPrivate`: `fLaC`, then STREAMINFO (RFC 9639 section 8.2).
     pub fn of_flac(codec_private: &[u8]) -> Result<Self, EntryError> {
         let info = codec_private.get(8..).and_then(|info| info.first_chunk::<13>()).ok_or(EntryError::Truncated)?;
-        let (min_samples, max_samples) = (u16::from_be_bytes([info[0], info[1]]), u16::from_be_bytes([info[2], info[3]]));
+        let (min_samples, max_samples) =
+            (u16::from_be_bytes([info[0], info[1]]), u16::from_be_bytes([info[2], info[3]]));
         if min_samples != max_samples {
             return Err(EntryError::Unsupported("the FLAC has frames of different lengths"));
         }

@@ -39,7 +39,11 @@ impl Mp4Video {
         let avc = AvcConfig::parse(record)?;
         let (index, keyframes) = index::index_mp4_track(file, start, &track)?;
         let keyframe_samples: Vec<u32> = keyframes.iter().map(|keyframe| keyframe.number).collect();
-        check_edit(&track)?;
+        check_edit_start(&track)?;
+        let timing = &track.timing;
+        if timing.edit_end().is_some_and(|end| timing.presentation_ticks(track.sample_span.latest) >= end) {
+            return Err(ContainerError::Unsupported("frames after the edit"));
+        }
         check_distinct_times(&track)?;
         refuse_if(!keyframe_samples.is_sorted(), ContainerError::Unsupported("keyframes are out of order"))?;
         Ok((Self { track, keyframe_samples }, avc, index))
@@ -125,14 +129,12 @@ impl Mp4Audio {
     }
 }
 
-/// Requires all frames of video to be in the edit. ffmpeg decodes others without showing them, and how many depends on the
+/// Requires video to begin with its edit. ffmpeg decodes earlier frames without showing them, and how many depends on the
 /// frames around them.
-pub(super) fn check_edit(track: &Mp4Track) -> Result<(), ContainerError> {
+pub(super) fn check_edit_start(track: &Mp4Track) -> Result<(), ContainerError> {
     let timing = &track.timing;
     let is_early = timing.presentation_ticks(track.sample_span.earliest) < timing.edit_start();
-    refuse_if(is_early, ContainerError::Unsupported("frames before the edit"))?;
-    let is_late = timing.edit_end().is_some_and(|end| timing.presentation_ticks(track.sample_span.latest) >= end);
-    refuse_if(is_late, ContainerError::Unsupported("frames after the edit"))
+    refuse_if(is_early, ContainerError::Unsupported("frames before the edit"))
 }
 
 /// Requires distinct times in ticks: ffmpeg shifts samples that share one.

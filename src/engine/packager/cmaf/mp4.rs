@@ -9,7 +9,7 @@ use crate::engine::container::bytes::ReadAt;
 use crate::engine::container::mp4::{Mp4Track, Sample};
 use crate::engine::container::{ContainerError, refuse_if};
 use crate::engine::index::{self, KeyframeIndex};
-use crate::engine::packager::mp4::check_edit;
+use crate::engine::packager::mp4::check_edit_start;
 
 /// Video, and its keyframes.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Mp4Video {
         start: Ticks,
     ) -> Result<(Self, KeyframeIndex), ContainerError> {
         let (index, keyframes) = index::index_mp4_track(file, start, &track)?;
-        check_edit(&track)?;
+        check_edit_start(&track)?;
         let keyframe_samples: Vec<u32> = keyframes.iter().map(|keyframe| keyframe.number).collect();
         refuse_if(!keyframe_samples.is_sorted(), ContainerError::Unsupported("keyframes are out of order"))?;
         let timescale = video_timescale(track.timing.timescale());
@@ -51,7 +51,9 @@ impl Mp4Video {
         self.track.samples.memory_bytes() + self.keyframe_samples.len() * size_of::<u32>()
     }
 
-    /// The frames of a segment: from its keyframe to that of the next segment, in decoding order.
+    /// The frames of a segment: from its keyframe to that of the next segment, in decoding order. The last segment ends
+    /// with the last group of pictures that begins in the edit, as in ffmpeg: telephones write an edit that ends a frame or
+    /// two early.
     pub(super) fn segment_samples(
         &self,
         index: &KeyframeIndex,
@@ -72,6 +74,11 @@ impl Mp4Video {
         let (first, end) = (first_sample(number)?, first_sample(number + 1)?);
         let mut found = SegmentSamples::default();
         let samples = self.track.samples.iter_from(first).take_while(|sample| sample.number < end);
+        let timing = &self.track.timing;
+        let edit_end = timing.edit_end().unwrap_or(Ticks::MAX);
+        let is_after_edit =
+            |sample: &Sample| sample.is_sync && timing.presentation_ticks(sample.presentation_time()) >= edit_end;
+        let samples = samples.take_while(|sample| !is_after_edit(sample));
         let mut latest_end = i64::MIN;
         for sample in samples.filter(|sample| sample.size > 0).take(MAX_SAMPLES + 1) {
             let is_keyframe = self.keyframe_samples.binary_search(&sample.number).is_ok();

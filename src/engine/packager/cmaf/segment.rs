@@ -128,11 +128,11 @@ mod tests {
     proptest! {
         #[test]
         fn any_mix_of_ranges_and_chunks_gives_the_same_bytes(
-            ranges in proptest::collection::vec((0u64..900_000, 1u32..90_000), 0..12),
+            ranges in proptest::collection::vec((0u64..10_000, 1u32..30_000), 0..12),
             prefix in proptest::collection::vec(any::<u8>(), 0..4),
-            max in 1u64..60_000,
+            max in 1000u64..60_000,
         ) {
-            let file: Vec<u8> = (0..1_000_000u32).map(|n| (n * 7 + n / 256) as u8).collect();
+            let file: Vec<u8> = (0..40_000u32).map(|n| (n * 7 + n / 256) as u8).collect();
             let segment = CmafSegment::new(vec![9; 700], &prefix, &ranges);
             let mut expected = vec![9; 700];
             for &(offset, len) in &ranges {

@@ -28,12 +28,13 @@ pub struct LazySegment {
 
 #[derive(Debug)]
 enum SegmentForm {
-    Transport(TransportSegment),
+    Transport(Box<TransportSegment>),
     Cmaf(CmafSegment),
 }
 
 /// How much of a segment was read.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "it is copied for every chunk")]
 enum SegmentCursor {
     Transport(LayoutCursor),
     Cmaf(ExtentCursor),
@@ -61,7 +62,7 @@ pub struct LazySegmentReader {
 
 impl From<TransportSegment> for LazySegment {
     fn from(segment: TransportSegment) -> Self {
-        Self { form: SegmentForm::Transport(segment) }
+        Self { form: SegmentForm::Transport(Box::new(segment)) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the packager makes the segments of a rendition from, in either format.
+//! The source of a rendition's segments in the packager, in either format.
 
 use super::cmaf::CmafTrack;
 use super::lazy_segment::LazySegment;
@@ -13,14 +13,14 @@ use crate::engine::index::KeyframeIndex;
 #[derive(Debug)]
 pub enum Package {
     /// H.264 and AAC as a transport stream.
-    Muxed(MuxedTracks),
+    Muxed(Box<MuxedTracks>),
     /// One track as CMAF.
     Cmaf(Box<CmafTrack>),
 }
 
 impl From<MuxedTracks> for Package {
     fn from(tracks: MuxedTracks) -> Self {
-        Self::Muxed(tracks)
+        Self::Muxed(Box::new(tracks))
     }
 }
 

@@ -140,13 +140,14 @@ impl CmafFilm {
 
     /// How each packaged track differs from its source: in decoding order of the file's packets.
     async fn differences_from_source(&mut self, path: &Path) -> Vec<(usize, Option<String>)> {
+        let is_truncated = path.file_name().unwrap().to_str().unwrap().starts_with("truncated");
         let playlist = self.write_presentation().await;
         let theirs = packets_by_stream(path, self.bench.media.start_seconds);
         let ours = packets_by_stream(&playlist, 3600.0);
-        // mp4: the file's first timestamp is rounded to microseconds. Matroska: all times are rounded to milliseconds, and audio
+        // mp4: the file's first timestamp is rounded to a unit of the track. Matroska: all times are rounded to milliseconds, and audio
         // that would begin before the end of the frame before it follows that frame.
         let tolerance = |kind| match (self.bench.media.container, kind) {
-            (Container::Mp4, _) => 0.000_025,
+            (Container::Mp4, _) => 0.000_05,
             (_, TrackKind::Video) => 0.0011,
             (_, TrackKind::Audio) => 0.002,
         };
@@ -162,6 +163,10 @@ impl CmafFilm {
             // Audio that begins after the end belongs to no segment.
             theirs.retain(|packet| track.kind == TrackKind::Video || packet.seconds.is_none_or(|time| time < end));
             let ours = ours.get(&(n as u64)).cloned().unwrap_or_default();
+            // Nor does half a packet at the end of a truncated file.
+            if is_truncated && theirs.len() == ours.len() + 1 {
+                theirs.pop();
+            }
             differences.push((n, describe_difference(&ours, &theirs, tolerance(track.kind))));
         }
         differences
@@ -173,7 +178,7 @@ const ALL_AUDIO: &str = "-map 0:v -map 1:a -map 1:a -map 1:a -map 1:a -map 1:a -
 const H264: &str = "-c:v libx264 -preset ultrafast -bf 3 -x264-params keyint=37:scenecut=0:b-pyramid=2";
 const HEVC: &str = "-c:v libx265 -preset ultrafast -x265-params log-level=none:bframes=3:keyint=25:min-keyint=25";
 const VP9: &str = "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 30 -auto-alt-ref 1 -lag-in-frames 10";
-const AV1: &str = "-c:v libaom-av1 -usage realtime -cpu-used 9 -g 30";
+const AV1: &str = "-c:v libaom-av1 -usage realtime -cpu-used 8 -g 30";
 
 #[tokio::test]
 async fn packets_are_those_of_the_source_for_every_codec() {
@@ -268,8 +273,8 @@ async fn streams_that_cannot_be_packaged_are_refused_with_a_reason() {
     assert!(error.to_string().contains("fmp4 segments, not mpeg-ts"), "{error}");
 }
 
-/// Every track of the corpus that can be packaged has the packets of its source, but for 2 in 100. `CORPUS_ONLY` selects
-/// files.
+/// Every track of the corpus that can be packaged has the packets of its source, except for 2 in 100: audio in laced blocks
+/// that hold one frame more than their times have room for is late. `CORPUS_ONLY` selects files.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_corpus_is_packaged_as_its_own_packets() {
     let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS") else { return };

@@ -1,4 +1,4 @@
-//! What a track entry states about video and audio beside the codec's configuration (RFC 9559 sections 5.1.4.1.28,
+//! The fields of a track entry about video and audio, beside the codec's configuration (RFC 9559 sections 5.1.4.1.28,
 //! 5.1.4.1.29 and 5.1.4.1.17).
 
 use super::ebml::{child, children, parse_uint};

@@ -8,13 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::TargetCodec;
 use super::media::Hdr;
+use super::segment_format::SegmentFormat;
 use super::time::FrameRate;
 
-/// The output of a run: at most one video and one audio stream, muxed as MPEG-TS.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The output of a run: at most one video and one audio stream, muxed as MPEG-TS, or one of them as CMAF.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rendition {
     pub video: Option<VideoPlan>,
     pub audio: Option<AudioPlan>,
+    /// Not in the content hash of MPEG-TS, so that segments cached before there were others stay valid.
+    #[serde(default, skip_serializing_if = "SegmentFormat::is_mpeg_ts")]
+    pub format: SegmentFormat,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -153,5 +157,23 @@ impl Rendition {
 
     pub fn copies_video(&self) -> bool {
         matches!(self.video, Some(VideoPlan::Copy { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_part_of_a_renditions_key_unless_it_is_mpeg_ts() {
+        let copy = Rendition { audio: Some(AudioPlan::Copy { stream: 1 }), ..Rendition::default() };
+        let text = r#"{"video":null,"audio":{"action":"copy","stream":1}}"#;
+        assert_eq!(serde_json::to_string(&copy).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Rendition>(text).unwrap(), copy);
+        let cmaf = Rendition { format: SegmentFormat::Fmp4, ..copy.clone() };
+        let text = serde_json::to_string(&cmaf).unwrap();
+        assert!(text.ends_with(r#","format":"fmp4"}"#), "{text}");
+        assert_eq!(serde_json::from_str::<Rendition>(&text).unwrap(), cmaf);
+        assert_ne!(cmaf.content_hash("2"), copy.content_hash("2"));
     }
 }

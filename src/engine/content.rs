@@ -1,4 +1,4 @@
-//! The content of a segment: its bytes, or a recipe for packing them from the file.
+//! The content of a segment: its bytes, or a recipe for reading them from the source file.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::source::SourceFile;
 #[derive(Clone, Debug)]
 pub enum SegmentContent {
     InMemory(Bytes),
-    /// Packed again for every reader, which is faster than keeping a copy.
+    /// A transport stream or CMAF, read again from the file for every reader, which is faster than keeping a copy.
     Lazy(Arc<LazySegment>),
 }
 
@@ -24,7 +24,7 @@ impl SegmentContent {
         }
     }
 
-    /// All bytes. A `Lazy` is packed from the file it was laid out for; the disk is read on a blocking thread.
+    /// All bytes. A `Lazy` is read from the file it was laid out for; the disk is read on a blocking thread.
     ///
     /// # Errors
     /// `SourceChanged`, `SourceRead`.

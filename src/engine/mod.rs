@@ -12,7 +12,7 @@ pub mod clock;
 mod container;
 pub mod content;
 #[cfg(test)]
-mod damaged_films;
+pub mod damaged_films;
 pub mod fake_backend;
 pub mod fallback;
 pub mod ffmpeg;
@@ -63,7 +63,8 @@ impl Job {
     }
 }
 
-/// One finished segment: a canonical MPEG transport stream that starts with PAT and PMT.
+/// One finished segment: a canonical MPEG transport stream that starts with PAT and PMT, or CMAF of one track, as the
+/// rendition states.
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub index: usize,

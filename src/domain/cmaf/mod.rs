@@ -4,6 +4,7 @@
 //! segment (`moof`), which the samples' own bytes follow.
 #![doc = include_str!("README.md")]
 
+pub mod audio_frames;
 pub mod boxes;
 pub mod entry;
 pub mod init;
@@ -24,7 +25,7 @@ pub struct SampleEntry {
     pub channels: Option<String>,
 }
 
-/// What a container states about video beside the decoder's configuration.
+/// The statements of a container about video, beside the decoder's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VideoFormat {
     /// Coded size, pixels.
@@ -62,7 +63,7 @@ impl Color {
     }
 }
 
-/// What a container states about audio.
+/// The statements of a container about audio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AudioFormat {
     pub channels: u16,

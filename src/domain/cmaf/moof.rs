@@ -135,7 +135,7 @@ pub fn shift_decode_time(head: &mut [u8], decode_time_at: usize, shift: i64) -> 
     Ok(())
 }
 
-/// What `tfhd` and `trun` state about the samples.
+/// The fields of `tfhd` and `trun` about the samples.
 struct SampleRun<'a> {
     kind: TrackKind,
     samples: &'a [Sample],

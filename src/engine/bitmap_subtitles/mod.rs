@@ -58,7 +58,7 @@ pub(super) struct ShownSubtitle {
 #[derive(Debug)]
 enum SubtitleReader {
     Matroska(MatroskaTrack),
-    Mp4(Mp4SubtitleTrack),
+    Mp4(Box<Mp4SubtitleTrack>),
     Sup(SupFile),
 }
 
@@ -107,7 +107,7 @@ impl BitmapSubtitles {
         let (reader, decoder) = match burn {
             BurnedSubtitle::Embedded { stream, .. } if job.spec.media.container == Container::Mp4 => {
                 let (track, decoder) = Mp4SubtitleTrack::open(job.spec.source.clone(), *stream)?;
-                (SubtitleReader::Mp4(track), decoder)
+                (SubtitleReader::Mp4(Box::new(track)), decoder)
             }
             BurnedSubtitle::Embedded { stream, .. } => {
                 let (track, decoder) = MatroskaTrack::open(job.spec.source.clone(), &job.spec.media, *stream)?;

@@ -40,6 +40,7 @@ fn film_job(folder: &Path) -> Job {
         rendition: Arc::new(Rendition {
             video: Some(VideoPlan::Encode(plan)),
             audio: Some(AudioPlan::Encode { stream: 1, channels: 2, kbps: 96, gain_tenths_db: None }),
+            ..Rendition::default()
         }),
         grid: Arc::new(Grid::from_frame_rate(RATE, 2.0, 5.0)),
         package: None,
@@ -56,7 +57,7 @@ fn audio_only_job(job: &Job, folder: &Path) -> Job {
     let spec = RenditionSpec {
         source: Arc::new(open_in_test(&path)),
         media: Arc::new(Media { duration_seconds: Some(5.0), ..Media::new(Container::Flac, streams) }),
-        rendition: Arc::new(Rendition { video: None, audio }),
+        rendition: Arc::new(Rendition { audio, ..Rendition::default() }),
         grid: Arc::new(Grid::from_step(2.0, 5.0)),
         ..RenditionSpec::clone(&job.spec)
     };
@@ -182,7 +183,7 @@ fn channel_layouts_that_decoders_do_not_read_are_refused() {
         let audio = Audio { channel_layout: layout.map(str::to_owned), ..Audio::new(channels, 48_000) };
         let media = Media::new(container, vec![Stream::new(0, codec, StreamKind::Audio(audio))]);
         let audio = Some(AudioPlan::Encode { stream: 0, channels: 2, kbps: 96, gain_tenths_db: Some(15) });
-        refusal_reason(&media, &Rendition { video: None, audio }, &EngineReport::default())
+        refusal_reason(&media, &Rendition { audio, ..Rendition::default() }, &EngineReport::default())
     };
     let refused = Some("GStreamer does not read the channel layout that this file states");
     for (container, codec, channels, layout, expected) in [
@@ -244,7 +245,11 @@ fn refusals_state_a_reason() {
     let copied = |video: Option<VideoPlan>, codec: &str| {
         let mut media = media.clone();
         media.streams[1].codec = codec.into();
-        refusal_reason(&media, &Rendition { video, audio: Some(AudioPlan::Copy { stream: 1 }) }, &report)
+        refusal_reason(
+            &media,
+            &Rendition { video, audio: Some(AudioPlan::Copy { stream: 1 }), ..Rendition::default() },
+            &report,
+        )
     };
     assert_eq!(copied(rendition.video.clone(), "mp3"), None);
     assert_eq!(copied(rendition.video.clone(), "flac"), Some("GStreamer copies AAC and MP3 only"));

@@ -1,5 +1,6 @@
 //! Keyframe candidates of a Matroska track, by its cues.
 
+use super::frame_kind::FrameSyntax;
 use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
 use crate::domain::time::Ticks;
 use crate::engine::container::bytes::{ReadAt, Truncated};
@@ -12,14 +13,16 @@ const MAX_CUE_ELEMENTS: usize = 4_000;
 /// Maximum number of elements visited after the last cue to find the end.
 const MAX_TAIL_ELEMENTS: usize = 40_000;
 
-/// Size of a NAL unit's length field by the decoder's configuration, bytes. Without one the stream has start codes (seen
-/// in real files).
-fn nal_length_size(track: &TrackEntry) -> Result<u8, ContainerError> {
-    refuse_if(!track.is_h264(), ContainerError::Unsupported("the track is not V_MPEG4/ISO/AVC"))?;
-    match track.codec_private.first() {
-        Some(1) => Ok((track.codec_private.get(4).ok_or(Truncated)? & 3) + 1),
-        _ => Ok(0),
-    }
+/// How the track's frames are recognized. H.264 without a decoder configuration has start codes (seen in real files).
+fn frame_syntax(track: &TrackEntry) -> Result<FrameSyntax, ContainerError> {
+    Ok(match (&*track.codec, track.codec_private.first()) {
+        (b"V_MPEG4/ISO/AVC", Some(1)) => FrameSyntax::of_avc(&track.codec_private)?,
+        (b"V_MPEG4/ISO/AVC", _) => FrameSyntax::Avc { length_size: 0 },
+        (b"V_MPEGH/ISO/HEVC", _) => FrameSyntax::of_hevc(&track.codec_private)?,
+        (b"V_AV1", _) => FrameSyntax::Av1,
+        (b"V_VP9", _) => FrameSyntax::Vp9,
+        _ => return Err(ContainerError::Unsupported("keyframes of this codec are not recognized")),
+    })
 }
 
 /// The candidates of a track by its cues, numbered as the cues.
@@ -29,7 +32,7 @@ pub(super) fn candidate_table(
     track: &TrackEntry,
     cues: &[Cue],
 ) -> Result<CandidateTable, ContainerError> {
-    let nal_length_size = nal_length_size(track)?;
+    let syntax = frame_syntax(track)?;
     let video_blocks = VideoBlocks { file, layout, track: track.number };
     let mut candidates = Vec::new();
     for (number, cue) in cues.iter().enumerate() {
@@ -44,7 +47,8 @@ pub(super) fn candidate_table(
     let frame_duration = track.frame_nanos.map(|nanoseconds| Ticks::from_nanos_floor(nanoseconds.into()));
     let end = latest + frame_duration.or(step).unwrap_or(Ticks::from_ms(40));
     let starts_without_keyframe = candidates.first().is_none_or(|cue| cue.offset != first_offset);
-    Ok(CandidateTable { candidates, end, nal_length_size, starts_without_keyframe })
+    let prefix = track.stripped_bytes.clone();
+    Ok(CandidateTable { candidates, end, syntax, prefix, starts_without_keyframe })
 }
 
 /// Finds blocks of the video in clusters.

@@ -1,7 +1,7 @@
-//! The keyframe index: where copied video may be cut, which is at IDR pictures only.
+//! The keyframe index: where copied video may be cut (`frame_kind`), in H.264 at IDR pictures only.
 //!
 //! A container's own mark is not enough: `stss`, Matroska's cues and ffmpeg's K flag also mark recovery points, and a
-//! segment that begins with one is fatal in hls.js (measured). So the NAL type of every candidate is checked. Our own small
+//! segment that begins with one is fatal in hls.js (measured). So the first bytes of every candidate are checked. Our own small
 //! readers read MP4 and Matroska tables, because the crates hang on damaged files or lack fragments (measured);
 //! everything else takes one bounded pass of ffmpeg.
 
@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use super::RunError;
 use super::container::ContainerError;
-use super::container::bytes::ReadAt;
+use super::container::bytes::{ReadAt, SampleBytes};
 use super::container::matroska::{self, ClusterLayout, Compression, Cue, MatroskaFile};
 use super::container::mp4::{Mp4File, Mp4Track, Sample};
 use super::source::SourceFile;
 use crate::domain::media::{Container, Media};
 use crate::domain::time::Ticks;
+use frame_kind::{FrameKind, FrameSyntax};
 
+mod frame_kind;
 mod mkv;
 mod mp4;
 mod nal;
@@ -34,24 +36,28 @@ const CHECK_TIME_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of keyframes of one file: a day of all-intra video at 12 per second.
 const MAX_KEYFRAMES: usize = 1 << 20;
 
-/// The times at which a video may be cut, in source time.
+/// The times at which a video may be cut, in source time: IDR pictures of H.264, random access points of HEVC, keyframes of
+/// AV1 and VP9.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyframeIndex {
-    /// Times of the IDR pictures, ascending; the first is the first picture of the stream.
+    /// Ascending; the first is the first frame of the stream.
     pub keyframes: Vec<Ticks>,
     /// End of the last frame. In a truncated file, of the last frame that is present.
     pub end: Ticks,
+    /// Whether all of them begin closed groups of pictures, as `EXT-X-INDEPENDENT-SEGMENTS` requires (RFC 8216 section
+    /// 4.3.5.1). False if not all were checked.
+    pub has_closed_groups: bool,
 }
 
 /// A sample that the container lists as a keyframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Candidate {
+pub(super) struct Candidate {
     /// On the file's clock.
     time: Ticks,
     /// Number of its sample or cue.
-    number: u32,
+    pub(super) number: u32,
     /// Position of its bytes in the file.
-    offset: u64,
+    pub(super) offset: u64,
     size: u64,
 }
 
@@ -60,8 +66,9 @@ struct Candidate {
 struct CandidateTable {
     candidates: Vec<Candidate>,
     end: Ticks,
-    /// Size of a NAL unit's length field, bytes; 0 for start codes.
-    nal_length_size: u8,
+    syntax: FrameSyntax,
+    /// Bytes that the container removed from the start of every frame.
+    prefix: Vec<u8>,
     /// The stream does not begin with a keyframe.
     starts_without_keyframe: bool,
 }
@@ -167,39 +174,39 @@ fn cannot_copy(reason: String) -> RunError {
     RunError::SourceRead(format!("the video cannot be copied: {reason}"))
 }
 
-/// The keyframe index of an mp4 track, and the sample number of every keyframe; `start` is the file's first timestamp.
+/// The keyframe index of an mp4 track, and the sample of every keyframe; `start` is the file's first timestamp.
 pub(super) fn index_mp4_track(
     file: &(impl ReadAt + ?Sized),
     start: Ticks,
     track: &Mp4Track,
-) -> Result<(KeyframeIndex, Vec<u32>), ContainerError> {
-    keep_idr(file, start, mp4::candidate_table(track)?)
+) -> Result<(KeyframeIndex, Vec<Candidate>), ContainerError> {
+    keep_keyframes(file, start, mp4::candidate_table(track)?)
 }
 
-/// The keyframe index of a Matroska track by its cues, and the cue number of every keyframe.
+/// The keyframe index of a Matroska track by its cues, and the cue and block of every keyframe.
 pub(super) fn index_matroska_track(
     file: &(impl ReadAt + ?Sized),
     start: Ticks,
     layout: ClusterLayout,
     track: &matroska::TrackEntry,
     cues: &[Cue],
-) -> Result<(KeyframeIndex, Vec<u32>), ContainerError> {
-    keep_idr(file, start, mkv::candidate_table(file, layout, track, cues)?)
+) -> Result<(KeyframeIndex, Vec<Candidate>), ContainerError> {
+    keep_keyframes(file, start, mkv::candidate_table(file, layout, track, cues)?)
 }
 
-/// Keeps the candidates that are IDR pictures.
-fn keep_idr(
+/// Keeps the candidates with which a segment may begin.
+fn keep_keyframes(
     file: &(impl ReadAt + ?Sized),
     start: Ticks,
     table: CandidateTable,
-) -> Result<(KeyframeIndex, Vec<u32>), ContainerError> {
+) -> Result<(KeyframeIndex, Vec<Candidate>), ContainerError> {
     let deadline = Instant::now() + CHECK_TIME_LIMIT;
     let count = table.candidates.len();
-    let mut is_idr = vec![true; count];
+    let mut is_keyframe = vec![true; count];
     // In strides, so that the candidates checked before the time limit represent the whole file.
     let stride = count.div_ceil(64).max(1);
     let order = (0..stride).flat_map(|offset| (offset..count).step_by(stride));
-    let (mut checked, mut refused) = (0, 0);
+    let (mut checked, mut refused, mut open) = (0, 0, 0);
     for index in order {
         if Instant::now() > deadline {
             // A slow disk. An encoder that uses recovery points uses them everywhere, so the sample suffices.
@@ -208,22 +215,23 @@ fn keep_idr(
             }
             return Err(ContainerError::Uncuttable("checking its keyframes took longer than 3 s"));
         }
-        let candidate = table.candidates[index];
-        let candidate_is_idr = nal::is_idr(file, candidate.offset, candidate.size, table.nal_length_size)?;
-        is_idr[index] = candidate_is_idr;
+        let Candidate { offset, size, .. } = table.candidates[index];
+        let kind = table.syntax.frame_kind(&SampleBytes { file, prefix: &table.prefix, offset, size })?;
+        is_keyframe[index] = kind != FrameKind::Dependent;
         checked += 1;
-        refused += usize::from(!candidate_is_idr);
+        refused += usize::from(kind == FrameKind::Dependent);
+        open += usize::from(kind == FrameKind::OpenKeyframe);
     }
-    if table.starts_without_keyframe || !is_idr.first().copied().unwrap_or(false) {
-        return Err(ContainerError::Uncuttable("the video does not begin with an IDR picture"));
+    if table.starts_without_keyframe || !is_keyframe.first().copied().unwrap_or(false) {
+        return Err(table.syntax.missing_keyframe());
     }
-    let mut kept: Vec<Candidate> =
-        table.candidates.into_iter().zip(is_idr).filter(|(_, idr)| *idr).map(|(candidate, _)| candidate).collect();
+    let has_closed_groups = open == 0 && (checked == count || !table.syntax.has_open_keyframes());
+    let checked = table.candidates.into_iter().zip(is_keyframe);
+    let mut kept: Vec<Candidate> = checked.filter_map(|(candidate, is_kept)| is_kept.then_some(candidate)).collect();
     kept.sort_by_key(|candidate| candidate.time);
     kept.dedup_by_key(|candidate| candidate.time);
     let keyframes = kept.iter().map(|candidate| candidate.time - start).collect();
-    let numbers = kept.iter().map(|candidate| candidate.number).collect();
-    Ok((KeyframeIndex { keyframes, end: table.end - start }, numbers))
+    Ok((KeyframeIndex { keyframes, end: table.end - start, has_closed_groups }, kept))
 }
 
 #[cfg(test)]

@@ -1,25 +1,28 @@
 //! Keyframe candidates of an mp4 track.
 
+use super::frame_kind::FrameSyntax;
 use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
 use crate::domain::time::Ticks;
-use crate::engine::container::avc::AvcRecord;
 use crate::engine::container::mp4::{Mp4Track, SampleDescription};
 use crate::engine::container::{ContainerError, refuse_if};
 
-/// Size of a NAL unit's length field by the decoder's configuration, bytes.
+/// How the track's frames are recognized.
 ///
 /// # Errors
-/// The track is not H.264 with an `avcC` record.
-pub fn nal_length_size(track: &Mp4Track) -> Result<u8, ContainerError> {
-    let SampleDescription::Avc(record) = &track.description else {
-        return Err(ContainerError::Unsupported("the description is not avc1 or avc3"));
-    };
-    Ok(AvcRecord::parse(record)?.length_size)
+/// The codec is not supported, or its configuration is missing.
+fn frame_syntax(track: &Mp4Track) -> Result<FrameSyntax, ContainerError> {
+    Ok(match &track.description {
+        SampleDescription::Avc(record) => FrameSyntax::of_avc(record)?,
+        SampleDescription::Hevc(record) => FrameSyntax::of_hevc(record)?,
+        SampleDescription::Other([b'a', b'v', b'0', b'1']) => FrameSyntax::Av1,
+        SampleDescription::Other([b'v', b'p', b'0', b'9']) => FrameSyntax::Vp9,
+        _ => return Err(ContainerError::Unsupported("keyframes of this codec are not recognized")),
+    })
 }
 
 /// The candidates of a track by its tables.
 pub(super) fn candidate_table(track: &Mp4Track) -> Result<CandidateTable, ContainerError> {
-    let nal_length_size = nal_length_size(track)?;
+    let syntax = frame_syntax(track)?;
     let (first_time, is_sync) =
         track.sample_span.first_presented.ok_or(ContainerError::Uncuttable("there are no frames"))?;
     if track.timing.presentation_ticks(first_time) < track.timing.edit_start() - Ticks::from_ms(50) {
@@ -36,5 +39,5 @@ pub(super) fn candidate_table(track: &Mp4Track) -> Result<CandidateTable, Contai
         let size = u64::from(sample.size);
         candidates.push(Candidate { time, number: sample.number, offset: sample.offset, size });
     }
-    Ok(CandidateTable { candidates, end, nal_length_size, starts_without_keyframe: !is_sync })
+    Ok(CandidateTable { candidates, end, syntax, prefix: Vec::new(), starts_without_keyframe: !is_sync })
 }

@@ -106,6 +106,10 @@ impl KeyframeScanner {
         }
         self.keyframes.sort_unstable();
         self.keyframes.dedup();
-        Ok(KeyframeIndex { keyframes: self.keyframes, end: self.latest_pts + self.frame_duration })
+        Ok(KeyframeIndex {
+            keyframes: self.keyframes,
+            end: self.latest_pts + self.frame_duration,
+            has_closed_groups: true,
+        })
     }
 }

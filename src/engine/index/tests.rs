@@ -27,7 +27,7 @@ fn damaged_tables_are_read_soon_and_without_panic() {
         let file = make_film(name, "", options);
         let index_of = |bytes: &[u8]| {
             let table = if container == Container::Mp4 { mp4_table(bytes) } else { mkv_table(bytes) };
-            table.and_then(|table| keep_idr(bytes, Ticks::ZERO, table)).map(|(index, _)| index)
+            table.and_then(|table| keep_keyframes(bytes, Ticks::ZERO, table)).map(|(index, _)| index)
         };
         assert_eq!(index_of(&file).unwrap().keyframes.len(), 8, "{name}");
         let head = file.len().min(3000);
@@ -45,7 +45,7 @@ fn damaged_tables_are_read_soon_and_without_panic() {
 #[test]
 fn a_truncated_file_ends_where_its_bytes_do() {
     let whole = make_film("a.mp4", "", "-movflags +faststart");
-    let index = |bytes: &[u8]| keep_idr(bytes, Ticks::ZERO, mp4_table(bytes).unwrap()).unwrap().0;
+    let index = |bytes: &[u8]| keep_keyframes(bytes, Ticks::ZERO, mp4_table(bytes).unwrap()).unwrap().0;
     let (all, truncated) = (index(&whole), index(&whole[..whole.len() * 6 / 10]));
     assert!(truncated.end < all.end && truncated.keyframes.len() < all.keyframes.len());
     assert_eq!(truncated.keyframes[..], all.keyframes[..truncated.keyframes.len()]);

@@ -1,6 +1,6 @@
 //! H.264 samples as a byte stream (ITU-T H.264 annex B), in the form that ffmpeg writes.
 
-use super::lazy_segment::Extent;
+use super::extent::Extent;
 use super::sps::reorder_depth;
 use crate::domain::mpegts::layout::PayloadPart as _;
 use crate::engine::container::avc::AvcRecord;

@@ -1,75 +1,97 @@
-//! A segment that is packed while it is sent: its layout, and where the bytes of its samples are in the file.
+//! A segment that is read from its source file while it is sent: it keeps only its layout.
 //!
 //! A whole segment does not fit into the processor's cache, so writing it, storing it and sending it would each wait for
-//! memory (together a third of all processor time). A chunk of a few hundred KiB, sent before the next is packed, never
-//! leaves the cache.
+//! memory (together a third of all processor time). A chunk of a few hundred KiB, sent before the next is read, never
+//! leaves the cache. Of CMAF, the kernel sends longer ranges of the file itself.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::gather::GatheredBytes;
+use super::cmaf::{CmafSegment, ExtentCursor};
 use super::pooled_buffer::PooledBuffer;
-use crate::domain::mpegts::layout::{LayoutCursor, PayloadPart, SegmentLayout};
+use super::transport_segment::TransportSegment;
+use crate::domain::mpegts::layout::LayoutCursor;
 use crate::engine::RunError;
 use crate::engine::container::bytes::Truncated;
 use crate::engine::container::refuse_if;
 use crate::engine::source::SourceFile;
 
-/// Bytes of samples packed at a time, unless one sample has more.
-const CHUNK_BYTES: usize = 192 << 10;
+/// Bytes of samples read at a time, unless one sample of a transport stream has more.
+pub(super) const CHUNK_BYTES: usize = 192 << 10;
 
-/// A contiguous range of a sample's bytes as written.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Extent {
-    /// In the bytes generated for the segment (`LazySegment::generated_bytes`).
-    Generated { start: u32, len: u32 },
-    /// In the file.
-    File { offset: u64, len: u32 },
-}
-
-impl PayloadPart for Extent {
-    fn byte_len(&self) -> usize {
-        let (Self::Generated { len, .. } | Self::File { len, .. }) = *self;
-        len as usize
-    }
-}
-
-/// A segment that is packed when it is read.
+/// A segment that is made when it is read.
 #[derive(Debug)]
 pub struct LazySegment {
-    layout: SegmentLayout<Extent>,
-    /// Start codes, parameter sets and headers, which are not in the file.
-    generated_bytes: Vec<u8>,
+    form: SegmentForm,
 }
 
-/// Reads a [`LazySegment`] chunk by chunk.
+#[derive(Debug)]
+enum SegmentForm {
+    Transport(Box<TransportSegment>),
+    Cmaf(CmafSegment),
+}
+
+/// How much of a segment was read.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "it is copied for every chunk")]
+enum SegmentCursor {
+    Transport(LayoutCursor),
+    Cmaf(ExtentCursor),
+}
+
+/// The next part of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SegmentPart {
+    Bytes(Bytes),
+    /// A range of the source file, which the kernel can send as it is.
+    FileRange {
+        offset: u64,
+        len: u64,
+    },
+}
+
+/// Reads a [`LazySegment`] part by part.
 #[derive(Debug)]
 pub struct LazySegmentReader {
     segment: Arc<LazySegment>,
     source: Arc<SourceFile>,
-    cursor: LayoutCursor,
+    cursor: SegmentCursor,
     remaining_bytes: u64,
 }
 
-impl LazySegment {
-    pub(super) fn new(layout: SegmentLayout<Extent>, generated_bytes: Vec<u8>) -> Self {
-        Self { layout, generated_bytes }
+impl From<TransportSegment> for LazySegment {
+    fn from(segment: TransportSegment) -> Self {
+        Self { form: SegmentForm::Transport(Box::new(segment)) }
     }
+}
 
+impl From<CmafSegment> for LazySegment {
+    fn from(segment: CmafSegment) -> Self {
+        Self { form: SegmentForm::Cmaf(segment) }
+    }
+}
+
+impl LazySegment {
     /// Size of the segment, bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.layout.size_bytes() as u64
+        match &self.form {
+            SegmentForm::Transport(segment) => segment.size_bytes(),
+            SegmentForm::Cmaf(segment) => segment.size_bytes(),
+        }
     }
 
     /// Approximate memory used, bytes.
     pub fn memory_bytes(&self) -> u64 {
-        (self.layout.memory_bytes() + self.generated_bytes.capacity()) as u64
+        match &self.form {
+            SegmentForm::Transport(segment) => segment.memory_bytes(),
+            SegmentForm::Cmaf(segment) => segment.memory_bytes(),
+        }
     }
 
     /// Starts reading; `source` must be the file that the segment was laid out for.
     pub fn reader(self: Arc<Self>, source: Arc<SourceFile>) -> LazySegmentReader {
-        LazySegmentReader { cursor: self.layout.cursor(), remaining_bytes: self.size_bytes(), segment: self, source }
+        LazySegmentReader { cursor: self.cursor(), remaining_bytes: self.size_bytes(), segment: self, source }
     }
 
     /// Reads the whole segment from the file it was laid out for. Blocks on the disk.
@@ -85,33 +107,36 @@ impl LazySegment {
         &self,
         mut read_at: impl FnMut(&mut [u8], u64) -> Option<usize>,
     ) -> Result<Vec<u8>, Truncated> {
-        let (mut cursor, mut out) = (self.layout.cursor(), Vec::with_capacity(self.layout.size_bytes()));
-        while !self.layout.is_written(&cursor) {
+        let size = self.size_bytes() as usize;
+        let (mut cursor, mut out) = (self.cursor(), Vec::with_capacity(size));
+        while out.len() < size {
             refuse_if(!self.append_chunk(&mut cursor, &mut read_at, &mut out)?, Truncated)?;
         }
         Ok(out)
+    }
+
+    fn cursor(&self) -> SegmentCursor {
+        match &self.form {
+            SegmentForm::Transport(segment) => SegmentCursor::Transport(segment.cursor()),
+            SegmentForm::Cmaf(_) => SegmentCursor::Cmaf(ExtentCursor::default()),
+        }
     }
 
     /// Appends the next chunk to `out`. Returns false, and changes nothing, if `read_at` returns None because the bytes
     /// are not cached.
     fn append_chunk(
         &self,
-        cursor: &mut LayoutCursor,
+        cursor: &mut SegmentCursor,
         read_at: impl FnMut(&mut [u8], u64) -> Option<usize>,
         out: &mut Vec<u8>,
     ) -> Result<bool, Truncated> {
-        let units = self.layout.next_units(cursor, CHUNK_BYTES);
-        let file_ranges = self.layout.unit_parts(&units).iter().filter_map(|extent| match *extent {
-            Extent::File { offset, len } => Some((offset, len)),
-            Extent::Generated { .. } => None,
-        });
-        let Some(gathered) = GatheredBytes::read(file_ranges.collect(), read_at)? else { return Ok(false) };
-        let bytes_of = |extent| match extent {
-            Extent::Generated { start, len } => &self.generated_bytes[start as usize..][..len as usize],
-            Extent::File { offset, len } => gathered.get(offset, len).expect("the range was read above"),
-        };
-        self.layout.write(cursor, units, bytes_of, out);
-        Ok(true)
+        match (&self.form, cursor) {
+            (SegmentForm::Transport(segment), SegmentCursor::Transport(cursor)) => {
+                segment.append_chunk(cursor, read_at, out)
+            }
+            (SegmentForm::Cmaf(segment), SegmentCursor::Cmaf(cursor)) => segment.append_chunk(cursor, read_at, out),
+            _ => unreachable!("a cursor has the form of its segment"),
+        }
     }
 }
 
@@ -123,6 +148,38 @@ impl LazySegmentReader {
 
     pub fn source(&self) -> &Arc<SourceFile> {
         &self.source
+    }
+
+    /// The next part, if its bytes are in the page cache; None if a disk or a network has to be waited for. A file range
+    /// has at most `max_range` bytes.
+    ///
+    /// # Errors
+    /// `SourceChanged`, `SourceRead`.
+    pub fn next_part_cached(&mut self, max_range: u64) -> Result<Option<SegmentPart>, RunError> {
+        let Some((offset, len)) = self.file_range(max_range) else {
+            return Ok(self.next_cached()?.map(SegmentPart::Bytes));
+        };
+        if !self.source.is_local || !self.source.is_cached(offset, len) {
+            return Ok(None);
+        }
+        match self.source.holds_the_same_at_once() {
+            None => return Ok(None),
+            Some(false) => return Err(RunError::SourceChanged),
+            Some(true) => {}
+        }
+        if let (SegmentForm::Cmaf(segment), SegmentCursor::Cmaf(cursor)) = (&self.segment.form, &mut self.cursor) {
+            segment.skip(cursor, len);
+        }
+        self.remaining_bytes -= len;
+        Ok(Some(SegmentPart::FileRange { offset, len }))
+    }
+
+    /// The file range that is next, if the kernel should send it.
+    fn file_range(&self, max: u64) -> Option<(u64, u64)> {
+        match (&self.segment.form, &self.cursor) {
+            (SegmentForm::Cmaf(segment), SegmentCursor::Cmaf(cursor)) => segment.long_file_range(*cursor, max),
+            _ => None,
+        }
     }
 
     /// The next chunk, if its bytes are in the page cache; None if a disk or a network has to be waited for.

@@ -83,7 +83,8 @@ impl MatroskaTracks {
         let frame_nanos =
             track.frame_nanos.ok_or(ContainerError::Unsupported("the video does not state its frame duration"))?;
         let cues = header.read_cues(track.number)?;
-        let (index, cue_numbers) = index::index_matroska_track(file, start, layout, &track, &cues)?;
+        let (index, keyframes) = index::index_matroska_track(file, start, layout, &track, &cues)?;
+        let cue_numbers: Vec<u32> = keyframes.iter().map(|keyframe| keyframe.number).collect();
         refuse_if(!cue_numbers.is_sorted(), ContainerError::Unsupported("keyframes are out of order"))?;
         let cluster_of = |&number: &u32| cues.get(number as usize).map(|cue| cue.cluster);
         let clusters = cue_numbers.iter().map(cluster_of).collect::<Option<_>>().ok_or(Truncated)?;

@@ -1,7 +1,8 @@
-//! Remux: copied H.264 and AAC of mp4 and Matroska files as segments, without a pipeline and without a process.
+//! Remux: copied streams of mp4 and Matroska files as segments, without a pipeline and without a process: H.264 and AAC as
+//! MPEG-TS, one track of any codec with a form in MP4 as CMAF (`cmaf`).
 //!
 //! The tables are read when a session is planned (of Matroska the cues, because it has no others). Any segment is laid out
-//! within a millisecond, on its own, and packed from byte ranges of the open file while it is sent: the run only waits for
+//! within a millisecond, on its own, and read from byte ranges of the open file while it is sent: the run only waits for
 //! its gate. Times and bytes of every packet are those of `ffmpeg -c copy` (tests compare them); a file for which that is
 //! not possible is left to ffmpeg, with the reason.
 #![doc = include_str!("README.md")]
@@ -11,16 +12,20 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+use super::container::ContainerError;
 use super::source::SourceFile;
 use super::{Backend, Job, Run, RunError, Segment, SegmentContent};
 use crate::domain::media::{Container, Media};
 
 mod aac;
 mod avc;
+mod cmaf;
+mod extent;
 mod gather;
 mod lazy_segment;
 mod matroska;
 mod mp4;
+mod muxed_tracks;
 mod package;
 mod package_cache;
 mod pooled_buffer;
@@ -28,17 +33,27 @@ mod segment_sample;
 mod sps;
 #[cfg(test)]
 mod tests;
+mod transport_segment;
 
 pub(in crate::engine) use aac::AdtsConfig;
-pub use lazy_segment::{LazySegment, LazySegmentReader};
+pub use cmaf::CmafTrack;
+pub use lazy_segment::{LazySegment, LazySegmentReader, SegmentPart};
+pub use muxed_tracks::MuxedTracks;
 pub use package::Package;
 pub use package_cache::PackageCache;
 
 /// Timeout for reading the tables.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads what is needed to package stream `video` and stream `audio` (ffmpeg's numbers), on a blocking thread, in at most
-/// 5 s.
+/// Maximum size of the samples of one segment, bytes: 10 s at 200 Mbit/s.
+const MAX_SEGMENT_PAYLOAD_BYTES: u64 = 256 << 20;
+
+/// Codecs with a form in MP4 that players support. TrueHD, Vorbis and PCM are encoded instead.
+const CMAF_CODECS: [&str; 12] =
+    ["h264", "hevc", "av1", "vp9", "aac", "ac3", "eac3", "opus", "flac", "alac", "dts", "mp3"];
+
+/// Reads what is needed to package stream `video` and stream `audio` (ffmpeg's numbers) as a transport stream, on a blocking
+/// thread, in at most 5 s.
 ///
 /// # Errors
 /// Why the packager cannot handle this file.
@@ -47,7 +62,7 @@ pub async fn open_package(
     media: &Media,
     video: Option<u32>,
     audio: Option<u32>,
-) -> Result<Package, String> {
+) -> Result<MuxedTracks, String> {
     let codec = |stream: u32| media.stream(stream).map_or("nothing", |stream| stream.codec.as_str());
     if !matches!((media.container, video), (Container::Mp4, _) | (Container::Matroska, Some(_))) {
         return Err(format!("the packager does not support {}", media.container.as_str()));
@@ -64,13 +79,39 @@ pub async fn open_package(
     {
         return Err("the sample aspect ratio may be stated only in the container".into());
     }
-    let (source_handle, start, container) = (source.clone(), media.start_seconds, media.container);
-    let task = tokio::task::spawn_blocking(move || match (container, video) {
-        (Container::Matroska, Some(video)) => Package::open_matroska(&*source_handle, video, audio, start),
-        _ => Package::open_mp4(&*source_handle, video, audio, start),
-    });
-    let result =
-        tokio::time::timeout(OPEN_TIMEOUT, task).await.map_err(|_| "reading the tables took longer than 5 s")?;
+    let (file, start, container) = (source.clone(), media.start_seconds, media.container);
+    read_tables(move || match (container, video) {
+        (Container::Matroska, Some(video)) => MuxedTracks::open_matroska(&*file, video, audio, start),
+        _ => MuxedTracks::open_mp4(&*file, video, audio, start),
+    })
+    .await
+}
+
+/// Reads what is needed to package one stream (ffmpeg's number) as CMAF, on a blocking thread, in at most 5 s.
+///
+/// # Errors
+/// Why the packager cannot handle this stream.
+pub async fn open_cmaf_track(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<CmafTrack, String> {
+    let codec = media.stream(stream).map_or("nothing", |stream| stream.codec.as_str());
+    if !CMAF_CODECS.contains(&codec) {
+        return Err(format!("the packager does not support {codec}"));
+    }
+    let (file, start) = (source.clone(), media.start_seconds);
+    match media.container {
+        Container::Mp4 => read_tables(move || CmafTrack::open_mp4(&*file, stream, start)).await,
+        Container::Matroska | Container::Webm => {
+            read_tables(move || CmafTrack::open_matroska(&*file, stream, start)).await
+        }
+        other => Err(format!("the packager does not support {}", other.as_str())),
+    }
+}
+
+/// Runs `read` on a blocking thread, within [`OPEN_TIMEOUT`].
+async fn read_tables<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, ContainerError> + Send + 'static,
+) -> Result<T, String> {
+    let result = tokio::time::timeout(OPEN_TIMEOUT, tokio::task::spawn_blocking(read)).await;
+    let result = result.map_err(|_| "reading the tables took longer than 5 s")?;
     result.map_err(|cause| cause.to_string())?.map_err(|refusal| refusal.reason().to_owned())
 }
 
@@ -93,6 +134,11 @@ impl Backend for Packager {
 
     fn start(&self, job: Job, last_allowed: usize) -> Result<Run, RunError> {
         let package = job.spec.package.clone().ok_or_else(|| RunError::Internal("the job has no package".into()))?;
+        let (requested, format) = (job.spec.rendition.format, package.format());
+        if requested != format {
+            let text = format!("the package makes {} segments, not {}", format.as_str(), requested.as_str());
+            return Err(RunError::Internal(text));
+        }
         if job.first >= job.spec.grid.len() {
             return Err(RunError::Internal(format!("segment {} is after the last segment", job.first)));
         }

@@ -37,12 +37,10 @@ impl Mp4Video {
             return Err(ContainerError::Unsupported("the video is not H.264"));
         };
         let avc = AvcConfig::parse(record)?;
-        let (index, keyframe_samples) = index::index_mp4_track(file, start, &track)?;
+        let (index, keyframes) = index::index_mp4_track(file, start, &track)?;
+        let keyframe_samples: Vec<u32> = keyframes.iter().map(|keyframe| keyframe.number).collect();
+        check_edit_start(&track)?;
         let timing = &track.timing;
-        // ffmpeg decodes such frames without showing them, and how many depends on the frames around them.
-        if timing.presentation_ticks(track.sample_span.earliest) < timing.edit_start() {
-            return Err(ContainerError::Unsupported("frames before the edit"));
-        }
         if timing.edit_end().is_some_and(|end| timing.presentation_ticks(track.sample_span.latest) >= end) {
             return Err(ContainerError::Unsupported("frames after the edit"));
         }
@@ -129,6 +127,14 @@ impl Mp4Audio {
             is_keyframe: false,
         })
     }
+}
+
+/// Requires video to begin with its edit. ffmpeg decodes earlier frames without showing them, and how many depends on the
+/// frames around them.
+pub(super) fn check_edit_start(track: &Mp4Track) -> Result<(), ContainerError> {
+    let timing = &track.timing;
+    let is_early = timing.presentation_ticks(track.sample_span.earliest) < timing.edit_start();
+    refuse_if(is_early, ContainerError::Unsupported("frames before the edit"))
 }
 
 /// Requires distinct times in ticks: ffmpeg shifts samples that share one.

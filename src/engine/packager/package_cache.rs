@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use lru::LruCache;
 
-use super::{Package, open_package};
+use super::{Package, open_cmaf_track, open_package};
 use crate::domain::media::Media;
 use crate::domain::playback::{SessionTracks, TrackAction};
 use crate::engine::source::SourceFile;
@@ -21,15 +21,28 @@ pub struct PackageCache {
     packages: Mutex<LruCache<PackageKey, Arc<Package>>>,
 }
 
-/// A file in one state, and two of its streams.
+/// A file in one state, and some of its streams.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PackageKey {
     file_id: (u64, u64),
     len: u64,
     modified: SystemTime,
     changed_at: (i64, i64),
-    video: Option<u32>,
-    audio: Option<u32>,
+    tracks: PackagedTracks,
+}
+
+/// ffmpeg's numbers of the packaged streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum PackagedTracks {
+    Muxed { video: Option<u32>, audio: Option<u32> },
+    Cmaf { stream: u32 },
+}
+
+impl PackageKey {
+    fn new(source: &SourceFile, tracks: PackagedTracks) -> Self {
+        let SourceFile { file_id, len, modified, changed_at, .. } = *source;
+        Self { file_id, len, modified, changed_at, tracks }
+    }
 }
 
 impl Default for PackageCache {
@@ -39,7 +52,7 @@ impl Default for PackageCache {
 }
 
 impl PackageCache {
-    /// The package of these tracks, cached or read by [`open_package`]. None if one of them is encoded or the packager cannot
+    /// The muxed package of these tracks, cached or read by [`open_package`]. None if one of them is encoded or the packager cannot
     /// make them; that is not cached, because the cause may have been the timeout.
     pub async fn open(&self, source: &Arc<SourceFile>, media: &Media, tracks: &SessionTracks) -> Option<Arc<Package>> {
         let copied_stream = |track: Option<(u32, TrackAction)>| match track {
@@ -48,14 +61,13 @@ impl PackageCache {
             None => Some(None),
         };
         let (video, audio) = (copied_stream(tracks.video)?, copied_stream(tracks.audio)?);
-        let SourceFile { file_id, len, modified, changed_at, .. } = **source;
-        let key = PackageKey { file_id, len, modified, changed_at, video, audio };
+        let key = PackageKey::new(source, PackagedTracks::Muxed { video, audio });
         if let Some(cached) = self.get(&key) {
             return Some(cached);
         }
         match open_package(source, media, video, audio).await {
             Ok(package) => {
-                let package = Arc::new(package);
+                let package: Arc<Package> = Arc::new(package.into());
                 self.insert(key, package.clone());
                 Some(package)
             }
@@ -68,6 +80,25 @@ impl PackageCache {
                 None
             }
         }
+    }
+
+    /// The package of one stream (ffmpeg's number) as CMAF, cached or read by [`open_cmaf_track`].
+    ///
+    /// # Errors
+    /// Why the packager cannot handle this stream; that is not cached.
+    pub async fn open_cmaf(
+        &self,
+        source: &Arc<SourceFile>,
+        media: &Media,
+        stream: u32,
+    ) -> Result<Arc<Package>, String> {
+        let key = PackageKey::new(source, PackagedTracks::Cmaf { stream });
+        if let Some(cached) = self.get(&key) {
+            return Ok(cached);
+        }
+        let package: Arc<Package> = Arc::new(open_cmaf_track(source, media, stream).await?.into());
+        self.insert(key, package.clone());
+        Ok(package)
     }
 
     fn get(&self, key: &PackageKey) -> Option<Arc<Package>> {
@@ -89,12 +120,13 @@ mod tests {
 
     use super::*;
     use crate::engine::damaged_films::make_film;
+    use crate::engine::packager::MuxedTracks;
 
     #[test]
     fn recent_packages_are_kept_and_another_state_of_a_file_is_another_key() {
         let bytes = make_film("a.mp4", "-f lavfi -i sine=r=48000:d=3", "-c:a aac");
-        let package = || Arc::new(Package::open_mp4(&bytes[..], Some(0), Some(1), 0.0).unwrap());
-        let package_bytes = package().memory_bytes();
+        let package = || Arc::new(MuxedTracks::open_mp4(&bytes[..], Some(0), Some(1), 0.0).unwrap().into());
+        let package_bytes = Package::memory_bytes(&package());
         assert!(package_bytes > 500, "{package_bytes} bytes for some hundred samples");
         let cache = PackageCache { max_bytes: package_bytes * 2, ..PackageCache::default() };
         let key = |inode: u64| PackageKey {
@@ -102,8 +134,7 @@ mod tests {
             len: 7,
             modified: SystemTime::UNIX_EPOCH,
             changed_at: (0, 0),
-            video: Some(0),
-            audio: Some(1),
+            tracks: PackagedTracks::Muxed { video: Some(0), audio: Some(1) },
         };
         let first = package();
         cache.insert(key(1), first.clone());
@@ -116,7 +147,9 @@ mod tests {
         assert!(cache.get(&PackageKey { modified: later, ..key(1) }).is_none());
         let changed = PackageKey { changed_at: (0, 1), ..key(1) };
         assert!(cache.get(&changed).is_none(), "the modification time was restored");
-        assert!(cache.get(&PackageKey { audio: None, ..key(1) }).is_none());
+        let silent = PackagedTracks::Muxed { video: Some(0), audio: None };
+        assert!(cache.get(&PackageKey { tracks: silent, ..key(1) }).is_none());
+        assert!(cache.get(&PackageKey { tracks: PackagedTracks::Cmaf { stream: 0 }, ..key(1) }).is_none());
         let small_cache = PackageCache { max_bytes: package_bytes - 1, ..PackageCache::default() };
         small_cache.insert(key(1), package());
         assert!(small_cache.get(&key(1)).is_none(), "too large to be cached");

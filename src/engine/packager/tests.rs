@@ -24,11 +24,11 @@ fn sample_files() -> Vec<Vec<u8>> {
 fn count_segments(bytes: &[u8]) -> Result<usize, String> {
     let matroska = bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
     let package = if matroska {
-        Package::open_matroska(bytes, 0, Some(1), 0.0)
+        MuxedTracks::open_matroska(bytes, 0, Some(1), 0.0)
     } else {
-        Package::open_mp4(bytes, Some(0), Some(1), 0.0)
+        MuxedTracks::open_mp4(bytes, Some(0), Some(1), 0.0)
     };
-    let package = package.map_err(|refusal| refusal.reason().to_owned())?;
+    let package = package.map(Package::from).map_err(|refusal| refusal.reason().to_owned())?;
     let index = package.index().unwrap();
     let grid = Grid::from_keyframes(index.keyframes.get(1..).unwrap_or_default(), 0.5, index.end.as_seconds());
     let count = grid.len().min(20);
@@ -70,7 +70,7 @@ fn a_network_is_queried_only_where_waiting_is_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let (path, bytes) = (folder.path().join("a.mp4"), make_film("a.mp4", "", ""));
     std::fs::write(&path, &bytes).unwrap();
-    let package = Package::open_mp4(&bytes[..], Some(0), None, 0.0).unwrap();
+    let package = Package::from(MuxedTracks::open_mp4(&bytes[..], Some(0), None, 0.0).unwrap());
     let segment = package.lay_out_segment(&bytes[..], &Grid::from_keyframes(&[], 0.5, 3.0), 0).unwrap();
     let mut source = open_in_test(&path);
     source.is_local = false;

@@ -96,7 +96,7 @@ mod tests {
 
     fn rendition(width: u32, height: u32) -> Rendition {
         let plan = EncodeVideo::sample(width, height, 1000);
-        Rendition { video: Some(VideoPlan::Encode(plan)), audio: None }
+        Rendition { video: Some(VideoPlan::Encode(plan)), ..Rendition::default() }
     }
 
     fn media(width: u32, height: u32, bit_depth: u8) -> Media {
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(memory((1920, 1080, 10), (640, 360)), (2 << 30) + 40 * frame);
         assert_eq!(memory((640, 360, 8), (1920, 1080)), (2 << 30) + 20 * frame);
         assert_eq!(memory((u32::MAX, u32::MAX, 10), (640, 360)), 5 << 30);
-        assert_eq!(run_memory_bytes(&media(640, 360, 8), &Rendition { video: None, audio: None }), 2 << 30);
+        assert_eq!(run_memory_bytes(&media(640, 360, 8), &Rendition::default()), 2 << 30);
         assert_eq!(pipeline_name(&rendition(640, 360)), "segment-without-audio");
     }
 }

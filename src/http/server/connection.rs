@@ -138,11 +138,13 @@ pub struct Connection {
     stall_timer: Option<Pin<Box<Sleep>>>,
     last_progress: Instant,
     rate: ReceiveRate,
+    /// Whether the socket holds back incomplete packets (`TCP_CORK`).
+    is_corked: bool,
 }
 
 impl Connection {
     pub fn new(socket: TcpStream, file_ranges: FileRangeQueue, rate: ReceiveRate) -> Self {
-        Self { socket, file_ranges, stall_timer: None, last_progress: Instant::now(), rate }
+        Self { socket, file_ranges, stall_timer: None, last_progress: Instant::now(), rate, is_corked: false }
     }
 
     /// Runs a system call that writes once the socket is writable.
@@ -192,6 +194,16 @@ impl Connection {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             timer.as_mut().reset(deadline.into());
+        }
+    }
+
+    /// Lets the socket hold back incomplete packets while more ranges follow: CMAF has one for every sample or chunk. The
+    /// kernel sends them after 200 ms in any case.
+    fn set_corked(&mut self, is_corked: bool) {
+        if self.is_corked != is_corked {
+            self.is_corked = is_corked;
+            // Without it there are only more packets.
+            let _ = rustix::net::sockopt::set_tcp_cork(&self.socket, is_corked);
         }
     }
 
@@ -246,7 +258,10 @@ impl hyper::rt::Write for Connection {
     ) -> Poll<io::Result<usize>> {
         let connection = self.get_mut();
         match slices.iter().position(is_placeholder) {
-            Some(0) => connection.poll_range(context, slices[0].len()),
+            Some(0) => {
+                connection.set_corked(slices.len() > 1);
+                connection.poll_range(context, slices[0].len())
+            }
             Some(byte_slices) => {
                 connection.poll_socket_write(context, |socket| send(socket, &slices[..byte_slices], SendFlags::MORE))
             }
@@ -254,7 +269,10 @@ impl hyper::rt::Write for Connection {
                 Some(rewritten) => connection
                     .poll_socket_write(context, |socket| send(socket, &[IoSlice::new(&rewritten)], SendFlags::empty()))
                     .map_ok(|_| slices[0].len()),
-                None => connection.poll_socket_write(context, |socket| send(socket, slices, SendFlags::empty())),
+                None => {
+                    connection.set_corked(false);
+                    connection.poll_socket_write(context, |socket| send(socket, slices, SendFlags::empty()))
+                }
             },
         }
     }

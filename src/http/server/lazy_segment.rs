@@ -1,4 +1,4 @@
-//! A response body packaged from a media file while it is sent.
+//! A response body packaged from a media file while it is sent: bytes, and ranges of the file that the kernel sends.
 
 use std::future::Future;
 use std::io;
@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use crate::engine::packager::{LazySegment, LazySegmentReader};
+use super::connection::{BodyChunk, FileRange, FileRangeQueue, MAX_RANGE_BYTES};
+use crate::engine::packager::{LazySegment, LazySegmentReader, SegmentPart};
 use crate::engine::source::SourceFile;
 use crate::error::Error;
 use crate::service::library::Library;
@@ -26,15 +27,16 @@ impl LazySegmentBody {
         Self { library, segment, source }
     }
 
-    pub(super) fn into_stream(self) -> LazySegmentStream {
+    pub(super) fn into_stream(self, file_ranges: FileRangeQueue) -> LazySegmentStream {
         let reader = Box::new(self.segment.reader(self.source));
-        LazySegmentStream { library: self.library, state: StreamState::Ready(reader) }
+        LazySegmentStream { library: self.library, file_ranges, state: StreamState::Ready(reader) }
     }
 }
 
 /// A segment being sent.
 pub struct LazySegmentStream {
     library: Arc<Library>,
+    file_ranges: FileRangeQueue,
     state: StreamState,
 }
 
@@ -60,29 +62,33 @@ impl LazySegmentStream {
         }
     }
 
-    /// The next bytes, packaged on this thread if the source is in memory, so that they are sent from a warm CPU cache. An
-    /// error ends the connection, so the client sees an aborted body and never wrong bytes.
-    pub(super) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    /// The next part. If the source is in memory, bytes are packaged on this thread, so that they are sent from a warm CPU
+    /// cache, and ranges of the file are queued for the kernel. An error ends the connection, so the client sees an aborted
+    /// body and never wrong bytes.
+    pub(super) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<io::Result<BodyChunk>> {
         loop {
             match std::mem::replace(&mut self.state, StreamState::Finished) {
-                StreamState::Ready(mut reader) => match reader.next_cached().map_err(io::Error::other)? {
-                    Some(bytes) => {
-                        self.state = StreamState::Ready(reader);
-                        return Poll::Ready(Ok(bytes));
-                    }
-                    None => {
-                        let (library, remaining) = (self.library.clone(), reader.remaining_bytes());
-                        let pending = async move {
-                            let root = reader.source().root_index;
-                            let read_next = move || match reader.next_blocking() {
-                                Ok(bytes) => Ok((*reader, bytes)),
-                                Err(error) => Err(Error::internal(error)),
+                StreamState::Ready(mut reader) => {
+                    match reader.next_part_cached(MAX_RANGE_BYTES).map_err(io::Error::other)? {
+                        Some(part) => {
+                            let chunk = self.chunk_of(part, reader.source());
+                            self.state = StreamState::Ready(reader);
+                            return Poll::Ready(Ok(chunk));
+                        }
+                        None => {
+                            let (library, remaining) = (self.library.clone(), reader.remaining_bytes());
+                            let pending = async move {
+                                let root = reader.source().root_index;
+                                let read_next = move || match reader.next_blocking() {
+                                    Ok(bytes) => Ok((*reader, bytes)),
+                                    Err(error) => Err(Error::internal(error)),
+                                };
+                                library.run_with_deadline(root, read_next).await
                             };
-                            library.run_with_deadline(root, read_next).await
-                        };
-                        self.state = StreamState::Waiting { pending: Box::pin(pending), remaining };
+                            self.state = StreamState::Waiting { pending: Box::pin(pending), remaining };
+                        }
                     }
-                },
+                }
                 StreamState::Waiting { mut pending, remaining } => match pending.as_mut().poll(context) {
                     Poll::Pending => {
                         self.state = StreamState::Waiting { pending, remaining };
@@ -91,10 +97,20 @@ impl LazySegmentStream {
                     Poll::Ready(result) => {
                         let (reader, bytes) = result.map_err(io::Error::other)?;
                         self.state = StreamState::Ready(Box::new(reader));
-                        return Poll::Ready(Ok(bytes));
+                        return Poll::Ready(Ok(BodyChunk::Bytes(bytes)));
                     }
                 },
                 StreamState::Finished => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            }
+        }
+    }
+
+    fn chunk_of(&self, part: SegmentPart, source: &Arc<SourceFile>) -> BodyChunk {
+        match part {
+            SegmentPart::Bytes(bytes) => BodyChunk::Bytes(bytes),
+            SegmentPart::FileRange { offset, len } => {
+                let range = FileRange { source: source.clone(), offset, remaining: len };
+                BodyChunk::queue_range(&self.file_ranges, range)
             }
         }
     }

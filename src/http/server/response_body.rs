@@ -62,7 +62,7 @@ impl<B> ResponseBody<B> {
         let body = if let Some(file) = head.extensions.remove::<FileBody>() {
             Self::File { file, file_ranges, fetch: None }
         } else if let Some(segment) = head.extensions.remove::<LazySegmentBody>() {
-            Self::LazySegment(segment.into_stream())
+            Self::LazySegment(segment.into_stream(file_ranges))
         } else {
             Self::Plain(body)
         };
@@ -94,7 +94,7 @@ where
             Self::LazySegment(segment) if segment.remaining() == 0 => Poll::Ready(None),
             Self::LazySegment(segment) => {
                 let chunk = ready!(segment.poll_chunk(context));
-                Poll::Ready(Some(chunk.map(|bytes| Frame::data(BodyChunk::Bytes(bytes))).map_err(Into::into)))
+                Poll::Ready(Some(chunk.map(Frame::data).map_err(Into::into)))
             }
         }
     }

@@ -232,7 +232,20 @@ mod tests {
     use warp::Filter;
 
     use super::super::connection_slots::ConnectionSlots;
+    use super::super::lazy_segment::LazySegmentBody;
     use super::*;
+    use crate::domain::grid::Grid;
+    use crate::domain::library::Root;
+    use crate::domain::media::{Container, Media, Stream, StreamKind, Video};
+    use crate::domain::plan::{Rendition, VideoPlan};
+    use crate::domain::segment_format::SegmentFormat;
+    use crate::engine::content::SegmentContent;
+    use crate::engine::damaged_films::make_film;
+    use crate::engine::packager::{self, LazySegment, Packager};
+    use crate::engine::source::{Roots, SourceFile};
+    use crate::engine::{Backend as _, Job, RenditionSpec};
+    use crate::service::background_tasks::BackgroundTasks;
+    use crate::service::library::Library;
 
     #[tokio::test]
     async fn an_evicted_connection_is_closed() {
@@ -259,5 +272,76 @@ mod tests {
         let started = Instant::now();
         let _ = client.read_to_end(&mut rest).await;
         assert!(started.elapsed() < HEAD_TIMEOUT, "{:?}", started.elapsed());
+    }
+
+    /// The only segment of the video of a film, as CMAF.
+    async fn cmaf_segment(source: &Arc<SourceFile>, container: Container) -> Arc<LazySegment> {
+        let stream = Stream::new(0, "h264", StreamKind::Video(Video::new(64, 48)));
+        let media = Media::new(container, vec![stream]);
+        let track = packager::open_cmaf_track(source, &media, 0).await.unwrap();
+        let rendition = Rendition {
+            video: Some(VideoPlan::Copy { stream: 0 }),
+            format: SegmentFormat::Fmp4,
+            ..Rendition::default()
+        };
+        let spec = RenditionSpec {
+            source: source.clone(),
+            fingerprint: "f_0".into(),
+            media: Arc::new(media),
+            rendition: Arc::new(rendition),
+            grid: Arc::new(Grid::from_keyframes(&[], 2.0, 3.0)),
+            sidecar: None,
+            watermark: None,
+            package: Some(Arc::new(track.into())),
+        };
+        let mut run = Packager.start(Job::new(Arc::new(spec), 0), 0).unwrap();
+        match run.next().await.unwrap().unwrap().content {
+            SegmentContent::Lazy(segment) => segment,
+            SegmentContent::InMemory(_) => panic!("the packager makes lazy segments"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cmaf_segment_is_sent_as_bytes_and_as_ranges_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root { id: "films".into(), path: folder.path().to_owned() };
+        let library = Arc::new(Library::new(Arc::new(Roots::open(vec![root]).unwrap()), BackgroundTasks::default()));
+        // One chunk of all frames, and a block for each frame.
+        for (name, container) in [("a.mp4", Container::Mp4), ("a.mkv", Container::Matroska)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, make_film(name, "", "-crf 1")).unwrap();
+            let source = library.open(path.to_str().unwrap()).await.unwrap();
+            let segment = cmaf_segment(&source, container).await;
+            let expected = segment.read_all(&source).unwrap();
+            assert!(expected.len() > 20_000, "{name}: {} bytes", expected.len());
+            let body = LazySegmentBody::new(library.clone(), segment, source);
+            let routes: Routes = warp::any()
+                .map(move || {
+                    let mut response = Response::new("".into());
+                    response.extensions_mut().insert(body.clone());
+                    response
+                })
+                .boxed();
+            let (_phase, phase_receiver) = watch::channel(ShutdownPhase::Serving);
+            let threads = WorkerThreads::start(&routes, &phase_receiver).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (socket, peer) = listener.accept().await.unwrap();
+            let slot = ConnectionSlots::new(1, &[]).acquire(peer.ip()).unwrap();
+            threads.assign(AcceptedConnection { socket: socket.into_std().unwrap(), remote: peer.ip(), slot }).await;
+            // Twice, on one connection.
+            for _ in 0..2 {
+                client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(client.read_u8().await.unwrap());
+                }
+                let head = String::from_utf8(head).unwrap();
+                assert!(head.contains(&format!("content-length: {}\r\n", expected.len())), "{name}: {head}");
+                let mut received = vec![0; expected.len()];
+                client.read_exact(&mut received).await.unwrap();
+                assert!(received == expected, "{name}: other bytes");
+            }
+        }
     }
 }

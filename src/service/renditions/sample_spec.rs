@@ -21,7 +21,7 @@ pub(in crate::service) fn sample_spec(folder: &Path, height: u32) -> RenditionSp
         source: Arc::new(source),
         fingerprint: "f_1".into(),
         media: Arc::new(Media { duration_seconds: Some(200.0), ..Media::new(Container::Mp4, Vec::new()) }),
-        rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), audio: None }),
+        rendition: Arc::new(Rendition { video: Some(VideoPlan::Encode(video)), ..Rendition::default() }),
         grid: Arc::new(Grid::from_frame_rate(rate, 2.0, 200.0)),
         sidecar: None,
         watermark: None,

@@ -107,7 +107,7 @@ fn audio_bench(path: &Path, container: Container) -> Bench {
 impl Bench {
     /// Writes all encoded segments to one file.
     async fn encode_audio(&mut self, audio: &AudioPlan) -> PathBuf {
-        self.rendition = Arc::new(Rendition { video: None, audio: Some(audio.clone()) });
+        self.rendition = Arc::new(Rendition { audio: Some(audio.clone()), ..Rendition::default() });
         self.write_joined(&format!("{}.ts", self.backend.name()), &self.all_segments().await)
     }
 }

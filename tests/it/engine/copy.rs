@@ -29,7 +29,11 @@ impl Bench {
         } else {
             AudioPlan::Encode { stream: audio, channels: 2, kbps: 96, gain_tenths_db: None }
         };
-        bench.rendition = Arc::new(Rendition { video: Some(VideoPlan::Copy { stream: video }), audio: Some(audio) });
+        bench.rendition = Arc::new(Rendition {
+            video: Some(VideoPlan::Copy { stream: video }),
+            audio: Some(audio),
+            ..Rendition::default()
+        });
         bench
     }
 }

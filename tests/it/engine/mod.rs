@@ -1,6 +1,7 @@
 mod audio_parity;
 mod bitmap_subtitles;
 mod burn_in;
+mod cmaf;
 mod containers;
 mod copy;
 mod encode;
@@ -112,7 +113,7 @@ impl Bench {
             folder,
             media: Arc::new(media),
             backend: Arc::new(ffmpeg_backend().clone()),
-            rendition: Arc::new(Rendition { video, audio }),
+            rendition: Arc::new(Rendition { video, audio, ..Rendition::default() }),
             grid: Arc::new(grid),
             package: None,
             watermark: None,

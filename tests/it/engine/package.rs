@@ -81,10 +81,11 @@ impl Bench {
             }
             None => Grid::from_step(2.0, duration),
         });
-        bench.package = Some(Arc::new(package));
+        bench.package = Some(Arc::new(package.into()));
         bench.rendition = Arc::new(Rendition {
             video: video.map(|stream| VideoPlan::Copy { stream }),
             audio: audio.map(|stream| AudioPlan::Copy { stream }),
+            ..Rendition::default()
         });
         Ok(bench)
     }

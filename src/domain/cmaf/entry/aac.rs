@@ -28,6 +28,11 @@ pub fn entry(audio_specific_config: &[u8]) -> Result<SampleEntry, EntryError> {
     Ok(SampleEntry::new(bytes, format!("mp4a.40.{}", config.object_type)))
 }
 
+/// The core codec's rate, which is the track's timescale.
+pub fn core_sample_rate(audio_specific_config: &[u8]) -> Result<u32, EntryError> {
+    Ok(AudioSpecificConfig::parse(audio_specific_config)?.sample_rate)
+}
+
 /// An AudioSpecificConfig of AAC without extensions. Some tracks have none: old Matroska files name the profile in the
 /// codec id only, MPEG-2 AAC in MP4 in its object type.
 pub fn audio_specific_config(object_type: u8, sample_rate: u32, channels: u16) -> Result<[u8; 2], EntryError> {
@@ -149,7 +154,7 @@ mod tests {
     #[test]
     fn spectral_band_replication_is_in_the_codec_string() {
         assert_eq!(parse("1210"), (2, 44_100, 2));
-        assert_eq!(parse("119056e500"), (2, 48_000, 2), "states that there is none");
+        assert_eq!(parse("119056e500"), (2, 48_000, 2), "states that it has no extension");
         assert_eq!(parse("11b056e500"), (2, 48_000, 6));
         assert_eq!(parse("139056e5a0"), (SBR, 22_050, 2), "signalled for newer decoders only");
         assert_eq!(parse("138856e5a54880"), (PS, 22_050, 2));

@@ -48,7 +48,7 @@ mod tests {
     /// yuv420p -color_primaries bt709 -color_trc bt709 -colorspace bt709 -aspect 2:1`, to Matroska.
     const CODEC_PRIVATE: &str = "0142c00affe1001a6742c00ada11ec3da808080a000003000200000300601e244d4001000468ce0fc8";
 
-    /// The same, copied to MP4 with `-write_btrt 0`.
+    /// That stream, copied to MP4 with `-write_btrt 0`.
     const ENTRY: &str = "
         000000aa61766331000000000000000100000000000000000000000000000000004000300048000000480000000000000001
         00000000000000000000000000000000000000000000000000000000000000000018ffff00000031617663430142c00affe1

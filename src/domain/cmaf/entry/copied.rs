@@ -27,6 +27,12 @@ pub fn entry(stsd_child: &[u8]) -> Result<SampleEntry, EntryError> {
     }
 }
 
+/// Size, colour and the like of a visual sample entry, a child of `stsd`.
+pub fn video_format(stsd_child: &[u8]) -> Result<VideoFormat, EntryError> {
+    let (_, body) = take_box(&mut ByteCursor(stsd_child))?;
+    Ok(parse_video_format(body, body.get(VISUAL_ENTRY_BYTES..).ok_or(EntryError::Truncated)?))
+}
+
 fn video_from_entry(kind: &[u8; 4], body: &[u8]) -> Result<SampleEntry, EntryError> {
     let boxes = body.get(VISUAL_ENTRY_BYTES..).ok_or(EntryError::Truncated)?;
     let format = parse_video_format(body, boxes);
@@ -124,7 +130,7 @@ fn mp4a_entry(descriptor: &[u8], format: AudioFormat) -> Result<SampleEntry, Ent
     }
 }
 
-/// The fields of an audio sample entry, of ISO/IEC 14496-12 or of QuickTime ("Sound Sample Descriptions" in the
+/// The fields of an audio sample entry, of ISO/IEC 14496-12 or of QuickTime ("Media Data Atom Types" in the
 /// QuickTime File Format).
 struct AudioDescription<'a> {
     format: AudioFormat,

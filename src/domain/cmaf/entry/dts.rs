@@ -54,6 +54,12 @@ pub fn entry(first_frame: &[u8]) -> Result<SampleEntry, EntryError> {
     entry_from_record(kind, &ddts, AudioFormat { channels: channel_count(layout), sample_rate, bits: 16 })
 }
 
+/// Sample rate of the core, and samples of one of its frames.
+pub fn core_frame_length(first_frame: &[u8]) -> Result<(u32, u32), EntryError> {
+    let core = Core::parse(first_frame)?;
+    Ok((core.sample_rate, core.samples))
+}
+
 /// From the content of a `ddts` box, for `dtsc`, `dtsh`, `dtsl` or `dtse`.
 pub fn entry_from_record(kind: &[u8; 4], ddts: &[u8], format: AudioFormat) -> Result<SampleEntry, EntryError> {
     if ddts.len() < 20 {
@@ -186,7 +192,7 @@ fn channel_count(layout: u16) -> u16 {
     (layout.count_ones() + (layout & PAIRS).count_ones()) as u16
 }
 
-/// What an extension substream states of its first asset (sections 7.4 and 7.5).
+/// The fields of an extension substream about its first asset (sections 7.4 and 7.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Extension {
     assets: u8,

@@ -7,6 +7,7 @@ mod blocks;
 pub mod ebml;
 mod lacing;
 mod track;
+mod track_format;
 
 use super::bytes::ReadAt;
 use super::{ContainerError, refuse_if};
@@ -27,6 +28,10 @@ const SEEK_HEAD: u32 = 0x114d_9b74;
 const INFO: u32 = 0x1549_a966;
 const TRACKS: u32 = 0x1654_ae6b;
 const CUES: u32 = 0x1c53_bb6b;
+const CUE_POINT: u32 = 0xbb;
+const CUE_TIME: u32 = 0xb3;
+const CUE_TRACK_POSITIONS: u32 = 0xb7;
+const CUE_CLUSTER_POSITION: u32 = 0xf1;
 const CHAPTERS: u32 = 0x1043_a770;
 const ATTACHMENTS: u32 = 0x1941_a469;
 const CLUSTER: u32 = 0x1f43_b675;
@@ -65,6 +70,14 @@ impl<'a, F: ReadAt + ?Sized> MatroskaFile<'a, F> {
         }
     }
 
+    /// The track with ffmpeg's number `stream`. Tracks whose frames are more than header-stripped are refused.
+    pub fn read_stripped_track(&self, stream: u32) -> Result<TrackEntry, ContainerError> {
+        match self.read_compressed_track(stream)? {
+            (track, Compression::None | Compression::HeaderStripped(_)) => Ok(track),
+            (_, Compression::Zlib) => Err(ContainerError::Unsupported("the track is compressed or encrypted")),
+        }
+    }
+
     /// The track with ffmpeg's number `stream`, and the compression of its frames.
     pub fn read_compressed_track(&self, stream: u32) -> Result<(TrackEntry, Compression), ContainerError> {
         TrackEntry::parse(&self.tracks, stream)
@@ -75,6 +88,19 @@ impl<'a, F: ReadAt + ?Sized> MatroskaFile<'a, F> {
         let cues = self.cues.ok_or(ContainerError::Unsupported("there are no Cues"))?;
         let cues = read_body(self.file, cues, MAX_ELEMENT_BYTES)?;
         parse_cue_points(&cues, track).collect()
+    }
+
+    /// The first cluster of every cue of any track: where reading may start for streams without cues of their own.
+    pub fn read_all_cues(&self) -> Result<Vec<Cue>, ContainerError> {
+        let cues = self.cues.ok_or(ContainerError::Unsupported("there are no Cues"))?;
+        let cues = read_body(self.file, cues, MAX_ELEMENT_BYTES)?;
+        let points = children(&cues).filter(|(id, _)| *id == CUE_POINT);
+        let cue = |(_, point)| {
+            let time = parse_uint(child(point, CUE_TIME)?);
+            let cluster = parse_uint(child(child(point, CUE_TRACK_POSITIONS)?, CUE_CLUSTER_POSITION)?);
+            Some(Cue { time, cluster })
+        };
+        Ok(points.filter_map(cue).collect())
     }
 }
 
@@ -88,12 +114,12 @@ pub fn read_segment(file: &(impl ReadAt + ?Sized)) -> Result<Element, ContainerE
 }
 
 fn parse_cue_points(cues: &[u8], track: u64) -> impl Iterator<Item = Result<Cue, ContainerError>> {
-    children(cues).filter(|(id, _)| *id == 0xbb).filter_map(move |(_, point)| {
-        let time = parse_uint(child(point, 0xb3)?);
+    children(cues).filter(|(id, _)| *id == CUE_POINT).filter_map(move |(_, point)| {
+        let time = parse_uint(child(point, CUE_TIME)?);
         let track_positions = children(point)
-            .filter(|(id, _)| *id == 0xb7)
+            .filter(|(id, _)| *id == CUE_TRACK_POSITIONS)
             .find(|(_, positions)| children(positions).any(|(id, bytes)| id == 0xf7 && parse_uint(bytes) == track))?;
-        let cluster = child(track_positions.1, 0xf1).map(parse_uint);
+        let cluster = child(track_positions.1, CUE_CLUSTER_POSITION).map(parse_uint);
         let missing = ContainerError::Unsupported("a cue has no cluster position");
         Some(cluster.map(|cluster| Cue { time, cluster }).ok_or(missing))
     })

@@ -1,6 +1,8 @@
 //! One track entry, and how its frames are compressed.
 
-use super::ebml::{child, children, parse_uint};
+use super::ebml::{child, children, parse_text, parse_uint};
+use super::track_format::{parse_audio, parse_video};
+use crate::domain::cmaf::{AudioFormat, VideoFormat};
 use crate::engine::container::ContainerError;
 
 /// A track entry.
@@ -16,6 +18,14 @@ pub struct TrackEntry {
     pub frame_nanos: Option<u64>,
     /// Codec delay, nanoseconds; subtracted from the time of every block.
     pub delay_nanos: u64,
+    /// Bytes that were removed from the start of every frame (header stripping).
+    pub stripped_bytes: Vec<u8>,
+    /// BCP-47, otherwise ISO 639-2.
+    pub language: Option<String>,
+    /// None if this is not video.
+    pub video_format: Option<VideoFormat>,
+    /// None if this is not audio.
+    pub audio_format: Option<AudioFormat>,
 }
 
 impl TrackEntry {
@@ -37,6 +47,17 @@ impl TrackEntry {
             codec_private: bytes(0x63a2),
             frame_nanos: uint(0x23_e383),
             delay_nanos: uint(0x56aa).unwrap_or(0),
+            stripped_bytes: match &compression {
+                Compression::HeaderStripped(bytes) => bytes.clone(),
+                _ => Vec::new(),
+            },
+            // Without an element the language is English (RFC 9559 section 5.1.4.1.19).
+            language: [0x22_b59d, 0x22_b59c]
+                .into_iter()
+                .find_map(|id| child(entry, id))
+                .map_or(Some("eng".into()), parse_text),
+            video_format: parse_video(entry),
+            audio_format: parse_audio(entry),
         };
         Ok((track, compression))
     }

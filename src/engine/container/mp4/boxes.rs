@@ -69,6 +69,13 @@ pub fn child<'a>(body: &'a [u8], box_type: &[u8; 4]) -> Option<&'a [u8]> {
     children(body).find(|(found_type, _)| found_type == box_type).map(|(_, content)| content)
 }
 
+/// The bytes of the first box in a body, with its header.
+pub fn first_whole(body: &[u8]) -> Option<&[u8]> {
+    let mut rest = ByteCursor(body);
+    take_box(&mut rest).ok()?;
+    body.get(..body.len() - rest.0.len())
+}
+
 /// Version and flags of a full box, and a cursor after them.
 pub fn parse_full_box(body: &[u8]) -> Result<(u8, u32, ByteCursor<'_>), Truncated> {
     let mut cursor = ByteCursor(body);

@@ -2,13 +2,15 @@
 
 use super::super::bytes::{ByteCursor, Truncated};
 use super::super::{ContainerError, refuse_if};
-use super::boxes::{child, children, parse_full_box};
+use super::boxes::{child, children, first_whole, parse_full_box};
 
 /// The sample description of a track, which must have exactly one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SampleDescription {
     /// The record of ISO/IEC 14496-15 section 5.3.3.1 (`avcC`).
     Avc(Vec<u8>),
+    /// The record of ISO/IEC 14496-15 section 8.3.3.1 (`hvcC`).
+    Hevc(Vec<u8>),
     /// MPEG-4 audio: the AudioSpecificConfig of ISO/IEC 14496-3 section 1.6.2.1.
     Aac(Vec<u8>),
     /// VobSub: its palette, 16 entries of a zero byte, Y, Cr and Cb.
@@ -26,14 +28,26 @@ const SYSTEM_ENTRY_BYTES: usize = 8;
 /// Size of an audio sample entry before its boxes, bytes: ISO, and QuickTime's versions 1 and 2.
 const AUDIO_ENTRY_BYTES: [usize; 3] = [28, 44, 64];
 
-pub(super) fn parse_stsd(stsd: &[u8]) -> Result<SampleDescription, ContainerError> {
+/// The description, and the whole sample entry, a box.
+pub(super) fn parse_stsd(stsd: &[u8]) -> Result<(SampleDescription, Vec<u8>), ContainerError> {
     let (_, _, mut cursor) = parse_full_box(stsd)?;
     refuse_if(cursor.u32()? != 1, ContainerError::Uncuttable("the track has several sample descriptions"))?;
     let Some((codec, entry)) = children(cursor.0).next() else { return Err(Truncated.into()) };
+    let whole = first_whole(cursor.0).ok_or(Truncated)?;
+    Ok((describe(codec, entry)?, whole.to_vec()))
+}
+
+fn describe(codec: [u8; 4], entry: &[u8]) -> Result<SampleDescription, ContainerError> {
     Ok(match &codec {
         b"avc1" | b"avc2" | b"avc3" | b"avc4" => {
             let avcc = entry.get(VISUAL_ENTRY_BYTES..).and_then(|boxes| child(boxes, b"avcC"));
             SampleDescription::Avc(avcc.ok_or(ContainerError::Unsupported("there is no avcC"))?.to_vec())
+        }
+        b"hvc1" | b"hev1" | b"dvh1" | b"dvhe" => {
+            match entry.get(VISUAL_ENTRY_BYTES..).and_then(|boxes| child(boxes, b"hvcC")) {
+                Some(hvcc) => SampleDescription::Hevc(hvcc.to_vec()),
+                None => SampleDescription::Other(codec),
+            }
         }
         b"mp4a" => {
             let esds = AUDIO_ENTRY_BYTES.iter().find_map(|&entry_bytes| {
@@ -119,7 +133,9 @@ mod tests {
             let stream = [&[3, 3 + config.len() as u8, 0, 1, 0][..], &config].concat();
             let esds = sized(b"esds", &[&[0; 4][..], &stream].concat());
             let entry = sized(b"mp4s", &[&[0; 8][..], &esds].concat());
-            parse_stsd(&[&[0, 0, 0, 0, 0, 0, 0, 1][..], &entry].concat()).unwrap()
+            let (description, whole) = parse_stsd(&[&[0, 0, 0, 0, 0, 0, 0, 1][..], &entry, &[0; 3]].concat()).unwrap();
+            assert_eq!(whole, entry);
+            description
         };
         assert_eq!(entry(0xe0), SampleDescription::VobSub(vec![7, 9]));
         assert_eq!(entry(0x20), SampleDescription::Other(*b"mp4s"));

@@ -40,9 +40,24 @@ impl TrackTiming {
 
     /// Converts a presentation time of the track to the file's clock.
     pub fn presentation_ticks(&self, time: i64) -> Ticks {
+        Ticks::from_units(self.on_file_clock(time), self.timescale.max(1))
+    }
+
+    /// Like [`Self::presentation_ticks`], in units of a clock with `timescale` units per second: exact if that is a multiple
+    /// of the track's own.
+    pub fn presentation_units(&self, time: i64, timescale: u32) -> i64 {
+        rescale(self.on_file_clock(time), timescale, self.timescale.max(1))
+    }
+
+    /// Units per second of the track.
+    pub fn timescale(&self) -> u32 {
+        self.timescale
+    }
+
+    /// On the file's clock, in units of the track.
+    fn on_file_clock(&self, time: i64) -> i128 {
         let edit = self.edit.unwrap_or_default();
-        let time = i128::from(time) - i128::from(edit.media_start) + i128::from(edit.delay) - i128::from(self.advance);
-        Ticks::from_units(time, self.timescale.max(1))
+        i128::from(time) - i128::from(edit.media_start) + i128::from(edit.delay) - i128::from(self.advance)
     }
 
     /// Converts a decode time of the track to the file's clock.

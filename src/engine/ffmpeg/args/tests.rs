@@ -47,7 +47,7 @@ fn golden_lines(
     grid: &Grid,
     first: usize,
 ) -> String {
-    let rendition = Rendition { video, audio };
+    let rendition = Rendition { video, audio, ..Rendition::default() };
     let features = Features { has_tone_map: true, has_ass: true, has_zscale: true };
     let pipe_input =
         (!media.clock_pieces.is_empty()).then(|| PipeInput { address: "pipe:5".into(), offset_seconds: -991 });
@@ -144,7 +144,7 @@ fn the_watermark_is_overlaid_before_the_encoder_with_any_subtitle() {
 fn missing_ffmpeg_features_are_refused_with_a_reason() {
     let refused = |change: fn(&mut EncodeVideo)| {
         let media = media(Container::Mp4, 0.0, Color::default());
-        let rendition = Rendition { video: encode(change), audio: None };
+        let rendition = Rendition { video: encode(change), ..Rendition::default() };
         let grid = frames();
         let options = ArgumentOptions { subtitle_path: Some(""), ..plain_options(&media, &rendition, &grid) };
         build_arguments(&options).unwrap_err().to_string()
@@ -158,7 +158,7 @@ fn missing_ffmpeg_features_are_refused_with_a_reason() {
 fn zscale_is_used_only_for_formats_it_supports() {
     let film = media(Container::Matroska, 0.0, Color::default());
     let size = |media: &Media, resize| {
-        let rendition = Rendition { video: encode(|_| ()), audio: None };
+        let rendition = Rendition { video: encode(|_| ()), ..Rendition::default() };
         let grid = frames();
         let features = Features { has_zscale: resize, ..Features::default() };
         let options = ArgumentOptions { first: 1, features, ..plain_options(media, &rendition, &grid) };
@@ -185,7 +185,7 @@ fn zscale_is_used_only_for_formats_it_supports() {
 fn rgb_is_converted_to_bt709_and_described_as_such() {
     let words_for = |matrix: &str| {
         let film = media(Container::Matroska, 0.0, Color { matrix: Some(matrix.into()), ..Color::default() });
-        let rendition = Rendition { video: encode(|_| ()), audio: None };
+        let rendition = Rendition { video: encode(|_| ()), ..Rendition::default() };
         build_arguments(&plain_options(&film, &rendition, &frames())).unwrap().join(" ")
     };
     let is_converted = |words: &str| {

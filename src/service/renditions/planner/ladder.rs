@@ -119,7 +119,11 @@ pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, grid: &Ar
     for rung_height in heights {
         let limits = EncodeLimits { max_height: Some(rung_height), ..plan.request.encode_limits() };
         let video = plan_encode(service, &top.spec.media, stream, limits, &plan.request.playback.subtitle).await?;
-        let rendition = Rendition { video: Some(VideoPlan::Encode(video)), audio: top.spec.rendition.audio.clone() };
+        let rendition = Rendition {
+            video: Some(VideoPlan::Encode(video)),
+            audio: top.spec.rendition.audio.clone(),
+            ..Rendition::default()
+        };
         let spec = RenditionSpec {
             rendition: Arc::new(rendition),
             grid: grid.clone(),

@@ -77,7 +77,7 @@ pub(super) async fn plan_rendition(
             AudioPlan::Encode { stream, channels: policy.audio_channels, kbps: policy.audio_kbps, gain_tenths_db: None }
         }
     });
-    let rendition = Rendition { video, audio };
+    let rendition = Rendition { video, audio, ..Rendition::default() };
     // Copyable video is encoded after all if it cannot be segmented well.
     let package = package.filter(|_| !rendition.encodes_video());
     let spec = RenditionSpec {

@@ -1,0 +1,246 @@
+//! One track of a file: its init segment, and how any of its segments is laid out.
+
+use bytes::Bytes;
+
+use super::CmafSegment;
+use super::matroska_audio::{MatroskaAudio, first_block};
+use super::matroska_entry::{audio_entry, video_entry};
+use super::matroska_video::MatroskaVideo;
+use super::mp4::{Mp4Audio, Mp4Video};
+use super::samples::SegmentSamples;
+use crate::domain::cmaf::entry::{EntryError, copied};
+use crate::domain::cmaf::init::{IDENTITY_MATRIX, InitTrack, TrackHeader, write_init};
+use crate::domain::cmaf::moof::{self, Fragment};
+use crate::domain::cmaf::times::squeeze_decode_times;
+use crate::domain::cmaf::{SampleEntry, VideoFormat};
+use crate::domain::grid::Grid;
+use crate::domain::mpegts::psi::TrackKind;
+use crate::domain::time::Ticks;
+use crate::engine::container::ContainerError;
+use crate::engine::container::bytes::{ReadAt, SampleBytes};
+use crate::engine::container::matroska::{MatroskaFile, split_lacing};
+use crate::engine::container::mp4::Mp4File;
+use crate::engine::index::KeyframeIndex;
+use crate::engine::packager::MAX_SEGMENT_PAYLOAD_BYTES;
+use crate::engine::{Result, RunError, TIMELINE_BASE};
+
+/// Bytes read of the first frame: the largest frame of DTS-HD has 32 KiB, of E-AC-3 4 KiB for each substream.
+const MAX_FIRST_FRAME_BYTES: u64 = 64 << 10;
+
+/// One track, from which CMAF segments are laid out.
+#[derive(Debug)]
+pub struct CmafTrack {
+    samples: TrackSamples,
+    kind: TrackKind,
+    timescale: u32,
+    entry: SampleEntry,
+    video_format: Option<VideoFormat>,
+    init_segment: Bytes,
+    index: Option<KeyframeIndex>,
+}
+
+/// Reads the samples of a segment.
+#[derive(Debug)]
+enum TrackSamples {
+    Mp4Video(Box<Mp4Video>),
+    Mp4Audio(Box<Mp4Audio>),
+    MatroskaVideo(MatroskaVideo),
+    MatroskaAudio(MatroskaAudio),
+}
+
+/// The parts of a track that its container states.
+struct TrackParts {
+    samples: TrackSamples,
+    timescale: u32,
+    entry: SampleEntry,
+    video_format: Option<VideoFormat>,
+    matrix: [i32; 9],
+    language: Option<String>,
+    index: Option<KeyframeIndex>,
+}
+
+impl CmafTrack {
+    /// Reads the tables of stream `stream` (ffmpeg's number) of an mp4 file that begins at `start_seconds` of its own clock.
+    pub(in crate::engine::packager) fn open_mp4(
+        file: &(impl ReadAt + ?Sized),
+        stream: u32,
+        start_seconds: f64,
+    ) -> Result<Self, ContainerError> {
+        let start = Ticks::from_seconds(start_seconds);
+        let track = Mp4File::read(file)?.read_track(stream)?;
+        let entry = copied::entry(&track.sample_entry).map_err(refusal)?;
+        let (matrix, language) = (track.matrix, track.language.clone());
+        let is_video = track.is_video();
+        let video_format = is_video.then(|| copied::video_format(&track.sample_entry)).transpose().map_err(refusal)?;
+        let (samples, timescale, index) = if is_video {
+            let (video, index) = Mp4Video::read(file, track, start)?;
+            let timescale = video.timescale();
+            (TrackSamples::Mp4Video(Box::new(video)), timescale, Some(index))
+        } else {
+            let audio = Mp4Audio::read(track, start)?;
+            let timescale = audio.timescale();
+            (TrackSamples::Mp4Audio(Box::new(audio)), timescale, None)
+        };
+        Ok(Self::new(TrackParts { samples, timescale, entry, video_format, matrix, language, index }))
+    }
+
+    /// Like [`Self::open_mp4`], for a Matroska or WebM file. Reads only the cues and the first frame.
+    pub(in crate::engine::packager) fn open_matroska(
+        file: &(impl ReadAt + ?Sized),
+        stream: u32,
+        start_seconds: f64,
+    ) -> Result<Self, ContainerError> {
+        let start = Ticks::from_seconds(start_seconds);
+        let header = MatroskaFile::read(file)?;
+        let layout = header.layout;
+        let track = header.read_stripped_track(stream)?;
+        let block = first_block(file, layout, track.number)?;
+        let first_range = split_lacing(file, &block)?.first().copied().unwrap_or((block.offset, 0));
+        let frame =
+            SampleBytes { file, prefix: &track.stripped_bytes, offset: first_range.0, size: first_range.1.into() };
+        let first_frame = frame.read_exact(0, frame.len().min(MAX_FIRST_FRAME_BYTES) as usize)?;
+        let (matrix, language) = (IDENTITY_MATRIX, track.language.clone());
+        Ok(Self::new(match (&track.video_format, track.audio_format) {
+            (Some(format), _) => {
+                let entry = video_entry(&track, format, &first_frame)?;
+                let cues = header.read_cues(track.number)?;
+                let (video, index) = MatroskaVideo::read(file, layout, &track, &cues, start)?;
+                TrackParts {
+                    timescale: video.timescale(),
+                    samples: TrackSamples::MatroskaVideo(video),
+                    entry,
+                    video_format: Some(format.clone()),
+                    matrix,
+                    language,
+                    index: Some(index),
+                }
+            }
+            (None, Some(format)) => {
+                let (entry, frames) = audio_entry(&track, format, &first_frame)?;
+                let audio = MatroskaAudio::new(layout, &track, frames, &block, &header.read_all_cues()?, start);
+                TrackParts {
+                    timescale: audio.timescale(),
+                    samples: TrackSamples::MatroskaAudio(audio),
+                    entry,
+                    video_format: None,
+                    matrix,
+                    language,
+                    index: None,
+                }
+            }
+            (None, None) => return Err(ContainerError::Unsupported("the track is neither video nor audio")),
+        }))
+    }
+
+    fn new(parts: TrackParts) -> Self {
+        let TrackParts { samples, timescale, entry, video_format, matrix, language, index } = parts;
+        let (kind, header) = match &video_format {
+            Some(format) => (TrackKind::Video, TrackHeader::Video { format, matrix }),
+            None => (TrackKind::Audio, TrackHeader::Audio),
+        };
+        let init_segment = write_init(&InitTrack { header, timescale, language: language.as_deref(), entry: &entry });
+        Self { samples, kind, timescale, entry, video_format, init_segment: init_segment.into(), index }
+    }
+
+    pub fn kind(&self) -> TrackKind {
+        self.kind
+    }
+
+    /// Units per second of the times in its segments.
+    pub fn timescale(&self) -> u32 {
+        self.timescale
+    }
+
+    /// The sample entry, with the attributes of a playlist.
+    pub fn entry(&self) -> &SampleEntry {
+        &self.entry
+    }
+
+    /// Size, colour and light levels; None for audio.
+    pub fn video_format(&self) -> Option<&VideoFormat> {
+        self.video_format.as_ref()
+    }
+
+    /// The init segment (`EXT-X-MAP`), which never changes while the file does not.
+    pub fn init_segment(&self) -> &Bytes {
+        &self.init_segment
+    }
+
+    /// Where the video may be cut; None for audio.
+    pub fn index(&self) -> Option<&KeyframeIndex> {
+        self.index.as_ref()
+    }
+
+    /// Approximate memory used, bytes.
+    pub(in crate::engine::packager) fn memory_bytes(&self) -> usize {
+        let samples = match &self.samples {
+            TrackSamples::Mp4Video(video) => video.memory_bytes(),
+            TrackSamples::Mp4Audio(audio) => audio.memory_bytes(),
+            TrackSamples::MatroskaVideo(video) => video.memory_bytes(),
+            TrackSamples::MatroskaAudio(audio) => audio.memory_bytes(),
+        };
+        let index = self.index.as_ref().map_or(0, |index| index.keyframes.len() * size_of::<Ticks>());
+        size_of::<Self>() + samples + index + self.init_segment.len() + self.entry.bytes.len()
+    }
+
+    /// Lays out segment `number` of a grid: for video, of one that was made from [`Self::index`]; for audio, of the video
+    /// beside it or of fixed steps.
+    ///
+    /// # Errors
+    /// `SourceRead` if the file ends before its samples, if there are too many, or if a time does not fit its field.
+    pub(in crate::engine::packager) fn lay_out_segment(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        grid: &Grid,
+        number: usize,
+    ) -> Result<CmafSegment> {
+        let SegmentSamples { mut samples, ranges, end } = self.segment_samples(file, grid, number)?;
+        let total_bytes: u64 = samples.iter().map(|sample| u64::from(sample.size)).sum();
+        if samples.len() > super::samples::MAX_SAMPLES || total_bytes > MAX_SEGMENT_PAYLOAD_BYTES {
+            return Err(RunError::SourceRead(format!("segment {number} is too large")));
+        }
+        if ranges.iter().any(|&(offset, size)| offset.saturating_add(size.into()) > file.len()) {
+            return Err(RunError::SourceRead(format!("the file ends before segment {number}")));
+        }
+        if self.kind == TrackKind::Video {
+            squeeze_decode_times(&mut samples, end);
+        }
+        let fragment = Fragment {
+            kind: self.kind,
+            sequence_number: u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1),
+            samples: &samples,
+            end,
+            base: TIMELINE_BASE.to_units(self.timescale),
+        };
+        let head = moof::lay_out(&fragment)
+            .map_err(|error| RunError::SourceRead(format!("segment {number} cannot be laid out: {error}")))?;
+        Ok(CmafSegment::new(head.bytes, self.prefix(), &ranges))
+    }
+
+    fn segment_samples(&self, file: &(impl ReadAt + ?Sized), grid: &Grid, number: usize) -> Result<SegmentSamples> {
+        let index = || self.index.as_ref().ok_or_else(|| RunError::Internal("the video has no index".into()));
+        match &self.samples {
+            TrackSamples::Mp4Video(video) => video.segment_samples(index()?, grid, number),
+            TrackSamples::Mp4Audio(audio) => Ok(audio.segment_samples(grid, number)),
+            TrackSamples::MatroskaVideo(video) => video.segment_samples(file, index()?, grid, number),
+            TrackSamples::MatroskaAudio(audio) => audio.segment_samples(file, grid, number),
+        }
+    }
+
+    /// Bytes that the container removed from the start of every sample.
+    fn prefix(&self) -> &[u8] {
+        match &self.samples {
+            TrackSamples::Mp4Video(_) | TrackSamples::Mp4Audio(_) => &[],
+            TrackSamples::MatroskaVideo(video) => video.prefix(),
+            TrackSamples::MatroskaAudio(audio) => audio.prefix(),
+        }
+    }
+}
+
+/// Why a track without a sample entry is refused.
+pub(super) fn refusal(error: EntryError) -> ContainerError {
+    ContainerError::Unsupported(match error {
+        EntryError::Truncated => "the codec's configuration is truncated or damaged",
+        EntryError::Unsupported(reason) => reason,
+    })
+}

@@ -6,6 +6,7 @@
 
 pub mod boxes;
 pub mod entry;
+pub mod from_ts;
 pub mod init;
 pub mod moof;
 pub mod times;

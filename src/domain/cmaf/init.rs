@@ -31,7 +31,7 @@ pub struct InitTrack<'a> {
     pub entry: &'a SampleEntry,
 }
 
-/// What differs between video and audio.
+/// The header of a track, which differs between video and audio.
 #[derive(Clone, Copy, Debug)]
 pub enum TrackHeader<'a> {
     Video {

@@ -25,7 +25,7 @@ pub struct SampleEntry {
     pub channels: Option<String>,
 }
 
-/// What a container states about video beside the decoder's configuration.
+/// The format of video as a container states it, beside the decoder's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VideoFormat {
     /// Coded size, pixels.
@@ -63,7 +63,7 @@ impl Color {
     }
 }
 
-/// What a container states about audio.
+/// The format of audio as a container states it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AudioFormat {
     pub channels: u16,

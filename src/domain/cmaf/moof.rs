@@ -135,7 +135,7 @@ pub fn shift_decode_time(head: &mut [u8], decode_time_at: usize, shift: i64) -> 
     Ok(())
 }
 
-/// What `tfhd` and `trun` state about the samples.
+/// The samples as `tfhd` and `trun` describe them.
 struct SampleRun<'a> {
     kind: TrackKind,
     samples: &'a [Sample],

@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn spectral_band_replication_is_in_the_codec_string() {
         assert_eq!(parse("1210"), (2, 44_100, 2));
-        assert_eq!(parse("119056e500"), (2, 48_000, 2), "states that there is none");
+        assert_eq!(parse("119056e500"), (2, 48_000, 2), "states its absence");
         assert_eq!(parse("11b056e500"), (2, 48_000, 6));
         assert_eq!(parse("139056e5a0"), (SBR, 22_050, 2), "signalled for newer decoders only");
         assert_eq!(parse("138856e5a54880"), (PS, 22_050, 2));

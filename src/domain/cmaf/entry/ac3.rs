@@ -76,7 +76,7 @@ mod tests {
     /// Matroska: the start of the first frame.
     const FRAME: &str = "0b77fe95144043e106f46370c0c0c218";
 
-    /// The same, copied to MP4 with `-write_btrt 0`.
+    /// Copied to MP4 with `-write_btrt 0`.
     const ENTRY: &str = "
         0000002f61632d33000000000000000100000000000000000002001000000000bb8000000000000b64616333101140
     ";

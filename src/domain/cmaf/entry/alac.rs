@@ -31,7 +31,7 @@ mod tests {
     /// ffmpeg 5.1: `-f lavfi -i sine=frequency=440:sample_rate=48000:duration=0.3 -c:a alac -ac 2`, to Matroska.
     const COOKIE: &str = "000010000010280a0e02000000004004001770000000bb80";
 
-    /// The same, copied to MP4 with `-write_btrt 0`.
+    /// Copied to MP4 with `-write_btrt 0`.
     const ENTRY: &str = "
         00000048616c6163000000000000000100000000000000000002001000000000bb80000000000024616c6163000000000000
         10000010280a0e02000000004004001770000000bb80

@@ -124,7 +124,7 @@ fn mp4a_entry(descriptor: &[u8], format: AudioFormat) -> Result<SampleEntry, Ent
     }
 }
 
-/// The fields of an audio sample entry, of ISO/IEC 14496-12 or of QuickTime ("Sound Sample Descriptions" in the
+/// The fields of an audio sample entry, of ISO/IEC 14496-12 or of QuickTime (the chapter on sample descriptions in the
 /// QuickTime File Format).
 struct AudioDescription<'a> {
     format: AudioFormat,

@@ -186,7 +186,7 @@ fn channel_count(layout: u16) -> u16 {
     (layout.count_ones() + (layout & PAIRS).count_ones()) as u16
 }
 
-/// What an extension substream states of its first asset (sections 7.4 and 7.5).
+/// The fields that an extension substream states of its first asset (sections 7.4 and 7.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Extension {
     assets: u8,

@@ -80,7 +80,7 @@ fn atmos_complexity(dec3: &[u8]) -> Option<u8> {
 /// The value of `strmtyp` for substreams that add channels to the one before.
 const DEPENDENT: u32 = 1;
 
-/// What a frame's header states (`bsi` in ETSI TS 102 366 table E.1.2).
+/// The fields of a frame's header (`bsi` in ETSI TS 102 366 table E.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Substream {
     /// `strmtyp` and `substreamid`.
@@ -275,7 +275,7 @@ mod tests {
         0b7702ff3f87c000208020000200400003e01fba7e1e010107e1e1f8787e1e10f9f7fceaf9f3e7cf9f3e7cf9f3e7cf9f
     ";
 
-    /// The same, copied to MP4 with `-write_btrt 0`.
+    /// Copied to MP4 with `-write_btrt 0`.
     const ENTRY: &str = "
         0000003165632d33000000000000000100000000000000000002001000000000bb8000000000000d646563330c00200f00
     ";

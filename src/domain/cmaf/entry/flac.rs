@@ -47,7 +47,7 @@ mod tests {
     /// ffmpeg 5.1: `-f lavfi -i sine=frequency=440:sample_rate=48000:duration=0.3 -c:a flac -ac 2`, to Matroska.
     const CODEC_PRIVATE: &str = "664c614380000022120012000000fc0005110bb802f000003840e5f051c128e84992c0cba99724092b51";
 
-    /// The same, copied to MP4 with `-write_btrt 0`.
+    /// Copied to MP4 with `-write_btrt 0`.
     const ENTRY: &str = "
         00000056664c6143000000000000000100000000000000000002001000000000bb8000000000003264664c61000000008000
         0022120012000000fc0005110bb802f000003840e5f051c128e84992c0cba99724092b51

@@ -44,7 +44,7 @@ mod tests {
     /// ffmpeg 5.1: `-f lavfi -i sine=frequency=440:sample_rate=48000:duration=0.3 -c:a libopus -ac 2`, to Matroska.
     const HEAD: &str = "4f707573486561640102380180bb0000000000";
 
-    /// The same, copied to MP4 with `-write_btrt 0`.
+    /// Copied to MP4 with `-write_btrt 0`.
     const ENTRY: &str = "
         000000374f707573000000000000000100000000000000000002001000000000bb80000000000013644f7073000201380000
         bb80000000

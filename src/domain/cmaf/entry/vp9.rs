@@ -42,7 +42,7 @@ pub fn entry_from_record(vpcc: &[u8], format: &VideoFormat) -> Result<SampleEntr
     Ok(SampleEntry::new(bytes, record_codecs("vp9", b"vp09", vpcc)?))
 }
 
-/// What the uncompressed header of a keyframe states (VP9 bitstream specification section 6.2).
+/// The fields of the uncompressed header of a keyframe (VP9 bitstream specification section 6.2).
 #[derive(Debug, PartialEq, Eq)]
 struct KeyframeHead {
     profile: u8,
@@ -139,7 +139,7 @@ mod tests {
     /// -pix_fmt yuv420p`, the start of the first frame in Matroska, which has no `CodecPrivate`.
     const KEYFRAME: &str = "824983420003f002f60638241c184a00";
 
-    /// The same, copied to MP4 with `-write_btrt 0`.
+    /// Copied to MP4 with `-write_btrt 0`.
     const ENTRY: &str = "
         0000008476703039000000000000000100000000000000000000000000000000004000300048000000480000000000000001
         00000000000000000000000000000000000000000000000000000000000000000018ffff000000147670634301000000000a

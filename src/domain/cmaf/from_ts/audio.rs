@@ -52,7 +52,7 @@ pub(super) fn read(
             let size = size.map_err(|_| ConversionError::Damaged("a frame of audio is too long"))?;
             samples.push(Sample { size, dts: start, pts: start, is_keyframe: true });
             payload.extend_from_slice(frame.bytes);
-            time = time + Ticks::from_units(frame.samples, sample_rate);
+            time += Ticks::from_units(frame.samples, sample_rate);
         }
     }
     let config = config.ok_or(ConversionError::NoPackets)?;

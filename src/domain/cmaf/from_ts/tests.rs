@@ -165,6 +165,9 @@ fn other_segments_are_refused() {
     assert_eq!(convert(&both), Err(ConversionError::SeveralTracks));
     let empty = segment(TrackKind::Video, 0x1b, &[(0, annex_b(&[&[9, 0xf0]]))]);
     assert!(matches!(convert(&empty), Err(ConversionError::Damaged(_))));
+    let sets: Vec<Vec<u8>> = (1..40).map(|n| vec![0x68, n]).collect();
+    let many = annex_b(&sets.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    assert!(matches!(convert(&segment(TrackKind::Video, 0x1b, &[(0, many)])), Err(ConversionError::Damaged(_))));
     let without_sets = convert(&segment(TrackKind::Video, 0x1b, &[unit])).unwrap();
     assert!(without_sets.video_format().is_err() && without_sets.sample_entry(&VideoFormat::default()).is_err());
 }

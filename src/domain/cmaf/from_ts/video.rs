@@ -8,6 +8,9 @@ use crate::domain::mpegts::elementary_stream::ElementaryStream;
 use crate::domain::mpegts::unwrap_timestamp;
 use crate::domain::time::Ticks;
 
+/// Most parameter sets of a stream. Encoders write two or three; the records in sample entries have room for few more.
+const MAX_PARAMETER_SETS: usize = 32;
+
 /// A codec whose access units are byte streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VideoCodec {
@@ -54,14 +57,18 @@ impl VideoCodec {
     }
 
     /// The parameter sets of an access unit, without repetitions.
-    fn parameter_sets(self, access_unit: &[u8]) -> Vec<Vec<u8>> {
+    fn parameter_sets(self, access_unit: &[u8]) -> Result<Vec<Vec<u8>>, ConversionError> {
         let mut sets: Vec<Vec<u8>> = Vec::new();
         for unit in nal_units(access_unit).filter(|unit| self.unit_kind(unit) == UnitKind::ParameterSet) {
-            if !sets.iter().any(|set| set == unit) {
-                sets.push(unit.to_vec());
+            if sets.iter().any(|set| set == unit) {
+                continue;
             }
+            if sets.len() == MAX_PARAMETER_SETS {
+                return Err(ConversionError::Damaged("an access unit has too many parameter sets"));
+            }
+            sets.push(unit.to_vec());
         }
-        sets
+        Ok(sets)
     }
 }
 
@@ -75,7 +82,7 @@ pub(super) fn read(
     let parameter_sets = match config {
         Some(TrackConfig::Video { codec: expected, parameter_sets }) if *expected == codec => parameter_sets.clone(),
         Some(_) => return Err(ConversionError::ConfigChanged),
-        None => stream.packets().next().map(|(_, bytes)| codec.parameter_sets(bytes)).unwrap_or_default(),
+        None => stream.packets().next().map(|(_, bytes)| codec.parameter_sets(bytes)).transpose()?.unwrap_or_default(),
     };
     let (mut samples, mut payload) = (Vec::new(), Vec::new());
     for (pts, access_unit) in stream.packets() {

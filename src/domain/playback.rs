@@ -4,6 +4,7 @@
 use super::media::{Audio, Media, Stream, Video};
 use super::plan::BurnedSubtitle;
 
+pub mod capabilities;
 mod clients;
 mod device;
 
@@ -121,7 +122,7 @@ pub fn decide(media: &Media, device: &DeviceProfile, request: &PlaybackRequest) 
     let exceeds_limit = matches!((limit_kbps, media.bitrate_kbps), (Some(limit), Some(rate)) if rate > limit);
     let mut video_problems = Vec::new();
     if let Some((stream, track)) = video {
-        video_problems = video_reasons(stream, track, device);
+        video_problems = video_reasons(stream, track, &device.video);
         if request.max_height.is_some_and(|lines| display_height(track) > lines) {
             video_problems.push(TranscodeReason::VideoResolutionNotSupported);
         }
@@ -197,7 +198,10 @@ pub fn can_copy_audio(stream: &Stream, audio: &Audio, device: &DeviceProfile, ma
     };
     let has_supported_layout =
         matches!(audio.channels, 1 | 2 | 6) && max_channels.is_none_or(|most| audio.channels <= most);
-    has_supported_codec && has_supported_layout && stream.is_decodable && audio_reason(stream, audio, device).is_none()
+    has_supported_codec
+        && has_supported_layout
+        && stream.is_decodable
+        && audio_reason(stream, audio, &device.audio).is_none()
 }
 
 /// Displayed height in lines, after pixel aspect and rotation.
@@ -235,7 +239,7 @@ fn pick_audio<'a>(
     }
     let is_usable = |stream: &Stream| stream.is_decodable || supports_audio(device, &stream.codec);
     let default_track = default_audio(media);
-    let is_playable = |(stream, audio): &(&Stream, &Audio)| audio_reason(stream, audio, device).is_none();
+    let is_playable = |(stream, audio): &(&Stream, &Audio)| audio_reason(stream, audio, &device.audio).is_none();
     if let Some(playable) = default_track.filter(is_playable) {
         return Some(playable);
     }
@@ -268,13 +272,13 @@ fn audio_reasons(
     if let Some((stream, audio)) = default_track
         && (picked.is_none_or(|(picked, _)| picked.index == stream.index) || request.audio_stream.is_none())
     {
-        reasons.extend(audio_reason(stream, audio, device));
+        reasons.extend(audio_reason(stream, audio, &device.audio));
     }
     if let (Some((default_stream, _)), Some((picked, audio))) = (default_track, picked)
         && default_stream.index != picked.index
     {
         reasons.push(TranscodeReason::SecondaryAudioSelected);
-        reasons.extend(audio_reason(picked, audio, device));
+        reasons.extend(audio_reason(picked, audio, &device.audio));
     }
     if let Some((_, audio)) = picked
         && request.max_audio_channels.is_some_and(|most| audio.channels > most)

@@ -1,4 +1,4 @@
-//! Formats of media segments (RFC 8216 section 3.1).
+//! Formats of media segments (RFC 8216 section 3.1, draft-pantos-hls-rfc8216bis section 3.1).
 
 named_values! {
     #[derive(Default)]

@@ -67,6 +67,7 @@ const GOOD: &[&str] = &[
     "hearingImpaired",
     "HEARING_IMPAIRED",
     "hard of hearing",
+    "describes-music-and-sound",
     "goes on air",
 ];
 

@@ -7,6 +7,7 @@
 pub mod audio_frames;
 pub mod boxes;
 pub mod entry;
+pub mod from_ts;
 pub mod init;
 pub mod moof;
 pub mod times;

@@ -11,6 +11,7 @@ pub mod audio_insertion;
 pub mod canonical;
 pub mod channel_timeline;
 pub mod clock_jumps;
+pub mod elementary_stream;
 pub mod layout;
 pub mod live_muxer;
 pub mod packet;

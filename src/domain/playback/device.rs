@@ -90,10 +90,10 @@ pub(super) fn video_support(codec: &str, profiles: &[&str], max_level: f64) -> V
     }
 }
 
-/// Why a device does not play this video. Of several entries for the codec the one with the fewest reasons counts.
-pub(super) fn video_reasons(stream: &Stream, video: &Video, device: &DeviceProfile) -> Vec<TranscodeReason> {
-    device
-        .video
+/// Why a device with these entries does not play this video. Of several entries for the codec the one with the fewest reasons
+/// counts.
+pub(super) fn video_reasons(stream: &Stream, video: &Video, entries: &[VideoSupport]) -> Vec<TranscodeReason> {
+    entries
         .iter()
         .filter(|support| support.codec.eq_ignore_ascii_case(&stream.codec))
         .map(|support| support_reasons(stream, video, support))
@@ -144,8 +144,9 @@ fn size_fits(video: &Video, support: &VideoSupport) -> bool {
     fits(video.width, video.height) || (has_both_limits && fits(video.height, video.width))
 }
 
-pub(super) fn audio_reason(stream: &Stream, audio: &Audio, device: &DeviceProfile) -> Option<TranscodeReason> {
-    let mut entries = device.audio.iter().filter(|entry| entry.codec.eq_ignore_ascii_case(&stream.codec)).peekable();
+/// Why a device with these entries does not play this audio.
+pub(super) fn audio_reason(stream: &Stream, audio: &Audio, entries: &[AudioSupport]) -> Option<TranscodeReason> {
+    let mut entries = entries.iter().filter(|entry| entry.codec.eq_ignore_ascii_case(&stream.codec)).peekable();
     // A track whose description is broken (no channels) is playable nowhere.
     if entries.peek().is_none() || audio.channels == 0 {
         return Some(TranscodeReason::AudioCodecNotSupported);

@@ -123,8 +123,7 @@ pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response
         SessionAsset::Playlist(track) => {
             Ok(playlist_response(session.media_playlist(track, &session_grant(&service, call.user()?, &session))?))
         }
-        SessionAsset::Segment(track @ (PlaylistTrack::Video(_) | PlaylistTrack::Audio), index) => {
-            let format = track.segment_format();
+        SessionAsset::Segment(track, format @ SegmentFormat::MpegTs, index) => {
             let no_track = || Error::new(Code::AssetNotFound, "the session has no such track");
             let stored = session.segment(session.rung_of_track(track).ok_or_else(no_track)?, index).await?;
             Ok(match stored.content {
@@ -140,10 +139,13 @@ pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response
                 }
             })
         }
-        SessionAsset::Segment(track @ PlaylistTrack::Subtitles, index) => {
+        SessionAsset::Segment(PlaylistTrack::Subtitles(0), format @ SegmentFormat::WebVtt, index) => {
             let text = session.subtitle_segment(&service.subtitles, index).await?;
             let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
-            Ok(segment_response(track.segment_format(), text.into(), &etag, &call.headers))
+            Ok(segment_response(format, text.into(), &etag, &call.headers))
+        }
+        SessionAsset::IFramePlaylist(_) | SessionAsset::Init(..) | SessionAsset::Segment(..) => {
+            Err(Error::new(Code::AssetNotFound, "the session has no such asset"))
         }
     }
 }

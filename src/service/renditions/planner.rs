@@ -277,7 +277,9 @@ fn plan_subtitles(media: &Media, subtitle: &SubtitleDelivery, file_name: &str) -
             SubtitleRendition {
                 name: subtitle_name(stream),
                 language: tag_of(&stream.language),
-                forced: stream.is_forced,
+                is_default: true,
+                is_forced: stream.is_forced,
+                is_hearing_impaired: false,
             }
         }
         SubtitleDelivery::TextSidecar { path } => {
@@ -285,7 +287,13 @@ fn plan_subtitles(media: &Media, subtitle: &SubtitleDelivery, file_name: &str) -
             let description = sidecars::parse_name(file_name, name);
             let (language, forced) =
                 description.map_or((None, false), |description| (tag_of(&description.language), description.forced));
-            SubtitleRendition { name: name.to_owned(), language, forced }
+            SubtitleRendition {
+                name: name.to_owned(),
+                language,
+                is_default: true,
+                is_forced: forced,
+                is_hearing_impaired: false,
+            }
         }
         SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return None,
     };

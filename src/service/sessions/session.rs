@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::failure::{SessionFailure, failure_error, session_ended_error};
 use super::lock;
 use super::rungs::{CurrentRung, RungLeases};
+use crate::domain::grid::Grid;
 use crate::domain::playback::SubtitleDelivery;
-use crate::domain::playlist::{self, PlaylistTrack};
+use crate::domain::playlist::{self, MediaPlaylist, MultivariantPlaylist, PlaylistTrack};
 use crate::domain::session::{SessionEvent, SessionState};
 use crate::domain::subtitles::write_webvtt_segment;
 use crate::engine::segment_cache::StoredSegment;
@@ -360,7 +361,7 @@ impl Session {
     pub fn rung_of_track(&self, track: PlaylistTrack) -> Option<usize> {
         match (track, self.plan.spec().rendition.video.is_some()) {
             (PlaylistTrack::Video(rung), true) => Some(rung).filter(|rung| *rung < self.plan.rungs.len()),
-            (PlaylistTrack::Audio, false) => Some(0),
+            (PlaylistTrack::Audio(0), false) => Some(0),
             _ => None,
         }
     }
@@ -369,9 +370,11 @@ impl Session {
     pub fn multivariant(&self, with_start: bool, grant: &str) -> Bytes {
         let video_codec = self.view.borrow().video_codec.clone();
         let subtitles = self.plan.subtitles.as_ref().map(|subtitles| &subtitles.rendition);
+        let subtitles = subtitles.map_or(&[][..], std::slice::from_ref);
         let start = self.plan.request.start_seconds - self.plan.list_start_seconds();
         let start = if with_start { start } else { 0.0 };
-        playlist::multivariant_playlist(&self.plan.variants(video_codec.as_deref()), subtitles, start, grant).into()
+        let variants = self.plan.variants(video_codec.as_deref());
+        MultivariantPlaylist::of_mpegts(&variants, subtitles, start).render(grant).into()
     }
 
     /// A media playlist with `grant` in every URI.
@@ -379,12 +382,15 @@ impl Session {
     /// # Errors
     /// `ASSET_NOT_FOUND` for a track the session does not have.
     pub fn media_playlist(&self, track: PlaylistTrack, grant: &str) -> Result<Bytes> {
-        let (start, from_segment) = (self.plan.request.start_seconds, self.plan.list_start());
-        let grid = &self.plan.spec().grid;
+        let (start_seconds, from) = (self.plan.request.start_seconds, self.plan.list_start());
+        let render = |grid: &Grid| {
+            let playlist = MediaPlaylist { track, init: None, grid, from, start_seconds, is_independent: true };
+            Ok(playlist.render(grant).into())
+        };
         if let Some(rung) = self.rung_of_track(track) {
-            Ok(playlist::media_playlist(track, &self.plan.rungs[rung].spec.grid, from_segment, start, grant).into())
-        } else if track == PlaylistTrack::Subtitles && self.plan.subtitles.is_some() {
-            Ok(playlist::media_playlist(track, &playlist::subtitle_grid(grid), from_segment, start, grant).into())
+            render(&self.plan.rungs[rung].spec.grid)
+        } else if track == PlaylistTrack::Subtitles(0) && self.plan.subtitles.is_some() {
+            render(&playlist::subtitle_grid(&self.plan.spec().grid))
         } else {
             Err(Error::new(Code::AssetNotFound, "the session has no such track"))
         }

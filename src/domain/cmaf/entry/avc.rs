@@ -1,7 +1,15 @@
 //! H.264 (ISO/IEC 14496-15 section 5.4.2).
 
+use h264_reader::nal::sps::{ChromaFormat, SeqParameterSet};
+use h264_reader::nal::{Nal, RefNal};
+
 use super::{EntryError, SampleEntry, VideoFormat, record_codecs, visual_entry};
+use crate::domain::cmaf::Color;
 use crate::domain::cmaf::boxes::push_box;
+
+/// NAL unit types of parameter sets (ITU-T H.264 table 7-1).
+const SPS: u8 = 7;
+const PPS: u8 = 8;
 
 /// Whether samples may contain parameter sets that differ from those of the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +45,88 @@ pub fn entry_with(avcc: &[u8], format: &VideoFormat, sets: ParameterSets) -> Res
     Ok(SampleEntry::new(bytes, record_codecs("h264", kind, avcc)?))
 }
 
+/// A record from NAL units of a transport stream or an encoder, without start codes. Units other than parameter sets are
+/// ignored, and so are repetitions.
+pub fn record_from_parameter_sets(nal_units: &[&[u8]]) -> Result<Vec<u8>, EntryError> {
+    let units_of = |kind: u8| {
+        let mut units: Vec<&[u8]> = Vec::new();
+        for &unit in nal_units {
+            if unit.first().is_some_and(|byte| byte & 0x1f == kind) && !units.contains(&unit) {
+                units.push(unit);
+            }
+        }
+        units
+    };
+    let (sets, picture_sets) = (units_of(SPS), units_of(PPS));
+    // The numbers of sets have five and eight bits.
+    let (Some(&&[_, profile, constraints, level, ..]), false, ..=31, ..=255) =
+        (sets.first(), picture_sets.is_empty(), sets.len(), picture_sets.len())
+    else {
+        return Err(EntryError::Unsupported("the H.264 stream has no SPS and PPS, or too many"));
+    };
+    // Four bytes of length before each NAL unit, below reserved bits.
+    let mut record = vec![1, profile, constraints, level, 0xfc | 3, 0xe0 | sets.len() as u8];
+    push_units(&mut record, &sets)?;
+    record.push(picture_sets.len() as u8);
+    push_units(&mut record, &picture_sets)?;
+    if !matches!(profile, 66 | 77 | 88) {
+        let chroma = parse_sps(sets[0])?.chroma_info;
+        let format = match chroma.chroma_format {
+            ChromaFormat::Monochrome => 0,
+            ChromaFormat::YUV422 => 2,
+            ChromaFormat::YUV444 => 3,
+            _ => 1,
+        };
+        // No extensions of sequence parameter sets.
+        record.extend([0xfc | format, 0xf8 | chroma.bit_depth_luma_minus8, 0xf8 | chroma.bit_depth_chroma_minus8, 0]);
+    }
+    Ok(record)
+}
+
+/// Appends NAL units, each with its length in 16 bits.
+fn push_units(record: &mut Vec<u8>, units: &[&[u8]]) -> Result<(), EntryError> {
+    for unit in units {
+        let length = u16::try_from(unit.len());
+        record.extend(length.map_err(|_| EntryError::Unsupported("an H.264 parameter set is too long"))?.to_be_bytes());
+        record.extend(*unit);
+    }
+    Ok(())
+}
+
+/// Size, pixel aspect and colour that a sequence parameter set states (ITU-T H.264 sections 7.3.2.1.1 and E.1.1). `sps` is
+/// the NAL unit, without a start code.
+pub fn video_format(sps: &[u8]) -> Result<VideoFormat, EntryError> {
+    let sps = parse_sps(sps)?;
+    let (width, height) = sps.pixel_dimensions().map_err(|_| EntryError::Truncated)?;
+    let narrow = |pixels: u32| u16::try_from(pixels).map_err(|_| EntryError::Truncated);
+    let vui = sps.vui_parameters.as_ref();
+    let aspect = vui.and_then(|vui| vui.aspect_ratio_info.as_ref()?.get());
+    let aspect = aspect.filter(|&(width, height)| width != height && width > 0 && height > 0);
+    let color = vui.and_then(|vui| {
+        let signal = vui.video_signal_type.as_ref()?;
+        let codes = signal.colour_description.as_ref()?;
+        Some(Color {
+            primaries: codes.colour_primaries.into(),
+            transfer: codes.transfer_characteristics.into(),
+            matrix: codes.matrix_coefficients.into(),
+            is_full_range: signal.video_full_range_flag,
+        })
+    });
+    Ok(VideoFormat {
+        width: narrow(width)?,
+        height: narrow(height)?,
+        pixel_aspect: aspect.map(|(width, height)| (width.into(), height.into())),
+        color,
+        ..VideoFormat::default()
+    })
+}
+
+fn parse_sps(unit: &[u8]) -> Result<SeqParameterSet, EntryError> {
+    // The parser needs a NAL unit with a body.
+    let unit = Some(unit).filter(|unit| unit.len() >= 4 && unit[0] & 0x1f == SPS).ok_or(EntryError::Truncated)?;
+    SeqParameterSet::from_bits(RefNal::new(unit, &[], true).rbsp_bits()).map_err(|_| EntryError::Truncated)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +160,24 @@ mod tests {
     }
 
     #[test]
+    fn a_record_is_built_from_parameter_sets() {
+        let private = hex(CODEC_PRIVATE);
+        let (sps, pps) = (&private[8..34], &private[37..]);
+        assert_eq!(record_from_parameter_sets(&[&[9, 0xf0], sps, pps, sps, pps, &[0x65]]).unwrap(), private);
+        assert_eq!(video_format(sps).unwrap(), format());
+        assert!(record_from_parameter_sets(&[sps]).is_err() && record_from_parameter_sets(&[pps]).is_err());
+        // ffmpeg 5.1: `-f lavfi -i testsrc2=size=320x180:rate=25 -c:v libx264 -preset veryfast -bf 2 -pix_fmt yuv420p
+        // -color_primaries bt709 -color_trc bt709 -colorspace bt709`, to MP4.
+        let high = hex("
+            0164000cffe1001c6764000cacd941419f9f016a020202800000030080000019078a14cb01000468ef8fcbfdf8f800
+        ");
+        let (sps, pps) = (&high[8..36], &high[39..43]);
+        assert_eq!(record_from_parameter_sets(&[sps, pps]).unwrap(), high);
+        let expected = VideoFormat { width: 320, height: 180, pixel_aspect: None, ..format() };
+        assert_eq!(video_format(sps).unwrap(), expected);
+    }
+
+    #[test]
     fn light_levels_are_written() {
         let format = VideoFormat { mastering_display: Some([7; 24]), content_light: Some((1000, 400)), ..format() };
         let entry = entry(&hex(CODEC_PRIVATE), &format).unwrap();
@@ -90,6 +198,11 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let _ = entry(&bytes, &format());
+            for profile in [66, 100] {
+                let sps = [&[0x67, profile, 0, 30][..], &bytes].concat();
+                let _ = (record_from_parameter_sets(&[&sps, &[0x68]]), video_format(&sps));
+            }
+            let _ = (record_from_parameter_sets(&[&bytes]), video_format(&bytes));
         }
     }
 }

@@ -117,6 +117,15 @@ pub fn record_from_parameter_sets(nal_units: &[&[u8]]) -> Result<Vec<u8>, EntryE
     Ok(record)
 }
 
+/// Width and height that a sequence parameter set states, pixels, without what is cropped. `sps` is the NAL unit, without a
+/// start code.
+pub fn picture_size(sps: &[u8]) -> Result<(u16, u16), EntryError> {
+    if unit_type(sps) != Some(SPS) {
+        return Err(EntryError::Truncated);
+    }
+    SpsHead::parse(sps).map(|sps| sps.picture_size)
+}
+
 fn unit_type(unit: &[u8]) -> Option<u8> {
     unit.first().map(|byte| byte >> 1 & 0x3f)
 }
@@ -127,6 +136,8 @@ struct SpsHead {
     temporal_layers: u8,
     is_temporal_id_nested: bool,
     chroma_format: u8,
+    /// After cropping.
+    picture_size: (u16, u16),
     luma_depth_minus8: u8,
     chroma_depth_minus8: u8,
 }
@@ -154,18 +165,27 @@ impl SpsHead {
         if chroma_format == 3 {
             bits.skip(1, "separate_colour_plane_flag")?;
         }
-        bits.read_ue("pic_width_in_luma_samples")?;
-        bits.read_ue("pic_height_in_luma_samples")?;
+        let width = bits.read_ue("pic_width_in_luma_samples")?;
+        let height = bits.read_ue("pic_height_in_luma_samples")?;
+        let mut crop = [0; 4];
         if bits.read_bit("conformance_window_flag")? {
-            for _ in 0..4 {
-                bits.read_ue("conf_win_offset")?;
+            for offset in &mut crop {
+                *offset = bits.read_ue("conf_win_offset")?;
             }
         }
+        let [left, right, top, bottom] = crop;
+        // Offsets are in samples of chroma.
+        let (horizontal, vertical) = [(1, 1), (2, 2), (2, 1), (1, 1)][usize::from(chroma_format)];
+        let cropped = |length: u32, unit: u32, [start, end]: [u32; 2]| {
+            let offsets = start.saturating_add(end).saturating_mul(unit);
+            length.checked_sub(offsets).and_then(|length| u16::try_from(length).ok()).ok_or(EntryError::Truncated)
+        };
         Ok(Self {
             profile_tier_level,
             temporal_layers: sub_layers + 1,
             is_temporal_id_nested,
             chroma_format,
+            picture_size: (cropped(width, horizontal, [left, right])?, cropped(height, vertical, [top, bottom])?),
             luma_depth_minus8: narrow(bits.read_ue("bit_depth_luma_minus8")?, 7)?,
             chroma_depth_minus8: narrow(bits.read_ue("bit_depth_chroma_minus8")?, 7)?,
         })
@@ -239,6 +259,8 @@ mod tests {
         assert_eq!(record, expected);
         assert_eq!(entry(&record, &format(PQ, None)).unwrap().codecs, "hvc1.2.4.L30.90");
         assert!(record_from_parameter_sets(&[vps, pps]).is_err());
+        assert_eq!(picture_size(sps), Ok((64, 48)));
+        assert_eq!(picture_size(pps), Err(EntryError::Truncated));
     }
 
     #[test]

@@ -57,10 +57,13 @@ impl Rung {
         Variant {
             track,
             codecs: has_codecs.then_some(codecs),
+            supplemental_codecs: None,
             size: self.size,
             frame_rate: self.frame_rate,
+            video_range: None,
             bandwidth: self.bandwidth,
             average_bandwidth: self.average_bandwidth,
+            iframe_bandwidth: None,
         }
     }
 }
@@ -71,7 +74,7 @@ impl SessionPlan {
     /// for the list.
     pub fn variants(&self, video_codec: Option<&str>) -> Vec<Variant> {
         let Some(video) = &self.spec().rendition.video else {
-            return vec![self.top().variant(PlaylistTrack::Audio, None)];
+            return vec![self.top().variant(PlaylistTrack::Audio(0), None)];
         };
         let is_encoded = matches!(video, VideoPlan::Encode(_));
         let profile = video_codec.filter(|_| is_encoded).and_then(|codec| codec.get(..9)).unwrap_or("avc1.6400");

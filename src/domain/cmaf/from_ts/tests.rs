@@ -1,0 +1,206 @@
+use super::*;
+use crate::domain::bytes::ByteCursor;
+use crate::domain::cmaf::boxes::tests::{children, find};
+use crate::domain::cmaf::init::{IDENTITY_MATRIX, InitTrack, TrackHeader, write_init};
+use crate::domain::mpegts::psi::PmtEntry;
+use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
+use proptest::prelude::*;
+
+const BASE: Ticks = Ticks::from_ms(3_600_000);
+
+/// Baseline, 64x48, by ffmpeg 5.1 and libx264.
+const SPS: &str = "6742c00ada11ec3da808080a000003000200000300601e244d40";
+const PPS: &str = "68ce0fc8";
+
+/// Main 10, 64x48, by ffmpeg 5.1 and libx265.
+const HEVC_SETS: [&str; 3] = [
+    "40010c01ffff02200000030090000003000003001e959409",
+    "42010102200000030090000003000003001ea02083136595952930bc05a8488048200000030020000003030122",
+    "4401c073c089",
+];
+
+fn hex(text: &str) -> Vec<u8> {
+    data_encoding::HEXLOWER.decode(text.as_bytes()).unwrap()
+}
+
+fn annex_b(units: &[&[u8]]) -> Vec<u8> {
+    units.iter().flat_map(|unit| [&[0, 0, 0, 1], *unit].concat()).collect()
+}
+
+/// A segment in canonical form with one track; each unit with its presentation time after [`BASE`].
+fn segment(track: TrackKind, stream_type: u8, units: &[(i64, Vec<u8>)]) -> Vec<u8> {
+    let mut writer = TsWriter::new(track);
+    for (n, (time, bytes)) in units.iter().enumerate() {
+        let dts = (track == TrackKind::Video).then_some(BASE + Ticks(n as i64));
+        let (pts, parts) = (BASE + Ticks(*time), &[bytes.as_slice()]);
+        writer.push_unit(&AccessUnit { track, pts, dts, random_access: n == 0, parts });
+    }
+    writer.into_segment(&[PmtEntry { pid: track.pid(), stream_type, descriptors: Vec::new() }])
+}
+
+fn end_at(time: i64) -> SegmentPosition {
+    SegmentPosition { sequence_number: 1, end: BASE + Ticks(time) }
+}
+
+/// A keyframe with parameter sets, then two frames in the order of a B frame, 25 frames per second.
+fn h264_segment(start: i64, sps: &[u8]) -> Vec<u8> {
+    let pps = hex(PPS);
+    let keyframe = annex_b(&[&[9, 0xf0], sps, &pps, &[6, 1, 0x80], &[0x65, 0x88, 0x80]]);
+    let frame = |slice: &[u8]| annex_b(&[&[9, 0xf0], slice]);
+    let times = [start, start + 7200, start + 3600];
+    let units = [keyframe, frame(&[0x41, 1, 2, 3]), frame(&[1, 9])];
+    segment(TrackKind::Video, 0x1b, &times.into_iter().zip(units).collect::<Vec<_>>())
+}
+
+/// The decode time and the content of `mdat`.
+fn parse_segment(segment: &CmafSegment) -> (u64, &[u8]) {
+    let decode_time = u64::from_be_bytes(*segment.bytes[segment.decode_time_at..].first_chunk().unwrap());
+    (decode_time, find(&segment.bytes, &[b"mdat"]))
+}
+
+/// Duration, size, flags and composition offset of each sample in a `trun` of video.
+fn video_samples(segment: &CmafSegment) -> Vec<[u32; 4]> {
+    let mut trun = ByteCursor(find(&segment.bytes, &[b"moof", b"traf", b"trun"]));
+    trun.take(12).unwrap();
+    std::iter::from_fn(|| {
+        trun.u32().ok().map(|duration| [duration, trun.u32().unwrap(), trun.u32().unwrap(), trun.u32().unwrap()])
+    })
+    .collect()
+}
+
+#[test]
+fn a_byte_stream_becomes_samples_and_a_configuration() {
+    let converted = convert_segment(&h264_segment(0, &hex(SPS)), end_at(10_800), None).unwrap();
+    let (decode_time, payload) = parse_segment(&converted);
+    assert_eq!(decode_time, BASE.0 as u64);
+    let keyframe: &[u8] = &[0, 0, 0, 3, 6, 1, 0x80, 0, 0, 0, 3, 0x65, 0x88, 0x80];
+    assert_eq!(payload, [keyframe, &[0, 0, 0, 4, 0x41, 1, 2, 3], &[0, 0, 0, 2, 1, 9]].concat());
+    // Presented at 0, 7200 and 3600; decoded at 0, 1800 and 3600.
+    let samples = video_samples(&converted);
+    assert_eq!(samples, [[1800, 14, 0x0200_0000, 0], [1800, 8, 0x0101_0000, 5400], [7200, 6, 0x0101_0000, 0]]);
+    let head_len = converted.bytes.len() - payload.len();
+    assert_eq!(converted.keyframe_len, Some((head_len + keyframe.len()) as u64));
+
+    let TrackConfig::Video { codec: VideoCodec::H264, parameter_sets } = &converted.config else { panic!() };
+    assert_eq!(*parameter_sets, [hex(SPS), hex(PPS)]);
+    let format = converted.config.video_format().unwrap();
+    assert_eq!((format.width, format.height, format.pixel_aspect), (64, 48, Some((3, 2))));
+    let entry = converted.config.sample_entry(&format).unwrap();
+    assert_eq!((&entry.codecs[..], converted.config.timescale()), ("avc1.42C00A", 90_000));
+    let header = TrackHeader::Video { format: &format, matrix: IDENTITY_MATRIX };
+    let init = write_init(&InitTrack { header, timescale: 90_000, language: None, entry: &entry });
+    let kinds: Vec<_> = children(&init).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [*b"ftyp", *b"moov"]);
+}
+
+#[test]
+fn later_segments_must_agree_with_the_init_segment() {
+    let first = convert_segment(&h264_segment(0, &hex(SPS)), end_at(10_800), None).unwrap();
+    let later = h264_segment(10_800, &hex(SPS));
+    let converted = convert_segment(&later, end_at(21_600), Some(&first.config)).unwrap();
+    assert_eq!(converted.config, first.config);
+    assert_eq!(parse_segment(&converted).0, (BASE.0 + 10_800) as u64);
+    let other_level = hex(&SPS.replacen("6742c00a", "6742c00b", 1));
+    let changed = h264_segment(10_800, &other_level);
+    assert_eq!(convert_segment(&changed, end_at(21_600), Some(&first.config)), Err(ConversionError::ConfigChanged));
+    // A change within a segment.
+    let pps = hex(PPS);
+    let units = [(0, annex_b(&[&hex(SPS), &pps, &[0x65, 1]])), (3600, annex_b(&[&other_level, &pps, &[0x65, 1]]))];
+    let changed = segment(TrackKind::Video, 0x1b, &units);
+    assert_eq!(convert_segment(&changed, end_at(7200), None), Err(ConversionError::ConfigChanged));
+}
+
+#[test]
+fn hevc_keeps_its_messages_and_loses_its_parameter_sets() {
+    let sets = HEVC_SETS.map(hex);
+    let [vps, sps, pps] = [&sets[0][..], &sets[1], &sets[2]];
+    let delimiter: &[u8] = &[0x46, 1, 0x50];
+    let idr = annex_b(&[delimiter, vps, sps, pps, &[0x4e, 1, 5], &[0x26, 1, 0xaf]]);
+    let leading = annex_b(&[delimiter, &[0x10, 1, 7]]);
+    let bytes = segment(TrackKind::Video, 0x24, &[(3600, idr), (0, leading)]);
+    let converted = convert_segment(&bytes, end_at(7200), None).unwrap();
+    assert_eq!(
+        parse_segment(&converted).1,
+        [0, 0, 0, 3, 0x4e, 1, 5, 0, 0, 0, 3, 0x26, 1, 0xaf, 0, 0, 0, 3, 0x10, 1, 7]
+    );
+    let format = converted.config.video_format().unwrap();
+    assert_eq!((format.width, format.height, format.color), (64, 48, None));
+    assert_eq!(converted.config.sample_entry(&format).unwrap().codecs, "hvc1.2.4.L30.90");
+}
+
+#[test]
+fn audio_is_counted_in_samples() {
+    // LC, 48 kHz, stereo, four bytes of payload; two frames in the second packet.
+    let frame = |fill: u8| [&[0xff, 0xf1, 0x4c, 0x80, 0x01, 0x7f, 0xfc][..], &[fill; 4]].concat();
+    let units = [(0, frame(1)), (1920, [frame(2), frame(3)].concat())];
+    let bytes = segment(TrackKind::Audio, 0x0f, &units);
+    let converted = convert_segment(&bytes, end_at(6000), None).unwrap();
+    let (decode_time, payload) = parse_segment(&converted);
+    assert_eq!((decode_time, converted.config.timescale()), (3600 * 48_000, 48_000));
+    assert_eq!(payload, [[1; 4], [2; 4], [3; 4]].concat());
+    // A common duration of 1024 samples, whatever the segment's end.
+    let tfhd = find(&converted.bytes, &[b"moof", b"traf", b"tfhd"]);
+    assert_eq!(tfhd[8..12], 1024u32.to_be_bytes());
+    assert_eq!(converted.keyframe_len, None);
+    let entry = converted.config.sample_entry(&VideoFormat::default()).unwrap();
+    assert_eq!(entry.codecs, "mp4a.40.2");
+
+    let nothing =
+        convert_segment(&segment(TrackKind::Audio, 0x0f, &[]), end_at(90_000), Some(&converted.config)).unwrap();
+    let decode_time = u64::from_be_bytes(*nothing.bytes[nothing.decode_time_at..].first_chunk().unwrap());
+    assert_eq!(decode_time, 3601 * 48_000, "a segment without samples is at its end");
+    assert_eq!(convert_segment(&[], end_at(0), None), Err(ConversionError::NoPackets));
+}
+
+#[test]
+fn other_segments_are_refused() {
+    let unit = (0, annex_b(&[&[0x65, 1]]));
+    let convert = |bytes: &[u8]| convert_segment(bytes, end_at(3600), None).map(|converted| converted.config);
+    assert_eq!(
+        convert(&segment(TrackKind::Video, 0x02, std::slice::from_ref(&unit))),
+        Err(ConversionError::StreamType(2))
+    );
+    let mut both = segment(TrackKind::Video, 0x1b, std::slice::from_ref(&unit));
+    both.extend(segment(TrackKind::Audio, 0x0f, std::slice::from_ref(&unit)));
+    assert_eq!(convert(&both), Err(ConversionError::SeveralTracks));
+    let empty = segment(TrackKind::Video, 0x1b, &[(0, annex_b(&[&[9, 0xf0]]))]);
+    assert!(matches!(convert(&empty), Err(ConversionError::Damaged(_))));
+    let sets: Vec<Vec<u8>> = (1..40).map(|n| vec![0x68, n]).collect();
+    let many = annex_b(&sets.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    assert!(matches!(convert(&segment(TrackKind::Video, 0x1b, &[(0, many)])), Err(ConversionError::Damaged(_))));
+    let without_sets = convert(&segment(TrackKind::Video, 0x1b, &[unit])).unwrap();
+    assert!(without_sets.video_format().is_err() && without_sets.sample_entry(&VideoFormat::default()).is_err());
+}
+
+#[test]
+fn times_continue_where_timestamps_wrap() {
+    let end = Ticks::WRAP + Ticks(5000);
+    let mut writer = TsWriter::new(TrackKind::Video);
+    let frame = annex_b(&[&hex(SPS), &hex(PPS), &[0x65, 1]]);
+    for pts in [Ticks::WRAP - Ticks(2200), Ticks::WRAP + Ticks(1400)] {
+        let (track, parts) = (TrackKind::Video, &[frame.as_slice()]);
+        writer.push_unit(&AccessUnit { track, pts, dts: None, random_access: true, parts });
+    }
+    let bytes =
+        writer.into_segment(&[PmtEntry { pid: TrackKind::Video.pid(), stream_type: 0x1b, descriptors: vec![] }]);
+    let converted = convert_segment(&bytes, SegmentPosition { sequence_number: 1, end }, None).unwrap();
+    assert_eq!(parse_segment(&converted).0, (Ticks::WRAP.0 - 2200) as u64);
+    assert_eq!(video_samples(&converted).iter().map(|sample| sample[0]).sum::<u32>(), 7200);
+}
+
+proptest! {
+    #[test]
+    fn any_segment_is_read_without_panic(
+        units in proptest::collection::vec((any::<i64>(), proptest::collection::vec(0u8..8, 0..40)), 0..6),
+        stream_type in prop_oneof![Just(0x1bu8), Just(0x24), Just(0x0f), Just(0x81), Just(0x87)],
+        end in any::<i64>(),
+        damage in proptest::collection::vec((0usize..6000, any::<u8>()), 0..20),
+    ) {
+        let track = if matches!(stream_type, 0x1b | 0x24) { TrackKind::Video } else { TrackKind::Audio };
+        let mut bytes = segment(track, stream_type, &units);
+        let _ = convert_segment(&bytes, SegmentPosition { sequence_number: 0, end: Ticks(end) }, None);
+        let len = bytes.len();
+        damage.into_iter().for_each(|(at, byte)| bytes[at % len] = byte);
+        let _ = convert_segment(&bytes, end_at(0), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! The formats that a client plays in a session, by format of segments. A [`DeviceProfile`] holds what it plays directly.
+//!
+//! A codec may be playable in one format only: Apple plays HEVC in fMP4, browsers play MP3 in MPEG-TS, Kodi takes Opus in
+//! fMP4 for AAC. Today's decision ([`decide`](super::decide)) does not use capabilities.
+
+mod delivery;
+mod known_clients;
+mod probed;
+#[cfg(test)]
+mod tests;
+
+pub use delivery::{EncodeReason, SessionDelivery, StreamDecision, decide_delivery};
+pub use probed::ProbedCapabilities;
+
+use super::clients::{DeviceSource, RequestDevice};
+use super::device::{AudioSupport, DeviceProfile, VideoSupport, supports_webvtt};
+use crate::domain::segment_format::SegmentFormat;
+
+/// The formats of segments that a client plays, the preferred one first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientCapabilities {
+    pub formats: Vec<FormatCapabilities>,
+}
+
+/// The codecs and renditions that a client plays in segments of one format.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FormatCapabilities {
+    pub format: SegmentFormat,
+    pub video: Vec<VideoSupport>,
+    pub audio: Vec<AudioSupport>,
+    pub audio_renditions: AudioRenditions,
+    /// WebVTT renditions are shown.
+    pub has_text_renditions: bool,
+    /// Playback continues where the init segment changes (`EXT-X-MAP`), as on a channel whose items differ.
+    pub allows_init_changes: bool,
+}
+
+/// How a client takes audio beside video.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AudioRenditions {
+    /// In the segments of the video.
+    Muxed,
+    /// As one rendition. Players that stall where the viewer changes the language get no choice.
+    Single,
+    /// As renditions between which the viewer changes.
+    Several,
+}
+
+impl ClientCapabilities {
+    /// The capabilities of a request's client: those that its page probed; otherwise those of its `player`, if that is more
+    /// exact than the device; otherwise those of its device.
+    pub fn resolve(probed: Option<&ProbedCapabilities>, player: Option<&str>, device: &RequestDevice) -> Self {
+        if let Some(probed) = probed {
+            return probed.to_capabilities();
+        }
+        if device.source == DeviceSource::Profile {
+            return Self::from_profile(&device.profile);
+        }
+        player
+            .and_then(known_clients::by_player)
+            .unwrap_or_else(|| known_clients::by_name(device.name.unwrap_or_default()))
+    }
+
+    /// A device profile is about files, so little is taken from it: H.264, AAC and MP3 in MPEG-TS, as in every session. A
+    /// profile that names the container `ts` adds the other codecs of broadcasts, and one that names `fmp4` has fMP4 with all
+    /// of its codecs.
+    pub fn from_profile(profile: &DeviceProfile) -> Self {
+        let has_container =
+            |name: &str| profile.containers.iter().any(|container| container.eq_ignore_ascii_case(name));
+        let entries_of = |format, codecs: Option<&[&str]>| FormatCapabilities {
+            format,
+            video: profile.video.iter().filter(|entry| is_one_of(&entry.codec, codecs)).cloned().collect(),
+            audio: profile.audio.iter().filter(|entry| is_one_of(&entry.codec, codecs)).cloned().collect(),
+            audio_renditions: AudioRenditions::Muxed,
+            has_text_renditions: supports_webvtt(profile),
+            allows_init_changes: false,
+        };
+        let broadcast = ["h264", "hevc", "aac", "mp3", "ac3", "eac3", "dts"];
+        let mpegts_codecs = if has_container("ts") { &broadcast[..] } else { &["h264", "aac", "mp3"] };
+        let mpegts = entries_of(SegmentFormat::MpegTs, Some(mpegts_codecs));
+        let fmp4 =
+            FormatCapabilities { audio_renditions: AudioRenditions::Single, ..entries_of(SegmentFormat::Fmp4, None) };
+        Self { formats: if has_container("fmp4") { vec![fmp4, mpegts] } else { vec![mpegts] } }
+    }
+
+    pub fn format(&self, format: SegmentFormat) -> Option<&FormatCapabilities> {
+        self.formats.iter().find(|capabilities| capabilities.format == format)
+    }
+}
+
+fn is_one_of(codec: &str, codecs: Option<&[&str]>) -> bool {
+    codecs.is_none_or(|codecs| codecs.iter().any(|name| name.eq_ignore_ascii_case(codec)))
+}

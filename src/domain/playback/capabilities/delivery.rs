@@ -1,0 +1,159 @@
+//! Decides the format of a session's segments, and for each stream whether it is copied or encoded, with reasons.
+
+use super::{AudioRenditions, ClientCapabilities, FormatCapabilities};
+use crate::domain::media::{Audio, Media, Stream, Video};
+use crate::domain::playback::device::{audio_reason, video_reasons};
+use crate::domain::playback::{PlaybackRequest, SubtitleDelivery, TrackAction, TranscodeReason, display_height};
+use crate::domain::segment_format::SegmentFormat;
+
+/// How a session delivers an item to a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionDelivery {
+    pub format: SegmentFormat,
+    pub video: Option<StreamDecision>,
+    /// The track to play first, then those that the viewer may change to.
+    pub audio: Vec<StreamDecision>,
+    pub audio_renditions: AudioRenditions,
+    /// Text subtitles can be WebVTT renditions. Otherwise the client loads them as files, or they are burned in.
+    pub has_text_renditions: bool,
+}
+
+/// The action for a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamDecision {
+    /// Index in the file.
+    pub stream: u32,
+    pub action: TrackAction,
+    /// Why it is encoded; empty for a copy.
+    pub reasons: Vec<EncodeReason>,
+}
+
+/// Why a stream is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EncodeReason {
+    /// The client does not play it as it is.
+    Client(TranscodeReason),
+    /// The request needs another one: a subtitle is burned in, or size, rate or channels are limited.
+    Request(TranscodeReason),
+    /// Segments of this format cannot contain the codec.
+    SegmentFormat,
+    /// The video is rotated or mirrored by metadata of its container, which players of segments ignore.
+    Orientation,
+}
+
+/// Chooses among the client's formats. Of two formats the one counts in which a requested text subtitle can be shown; then
+/// the one in which the video is copied; then the one in which the first audio track is copied; then the one that the client
+/// prefers. A stream that is encoded becomes H.264 or AAC, which every client plays in each of its formats.
+///
+/// None if no stream can be copied or decoded.
+pub fn decide_delivery(
+    media: &Media,
+    client: &ClientCapabilities,
+    request: &PlaybackRequest,
+) -> Option<SessionDelivery> {
+    let needs_text = matches!(request.subtitle, SubtitleDelivery::Text { .. } | SubtitleDelivery::TextSidecar { .. });
+    let is_copied = |decision: Option<&StreamDecision>| decision.is_none_or(|it| it.action == TrackAction::Copy);
+    let rank = |delivery: &SessionDelivery| {
+        let shows_text = !needs_text || delivery.has_text_renditions;
+        (shows_text, is_copied(delivery.video.as_ref()), is_copied(delivery.audio.first()))
+    };
+    let deliveries = client.formats.iter().filter_map(|format| decide_in_format(media, format, request));
+    // The last one of equal maximum is returned.
+    deliveries.collect::<Vec<_>>().into_iter().rev().max_by_key(rank)
+}
+
+/// The decisions for segments of one format. None if no stream can be copied or decoded.
+fn decide_in_format(media: &Media, client: &FormatCapabilities, request: &PlaybackRequest) -> Option<SessionDelivery> {
+    let video_decisions = media.video_streams().filter_map(|(stream, video)| {
+        Some((stream, decide_stream(stream, video_problems(media, (stream, video), client, request))?))
+    });
+    let video = prefer_default(video_decisions, None);
+    let audio_decisions = media.audio_streams().filter_map(|(stream, audio)| {
+        Some((stream, decide_stream(stream, audio_problems((stream, audio), client, request))?))
+    });
+    let audio_decisions: Vec<(&Stream, StreamDecision)> = audio_decisions.collect();
+    let first = prefer_default(audio_decisions.iter().cloned(), request.audio_stream);
+    let is_choice = client.audio_renditions == AudioRenditions::Several;
+    let others = audio_decisions.into_iter().map(|(_, decision)| decision);
+    let others =
+        others.filter(|decision| is_choice && first.as_ref().is_some_and(|first| first.stream != decision.stream));
+    let audio: Vec<StreamDecision> = first.clone().into_iter().chain(others).collect();
+    (video.is_some() || !audio.is_empty()).then_some(SessionDelivery {
+        format: client.format,
+        video,
+        audio,
+        audio_renditions: client.audio_renditions,
+        has_text_renditions: client.has_text_renditions,
+    })
+}
+
+/// None if the stream must be encoded, but this server cannot decode it.
+fn decide_stream(stream: &Stream, reasons: Vec<EncodeReason>) -> Option<StreamDecision> {
+    let action = if reasons.is_empty() { TrackAction::Copy } else { TrackAction::Encode };
+    let is_possible = reasons.is_empty() || stream.is_decodable;
+    is_possible.then_some(StreamDecision { stream: stream.index, action, reasons })
+}
+
+/// The decision for the requested stream, otherwise for the default one, otherwise for the first.
+fn prefer_default<'a>(
+    decisions: impl Iterator<Item = (&'a Stream, StreamDecision)>,
+    requested: Option<u32>,
+) -> Option<StreamDecision> {
+    let rank = |(stream, _): &(&Stream, _)| (requested != Some(stream.index), !stream.is_default);
+    decisions.min_by_key(rank).map(|(_, decision)| decision)
+}
+
+fn video_problems(
+    media: &Media,
+    (stream, video): (&Stream, &Video),
+    client: &FormatCapabilities,
+    request: &PlaybackRequest,
+) -> Vec<EncodeReason> {
+    let exceeds_rate =
+        matches!((request.max_bitrate_kbps, media.bitrate_kbps), (Some(limit), Some(rate)) if rate > limit);
+    let is_too_high = request.max_height.is_some_and(|lines| display_height(video) > lines);
+    let is_burned_in = matches!(request.subtitle, SubtitleDelivery::Burn(_));
+    let own = [
+        (!can_contain_video(client.format, stream), EncodeReason::SegmentFormat),
+        (video.rotation != 0 || video.is_mirrored, EncodeReason::Orientation),
+        (is_burned_in, EncodeReason::Request(TranscodeReason::SubtitleCodecNotSupported)),
+        (is_too_high, EncodeReason::Request(TranscodeReason::VideoResolutionNotSupported)),
+        (exceeds_rate, EncodeReason::Request(TranscodeReason::BitrateExceedsLimit)),
+    ];
+    let own = own.into_iter().filter(|(is_problem, _)| *is_problem).map(|(_, reason)| reason);
+    own.chain(video_reasons(stream, video, &client.video).into_iter().map(EncodeReason::Client)).collect()
+}
+
+fn audio_problems(
+    (stream, audio): (&Stream, &Audio),
+    client: &FormatCapabilities,
+    request: &PlaybackRequest,
+) -> Vec<EncodeReason> {
+    let has_too_many_channels = request.max_audio_channels.is_some_and(|most| audio.channels > most);
+    let own = [
+        (!can_contain_audio(client.format, stream), EncodeReason::SegmentFormat),
+        (has_too_many_channels, EncodeReason::Request(TranscodeReason::AudioChannelsNotSupported)),
+    ];
+    let own = own.into_iter().filter(|(is_problem, _)| *is_problem).map(|(_, reason)| reason);
+    own.chain(audio_reason(stream, audio, &client.audio).map(EncodeReason::Client)).collect()
+}
+
+fn can_contain_video(format: SegmentFormat, stream: &Stream) -> bool {
+    match format {
+        SegmentFormat::MpegTs => matches!(&*stream.codec, "h264" | "hevc"),
+        SegmentFormat::Fmp4 => matches!(&*stream.codec, "h264" | "hevc" | "av1" | "vp9"),
+        SegmentFormat::WebVtt => false,
+    }
+}
+
+/// ADTS describes AAC-LC.
+fn can_contain_audio(format: SegmentFormat, stream: &Stream) -> bool {
+    let profile = stream.profile.as_deref();
+    match (format, &*stream.codec) {
+        (SegmentFormat::MpegTs, "aac") => profile == Some("lc"),
+        (SegmentFormat::MpegTs, "mp3" | "ac3" | "eac3" | "dts") => true,
+        (SegmentFormat::Fmp4, "aac") => matches!(profile, Some("lc" | "he-aac" | "he-aacv2")),
+        (SegmentFormat::Fmp4, "mp3" | "opus" | "flac" | "alac" | "ac3" | "eac3" | "dts") => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,239 @@
+//! Capabilities that a page probed with `MediaSource.isTypeSupported` and sent.
+
+use serde::Deserialize;
+
+use super::{AudioRenditions, ClientCapabilities, FormatCapabilities};
+use crate::domain::playback::device::{AudioSupport, VideoSupport, owned_names, video_support};
+use crate::domain::segment_format::SegmentFormat;
+
+/// Most codec strings that are read, and the longest one, bytes. A page probes some twenty.
+const MAX_CODECS: usize = 64;
+const MAX_CODEC_BYTES: usize = 64;
+
+/// Channels that every browser decodes; it mixes them down for fewer speakers.
+const DEFAULT_CHANNELS: u32 = 6;
+
+/// The result of a page's probe, as JSON. Everything may be missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProbedCapabilities {
+    /// RFC 6381 codec strings that are supported in `video/mp4` or `audio/mp4`, each probed alone. Unknown ones are ignored.
+    pub codecs: Vec<String>,
+    /// `hdr10`, `hlg`, `dolby-vision`: what the screen shows in its range (`dynamic-range: high`).
+    pub hdr: Vec<String>,
+    /// Pixels of the largest video worth sending.
+    pub max_width: Option<u32>,
+    pub max_height: Option<u32>,
+    pub max_audio_channels: Option<u32>,
+    /// The page offers a choice of languages within a session.
+    pub audio_renditions: bool,
+    /// The page shows WebVTT renditions.
+    pub text_renditions: bool,
+}
+
+impl ProbedCapabilities {
+    /// fMP4 with these codecs, and MPEG-TS with those of them that a page's script takes from it.
+    pub fn to_capabilities(&self) -> ClientCapabilities {
+        let channels = self.max_audio_channels.unwrap_or(DEFAULT_CHANNELS);
+        let (mut video, mut audio) = (Vec::new(), Vec::new());
+        for text in self.codecs.iter().filter(|text| text.len() <= MAX_CODEC_BYTES).take(MAX_CODECS) {
+            match parse_codec(text) {
+                Some(ProbedCodec::Video(support)) => video.push(self.limit_video(support)),
+                Some(ProbedCodec::Audio(codec)) if audio.iter().all(|it: &AudioSupport| it.codec != codec) => {
+                    audio.push(AudioSupport { codec: codec.to_owned(), max_channels: Some(channels) });
+                }
+                Some(ProbedCodec::Audio(_)) | None => {}
+            }
+        }
+        let mpegts = FormatCapabilities {
+            format: SegmentFormat::MpegTs,
+            video: video.iter().filter(|support| support.codec == "h264").cloned().collect(),
+            audio: audio.iter().filter(|support| matches!(&*support.codec, "aac" | "mp3")).cloned().collect(),
+            audio_renditions: AudioRenditions::Muxed,
+            has_text_renditions: self.text_renditions,
+            allows_init_changes: false,
+        };
+        let audio_renditions = if self.audio_renditions { AudioRenditions::Several } else { AudioRenditions::Single };
+        let format = SegmentFormat::Fmp4;
+        let fmp4 =
+            FormatCapabilities { format, video, audio, audio_renditions, allows_init_changes: true, ..mpegts.clone() };
+        ClientCapabilities { formats: vec![fmp4, mpegts] }
+    }
+
+    fn limit_video(&self, support: VideoSupport) -> VideoSupport {
+        let mut hdr = support.hdr;
+        if support.bit_depths.contains(&10) {
+            hdr.extend(self.hdr.iter().filter(|range| matches!(range.as_str(), "hdr10" | "hlg")).cloned());
+        }
+        VideoSupport { hdr, max_width: self.max_width, max_height: self.max_height, ..support }
+    }
+}
+
+/// A codec string's meaning.
+#[derive(Debug, PartialEq)]
+enum ProbedCodec {
+    Video(VideoSupport),
+    Audio(&'static str),
+}
+
+/// Reads an RFC 6381 codec string. A decoder of a profile and level also decodes those that they include.
+fn parse_codec(text: &str) -> Option<ProbedCodec> {
+    let (kind, parameters) = text.split_once('.').unwrap_or((text, ""));
+    let fields: Vec<&str> = parameters.split('.').collect();
+    Some(match kind {
+        "avc1" | "avc3" => ProbedCodec::Video(parse_avc(fields[0])?),
+        "hvc1" | "hev1" => ProbedCodec::Video(parse_hevc(&fields)?),
+        "dvh1" | "dvhe" => ProbedCodec::Video(VideoSupport {
+            max_level: None,
+            hdr: owned_names(&["dolby-vision"]),
+            ..ten_bits(video_support("hevc", &["main-10"], 0.0))
+        }),
+        "av01" => ProbedCodec::Video(parse_av1(&fields)?),
+        "vp09" => ProbedCodec::Video(parse_vp9(&fields)?),
+        "mp4a" => ProbedCodec::Audio(match parameters {
+            "40.2" | "40.5" | "40.29" => "aac",
+            "40.34" | "6B" | "6b" | "69" => "mp3",
+            _ => return None,
+        }),
+        "mp3" => ProbedCodec::Audio("mp3"),
+        "opus" | "Opus" => ProbedCodec::Audio("opus"),
+        "flac" | "fLaC" => ProbedCodec::Audio("flac"),
+        "alac" => ProbedCodec::Audio("alac"),
+        "ac-3" => ProbedCodec::Audio("ac3"),
+        "ec-3" => ProbedCodec::Audio("eac3"),
+        "dtsc" => ProbedCodec::Audio("dts"),
+        _ => return None,
+    })
+}
+
+/// `avc1.PPCCLL`: profile, constraints, and ten times the level (RFC 6381 section 3.3).
+fn parse_avc(parameters: &str) -> Option<VideoSupport> {
+    let number = u32::from_str_radix(parameters, 16).ok().filter(|_| parameters.len() == 6)?;
+    let level = f64::from(number & 0xff) / 10.0;
+    Some(match number >> 16 {
+        0x42 => video_support("h264", &["constrained-baseline", "baseline"], level),
+        0x4d => video_support("h264", &["constrained-baseline", "main"], level),
+        0x64 => video_support("h264", &["constrained-baseline", "baseline", "main", "high"], level),
+        0x6e => ten_bits(video_support("h264", &["high-10"], level)),
+        _ => return None,
+    })
+}
+
+/// `hvc1.P.C.TL.constraints` (ISO/IEC 14496-15 annex E): the level is a thirtieth of the number.
+fn parse_hevc(fields: &[&str]) -> Option<VideoSupport> {
+    let [profile, _, tier_and_level, ..] = fields else { return None };
+    let number: u32 = tier_and_level.strip_prefix(['L', 'H'])?.parse().ok()?;
+    let level = f64::from(number) / 30.0;
+    match *profile {
+        "1" => Some(video_support("hevc", &["main"], level)),
+        "2" => Some(ten_bits(video_support("hevc", &["main", "main-10"], level))),
+        _ => None,
+    }
+}
+
+/// `av01.P.LLT.DD` (AV1-ISOBMFF section 5): `seq_level_idx` has two bits of minor level.
+fn parse_av1(fields: &[&str]) -> Option<VideoSupport> {
+    let [profile, level_and_tier, depth, ..] = fields else { return None };
+    let index: u8 = level_and_tier.strip_suffix(['M', 'H'])?.parse().ok().filter(|index| *index < 24)?;
+    let level = f64::from(20 + index / 4 * 10 + index % 4) / 10.0;
+    let support = video_support("av1", &["main"], level);
+    match (*profile, *depth) {
+        ("0", "08") => Some(support),
+        ("0", "10") => Some(ten_bits(support)),
+        _ => None,
+    }
+}
+
+/// `vp09.PP.LL.DD`. Probed files state no level of VP9.
+fn parse_vp9(fields: &[&str]) -> Option<VideoSupport> {
+    match fields {
+        ["00", _, "08", ..] => Some(video_support("vp9", &["profile-0"], 9.9)),
+        ["02", _, "10", ..] => Some(ten_bits(video_support("vp9", &["profile-2"], 9.9))),
+        _ => None,
+    }
+}
+
+fn ten_bits(support: VideoSupport) -> VideoSupport {
+    VideoSupport { bit_depths: vec![8, 10], ..support }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Codec, profiles, highest bit depth and highest level; or the audio codec.
+    fn read(text: &str) -> String {
+        match parse_codec(text) {
+            Some(ProbedCodec::Video(video)) => {
+                let level = video.max_level.map_or("any".into(), |level| level.to_string());
+                let depth = video.bit_depths.iter().max().unwrap();
+                format!("{} {} {depth} {level}", video.codec, video.profiles.join("+"))
+            }
+            Some(ProbedCodec::Audio(codec)) => codec.into(),
+            None => "-".into(),
+        }
+    }
+
+    #[test]
+    fn codec_strings_are_read() {
+        for (text, expected) in [
+            ("avc1.42E01E", "h264 constrained-baseline+baseline 8 3"),
+            ("avc1.4D4028", "h264 constrained-baseline+main 8 4"),
+            ("avc3.640033", "h264 constrained-baseline+baseline+main+high 8 5.1"),
+            ("avc1.6E0033", "h264 high-10 10 5.1"),
+            ("avc1.64003", "-"),
+            ("avc1", "-"),
+            ("hvc1.1.6.L93.B0", "hevc main 8 3.1"),
+            ("hev1.2.4.H153.B0", "hevc main+main-10 10 5.1"),
+            ("hvc1.2.4", "-"),
+            ("hvc1.4.10.L120.B0", "-"),
+            ("dvh1.08.06", "hevc main-10 10 any"),
+            ("av01.0.08M.08", "av1 main 8 4"),
+            ("av01.0.13M.10", "av1 main 10 5.1"),
+            ("av01.1.08M.08", "-"),
+            ("vp09.00.51.08", "vp9 profile-0 8 9.9"),
+            ("vp09.02.51.10.01.09.16.09.00", "vp9 profile-2 10 9.9"),
+            ("mp4a.40.2", "aac"),
+            ("mp4a.40.34", "mp3"),
+            ("mp4a.40.42", "-"),
+            ("opus", "opus"),
+            ("fLaC", "flac"),
+            ("ec-3", "eac3"),
+            ("", "-"),
+        ] {
+            assert_eq!(read(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_probe_becomes_capabilities() {
+        let json = r#"{ "codecs": ["avc1.640033", "hvc1.2.4.L153.B0", "mp4a.40.2", "mp4a.40.5", "opus", "ec-3", "x"],
+            "hdr": ["hdr10", "wide"], "maxHeight": 2160, "maxAudioChannels": 8, "audioRenditions": true, "unknown": 1 }"#;
+        let probed: ProbedCapabilities = serde_json::from_str(json).unwrap();
+        let ClientCapabilities { formats } = probed.to_capabilities();
+        let [fmp4, mpegts] = &formats[..] else { panic!() };
+        let audio: Vec<_> = fmp4.audio.iter().map(|support| (&*support.codec, support.max_channels.unwrap())).collect();
+        assert_eq!(audio, [("aac", 8), ("opus", 8), ("eac3", 8)]);
+        assert_eq!((fmp4.audio_renditions, fmp4.has_text_renditions), (AudioRenditions::Several, false));
+        assert_eq!(
+            (&fmp4.video[0].hdr[..], &fmp4.video[1].hdr[..]),
+            (&["sdr".into()][..], &["sdr".into(), "hdr10".into()][..])
+        );
+        assert!(fmp4.video.iter().all(|support| support.max_height == Some(2160)));
+        assert_eq!((mpegts.video.len(), mpegts.audio.len(), mpegts.format), (1, 1, SegmentFormat::MpegTs));
+        let nothing = serde_json::from_str::<ProbedCapabilities>("{}").unwrap().to_capabilities();
+        assert!(nothing.formats.iter().all(|format| format.video.is_empty() && format.audio.is_empty()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_codec_string_is_read_without_panic(
+            texts in proptest::collection::vec("((avc1|hvc1|av01|vp09|mp4a)\\.)?[0-9A-FLMH.é]{0,20}|\\PC{0,70}", 0..80),
+        ) {
+            let probed = ProbedCapabilities { codecs: texts, ..ProbedCapabilities::default() };
+            let ClientCapabilities { formats } = probed.to_capabilities();
+            prop_assert!(formats[0].video.len() + formats[0].audio.len() <= MAX_CODECS);
+        }
+    }
+}

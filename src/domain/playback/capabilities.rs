@@ -1,7 +1,7 @@
 //! The formats that a client plays in a session, by format of segments. A [`DeviceProfile`] holds what it plays directly.
 //!
 //! A codec may be playable in one format only: Apple plays HEVC in fMP4, browsers play MP3 in MPEG-TS, Kodi takes Opus in
-//! fMP4 for AAC. Today's decision ([`decide`](super::decide)) does not use capabilities.
+//! fMP4 for AAC.
 
 mod delivery;
 mod known_clients;
@@ -9,7 +9,7 @@ mod probed;
 #[cfg(test)]
 mod tests;
 
-pub use delivery::{EncodeReason, SessionDelivery, StreamDecision, decide_delivery};
+pub use delivery::{EncodeReason, SessionDelivery, StreamDecision, decide_delivery, explain_tracks};
 pub use probed::ProbedCapabilities;
 
 use super::clients::{DeviceSource, RequestDevice};
@@ -17,7 +17,7 @@ use super::device::{AudioSupport, DeviceProfile, VideoSupport, supports_webvtt};
 use crate::domain::segment_format::SegmentFormat;
 
 /// The formats of segments that a client plays, the preferred one first.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientCapabilities {
     pub formats: Vec<FormatCapabilities>,
 }

@@ -2,8 +2,11 @@
 
 use super::{AudioRenditions, ClientCapabilities, FormatCapabilities};
 use crate::domain::media::{Audio, Media, Stream, Video};
+use crate::domain::plan::Rendition;
 use crate::domain::playback::device::{audio_reason, video_reasons};
-use crate::domain::playback::{PlaybackRequest, SubtitleDelivery, TrackAction, TranscodeReason, display_height};
+use crate::domain::playback::{
+    PlaybackRequest, SessionTracks, SubtitleDelivery, TrackAction, TranscodeReason, display_height,
+};
 use crate::domain::segment_format::SegmentFormat;
 
 /// How a session delivers an item to a client.
@@ -39,6 +42,8 @@ pub enum EncodeReason {
     SegmentFormat,
     /// The video is rotated or mirrored by metadata of its container, which players of segments ignore.
     Orientation,
+    /// Its keyframes are too far apart, or do not match the rungs of an adaptive session.
+    Keyframes,
 }
 
 /// Chooses among the client's formats. Of two formats the one counts in which a requested text subtitle can be shown; then
@@ -156,4 +161,49 @@ fn can_contain_audio(format: SegmentFormat, stream: &Stream) -> bool {
         (SegmentFormat::Fmp4, "mp3" | "opus" | "flac" | "alac" | "ac3" | "eac3" | "dts") => true,
         _ => false,
     }
+}
+
+/// The decisions of a muxed session, from the reasons why its file is not played directly: a reason about video explains why
+/// video is encoded.
+pub fn explain_tracks(
+    tracks: &SessionTracks,
+    rendition: &Rendition,
+    reasons: &[TranscodeReason],
+) -> Vec<StreamDecision> {
+    let explain = |stream: u32, is_encoded: bool, is_about: fn(TranscodeReason) -> bool| {
+        let mut own: Vec<EncodeReason> = Vec::new();
+        if is_encoded {
+            own.extend(reasons.iter().filter(|reason| is_about(**reason)).map(|reason| EncodeReason::Client(*reason)));
+            if own.is_empty() {
+                own.push(EncodeReason::SegmentFormat);
+            }
+        }
+        let action = if is_encoded { TrackAction::Encode } else { TrackAction::Copy };
+        StreamDecision { stream, action, reasons: own }
+    };
+    let video = tracks.video.map(|(stream, _)| explain(stream, rendition.encodes_video(), is_about_video));
+    let audio = tracks.audio.map(|(stream, _)| explain(stream, rendition.encodes_audio(), is_about_audio));
+    video.into_iter().chain(audio).collect()
+}
+
+fn is_about_video(reason: TranscodeReason) -> bool {
+    use TranscodeReason as Reason;
+    matches!(
+        reason,
+        Reason::VideoCodecNotSupported
+            | Reason::VideoProfileNotSupported
+            | Reason::VideoLevelNotSupported
+            | Reason::VideoBitDepthNotSupported
+            | Reason::VideoRangeNotSupported
+            | Reason::VideoResolutionNotSupported
+            | Reason::VideoFramerateNotSupported
+            | Reason::InterlacedNotSupported
+            | Reason::AnamorphicNotSupported
+            | Reason::BitrateExceedsLimit
+            | Reason::SubtitleCodecNotSupported
+    )
+}
+
+fn is_about_audio(reason: TranscodeReason) -> bool {
+    matches!(reason, TranscodeReason::AudioCodecNotSupported | TranscodeReason::AudioChannelsNotSupported)
 }

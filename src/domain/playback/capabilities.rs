@@ -17,7 +17,7 @@ use super::device::{AudioSupport, DeviceProfile, VideoSupport, supports_webvtt};
 use crate::domain::segment_format::SegmentFormat;
 
 /// The formats of segments that a client plays, the preferred one first.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClientCapabilities {
     pub formats: Vec<FormatCapabilities>,
 }
@@ -44,6 +44,13 @@ pub enum AudioRenditions {
     Single,
     /// As renditions between which the viewer changes.
     Several,
+}
+
+impl Default for ClientCapabilities {
+    /// Those of an unknown client.
+    fn default() -> Self {
+        known_clients::by_name("")
+    }
 }
 
 impl ClientCapabilities {

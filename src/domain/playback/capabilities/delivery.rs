@@ -5,7 +5,8 @@ use crate::domain::media::{Audio, Media, Stream, Video};
 use crate::domain::plan::Rendition;
 use crate::domain::playback::device::{audio_reason, video_reasons};
 use crate::domain::playback::{
-    PlaybackRequest, SessionTracks, SubtitleDelivery, TrackAction, TranscodeReason, display_height,
+    PlaybackRequest, SessionTracks, SubtitleDelivery, TrackAction, TranscodeReason, can_copy_video, display_height,
+    fits_mpegts,
 };
 use crate::domain::segment_format::SegmentFormat;
 
@@ -119,7 +120,7 @@ fn video_problems(
     let is_too_high = request.max_height.is_some_and(|lines| display_height(video) > lines);
     let is_burned_in = matches!(request.subtitle, SubtitleDelivery::Burn(_));
     let own = [
-        (!can_contain_video(client.format, stream), EncodeReason::SegmentFormat),
+        (!can_contain_video(client.format, stream, video), EncodeReason::SegmentFormat),
         (video.rotation != 0 || video.is_mirrored, EncodeReason::Orientation),
         (is_burned_in, EncodeReason::Request(TranscodeReason::SubtitleCodecNotSupported)),
         (is_too_high, EncodeReason::Request(TranscodeReason::VideoResolutionNotSupported)),
@@ -136,28 +137,29 @@ fn audio_problems(
 ) -> Vec<EncodeReason> {
     let has_too_many_channels = request.max_audio_channels.is_some_and(|most| audio.channels > most);
     let own = [
-        (!can_contain_audio(client.format, stream), EncodeReason::SegmentFormat),
+        (!can_contain_audio(client.format, stream, audio), EncodeReason::SegmentFormat),
         (has_too_many_channels, EncodeReason::Request(TranscodeReason::AudioChannelsNotSupported)),
     ];
     let own = own.into_iter().filter(|(is_problem, _)| *is_problem).map(|(_, reason)| reason);
     own.chain(audio_reason(stream, audio, &client.audio).map(EncodeReason::Client)).collect()
 }
 
-fn can_contain_video(format: SegmentFormat, stream: &Stream) -> bool {
+/// Whether segments of this format are made with copied video of this kind.
+fn can_contain_video(format: SegmentFormat, stream: &Stream, video: &Video) -> bool {
     match format {
-        SegmentFormat::MpegTs => matches!(&*stream.codec, "h264" | "hevc"),
+        SegmentFormat::MpegTs => can_copy_video(stream, video),
         SegmentFormat::Fmp4 => matches!(&*stream.codec, "h264" | "hevc" | "av1" | "vp9"),
         SegmentFormat::WebVtt => false,
     }
 }
 
-/// ADTS describes AAC-LC.
-fn can_contain_audio(format: SegmentFormat, stream: &Stream) -> bool {
-    let profile = stream.profile.as_deref();
+/// Whether segments of this format are made with copied audio of this kind.
+fn can_contain_audio(format: SegmentFormat, stream: &Stream, audio: &Audio) -> bool {
     match (format, &*stream.codec) {
-        (SegmentFormat::MpegTs, "aac") => profile == Some("lc"),
-        (SegmentFormat::MpegTs, "mp3" | "ac3" | "eac3" | "dts") => true,
-        (SegmentFormat::Fmp4, "aac") => matches!(profile, Some("lc" | "he-aac" | "he-aacv2")),
+        (SegmentFormat::MpegTs, _) => fits_mpegts(stream, audio),
+        (SegmentFormat::Fmp4, "aac") => {
+            matches!(stream.profile.as_deref(), Some("lc" | "he-aac" | "he-aacv2"))
+        }
         (SegmentFormat::Fmp4, "mp3" | "opus" | "flac" | "alac" | "ac3" | "eac3" | "dts") => true,
         _ => false,
     }

@@ -54,3 +54,75 @@ pub fn split_init(segment: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     segment.split_at_checked(segment.len() - rest.0.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::cmaf::entry::{aac, avc};
+    use crate::domain::cmaf::init::{IDENTITY_MATRIX, InitTrack, TrackHeader, write_init};
+    use proptest::prelude::*;
+
+    fn video_init() -> (Vec<u8>, SampleEntry, VideoFormat) {
+        let format = VideoFormat { width: 64, height: 48, pixel_aspect: Some((3, 2)), ..VideoFormat::default() };
+        let record = [1, 0x42, 0xc0, 0x0a, 0xff, 0xe1, 0, 4, 0x67, 0x42, 0xc0, 0x0a, 1, 0, 1, 0x68];
+        let entry = avc::entry_with(&record, &format, avc::ParameterSets::InBand).unwrap();
+        let header = TrackHeader::Video { format: &format, matrix: IDENTITY_MATRIX };
+        let init = write_init(&InitTrack { header, timescale: 90_000, language: None, entry: &entry });
+        (init, entry, format)
+    }
+
+    fn audio_init() -> (Vec<u8>, SampleEntry) {
+        let entry = aac::entry(&[0x11, 0x90]).unwrap();
+        let header = TrackHeader::Audio;
+        (write_init(&InitTrack { header, timescale: 48_000, language: Some("de-AT"), entry: &entry }), entry)
+    }
+
+    #[test]
+    fn an_init_segment_reads_back() {
+        let (init, entry, format) = video_init();
+        let description = InitDescription::read(&init).unwrap();
+        assert_eq!((description.kind(), &*description.entry.codecs), (TrackKind::Video, "avc3.42C00A"));
+        assert_eq!(description, InitDescription { entry, video_format: Some(format), timescale: 90_000 });
+        let (init, entry) = audio_init();
+        let description = InitDescription::read(&init).unwrap();
+        assert_eq!((description.kind(), &*description.entry.codecs), (TrackKind::Audio, "mp4a.40.2"));
+        assert_eq!(description, InitDescription { entry, video_format: None, timescale: 48_000 });
+    }
+
+    #[test]
+    fn a_media_segment_alone_has_no_init_segment() {
+        let (init, _) = audio_init();
+        let ftyp_len = u32::from_be_bytes(*init.first_chunk().unwrap()) as usize;
+        for bytes in [&b"\0\0\0\x08moof"[..], &init[ftyp_len..], &init[..ftyp_len], &init[..init.len() - 1], b""] {
+            assert_eq!(split_init(bytes), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_segment_is_split_where_its_init_segment_ends(media in proptest::collection::vec(any::<u8>(), 0..60)) {
+            for init in [video_init().0, audio_init().0] {
+                let segment = [&init[..], &media].concat();
+                prop_assert_eq!(split_init(&segment), Some((&init[..], &media[..])));
+            }
+        }
+
+        #[test]
+        fn damaged_bytes_are_read_without_panic(
+            is_video: bool, damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..8),
+            end in any::<proptest::sample::Index>(),
+        ) {
+            let mut bytes = if is_video { video_init().0 } else { audio_init().0 };
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            for bytes in [&bytes[..], &bytes[..end.index(bytes.len())]] {
+                let _ = InitDescription::read(bytes);
+                if let Some((init, media)) = split_init(bytes) {
+                    prop_assert_eq!(init.len() + media.len(), bytes.len());
+                }
+            }
+        }
+    }
+}

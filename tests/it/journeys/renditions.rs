@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, session_path, start};
@@ -197,6 +198,7 @@ async fn clients_that_break_on_renditions_get_a_list_they_play() {
         assert_eq!(found, (format, audio, subtitles), "{player}: {session}");
         let url = format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap());
         assert_in_sync(&record(url, 0).await, 12, player);
-        assert_eq!(server.request(Method::DELETE, &session_path(&session)).send().await.unwrap().status(), 200);
+        let stop = server.request(Method::DELETE, &session_path(&session)).bearer_auth(&server.token);
+        assert_eq!(stop.send().await.unwrap().status(), 200);
     }
 }

@@ -121,6 +121,11 @@ impl SessionLeases {
         lock(&self.leases).iter().flat_map(|table| &table.rungs).map(Option::is_some).collect()
     }
 
+    #[cfg(test)]
+    pub(super) fn leased_audio(&self) -> Vec<bool> {
+        lock(&self.leases).iter().flat_map(|table| &table.audio).map(Option::is_some).collect()
+    }
+
     /// Whether a leased rung publishes this progress.
     pub(super) fn publishes(&self, progress: &watch::Receiver<RenditionProgress>) -> bool {
         let table = lock(&self.leases);

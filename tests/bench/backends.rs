@@ -140,14 +140,14 @@ async fn measure_runs(item: &Path, folder: &Path, backend: BackendSetting, has_b
         let session = service.sessions.start(&principal, *plan).await.expect("a session");
         if is_complete {
             for index in 0..segments {
-                session.segment(0, index).await.expect("a segment");
+                session.segment(RenditionId::Rung(0), index).await.expect("a segment");
             }
             figures.all_millis = millis_since(started);
         } else {
-            session.segment(0, 0).await.expect("the first segment");
+            session.segment(RenditionId::Rung(0), 0).await.expect("the first segment");
             figures.first_millis = millis_since(started);
             let jump_started = Instant::now();
-            session.segment(0, segments * 2 / 3).await.expect("a segment");
+            session.segment(RenditionId::Rung(0), segments * 2 / 3).await.expect("a segment");
             figures.jump_millis = millis_since(jump_started);
         }
         service.shutdown().await;

@@ -87,10 +87,10 @@ async fn measure_session(film: &Path, folder: &Path, is_encoded: bool) -> Sessio
     assert_eq!(plan.spec().rendition.encodes_video(), is_encoded);
     let segments = plan.spec().grid.len();
     let session = service.sessions.start(&principal, *plan).await.expect("a session");
-    session.segment(0, 0).await.expect("the first segment");
+    session.segment(RenditionId::Rung(0), 0).await.expect("the first segment");
     let first = started.elapsed();
     for index in 1..segments {
-        session.segment(0, index).await.expect("a segment");
+        session.segment(RenditionId::Rung(0), index).await.expect("a segment");
     }
     let all = started.elapsed();
     service.shutdown().await;

@@ -1,7 +1,7 @@
 //! CMAF (ISO/IEC 23000-19): fragmented MP4 segments of one track each, laid out from tables of samples.
 //!
 //! Pure functions: an init segment (`init`, read back by `init_reader`) from a sample entry (`entry`), decode times (`times`),
-//! and the head of a media segment (`moof`), which the samples' own bytes follow.
+//! and the head of a media segment (`moof`), which the samples' own bytes follow. `segment_sizes` are for playlists.
 #![doc = include_str!("README.md")]
 
 pub mod audio_frames;
@@ -11,6 +11,7 @@ pub mod from_ts;
 pub mod init;
 pub mod init_reader;
 pub mod moof;
+pub mod segment_sizes;
 pub mod times;
 
 /// A sample entry, the child of `stsd` that configures a decoder (ISO/IEC 14496-12 section 8.5.2), and how a playlist

@@ -120,6 +120,21 @@ pub fn lay_out(fragment: &Fragment) -> Result<FragmentHead, LayoutError> {
     Ok(FragmentHead { bytes: out, decode_time_at, payload_len })
 }
 
+/// Size of the head that [`lay_out`] writes for this many samples, bytes. `has_common_duration`: all samples last equally
+/// long.
+pub fn head_len(kind: TrackKind, samples: u64, has_common_duration: bool) -> u64 {
+    // `moof`, `mfhd`, `traf`, `tfhd` with a track id, and `tfdt`.
+    const FIXED: u64 = 8 + 16 + 8 + 16 + 20;
+    let (defaults, sample_fields) = match (kind, has_common_duration && samples > 0) {
+        (TrackKind::Video, _) => (0, 16),
+        (TrackKind::Audio, false) => (4, 8),
+        (TrackKind::Audio, true) => (8, 4),
+    };
+    // `trun`, and the header of `mdat`.
+    let run = if samples > 0 { 20 + u64::from(HEADER_LEN) } else { 0 };
+    FIXED + defaults + run + samples.saturating_mul(sample_fields)
+}
+
 /// Moves a segment in time by `shift` units of its timescale. `decode_time_at` is [`FragmentHead::decode_time_at`].
 ///
 /// # Errors

@@ -189,3 +189,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_size_of_a_head_is_known_before_it_is_laid_out() {
+    for kind in [TrackKind::Video, TrackKind::Audio] {
+        for count in [0, 1, 2, 97] {
+            for has_common_duration in [true, false] {
+                let time = |n: i64| if has_common_duration { n * 1024 } else { n * n };
+                let sample = |n| Sample { size: 3, dts: time(n), pts: time(n), is_keyframe: true };
+                let samples: Vec<Sample> = (0..count).map(sample).collect();
+                let end = time(count);
+                let fragment = Fragment { kind, sequence_number: 1, samples: &samples, end, base: 0 };
+                // A single sample has a common duration.
+                let has_common_duration = has_common_duration || count == 1;
+                let expected = lay_out(&fragment).unwrap().bytes.len() as u64;
+                assert_eq!(head_len(kind, count as u64, has_common_duration), expected, "{kind:?} {count}");
+            }
+        }
+    }
+}

@@ -36,20 +36,26 @@ pub struct Block {
     pub size: u64,
     /// The lacing bits of its flags; 0: a single frame.
     pub lacing: u8,
+    /// Marked as a keyframe, or in a group, which marks the other frames after the block.
+    pub may_be_keyframe: bool,
+    /// Its cluster, relative to the segment's body.
+    pub cluster: u64,
 }
 
 /// The position of a walk over blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct WalkPosition {
     position: u64,
-    /// Timestamp of the current cluster.
+    /// The current cluster, relative to the segment's body, and its timestamp.
+    cluster: u64,
     cluster_time: i64,
 }
 
 impl ClusterLayout {
     /// The start of a cluster (relative to the segment's body).
     pub fn cluster_start(&self, cluster: u64) -> Result<WalkPosition, Truncated> {
-        Ok(WalkPosition { position: self.segment_body.checked_add(cluster).ok_or(Truncated)?, cluster_time: 0 })
+        let position = self.segment_body.checked_add(cluster).ok_or(Truncated)?;
+        Ok(WalkPosition { position, cluster, cluster_time: 0 })
     }
 
     /// Converts units of the timestamp scale to the file's clock.
@@ -78,7 +84,7 @@ impl ClusterLayout {
         mut visit: impl FnMut(Block) -> bool,
     ) -> Result<bool, Truncated> {
         let end = self.segment_end.min(file.len());
-        let WalkPosition { position, cluster_time } = walk;
+        let WalkPosition { position, cluster, cluster_time } = walk;
         for _ in 0..max_elements {
             if *position >= end {
                 return Ok(true);
@@ -87,6 +93,9 @@ impl ClusterLayout {
             let read = file.read_at(&mut header_bytes, *position);
             let mut cursor = ByteCursor(&header_bytes[..read]);
             let element = parse_header(&mut cursor, *position)?;
+            if element.id == CLUSTER {
+                *cluster = position.saturating_sub(self.segment_body);
+            }
             *position = match element.id {
                 // Descends into clusters and groups, so that unknown sizes need no special case.
                 CLUSTER | BLOCK_GROUP => element.body,
@@ -99,11 +108,13 @@ impl ClusterLayout {
                     let before = cursor.0.len();
                     let track = parse_vint(&mut cursor)?.ok_or(Truncated)?;
                     let offset = i64::from(cursor.u16()? as i16);
-                    let lacing = cursor.u8()? & 0x06;
+                    let flags = cursor.u8()?;
+                    let may_be_keyframe = element.id == BLOCK || flags & 0x80 != 0;
                     let header_len = (before - cursor.0.len()) as u64;
                     let size = element.size.ok_or(Truncated)?.saturating_sub(header_len);
                     let time = cluster_time.saturating_add(offset);
-                    if !visit(Block { track, time, offset: element.body + header_len, size, lacing }) {
+                    let (offset, lacing, cluster) = (element.body + header_len, flags & 0x06, *cluster);
+                    if !visit(Block { track, time, offset, size, lacing, may_be_keyframe, cluster }) {
                         *position = element.end();
                         return Ok(true);
                     }

@@ -73,7 +73,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn block(bytes: &[u8], lacing: u8) -> Block {
-        Block { track: 1, time: 0, offset: 0, size: bytes.len() as u64, lacing }
+        let size = bytes.len() as u64;
+        Block { track: 1, time: 0, offset: 0, size, lacing, may_be_keyframe: true, cluster: 0 }
     }
 
     #[test]

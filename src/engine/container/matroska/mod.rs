@@ -1,11 +1,14 @@
 //! Matroska and WebM files (RFC 9559), read from untrusted bytes: tracks, cues, and the blocks in the clusters.
 //!
-//! Only the header and the cues are read up front. Blocks are found from a cue when they are needed.
+//! Only the header and the cues are read up front (without cues `scan` visits all blocks). Blocks are found from a cue when they
+//! are needed.
 
 mod attachments;
 mod blocks;
 pub mod ebml;
 mod lacing;
+mod scan;
+mod tags;
 mod track;
 mod track_format;
 
@@ -34,6 +37,7 @@ const CUE_TRACK_POSITIONS: u32 = 0xb7;
 const CUE_CLUSTER_POSITION: u32 = 0xf1;
 const CHAPTERS: u32 = 0x1043_a770;
 const ATTACHMENTS: u32 = 0x1941_a469;
+const TAGS: u32 = 0x1254_c367;
 const CLUSTER: u32 = 0x1f43_b675;
 
 /// The header of a Matroska file.
@@ -41,6 +45,7 @@ pub struct MatroskaFile<'a, F: ?Sized> {
     file: &'a F,
     tracks: Vec<u8>,
     cues: Option<Element>,
+    tags: Option<Element>,
     pub layout: ClusterLayout,
 }
 
@@ -59,7 +64,8 @@ impl<'a, F: ReadAt + ?Sized> MatroskaFile<'a, F> {
         let timestamp_scale = elements.info.map_or(Ok(1_000_000), |info| read_timestamp_scale(file, info))?;
         let tracks = elements.tracks.ok_or(ContainerError::Unsupported("there are no Tracks"))?;
         let tracks = read_body(file, tracks, MAX_ELEMENT_BYTES)?;
-        Ok(Self { file, tracks, cues: elements.cues, layout: elements.cluster_layout(timestamp_scale)? })
+        let layout = elements.cluster_layout(timestamp_scale)?;
+        Ok(Self { file, tracks, cues: elements.cues, tags: elements.tags, layout })
     }
 
     /// The track with ffmpeg's number `stream`. Tracks with compressed frames are refused.
@@ -134,6 +140,7 @@ pub struct TopLevelElements {
     pub chapters: Option<Element>,
     pub attachments: Option<Element>,
     cues: Option<Element>,
+    tags: Option<Element>,
     /// The first cluster, relative to the segment's body.
     first_cluster: Option<u64>,
 }
@@ -192,6 +199,7 @@ impl TopLevelElements {
             CUES => &mut self.cues,
             CHAPTERS => &mut self.chapters,
             ATTACHMENTS => &mut self.attachments,
+            TAGS => &mut self.tags,
             _ => return,
         };
         field.get_or_insert(element);

@@ -10,6 +10,8 @@ use crate::engine::container::ContainerError;
 pub struct TrackEntry {
     /// The number that blocks refer to.
     pub number: u64,
+    /// The unique id that tags refer to; 0 without one.
+    pub uid: u64,
     /// E.g. `V_MPEG4/ISO/AVC`.
     pub codec: Vec<u8>,
     /// `CodecPrivate`: the decoder's configuration.
@@ -43,6 +45,7 @@ impl TrackEntry {
         let compression = Compression::parse(child(entry, 0x6d80))?;
         let track = Self {
             number: uint(0xd7).ok_or(ContainerError::Unsupported("the track has no number"))?,
+            uid: uint(0x73c5).unwrap_or(0),
             codec: bytes(0x86),
             codec_private: bytes(0x63a2),
             frame_nanos: uint(0x23_e383),

@@ -106,10 +106,6 @@ fn append_fragment(
             let sample_flags = first_flags.take().or(own_flags).unwrap_or(defaults.flags);
             // Signed in both versions, as in ffmpeg; no sensible offset is large enough to matter.
             let composition_offset = if flags & 0x800 != 0 { cursor.u32()? as i32 } else { 0 };
-            // ffmpeg shows such frames later than the file states, by an amount that depends on what it has read: leave it
-            // to ffmpeg.
-            let negative = ContainerError::Unsupported("fragments have negative composition offsets");
-            refuse_if(composition_offset < 0, negative)?;
             samples.push_sample(size, duration, composition_offset, sample_flags & NON_SYNC_FLAGS == 0)?;
             offset = offset.saturating_add(u64::from(size));
             *next_dts = next_dts.saturating_add(i64::from(duration));

@@ -47,8 +47,18 @@ impl<'a, F: ReadAt + ?Sized> Mp4File<'a, F> {
         Ok(Self { file, boxes, moov })
     }
 
-    /// The track with ffmpeg's number `stream`, which counts in the order of `trak` boxes.
+    /// The track with ffmpeg's number `stream`, which counts in the order of `trak` boxes. Fragments with negative composition
+    /// offsets are refused: ffmpeg shows their frames later than the file states, by an amount that depends on what it has
+    /// read.
     pub fn read_track(&self, stream: u32) -> Result<Mp4Track, ContainerError> {
+        let track = self.read_signed_track(stream)?;
+        let is_shifted = track.timing.is_fragmented && track.samples.min_composition_offset() < 0;
+        refuse_if(is_shifted, ContainerError::Unsupported("fragments have negative composition offsets"))?;
+        Ok(track)
+    }
+
+    /// Like [`Self::read_track`], with all presentation times as the file states them.
+    pub fn read_signed_track(&self, stream: u32) -> Result<Mp4Track, ContainerError> {
         let trak = children(&self.moov).filter(|(kind, _)| kind == b"trak").nth(stream as usize);
         let (_, trak) = trak.ok_or(ContainerError::Unsupported("there is no such track"))?;
         let mut track = Mp4Track::parse(trak, &self.moov)?;

@@ -93,6 +93,7 @@ mod tests {
     fn track(codec: &str, codec_private: &[u8]) -> TrackEntry {
         TrackEntry {
             number: 1,
+            uid: 0,
             codec: codec.into(),
             codec_private: codec_private.to_vec(),
             frame_nanos: None,

@@ -1,5 +1,7 @@
 //! The samples of a segment, from the tables of an mp4 file.
 
+mod sizes;
+
 use super::samples::{MAX_SAMPLES, NextSegmentTimes, SegmentSamples};
 use crate::domain::cmaf::times::video_timescale;
 use crate::domain::grid::Grid;
@@ -60,25 +62,10 @@ impl Mp4Video {
         grid: &Grid,
         number: usize,
     ) -> Result<SegmentSamples, RunError> {
-        let first_sample = |segment: usize| -> Result<u32, RunError> {
-            if segment == 0 {
-                return Ok(0);
-            }
-            if segment >= grid.len() {
-                return Ok(self.track.samples.len());
-            }
-            let keyframe = index.keyframes.binary_search(&grid.segment_start(segment)).ok();
-            let missing = || RunError::Internal(format!("segment {segment} does not begin with a keyframe"));
-            keyframe.and_then(|index| self.keyframe_samples.get(index).copied()).ok_or_else(missing)
-        };
-        let (first, end) = (first_sample(number)?, first_sample(number + 1)?);
+        let (first, end) = (self.first_sample(index, grid, number)?, self.first_sample(index, grid, number + 1)?);
         let mut found = SegmentSamples::default();
         let samples = self.track.samples.iter_from(first).take_while(|sample| sample.number < end);
-        let timing = &self.track.timing;
-        let edit_end = timing.edit_end().unwrap_or(Ticks::MAX);
-        let is_after_edit =
-            |sample: &Sample| sample.is_sync && timing.presentation_ticks(sample.presentation_time()) >= edit_end;
-        let samples = samples.take_while(|sample| !is_after_edit(sample));
+        let samples = samples.take_while(|sample| !self.is_after_edit(sample));
         let mut latest_end = i64::MIN;
         for sample in samples.filter(|sample| sample.size > 0).take(MAX_SAMPLES + 1) {
             let is_keyframe = self.keyframe_samples.binary_search(&sample.number).is_ok();
@@ -92,6 +79,26 @@ impl Mp4Video {
         let own_end = || found.last_time().map_or(latest_end, |last| latest_end.max(last.saturating_add(1)));
         found.end = next.first_decode_time().unwrap_or_else(own_end);
         Ok(found)
+    }
+
+    /// Number of a segment's first sample; of the last sample plus one for the end of the grid.
+    fn first_sample(&self, index: &KeyframeIndex, grid: &Grid, segment: usize) -> Result<u32, RunError> {
+        if segment == 0 {
+            return Ok(0);
+        }
+        if segment >= grid.len() {
+            return Ok(self.track.samples.len());
+        }
+        let keyframe = index.keyframes.binary_search(&grid.segment_start(segment)).ok();
+        let missing = || RunError::Internal(format!("segment {segment} does not begin with a keyframe"));
+        keyframe.and_then(|index| self.keyframe_samples.get(index).copied()).ok_or_else(missing)
+    }
+
+    /// Whether a sample begins a group of pictures after the edit.
+    fn is_after_edit(&self, sample: &Sample) -> bool {
+        let timing = &self.track.timing;
+        let edit_end = timing.edit_end().filter(|_| sample.is_sync);
+        edit_end.is_some_and(|end| timing.presentation_ticks(sample.presentation_time()) >= end)
     }
 
     fn time_of(&self, sample: &Sample) -> i64 {
@@ -120,19 +127,31 @@ impl Mp4Audio {
         self.track.samples.memory_bytes()
     }
 
+    /// End of the last frame, or of the edit if that is earlier; in source time.
+    pub(super) fn end(&self) -> Ticks {
+        self.track.end() - self.start
+    }
+
+    fn source_time(&self, dts: i64) -> Ticks {
+        self.track.timing.decode_ticks(dts) - self.start
+    }
+
+    fn edit_end(&self) -> Ticks {
+        self.track.timing.edit_end().map_or(Ticks::MAX, |end| end - self.start)
+    }
+
     /// The frames that begin in a segment; encoder priming belongs to the first segment. Frames after the edit are
     /// padding, which players would play.
     pub(super) fn segment_samples(&self, grid: &Grid, number: usize) -> SegmentSamples {
         let (timing, timescale) = (&self.track.timing, self.timescale());
-        let source_time = |dts: i64| timing.decode_ticks(dts) - self.start;
         let units = |dts: i64| timing.presentation_units(dts, timescale).saturating_sub(self.start.to_units(timescale));
         let first_time = if number == 0 { Ticks::MIN } else { grid.segment_start(number) };
         let end_time = grid.segment_start(number + 1);
-        let edit_end = timing.edit_end().map_or(Ticks::MAX, |end| end - self.start);
-        let first = self.track.samples.find_by_dts(|dts| source_time(dts) >= first_time);
+        let edit_end = self.edit_end();
+        let first = self.track.samples.find_by_dts(|dts| self.source_time(dts) >= first_time);
         let mut found = SegmentSamples { end: end_time.to_units(timescale), ..SegmentSamples::default() };
         for sample in self.track.samples.iter_from(first).filter(|sample| sample.size > 0) {
-            let time = source_time(sample.dts);
+            let time = self.source_time(sample.dts);
             if time >= edit_end || found.is_too_long() {
                 break;
             }

@@ -3,8 +3,11 @@
 use super::*;
 use crate::domain::cmaf::boxes::tests::find;
 use crate::domain::grid::Grid;
+use crate::domain::mpegts::psi::TrackKind;
 use crate::engine::container::bytes::ReadAt;
-use crate::engine::damaged_films::{SeededRandom, damage, make_film};
+use crate::engine::container::matroska::MatroskaFile;
+use crate::engine::container::mp4::Mp4File;
+use crate::engine::damaged_films::{SeededRandom, damage, make_film, run_ffmpeg};
 use crate::engine::packager::LazySegment;
 
 /// An element with a size of eight bytes.
@@ -91,7 +94,7 @@ fn stripped_bytes_and_laced_frames_are_put_back_in_order() {
 }
 
 #[test]
-fn compressed_tracks_and_files_without_cues_are_refused() {
+fn compressed_tracks_and_other_codecs_are_refused() {
     let file = stripped_and_laced_file();
     let changed = |from: &[u8], to: &[u8]| {
         let at = file.windows(from.len()).position(|bytes| bytes == from).unwrap();
@@ -101,8 +104,105 @@ fn compressed_tracks_and_files_without_cues_are_refused() {
     };
     let algorithm = number(0x4254, 3);
     assert_eq!(changed(&algorithm, &number(0x4254, 0)), "the track is compressed or encrypted");
-    assert_eq!(changed(&0x1c53_bb6bu32.to_be_bytes(), &0x1254_c367u32.to_be_bytes()), "there are no Cues");
     assert_eq!(changed(b"A_AAC", b"A_XYZ"), "the audio codec has no MP4 form that players support");
+}
+
+#[test]
+fn sizes_are_those_of_the_segments() {
+    let audio_input = "-f lavfi -i sine=r=44100:d=1.7";
+    for (name, options) in [
+        ("a.mp4", "-c:a aac"),
+        ("b.mp4", "-c:a aac -movflags +frag_keyframe+empty_moov+default_base_moof"),
+        ("c.mp4", "-c:a ac3 -t 2.4"),
+    ] {
+        let file = make_film(name, audio_input, options);
+        let [video, audio] = [0, 1].map(|stream| CmafTrack::open_mp4(&file[..], stream, 0.0).unwrap());
+        let index = video.index().unwrap();
+        let grid = Grid::from_keyframes(&index.keyframes[1..], 0.7, index.end.as_seconds());
+        for track in [&video, &audio] {
+            let sizes = track.segment_sizes(&grid).unwrap();
+            let mut total = 0;
+            for (number, size) in sizes.iter().enumerate() {
+                let segment = read(track.lay_out_segment(&file[..], &grid, number).unwrap(), &file);
+                assert_eq!(size.bytes, segment.len() as u64, "{name} {number}");
+                total += size.bytes;
+                let keyframe_end = (track.kind() == TrackKind::Video).then(|| {
+                    let trun = find(&segment, &[b"moof", b"traf", b"trun"]);
+                    let word = |at: usize| u64::from(u32::from_be_bytes(trun[at..at + 4].try_into().unwrap()));
+                    // The data offset, and the size of the first sample, after its duration.
+                    word(8) + word(16)
+                });
+                assert_eq!(size.keyframe_bytes, keyframe_end, "{name} {number}");
+            }
+            let rates = track.bit_rates(&grid).unwrap();
+            let average = total as f64 * 8.0 / grid.end().as_seconds();
+            assert!((rates.average as f64 - average).abs() < 2.0 && rates.peak > rates.average, "{rates:?}");
+        }
+        let frames = video.keyframe_ranges(&grid).unwrap();
+        assert!(frames.iter().map(|frame| frame.segment).eq(0..grid.len()), "{name}: {frames:?}");
+        assert_eq!(audio.keyframe_ranges(&grid), None);
+        let end = audio.end().unwrap().as_seconds();
+        assert!((1.69..1.8).contains(&end), "{name}: the audio ends at {end}");
+        assert_eq!(video.end(), Some(index.end));
+    }
+    let file = make_film("d.mkv", audio_input, "-c:a aac");
+    let end = CmafTrack::open_matroska(&file[..], 1, 0.0).unwrap().end().unwrap().as_seconds();
+    assert!((1.69..1.8).contains(&end), "the tag states {end}");
+    let file = stripped_and_laced_file();
+    let track = CmafTrack::open_matroska(&file[..], 0, 0.0).unwrap();
+    let grid = Grid::from_step(0.7, 2.1);
+    assert_eq!((track.end(), track.segment_sizes(&grid), track.bit_rates(&grid)), (None, None, None));
+}
+
+/// The segments of a track of audio, or of video from its index.
+fn all_segments(track: &CmafTrack, file: &[u8], grid: &Grid) -> Vec<Vec<u8>> {
+    (0..grid.len()).map(|number| read(track.lay_out_segment(file, grid, number).unwrap(), file)).collect()
+}
+
+#[test]
+fn files_without_cues_are_scanned() {
+    let made = make_film("a.mkv", "-f lavfi -i sine=r=48000:d=3", "-c:a aac");
+    for (mut file, video) in [(made, Some(0)), (stripped_and_laced_file(), None)] {
+        let audio = video.map_or(0, |_| 1);
+        let open = |file: &[u8], stream| CmafTrack::open_matroska(file, stream, 0.0).unwrap();
+        let index = |file: &[u8]| video.map(|video| open(file, video).index().unwrap().clone());
+        let grid = index(&file).map_or(Grid::from_step(0.7, 2.1333), |index| {
+            assert!(index.keyframes.len() > 4);
+            Grid::from_keyframes(&index.keyframes[1..], 0.7, index.end.as_seconds())
+        });
+        let segments = |file: &[u8]| {
+            let streams = video.into_iter().chain([audio]);
+            streams.map(|stream| all_segments(&open(file, stream), file, &grid)).collect::<Vec<_>>()
+        };
+        let expected = (index(&file), segments(&file));
+        // Cues become tags. The seek head finds them by the position, so that no entry of it names other elements.
+        let at = file.windows(4).rposition(|bytes| bytes == 0x1c53_bb6bu32.to_be_bytes()).unwrap();
+        file[at..at + 4].copy_from_slice(&0x1254_c367u32.to_be_bytes());
+        assert_eq!(MatroskaFile::read(&file[..]).unwrap().read_all_cues().unwrap_err().reason(), "there are no Cues");
+        assert!((index(&file), segments(&file)) == expected, "video {video:?}");
+    }
+}
+
+#[test]
+fn negative_offsets_of_fragments_are_presentation_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mp4");
+    std::fs::write(&path, make_film("a.mp4", "-f lavfi -i sine=r=48000:d=3", "-c:a aac")).unwrap();
+    let copy = |name: &str, flags: &str| {
+        let target = folder.path().join(name);
+        let args = ["-i", path.to_str().unwrap(), "-c", "copy", "-movflags", flags];
+        run_ffmpeg(args, &target);
+        std::fs::read(&target).unwrap()
+    };
+    let whole = copy("whole.mp4", "+negative_cts_offsets");
+    let fragments = copy("fragments.mp4", "+negative_cts_offsets+frag_keyframe+empty_moov+default_base_moof");
+    assert!(Mp4File::read(&fragments[..]).unwrap().read_track(0).is_err());
+    let open = |file: &[u8]| CmafTrack::open_mp4(file, 0, 0.0).unwrap();
+    let (expected, track) = (open(&whole), open(&fragments));
+    let index = expected.index().unwrap();
+    assert_eq!(track.index(), Some(index));
+    let grid = Grid::from_keyframes(&index.keyframes[1..], 0.7, index.end.as_seconds());
+    assert!(all_segments(&track, &fragments, &grid) == all_segments(&expected, &whole, &grid));
 }
 
 /// Opens every stream and makes up to 20 segments of each; the number of segments made.

@@ -11,10 +11,12 @@ use super::samples::SegmentSamples;
 use crate::domain::cmaf::entry::{EntryError, copied};
 use crate::domain::cmaf::init::{IDENTITY_MATRIX, InitTrack, TrackHeader, write_init};
 use crate::domain::cmaf::moof::{self, Fragment};
+use crate::domain::cmaf::segment_sizes::{BitRates, SegmentSize, iframes};
 use crate::domain::cmaf::times::squeeze_decode_times;
 use crate::domain::cmaf::{SampleEntry, VideoFormat};
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::TrackKind;
+use crate::domain::playlist::IFrame;
 use crate::domain::time::Ticks;
 use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::{ReadAt, SampleBytes};
@@ -37,6 +39,7 @@ pub struct CmafTrack {
     video_format: Option<VideoFormat>,
     init_segment: Bytes,
     index: Option<KeyframeIndex>,
+    end: Option<Ticks>,
 }
 
 /// Reads the samples of a segment.
@@ -57,6 +60,8 @@ struct TrackParts {
     matrix: [i32; 9],
     language: Option<String>,
     index: Option<KeyframeIndex>,
+    /// End in source time, if it is stated.
+    end: Option<Ticks>,
 }
 
 impl CmafTrack {
@@ -67,24 +72,27 @@ impl CmafTrack {
         start_seconds: f64,
     ) -> Result<Self, ContainerError> {
         let start = Ticks::from_seconds(start_seconds);
-        let track = Mp4File::read(file)?.read_track(stream)?;
+        let track = Mp4File::read(file)?.read_signed_track(stream)?;
         let entry = copied::entry(&track.sample_entry).map_err(refusal)?;
         let (matrix, language) = (track.matrix, track.language.clone());
         let is_video = track.is_video();
         let video_format = is_video.then(|| copied::video_format(&track.sample_entry)).transpose().map_err(refusal)?;
-        let (samples, timescale, index) = if is_video {
+        let (samples, timescale, index, end) = if is_video {
             let (video, index) = Mp4Video::read(file, track, start)?;
             let timescale = video.timescale();
-            (TrackSamples::Mp4Video(Box::new(video)), timescale, Some(index))
+            let end = index.end;
+            (TrackSamples::Mp4Video(Box::new(video)), timescale, Some(index), end)
         } else {
             let audio = Mp4Audio::read(track, start)?;
-            let timescale = audio.timescale();
-            (TrackSamples::Mp4Audio(Box::new(audio)), timescale, None)
+            let (timescale, end) = (audio.timescale(), audio.end());
+            (TrackSamples::Mp4Audio(Box::new(audio)), timescale, None, end)
         };
-        Ok(Self::new(TrackParts { samples, timescale, entry, video_format, matrix, language, index }))
+        let end = Some(end);
+        Ok(Self::new(TrackParts { samples, timescale, entry, video_format, matrix, language, index, end }))
     }
 
-    /// Like [`Self::open_mp4`], for a Matroska or WebM file. Reads only the cues and the first frame.
+    /// Like [`Self::open_mp4`], for a Matroska or WebM file. Reads only the cues and the first frame; the header of
+    /// every block if there are no cues.
     pub(in crate::engine::packager) fn open_matroska(
         file: &(impl ReadAt + ?Sized),
         stream: u32,
@@ -103,7 +111,7 @@ impl CmafTrack {
         Ok(Self::new(match (&track.video_format, track.audio_format) {
             (Some(format), _) => {
                 let entry = video_entry(&track, format, &first_frame)?;
-                let cues = header.read_cues(track.number)?;
+                let cues = header.read_or_scan_cues(track.number)?;
                 let (video, index) = MatroskaVideo::read(file, layout, &track, &cues, start)?;
                 TrackParts {
                     timescale: video.timescale(),
@@ -112,12 +120,13 @@ impl CmafTrack {
                     video_format: Some(format.clone()),
                     matrix,
                     language,
+                    end: Some(index.end),
                     index: Some(index),
                 }
             }
             (None, Some(format)) => {
                 let (entry, frames) = audio_entry(&track, format, &first_frame)?;
-                let audio = MatroskaAudio::new(layout, &track, frames, &block, &header.read_all_cues()?, start);
+                let audio = MatroskaAudio::new(layout, &track, frames, &block, &header.read_or_scan_all_cues()?, start);
                 TrackParts {
                     timescale: audio.timescale(),
                     samples: TrackSamples::MatroskaAudio(audio),
@@ -126,6 +135,7 @@ impl CmafTrack {
                     matrix,
                     language,
                     index: None,
+                    end: header.read_stated_duration(track.uid).map(|duration| duration - start),
                 }
             }
             (None, None) => return Err(ContainerError::Unsupported("the track is neither video nor audio")),
@@ -133,13 +143,13 @@ impl CmafTrack {
     }
 
     fn new(parts: TrackParts) -> Self {
-        let TrackParts { samples, timescale, entry, video_format, matrix, language, index } = parts;
+        let TrackParts { samples, timescale, entry, video_format, matrix, language, index, end } = parts;
         let (kind, header) = match &video_format {
             Some(format) => (TrackKind::Video, TrackHeader::Video { format, matrix }),
             None => (TrackKind::Audio, TrackHeader::Audio),
         };
         let init_segment = write_init(&InitTrack { header, timescale, language: language.as_deref(), entry: &entry });
-        Self { samples, kind, timescale, entry, video_format, init_segment: init_segment.into(), index }
+        Self { samples, kind, timescale, entry, video_format, init_segment: init_segment.into(), index, end }
     }
 
     pub fn kind(&self) -> TrackKind {
@@ -169,6 +179,33 @@ impl CmafTrack {
     /// Where the video may be cut; None for audio.
     pub fn index(&self) -> Option<&KeyframeIndex> {
         self.index.as_ref()
+    }
+
+    /// End of the track in source time, if the file states it: always of video and in mp4; of audio in Matroska by a tag, which
+    /// is too early for mkvmerge's tracks that begin late. Audio that ends well before the video beside it leaves segments
+    /// without samples, at which browsers stall.
+    pub fn end(&self) -> Option<Ticks> {
+        self.end
+    }
+
+    /// The sizes of all segments of a grid, as in [`Self::lay_out_segment`]; None if the tables do not state them (Matroska).
+    pub fn segment_sizes(&self, grid: &Grid) -> Option<Vec<SegmentSize>> {
+        match &self.samples {
+            TrackSamples::Mp4Video(video) => video.segment_sizes(self.index.as_ref()?, grid).ok(),
+            TrackSamples::Mp4Audio(audio) => Some(audio.segment_sizes(grid)),
+            TrackSamples::MatroskaVideo(_) | TrackSamples::MatroskaAudio(_) => None,
+        }
+    }
+
+    /// The first frames of the segments, for an I-frame playlist; None for audio, and if the tables do not state them.
+    pub fn keyframe_ranges(&self, grid: &Grid) -> Option<Vec<IFrame>> {
+        self.index.as_ref()?;
+        self.segment_sizes(grid).map(|sizes| iframes(&sizes))
+    }
+
+    /// For the attributes `BANDWIDTH` and `AVERAGE-BANDWIDTH`; None if the tables do not state the sizes.
+    pub fn bit_rates(&self, grid: &Grid) -> Option<BitRates> {
+        self.segment_sizes(grid).map(|sizes| BitRates::new(&sizes, grid))
     }
 
     /// Approximate memory used, bytes.

@@ -2,11 +2,12 @@
 
 import * as api from "./api.js";
 import { Controls } from "./controls.js";
+import { describeDecision } from "./decision.js";
 import { h } from "./dom.js";
 import { folderOf, libraryLink, nameOf, playLink, stem } from "./links.js";
 import { deviceProfile } from "./profile.js";
 import { attach } from "./media-source.js";
-import { TEXT, describeDecision, errorText, reportDelay, waitText } from "./strings.js";
+import { TEXT, errorText, reportDelay, waitText } from "./strings.js";
 import { audioChoices, qualityChoices, rateChoices, selectMenu, showSubtitle, subtitleChoices } from "./tracks.js";
 
 /** The next file is suggested this long before the end, seconds. */

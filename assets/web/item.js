@@ -66,6 +66,7 @@ function describePlayback(playback) {
   if (!playback) return "";
   if (playback.directPlay) return TEXT.directPlay;
   const reasonText = reasonTexts(playback.reasons ?? []).join(", ");
+  if (playback.canCopyVideo && playback.canCopyAudio) return `Will be streamed without conversion (${reasonText}).`;
   return reasonText ? `Will be converted for this browser (${reasonText}).` : "Will be converted for this browser.";
 }
 

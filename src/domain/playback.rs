@@ -187,8 +187,16 @@ pub fn can_copy_video(stream: &Stream, video: &Video) -> bool {
         && !video.is_mirrored
 }
 
-/// Whether an audio track can be copied into MPEG-TS segments: AAC-LC that ADTS can describe, or MP3.
+/// Whether an audio track is copied into MPEG-TS segments for this device.
 pub fn can_copy_audio(stream: &Stream, audio: &Audio, device: &DeviceProfile, max_channels: Option<u32>) -> bool {
+    fits_mpegts(stream, audio)
+        && max_channels.is_none_or(|most| audio.channels <= most)
+        && stream.is_decodable
+        && audio_reason(stream, audio, &device.audio).is_none()
+}
+
+/// Whether an audio track can be copied into MPEG-TS segments: AAC-LC that ADTS can describe, or MP3.
+fn fits_mpegts(stream: &Stream, audio: &Audio) -> bool {
     const ADTS_RATES: [u32; 13] =
         [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
     let has_supported_codec = match stream.codec.as_str() {
@@ -196,12 +204,7 @@ pub fn can_copy_audio(stream: &Stream, audio: &Audio, device: &DeviceProfile, ma
         "mp3" => true,
         _ => false,
     };
-    let has_supported_layout =
-        matches!(audio.channels, 1 | 2 | 6) && max_channels.is_none_or(|most| audio.channels <= most);
-    has_supported_codec
-        && has_supported_layout
-        && stream.is_decodable
-        && audio_reason(stream, audio, &device.audio).is_none()
+    has_supported_codec && matches!(audio.channels, 1 | 2 | 6)
 }
 
 /// Displayed height in lines, after pixel aspect and rotation.

@@ -9,6 +9,7 @@ mod ass;
 mod avi_video;
 mod bitmap_subtitles;
 pub mod clock;
+pub mod cmaf_converter;
 mod container;
 pub mod content;
 #[cfg(test)]
@@ -64,7 +65,7 @@ impl Job {
 }
 
 /// One finished segment: a canonical MPEG transport stream that starts with PAT and PMT, or CMAF of one track, as the
-/// rendition states.
+/// rendition states. CMAF of the packager is a media segment, of other backends an init segment and a media segment.
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub index: usize,

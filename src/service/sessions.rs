@@ -16,7 +16,8 @@ use crate::service::renditions::planner::SessionPlan;
 
 mod ended;
 mod failure;
-mod rungs;
+mod leases;
+mod playlists;
 mod session;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,8 @@
 mod backends;
 /// A large cached file, compared with nginx.
 mod bytes;
+/// Segments of one track in fMP4, compared with nginx and the ffmpeg command.
+mod cmaf;
 /// Damaged files of a killed server.
 #[path = "../it/kit/damage.rs"]
 mod damage;
@@ -17,6 +19,8 @@ mod disk;
 mod faults;
 /// XMLTV and JSON of a thousand channels, compared with quick-xml and serde_json.
 mod guide;
+/// A viewer of a session.
+mod hls_client;
 /// A thousand unwatched channels.
 mod idle;
 /// Kill -9, damaged files, a full disk and failing system calls, two hundred rounds each.
@@ -48,12 +52,13 @@ mod workers;
 
 fn main() {
     let selected_rows: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let rows: [(&str, fn()); 12] = [
+    let rows: [(&str, fn()); 13] = [
         ("bytes", bytes::run),
         ("probe", probe::run),
         ("session", session::run),
         ("backends", backends::run),
         ("package", package::run),
+        ("cmaf", cmaf::run),
         ("live", live::run),
         ("progress", progress::run),
         ("kept", kept::run),

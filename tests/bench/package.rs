@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use super::hls_client::HlsClient;
 use super::peer::{ServerUnderTest, cpu_seconds, discard, read_head, start_nginx, start_ours, wait_until_up};
 
 const ROUNDS: usize = 5;
@@ -66,72 +67,29 @@ fn make_film(film: &Path) {
     );
 }
 
-fn run_command(command: &mut Command) {
+pub fn run_command(command: &mut Command) {
     assert!(command.status().expect("ffmpeg runs").success(), "{command:?}");
 }
 
 /// Plays one session from start to end, over one connection.
 fn play_session(peer: &ServerUnderTest, film: &Path) -> SessionFigures {
-    let mut socket = TcpStream::connect(peer.address).expect("the server accepts");
-    socket.set_nodelay(true).expect("TCP has it");
-    let token = peer.request_head.split("Bearer ").nth(1).expect("the request has a token").trim();
-    let mut send_request = |method: &str, target: &str, body: &str| {
-        let head = format!(
-            "{method} {target} HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer {token}\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        socket.write_all(head.as_bytes()).expect("the server reads");
-        socket.try_clone().expect("a socket can be cloned")
-    };
+    let mut client = HlsClient::connect(peer);
     let (cpu, start_time) = (cpu_seconds(peer), Instant::now());
-    let body = format!(r#"{{"mediaPath":"{}","forceTranscode":true}}"#, film.display());
-    let started = read_text(send_request("POST", "/api/stream/transcode/start", &body));
-    let started: serde_json::Value = serde_json::from_str(&started).expect("an answer in JSON");
-    assert_eq!(started["decision"]["video"], "copy", "{started}");
-    let playlist_url = started["playlistUrl"].as_str().expect("a session has a playlist");
-    let base = playlist_url.rsplit_once('/').expect("the URL has a folder").0;
-    let listed_urls = |playlist: String| -> Vec<String> {
-        let names = playlist.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-        names.map(|name| if name.starts_with('/') { name.to_owned() } else { format!("{base}/{name}") }).collect()
-    };
-    let media = listed_urls(read_text(send_request("GET", playlist_url, ""))).remove(0);
-    let segments = listed_urls(read_text(send_request("GET", &media, "")));
+    let session = client.start_session(&serde_json::json!({"mediaPath": film, "forceTranscode": true}));
+    assert_eq!(session.answer["decision"]["video"], "copy", "{}", session.answer);
+    let media = session.listed_urls(&client.multivariant(&session)).remove(0);
+    let segments = session.listed_urls(&client.get_text(&media));
     let (mut first, mut bytes) = (0.0, 0);
     for target in &segments {
-        let mut socket = send_request("GET", target, "");
-        let (len, mut remaining) = read_head(&mut socket).expect("the server answers");
-        while remaining > 0 {
-            remaining -= discard(&socket, remaining).expect("the answer is whole");
-        }
+        let len = client.drain(target);
         if bytes == 0 {
             first = start_time.elapsed().as_secs_f64() * 1000.0;
         }
         bytes += len;
     }
     let cpu = cpu_seconds(peer) - cpu;
-    send_request("DELETE", playlist_url.trim_end_matches("/index.m3u8"), "");
+    client.stop_session(&session);
     SessionFigures { first_millis: first, cpu_seconds: cpu, gibibytes: bytes as f64 / f64::from(1 << 30) }
-}
-
-/// Reads a small response; returns its body.
-fn read_text(mut socket: TcpStream) -> String {
-    use std::io::Read;
-    let mut answer = Vec::new();
-    loop {
-        let mut buffer = [0; 16 * 1024];
-        let read = socket.read(&mut buffer).expect("the server answers");
-        assert!(read > 0, "the connection ended early");
-        answer.extend_from_slice(&buffer[..read]);
-        let text = String::from_utf8_lossy(&answer);
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        assert!(head.starts_with("HTTP/1.1 20"), "{text}");
-        let len = head.to_ascii_lowercase();
-        let len = len.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.trim().parse().ok());
-        if body.len() >= len.unwrap_or(0) {
-            return body.to_owned();
-        }
-    }
 }
 
 /// Processor seconds per GiB of the command that writes all segments.
@@ -156,7 +114,7 @@ fn segment_files(segments: &Path) -> Vec<(String, u64)> {
 }
 
 /// Processor time of this process's ended children, seconds.
-fn children_seconds() -> f64 {
+pub fn children_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     let field = |n: usize| fields.get(n).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
@@ -179,7 +137,7 @@ fn nginx_seconds_per_gib(peer: &ServerUnderTest, segments: &Path) -> f64 {
     (cpu_seconds(peer) - cpu) / (bytes as f64 / f64::from(1 << 30))
 }
 
-fn median<T>(values: &[T], figure_of: impl Fn(&T) -> f64) -> f64 {
+pub fn median<T>(values: &[T], figure_of: impl Fn(&T) -> f64) -> f64 {
     let mut values: Vec<f64> = values.iter().map(figure_of).collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

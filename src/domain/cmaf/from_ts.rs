@@ -15,6 +15,7 @@ mod video;
 pub use video::VideoCodec;
 
 use super::entry::{EntryError, avc, hevc};
+use super::init::{IDENTITY_MATRIX, InitTrack, TrackHeader, write_init};
 use super::moof::{Fragment, LayoutError, lay_out};
 use super::{Sample, SampleEntry, VideoFormat};
 use crate::domain::mpegts::elementary_stream::ElementaryStream;
@@ -44,7 +45,8 @@ pub struct CmafSegment {
     pub keyframe_len: Option<u64>,
 }
 
-/// The description of a track from which its init segment is made. It must be equal for all segments of a rendition.
+/// The description of a track from which its init segment is made. It must be equal for all segments of a rendition, except
+/// for H.264, whose samples contain the parameter sets too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrackConfig {
     Video {
@@ -82,10 +84,11 @@ pub enum ConversionError {
     Layout(#[from] LayoutError),
 }
 
-/// Converts a segment. `config` is that of the published init segment, with which this segment must agree; without one, the
-/// segment's own is taken, which then is the one to publish.
+/// Converts a segment. `config` is that of the rendition's other segments, with which this one must agree; without one, the
+/// segment's own is taken.
 ///
-/// Access unit delimiters, parameter sets and ADTS headers are removed. Decode times of video are squeezed
+/// Access unit delimiters, ADTS headers and parameter sets of HEVC are removed. Parameter sets of H.264 stay in the samples
+/// (`avc3`), so that a segment of another encoder plays after any init segment. Decode times of video are squeezed
 /// ([`squeeze_decode_times`](super::times::squeeze_decode_times)). A segment without packets becomes a `moof` without
 /// samples, if `config` is given.
 ///
@@ -185,11 +188,28 @@ impl TrackConfig {
             Self::Video { codec, parameter_sets } => {
                 let units: Vec<&[u8]> = parameter_sets.iter().map(Vec::as_slice).collect();
                 match codec {
-                    VideoCodec::H264 => avc::entry(&avc::record_from_parameter_sets(&units)?, format),
+                    VideoCodec::H264 => {
+                        let record = avc::record_from_parameter_sets(&units)?;
+                        avc::entry_with(&record, format, avc::ParameterSets::InBand)
+                    }
                     VideoCodec::Hevc => hevc::entry(&hevc::record_from_parameter_sets(&units)?, format),
                 }
             }
             Self::Audio { entry, .. } => Ok(entry.clone()),
         }
+    }
+
+    /// The init segment.
+    ///
+    /// # Errors
+    /// If the parameter sets are damaged, too long or incomplete.
+    pub fn init_segment(&self, language: Option<&str>) -> Result<Vec<u8>, EntryError> {
+        let format = self.video_format()?;
+        let entry = self.sample_entry(&format)?;
+        let header = match self.kind() {
+            TrackKind::Video => TrackHeader::Video { format: &format, matrix: IDENTITY_MATRIX },
+            TrackKind::Audio => TrackHeader::Audio,
+        };
+        Ok(write_init(&InitTrack { header, timescale: self.timescale(), language, entry: &entry }))
     }
 }

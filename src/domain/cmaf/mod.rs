@@ -1,7 +1,7 @@
 //! CMAF (ISO/IEC 23000-19): fragmented MP4 segments of one track each, laid out from tables of samples.
 //!
-//! Pure functions: an init segment (`init`) from a sample entry (`entry`), decode times (`times`), and the head of a media
-//! segment (`moof`), which the samples' own bytes follow.
+//! Pure functions: an init segment (`init`, read back by `init_reader`) from a sample entry (`entry`), decode times (`times`),
+//! and the head of a media segment (`moof`), which the samples' own bytes follow.
 #![doc = include_str!("README.md")]
 
 pub mod audio_frames;
@@ -9,6 +9,7 @@ pub mod boxes;
 pub mod entry;
 pub mod from_ts;
 pub mod init;
+pub mod init_reader;
 pub mod moof;
 pub mod times;
 

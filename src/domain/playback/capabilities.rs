@@ -1,7 +1,7 @@
 //! The formats that a client plays in a session, by format of segments. A [`DeviceProfile`] holds what it plays directly.
 //!
 //! A codec may be playable in one format only: Apple plays HEVC in fMP4, browsers play MP3 in MPEG-TS, Kodi takes Opus in
-//! fMP4 for AAC. Today's decision ([`decide`](super::decide)) does not use capabilities.
+//! fMP4 for AAC.
 
 mod delivery;
 mod known_clients;
@@ -9,7 +9,7 @@ mod probed;
 #[cfg(test)]
 mod tests;
 
-pub use delivery::{EncodeReason, SessionDelivery, StreamDecision, decide_delivery};
+pub use delivery::{EncodeReason, SessionDelivery, StreamDecision, decide_delivery, explain_tracks};
 pub use probed::ProbedCapabilities;
 
 use super::clients::{DeviceSource, RequestDevice};
@@ -44,6 +44,13 @@ pub enum AudioRenditions {
     Single,
     /// As renditions between which the viewer changes.
     Several,
+}
+
+impl Default for ClientCapabilities {
+    /// Those of an unknown client.
+    fn default() -> Self {
+        known_clients::by_name("")
+    }
 }
 
 impl ClientCapabilities {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::domain::access::Principal;
 use crate::domain::playback::accepts_start_in_multivariant;
-use crate::domain::playlist::{PlaylistTrack, SessionAsset, parse_asset};
+use crate::domain::playlist::{InitId, PlaylistTrack, SessionAsset, parse_asset};
 use crate::domain::segment_format::SegmentFormat;
 use crate::engine::content::SegmentContent;
 use crate::http::api::prelude::*;
@@ -111,25 +111,32 @@ pub(super) fn playlist_response(text: Bytes) -> Response {
 /// A media playlist or a segment of a session.
 #[utoipa::path(get, path = "/api/stream/transcode/{sessionId}/{asset}", params(
     ("sessionId" = String, Path),
-    ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`"),
+    ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`; in fMP4 `v0-00000.m4s`, `a0-00000.m4s`, and their init segments, which the playlists name"),
     ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
-    (status = 200, content((Vec<u8> = "video/mp2t"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
+    (status = 200, content((Vec<u8> = "video/mp2t"), (Vec<u8> = "video/mp4"), (Vec<u8> = "audio/mp4"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
     (status = 304), (status = 404), (status = 410), (status = 500), (status = 504)))]
 pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response> {
     let session = find_live(&service, &call)?;
     session.ensure_live()?;
     let name = &call.params[1];
-    match parse_asset(name).ok_or_else(|| Error::new(Code::AssetNotFound, "the session has no asset with this name"))? {
+    match parse_asset(name).ok_or_else(no_asset)? {
         SessionAsset::Playlist(track) => {
-            Ok(playlist_response(session.media_playlist(track, &session_grant(&service, call.user()?, &session))?))
+            let grant = session_grant(&service, call.user()?, &session);
+            Ok(playlist_response(session.media_playlist(track, &grant).await?))
         }
-        SessionAsset::Segment(track, format @ SegmentFormat::MpegTs, index) => {
-            let no_track = || Error::new(Code::AssetNotFound, "the session has no such track");
-            let stored = session.segment(session.rung_of_track(track).ok_or_else(no_track)?, index).await?;
+        SessionAsset::Segment(PlaylistTrack::Subtitles(track), format, index) => {
+            let text = session.subtitle_segment(&service.subtitles, track, index).await?;
+            let etag = etag_of(text.as_bytes());
+            Ok(segment_response(format.content_type(), text.into(), &etag, &call.headers))
+        }
+        SessionAsset::Segment(track, format, index) => {
+            let id = session.plan.rendition_of_track(track).filter(|_| format == session.plan.format());
+            let stored = session.segment(id.ok_or_else(no_asset)?, index).await?;
+            let content_type = content_type(track, format);
             Ok(match stored.content {
-                SegmentContent::InMemory(bytes) => segment_response(format, bytes, &stored.etag, &call.headers),
+                SegmentContent::InMemory(bytes) => segment_response(content_type, bytes, &stored.etag, &call.headers),
                 SegmentContent::Lazy(segment) => {
-                    let mut response = segment_response(format, Bytes::new(), &stored.etag, &call.headers);
+                    let mut response = segment_response(content_type, Bytes::new(), &stored.etag, &call.headers);
                     if response.status() == StatusCode::OK {
                         response.headers_mut().insert(CONTENT_LENGTH, segment.size_bytes().into());
                         let body = LazySegmentBody::new(service.library.clone(), segment, session.source().clone());
@@ -139,22 +146,39 @@ pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response
                 }
             })
         }
-        SessionAsset::Segment(PlaylistTrack::Subtitles(0), format @ SegmentFormat::WebVtt, index) => {
-            let text = session.subtitle_segment(&service.subtitles, index).await?;
-            let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..24]);
-            Ok(segment_response(format, text.into(), &etag, &call.headers))
+        SessionAsset::Init(track, init_id) => {
+            let id = session.plan.rendition_of_track(track).ok_or_else(no_asset)?;
+            let init = session.init_segment(id).await?;
+            if InitId::of(&init) != init_id {
+                return Err(no_asset());
+            }
+            let etag = etag_of(&init);
+            Ok(segment_response(content_type(track, SegmentFormat::Fmp4), init, &etag, &call.headers))
         }
-        SessionAsset::IFramePlaylist(_) | SessionAsset::Init(..) | SessionAsset::Segment(..) => {
-            Err(Error::new(Code::AssetNotFound, "the session has no such asset"))
-        }
+        SessionAsset::IFramePlaylist(_) => Err(no_asset()),
+    }
+}
+
+fn no_asset() -> Error {
+    Error::new(Code::AssetNotFound, "the session has no such asset")
+}
+
+fn etag_of(content: &[u8]) -> String {
+    format!("\"{}\"", &blake3::hash(content).to_hex()[..24])
+}
+
+fn content_type(track: PlaylistTrack, format: SegmentFormat) -> &'static str {
+    match track {
+        PlaylistTrack::Audio(_) => format.audio_content_type(),
+        PlaylistTrack::Video(_) | PlaylistTrack::Subtitles(_) => format.content_type(),
     }
 }
 
 /// Responds with a segment. Segments never change under their name, so clients may cache them.
-pub(super) fn segment_response(format: SegmentFormat, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
+pub(super) fn segment_response(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
     let mut response = match (Validators { etag, modified: None }).evaluate(headers) {
         PreconditionResult::NotModified => reply::not_modified(),
-        PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(format.content_type(), bytes),
+        PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(content_type, bytes),
     };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600, immutable"));
@@ -225,7 +249,7 @@ mod tests {
             for tag in tags {
                 headers.append(IF_NONE_MATCH, tag.parse().unwrap());
             }
-            let response = segment_response(SegmentFormat::MpegTs, Bytes::from_static(b"ts"), "\"a\"", &headers);
+            let response = segment_response("video/mp2t", Bytes::from_static(b"ts"), "\"a\"", &headers);
             assert_eq!(response.status().as_u16(), status, "{tags:?}");
             assert_eq!(response.headers()[ETAG], "\"a\"", "{tags:?}");
         }

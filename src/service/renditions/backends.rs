@@ -7,7 +7,9 @@ use tokio::sync::OnceCell;
 
 use crate::config::{BackendSetting, Config};
 use crate::domain::plan::{Rendition, VideoPlan};
+use crate::domain::segment_format::SegmentFormat;
 use crate::domain::subtitles::TextStyle;
+use crate::engine::cmaf_converter::CmafConverter;
 use crate::engine::fallback::FallbackBackend;
 use crate::engine::ffmpeg::FfmpegBackend;
 use crate::engine::gst::{self, GstBackend};
@@ -72,7 +74,7 @@ pub struct Backends {
     /// Found at the first start, because querying ffmpeg takes a moment.
     ffmpeg: OnceCell<Arc<dyn Backend>>,
     gstreamer: OnceCell<std::result::Result<FoundGstreamer, String>>,
-    /// Set by tests: the backend for everything.
+    /// Set by tests: the backend for everything, in any format.
     forced: OnceLock<Arc<dyn Backend>>,
 }
 
@@ -124,11 +126,19 @@ impl Backends {
         self.ffmpeg().await.map(|_| ())
     }
 
-    /// The backend for a rendition.
+    /// The backend for a rendition. All but the packager make CMAF by conversion.
     ///
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
     pub async fn choose(&self, spec: &RenditionSpec) -> Result<ChosenBackend> {
+        let chosen = self.choose_backend(spec).await?;
+        if spec.rendition.format != SegmentFormat::Fmp4 || spec.package.is_some() || self.forced.get().is_some() {
+            return Ok(chosen);
+        }
+        Ok(ChosenBackend { backend: Arc::new(CmafConverter::new(chosen.backend)), ..chosen })
+    }
+
+    async fn choose_backend(&self, spec: &RenditionSpec) -> Result<ChosenBackend> {
         if spec.package.is_some() {
             return Ok(ChosenBackend {
                 backend: Arc::new(Packager),

@@ -5,29 +5,38 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::domain::grid::Grid;
-use crate::domain::media::{Media, Stream, language_tag};
+use crate::domain::media::Media;
+use crate::domain::plan::AudioPlan;
+use crate::domain::playback::capabilities::{ClientCapabilities, StreamDecision};
 use crate::domain::playback::{
-    self, Decision, PlaybackRequest, RequestDevice, SessionTracks, SubtitleDelivery, TrackAction, TranscodeReason,
+    self, Decision, PlaybackRequest, RequestDevice, SessionTracks, TrackAction, TranscodeReason,
 };
-use crate::domain::playlist::SubtitleRendition;
+use crate::domain::segment_format::SegmentFormat;
 use crate::domain::time::{Ticks, round_to_ms};
 use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
-use crate::service::library::sidecars;
 
+mod audio_tracks;
 mod burned_subtitles;
 pub mod channel_item;
+mod cmaf;
 mod copied_video;
 mod ladder;
+mod muxed;
 mod rendition;
 mod request_check;
+mod text_tracks;
 mod video_encode;
 
+pub use audio_tracks::AudioTrack;
+use cmaf::plan_cmaf;
 pub use ladder::Rung;
-use rendition::{PlannedRendition, Policy, plan_rendition};
+use muxed::plan_muxed;
+use rendition::{PlannedRendition, Policy};
 use request_check::resolve_request;
+pub use text_tracks::TextTrack;
 use video_encode::EncodeLimits;
 pub use video_encode::display_size;
 
@@ -44,6 +53,8 @@ pub struct StartRequest {
     pub subtitle_path: Option<String>,
     pub start_seconds: f64,
     pub device: RequestDevice,
+    /// What the client plays in segments.
+    pub capabilities: ClientCapabilities,
     pub start_mode: StartMode,
     /// The request as the decision takes it. Its subtitle is set once the item's tracks are known.
     pub playback: PlaybackRequest,
@@ -96,16 +107,30 @@ pub struct DirectPlay {
     pub reasons: Vec<TranscodeReason>,
 }
 
+/// A rendition of a session that is made in segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenditionId {
+    /// A rung of the ladder, with its audio where that is muxed.
+    Rung(usize),
+    /// An audio rendition beside the video.
+    Audio(usize),
+}
+
 /// A session before it starts.
 #[derive(Clone, Debug)]
 pub struct SessionPlan {
     /// The best rung first; more than one only in an adaptive session.
     pub rungs: Vec<Rung>,
+    /// The audio renditions beside the video, the default one first. Empty where video and audio are muxed, and for audio alone.
+    pub audio: Vec<AudioTrack>,
+    /// The WebVTT renditions.
+    pub subtitles: Vec<TextTrack>,
     pub request: StartRequest,
     pub duration_seconds: f64,
+    /// Why the file is not played directly.
     pub reasons: Vec<TranscodeReason>,
-    /// The WebVTT rendition.
-    pub subtitles: Option<TextSubtitles>,
+    /// What is done with each stream that is played, and why.
+    pub streams: Vec<StreamDecision>,
     /// Why an adaptive session encodes video that could be copied.
     pub no_copy_reason: Option<&'static str>,
 }
@@ -129,6 +154,25 @@ impl SessionPlan {
         round_to_ms(self.list_start().as_seconds())
     }
 
+    /// None for a rendition that the session does not have.
+    pub fn spec_of(&self, id: RenditionId) -> Option<&Arc<RenditionSpec>> {
+        match id {
+            RenditionId::Rung(rung) => self.rungs.get(rung).map(|rung| &rung.spec),
+            RenditionId::Audio(track) => self.audio.get(track).map(|track| &track.spec),
+        }
+    }
+
+    /// The audio that plays first.
+    pub fn first_audio(&self) -> Option<&AudioPlan> {
+        let beside_video = self.audio.first().map(|track| &track.spec.rendition);
+        beside_video.unwrap_or(&self.spec().rendition).audio.as_ref()
+    }
+
+    /// Format of the segments of video and audio.
+    pub fn format(&self) -> SegmentFormat {
+        self.spec().rendition.format
+    }
+
     /// The rendition of the best rung.
     pub fn spec(&self) -> &Arc<RenditionSpec> {
         &self.top().spec
@@ -144,12 +188,20 @@ struct DecidedItem {
     duration_seconds: Option<f64>,
 }
 
-/// A text subtitle that becomes a WebVTT rendition.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TextSubtitles {
-    pub delivery: SubtitleDelivery,
-    pub rendition: SubtitleRendition,
+/// The renditions of a session, planned in one format.
+struct SessionRenditions {
+    /// Those of the best rung: with audio, muxed, in MPEG-TS.
+    top: PlannedRendition,
+    audio: Vec<AudioTrack>,
+    streams: Vec<StreamDecision>,
+    /// All text subtitles can be listed.
+    has_text_renditions: bool,
+    /// In an adaptive session of copyable video.
+    ladder: Option<LadderGrid>,
 }
+
+/// The grid of the encoded rungs below copied video, or why it cannot be copied in an adaptive session.
+type LadderGrid = std::result::Result<Grid, &'static str>;
 
 /// Plans a session, or decides for direct play.
 ///
@@ -166,47 +218,48 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
         Decision::Direct => return Ok(plan_direct(service, request, source, &media, reasons)),
         Decision::Session(tracks) => tracks,
     };
-    let chosen_video = tracks.video;
-    let mut ladder_grid = None;
-    let accepts_copy = |copied_grid: &Grid| match chosen_video {
-        Some((stream, _)) if request.playback.is_adaptive => {
-            ladder_grid.insert(ladder::encoded_grid(copied_grid, &media, stream)).is_ok()
-        }
-        _ => true,
-    };
-    let policy = session_policy(&media, tracks.audio, &request, sidecar);
     let duration_seconds =
         media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate_duration(&source, &media));
-    let item = DecidedItem { source: source.clone(), media: media.clone(), tracks, duration_seconds };
-    let planned = match plan_rendition(service, item, policy, accepts_copy).await {
-        // Only subtitles need the encoder: direct play with the subtitle's address is better than an error.
-        Err(fault)
-            if fault.code == Code::TranscoderUnavailable
-                && reasons.iter().all(|reason| *reason == TranscodeReason::SubtitleSelected) =>
-        {
-            return Ok(plan_direct(service, request, source, &media, Vec::new()));
+    let policy = session_policy(&media, tracks.audio, &request, sidecar);
+    let cmaf = plan_cmaf(service, &request, &source, &media, duration_seconds, policy.clone()).await?;
+    let renditions = match cmaf {
+        Some(renditions) => renditions,
+        None => {
+            let item = DecidedItem { source: source.clone(), media: media.clone(), tracks, duration_seconds };
+            match plan_muxed(service, &request, item, policy, &mut reasons).await {
+                // Only subtitles need the encoder: direct play with the subtitle's address is better than an error.
+                Err(fault)
+                    if fault.code == Code::TranscoderUnavailable
+                        && reasons.iter().all(|reason| *reason == TranscodeReason::SubtitleSelected) =>
+                {
+                    return Ok(plan_direct(service, request, source, &media, Vec::new()));
+                }
+                planned => planned?,
+            }
         }
-        planned => planned?,
     };
-    let PlannedRendition { spec, duration_seconds, .. } = planned.ok_or_else(|| unplayable_error(&reasons))?;
-    let (ladder_grid, no_copy_reason) = match ladder_grid {
-        Some(Ok(grid)) => (Arc::new(grid), None),
-        refused => (spec.grid.clone(), refused.and_then(Result::err)),
-    };
-    let cannot_copy = spec.rendition.encodes_video()
-        && matches!(chosen_video, Some((_, TrackAction::Copy)))
-        && no_copy_reason.is_none();
-    if cannot_copy && !reasons.contains(&TranscodeReason::ContainerNotSupported) {
-        reasons.push(TranscodeReason::ContainerNotSupported);
-    }
-    let last_start = spec.grid.segment_start(spec.grid.len().saturating_sub(1)).as_seconds();
+    let PlannedRendition { spec, duration_seconds, .. } = renditions.top;
+    let grid = spec.grid.clone();
+    let last_start = grid.segment_start(grid.len().saturating_sub(1)).as_seconds();
     request.start_seconds = clamp_start(request.start_seconds, Some(duration_seconds), last_start);
+    let subtitles = match renditions.has_text_renditions {
+        true => text_tracks::plan_all(service, &source, &media, &request.playback.subtitle).await?,
+        false => {
+            text_tracks::plan_requested(&media, &request.playback.subtitle, source.file_name()).into_iter().collect()
+        }
+    };
+    let (ladder_grid, no_copy_reason) = match renditions.ladder {
+        Some(Ok(grid)) => (Arc::new(grid), None),
+        refused => (grid, refused.and_then(Result::err)),
+    };
     let mut plan = SessionPlan {
-        duration_seconds,
-        subtitles: plan_subtitles(&spec.media, &request.playback.subtitle, spec.source.file_name()),
         rungs: vec![Rung::new(Arc::new(spec), duration_seconds)],
-        reasons,
+        audio: renditions.audio,
+        subtitles,
         request,
+        duration_seconds,
+        reasons,
+        streams: renditions.streams,
         no_copy_reason,
     };
     if plan.request.playback.is_adaptive {
@@ -266,43 +319,8 @@ fn session_policy<'a>(
         channels >= 6 && device_channels >= 6 && request.playback.max_audio_channels.is_some_and(|max| max >= 6);
     let (audio_channels, audio_kbps) = if is_surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
     let (limits, subtitle) = (request.encode_limits(), &request.playback.subtitle);
-    Policy { limits, subtitle, sidecar, frame_rate: None, audio_channels, audio_kbps }
-}
-
-fn plan_subtitles(media: &Media, subtitle: &SubtitleDelivery, file_name: &str) -> Option<TextSubtitles> {
-    let tag_of = |language: &Option<String>| language.as_deref().and_then(language_tag);
-    let rendition = match subtitle {
-        SubtitleDelivery::Text { stream } => {
-            let stream = media.stream(*stream)?;
-            SubtitleRendition {
-                name: subtitle_name(stream),
-                language: tag_of(&stream.language),
-                is_default: true,
-                is_forced: stream.is_forced,
-                is_hearing_impaired: false,
-            }
-        }
-        SubtitleDelivery::TextSidecar { path } => {
-            let name = path.rsplit('/').next().unwrap_or(path);
-            let description = sidecars::parse_name(file_name, name);
-            let (language, forced) =
-                description.map_or((None, false), |description| (tag_of(&description.language), description.forced));
-            SubtitleRendition {
-                name: name.to_owned(),
-                language,
-                is_default: true,
-                is_forced: forced,
-                is_hearing_impaired: false,
-            }
-        }
-        SubtitleDelivery::None | SubtitleDelivery::Burn(_) => return None,
-    };
-    Some(TextSubtitles { delivery: subtitle.clone(), rendition })
-}
-
-fn subtitle_name(stream: &Stream) -> String {
-    let name = stream.title.clone().or_else(|| stream.language.clone());
-    name.unwrap_or_else(|| format!("Subtitle {}", stream.index))
+    let format = SegmentFormat::MpegTs;
+    Policy { limits, subtitle, sidecar, frame_rate: None, audio_channels, audio_kbps, format }
 }
 
 /// The segment of the start position. A start within the last segment is still inside the item.

@@ -10,21 +10,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::{SessionFailure, failure_error, session_ended_error};
+use super::leases::{CurrentRung, SessionLeases};
 use super::lock;
-use super::rungs::{CurrentRung, RungLeases};
-use crate::domain::grid::Grid;
-use crate::domain::playback::SubtitleDelivery;
-use crate::domain::playlist::{self, MediaPlaylist, MultivariantPlaylist, PlaylistTrack};
+use crate::domain::cmaf::init_reader::split_init;
 use crate::domain::session::{SessionEvent, SessionState};
-use crate::domain::subtitles::write_webvtt_segment;
+use crate::engine::RunError;
+use crate::engine::content::SegmentContent;
 use crate::engine::segment_cache::StoredSegment;
 use crate::engine::source::SourceFile;
-use crate::engine::{RunError, TIMELINE_BASE};
 use crate::error::{Code, Error, Result};
 use crate::service::accounts::random_bytes;
-use crate::service::media::subtitles::{SubtitleLocation, Subtitles};
 use crate::service::renditions::encode_slots::{AdmissionRequest, AfterRefusal};
-use crate::service::renditions::planner::{SessionPlan, start_segment};
+use crate::service::renditions::planner::{RenditionId, SessionPlan, start_segment};
 use crate::service::renditions::runs::{Lease, RenditionProgress, RunActivity};
 use crate::service::renditions::{BackendChoice, Renditions};
 
@@ -41,7 +38,9 @@ pub struct Session {
     timeouts: SessionTimeouts,
     last_access: Mutex<(Instant, Timestamp)>,
     view: watch::Sender<SessionView>,
-    pub(super) rung_leases: RungLeases,
+    pub(super) leases: SessionLeases,
+    /// Published init segments of encoded renditions.
+    pub(super) encoded_inits: Mutex<Vec<(RenditionId, Bytes)>>,
     renditions: Arc<Renditions>,
     stop: CancellationToken,
 }
@@ -85,7 +84,7 @@ impl Session {
         timeouts: SessionTimeouts,
         stop: CancellationToken,
     ) -> Self {
-        let rung_leases = RungLeases::new(plan.rungs.len(), lease, backend);
+        let leases = SessionLeases::new(plan.rungs.len(), plan.audio.len(), lease, backend);
         Self {
             id: format!("ts_{}", data_encoding::HEXLOWER.encode(&random_bytes::<16>())),
             user_id: user_id.to_owned(),
@@ -95,7 +94,8 @@ impl Session {
             timeouts,
             last_access: Mutex::new((Instant::now(), Timestamp::now())),
             view: watch::Sender::new(SessionView { state: SessionState::Starting, failure: None, video_codec: None }),
-            rung_leases,
+            leases,
+            encoded_inits: Mutex::default(),
             renditions,
             stop,
         }
@@ -109,15 +109,15 @@ impl Session {
     pub(super) async fn run(&self, lease: Arc<Lease>) {
         let first_segment = start_segment(&self.plan);
         let source = self.source();
-        let first_head = async move { lease.segment(first_segment).await?.content.read_head(source).await };
-        let mut first_head = Some(Box::pin(first_head));
-        let mut current_rung = self.rung_leases.watch_current();
+        let first_video = async move { lease.segment(first_segment).await?.content.read_head(source).await };
+        let mut first_head = Some(Box::pin(async { tokio::join!(first_video, self.prepare_audio(first_segment)).0 }));
+        let mut current_rung = self.leases.watch_current();
         let mut progress = current_rung.borrow_and_update().progress.clone();
         // The current rung was released; another one becomes current as soon as it is requested.
         let mut is_released = false;
         loop {
-            self.rung_leases.release_left();
-            let release_at = self.rung_leases.next_release_at();
+            self.leases.release_left();
+            let release_at = self.leases.next_release_at();
             let idle_at = lock(&self.last_access).0 + self.timeouts.idle;
             let event = tokio::select! {
                 // The progress of a released rung ends and must not be read any more.
@@ -133,7 +133,7 @@ impl Session {
                     first_head = None;
                     match first {
                         Ok(head) => {
-                            let video_codec = playlist::avc_codec_string(&head);
+                            let video_codec = self.plan.read_video_codec(&head);
                             self.view.send_modify(|view| view.video_codec = video_codec);
                             SessionEvent::Ready
                         }
@@ -141,7 +141,7 @@ impl Session {
                     }
                 }
                 changed = progress.changed(), if first_head.is_none() && !is_released => {
-                    if changed.is_err() && !self.rung_leases.publishes(&progress) {
+                    if changed.is_err() && !self.leases.publishes(&progress) {
                         is_released = true;
                         continue;
                     }
@@ -167,7 +167,7 @@ impl Session {
             };
             let (state, releases_runs) = self.view.borrow().state.after(event);
             if releases_runs {
-                self.rung_leases.release_all();
+                self.leases.release_all();
             }
             self.view.send_modify(|view| view.state = state);
             if state == SessionState::Failed {
@@ -177,6 +177,14 @@ impl Session {
             if !state.is_active() {
                 break;
             }
+        }
+    }
+
+    /// Has the first segment of encoded audio made, for which the player would wait otherwise. A failure is reported to its
+    /// requests.
+    async fn prepare_audio(&self, first_segment: usize) {
+        if self.plan.audio.first().is_some_and(|track| track.spec.rendition.encodes_audio()) {
+            let _ = self.stored_segment(RenditionId::Audio(0), first_segment).await;
         }
     }
 
@@ -227,17 +235,36 @@ impl Session {
         &self.plan.spec().source
     }
 
-    /// A segment of a rung.
+    /// RFC 6381 codec string of the video, once its first segment exists; None if it is not known.
+    pub(super) fn video_codec(&self) -> Option<String> {
+        self.view.borrow().video_codec.clone()
+    }
+
+    /// A media segment of a rendition.
     ///
     /// # Errors
-    /// `ASSET_NOT_FOUND` past the end and for an unknown rung, `SESSION_ENDED`, `SEGMENT_TIMEOUT`,
+    /// `ASSET_NOT_FOUND` past the end and for an unknown rendition, `SESSION_ENDED`, `SEGMENT_TIMEOUT`,
     /// `TRANSCODER_BUSY`, or why the session failed.
-    pub async fn segment(&self, rung: usize, index: usize) -> Result<StoredSegment> {
+    pub async fn segment(&self, id: RenditionId, index: usize) -> Result<StoredSegment> {
+        let mut stored = self.stored_segment(id, index).await?;
+        if let SegmentContent::InMemory(bytes) = &mut stored.content
+            && let Some((_, media)) = split_init(bytes)
+        {
+            *bytes = bytes.slice_ref(media);
+        }
+        Ok(stored)
+    }
+
+    /// A segment as it is stored: an encoded one in fMP4 begins with its own init segment.
+    ///
+    /// # Errors
+    /// As [`Self::segment`].
+    pub(super) async fn stored_segment(&self, id: RenditionId, index: usize) -> Result<StoredSegment> {
         self.touch();
-        if self.plan.rungs.get(rung).is_none_or(|rung| index >= rung.spec.grid.len()) {
+        if self.plan.spec_of(id).is_none_or(|spec| index >= spec.grid.len()) {
             return Err(Error::new(Code::AssetNotFound, format!("there is no segment {index}")));
         }
-        let lease = self.lease(rung).await?;
+        let lease = self.lease(id).await?;
         let mut view = self.view.subscribe();
         let outcome = tokio::select! {
             made = tokio::time::timeout(self.timeouts.segment, lease.segment(index)) => made,
@@ -255,50 +282,37 @@ impl Session {
         }
     }
 
-    /// Leases a rung. If all encode slots are in use, the rung the player came from is released at once.
-    async fn lease(&self, rung: usize) -> Result<Arc<Lease>> {
+    /// Leases a rendition. If all encode slots are in use, the rung the player came from is released at once.
+    async fn lease(&self, id: RenditionId) -> Result<Arc<Lease>> {
+        let no_rendition = || Error::new(Code::AssetNotFound, "the session has no such rendition");
+        let spec = self.plan.spec_of(id).ok_or_else(no_rendition)?;
         let slots = self.renditions.encode_slots();
         let attempt = || async {
             if !self.is_live() {
                 return Err(self.ended_error());
             }
-            if let Some(lease) = self.rung_leases.request_lease(rung) {
+            if let Some(lease) = self.leases.request_lease(id) {
                 return Ok(lease);
             }
-            let admission = self.rung_leases.admission();
+            let admission = self.leases.admission();
             let viewer = admission.as_ref().map_or(AdmissionRequest::Session, AdmissionRequest::Admitted);
             let is_crowded = slots.used_slots() >= slots.slot_count();
-            let (lease, backend) = self.renditions.lease(&self.plan.rungs[rung].spec, viewer).await?;
-            if is_crowded && lease.admission().is_some() {
-                self.rung_leases.release_unused(rung, Duration::ZERO);
+            let (lease, backend) = self.renditions.lease(spec, viewer).await?;
+            if let RenditionId::Rung(rung) = id
+                && is_crowded
+                && lease.admission().is_some()
+            {
+                self.leases.release_unused(rung, Duration::ZERO);
             }
-            self.rung_leases.add_lease(rung, lease, backend);
-            self.rung_leases.request_lease(rung).ok_or_else(|| self.ended_error())
+            self.leases.add_lease(id, lease, backend);
+            self.leases.request_lease(id).ok_or_else(|| self.ended_error())
         };
         slots.retry_when_busy(Instant::now() + ADMISSION_TIMEOUT, attempt, || AfterRefusal::Wait).await
     }
 
     /// Releases every rung but the one requested last.
     pub(super) fn release_unused_rungs(&self) {
-        self.rung_leases.release_unused(self.rung_leases.watch_current().borrow().rung, Duration::ZERO);
-    }
-
-    /// A segment of the subtitle rendition, as WebVTT.
-    ///
-    /// # Errors
-    /// `ASSET_NOT_FOUND` past the end or without such a rendition; those of [`Subtitles::read_cues`].
-    pub async fn subtitle_segment(&self, subtitles: &Subtitles, index: usize) -> Result<String> {
-        self.touch();
-        let spec = self.plan.spec();
-        let grid = playlist::subtitle_grid(&spec.grid);
-        let subtitle = match self.plan.subtitles.as_ref().map(|text| &text.delivery) {
-            Some(SubtitleDelivery::Text { stream }) if index < grid.len() => SubtitleLocation::Stream(*stream),
-            Some(SubtitleDelivery::TextSidecar { path }) if index < grid.len() => SubtitleLocation::File(path.clone()),
-            _ => return Err(Error::new(Code::AssetNotFound, format!("there is no subtitle segment {index}"))),
-        };
-        let cues = subtitles.read_cues(&spec.source, &spec.media, &subtitle).await?;
-        let (start, end) = (grid.segment_start(index), grid.segment_start(index) + grid.segment_length(index));
-        Ok(write_webvtt_segment(&cues, start.as_seconds(), end.as_seconds(), TIMELINE_BASE))
+        self.leases.release_unused(self.leases.watch_current().borrow().rung, Duration::ZERO);
     }
 
     /// Waits up to `wait` for the segment at the start position; false if it is not ready by then.
@@ -343,9 +357,9 @@ impl Session {
     pub(super) fn current_status(&self) -> SessionStatus {
         let view = self.view.borrow().clone();
         let last_access_at = lock(&self.last_access).1;
-        let CurrentRung { rung, backend, progress } = self.rung_leases.watch_current().borrow().clone();
+        let CurrentRung { rung, backend, progress } = self.leases.watch_current().borrow().clone();
         let progress = progress.borrow().clone();
-        let leased_rungs = self.rung_leases.leased_rungs();
+        let leased_rungs = self.leases.leased_rungs();
         SessionStatus {
             state: view.state,
             failure: view.failure,
@@ -354,45 +368,6 @@ impl Session {
             backend,
             leased_rungs,
             last_access_at,
-        }
-    }
-
-    /// The rung of a playlist track; None for other tracks and unknown rungs.
-    pub fn rung_of_track(&self, track: PlaylistTrack) -> Option<usize> {
-        match (track, self.plan.spec().rendition.video.is_some()) {
-            (PlaylistTrack::Video(rung), true) => Some(rung).filter(|rung| *rung < self.plan.rungs.len()),
-            (PlaylistTrack::Audio(0), false) => Some(0),
-            _ => None,
-        }
-    }
-
-    /// The multivariant playlist with `grant` in every URI, and with `EXT-X-START` if the player accepts it there.
-    pub fn multivariant(&self, with_start: bool, grant: &str) -> Bytes {
-        let video_codec = self.view.borrow().video_codec.clone();
-        let subtitles = self.plan.subtitles.as_ref().map(|subtitles| &subtitles.rendition);
-        let subtitles = subtitles.map_or(&[][..], std::slice::from_ref);
-        let start = self.plan.request.start_seconds - self.plan.list_start_seconds();
-        let start = if with_start { start } else { 0.0 };
-        let variants = self.plan.variants(video_codec.as_deref());
-        MultivariantPlaylist::of_mpegts(&variants, subtitles, start).render(grant).into()
-    }
-
-    /// A media playlist with `grant` in every URI.
-    ///
-    /// # Errors
-    /// `ASSET_NOT_FOUND` for a track the session does not have.
-    pub fn media_playlist(&self, track: PlaylistTrack, grant: &str) -> Result<Bytes> {
-        let (start_seconds, from) = (self.plan.request.start_seconds, self.plan.list_start());
-        let render = |grid: &Grid| {
-            let playlist = MediaPlaylist { track, init: None, grid, from, start_seconds, is_independent: true };
-            Ok(playlist.render(grant).into())
-        };
-        if let Some(rung) = self.rung_of_track(track) {
-            render(&self.plan.rungs[rung].spec.grid)
-        } else if track == PlaylistTrack::Subtitles(0) && self.plan.subtitles.is_some() {
-            render(&playlist::subtitle_grid(&self.plan.spec().grid))
-        } else {
-            Err(Error::new(Code::AssetNotFound, "the session has no such track"))
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::domain::time::FrameRate;
 use crate::engine::RunError;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::worker::Isolation;
-use crate::service::renditions::planner::{Rung, StartRequest};
+use crate::service::renditions::planner::{RenditionId, Rung, StartRequest};
 use crate::service::renditions::sample_spec::sample_spec;
 
 struct Bench {
@@ -62,13 +62,16 @@ impl Bench {
             bandwidth: 1,
             average_bandwidth: 1,
             audio_codec: None,
+            packaged: None,
         };
         SessionPlan {
             rungs: vec![top],
+            audio: Vec::new(),
+            subtitles: Vec::new(),
             request: StartRequest { media_path, start_seconds, ..StartRequest::default() },
             duration_seconds: 200.0,
             reasons: Vec::new(),
-            subtitles: None,
+            streams: Vec::new(),
             no_copy_reason: None,
         }
     }
@@ -102,7 +105,7 @@ async fn a_session_is_ready_when_the_segment_at_its_start_exists() {
     assert_eq!(session.status().state, SessionState::Starting);
     assert!(session.wait_ready(Duration::from_millis(200)).await.unwrap());
     assert_eq!(bench.fake.run_starts(), [27]);
-    session.segment(0, 27).await.unwrap();
+    session.segment(RenditionId::Rung(0), 27).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +119,7 @@ async fn an_idle_session_is_stopped_and_remembered_for_ten_minutes() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(bench.sessions.live_sessions().is_empty());
     assert_eq!((bench.renditions.active_jobs(), bench.fake.live_runs()), (0, 0));
-    assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::SessionEnded);
+    assert_eq!(session.segment(RenditionId::Rung(0), 0).await.unwrap_err().code, Code::SessionEnded);
     assert!(!bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     tokio::time::sleep(ENDED_RETENTION).await;
     assert_eq!(bench.sessions.find(&viewer("a"), &session.id).err().unwrap().code, Code::SessionNotFound);
@@ -134,7 +137,7 @@ async fn an_ended_session_closes_its_file_at_once_and_still_answers() {
     let bench = default_bench(|_| ());
     let media_file = bench.folder.path().join("film.mp4");
     let session = bench.start("a", 0.0).await.unwrap();
-    session.segment(0, 0).await.unwrap();
+    session.segment(RenditionId::Rung(0), 0).await.unwrap();
     let id = session.id.clone();
     drop(session);
     std::fs::remove_file(&media_file).unwrap();
@@ -156,15 +159,15 @@ async fn an_ended_session_closes_its_file_at_once_and_still_answers() {
 async fn segments_are_freed_a_minute_after_the_last_session() {
     let bench = default_bench(|_| ());
     let session = bench.start("a", 0.0).await.unwrap();
-    session.segment(0, 0).await.unwrap();
+    session.segment(RenditionId::Rung(0), 0).await.unwrap();
     assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
     let second = bench.start("a", 1.0).await.unwrap();
-    second.segment(0, 0).await.unwrap();
+    second.segment(RenditionId::Rung(0), 0).await.unwrap();
     let starts = bench.fake.run_starts();
     assert!(starts.len() == 2 && starts[1] > 0, "the first segment was still stored: {starts:?}");
     bench.sessions.stop(&viewer("a"), &second.id).await.unwrap();
     tokio::time::sleep(Duration::from_secs(80)).await;
-    bench.start("a", 2.0).await.unwrap().segment(0, 0).await.unwrap();
+    bench.start("a", 2.0).await.unwrap().segment(RenditionId::Rung(0), 0).await.unwrap();
     assert_eq!(bench.fake.run_starts()[2..], [0], "produced again");
 }
 
@@ -194,31 +197,31 @@ async fn a_failed_session_reports_its_failure_until_stopped_and_can_be_restarted
     let status = session.status();
     assert_eq!(status.state, SessionState::Failed);
     assert!(matches!(status.failure.unwrap().error, RunError::Decode(_)));
-    assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::DecodeFailed);
+    assert_eq!(session.segment(RenditionId::Rung(0), 0).await.unwrap_err().code, Code::DecodeFailed);
     assert_eq!(bench.renditions.active_jobs(), 0, "its slot is free");
     let restarted = bench.start("a", 0.0).await.unwrap();
     assert_ne!(restarted.id, session.id);
     assert!(restarted.wait_ready(Duration::from_secs(5)).await.unwrap());
     assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
-    assert_eq!(session.segment(0, 0).await.unwrap_err().code, Code::SessionEnded);
+    assert_eq!(session.segment(RenditionId::Rung(0), 0).await.unwrap_err().code, Code::SessionEnded);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_late_segment_is_a_timeout_and_the_session_survives() {
     let bench = default_bench(|config| config.limits.segment_wait = Duration::from_millis(500));
     let session = bench.start("a", 0.0).await.unwrap();
-    let timeout = session.segment(0, 0).await.unwrap_err();
+    let timeout = session.segment(RenditionId::Rung(0), 0).await.unwrap_err();
     assert_eq!((timeout.code, timeout.retry_after), (Code::SegmentTimeout, Some(2)));
     assert!(session.wait_ready(Duration::from_secs(1)).await.unwrap());
-    session.segment(0, 0).await.unwrap();
-    assert_eq!(session.segment(0, 102).await.unwrap_err().code, Code::AssetNotFound);
+    session.segment(RenditionId::Rung(0), 0).await.unwrap();
+    assert_eq!(session.segment(RenditionId::Rung(0), 102).await.unwrap_err().code, Code::AssetNotFound);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_waiting_requests() {
     let bench = default_bench(|_| ());
     let session = bench.start("a", 0.0).await.unwrap();
-    let (waited, stopped) = tokio::join!(session.segment(0, 80), async {
+    let (waited, stopped) = tokio::join!(session.segment(RenditionId::Rung(0), 80), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         bench.sessions.stop(&viewer("a"), &session.id).await
     });
@@ -244,19 +247,19 @@ async fn shutdown_leaves_no_session_no_run_and_no_file() {
 async fn a_change_of_rung_moves_a_single_encode_slot() {
     let bench = default_bench(|_| ());
     let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
-    session.segment(0, 0).await.unwrap();
-    session.segment(2, 1).await.unwrap();
+    session.segment(RenditionId::Rung(0), 0).await.unwrap();
+    session.segment(RenditionId::Rung(2), 1).await.unwrap();
     let status = session.status();
     assert_eq!((status.rung, status.leased_rungs), (2, vec![false, false, true]));
     assert_eq!((bench.renditions.active_jobs(), status.state), (1, SessionState::Running));
     // Back to the first: its segments are still stored, and releasing a rung never failed the session.
-    session.segment(0, 0).await.unwrap();
-    session.segment(0, 2).await.unwrap();
+    session.segment(RenditionId::Rung(0), 0).await.unwrap();
+    session.segment(RenditionId::Rung(0), 2).await.unwrap();
     let status = session.status();
     assert_eq!((status.rung, status.leased_rungs, status.failure.is_none()), (0, vec![true, false, false], true));
-    assert_eq!(session.segment(3, 0).await.unwrap_err().code, Code::AssetNotFound);
+    assert_eq!(session.segment(RenditionId::Rung(3), 0).await.unwrap_err().code, Code::AssetNotFound);
     assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
-    assert_eq!(session.segment(1, 0).await.unwrap_err().code, Code::SessionEnded);
+    assert_eq!(session.segment(RenditionId::Rung(1), 0).await.unwrap_err().code, Code::SessionEnded);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!((bench.renditions.active_jobs(), bench.fake.live_runs()), (0, 0));
 }
@@ -265,33 +268,37 @@ async fn a_change_of_rung_moves_a_single_encode_slot() {
 async fn an_unused_rung_is_released_and_sooner_for_another_session() {
     let bench = bench_with_segment_time(Duration::from_millis(1800), |config| config.limits.concurrent_jobs = 2);
     let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
-    session.segment(0, 0).await.unwrap();
-    session.segment(1, 1).await.unwrap();
+    session.segment(RenditionId::Rung(0), 0).await.unwrap();
+    session.segment(RenditionId::Rung(1), 1).await.unwrap();
     assert_eq!(session.status().leased_rungs, [true, true, false], "each rung has a slot");
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(session.status().leased_rungs, [false, true, false]);
     assert_eq!(bench.renditions.active_jobs(), 1);
-    session.segment(1, 2).await.unwrap();
-    session.segment(2, 2).await.unwrap();
+    session.segment(RenditionId::Rung(1), 2).await.unwrap();
+    session.segment(RenditionId::Rung(2), 2).await.unwrap();
     assert_eq!(session.status().leased_rungs, [false, true, true]);
     let mut other_plan = bench.plan(0.0);
     Arc::make_mut(&mut other_plan.rungs[0].spec).fingerprint = "f_2".into();
     let other_session = bench.sessions.start(&viewer("b"), other_plan).await.unwrap();
     for index in 0..3 {
-        other_session.segment(0, index).await.unwrap();
+        other_session.segment(RenditionId::Rung(0), index).await.unwrap();
     }
     // Both slots are needed, and no viewer loses a share to a later one.
     assert_eq!(bench.sessions.start(&viewer("c"), bench.ladder(2)).await.err().unwrap().code, Code::TranscoderBusy);
     assert_eq!(session.status().leased_rungs, [false, false, true]);
-    session.segment(2, 30).await.unwrap();
+    session.segment(RenditionId::Rung(2), 30).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rung_with_a_waiting_request_is_not_released() {
     let bench = default_bench(|config| config.limits.concurrent_jobs = 2);
     let session = bench.sessions.start(&viewer("a"), bench.ladder(3)).await.unwrap();
-    session.segment(0, 0).await.unwrap();
-    let (far, near, third) = tokio::join!(session.segment(0, 40), session.segment(1, 0), session.segment(2, 0));
+    session.segment(RenditionId::Rung(0), 0).await.unwrap();
+    let (far, near, third) = tokio::join!(
+        session.segment(RenditionId::Rung(0), 40),
+        session.segment(RenditionId::Rung(1), 0),
+        session.segment(RenditionId::Rung(2), 0)
+    );
     assert!(far.is_ok() && near.is_ok() && third.is_ok(), "the third rung waits for a slot");
 }
 
@@ -299,12 +306,12 @@ async fn a_rung_with_a_waiting_request_is_not_released() {
 async fn releasing_a_rung_does_not_end_the_session() {
     let bench = default_bench(|_| ());
     let session = bench.sessions.start(&viewer("a"), bench.ladder(2)).await.unwrap();
-    session.segment(0, 0).await.unwrap();
-    session.rung_leases.release_unused(1, Duration::ZERO);
+    session.segment(RenditionId::Rung(0), 0).await.unwrap();
+    session.leases.release_unused(1, Duration::ZERO);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!((session.status().leased_rungs, bench.fake.live_runs()), (vec![false, false], 0));
-    session.segment(1, 1).await.unwrap();
-    session.segment(0, 2).await.unwrap();
+    session.segment(RenditionId::Rung(1), 1).await.unwrap();
+    session.segment(RenditionId::Rung(0), 2).await.unwrap();
     assert!(session.status().failure.is_none());
 }
 
@@ -319,7 +326,7 @@ async fn two_sessions_share_one_encode_slot_and_a_third_is_refused() {
         let mut late_segments = 0;
         for index in 0..40 {
             let began = tokio::time::Instant::now();
-            session.segment(0, index).await.unwrap();
+            session.segment(RenditionId::Rung(0), index).await.unwrap();
             late_segments += usize::from(index > 2 && began.elapsed() > Duration::from_secs(4));
             tokio::time::sleep(Duration::from_secs(2)).await;
         }

@@ -6,6 +6,7 @@ mod gstreamer_backend;
 mod ladder;
 mod packaged;
 mod plain_client;
+mod renditions;
 mod seeks;
 mod sessions;
 mod worker_faults;

@@ -138,7 +138,7 @@ fn children(body: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
     records(body, 8, take_box).map_while(Result::ok)
 }
 
-fn take_box<'a>(rest: &mut ByteCursor<'a>) -> Result<([u8; 4], &'a [u8]), Truncated> {
+pub(super) fn take_box<'a>(rest: &mut ByteCursor<'a>) -> Result<([u8; 4], &'a [u8]), Truncated> {
     let mut header = *rest;
     let size = header.u32()?;
     let kind = header.take(4)?.try_into().map_err(|_| Truncated)?;
@@ -153,6 +153,6 @@ fn take_box<'a>(rest: &mut ByteCursor<'a>) -> Result<([u8; 4], &'a [u8]), Trunca
 }
 
 /// The first box of this type in a body.
-fn child<'a>(body: &'a [u8], kind: &[u8; 4]) -> Option<&'a [u8]> {
+pub(super) fn child<'a>(body: &'a [u8], kind: &[u8; 4]) -> Option<&'a [u8]> {
     children(body).find(|(found, _)| found == kind).map(|(_, content)| content)
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::bytes::ByteCursor;
 use crate::domain::cmaf::boxes::tests::{children, find};
-use crate::domain::cmaf::init::{IDENTITY_MATRIX, InitTrack, TrackHeader, write_init};
+use crate::domain::cmaf::init_reader::InitDescription;
 use crate::domain::mpegts::psi::PmtEntry;
 use crate::domain::mpegts::ts_writer::{AccessUnit, TsWriter};
 use proptest::prelude::*;
@@ -52,6 +52,10 @@ fn h264_segment(start: i64, sps: &[u8]) -> Vec<u8> {
     segment(TrackKind::Video, 0x1b, &times.into_iter().zip(units).collect::<Vec<_>>())
 }
 
+fn with_lengths(units: &[&[u8]]) -> Vec<u8> {
+    units.iter().flat_map(|unit| [&(unit.len() as u32).to_be_bytes(), *unit].concat()).collect()
+}
+
 /// The decode time and the content of `mdat`.
 fn parse_segment(segment: &CmafSegment) -> (u64, &[u8]) {
     let decode_time = u64::from_be_bytes(*segment.bytes[segment.decode_time_at..].first_chunk().unwrap());
@@ -73,11 +77,14 @@ fn a_byte_stream_becomes_samples_and_a_configuration() {
     let converted = convert_segment(&h264_segment(0, &hex(SPS)), end_at(10_800), None).unwrap();
     let (decode_time, payload) = parse_segment(&converted);
     assert_eq!(decode_time, BASE.0 as u64);
-    let keyframe: &[u8] = &[0, 0, 0, 3, 6, 1, 0x80, 0, 0, 0, 3, 0x65, 0x88, 0x80];
-    assert_eq!(payload, [keyframe, &[0, 0, 0, 4, 0x41, 1, 2, 3], &[0, 0, 0, 2, 1, 9]].concat());
+    let keyframe = with_lengths(&[&hex(SPS), &hex(PPS), &[6, 1, 0x80], &[0x65, 0x88, 0x80]]);
+    assert_eq!(payload, [&keyframe[..], &[0, 0, 0, 4, 0x41, 1, 2, 3], &[0, 0, 0, 2, 1, 9]].concat());
     // Presented at 0, 7200 and 3600; decoded at 0, 1800 and 3600.
     let samples = video_samples(&converted);
-    assert_eq!(samples, [[1800, 14, 0x0200_0000, 0], [1800, 8, 0x0101_0000, 5400], [7200, 6, 0x0101_0000, 0]]);
+    assert_eq!(
+        samples,
+        [[1800, keyframe.len() as u32, 0x0200_0000, 0], [1800, 8, 0x0101_0000, 5400], [7200, 6, 0x0101_0000, 0]]
+    );
     let head_len = converted.bytes.len() - payload.len();
     assert_eq!(converted.keyframe_len, Some((head_len + keyframe.len()) as u64));
 
@@ -86,15 +93,18 @@ fn a_byte_stream_becomes_samples_and_a_configuration() {
     let format = converted.config.video_format().unwrap();
     assert_eq!((format.width, format.height, format.pixel_aspect), (64, 48, Some((3, 2))));
     let entry = converted.config.sample_entry(&format).unwrap();
-    assert_eq!((&entry.codecs[..], converted.config.timescale()), ("avc1.42C00A", 90_000));
-    let header = TrackHeader::Video { format: &format, matrix: IDENTITY_MATRIX };
-    let init = write_init(&InitTrack { header, timescale: 90_000, language: None, entry: &entry });
+    assert_eq!((&entry.codecs[..], converted.config.timescale()), ("avc3.42C00A", 90_000));
+    let init = converted.config.init_segment(None).unwrap();
+    assert_eq!(
+        InitDescription::read(&init),
+        Ok(InitDescription { entry, video_format: Some(format), timescale: 90_000 })
+    );
     let kinds: Vec<_> = children(&init).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, [*b"ftyp", *b"moov"]);
 }
 
 #[test]
-fn later_segments_must_agree_with_the_init_segment() {
+fn later_segments_of_h264_bring_their_parameter_sets() {
     let first = convert_segment(&h264_segment(0, &hex(SPS)), end_at(10_800), None).unwrap();
     let later = h264_segment(10_800, &hex(SPS));
     let converted = convert_segment(&later, end_at(21_600), Some(&first.config)).unwrap();
@@ -102,11 +112,34 @@ fn later_segments_must_agree_with_the_init_segment() {
     assert_eq!(parse_segment(&converted).0, (BASE.0 + 10_800) as u64);
     let other_level = hex(&SPS.replacen("6742c00a", "6742c00b", 1));
     let changed = h264_segment(10_800, &other_level);
-    assert_eq!(convert_segment(&changed, end_at(21_600), Some(&first.config)), Err(ConversionError::ConfigChanged));
+    let changed = convert_segment(&changed, end_at(21_600), Some(&first.config)).unwrap();
+    assert!(parse_segment(&changed).1.windows(other_level.len()).any(|bytes| bytes == other_level));
+    assert!(changed.config != first.config);
+    // A segment without any begins with those of the rendition.
+    let bare = segment(TrackKind::Video, 0x1b, &[(0, annex_b(&[&[9, 0xf0], &[0x65, 1]])), (3600, annex_b(&[&[1, 9]]))]);
+    let bare = convert_segment(&bare, end_at(7200), Some(&first.config)).unwrap();
+    assert_eq!(parse_segment(&bare).1, with_lengths(&[&hex(SPS), &hex(PPS), &[0x65, 1], &[1, 9]]));
+    assert_eq!(bare.config, first.config);
+    let samples = video_samples(&bare);
+    assert_eq!(samples.iter().map(|sample| sample[1]).collect::<Vec<_>>(), [4 + 26 + 4 + 4 + 6, 6]);
+}
+
+#[test]
+fn later_segments_of_hevc_must_agree_with_the_init_segment() {
+    let keyframe = |sets: &[Vec<u8>]| {
+        let units: Vec<&[u8]> = sets.iter().map(Vec::as_slice).chain([&[0x26u8, 1, 0xaf][..]]).collect();
+        annex_b(&units)
+    };
+    let sets = HEVC_SETS.map(hex);
+    let first = segment(TrackKind::Video, 0x24, &[(0, keyframe(&sets))]);
+    let first = convert_segment(&first, end_at(3600), None).unwrap();
+    let later = segment(TrackKind::Video, 0x24, &[(3600, keyframe(&[]))]);
+    assert!(convert_segment(&later, end_at(7200), Some(&first.config)).is_ok());
+    let other = [sets[0].clone(), sets[1].clone(), vec![0x44, 1, 0xc1]];
+    let changed = segment(TrackKind::Video, 0x24, &[(3600, keyframe(&other))]);
+    assert_eq!(convert_segment(&changed, end_at(7200), Some(&first.config)), Err(ConversionError::ConfigChanged));
     // A change within a segment.
-    let pps = hex(PPS);
-    let units = [(0, annex_b(&[&hex(SPS), &pps, &[0x65, 1]])), (3600, annex_b(&[&other_level, &pps, &[0x65, 1]]))];
-    let changed = segment(TrackKind::Video, 0x1b, &units);
+    let changed = segment(TrackKind::Video, 0x24, &[(0, keyframe(&sets)), (3600, keyframe(&other))]);
     assert_eq!(convert_segment(&changed, end_at(7200), None), Err(ConversionError::ConfigChanged));
 }
 

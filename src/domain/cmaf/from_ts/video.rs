@@ -72,39 +72,60 @@ impl VideoCodec {
     }
 }
 
-/// Reads a stream of video. Without a given `config`, the parameter sets are those of the first access unit.
+/// Reads a stream of video. The parameter sets are those of the first access unit, or of `config` if it has none.
+///
+/// H.264 keeps its parameter sets in the samples too, with those of `config` before a first access unit without any. HEVC
+/// has them in `config` alone, and others are an error.
 pub(super) fn read(
     stream: &ElementaryStream,
     codec: VideoCodec,
     end: Ticks,
     config: Option<&TrackConfig>,
 ) -> Result<ConvertedTrack, ConversionError> {
-    let parameter_sets = match config {
-        Some(TrackConfig::Video { codec: expected, parameter_sets }) if *expected == codec => parameter_sets.clone(),
+    let published = match config {
+        Some(TrackConfig::Video { codec: expected, parameter_sets }) if *expected == codec => Some(parameter_sets),
         Some(_) => return Err(ConversionError::ConfigChanged),
-        None => stream.packets().next().map(|(_, bytes)| codec.parameter_sets(bytes)).transpose()?.unwrap_or_default(),
+        None => None,
     };
+    let own = stream.packets().next().map(|(_, bytes)| codec.parameter_sets(bytes)).transpose()?.unwrap_or_default();
+    let is_in_band = codec == VideoCodec::H264;
     let (mut samples, mut payload) = (Vec::new(), Vec::new());
+    let parameter_sets = match published {
+        Some(sets) if !is_in_band || own.is_empty() => sets.clone(),
+        _ => own.clone(),
+    };
+    if is_in_band && own.is_empty() {
+        parameter_sets.iter().try_for_each(|unit| push_unit(&mut payload, unit))?;
+    }
+    let mut start = 0;
     for (pts, access_unit) in stream.packets() {
         let pts = unwrap_timestamp(pts.ok_or(ConversionError::NoTimestamp)?, end);
-        let start = payload.len();
-        let mut is_keyframe = false;
+        let (mut is_keyframe, mut has_units) = (false, false);
         for unit in nal_units(access_unit) {
             match codec.unit_kind(unit) {
                 UnitKind::Delimiter => continue,
+                UnitKind::ParameterSet if is_in_band => {}
                 UnitKind::ParameterSet if parameter_sets.iter().any(|set| set == unit) => continue,
                 UnitKind::ParameterSet => return Err(ConversionError::ConfigChanged),
                 UnitKind::KeyframeSlice => is_keyframe = true,
                 UnitKind::Other => {}
             }
-            let length = u32::try_from(unit.len()).map_err(|_| ConversionError::Damaged("a NAL unit is too long"))?;
-            payload.extend_from_slice(&length.to_be_bytes());
-            payload.extend_from_slice(unit);
+            has_units = true;
+            push_unit(&mut payload, unit)?;
         }
-        let size = u32::try_from(payload.len() - start).ok().filter(|size| *size > 0);
+        let size = u32::try_from(payload.len() - start).ok().filter(|_| has_units);
         let size = size.ok_or(ConversionError::Damaged("an access unit of video is empty or too long"))?;
         samples.push(Sample { size, dts: pts.0, pts: pts.0, is_keyframe });
+        start = payload.len();
     }
     squeeze_decode_times(&mut samples, end.0);
     Ok(ConvertedTrack { config: TrackConfig::Video { codec, parameter_sets }, samples, payload, end: end.0 })
+}
+
+/// Appends a NAL unit with its length.
+fn push_unit(payload: &mut Vec<u8>, unit: &[u8]) -> Result<(), ConversionError> {
+    let length = u32::try_from(unit.len()).map_err(|_| ConversionError::Damaged("a NAL unit is too long"))?;
+    payload.extend_from_slice(&length.to_be_bytes());
+    payload.extend_from_slice(unit);
+    Ok(())
 }

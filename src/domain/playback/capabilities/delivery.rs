@@ -2,8 +2,12 @@
 
 use super::{AudioRenditions, ClientCapabilities, FormatCapabilities};
 use crate::domain::media::{Audio, Media, Stream, Video};
+use crate::domain::plan::Rendition;
 use crate::domain::playback::device::{audio_reason, video_reasons};
-use crate::domain::playback::{PlaybackRequest, SubtitleDelivery, TrackAction, TranscodeReason, display_height};
+use crate::domain::playback::{
+    PlaybackRequest, SessionTracks, SubtitleDelivery, TrackAction, TranscodeReason, can_copy_video, display_height,
+    fits_mpegts,
+};
 use crate::domain::segment_format::SegmentFormat;
 
 /// How a session delivers an item to a client.
@@ -39,6 +43,8 @@ pub enum EncodeReason {
     SegmentFormat,
     /// The video is rotated or mirrored by metadata of its container, which players of segments ignore.
     Orientation,
+    /// Its keyframes are too far apart, or do not match the rungs of an adaptive session.
+    Keyframes,
 }
 
 /// Chooses among the client's formats. Of two formats the one counts in which a requested text subtitle can be shown; then
@@ -114,7 +120,7 @@ fn video_problems(
     let is_too_high = request.max_height.is_some_and(|lines| display_height(video) > lines);
     let is_burned_in = matches!(request.subtitle, SubtitleDelivery::Burn(_));
     let own = [
-        (!can_contain_video(client.format, stream), EncodeReason::SegmentFormat),
+        (!can_contain_video(client.format, stream, video), EncodeReason::SegmentFormat),
         (video.rotation != 0 || video.is_mirrored, EncodeReason::Orientation),
         (is_burned_in, EncodeReason::Request(TranscodeReason::SubtitleCodecNotSupported)),
         (is_too_high, EncodeReason::Request(TranscodeReason::VideoResolutionNotSupported)),
@@ -131,29 +137,75 @@ fn audio_problems(
 ) -> Vec<EncodeReason> {
     let has_too_many_channels = request.max_audio_channels.is_some_and(|most| audio.channels > most);
     let own = [
-        (!can_contain_audio(client.format, stream), EncodeReason::SegmentFormat),
+        (!can_contain_audio(client.format, stream, audio), EncodeReason::SegmentFormat),
         (has_too_many_channels, EncodeReason::Request(TranscodeReason::AudioChannelsNotSupported)),
     ];
     let own = own.into_iter().filter(|(is_problem, _)| *is_problem).map(|(_, reason)| reason);
     own.chain(audio_reason(stream, audio, &client.audio).map(EncodeReason::Client)).collect()
 }
 
-fn can_contain_video(format: SegmentFormat, stream: &Stream) -> bool {
+/// Whether segments of this format are made with copied video of this kind.
+fn can_contain_video(format: SegmentFormat, stream: &Stream, video: &Video) -> bool {
     match format {
-        SegmentFormat::MpegTs => matches!(&*stream.codec, "h264" | "hevc"),
+        SegmentFormat::MpegTs => can_copy_video(stream, video),
         SegmentFormat::Fmp4 => matches!(&*stream.codec, "h264" | "hevc" | "av1" | "vp9"),
         SegmentFormat::WebVtt => false,
     }
 }
 
-/// ADTS describes AAC-LC.
-fn can_contain_audio(format: SegmentFormat, stream: &Stream) -> bool {
-    let profile = stream.profile.as_deref();
+/// Whether segments of this format are made with copied audio of this kind.
+fn can_contain_audio(format: SegmentFormat, stream: &Stream, audio: &Audio) -> bool {
     match (format, &*stream.codec) {
-        (SegmentFormat::MpegTs, "aac") => profile == Some("lc"),
-        (SegmentFormat::MpegTs, "mp3" | "ac3" | "eac3" | "dts") => true,
-        (SegmentFormat::Fmp4, "aac") => matches!(profile, Some("lc" | "he-aac" | "he-aacv2")),
+        (SegmentFormat::MpegTs, _) => fits_mpegts(stream, audio),
+        (SegmentFormat::Fmp4, "aac") => {
+            matches!(stream.profile.as_deref(), Some("lc" | "he-aac" | "he-aacv2"))
+        }
         (SegmentFormat::Fmp4, "mp3" | "opus" | "flac" | "alac" | "ac3" | "eac3" | "dts") => true,
         _ => false,
     }
+}
+
+/// The decisions of a muxed session, from the reasons why its file is not played directly: a reason about video explains why
+/// video is encoded.
+pub fn explain_tracks(
+    tracks: &SessionTracks,
+    rendition: &Rendition,
+    reasons: &[TranscodeReason],
+) -> Vec<StreamDecision> {
+    let explain = |stream: u32, is_encoded: bool, is_about: fn(TranscodeReason) -> bool| {
+        let mut own: Vec<EncodeReason> = Vec::new();
+        if is_encoded {
+            own.extend(reasons.iter().filter(|reason| is_about(**reason)).map(|reason| EncodeReason::Client(*reason)));
+            if own.is_empty() {
+                own.push(EncodeReason::SegmentFormat);
+            }
+        }
+        let action = if is_encoded { TrackAction::Encode } else { TrackAction::Copy };
+        StreamDecision { stream, action, reasons: own }
+    };
+    let video = tracks.video.map(|(stream, _)| explain(stream, rendition.encodes_video(), is_about_video));
+    let audio = tracks.audio.map(|(stream, _)| explain(stream, rendition.encodes_audio(), is_about_audio));
+    video.into_iter().chain(audio).collect()
+}
+
+fn is_about_video(reason: TranscodeReason) -> bool {
+    use TranscodeReason as Reason;
+    matches!(
+        reason,
+        Reason::VideoCodecNotSupported
+            | Reason::VideoProfileNotSupported
+            | Reason::VideoLevelNotSupported
+            | Reason::VideoBitDepthNotSupported
+            | Reason::VideoRangeNotSupported
+            | Reason::VideoResolutionNotSupported
+            | Reason::VideoFramerateNotSupported
+            | Reason::InterlacedNotSupported
+            | Reason::AnamorphicNotSupported
+            | Reason::BitrateExceedsLimit
+            | Reason::SubtitleCodecNotSupported
+    )
+}
+
+fn is_about_audio(reason: TranscodeReason) -> bool {
+    matches!(reason, TranscodeReason::AudioCodecNotSupported | TranscodeReason::AudioChannelsNotSupported)
 }

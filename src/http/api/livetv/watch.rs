@@ -174,7 +174,7 @@ pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
     let viewer = Viewer::new(call.user()?, parse_watch_session(&call)?);
     let stored = live::segment(&service, &channel, segment_id, &viewer).await?;
     let format = live_window::SEGMENT_FORMAT;
-    let mut response = transcode::segment_response(format, stored.bytes, &stored.etag, &call.headers);
+    let mut response = transcode::segment_response(format.content_type(), stored.bytes, &stored.etag, &call.headers);
     if stored.is_slate {
         // The item is tried again, and this URL then shows it.
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

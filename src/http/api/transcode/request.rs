@@ -1,5 +1,6 @@
 //! The request body of `POST /api/stream/transcode/start`.
 
+use crate::domain::playback::capabilities::{ClientCapabilities, ProbedCapabilities};
 use crate::domain::playback::{DeviceProfile, PlaybackRequest, RUNGS, RequestDevice};
 use crate::domain::time::round_to_ms;
 use crate::http::api::prelude::*;
@@ -40,6 +41,30 @@ pub(super) struct StartBody {
     /// The formats the device plays directly. A client that sends one is assumed to support `subtitleUrl`.
     #[schema(value_type = Option<Object>)]
     device_profile: Option<DeviceProfile>,
+    /// The codecs that a page has found its browser to decode in segments (`MediaSource.isTypeSupported`). Absent: those of
+    /// the `deviceProfile`, the `player` or the User-Agent.
+    #[schema(value_type = Option<CapabilitiesBody>)]
+    capabilities: Option<ProbedCapabilities>,
+}
+
+/// The schema of [`ProbedCapabilities`]. Everything may be missing; unknown codecs are ignored.
+#[derive(ToSchema)]
+#[schema(as = Capabilities)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct CapabilitiesBody {
+    /// RFC 6381 codec strings that are supported in `video/mp4` or `audio/mp4`, each tested alone. At most 64.
+    codecs: Vec<String>,
+    /// `hdr10`, `hlg`: what the screen shows in its range.
+    hdr: Vec<String>,
+    /// Pixels of the largest video worth sending.
+    max_width: Option<u32>,
+    max_height: Option<u32>,
+    max_audio_channels: Option<u32>,
+    /// The page offers a choice of languages within a session.
+    audio_renditions: bool,
+    /// The page shows WebVTT renditions.
+    text_renditions: bool,
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -100,13 +125,16 @@ impl StartBody {
                 return Err(Error::invalid_field("startMode", format!("{:?} must be tag or list", shorten(other))));
             }
         };
+        let device = RequestDevice::resolve(self.device_profile, self.player.as_deref(), user_agent);
+        let capabilities = ClientCapabilities::resolve(self.capabilities.as_ref(), self.player.as_deref(), &device);
         Ok(StartRequest {
             media_path,
             subtitle,
             subtitle_stream,
             subtitle_path: self.subtitle_path,
             start_seconds: round_to_ms(start_seconds),
-            device: RequestDevice::resolve(self.device_profile, self.player.as_deref(), user_agent),
+            device,
+            capabilities,
             start_mode,
             playback: PlaybackRequest {
                 audio_stream: self.audio_stream_index.flatten(),

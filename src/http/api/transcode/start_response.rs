@@ -6,13 +6,15 @@ use jiff::Timestamp;
 
 use super::{GRANT_SECONDS, grant_expiry, session_grant};
 use crate::domain::access::Principal;
+use crate::domain::media::StreamKind;
 use crate::domain::plan::{AudioPlan, VideoPlan};
-use crate::domain::playback::{SubtitleDelivery, TranscodeReason};
+use crate::domain::playback::capabilities::{EncodeReason, StreamDecision};
+use crate::domain::playback::{SubtitleDelivery, TrackAction, TranscodeReason};
 use crate::domain::time::{format_timestamp, round_to_ms};
 use crate::http::api::device::DeviceBody;
 use crate::http::api::prelude::*;
 use crate::service::library::sidecars;
-use crate::service::renditions::planner::DirectPlay;
+use crate::service::renditions::planner::{DirectPlay, SessionPlan};
 use crate::service::sessions::Session;
 
 /// A started session, or the URL of the file itself.
@@ -42,6 +44,45 @@ pub(super) struct Started {
     /// When the signed URLs expire.
     expires_at: String,
     idle_timeout_seconds: Option<u64>,
+    /// The audio and subtitle renditions of the session, in the order of its multivariant playlist. Null if the file is played
+    /// directly.
+    renditions: Option<RenditionsBody>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct RenditionsBody {
+    /// The first one plays unless the player chooses another. Empty if the audio is in the segments of the video.
+    audio: Vec<RenditionBody>,
+    subtitles: Vec<RenditionBody>,
+}
+
+/// A rendition of a session.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Rendition)]
+struct RenditionBody {
+    /// Index of the stream in the file; null for a subtitle file.
+    stream_index: Option<u32>,
+    /// Path of the subtitle file.
+    path: Option<String>,
+    name: String,
+}
+
+/// What is done with a stream that is played.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StreamDecision)]
+struct StreamBody {
+    /// Index in the file.
+    index: u32,
+    /// `video` or `audio`.
+    kind: &'static str,
+    /// Codec in the file.
+    codec: String,
+    /// `copy` or `encode`.
+    action: &'static str,
+    /// Why it is encoded: a reason as in `reasons` of the decision, `SEGMENT_FORMAT_NOT_SUPPORTED` (segments cannot contain the
+    /// codec), `ORIENTATION_NOT_SUPPORTED` (rotated by its container) or `KEYFRAMES_NOT_SUPPORTED` (too far apart).
+    reasons: Vec<&'static str>,
 }
 
 #[derive(Debug, Default, Serialize, ToSchema)]
@@ -54,6 +95,10 @@ struct DecisionBody {
     /// `none`, `webvtt` (a rendition of the session, or `subtitleUrl`) or `burn`.
     subtitle: &'static str,
     reasons: Vec<&'static str>,
+    /// Format of the session's segments: `mpeg-ts` or `fmp4`.
+    format: Option<&'static str>,
+    /// The streams of a session.
+    streams: Vec<StreamBody>,
     device: DeviceBody,
 }
 
@@ -91,6 +136,7 @@ impl Started {
                 subtitle: if subtitle_url.is_some() { "webvtt" } else { "none" },
                 reasons: reason_codes(&play.reasons),
                 device: DeviceBody::new(&request.device),
+                ..DecisionBody::default()
             },
             subtitle_url,
             expires_at: format_timestamp(until),
@@ -116,19 +162,63 @@ impl Started {
             decision: DecisionBody {
                 container: "transmux",
                 video: video.map(|plan| if matches!(plan, VideoPlan::Copy { .. }) { "copy" } else { "encode" }),
-                audio: rendition.audio.as_ref().map(audio_action),
-                subtitle: match &plan.subtitles {
+                audio: plan.first_audio().map(audio_action),
+                subtitle: match plan.subtitles.iter().any(|track| track.description.is_default) {
                     _ if burns_subtitles => "burn",
-                    Some(_) => "webvtt",
-                    None => "none",
+                    true => "webvtt",
+                    false => "none",
                 },
                 reasons: reason_codes(&plan.reasons),
+                format: Some(plan.format().as_str()),
+                streams: plan.streams.iter().filter_map(|decision| StreamBody::new(plan, decision)).collect(),
                 device: DeviceBody::new(&plan.request.device),
             },
             expires_at: format_timestamp(grant_expiry(session)),
             idle_timeout_seconds: Some(service.config.limits.session_idle.as_secs()),
+            renditions: Some(RenditionsBody::new(plan)),
             ..Self::default()
         }
+    }
+}
+
+impl RenditionsBody {
+    fn new(plan: &SessionPlan) -> Self {
+        let audio = plan.audio.iter().map(|track| RenditionBody {
+            stream_index: Some(track.stream),
+            path: None,
+            name: track.description.name.clone(),
+        });
+        let subtitles = plan.subtitles.iter().map(|track| {
+            let (stream_index, path) = match &track.delivery {
+                SubtitleDelivery::Text { stream } => (Some(*stream), None),
+                SubtitleDelivery::TextSidecar { path } => (None, Some(path.clone())),
+                SubtitleDelivery::None | SubtitleDelivery::Burn(_) => (None, None),
+            };
+            RenditionBody { stream_index, path, name: track.description.name.clone() }
+        });
+        Self { audio: audio.collect(), subtitles: subtitles.collect() }
+    }
+}
+
+impl StreamBody {
+    fn new(plan: &SessionPlan, decision: &StreamDecision) -> Option<Self> {
+        let stream = plan.spec().media.stream(decision.stream)?;
+        Some(Self {
+            index: decision.stream,
+            kind: if matches!(stream.kind, StreamKind::Video(_)) { "video" } else { "audio" },
+            codec: stream.codec.clone(),
+            action: if decision.action == TrackAction::Copy { "copy" } else { "encode" },
+            reasons: decision.reasons.iter().map(|reason| encode_reason_code(*reason)).collect(),
+        })
+    }
+}
+
+fn encode_reason_code(reason: EncodeReason) -> &'static str {
+    match reason {
+        EncodeReason::Client(reason) | EncodeReason::Request(reason) => reason.as_str(),
+        EncodeReason::SegmentFormat => "SEGMENT_FORMAT_NOT_SUPPORTED",
+        EncodeReason::Orientation => "ORIENTATION_NOT_SUPPORTED",
+        EncodeReason::Keyframes => "KEYFRAMES_NOT_SUPPORTED",
     }
 }
 

@@ -165,7 +165,7 @@ impl Diagnostics {
             Some(VideoPlan::Copy { stream }) => (Some("copy"), codec(*stream)),
             Some(VideoPlan::Encode(plan)) => (Some("encode"), codec(plan.stream)),
         };
-        let audio = spec.rendition.audio.as_ref().map(|plan| match plan {
+        let audio = session.plan.first_audio().map(|plan| match plan {
             AudioPlan::Copy { stream } => (audio_action(plan), codec(*stream).unwrap_or_default(), *stream),
             AudioPlan::Encode { stream, .. } => (audio_action(plan), "aac".to_owned(), *stream),
         });

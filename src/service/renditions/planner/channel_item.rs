@@ -18,6 +18,7 @@ use crate::domain::playback::{self, Decision, DeviceProfile, PlaybackRequest, Tr
 use crate::domain::schedule::ScheduleItem;
 use crate::domain::schedule::breaks::{self, BreakPosition};
 use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
+use crate::domain::segment_format::SegmentFormat;
 use crate::domain::time::{FrameRate, Ticks};
 use crate::engine::RenditionSpec;
 use crate::error::{Code, Error, Result};
@@ -143,6 +144,7 @@ async fn plan_item(service: &Service, path: &str, output: &OutputSettings) -> Re
         frame_rate: output.frame_rate,
         audio_channels: 2,
         audio_kbps: STEREO_KBPS,
+        format: SegmentFormat::MpegTs,
     };
     let path = source.path.clone();
     let accepts_copy = |grid: &Grid| {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::video_encode::{self, EncodeLimits, plan_encode};
 use super::{STEREO_KBPS, SessionPlan, display_size};
+use crate::domain::cmaf::Color;
 use crate::domain::codec::avc_level;
 use crate::domain::grid::Grid;
-use crate::domain::media::Media;
+use crate::domain::media::{Hdr, Media};
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playback::RUNGS;
 use crate::domain::playlist::{PlaylistTrack, Variant};
@@ -31,8 +32,44 @@ pub struct Rung {
     pub frame_rate: Option<FrameRate>,
     pub bandwidth: u64,
     pub average_bandwidth: u64,
-    /// RFC 6381 codec string of the audio.
+    /// RFC 6381 codec string of the audio that is muxed with it.
     pub audio_codec: Option<String>,
+    /// The attributes of packaged video; those of other video are read from its first segment.
+    pub packaged: Option<PackagedVideo>,
+}
+
+/// What a packaged track says of its video.
+#[derive(Clone, Debug)]
+pub struct PackagedVideo {
+    /// RFC 6381.
+    pub codecs: String,
+    pub supplemental_codecs: Option<String>,
+    /// `SDR`, `PQ` or `HLG`.
+    pub video_range: &'static str,
+    /// Every segment can be decoded without another one.
+    pub is_independent: bool,
+}
+
+impl PackagedVideo {
+    /// None unless the video is copied as CMAF.
+    fn of(spec: &RenditionSpec) -> Option<Self> {
+        let track = spec.package.as_ref()?.cmaf_track()?;
+        let (entry, color) = (track.entry(), track.video_format()?.color);
+        // The bitstream may state what the container does not.
+        let hdr = spec.media.video_streams().find_map(|(_, video)| video.hdr);
+        let range_of_stream = match hdr {
+            None => "SDR",
+            Some(Hdr::Hlg) => "HLG",
+            Some(_) => "PQ",
+        };
+        let range_of_container = color.map_or("SDR", Color::video_range);
+        Some(Self {
+            codecs: entry.codecs.clone(),
+            supplemental_codecs: entry.supplemental_codecs.clone(),
+            video_range: if range_of_container == "SDR" { range_of_stream } else { range_of_container },
+            is_independent: track.index().is_some_and(|index| index.has_closed_groups),
+        })
+    }
 }
 
 impl Rung {
@@ -45,22 +82,25 @@ impl Rung {
             bandwidth: peak,
             average_bandwidth: average,
             audio_codec: audio_codec(&spec.media, &spec.rendition),
+            packaged: PackagedVideo::of(&spec),
             spec,
         }
     }
 
     /// Its entry in the multivariant playlist; `video` is the RFC 6381 codec string of its video.
     fn variant(&self, track: PlaylistTrack, video: Option<String>) -> Variant {
+        let packaged = self.packaged.as_ref();
+        let video = packaged.map(|packaged| packaged.codecs.clone()).or(video);
         let has_codecs = video.is_some() || self.spec.rendition.video.is_none();
         let has_codecs = has_codecs && (self.audio_codec.is_some() || self.spec.rendition.audio.is_none());
         let codecs = [video, self.audio_codec.clone()].into_iter().flatten().collect::<Vec<_>>().join(",");
         Variant {
             track,
             codecs: has_codecs.then_some(codecs),
-            supplemental_codecs: None,
+            supplemental_codecs: packaged.and_then(|packaged| packaged.supplemental_codecs.clone()),
             size: self.size,
             frame_rate: self.frame_rate,
-            video_range: None,
+            video_range: packaged.map(|packaged| packaged.video_range),
             bandwidth: self.bandwidth,
             average_bandwidth: self.average_bandwidth,
             iframe_bandwidth: None,
@@ -125,7 +165,7 @@ pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, grid: &Ar
         let rendition = Rendition {
             video: Some(VideoPlan::Encode(video)),
             audio: top.spec.rendition.audio.clone(),
-            ..Rendition::default()
+            format: top.spec.rendition.format,
         };
         let spec = RenditionSpec {
             rendition: Arc::new(rendition),

@@ -7,6 +7,7 @@ use super::{DecidedItem, copied_video};
 use crate::domain::grid::Grid;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playback::{SubtitleDelivery, TrackAction};
+use crate::domain::segment_format::SegmentFormat;
 use crate::domain::time::{FrameRate, Ticks};
 use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::service::Service;
 
 /// How the tracks are encoded that are not copied.
+#[derive(Clone)]
 pub(super) struct Policy<'a> {
     pub limits: EncodeLimits,
     /// Burned into the video if it is [`SubtitleDelivery::Burn`].
@@ -24,6 +26,8 @@ pub(super) struct Policy<'a> {
     pub frame_rate: Option<FrameRate>,
     pub audio_channels: u32,
     pub audio_kbps: u32,
+    /// CMAF has one track.
+    pub format: SegmentFormat,
 }
 
 /// A rendition, and what its grid covers.
@@ -47,7 +51,12 @@ pub(super) async fn plan_rendition(
 ) -> Result<Option<PlannedRendition>> {
     let (mut package, mut copied) = (None, None);
     if !matches!(item.tracks.video, Some((_, TrackAction::Encode))) {
-        package = service.packages.open(&item.source, &item.media, &item.tracks).await;
+        package = match (policy.format, item.tracks.video) {
+            (SegmentFormat::Fmp4, Some((stream, _))) => {
+                service.packages.open_cmaf(&item.source, &item.media, stream).await.ok()
+            }
+            _ => service.packages.open(&item.source, &item.media, &item.tracks).await,
+        };
         let known_index = package.as_ref().and_then(|package| package.index().cloned());
         copied = copied_video::plan_copy(service, &item, known_index).await;
     }
@@ -77,7 +86,7 @@ pub(super) async fn plan_rendition(
             AudioPlan::Encode { stream, channels: policy.audio_channels, kbps: policy.audio_kbps, gain_tenths_db: None }
         }
     });
-    let rendition = Rendition { video, audio, ..Rendition::default() };
+    let rendition = Rendition { video, audio, format: policy.format };
     // Copyable video is encoded after all if it cannot be segmented well.
     let package = package.filter(|_| !rendition.encodes_video());
     let spec = RenditionSpec {

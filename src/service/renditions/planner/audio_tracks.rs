@@ -1,0 +1,140 @@
+//! The audio renditions beside the video of a session: each track of the item that its client may choose.
+
+use std::sync::Arc;
+
+use super::{STEREO_KBPS, SURROUND_KBPS};
+use crate::domain::media::{Audio, Stream, language_tag};
+use crate::domain::plan::{AudioPlan, Rendition};
+use crate::domain::playback::TrackAction;
+use crate::domain::playback::capabilities::{EncodeReason, StreamDecision};
+use crate::domain::playlist::AudioRendition;
+use crate::domain::segment_format::SegmentFormat;
+use crate::engine::RenditionSpec;
+use crate::engine::packager::Package;
+use crate::service::Service;
+
+/// Most audio renditions of a session; discs have some ten.
+const MAX_TRACKS: usize = 16;
+
+/// Peak of a copied track over its average bit rate, if only that is known.
+const PEAK_RATIO: f64 = 1.5;
+
+/// A rendition of one audio track, with its attributes in the multivariant playlist.
+#[derive(Clone, Debug)]
+pub struct AudioTrack {
+    pub spec: Arc<RenditionSpec>,
+    /// Index of the stream in the file.
+    pub stream: u32,
+    pub description: AudioRendition,
+    /// RFC 6381.
+    pub codecs: String,
+    /// For the attribute `CHANNELS`.
+    pub channels: String,
+    /// Peak and average, bit/s.
+    pub bandwidth: u64,
+    pub average_bandwidth: u64,
+}
+
+/// Plans the tracks of these decisions on the grid of `video`, the first as the default. A track that cannot be packaged is
+/// encoded, which is noted in its decision; one that cannot be decoded either is left out.
+pub(super) async fn plan_audio_tracks(
+    service: &Service,
+    video: &RenditionSpec,
+    decisions: &mut Vec<StreamDecision>,
+    max_channels: u32,
+) -> Vec<AudioTrack> {
+    decisions.truncate(MAX_TRACKS);
+    let mut tracks = Vec::new();
+    let mut planned = Vec::new();
+    for mut decision in decisions.drain(..) {
+        let Some((stream, audio)) = video.media.audio_streams().find(|(it, _)| it.index == decision.stream) else {
+            continue;
+        };
+        let mut package = None;
+        if decision.action == TrackAction::Copy {
+            package = open_package(service, video, stream).await;
+            if package.is_none() {
+                decision.action = TrackAction::Encode;
+                decision.reasons = vec![EncodeReason::SegmentFormat];
+            }
+        }
+        if package.is_none() && !stream.is_decodable {
+            continue;
+        }
+        let is_default = tracks.is_empty();
+        tracks.push(plan_track(video, (stream, audio), package, max_channels, is_default));
+        planned.push(decision);
+    }
+    *decisions = planned;
+    tracks
+}
+
+async fn open_package(service: &Service, video: &RenditionSpec, stream: &Stream) -> Option<Arc<Package>> {
+    let opened = service.packages.open_cmaf(&video.source, &video.media, stream.index).await;
+    opened
+        .inspect_err(|why| {
+            let (path, index) = (&video.source.path, stream.index);
+            tracing::info!(media.path = path, stream = index, why, "audio is encoded, because it cannot be packaged");
+        })
+        .ok()
+}
+
+fn plan_track(
+    video: &RenditionSpec,
+    (stream, audio): (&Stream, &Audio),
+    package: Option<Arc<Package>>,
+    max_channels: u32,
+    is_default: bool,
+) -> AudioTrack {
+    let description = AudioRendition {
+        name: track_name(stream, audio),
+        language: stream.language.as_deref().and_then(language_tag),
+        is_default,
+        describes_video: false,
+    };
+    let entry = package.as_ref().and_then(|package| package.cmaf_track()).map(|track| track.entry().clone());
+    let is_surround = audio.channels >= 6 && max_channels >= 6;
+    let (channels, kbps) = if is_surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
+    let stream_number = stream.index;
+    let (plan, codecs, channel_text, average) = match entry {
+        Some(entry) => {
+            let average = stream.bitrate_kbps.map_or_else(|| guess_kbps(audio), f64::from) * 1000.0;
+            let channels = entry.channels.unwrap_or_else(|| audio.channels.to_string());
+            (AudioPlan::Copy { stream: stream_number }, entry.codecs, channels, average)
+        }
+        None => {
+            let plan = AudioPlan::Encode { stream: stream_number, channels, kbps, gain_tenths_db: None };
+            (plan, "mp4a.40.2".to_owned(), channels.to_string(), f64::from(kbps) * 1000.0)
+        }
+    };
+    let rendition = Rendition { video: None, audio: Some(plan), format: SegmentFormat::Fmp4 };
+    AudioTrack {
+        spec: Arc::new(RenditionSpec {
+            rendition: Arc::new(rendition),
+            package,
+            sidecar: None,
+            watermark: None,
+            ..RenditionSpec::clone(video)
+        }),
+        stream: stream_number,
+        description,
+        codecs,
+        channels: channel_text,
+        bandwidth: (average * PEAK_RATIO) as u64,
+        average_bandwidth: average as u64,
+    }
+}
+
+/// The bit rate of a track that does not state it.
+fn guess_kbps(audio: &Audio) -> f64 {
+    f64::from(if audio.channels > 2 { SURROUND_KBPS } else { STEREO_KBPS })
+}
+
+fn track_name(stream: &Stream, audio: &Audio) -> String {
+    let name = stream.title.clone().or_else(|| stream.language.clone());
+    name.unwrap_or_else(|| match audio.channels {
+        1 => "Mono".to_owned(),
+        2 => "Stereo".to_owned(),
+        more => format!("{more} channels"),
+    })
+}

@@ -1,0 +1,59 @@
+//! A session of CMAF: the video alone, and each audio track as a rendition of its own.
+
+use std::sync::Arc;
+
+use super::audio_tracks::plan_audio_tracks;
+use super::rendition::{Policy, plan_rendition};
+use super::{DecidedItem, SessionRenditions, StartRequest, ladder};
+use crate::domain::grid::Grid;
+use crate::domain::media::Media;
+use crate::domain::playback::capabilities::{EncodeReason, SessionDelivery, StreamDecision, decide_delivery};
+use crate::domain::playback::{SessionTracks, TrackAction};
+use crate::domain::segment_format::SegmentFormat;
+use crate::engine::source::SourceFile;
+use crate::error::Result;
+use crate::service::Service;
+
+/// Plans CMAF if that is the best form for the client. None if it is not, or if the video would have to be copied by ffmpeg,
+/// which makes a transport stream.
+///
+/// # Errors
+/// `TRANSCODER_UNAVAILABLE` when video must be encoded and no encoder works.
+pub(super) async fn plan_cmaf(
+    service: &Service,
+    request: &StartRequest,
+    source: &Arc<SourceFile>,
+    media: &Arc<Media>,
+    duration_seconds: Option<f64>,
+    policy: Policy<'_>,
+) -> Result<Option<SessionRenditions>> {
+    let Some(delivery) = decide_delivery(media, &request.capabilities, &request.playback) else { return Ok(None) };
+    let SessionDelivery { format: SegmentFormat::Fmp4, video: Some(mut video), mut audio, .. } = delivery else {
+        return Ok(None);
+    };
+    if video.action == TrackAction::Copy
+        && let Err(why) = service.packages.open_cmaf(source, media, video.stream).await
+    {
+        tracing::info!(media.path = source.path, why, "the video of this file cannot be packaged as CMAF");
+        return Ok(None);
+    }
+    let mut ladder = None;
+    let accepts_copy = |copied_grid: &Grid| {
+        let grid = request.playback.is_adaptive.then(|| ladder::encoded_grid(copied_grid, media, video.stream));
+        let is_accepted = !matches!(grid, Some(Err(_)));
+        ladder = grid;
+        is_accepted
+    };
+    let tracks = SessionTracks { video: Some((video.stream, video.action)), audio: None };
+    let item = DecidedItem { source: source.clone(), media: media.clone(), tracks, duration_seconds };
+    let max_channels = policy.audio_channels;
+    let policy = Policy { format: SegmentFormat::Fmp4, ..policy };
+    let Some(planned) = plan_rendition(service, item, policy, accepts_copy).await? else { return Ok(None) };
+    if planned.spec.rendition.encodes_video() && video.action == TrackAction::Copy {
+        video = StreamDecision { action: TrackAction::Encode, reasons: vec![EncodeReason::Keyframes], ..video };
+    }
+    let tracks = plan_audio_tracks(service, &planned.spec, &mut audio, max_channels).await;
+    let streams = std::iter::once(video).chain(audio).collect();
+    let has_text_renditions = delivery.has_text_renditions;
+    Ok(Some(SessionRenditions { top: planned, audio: tracks, streams, has_text_renditions, ladder }))
+}

@@ -1,0 +1,158 @@
+//! The playlists, init segments and subtitles that a session serves beside its segments.
+
+use bytes::Bytes;
+
+use super::lock;
+use super::session::Session;
+use crate::domain::cmaf::init_reader::{InitDescription, split_init};
+use crate::domain::grid::Grid;
+use crate::domain::playback::SubtitleDelivery;
+use crate::domain::playlist::{
+    self, AudioEncoding, AudioGroup, AudioRendition, InitId, MediaPlaylist, MultivariantPlaylist, PlaylistTrack,
+    SubtitleRendition,
+};
+use crate::domain::segment_format::SegmentFormat;
+use crate::domain::subtitles::write_webvtt_segment;
+use crate::engine::TIMELINE_BASE;
+use crate::engine::content::SegmentContent;
+use crate::error::{Code, Error, Result};
+use crate::service::media::subtitles::{SubtitleLocation, Subtitles};
+use crate::service::renditions::planner::{RenditionId, SessionPlan, start_segment};
+
+/// `GROUP-ID` of the audio renditions.
+const AUDIO_GROUP: &str = "audio";
+
+impl SessionPlan {
+    /// The rendition of a playlist track; None for subtitles and unknown tracks.
+    pub fn rendition_of_track(&self, track: PlaylistTrack) -> Option<RenditionId> {
+        let id = match (track, self.spec().rendition.video.is_some()) {
+            (PlaylistTrack::Video(rung), true) => RenditionId::Rung(rung),
+            (PlaylistTrack::Audio(0), false) => RenditionId::Rung(0),
+            (PlaylistTrack::Audio(track), true) => RenditionId::Audio(track),
+            _ => return None,
+        };
+        self.spec_of(id).map(|_| id)
+    }
+
+    /// RFC 6381 codec string of the video, from the first bytes of an encoded segment.
+    pub(super) fn read_video_codec(&self, head: &[u8]) -> Option<String> {
+        match split_init(head) {
+            Some((init, _)) => Some(InitDescription::read(init).ok()?.entry.codecs),
+            None => playlist::avc_codec_string(head),
+        }
+    }
+
+    /// Whether every segment of a rendition can be decoded without another one.
+    fn is_independent(&self, id: RenditionId) -> bool {
+        match id {
+            RenditionId::Rung(rung) => {
+                self.rungs[rung].packaged.as_ref().is_none_or(|packaged| packaged.is_independent)
+            }
+            RenditionId::Audio(_) => true,
+        }
+    }
+}
+
+impl Session {
+    /// The multivariant playlist with `grant` in every URI, and with `EXT-X-START` if the player accepts it there.
+    pub fn multivariant(&self, with_start: bool, grant: &str) -> Bytes {
+        let plan = &self.plan;
+        let start_seconds = plan.request.start_seconds - plan.list_start_seconds();
+        let variants = plan.variants(self.video_codec().as_deref());
+        let audio: Vec<AudioRendition> = plan.audio.iter().map(|track| track.description.clone()).collect();
+        let encodings = plan.audio.iter().enumerate().map(|(number, track)| AudioEncoding {
+            track: PlaylistTrack::Audio(number),
+            codecs: track.codecs.clone(),
+            channels: track.channels.clone(),
+            bandwidth: track.bandwidth,
+            average_bandwidth: track.average_bandwidth,
+        });
+        let group = AudioGroup { id: AUDIO_GROUP.to_owned(), encodings: encodings.collect() };
+        let subtitles: Vec<SubtitleRendition> = plan.subtitles.iter().map(|track| track.description.clone()).collect();
+        let playlist = MultivariantPlaylist {
+            format: plan.format(),
+            is_independent: (0..plan.rungs.len()).all(|rung| plan.is_independent(RenditionId::Rung(rung))),
+            start_seconds: if with_start { start_seconds } else { 0.0 },
+            variants: &variants,
+            audio: &audio,
+            audio_groups: if audio.is_empty() { &[] } else { std::slice::from_ref(&group) },
+            subtitles: &subtitles,
+            captions: None,
+        };
+        playlist.render(grant).into()
+    }
+
+    /// A media playlist with `grant` in every URI. That of an encoded rendition in fMP4 waits for a segment, which contains
+    /// its init segment.
+    ///
+    /// # Errors
+    /// `ASSET_NOT_FOUND` for a track the session does not have; those of [`Session::segment`].
+    pub async fn media_playlist(&self, track: PlaylistTrack, grant: &str) -> Result<Bytes> {
+        let (start_seconds, from) = (self.plan.request.start_seconds, self.plan.list_start());
+        let render = |grid: &Grid, init: Option<InitId>, is_independent: bool| {
+            let playlist = MediaPlaylist { track, init, grid, from, start_seconds, is_independent };
+            playlist.render(grant).into()
+        };
+        if let PlaylistTrack::Subtitles(number) = track {
+            let grid = playlist::subtitle_grid(&self.plan.spec().grid);
+            return self.plan.subtitles.get(number).map(|_| render(&grid, None, true)).ok_or_else(no_track);
+        }
+        let id = self.plan.rendition_of_track(track).ok_or_else(no_track)?;
+        let spec = self.plan.spec_of(id).ok_or_else(no_track)?;
+        let init = match spec.rendition.format {
+            SegmentFormat::Fmp4 => Some(InitId::of(&self.init_segment(id).await?)),
+            _ => None,
+        };
+        Ok(render(&spec.grid, init, self.plan.is_independent(id)))
+    }
+
+    /// The init segment of a rendition in fMP4.
+    ///
+    /// # Errors
+    /// `ASSET_NOT_FOUND` for a rendition in another format; those of [`Session::segment`].
+    pub async fn init_segment(&self, id: RenditionId) -> Result<Bytes> {
+        let spec = self.plan.spec_of(id).filter(|spec| spec.rendition.format == SegmentFormat::Fmp4);
+        let spec = spec.ok_or_else(no_track)?;
+        if let Some(track) = spec.package.as_ref().and_then(|package| package.cmaf_track()) {
+            return Ok(track.init_segment().clone());
+        }
+        if let Some((_, init)) = lock(&self.encoded_inits).iter().find(|(known, _)| *known == id) {
+            return Ok(init.clone());
+        }
+        let SegmentContent::InMemory(bytes) = self.stored_segment(id, start_segment(&self.plan)).await?.content else {
+            return Err(Error::new(Code::Internal, "an encoded segment is kept in memory"));
+        };
+        let (init, _) =
+            split_init(&bytes).ok_or_else(|| Error::new(Code::Internal, "a segment has no init segment"))?;
+        let init = bytes.slice_ref(init);
+        let mut known = lock(&self.encoded_inits);
+        // Of two requests at the same time the first counts, so that one init segment is published.
+        let published = known.iter().find(|(other, _)| *other == id).map(|(_, published)| published.clone());
+        Ok(published.unwrap_or_else(|| {
+            known.push((id, init.clone()));
+            init
+        }))
+    }
+
+    /// A segment of a WebVTT rendition.
+    ///
+    /// # Errors
+    /// `ASSET_NOT_FOUND` past the end or without such a rendition; those of [`Subtitles::read_cues`].
+    pub async fn subtitle_segment(&self, subtitles: &Subtitles, track: usize, index: usize) -> Result<String> {
+        self.touch();
+        let spec = self.plan.spec();
+        let grid = playlist::subtitle_grid(&spec.grid);
+        let subtitle = match self.plan.subtitles.get(track).map(|text| &text.delivery) {
+            Some(SubtitleDelivery::Text { stream }) if index < grid.len() => SubtitleLocation::Stream(*stream),
+            Some(SubtitleDelivery::TextSidecar { path }) if index < grid.len() => SubtitleLocation::File(path.clone()),
+            _ => return Err(Error::new(Code::AssetNotFound, format!("there is no subtitle segment {index}"))),
+        };
+        let cues = subtitles.read_cues(&spec.source, &spec.media, &subtitle).await?;
+        let (start, end) = (grid.segment_start(index), grid.segment_start(index) + grid.segment_length(index));
+        Ok(write_webvtt_segment(&cues, start.as_seconds(), end.as_seconds(), TIMELINE_BASE))
+    }
+}
+
+fn no_track() -> Error {
+    Error::new(Code::AssetNotFound, "the session has no such track")
+}

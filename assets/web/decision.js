@@ -48,7 +48,9 @@ export function describeDecision(decision, audioIndex = null) {
     decision.subtitle === "burn" && "burning in subtitles",
   ].filter(Boolean);
   const head = work.length > 0 ? joinWords(work) : "streaming without conversion";
-  const reasonList = reasonTexts(encoded?.length > 0 ? encoded.flatMap(({ reasons }) => reasons) : decision.reasons ?? []);
+  // If the active streams are copied, the reasons of other streams do not matter here.
+  const general = (decision.reasons ?? []).filter((code) => !encoded || !/^(VIDEO|AUDIO)_/.test(code));
+  const reasonList = reasonTexts(encoded?.length > 0 ? encoded.flatMap(({ reasons }) => reasons) : general);
   return `${head[0].toUpperCase()}${head.slice(1)}${reasonList.length > 0 ? ` (${reasonList.join(", ")})` : ""}`;
 }
 

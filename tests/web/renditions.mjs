@@ -81,7 +81,7 @@ export async function renditions(kit) {
       };
     });
     assert.deepEqual(texts.described,
-      ["Converting audio (unsupported audio format)", "Streaming without conversion (unsupported file format and audio format)"]);
+      ["Converting audio (unsupported audio format)", "Streaming without conversion (unsupported file format)"]);
     assert.deepEqual(texts.entries, [["Video", "H.264, as in the file"],
       ["Audio · English", "E-AC-3, converted (unsupported audio format)"], ["Audio · German", "AAC, as in the file"]]);
     assert.deepEqual(texts.none, []);

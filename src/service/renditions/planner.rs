@@ -53,7 +53,7 @@ pub struct StartRequest {
     pub subtitle_path: Option<String>,
     pub start_seconds: f64,
     pub device: RequestDevice,
-    /// What the client plays in segments.
+    /// The formats and codecs that the client plays in segments.
     pub capabilities: ClientCapabilities,
     pub start_mode: StartMode,
     /// The request as the decision takes it. Its subtitle is set once the item's tracks are known.
@@ -129,7 +129,7 @@ pub struct SessionPlan {
     pub duration_seconds: f64,
     /// Why the file is not played directly.
     pub reasons: Vec<TranscodeReason>,
-    /// What is done with each stream that is played, and why.
+    /// The action for each stream that is played, and why.
     pub streams: Vec<StreamDecision>,
     /// Why an adaptive session encodes video that could be copied.
     pub no_copy_reason: Option<&'static str>,

@@ -81,19 +81,22 @@ impl SessionLeases {
         let rendition_lease = leases.get_mut(id)?.as_mut()?;
         rendition_lease.requested_at = Instant::now();
         let (lease, backend) = (rendition_lease.lease.clone(), rendition_lease.backend);
-        if let RenditionId::Audio(track) = id {
-            leases.current_audio = track;
-        }
+        let is_other_audio = match id {
+            RenditionId::Audio(track) => std::mem::replace(&mut leases.current_audio, track) != track,
+            RenditionId::Rung(_) => false,
+        };
         drop(table);
-        if let RenditionId::Rung(rung) = id {
-            self.current.send_if_modified(|current| {
+        self.current.send_if_modified(|current| match id {
+            RenditionId::Rung(rung) => {
                 let is_changed = current.rung != rung || !current.progress.same_channel(&lease.progress());
                 if is_changed {
                     *current = CurrentRung { rung, backend, progress: lease.progress() };
                 }
                 is_changed
-            });
-        }
+            }
+            // Wakes the session's task, which then knows what to release.
+            RenditionId::Audio(_) => is_other_audio,
+        });
         Some(lease)
     }
 
@@ -119,6 +122,11 @@ impl SessionLeases {
 
     pub(super) fn leased_rungs(&self) -> Vec<bool> {
         lock(&self.leases).iter().flat_map(|table| &table.rungs).map(Option::is_some).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn leased_audio(&self) -> Vec<bool> {
+        lock(&self.leases).iter().flat_map(|table| &table.audio).map(Option::is_some).collect()
     }
 
     /// Whether a leased rung publishes this progress.

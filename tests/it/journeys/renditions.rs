@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::sessions::{play_to_end, session_path, start};
 use crate::kit::{self, media};
 
-/// What Chromium decodes, without HEVC and AC-3.
+/// The capabilities of Chromium, without HEVC and AC-3.
 fn browser(text_renditions: bool) -> Value {
     json!({
         "codecs": ["avc1.640033", "av01.0.08M.08", "vp09.00.51.08", "mp4a.40.2", "opus", "flac"],

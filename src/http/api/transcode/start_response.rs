@@ -68,7 +68,7 @@ struct RenditionBody {
     name: String,
 }
 
-/// What is done with a stream that is played.
+/// The action for a stream that is played.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StreamDecision)]
 struct StreamBody {

@@ -1,4 +1,4 @@
-//! A session of CMAF: the video alone, and each audio track as a rendition of its own.
+//! A session in fMP4 (CMAF): the video alone, and each audio track as a rendition of its own.
 
 use std::sync::Arc;
 

@@ -38,7 +38,7 @@ pub struct Rung {
     pub packaged: Option<PackagedVideo>,
 }
 
-/// What a packaged track says of its video.
+/// The attributes of a packaged track of video.
 #[derive(Clone, Debug)]
 pub struct PackagedVideo {
     /// RFC 6381.

@@ -1,6 +1,7 @@
 // The audiobook player: a file, or a folder of files as one timeline.
 
 import * as api from "./api.js";
+import { probeCapabilities } from "./capabilities.js";
 import { h, icon, iconButton, tint } from "./dom.js";
 import { folderOf, libraryLink } from "./links.js";
 import { deviceProfile } from "./profile.js";
@@ -139,16 +140,17 @@ class BookPlayer {
   }
 
   /** Opens a file in an audio element of its own. */
-  async openPart(index, offset, forceTranscode = false) {
+  async openPart(index, offset, { forceTranscode = false, usesMpegTs = false } = {}) {
     const file = this.book.files[index];
     // Preloading shows no status.
     const showStatus = (text) => {
       if (!this.part || this.part.index !== index - 1 || !this.isPreloading) this.status.textContent = text;
     };
     showStatus(TEXT.preparing);
+    const capabilities = usesMpegTs ? null : await probeCapabilities();
     const playback = await api.startPlayback({
       mediaPath: file.path, startPositionSeconds: Math.min(offset, Math.max(0, file.durationSeconds - 0.1)),
-      deviceProfile: deviceProfile(), forceTranscode,
+      deviceProfile: deviceProfile(), forceTranscode, ...(capabilities && { capabilities }),
     }, (error) => showStatus(error ? waitText(error) : TEXT.preparing), this.abort.signal);
     const audio = h("audio", { preload: "auto" });
     audio.preservesPitch = true;
@@ -157,7 +159,7 @@ class BookPlayer {
     try {
       if (part.session) await reportDelay((seconds) => showStatus(TEXT.preparingSince(seconds)), api.waitForPlaylist(playback.signedPlaylistUrl, this.abort.signal));
       showStatus("");
-      part.detach = await attach(audio, playback, offset, (failure) => this.recover(part, failure, forceTranscode));
+      ({ detach: part.detach } = await attach(audio, playback, offset, (failure) => this.recover(part, failure, forceTranscode)));
     } catch (error) {
       if (part.session) api.endSession(part.session);
       throw error;
@@ -342,7 +344,9 @@ class BookPlayer {
       const offset = part.pendingOffset ?? part.audio.currentTime;
       const generation = ++this.generation;
       try {
-        const reopened = await this.openPart(part.index, offset, kind === "unsupported");
+        // Without capabilities the server converts to MPEG-TS.
+        const isUnsupported = kind === "unsupported";
+        const reopened = await this.openPart(part.index, offset, { forceTranscode: isUnsupported, usesMpegTs: isUnsupported && part.session !== null });
         if (generation !== this.generation) return this.closePart(reopened);
         this.replacePart(reopened);
         await reopened.audio.play().catch(() => {});

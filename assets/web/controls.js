@@ -174,6 +174,11 @@ export class Controls {
     if (this.element.contains(document.activeElement)) document.activeElement.blur();
   }
 
+  /** Places new subtitles above the overlay if it is shown. */
+  placeSubtitles() {
+    if (!this.element.classList.contains("idle")) this.liftSubtitles(true);
+  }
+
   /** Moves subtitles without a position of their own above the overlay, or back. */
   liftSubtitles(isLifted) {
     for (const track of this.media?.textTracks ?? []) {

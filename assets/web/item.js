@@ -1,11 +1,12 @@
 // The page of a file: media info, how it would play here, and the progress in it.
 
 import * as api from "./api.js";
+import { reasonTexts } from "./decision.js";
 import { h, icon } from "./dom.js";
 import { focus } from "./keys.js";
 import { bookLink, folderOf, libraryLink, nameOf, playLink, stem } from "./links.js";
 import { deviceProfile } from "./profile.js";
-import { TEXT, formatClock, formatLength, formatSize, languageName, reasonTexts } from "./strings.js";
+import { TEXT, formatClock, formatLength, formatSize, languageName } from "./strings.js";
 
 export async function showItem(stage, params) {
   const path = params.get("path") ?? "";
@@ -65,6 +66,7 @@ function describePlayback(playback) {
   if (!playback) return "";
   if (playback.directPlay) return TEXT.directPlay;
   const reasonText = reasonTexts(playback.reasons ?? []).join(", ");
+  if (playback.canCopyVideo && playback.canCopyAudio) return `Will be streamed without conversion (${reasonText}).`;
   return reasonText ? `Will be converted for this browser (${reasonText}).` : "Will be converted for this browser.";
 }
 

@@ -64,6 +64,7 @@ export function abrConfig(Hls) {
 export function stepDownOnStall(hls, Hls) {
   let [retryTimer, retryDelay, requested, startedAt] = [null, RETRY_MS, null, 0];
   hls.on(Hls.Events.FRAG_LOADING, (_, { frag }) => {
+    if (frag.type !== "main") return; // A rendition of audio or text has no lower quality.
     if (frag.sn - requested?.sn !== 1 && frag.sn !== requested?.sn) startedAt = frag.start;
     requested = frag;
   });

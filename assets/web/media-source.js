@@ -5,10 +5,10 @@ import { resolvePath } from "./api.js";
 /**
  * Plays `playback` in `media` from `position` seconds. `onFailure({ kind, status, detail })` is called at most once, when
  * nothing more can be done here; `kind` is `unsupported`, `ended` (the session is gone) or `broken`.
- * Returns a function that detaches the element.
+ * Returns a function that detaches the element, and the session's renditions or null.
  */
 export async function attach(media, playback, position, onFailure) {
-  let detachPlaylist = () => {};
+  let [detachPlaylist, renditions] = [() => {}, null];
   const failure = firstFailure(onFailure);
   const onerror = () => {
     if (!media.error) return;
@@ -20,9 +20,10 @@ export async function attach(media, playback, position, onFailure) {
     media.src = resolvePath(playback.signedDirectUrl ?? playback.directUrl);
     detachPlaylist = seekWhenLoaded(media, position);
   } else {
-    detachPlaylist = await attachPlaylist(media, playback.signedPlaylistUrl, position, failure.report, onerror);
+    const handlers = { fail: failure.report, onerror };
+    ({ detachPlaylist, renditions } = await attachPlaylist(media, playback.signedPlaylistUrl, position, handlers, playback.renditions));
   }
-  return detacher(media, failure, onerror, detachPlaylist);
+  return { detach: detacher(media, failure, onerror, detachPlaylist), renditions };
 }
 
 /** Calls `onFailure` with the first failure only, and not after `ignore`. */
@@ -54,24 +55,26 @@ function seekWhenLoaded(media, position) {
   return () => media.removeEventListener("loadedmetadata", seek);
 }
 
-/** Plays a channel's playlist in `media`, live or from its first segment. The rest is as in `attach`. */
+/** Plays a channel's playlist in `media`, live or from its first segment. Returns a function that detaches it. */
 export async function attachLive(media, url, { fromStart }, onFailure) {
   const failure = firstFailure(onFailure);
   const onerror = () => media.error && failure.report({ kind: "broken", detail: media.error.message });
-  const detachPlaylist = await attachPlaylist(media, url, fromStart ? 0 : -1, failure.report, onerror);
+  const { detachPlaylist } = await attachPlaylist(media, url, fromStart ? 0 : -1, { fail: failure.report, onerror });
   return detacher(media, failure, onerror, detachPlaylist);
 }
 
 /** Consecutive segment errors before giving up: more retries would only keep the server busy. */
 const MAX_FAILED_SEGMENTS = 10;
 
-async function attachPlaylist(media, url, position, fail, onerror) {
-  const [{ default: Hls }, { abrConfig, stepDownOnStall }] = await Promise.all([import("./vendor/hls.js"), import("./ladder.js")]);
+/** `description` is `renditions` of the start response, if the session has any. */
+async function attachPlaylist(media, url, position, { fail, onerror }, description) {
+  const [{ default: Hls }, { abrConfig, stepDownOnStall }, { Renditions }] =
+    await Promise.all([import("./vendor/hls.js"), import("./ladder.js"), import("./renditions.js")]);
   if (!Hls.isSupported()) {
     // Phones without Media Source Extensions play HLS natively.
     media.addEventListener("error", onerror);
     media.src = resolvePath(url);
-    return seekWhenLoaded(media, position);
+    return { detachPlaylist: seekWhenLoaded(media, position), renditions: null };
   }
   const hls = new Hls({
     workerPath: resolvePath("/web/vendor/hls.worker.js"),
@@ -79,6 +82,7 @@ async function attachPlaylist(media, url, position, fail, onerror) {
     ...abrConfig(Hls),
     backBufferLength: 60,
     liveSyncDurationCount: 2,
+    renderTextTracksNatively: false, // `renditions.js` does it.
     // The server holds a request for a segment that is still being encoded for up to 20 s.
     fragLoadPolicy: {
       default: {
@@ -89,24 +93,30 @@ async function attachPlaylist(media, url, position, fail, onerror) {
       },
     },
   });
-  let [hasRecovered, failedSegments] = [false, 0];
-  hls.on(Hls.Events.FRAG_LOADED, () => { failedSegments = 0; });
+  let hasRecovered = false;
+  const failedSegments = { main: 0, audio: 0 }; // Without subtitles playback continues.
+  hls.on(Hls.Events.FRAG_LOADED, (_, { frag }) => { failedSegments[frag.type] = 0; });
   hls.on(Hls.Events.ERROR, (_, data) => {
-    if (data.details === Hls.ErrorDetails.FRAG_LOAD_ERROR) failedSegments += 1;
-    if (!data.fatal && failedSegments < MAX_FAILED_SEGMENTS) return;
+    if (data.details === Hls.ErrorDetails.FRAG_LOAD_ERROR) failedSegments[data.frag.type] += 1;
+    if (!data.fatal && Math.max(failedSegments.main, failedSegments.audio) < MAX_FAILED_SEGMENTS) return;
     const status = data.response?.code ?? 0;
-    if (data.type === Hls.ErrorTypes.MEDIA_ERROR && !hasRecovered) {
+    const isMediaError = data.type === Hls.ErrorTypes.MEDIA_ERROR;
+    if (isMediaError && !hasRecovered && data.details !== Hls.ErrorDetails.MANIFEST_INCOMPATIBLE_CODECS_ERROR) {
       hasRecovered = true;
       hls.recoverMediaError();
     } else {
-      fail({ kind: status === 404 || status === 410 ? "ended" : "broken", status, detail: data.details });
+      const isGone = status === 404 || status === 410;
+      fail({ kind: isMediaError ? "unsupported" : isGone ? "ended" : "broken", status, detail: data.details });
     }
   });
+  const renditions = description ? new Renditions(hls, Hls, media, description) : null;
   const stopStepDown = stepDownOnStall(hls, Hls);
   hls.loadSource(resolvePath(url));
   hls.attachMedia(media);
-  return () => {
+  const detachPlaylist = () => {
     stopStepDown();
+    renditions?.close();
     hls.destroy();
   };
+  return { detachPlaylist, renditions };
 }

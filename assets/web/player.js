@@ -1,13 +1,18 @@
-// The player of one file. A change of audio, quality or burned-in subtitles restarts it at the same position.
+// The player of one file. A change of quality or burned-in subtitles restarts it at the same position, and so does a change of
+// audio in a session without renditions.
 
 import * as api from "./api.js";
+import { probeCapabilities } from "./capabilities.js";
 import { Controls } from "./controls.js";
+import { describeDecision, describeMethod, streamEntries } from "./decision.js";
 import { h } from "./dom.js";
 import { folderOf, libraryLink, nameOf, playLink, stem } from "./links.js";
 import { deviceProfile } from "./profile.js";
 import { attach } from "./media-source.js";
-import { TEXT, describeDecision, errorText, reportDelay, waitText } from "./strings.js";
-import { audioChoices, qualityChoices, rateChoices, selectMenu, showSubtitle, subtitleChoices } from "./tracks.js";
+import { TEXT, errorText, reportDelay, waitText } from "./strings.js";
+import {
+  audioChoices, isStyled, needsVideoEncode, qualityChoices, rateChoices, selectMenu, selectMenuValue, showSubtitle, startedAudio, subtitleChoices,
+} from "./tracks.js";
 
 /** The next file is suggested this long before the end, seconds. */
 const SUGGEST_NEXT_SECONDS = 20;
@@ -36,7 +41,10 @@ class Player {
     this.lastSavedAt = -Infinity;
     this.lastSavedPosition = -Infinity;
     this.session = null;
+    this.subtitle = null; // The selected one.
+    this.ownSubtitle = null; // The one that is shown by the page itself instead of a rendition.
     this.detach = () => {};
+    this.renditions = null; // Those of the session, once it is attached.
     this.controls = new Controls({
       title: stem(nameOf(path)),
       backUrl: libraryLink(folderOf(path)),
@@ -50,7 +58,9 @@ class Player {
 
   async open() {
     try {
-      const info = await api.getMediaInfo(this.path, deviceProfile(), this.abort.signal);
+      const mediaInfo = api.getMediaInfo(this.path, deviceProfile(), this.abort.signal);
+      const [info, capabilities] = await Promise.all([mediaInfo, probeCapabilities()]);
+      this.capabilities = capabilities; // Without them the server makes MPEG-TS.
       this.setUpMedia(info);
       await this.startAt(this.startPosition ?? info.watchProgress?.resumePositionSeconds ?? 0);
       this.findNext();
@@ -74,15 +84,16 @@ class Player {
     });
     const subtitles = subtitleChoices(info);
     const off = { value: "", label: TEXT.off, subtitle: null };
+    this.audioMenu = selectMenu(TEXT.audio, audioChoices(info), ({ value }) => this.selectAudio(value));
     this.controls.setMedia({
       media: this.media,
       title: info.tags?.title,
       chapters: info.chapters ?? [],
       duration: info.probe.durationSeconds,
       menus: [
-        selectMenu(TEXT.audio, audioChoices(info), ({ value }) => this.changeOptions({ audio: value })),
+        this.audioMenu,
         hasVideo && selectMenu(TEXT.subtitles, [off, ...subtitles], ({ subtitle }) => this.selectSubtitle(subtitle)),
-        hasVideo && selectMenu(TEXT.quality, qualityChoices(info), ({ value }) => this.changeOptions({ resolution: value })),
+        hasVideo && selectMenu(TEXT.quality, qualityChoices(info, this.capabilities), ({ value }) => this.changeOptions({ resolution: value })),
         selectMenu(TEXT.speed, rateChoices(), ({ value }) => {
           this.media.defaultPlaybackRate = value;
           this.media.playbackRate = value;
@@ -90,7 +101,7 @@ class Player {
       ],
     });
     const forced = subtitles.find(({ chosen }) => chosen);
-    if (hasVideo && forced) this.selectSubtitle(forced.subtitle);
+    if (hasVideo && forced) this.subtitle = forced.subtitle;
   }
 
   /** Starts playback at `position` and replaces the current session. */
@@ -98,7 +109,7 @@ class Player {
     const generation = ++this.generation;
     this.pendingPosition = position;
     this.detach();
-    this.detach = () => {};
+    [this.detach, this.renditions] = [() => {}, null];
     this.controls.showNotice(null);
     this.controls.setWaiting(true);
     this.controls.showStatus(TEXT.preparing);
@@ -112,6 +123,7 @@ class Player {
         profile: { resolution, abr: this.canAdapt() },
         deviceProfile: deviceProfile(),
         forceTranscode,
+        ...(this.capabilities && { capabilities: this.capabilities }),
         ...(audio !== null && { audioStreamIndex: audio }),
         ...(burn !== null && { subtitleStreamIndex: burn, subtitleMode: "burn" }),
       }, (error) => this.controls.showStatus(error ? waitText(error) : TEXT.preparing), this.abort.signal);
@@ -121,15 +133,25 @@ class Player {
       }
       this.session = playback.sessionId ? playback : null;
       this.playback = playback;
-      const description = playback.playbackMode === "direct" ? TEXT.directPlay : describeDecision(playback.decision);
+      this.activeAudio = startedAudio(playback);
+      selectMenuValue(this.audioMenu, this.activeAudio);
+      const description = this.describe();
       this.controls.showStatus(description);
       const onDelay = (seconds) => this.controls.showStatus([description, TEXT.preparingSince(seconds)].filter(Boolean).join(" · "));
       if (playback.sessionId) await reportDelay(onDelay, api.waitForPlaylist(playback.signedPlaylistUrl, this.abort.signal));
       this.controls.showStatus(description);
       if (generation !== this.generation) return;
-      const detach = await attach(this.media, playback, position, (failure) => this.recover(failure));
-      if (generation !== this.generation) detach();
-      else this.detach = detach;
+      const { detach, renditions } = await attach(this.media, playback, position, (failure) => this.recover(failure));
+      if (generation !== this.generation) {
+        detach();
+        return;
+      }
+      [this.detach, this.renditions] = [detach, renditions];
+      if (renditions) {
+        renditions.onAudioChange = (streamIndex) => this.showActiveAudio(streamIndex);
+        renditions.onCues = () => this.controls.placeSubtitles();
+      }
+      this.showSelectedSubtitle();
       await this.media.play().catch(() => {}); // The browser may require a click first.
     } catch (error) {
       if (generation === this.generation) this.showError(error);
@@ -139,8 +161,12 @@ class Player {
   /** Whether the quality may adapt to the bandwidth: only where the video is encoded anyway and no quality was chosen. */
   canAdapt() {
     const { burn, resolution } = this.options;
-    const { directPlay, canCopyVideo } = this.info.playback;
-    return this.kind === "video" && resolution === "original" && (burn !== null || !directPlay && !canCopyVideo);
+    return this.kind === "video" && resolution === "original" && (burn !== null || needsVideoEncode(this.info, this.capabilities));
+  }
+
+  /** The current playback in a few words. */
+  describe() {
+    return this.playback.playbackMode === "direct" ? TEXT.directPlay : describeDecision(this.playback.decision, this.activeAudio);
   }
 
   /** Finds the next file of the same kind in the folder. */
@@ -182,6 +208,19 @@ class Player {
     api.saveProgress(progress, unloading).catch(() => {}); // A failed save is not shown; the next one repeats it.
   }
 
+  /** Changes the audio: within the session if it is a rendition there, otherwise by a new session. */
+  selectAudio(streamIndex) {
+    if (this.renditions?.selectAudio(streamIndex)) this.options.audio = streamIndex; // For the next session.
+    else this.changeOptions({ audio: streamIndex });
+  }
+
+  /** After a change of the audio within the session. */
+  showActiveAudio(streamIndex) {
+    this.activeAudio = streamIndex;
+    selectMenuValue(this.audioMenu, streamIndex);
+    this.controls.showStatus(this.describe());
+  }
+
   changeOptions(changes) {
     Object.assign(this.options, changes);
     this.startAt(this.restartPosition());
@@ -202,16 +241,33 @@ class Player {
 
   /** Shows text subtitles at once. Bitmap subtitles are burned in by the server, so playback restarts. */
   selectSubtitle(subtitle) {
+    this.subtitle = subtitle;
     const burn = subtitle && subtitle.kind !== "text" ? subtitle.streamIndex : null;
-    showSubtitle(this.media, burn === null ? subtitle : null, this.info.attachments, this.abort.signal).catch((error) => this.showError(error));
+    this.showSelectedSubtitle();
     if (burn !== this.options.burn) this.changeOptions({ burn });
   }
 
-  /** After a failure: tries conversion or a new session, otherwise shows the error. */
+  /** Shows the selected text subtitle: a rendition of the session, or as a file of its own if it is styled or no rendition. */
+  showSelectedSubtitle() {
+    const text = this.subtitle?.kind === "text" ? this.subtitle : null;
+    const isRendition = this.renditions?.selectSubtitle(text && !isStyled(text) ? text : null);
+    const ownSubtitle = isRendition ? null : text;
+    if (ownSubtitle === this.ownSubtitle) return;
+    this.ownSubtitle = ownSubtitle;
+    showSubtitle(this.media, ownSubtitle, this.info.attachments, this.abort.signal).catch((error) => {
+      if (this.ownSubtitle === ownSubtitle) this.ownSubtitle = null;
+      this.showError(error);
+    });
+  }
+
+  /** After a failure: tries conversion, MPEG-TS or a new session, otherwise shows the error. */
   async recover({ kind, detail }) {
     const position = this.restartPosition();
     if (kind === "unsupported" && !this.session && !this.options.forceTranscode) {
       this.options.forceTranscode = true;
+      this.startAt(position);
+    } else if (kind === "unsupported" && this.capabilities && this.playback.decision?.format === "fmp4") {
+      this.capabilities = null; // The browser promised too much.
       this.startAt(position);
     } else if (kind === "ended" && performance.now() - this.lastRestartAt > 10_000) {
       this.lastRestartAt = performance.now();
@@ -234,7 +290,8 @@ class Player {
     const status = session && (await api.getSessionStatus(session).catch(() => null));
     const diagnostics = status?.diagnostics;
     return [
-      ["Play method", playback?.playbackMode],
+      ["Play method", playback && describeMethod(playback)],
+      ...streamEntries(playback?.decision, info.streams),
       ["Resolution", media.videoWidth > 0 && `${media.videoWidth}×${media.videoHeight}`],
       ["File", [info.probe.container, ...info.streams.map(({ codec }) => codec)].join(", ")],
       ["Buffered", bufferedEnd !== undefined && `${Math.round(bufferedEnd - media.currentTime)} s`],

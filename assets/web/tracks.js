@@ -18,6 +18,10 @@ export function audioChoices(info) {
   }));
 }
 
+/** The stream index of the audio that a session begins with; null if the server does not state it. */
+export const startedAudio = ({ renditions, decision }) =>
+  renditions?.audio[0]?.streamIndex ?? decision?.streams?.find(({ kind }) => kind === "audio")?.index ?? null;
+
 /** The available subtitles: text is shown by the page, bitmap subtitles are burned in by the server. */
 export function subtitleChoices(info) {
   const usable = info.subtitles.filter(({ kind, modes, url, streamIndex }) =>
@@ -45,11 +49,21 @@ export function selectMenu(label, choices, onchange) {
     h("select", { onchange: (event) => onchange(choices[event.target.selectedIndex]) }, ...options));
 }
 
+/** Selects a value of a menu without a change event; a missing menu or value is ignored. */
+export function selectMenuValue(menu, value) {
+  const options = [...menu?.querySelectorAll("option") ?? []];
+  const option = value !== null && options.find((candidate) => candidate.value === String(value));
+  if (option) option.selected = true;
+}
+
 /** The selected subtitle of each media element, and how to stop its renderer. */
 const activeSubtitles = new WeakMap();
 
+/** The text tracks of each media element that were added here. Renditions have others. */
+const ownTracks = new WeakMap();
+
 /** ASS subtitles have styles and positions. */
-const isStyled = ({ format }) => format === "ass" || format === "ssa";
+export const isStyled = ({ format }) => format === "ass" || format === "ssa";
 
 /** Most fonts of a file to load. */
 const MAX_FONTS = 32;
@@ -73,6 +87,7 @@ export async function showSubtitle(media, subtitle, attachments, signal) {
       srclang: subtitle.languageTag ?? subtitle.language,
       src: URL.createObjectURL(new Blob([text], { type: "text/vtt" })),
     });
+    ownTracks.get(media)?.push(track) ?? ownTracks.set(media, [track]);
     media.append(track);
     track.track.mode = "showing";
   };
@@ -107,16 +122,30 @@ function hideSubtitles(media) {
 }
 
 function removeTracks(media) {
-  for (const track of media.querySelectorAll("track")) {
+  for (const track of ownTracks.get(media)?.splice(0) ?? []) {
     track.track.mode = "disabled"; // Firefox would keep showing a track that is removed while it is showing.
     URL.revokeObjectURL(track.src);
     track.remove();
   }
 }
 
+/** Reasons that concern the video itself, not the container or the audio. */
+const VIDEO_REASON = /^(VIDEO|INTERLACED|ANAMORPHIC)_/;
+
+/** How codec strings of the video codecs begin that fMP4 segments contain. */
+const CODEC_PREFIXES = { h264: "avc1", hevc: "hvc1", av1: "av01", vp9: "vp09" };
+
+/** Whether the video has to be encoded for this browser. A refused container is no reason where segments may contain the codec. */
+export function needsVideoEncode({ playback, streams }, capabilities) {
+  if (playback.directPlay || playback.canCopyVideo) return false;
+  const videos = streams.filter(({ type }) => type === "video");
+  const { codec } = videos.find((video) => video.default) ?? videos[0] ?? {};
+  const isInSegments = capabilities?.codecs.some((supported) => supported.startsWith(CODEC_PREFIXES[codec]));
+  return !isInSegments || playback.reasons.some((reason) => VIDEO_REASON.test(reason));
+}
+
 /** The available qualities. The first is the original, or automatic where the video is encoded anyway. */
-export function qualityChoices(info) {
-  const { resolutions, directPlay, canCopyVideo } = info.playback;
-  const firstLabel = directPlay || canCopyVideo ? TEXT.original : TEXT.automatic;
-  return resolutions.map((value) => ({ value, label: value === "original" ? firstLabel : value, chosen: value === "original" }));
+export function qualityChoices(info, capabilities) {
+  const firstLabel = needsVideoEncode(info, capabilities) ? TEXT.automatic : TEXT.original;
+  return info.playback.resolutions.map((value) => ({ value, label: value === "original" ? firstLabel : value, chosen: value === "original" }));
 }

@@ -16,7 +16,7 @@ export async function slowNetwork(kit) {
   const network = await page.context().newCDPSession(page);
   const throttle = (mbits) => network.send("Network.emulateNetworkConditions",
     { offline: false, latency: 20, downloadThroughput: mbits * MBIT, uploadThroughput: mbits * MBIT });
-  const segments = () => requests.map((line) => line.match(/\/v(\d+)-(\d+)\.ts/)).filter(Boolean).map(([, rung, n]) => [Number(rung), Number(n)]);
+  const segments = () => requests.map((line) => line.match(/\/v(\d+)-(\d+)\.(?:ts|m4s)/)).filter(Boolean).map(([, rung, n]) => [Number(rung), Number(n)]);
   const playbackState = () => page.evaluate(() => {
     const { buffered, currentTime, videoHeight } = document.querySelector("video");
     return { ahead: buffered.length ? buffered.end(buffered.length - 1) - currentTime : 0, currentTime, videoHeight };

@@ -1,0 +1,85 @@
+// The play decision in plain words: what is converted, and why.
+
+import { TEXT, languageName } from "./strings.js";
+
+/** Names of codecs as people write them. */
+const CODECS = {
+  h264: "H.264", hevc: "HEVC", av1: "AV1", vp9: "VP9", vp8: "VP8", mpeg2video: "MPEG-2", mpeg4: "MPEG-4", aac: "AAC", mp3: "MP3",
+  opus: "Opus", flac: "FLAC", alac: "ALAC", ac3: "AC-3", eac3: "E-AC-3", dts: "DTS", truehd: "TrueHD", vorbis: "Vorbis",
+};
+
+/** What a browser may not support; completes "unsupported …". */
+const UNSUPPORTED = {
+  CONTAINER: "file format",
+  VIDEO_CODEC: "video format",
+  VIDEO_PROFILE: "video profile",
+  VIDEO_LEVEL: "video level",
+  VIDEO_BIT_DEPTH: "colour depth",
+  VIDEO_RANGE: "HDR video",
+  VIDEO_RESOLUTION: "resolution",
+  VIDEO_FRAMERATE: "frame rate",
+  AUDIO_CODEC: "audio format",
+  AUDIO_CHANNELS: "surround sound",
+  SUBTITLE_CODEC: "subtitle format",
+};
+
+const REASONS = {
+  INTERLACED: "interlaced video",
+  ANAMORPHIC: "non-square pixels",
+  SEGMENT_FORMAT: "a codec that cannot be streamed",
+  ORIENTATION: "rotated video",
+  KEYFRAMES: "keyframes too far apart",
+  BITRATE_EXCEEDS_LIMIT: "over your quality limit",
+  SECONDARY_AUDIO_SELECTED: "you chose another audio track",
+  START_FORCED: "you requested conversion",
+};
+
+/**
+ * What the server does for this playback, and why, e.g. "Converting audio (unsupported audio format)". Of several audio tracks the
+ * one with this stream index counts.
+ */
+export function describeDecision(decision, audioIndex = null) {
+  if (!decision) return "";
+  const active = decision.streams?.filter(({ kind, index }) => kind === "video" || audioIndex === null || index === audioIndex);
+  const encoded = active?.filter(({ action }) => action === "encode");
+  const converted = encoded ? [...new Set(encoded.map(({ kind }) => kind))] : ["video", "audio"].filter((part) => decision[part] === "encode");
+  const work = [
+    converted.length > 0 && `converting ${joinWords(converted)}`,
+    decision.subtitle === "burn" && "burning in subtitles",
+  ].filter(Boolean);
+  const head = work.length > 0 ? joinWords(work) : "streaming without conversion";
+  // If the active streams are copied, the reasons of other streams do not matter here.
+  const general = (decision.reasons ?? []).filter((code) => !encoded || !/^(VIDEO|AUDIO)_/.test(code));
+  const reasonList = reasonTexts(encoded?.length > 0 ? encoded.flatMap(({ reasons }) => reasons) : general);
+  return `${head[0].toUpperCase()}${head.slice(1)}${reasonList.length > 0 ? ` (${reasonList.join(", ")})` : ""}`;
+}
+
+const FORMATS = { "mpeg-ts": "MPEG-TS", fmp4: "fMP4" };
+
+/** How the file gets to the browser: as it is, or in segments of a format. */
+export function describeMethod({ playbackMode, decision }) {
+  return playbackMode === "direct" ? TEXT.directPlay : [TEXT.segments, FORMATS[decision?.format]].filter(Boolean).join(", ");
+}
+
+/** How each stream of a session is delivered, as `[name, value]` pairs. `streams` are those of the media info. */
+export function streamEntries(decision, streams) {
+  const isAlone = (kind) => decision.streams.filter((stream) => stream.kind === kind).length === 1;
+  return (decision?.streams ?? []).map(({ index, kind, codec, action, reasons }) => {
+    const language = isAlone(kind) ? null : languageName(streams.find((stream) => stream.index === index)?.language) ?? String(index);
+    const reasonList = reasonTexts(reasons).join(", ");
+    const work = action === "copy" ? TEXT.streamCopied : reasonList ? TEXT.streamConverted(reasonList) : TEXT.converted;
+    return [[TEXT[kind], language].filter(Boolean).join(" · "), [CODECS[codec] ?? codec, work].filter(Boolean).join(", ")];
+  });
+}
+
+/** The reasons of a play decision in plain words; everything the browser does not support is one reason. */
+export function reasonTexts(codes = []) {
+  const names = codes.map((code) => code.replace(/_NOT_SUPPORTED$/, ""));
+  const subjects = [...new Set(names.map((name) => UNSUPPORTED[name]).filter(Boolean))];
+  const others = names.filter((name) => !UNSUPPORTED[name]).map((name) => REASONS[name] ?? name.toLowerCase().replaceAll("_", " "));
+  return [...new Set([...(subjects.length ? [`unsupported ${joinWords(subjects)}`] : []), ...others])];
+}
+
+function joinWords(parts) {
+  return parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;
+}

@@ -10,7 +10,7 @@ use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::playback::PlaybackRequest;
 use hearthcast::service::Service;
-use hearthcast::service::renditions::planner::{self, PlannedPlayback, StartRequest, SubtitleRequest};
+use hearthcast::service::renditions::planner::{self, PlannedPlayback, RenditionId, StartRequest, SubtitleRequest};
 
 use crate::service_config::service_config;
 

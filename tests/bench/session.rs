@@ -8,7 +8,7 @@ use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::domain::playback::PlaybackRequest;
 use hearthcast::service::Service;
-use hearthcast::service::renditions::planner::{self, PlannedPlayback, StartRequest};
+use hearthcast::service::renditions::planner::{self, PlannedPlayback, RenditionId, StartRequest};
 
 use crate::service_config::service_config;
 

@@ -7,7 +7,7 @@ use hearthcast::config::{BackendSetting, IsolationSetting};
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
 use hearthcast::service::Service;
-use hearthcast::service::renditions::planner::{self, PlannedPlayback, StartRequest};
+use hearthcast::service::renditions::planner::{self, PlannedPlayback, RenditionId, StartRequest};
 
 use super::{median, print_floor};
 use crate::backends;

@@ -45,6 +45,8 @@ pub enum EncodeReason {
     Orientation,
     /// Its keyframes are too far apart, or do not match the rungs of an adaptive session.
     Keyframes,
+    /// The track ends long before the video. Encoded audio continues with silence; browsers stall without any.
+    EndsEarly,
 }
 
 /// Chooses among the client's formats. Of two formats the one counts in which a requested text subtitle can be shown; then

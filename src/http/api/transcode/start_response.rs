@@ -81,7 +81,8 @@ struct StreamBody {
     /// `copy` or `encode`.
     action: &'static str,
     /// Why it is encoded: a reason as in `reasons` of the decision, `SEGMENT_FORMAT_NOT_SUPPORTED` (segments cannot contain the
-    /// codec), `ORIENTATION_NOT_SUPPORTED` (rotated by its container) or `KEYFRAMES_NOT_SUPPORTED` (too far apart).
+    /// codec), `ORIENTATION_NOT_SUPPORTED` (rotated by its container) or `KEYFRAMES_NOT_SUPPORTED` (too far apart),
+    /// or `AUDIO_ENDS_EARLY` (encoded audio continues with silence).
     reasons: Vec<&'static str>,
 }
 
@@ -219,6 +220,7 @@ fn encode_reason_code(reason: EncodeReason) -> &'static str {
         EncodeReason::SegmentFormat => "SEGMENT_FORMAT_NOT_SUPPORTED",
         EncodeReason::Orientation => "ORIENTATION_NOT_SUPPORTED",
         EncodeReason::Keyframes => "KEYFRAMES_NOT_SUPPORTED",
+        EncodeReason::EndsEarly => "AUDIO_ENDS_EARLY",
     }
 }
 

@@ -10,11 +10,14 @@ use crate::domain::playback::capabilities::{EncodeReason, StreamDecision};
 use crate::domain::playlist::AudioRendition;
 use crate::domain::segment_format::SegmentFormat;
 use crate::engine::RenditionSpec;
-use crate::engine::packager::Package;
+use crate::engine::packager::{CmafTrack, Package};
 use crate::service::Service;
 
 /// Most audio renditions of a session; discs have some ten.
 const MAX_TRACKS: usize = 16;
+
+/// Video may last this long after a copied track. hls.js played on over 4 s without samples, and stalled over 115 s.
+const MAX_SILENT_SECONDS: f64 = 4.0;
 
 /// Peak of a copied track over its average bit rate, if only that is known.
 const PEAK_RATIO: f64 = 1.5;
@@ -52,10 +55,12 @@ pub(super) async fn plan_audio_tracks(
         };
         let mut package = None;
         if decision.action == TrackAction::Copy {
-            package = open_package(service, video, stream).await;
-            if package.is_none() {
-                decision.action = TrackAction::Encode;
-                decision.reasons = vec![EncodeReason::SegmentFormat];
+            let opened = open_package(service, video, stream).await.ok_or(EncodeReason::SegmentFormat);
+            let usable = opened
+                .and_then(|opened| if ends_early(&opened, video) { Err(EncodeReason::EndsEarly) } else { Ok(opened) });
+            match usable {
+                Ok(usable) => package = Some(usable),
+                Err(reason) => (decision.action, decision.reasons) = (TrackAction::Encode, vec![reason]),
             }
         }
         if package.is_none() && !stream.is_decodable {
@@ -67,6 +72,12 @@ pub(super) async fn plan_audio_tracks(
     }
     *decisions = planned;
     tracks
+}
+
+/// Whether browsers would stall at the end of the track.
+fn ends_early(package: &Package, video: &RenditionSpec) -> bool {
+    let end = package.cmaf_track().and_then(CmafTrack::end);
+    end.is_some_and(|end| (video.grid.end() - end).as_seconds() > MAX_SILENT_SECONDS)
 }
 
 async fn open_package(service: &Service, video: &RenditionSpec, stream: &Stream) -> Option<Arc<Package>> {
@@ -92,7 +103,9 @@ fn plan_track(
         is_default,
         describes_video: false,
     };
-    let entry = package.as_ref().and_then(|package| package.cmaf_track()).map(|track| track.entry().clone());
+    let track = package.as_ref().and_then(|package| package.cmaf_track());
+    let entry = track.map(|track| track.entry().clone());
+    let rates = track.and_then(|track| track.bit_rates(&video.grid));
     let is_surround = audio.channels >= 6 && max_channels >= 6;
     let (channels, kbps) = if is_surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
     let stream_number = stream.index;
@@ -120,8 +133,8 @@ fn plan_track(
         description,
         codecs,
         channels: channel_text,
-        bandwidth: (average * PEAK_RATIO) as u64,
-        average_bandwidth: average as u64,
+        bandwidth: rates.map_or((average * PEAK_RATIO) as u64, |rates| rates.peak),
+        average_bandwidth: rates.map_or(average as u64, |rates| rates.average),
     }
 }
 

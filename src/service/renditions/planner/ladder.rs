@@ -74,7 +74,11 @@ impl PackagedVideo {
 
 impl Rung {
     pub(super) fn new(spec: Arc<RenditionSpec>, duration: f64) -> Self {
-        let (peak, average) = bandwidth(&spec.source, &spec.media, &spec.rendition, duration);
+        let packaged_rates = spec.package.as_ref().and_then(|package| package.cmaf_track()?.bit_rates(&spec.grid));
+        let (peak, average) = match packaged_rates {
+            Some(rates) => (rates.peak, rates.average),
+            None => bandwidth(&spec.source, &spec.media, &spec.rendition, duration),
+        };
         let video_format = video_size_and_rate(&spec.media, &spec.rendition);
         Self {
             size: video_format.map(|(size, _)| size),

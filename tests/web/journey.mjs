@@ -34,7 +34,7 @@ try {
   firstKit = await createKit({ browser, server, shots });
   await setUp(firstKit);
   const openPage = (name, viewport, of = server, storageState = undefined) => createKit({ browser, server: of, shots, name, viewport, storageState });
-  for (const screen of [films, renditions, books, home, guide, live, admin, access, account]) {
+  for (const screen of [films, books, home, renditions, guide, live, admin, access, account]) {
     if (named.length === 0 || named.includes(screen.name)) await screen(firstKit, openPage);
     firstKit.assertClean();
   }

@@ -13,6 +13,7 @@ mod descriptor_source;
 pub mod discoverer;
 mod downmix;
 pub mod elements;
+mod empty_stream;
 mod encoder_elements;
 mod examine;
 mod frame_color;

@@ -8,6 +8,7 @@ use gstreamer as gst;
 use gstreamer::prelude::*;
 
 use super::descriptor_source;
+use super::empty_stream::report_empty_streams;
 use super::held_stream::HeldStream;
 use super::panic_guard::ThreadWaker;
 use super::running_pipeline::RunningPipeline;
@@ -81,6 +82,7 @@ impl Opener {
                 let decode = pipeline.element("decode")?;
                 decode.set_property("uri", descriptor_source::uri(source));
                 select_stream(&decode, selected, wake);
+                report_empty_streams(pipeline, wake);
             }
             Self::Avi if !avi::has_index(source) => {
                 // avidemux then takes every frame for a keyframe, and a seek shows broken frames (measured).

@@ -52,16 +52,27 @@ fn film_job(folder: &Path) -> Job {
 fn audio_only_job(job: &Job, folder: &Path) -> Job {
     let path = folder.join("a.flac");
     run_ffmpeg("-f lavfi -i sine=d=5:r=48000".split(' '), &path);
-    let streams = vec![Stream::new(0, "flac", StreamKind::Audio(Audio::new(1, 48_000)))];
+    let stream = Stream::new(0, "flac", StreamKind::Audio(Audio::new(1, 48_000)));
+    audio_job(job, &path, Container::Flac, stream, job.first)
+}
+
+/// The job with another file of 5 s and one stream, which is audio.
+fn audio_job(job: &Job, path: &Path, container: Container, stream: Stream, first: usize) -> Job {
     let audio = Some(AudioPlan::Encode { stream: 0, channels: 2, kbps: 96, gain_tenths_db: None });
     let spec = RenditionSpec {
+<<<<<<< HEAD
         source: Arc::new(open_in_test(&path)),
         media: Arc::new(Media { duration_seconds: Some(5.0), ..Media::new(Container::Flac, streams) }),
         rendition: Arc::new(Rendition { audio, ..Rendition::default() }),
+=======
+        source: Arc::new(open_in_test(path)),
+        media: Arc::new(Media { duration_seconds: Some(5.0), ..Media::new(container, vec![stream]) }),
+        rendition: Arc::new(Rendition { video: None, audio }),
+>>>>>>> zap
         grid: Arc::new(Grid::from_step(2.0, 5.0)),
         ..RenditionSpec::clone(&job.spec)
     };
-    Job::new(Arc::new(spec), job.first)
+    Job::new(Arc::new(spec), first)
 }
 
 /// The job with a transport stream, which is fed to its decoders.
@@ -174,6 +185,24 @@ async fn a_decoder_without_output_is_reopened() {
             backend.injected_fault.lock().unwrap().is_none(),
             "the first decoder stalled, or its seek never returned"
         );
+    }
+}
+
+/// wavparse ends without a buffer when one byte follows the `data` chunk.
+#[tokio::test]
+async fn a_file_whose_demuxer_gives_no_data_fails_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.wav");
+    run_ffmpeg("-f lavfi -i sine=d=5:r=48000".split(' '), &path);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, [&bytes[..], b"\0"].concat()).unwrap();
+    let stream = Stream::new(0, "pcm_s16le", StreamKind::Audio(Audio::new(1, 48_000)));
+    let film = film_job(folder.path());
+    for first in [0, 1] {
+        let mut run =
+            in_process_backend().start(audio_job(&film, &path, Container::Wav, stream.clone(), first), 1).unwrap();
+        let error = run.next().await.unwrap().unwrap_err();
+        assert!(matches!(error, RunError::Decode(_)) && error.to_string().contains("wavparse"), "{first}: {error}");
     }
 }
 

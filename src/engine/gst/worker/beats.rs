@@ -11,8 +11,11 @@ use crate::domain::worker::frame::FrameKind;
 use crate::engine::gst::progress;
 use crate::engine::worker::message::{Beat, BeatStage};
 
-/// Time from one heartbeat to the next.
+/// Time from one heartbeat to the next while there is a job.
 const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Without a job, this many intervals have one heartbeat: less than the second after which the server looks at a silent worker.
+const IDLE_INTERVALS: u32 = 3;
 
 /// The current job, as heartbeats report it.
 #[derive(Debug, Default)]
@@ -87,9 +90,12 @@ impl Activity {
 /// When no thread can be started.
 pub(super) fn start(connection: Arc<Connection>, activity: Arc<Activity>, log: Arc<LogForwarder>) -> io::Result<()> {
     let beat = move || {
-        loop {
+        for interval in 1u32.. {
             std::thread::sleep(INTERVAL);
             log.report_dropped();
+            if activity.job().is_none() && !interval.is_multiple_of(IDLE_INTERVALS) {
+                continue;
+            }
             let stage = activity.stage(progress().is_reading());
             let beat = Beat { progress: progress().count(), stage };
             connection.send_json(FrameKind::Beat, activity.job().unwrap_or(0), &beat);

@@ -18,7 +18,7 @@ pub struct InitDescription {
 
 impl InitDescription {
     /// # Errors
-    /// If a box is missing or damaged, or if this program does not write the codec.
+    /// If a box is missing or damaged, or if this program never writes such a codec.
     pub fn read(init: &[u8]) -> Result<Self, EntryError> {
         let path = |from, kinds: &[&[u8; 4]]| {
             let found = kinds.iter().try_fold(from, |body, kind| child(body, kind));

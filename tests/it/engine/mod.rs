@@ -2,6 +2,7 @@ mod audio_parity;
 mod bitmap_subtitles;
 mod burn_in;
 mod cmaf;
+mod cmaf_encode;
 mod containers;
 mod copy;
 mod encode;

@@ -60,15 +60,9 @@ fn audio_only_job(job: &Job, folder: &Path) -> Job {
 fn audio_job(job: &Job, path: &Path, container: Container, stream: Stream, first: usize) -> Job {
     let audio = Some(AudioPlan::Encode { stream: 0, channels: 2, kbps: 96, gain_tenths_db: None });
     let spec = RenditionSpec {
-<<<<<<< HEAD
-        source: Arc::new(open_in_test(&path)),
-        media: Arc::new(Media { duration_seconds: Some(5.0), ..Media::new(Container::Flac, streams) }),
-        rendition: Arc::new(Rendition { audio, ..Rendition::default() }),
-=======
         source: Arc::new(open_in_test(path)),
         media: Arc::new(Media { duration_seconds: Some(5.0), ..Media::new(container, vec![stream]) }),
-        rendition: Arc::new(Rendition { video: None, audio }),
->>>>>>> zap
+        rendition: Arc::new(Rendition { audio, ..Rendition::default() }),
         grid: Arc::new(Grid::from_step(2.0, 5.0)),
         ..RenditionSpec::clone(&job.spec)
     };

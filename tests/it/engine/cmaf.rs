@@ -8,6 +8,10 @@ use hearthcast::domain::mpegts::psi::TrackKind;
 use hearthcast::domain::segment_format::SegmentFormat;
 use hearthcast::engine::packager::{self, Packager};
 
+/// A film of fragments with negative composition offsets, and the largest of them in seconds: ffmpeg shows its video later than
+/// the file states.
+const DELAYED_BY_FFMPEG: (&str, f64) = ("rotated-90-fragmented.mp4", 2.0 / 24.0);
+
 /// A packet: its presentation time in seconds of source time, if it has one, and a digest of its bytes.
 #[derive(Clone, Debug, PartialEq)]
 struct TimedPacket {
@@ -160,6 +164,9 @@ impl CmafFilm {
                 break;
             }
             let mut theirs = theirs.get(&u64::from(track.stream)).cloned().unwrap_or_default();
+            if path.ends_with(DELAYED_BY_FFMPEG.0) && track.kind == TrackKind::Video {
+                theirs.iter_mut().for_each(|packet| packet.seconds = packet.seconds.map(|at| at - DELAYED_BY_FFMPEG.1));
+            }
             // Audio that begins after the end belongs to no segment.
             theirs.retain(|packet| track.kind == TrackKind::Video || packet.seconds.is_none_or(|time| time < end));
             let ours = ours.get(&(n as u64)).cloned().unwrap_or_default();

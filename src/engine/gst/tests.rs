@@ -13,7 +13,7 @@ use crate::engine::damaged_films::run_ffmpeg;
 use crate::engine::image::Image;
 use crate::engine::source::open_in_test;
 use crate::engine::worker::message::EngineReport;
-use crate::engine::{Backend, Job, RenditionSpec};
+use crate::engine::{Backend, Job, RenditionSpec, RunError};
 
 const RATE: FrameRate = FrameRate { num: 25, den: 1 };
 

@@ -14,7 +14,6 @@ mod container;
 pub mod content;
 #[cfg(test)]
 pub mod damaged_films;
-mod decoder_threads;
 pub mod fake_backend;
 pub mod fallback;
 pub mod ffmpeg;

@@ -16,7 +16,6 @@ use crate::domain::plan::{BurnedSubtitle, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::engine::ass::{self, ScriptCache};
 use crate::engine::clock::ItemInput;
-use crate::engine::decoder_threads::decoder_thread_count;
 use crate::engine::process::{Child, ChildExit, ChildLimits, InheritedFile, confined_command, spawn};
 use crate::engine::versions::parse_ffmpeg_version;
 use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
@@ -29,6 +28,10 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Raised whenever a change of the arguments changes ffmpeg's output; part of the backend's version.
 const ARGUMENTS_VERSION: u32 = 8;
+
+/// Up to this many processors, one decoder thread more than ffmpeg's own choice (processors plus one) helps. On two
+/// processors a first segment of HEVC is ready a twelfth sooner, because frames wait for their reference frames.
+const MAX_EXTRA_THREAD_PROCESSORS: usize = 4;
 
 /// The ffmpeg backend.
 #[derive(Clone, Debug)]
@@ -62,7 +65,8 @@ impl FfmpegBackend {
         let has_zscale = has_filter("zscale");
         let features =
             Features { has_tone_map: has_zscale && has_filter("tonemap"), has_ass: has_filter("ass"), has_zscale };
-        let decoder_threads = decoder_thread_count();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let decoder_threads = (2..=MAX_EXTRA_THREAD_PROCESSORS).contains(&processors).then_some(processors + 2);
         let version = format!("ffmpeg {version} a{ARGUMENTS_VERSION}");
         Ok(Self { version, program: program.to_owned(), features, decoder_threads, scripts: Arc::default() })
     }

@@ -19,7 +19,6 @@ use super::progress::progress;
 use super::running_pipeline::{RunningPipeline, SeekResult};
 use super::stall_timer::StallTimer;
 use crate::domain::media::{Media, StreamKind};
-use crate::engine::decoder_threads::decoder_thread_count;
 use crate::engine::source::SourceFile;
 use crate::engine::{Result, RunError};
 
@@ -261,7 +260,6 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
     if let Some(StreamKind::Video(video)) = request.media.stream(request.stream).map(|stream| &stream.kind) {
         let clock = ItemClock::for_stream(&request.media, request.stream);
         accept_padded_frames(&output, wake);
-        set_decoder_threads(&pipeline);
         frame_skipping::skip_before(&pipeline, video, clock, request.start_seconds, wake);
     }
     let (stage, state) = match (must_seek, held_stream) {
@@ -281,16 +279,6 @@ fn start_pipeline(request: &DecodeRequest, wake: &ThreadWaker) -> Result<(Runnin
         feed.start(&pipeline, wake)?;
     }
     Ok((pipeline, output, stage))
-}
-
-/// Lets libav decode more frames at the same time than it does by default in GStreamer (one for each processor).
-fn set_decoder_threads(pipeline: &RunningPipeline) {
-    let Some(threads) = decoder_thread_count().and_then(|count| i32::try_from(count).ok()) else { return };
-    pipeline.on_element_added(move |element| {
-        if element.find_property("max-threads").is_some_and(|property| property.value_type() == i32::static_type()) {
-            element.set_property("max-threads", threads);
-        }
-    });
 }
 
 /// Tells the decoder that frames may have padded rows: libav then decodes into the buffers it hands on, and copies no frame (3 MB

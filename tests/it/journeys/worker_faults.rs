@@ -291,7 +291,11 @@ async fn signals_from_outside_put_no_film_in_quarantine() {
         let rounds = if scale.rounds > 1 { 2 * scale.rounds } else { 1 };
         for round in 0..rounds {
             let film = house.film("faulty", round);
-            let deaths = || house.server.service.isolation.status().restarted;
+            // Workers that have made their number of probes are replaced too.
+            let deaths = || {
+                let pool = house.server.service.isolation.status();
+                pool.restarted - pool.causes.get("recycled").copied().unwrap_or_default()
+            };
             let deaths_before = deaths();
             // The run's worker, and sometimes the one that has just examined the film.
             let signalled = Cell::new(0);

@@ -346,6 +346,7 @@ async fn audio_is_made_when_it_is_requested_and_released_after_a_change_of_the_l
     tokio::time::sleep(Duration::from_secs(30)).await;
     session.status();
     assert_eq!(session.leases.leased_audio(), [true, false], "the current language keeps its lease");
+    session.segment(RenditionId::Audio(0), 4).await.unwrap();
     session.segment(RenditionId::Audio(1), 5).await.unwrap();
     assert_eq!(session.leases.leased_audio(), [true, true]);
     assert_eq!(session.status().rung, 0, "the video is not affected");

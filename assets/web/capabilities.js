@@ -12,7 +12,6 @@ export const CODECS = [
   { codec: "av01.0.09M.10" }, { codec: "av01.0.13M.10", uhd: true }, { codec: "av01.0.16M.10", uhd: true },
   { codec: "vp09.00.41.08" }, { codec: "vp09.00.51.08", uhd: true }, { codec: "vp09.02.41.10" }, { codec: "vp09.02.51.10", uhd: true },
   { codec: "mp4a.40.2", isAudio: true }, { codec: "mp4a.40.5", isAudio: true }, // AAC-LC and HE-AAC.
-  { codec: "mp4a.6B", isAudio: true }, // MP3, as a playlist names it: hls.js refuses the variant if this is not supported.
   { codec: "opus", isAudio: true }, { codec: "flac", isAudio: true }, { codec: "alac", isAudio: true },
   { codec: "ac-3", isAudio: true }, { codec: "ec-3", isAudio: true },
 ];

@@ -146,20 +146,6 @@ impl CaptionChannel {
 }
 
 impl<'a> MultivariantPlaylist<'a> {
-    /// A playlist of MPEG-TS segments with muxed audio, all of them independent.
-    pub fn of_mpegts(variants: &'a [Variant], subtitles: &'a [SubtitleRendition], start_seconds: f64) -> Self {
-        Self {
-            format: SegmentFormat::MpegTs,
-            is_independent: true,
-            start_seconds,
-            variants,
-            audio: &[],
-            audio_groups: &[],
-            subtitles,
-            captions: None,
-        }
-    }
-
     /// The playlist, with `grant` in every URI.
     pub fn render(&self, grant: &str) -> String {
         let mut text = format!("#EXTM3U\n#EXT-X-VERSION:{}\n", self.version());

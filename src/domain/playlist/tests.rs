@@ -4,6 +4,22 @@ use proptest::prelude::*;
 
 mod realistic;
 
+impl<'a> MultivariantPlaylist<'a> {
+    /// A playlist of MPEG-TS segments with muxed audio, all of them independent.
+    fn of_mpegts(variants: &'a [Variant], subtitles: &'a [SubtitleRendition], start_seconds: f64) -> Self {
+        Self {
+            format: SegmentFormat::MpegTs,
+            is_independent: true,
+            start_seconds,
+            variants,
+            audio: &[],
+            audio_groups: &[],
+            subtitles,
+            captions: None,
+        }
+    }
+}
+
 fn film() -> Grid {
     Grid::from_frame_rate(FrameRate { num: 24000, den: 1001 }, 2.0, 9.0)
 }

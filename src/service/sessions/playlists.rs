@@ -34,8 +34,11 @@ impl SessionPlan {
         self.spec_of(id).map(|_| id)
     }
 
-    /// RFC 6381 codec string of the video, from the first bytes of an encoded segment.
+    /// RFC 6381 codec string of the video: of its package, or from the first bytes of an encoded segment.
     pub(super) fn read_video_codec(&self, head: &[u8]) -> Option<String> {
+        if let Some(packaged) = &self.top().packaged {
+            return Some(packaged.codecs.clone());
+        }
         match split_init(head) {
             Some((init, _)) => Some(InitDescription::read(init).ok()?.entry.codecs),
             None => playlist::avc_codec_string(head),

@@ -202,3 +202,68 @@ async fn clients_that_break_on_renditions_get_a_list_they_play() {
         assert_eq!(stop.send().await.unwrap().status(), 200);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adaptive_session_encodes_lower_rungs_beside_the_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mkv");
+    let encoders = "-c:v libx264 -preset ultrafast -b:v 6M -g 50 -pix_fmt yuv420p -c:a libopus";
+    let sources =
+        ["-f lavfi -i", "testsrc2=s=854x480:r=25:d=8,noise=alls=30:allf=t", "-f lavfi -i", "sine=r=48000:d=8"];
+    media::run_ffmpeg(&film, &[&sources[..], &[encoders]].concat());
+    let server = kit::start_server(&[folder.path()]).await;
+    let options = json!({
+        "mediaPath": film.to_str().unwrap(), "capabilities": browser(false), "profile": {"abr": true},
+    });
+    let session = start(&server, &options).await;
+    let decision = &session["decision"];
+    assert_eq!(
+        (&decision["format"], &decision["video"], &decision["audio"]),
+        (&json!("fmp4"), &json!("copy"), &json!("copy"))
+    );
+    let text = server.get(session["playlistUrl"].as_str().unwrap()).send().await.unwrap().text().await.unwrap();
+    let playlist = m3u8_rs::parse_master_playlist_res(text.as_bytes()).unwrap();
+    assert!(playlist.variants.len() >= 2, "{text}");
+    for variant in &playlist.variants {
+        let codecs = variant.codecs.as_deref().unwrap();
+        assert!(codecs.starts_with("avc") && codecs.ends_with(",Opus"), "{text}");
+        assert_eq!(variant.audio.as_deref(), Some("audio"));
+        let url = format!("{}{}/{}", server.base, session_path(&session), variant.uri);
+        let (warnings, seconds) = play_to_end(url).await;
+        assert_eq!(warnings, "");
+        assert!((seconds - 8.0).abs() < 0.1, "{}: {seconds}", variant.uri);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mp3_reaches_a_browser_in_mpegts() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mkv");
+    media::flash_and_beep(&film, 4, "-c:v libx264 -preset ultrafast -g 50 -c:a libmp3lame");
+    let server = kit::start_server(&[folder.path()]).await;
+    let session = start(&server, &json!({"mediaPath": film.to_str().unwrap(), "capabilities": browser(true)})).await;
+    let decision = &session["decision"];
+    assert_eq!(
+        (&decision["format"], &decision["video"], &decision["audio"]),
+        (&json!("mpeg-ts"), &json!("copy"), &json!("copy"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audio_that_ends_early_continues_with_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mp4");
+    let encoders = "-c:v libx264 -preset ultrafast -g 50 -pix_fmt yuv420p -c:a aac -movflags +faststart";
+    let sources = ["-f lavfi -i", "testsrc2=s=320x180:r=25:d=12", "-f lavfi -i", "sine=r=48000:d=3"];
+    media::run_ffmpeg(&film, &[&sources[..], &[encoders]].concat());
+    let server = kit::start_server(&[folder.path()]).await;
+    let options = json!({"mediaPath": film.to_str().unwrap(), "capabilities": browser(false), "forceTranscode": true});
+    let session = start(&server, &options).await;
+    let audio = &session["decision"]["streams"][1];
+    assert_eq!((&audio["action"], &audio["reasons"]), (&json!("encode"), &json!(["AUDIO_ENDS_EARLY"])));
+    for segment in ["a0-00000.m4s", "a0-00005.m4s"] {
+        let answer = server.get(&format!("{}/{segment}", session_path(&session))).send().await.unwrap();
+        let bytes = answer.bytes().await.unwrap();
+        assert!(bytes.windows(4).any(|four| four == b"mdat"), "{segment} has samples");
+    }
+}

@@ -45,10 +45,14 @@ impl ProbedCapabilities {
                 Some(ProbedCodec::Audio(_)) | None => {}
             }
         }
+        // hls.js plays MP3 in MPEG-TS everywhere, but refuses each of its codec strings in fMP4.
+        let aac = audio.iter().find(|support| support.codec == "aac").cloned();
+        let mpegts_audio =
+            aac.into_iter().chain([AudioSupport { codec: "mp3".to_owned(), max_channels: Some(2) }]).collect();
         let mpegts = FormatCapabilities {
             format: SegmentFormat::MpegTs,
             video: video.iter().filter(|support| support.codec == "h264").cloned().collect(),
-            audio: audio.iter().filter(|support| matches!(&*support.codec, "aac" | "mp3")).cloned().collect(),
+            audio: mpegts_audio,
             audio_renditions: AudioRenditions::Muxed,
             has_text_renditions: self.text_renditions,
             allows_init_changes: false,
@@ -90,12 +94,7 @@ fn parse_codec(text: &str) -> Option<ProbedCodec> {
         }),
         "av01" => ProbedCodec::Video(parse_av1(&fields)?),
         "vp09" => ProbedCodec::Video(parse_vp9(&fields)?),
-        "mp4a" => ProbedCodec::Audio(match parameters {
-            "40.2" | "40.5" | "40.29" => "aac",
-            "40.34" | "6B" | "6b" | "69" => "mp3",
-            _ => return None,
-        }),
-        "mp3" => ProbedCodec::Audio("mp3"),
+        "mp4a" if matches!(parameters, "40.2" | "40.5" | "40.29") => ProbedCodec::Audio("aac"),
         "opus" | "Opus" => ProbedCodec::Audio("opus"),
         "flac" | "fLaC" => ProbedCodec::Audio("flac"),
         "alac" => ProbedCodec::Audio("alac"),
@@ -195,7 +194,7 @@ mod tests {
             ("vp09.00.51.08", "vp9 profile-0 8 9.9"),
             ("vp09.02.51.10.01.09.16.09.00", "vp9 profile-2 10 9.9"),
             ("mp4a.40.2", "aac"),
-            ("mp4a.40.34", "mp3"),
+            ("mp4a.6B", "-"),
             ("mp4a.40.42", "-"),
             ("opus", "opus"),
             ("fLaC", "flac"),
@@ -221,9 +220,9 @@ mod tests {
             (&["sdr".into()][..], &["sdr".into(), "hdr10".into()][..])
         );
         assert!(fmp4.video.iter().all(|support| support.max_height == Some(2160)));
-        assert_eq!((mpegts.video.len(), mpegts.audio.len(), mpegts.format), (1, 1, SegmentFormat::MpegTs));
+        assert_eq!((mpegts.video.len(), mpegts.audio.len(), mpegts.format), (1, 2, SegmentFormat::MpegTs));
         let nothing = serde_json::from_str::<ProbedCapabilities>("{}").unwrap().to_capabilities();
-        assert!(nothing.formats.iter().all(|format| format.video.is_empty() && format.audio.is_empty()));
+        assert!(nothing.formats.iter().all(|format| format.video.is_empty()));
     }
 
     proptest! {

@@ -171,7 +171,7 @@ fn a_probe_overrides_a_profile_and_a_profile_the_table() {
     assert_eq!(formats(&resolve(None, &["mp4"])), [("ts", 1, 2)], "H.264, AAC and MP3");
     assert_eq!(formats(&resolve(None, &["mp4", "fmp4"])), [("m4s", 4, 6), ("ts", 1, 2)]);
     let probed = ProbedCapabilities { codecs: vec!["avc1.640033".into()], ..ProbedCapabilities::default() };
-    assert_eq!(formats(&resolve(Some(&probed), &["mp4"])), [("m4s", 1, 0), ("ts", 1, 0)]);
+    assert_eq!(formats(&resolve(Some(&probed), &["mp4"])), [("m4s", 1, 0), ("ts", 1, 1)]);
     let television = profile(&["ts"]);
     let ac3 = AudioSupport { codec: "AC3".into(), max_channels: None };
     let television = ClientCapabilities::from_profile(&DeviceProfile { audio: vec![ac3], ..television });

@@ -11,6 +11,7 @@ use crate::domain::media::{Hdr, Media};
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
 use crate::domain::playback::RUNGS;
 use crate::domain::playlist::{PlaylistTrack, Variant};
+use crate::domain::segment_format::SegmentFormat;
 use crate::domain::time::FrameRate;
 use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
@@ -121,7 +122,9 @@ impl SessionPlan {
             return vec![self.top().variant(PlaylistTrack::Audio(0), None)];
         };
         let is_encoded = matches!(video, VideoPlan::Encode(_));
-        let profile = video_codec.filter(|_| is_encoded).and_then(|codec| codec.get(..9)).unwrap_or("avc1.6400");
+        // Encoders make High profile; in fMP4 the samples contain the parameter sets.
+        let default_profile = if self.format() == SegmentFormat::Fmp4 { "avc3.6400" } else { "avc1.6400" };
+        let profile = video_codec.filter(|_| is_encoded).and_then(|codec| codec.get(..9)).unwrap_or(default_profile);
         let to_variant = |(number, rung): (usize, &Rung)| {
             let codec = match (number, &rung.spec.rendition.video) {
                 (1.., Some(VideoPlan::Encode(plan))) if video_codec.is_some() => {

@@ -188,7 +188,7 @@ impl CmafTrack {
         self.end
     }
 
-    /// The sizes of all segments of a grid, as in [`Self::lay_out_segment`]; None if the tables do not state them (Matroska).
+    /// The sizes of all segments of a grid, as they are laid out; None if the tables do not state them (Matroska).
     pub fn segment_sizes(&self, grid: &Grid) -> Option<Vec<SegmentSize>> {
         match &self.samples {
             TrackSamples::Mp4Video(video) => video.segment_sizes(self.index.as_ref()?, grid).ok(),

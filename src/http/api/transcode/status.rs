@@ -165,6 +165,8 @@ impl Diagnostics {
             Some(VideoPlan::Copy { stream }) => (Some("copy"), codec(*stream)),
             Some(VideoPlan::Encode(plan)) => (Some("encode"), codec(plan.stream)),
         };
+        // Of the audio that plays first, which in fMP4 is a rendition of its own.
+        let rendition = Rendition { audio: session.plan.first_audio().cloned(), ..Rendition::clone(&spec.rendition) };
         let audio = session.plan.first_audio().map(|plan| match plan {
             AudioPlan::Copy { stream } => (audio_action(plan), codec(*stream).unwrap_or_default(), *stream),
             AudioPlan::Encode { stream, .. } => (audio_action(plan), "aac".to_owned(), *stream),
@@ -175,7 +177,7 @@ impl Diagnostics {
             audio: audio.map(|(action, codec, _)| AudioBody { action, codec }),
             rungs: session.plan.request.playback.is_adaptive.then(|| RungBody::of_session(session, status)),
             copy_left_out: session.plan.no_copy_reason,
-            ..Self::without_plan(&spec.rendition, status, session.started_at)
+            ..Self::without_plan(&rendition, status, session.started_at)
         }
     }
 

@@ -74,3 +74,26 @@ fn find_descriptor(mut bytes: ByteCursor<'_>, expected_tag: u8) -> Result<ByteCu
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_configuration_is_found_after_long_lengths() {
+        let esds = [
+            &[0, 0, 0, 0, 3, 0x80, 0x80, 0x80, 34, 0, 1, 0][..],
+            &[4, 0x80, 0x80, 0x80, 20, 0x40, 0x15, 0, 0, 0, 0, 1, 0xf4, 0, 0, 1, 0xf4, 0],
+            &[5, 0x80, 0x80, 0x80, 2, 0x11, 0x90, 6, 1, 2],
+        ];
+        assert_eq!(parse(&esds.concat()), Ok((0x40, Some(&[0x11, 0x90][..]))));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = parse(&bytes);
+        }
+    }
+}

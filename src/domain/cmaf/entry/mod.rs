@@ -10,7 +10,7 @@ pub mod copied;
 mod dolby_vision;
 pub mod dts;
 pub mod eac3;
-mod esds;
+pub mod esds;
 pub mod flac;
 pub mod hevc;
 pub mod mp3;

@@ -1,8 +1,9 @@
 //! The sample description (`stsd`): the decoder's configuration.
 
-use super::super::bytes::{ByteCursor, Truncated};
+use super::super::bytes::Truncated;
 use super::super::{ContainerError, refuse_if};
 use super::boxes::{child, children, first_whole, parse_full_box};
+use crate::domain::cmaf::entry::esds;
 
 /// The sample description of a track, which must have exactly one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,21 +51,21 @@ fn describe(codec: [u8; 4], entry: &[u8]) -> Result<SampleDescription, Container
             }
         }
         b"mp4a" => {
-            let esds = AUDIO_ENTRY_BYTES.iter().find_map(|&entry_bytes| {
+            let descriptor = AUDIO_ENTRY_BYTES.iter().find_map(|&entry_bytes| {
                 let boxes = entry.get(entry_bytes..)?;
                 child(boxes, b"esds").or_else(|| child(child(boxes, b"wave")?, b"esds"))
             });
-            match esds.map(parse_decoder_config) {
+            match descriptor.map(esds::parse) {
                 // MPEG-4 audio (ISO/IEC 14496-3), and the three profiles of 13818-7.
-                Some(Ok((0x40 | 0x66..=0x68, Some(config)))) => SampleDescription::Aac(config),
+                Some(Ok((0x40 | 0x66..=0x68, Some(config)))) => SampleDescription::Aac(config.to_vec()),
                 _ => SampleDescription::Other(codec),
             }
         }
         b"mp4s" => {
-            let esds = entry.get(SYSTEM_ENTRY_BYTES..).and_then(|boxes| child(boxes, b"esds"));
-            match esds.map(parse_decoder_config) {
+            let descriptor = entry.get(SYSTEM_ENTRY_BYTES..).and_then(|boxes| child(boxes, b"esds"));
+            match descriptor.map(esds::parse) {
                 // Registered for sub-pictures by no standard; Nero's choice, which ffmpeg writes too.
-                Some(Ok((0xe0, Some(palette)))) => SampleDescription::VobSub(palette),
+                Some(Ok((0xe0, Some(palette)))) => SampleDescription::VobSub(palette.to_vec()),
                 _ => SampleDescription::Other(codec),
             }
         }
@@ -72,58 +73,10 @@ fn describe(codec: [u8; 4], entry: &[u8]) -> Result<SampleDescription, Container
     })
 }
 
-/// The object type and the DecoderSpecificInfo, if any, in an elementary stream descriptor (ISO/IEC 14496-1 section 7.2.6.5).
-pub fn parse_decoder_config(esds: &[u8]) -> Result<(u8, Option<Vec<u8>>), Truncated> {
-    let (_, _, cursor) = parse_full_box(esds)?;
-    let mut stream = find_descriptor(cursor, 3)?;
-    stream.take(2)?;
-    let flags = stream.u8()?;
-    stream.take(if flags & 0x80 != 0 { 2 } else { 0 })?;
-    if flags & 0x40 != 0 {
-        let length = stream.u8()?;
-        stream.take(usize::from(length))?;
-    }
-    stream.take(if flags & 0x20 != 0 { 2 } else { 0 })?;
-    let mut config = find_descriptor(stream, 4)?;
-    let object_type = config.u8()?;
-    config.take(12)?;
-    Ok((object_type, find_descriptor(config, 5).ok().map(|info| info.0.to_vec())))
-}
-
-/// The body of the first descriptor with this tag.
-fn find_descriptor(mut bytes: ByteCursor, expected_tag: u8) -> Result<ByteCursor, Truncated> {
-    loop {
-        let tag = bytes.u8()?;
-        let mut length = 0usize;
-        for _ in 0..4 {
-            let byte = bytes.u8()?;
-            length = length << 7 | usize::from(byte & 0x7f);
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-        // A descriptor that is longer than its box is truncated.
-        let body = bytes.take(length.min(bytes.0.len()))?;
-        if tag == expected_tag {
-            return Ok(ByteCursor(body));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn the_configuration_is_found_after_long_lengths() {
-        let esds = [
-            &[0, 0, 0, 0, 3, 0x80, 0x80, 0x80, 34, 0, 1, 0][..],
-            &[4, 0x80, 0x80, 0x80, 20, 0x40, 0x15, 0, 0, 0, 0, 1, 0xf4, 0, 0, 1, 0xf4, 0],
-            &[5, 0x80, 0x80, 0x80, 2, 0x11, 0x90, 6, 1, 2],
-        ];
-        assert_eq!(parse_decoder_config(&esds.concat()), Ok((0x40, Some(vec![0x11, 0x90]))));
-    }
 
     #[test]
     fn a_vobsub_track_is_described_by_its_palette() {
@@ -144,7 +97,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let _ = (parse_decoder_config(&bytes), parse_stsd(&bytes));
+            let _ = parse_stsd(&bytes);
         }
     }
 }

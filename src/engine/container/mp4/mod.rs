@@ -5,7 +5,7 @@
 //! `timing` computes the same times as ffmpeg, because ffmpeg makes the segments of files that this reader refuses.
 
 pub mod boxes;
-pub mod description;
+mod description;
 mod fragments;
 pub mod sample_tables;
 mod samples;

@@ -3,8 +3,8 @@
 use super::super::outline::{OutlineTrack, OutlineTrackKind, Result, parse_uint, refuse_if};
 use super::super::report::orientation;
 use super::{find_child, require_child, sample_tables};
+use crate::domain::cmaf::entry::esds;
 use crate::engine::container::mp4::boxes::{boxes, parse_full_box};
-use crate::engine::container::mp4::description::parse_decoder_config;
 
 /// A track, and the fields that the file's start and duration are computed from.
 pub(super) struct TimedMp4Track {
@@ -144,9 +144,9 @@ fn parse_sample_description(track: &mut OutlineTrack, handler: &[u8], stsd: &[u8
 
 /// Codec and configuration of an `esds` box (ISO/IEC 14496-1 section 7.2.6).
 fn parse_esds(esds: &[u8]) -> Result<(&'static str, Vec<u8>)> {
-    match parse_decoder_config(esds)? {
+    match esds::parse(esds)? {
         (0x69 | 0x6b, _) => Ok(("mp3", Vec::new())),
-        (0x40, Some(config)) => Ok(("aac", config)),
+        (0x40, Some(config)) => Ok(("aac", config.to_vec())),
         _ => Err("an unusual elementary stream"),
     }
 }

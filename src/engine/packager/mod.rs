@@ -22,6 +22,7 @@ mod avc;
 mod cmaf;
 mod extent;
 mod gather;
+mod keyframe_samples;
 mod lazy_segment;
 mod matroska;
 mod mp4;

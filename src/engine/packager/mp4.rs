@@ -2,6 +2,7 @@
 
 use super::aac::AdtsConfig;
 use super::avc::AvcConfig;
+use super::keyframe_samples::KeyframeSamples;
 use super::segment_sample::SegmentSample;
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::TrackKind;
@@ -17,8 +18,7 @@ use crate::engine::index::{self, KeyframeIndex};
 #[derive(Debug)]
 pub(super) struct Mp4Video {
     track: Mp4Track,
-    /// Sample numbers of the keyframe index's entries.
-    keyframe_samples: Vec<u32>,
+    keyframes: KeyframeSamples,
 }
 
 /// The audio track.
@@ -38,19 +38,18 @@ impl Mp4Video {
         };
         let avc = AvcConfig::parse(record)?;
         let (index, keyframes) = index::index_mp4_track(file, start, &track)?;
-        let keyframe_samples: Vec<u32> = keyframes.iter().map(|keyframe| keyframe.number).collect();
         check_edit_start(&track)?;
         let timing = &track.timing;
         if timing.edit_end().is_some_and(|end| timing.presentation_ticks(track.sample_span.latest) >= end) {
             return Err(ContainerError::Unsupported("frames after the edit"));
         }
         check_distinct_times(&track)?;
-        refuse_if(!keyframe_samples.is_sorted(), ContainerError::Unsupported("keyframes are out of order"))?;
-        Ok((Self { track, keyframe_samples }, avc, index))
+        let keyframes = KeyframeSamples::new(keyframes.iter().map(|keyframe| keyframe.number).collect())?;
+        Ok((Self { track, keyframes }, avc, index))
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.track.samples.memory_bytes() + self.keyframe_samples.len() * size_of::<u32>()
+        self.track.samples.memory_bytes() + self.keyframes.memory_bytes()
     }
 
     /// The frames of a segment: from its keyframe to that of the next segment.
@@ -61,17 +60,7 @@ impl Mp4Video {
         number: usize,
         start: Ticks,
     ) -> Result<impl Iterator<Item = SegmentSample>, RunError> {
-        let first_sample = |segment: usize| -> Result<u32, RunError> {
-            if segment == 0 {
-                return Ok(0);
-            }
-            if segment >= grid.len() {
-                return Ok(self.track.samples.len());
-            }
-            let keyframe = index.keyframes.binary_search(&grid.segment_start(segment)).ok();
-            let missing = || RunError::Internal(format!("segment {segment} does not begin with a keyframe"));
-            keyframe.and_then(|index| self.keyframe_samples.get(index).copied()).ok_or_else(missing)
-        };
+        let first_sample = |segment: usize| self.keyframes.first_sample(index, grid, segment, self.track.samples.len());
         let (first, end) = (first_sample(number)?, first_sample(number + 1)?);
         let samples = self.track.samples.iter_from(first).take_while(move |sample| sample.number < end);
         let timing = self.track.timing;
@@ -81,7 +70,7 @@ impl Mp4Video {
             size: sample.size,
             dts: timing.decode_ticks(sample.dts) - start,
             pts: timing.presentation_ticks(sample.presentation_time()) - start,
-            is_keyframe: self.keyframe_samples.binary_search(&sample.number).is_ok(),
+            is_keyframe: self.keyframes.contains(sample.number),
         }))
     }
 }

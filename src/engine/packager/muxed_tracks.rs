@@ -60,7 +60,7 @@ impl MuxedTracks {
         Ok(Self { tracks: ContainerTracks::Mp4 { video: package_video, audio }, avc, adts, index, start })
     }
 
-    /// Like [`Self::open_mp4`], for a Matroska file. Reads only the cues.
+    /// Opens streams of a Matroska file, of which it reads the cues.
     pub(super) fn open_matroska(
         file: &(impl ReadAt + ?Sized),
         video: u32,

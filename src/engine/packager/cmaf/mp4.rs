@@ -11,6 +11,7 @@ use crate::engine::container::bytes::ReadAt;
 use crate::engine::container::mp4::{Mp4Track, Sample};
 use crate::engine::container::{ContainerError, refuse_if};
 use crate::engine::index::{self, KeyframeIndex};
+use crate::engine::packager::keyframe_samples::KeyframeSamples;
 use crate::engine::packager::mp4::check_edit_start;
 
 /// Video, and its keyframes.
@@ -20,8 +21,7 @@ pub(super) struct Mp4Video {
     timescale: u32,
     /// The file's first timestamp, in units of the timescale.
     start: i64,
-    /// Sample numbers of the keyframe index's entries.
-    keyframe_samples: Vec<u32>,
+    keyframes: KeyframeSamples,
 }
 
 #[derive(Debug)]
@@ -39,10 +39,9 @@ impl Mp4Video {
     ) -> Result<(Self, KeyframeIndex), ContainerError> {
         let (index, keyframes) = index::index_mp4_track(file, start, &track)?;
         check_edit_start(&track)?;
-        let keyframe_samples: Vec<u32> = keyframes.iter().map(|keyframe| keyframe.number).collect();
-        refuse_if(!keyframe_samples.is_sorted(), ContainerError::Unsupported("keyframes are out of order"))?;
+        let keyframes = KeyframeSamples::new(keyframes.iter().map(|keyframe| keyframe.number).collect())?;
         let timescale = video_timescale(track.timing.timescale());
-        Ok((Self { track, timescale, start: start.to_units(timescale), keyframe_samples }, index))
+        Ok((Self { track, timescale, start: start.to_units(timescale), keyframes }, index))
     }
 
     pub(super) fn timescale(&self) -> u32 {
@@ -50,7 +49,7 @@ impl Mp4Video {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.track.samples.memory_bytes() + self.keyframe_samples.len() * size_of::<u32>()
+        self.track.samples.memory_bytes() + self.keyframes.memory_bytes()
     }
 
     /// The frames of a segment: from its keyframe to that of the next segment, in decoding order. The last segment ends
@@ -68,7 +67,7 @@ impl Mp4Video {
         let samples = samples.take_while(|sample| !self.is_after_edit(sample));
         let mut latest_end = i64::MIN;
         for sample in samples.filter(|sample| sample.size > 0).take(MAX_SAMPLES + 1) {
-            let is_keyframe = self.keyframe_samples.binary_search(&sample.number).is_ok();
+            let is_keyframe = self.keyframes.contains(sample.number);
             let duration_end = sample.presentation_time().saturating_add(i64::from(sample.duration));
             latest_end = latest_end.max(self.to_units(duration_end));
             found.push(self.time_of(&sample), (sample.offset, sample.size), 0, is_keyframe);
@@ -83,15 +82,7 @@ impl Mp4Video {
 
     /// Number of a segment's first sample; of the last sample plus one for the end of the grid.
     fn first_sample(&self, index: &KeyframeIndex, grid: &Grid, segment: usize) -> Result<u32, RunError> {
-        if segment == 0 {
-            return Ok(0);
-        }
-        if segment >= grid.len() {
-            return Ok(self.track.samples.len());
-        }
-        let keyframe = index.keyframes.binary_search(&grid.segment_start(segment)).ok();
-        let missing = || RunError::Internal(format!("segment {segment} does not begin with a keyframe"));
-        keyframe.and_then(|index| self.keyframe_samples.get(index).copied()).ok_or_else(missing)
+        self.keyframes.first_sample(index, grid, segment, self.track.samples.len())
     }
 
     /// Whether a sample begins a group of pictures after the edit.

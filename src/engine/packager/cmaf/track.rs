@@ -91,8 +91,8 @@ impl CmafTrack {
         Ok(Self::new(TrackParts { samples, timescale, entry, video_format, matrix, language, index, end }))
     }
 
-    /// Like [`Self::open_mp4`], for a Matroska or WebM file. Reads only the cues and the first frame; the header of
-    /// every block if there are no cues.
+    /// Opens stream `stream` (ffmpeg's number) of a Matroska or WebM file: reads the cues and the first frame, and without cues
+    /// the header of every block.
     pub(in crate::engine::packager) fn open_matroska(
         file: &(impl ReadAt + ?Sized),
         stream: u32,

@@ -55,7 +55,7 @@ impl Mp4Video {
                 if !is_in_edit || sample.size == 0 {
                     continue;
                 }
-                if count.samples == 0 && self.keyframe_samples.binary_search(&sample.number).is_ok() {
+                if count.samples == 0 && self.keyframes.contains(sample.number) {
                     count.keyframe_bytes = Some(sample.size.into());
                 }
                 count.push(&sample);

@@ -278,42 +278,22 @@ async fn streams_that_cannot_be_packaged_are_refused_with_a_reason() {
 /// that hold one frame more than their times have room for is late. `CORPUS_ONLY` selects files.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_corpus_is_packaged_as_its_own_packets() {
-    let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS") else { return };
-    let filter = std::env::var("CORPUS_ONLY").unwrap_or_default();
     let (mut equal, mut different, mut refused) = (0, 0, 0);
-    for part in ["video", "audio", "broken"] {
-        let mut files: Vec<PathBuf> =
-            std::fs::read_dir(Path::new(&corpus).join(part)).unwrap().map(|entry| entry.unwrap().path()).collect();
-        files.sort();
-        for path in files {
-            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            let extension = path.extension().and_then(|text| text.to_str()).unwrap_or_default().to_lowercase();
-            if !["mp4", "m4a", "m4b", "m4v", "mov", "3gp", "mkv", "mka", "webm"].contains(&&*extension)
-                || name.starts_with("2h")
-                || !name.contains(&filter)
-            {
-                continue;
-            }
-            let report = media::ffprobe(&path, &["-show_streams", "-show_format"]);
-            if report["streams"].as_array().is_none_or(Vec::is_empty) {
-                continue;
-            }
-            let mut film = CmafFilm::open(tempfile::tempdir().unwrap(), &path).await;
-            for (stream, codec, reason) in &film.refusals {
-                println!("{part}/{name} {stream} {codec}: refused, {reason}");
-                refused += 1;
-            }
-            if film.tracks.is_empty() {
-                continue;
-            }
-            for (n, difference) in film.differences_from_source(&path).await {
-                let PackagedTrack { stream, codec, package, .. } = &film.tracks[n];
-                let codecs = &package.cmaf_track().unwrap().entry().codecs;
-                let result = difference.as_deref().unwrap_or("equal");
-                println!("{part}/{name} {stream} {codec} {codecs}: {} segments, {result}", film.bench.grid.len());
-                (equal, different) =
-                    (equal + u32::from(difference.is_none()), different + u32::from(difference.is_some()));
-            }
+    for (name, path) in corpus_films(&["mp4", "m4a", "m4b", "m4v", "mov", "3gp", "mkv", "mka", "webm"]) {
+        let mut film = CmafFilm::open(tempfile::tempdir().unwrap(), &path).await;
+        for (stream, codec, reason) in &film.refusals {
+            println!("{name} {stream} {codec}: refused, {reason}");
+            refused += 1;
+        }
+        if film.tracks.is_empty() {
+            continue;
+        }
+        for (n, difference) in film.differences_from_source(&path).await {
+            let PackagedTrack { stream, codec, package, .. } = &film.tracks[n];
+            let codecs = &package.cmaf_track().unwrap().entry().codecs;
+            let result = difference.as_deref().unwrap_or("equal");
+            println!("{name} {stream} {codec} {codecs}: {} segments, {result}", film.bench.grid.len());
+            (equal, different) = (equal + u32::from(difference.is_none()), different + u32::from(difference.is_some()));
         }
     }
     println!("{equal} tracks are equal, {different} differ, {refused} are refused");

@@ -50,6 +50,31 @@ fn ffmpeg_backend() -> &'static FfmpegBackend {
     &BACKEND
 }
 
+/// The media files of the corpus with these extensions, by name; none without a corpus. Files that cannot be probed and the long
+/// film are left out. `CORPUS_ONLY` selects by a part of the file name.
+fn corpus_films(extensions: &[&str]) -> Vec<(String, PathBuf)> {
+    let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS") else { return Vec::new() };
+    let filter = std::env::var("CORPUS_ONLY").unwrap_or_default();
+    let mut films = Vec::new();
+    for part in ["video", "audio", "broken"] {
+        for entry in std::fs::read_dir(Path::new(&corpus).join(part)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let extension = path.extension().and_then(|text| text.to_str()).unwrap_or_default().to_lowercase();
+            let is_selected = !name.starts_with("2h") && name.contains(&filter);
+            if !is_selected || !extensions.contains(&&*extension) {
+                continue;
+            }
+            let report = media::ffprobe(&path, &["-show_streams", "-show_format"]);
+            if report["streams"].as_array().is_some_and(|streams| !streams.is_empty()) {
+                films.push((format!("{part}/{name}"), path));
+            }
+        }
+    }
+    films.sort();
+    films
+}
+
 /// A film and the rendition to be made of it.
 struct Bench {
     folder: tempfile::TempDir,

@@ -274,33 +274,14 @@ async fn unpackageable_files_are_refused_with_a_reason() {
 /// Every mp4 and Matroska file of the corpus is packaged as ffmpeg copies it, if at all. `CORPUS_ONLY` selects files.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_corpus_is_packaged_as_ffmpeg_copies_it() {
-    let Some(corpus) = std::env::var_os("HEARTHCAST_CORPUS") else { return };
-    let filter = std::env::var("CORPUS_ONLY").unwrap_or_default();
     let mut failures = Vec::new();
-    for part in ["video", "audio", "broken"] {
-        let mut files: Vec<PathBuf> =
-            std::fs::read_dir(Path::new(&corpus).join(part)).unwrap().map(|entry| entry.unwrap().path()).collect();
-        files.sort();
-        for path in files {
-            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            let extension = path.extension().and_then(|text| text.to_str()).unwrap_or_default().to_lowercase();
-            if !["mp4", "m4a", "m4b", "mov", "3gp", "mkv"].contains(&&*extension)
-                || name.starts_with("2h")
-                || !name.contains(&filter)
-            {
-                continue;
-            }
-            let report = media::ffprobe(&path, &["-show_streams", "-show_format"]);
-            if report["streams"].as_array().is_none_or(Vec::is_empty) {
-                continue;
-            }
-            match Bench::of_packaged_file(tempfile::tempdir().unwrap(), &path).await {
-                Err(reason) => println!("{part}/{name}: left to ffmpeg, {reason}"),
-                Ok(bench) => {
-                    let differences = bench.differences_from_ffmpeg(&path).await;
-                    println!("{part}/{name}: {} segments, {differences:?}", bench.grid.len());
-                    failures.extend(differences.into_iter().map(|difference| format!("{name}: {difference}")));
-                }
+    for (name, path) in corpus_films(&["mp4", "m4a", "m4b", "mov", "3gp", "mkv"]) {
+        match Bench::of_packaged_file(tempfile::tempdir().unwrap(), &path).await {
+            Err(reason) => println!("{name}: left to ffmpeg, {reason}"),
+            Ok(bench) => {
+                let differences = bench.differences_from_ffmpeg(&path).await;
+                println!("{name}: {} segments, {differences:?}", bench.grid.len());
+                failures.extend(differences.into_iter().map(|difference| format!("{name}: {difference}")));
             }
         }
     }

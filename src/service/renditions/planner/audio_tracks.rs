@@ -38,40 +38,34 @@ pub struct AudioTrack {
     pub average_bandwidth: u64,
 }
 
-/// Plans the tracks of these decisions on the grid of `video`, the first as the default. A track that cannot be packaged is
-/// encoded, which is noted in its decision; one that cannot be decoded either is left out.
+/// Plans the tracks of these decisions on the grid of `video`, the first as the default; returns each with its decision. A track
+/// that cannot be packaged is encoded; one that cannot be decoded either is left out.
 pub(super) async fn plan_audio_tracks(
     service: &Service,
     video: &RenditionSpec,
-    decisions: &mut Vec<StreamDecision>,
+    decisions: Vec<StreamDecision>,
     max_channels: u32,
-) -> Vec<AudioTrack> {
-    decisions.truncate(MAX_TRACKS);
-    let mut tracks = Vec::new();
+) -> Vec<(StreamDecision, AudioTrack)> {
     let mut planned = Vec::new();
-    for mut decision in decisions.drain(..) {
+    for decision in decisions.into_iter().take(MAX_TRACKS) {
         let Some((stream, audio)) = video.media.audio_streams().find(|(it, _)| it.index == decision.stream) else {
             continue;
         };
-        let mut package = None;
-        if decision.action == TrackAction::Copy {
-            let opened = open_package(service, video, stream).await.ok_or(EncodeReason::SegmentFormat);
-            let usable = opened
-                .and_then(|opened| if ends_early(&opened, video) { Err(EncodeReason::EndsEarly) } else { Ok(opened) });
-            match usable {
-                Ok(usable) => package = Some(usable),
-                Err(reason) => (decision.action, decision.reasons) = (TrackAction::Encode, vec![reason]),
-            }
+        let (package, decision) = match decision.action {
+            TrackAction::Copy => match open_package(service, video, stream).await {
+                Ok(package) => (Some(package), decision),
+                Err(reason) => {
+                    (None, StreamDecision { action: TrackAction::Encode, reasons: vec![reason], ..decision })
+                }
+            },
+            TrackAction::Encode => (None, decision),
+        };
+        if package.is_some() || stream.is_decodable {
+            let track = plan_track(video, (stream, audio), package, max_channels, planned.is_empty());
+            planned.push((decision, track));
         }
-        if package.is_none() && !stream.is_decodable {
-            continue;
-        }
-        let is_default = tracks.is_empty();
-        tracks.push(plan_track(video, (stream, audio), package, max_channels, is_default));
-        planned.push(decision);
     }
-    *decisions = planned;
-    tracks
+    planned
 }
 
 /// Whether browsers would stall at the end of the track.
@@ -80,14 +74,15 @@ fn ends_early(package: &Package, video: &RenditionSpec) -> bool {
     end.is_some_and(|end| (video.grid.end() - end).as_seconds() > MAX_SILENT_SECONDS)
 }
 
-async fn open_package(service: &Service, video: &RenditionSpec, stream: &Stream) -> Option<Arc<Package>> {
+/// The package of a track; the error is why it is encoded instead.
+async fn open_package(service: &Service, video: &RenditionSpec, stream: &Stream) -> Result<Arc<Package>, EncodeReason> {
     let opened = service.packages.open_cmaf(&video.source, &video.media, stream.index).await;
-    opened
-        .inspect_err(|why| {
-            let (path, index) = (&video.source.path, stream.index);
-            tracing::info!(media.path = path, stream = index, why, "audio is encoded, because it cannot be packaged");
-        })
-        .ok()
+    let package = opened.map_err(|why| {
+        let (path, index) = (&video.source.path, stream.index);
+        tracing::info!(media.path = path, stream = index, why, "audio is encoded, because it cannot be packaged");
+        EncodeReason::SegmentFormat
+    })?;
+    if ends_early(&package, video) { Err(EncodeReason::EndsEarly) } else { Ok(package) }
 }
 
 fn plan_track(

@@ -31,7 +31,7 @@ pub(super) async fn plan_cmaf(
     let max_bitrate_kbps = request.encode_limits().max_bitrate_kbps;
     let limited = PlaybackRequest { max_bitrate_kbps, ..request.playback.clone() };
     let Some(delivery) = decide_delivery(media, &request.capabilities, &limited) else { return Ok(None) };
-    let SessionDelivery { format: SegmentFormat::Fmp4, video: Some(mut video), mut audio, .. } = delivery else {
+    let SessionDelivery { format: SegmentFormat::Fmp4, video: Some(mut video), audio, .. } = delivery else {
         return Ok(None);
     };
     if video.action == TrackAction::Copy
@@ -55,8 +55,9 @@ pub(super) async fn plan_cmaf(
     if planned.spec.rendition.encodes_video() && video.action == TrackAction::Copy {
         video = StreamDecision { action: TrackAction::Encode, reasons: vec![EncodeReason::Keyframes], ..video };
     }
-    let tracks = plan_audio_tracks(service, &planned.spec, &mut audio, max_channels).await;
-    let streams = std::iter::once(video).chain(audio).collect();
+    let planned_audio = plan_audio_tracks(service, &planned.spec, audio, max_channels).await;
+    let (decisions, audio): (Vec<_>, Vec<_>) = planned_audio.into_iter().unzip();
+    let streams = std::iter::once(video).chain(decisions).collect();
     let has_text_renditions = delivery.has_text_renditions;
-    Ok(Some(SessionRenditions { top: planned, audio: tracks, streams, has_text_renditions, ladder }))
+    Ok(Some(SessionRenditions { top: planned, audio, streams, has_text_renditions, ladder }))
 }

@@ -9,7 +9,7 @@ mod probed;
 #[cfg(test)]
 mod tests;
 
-pub use delivery::{EncodeReason, SessionDelivery, StreamDecision, decide_delivery, explain_tracks};
+pub use delivery::{EncodeReason, SessionDelivery, StreamDecision, copy_for_client, decide_delivery, explain_tracks};
 pub use probed::ProbedCapabilities;
 
 use super::clients::{DeviceSource, RequestDevice};

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::AudioPlan;
-use crate::domain::playback::capabilities::{ClientCapabilities, StreamDecision};
+use crate::domain::playback::capabilities::{ClientCapabilities, StreamDecision, copy_for_client};
 use crate::domain::playback::{
     self, Decision, PlaybackRequest, RequestDevice, SessionTracks, TrackAction, TranscodeReason,
 };
@@ -65,6 +65,11 @@ impl StartRequest {
     fn encode_limits(&self) -> EncodeLimits {
         let bitrates = [self.playback.max_bitrate_kbps, self.device.profile.max_bitrate_kbps];
         EncodeLimits { max_height: self.playback.max_height, max_bitrate_kbps: bitrates.into_iter().flatten().min() }
+    }
+
+    /// The request with the limits of the device.
+    fn limited_playback(&self) -> PlaybackRequest {
+        PlaybackRequest { max_bitrate_kbps: self.encode_limits().max_bitrate_kbps, ..self.playback.clone() }
     }
 }
 
@@ -216,7 +221,10 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
     let tracks = match decision {
         Decision::Refuse => return Err(unplayable_error(&reasons)),
         Decision::Direct => return Ok(plan_direct(service, request, source, &media, reasons)),
-        Decision::Session(tracks) => tracks,
+        Decision::Session(tracks) => {
+            let (capabilities, profile) = (&request.capabilities, &request.device.profile);
+            copy_for_client(tracks, &media, capabilities, profile, &request.limited_playback())
+        }
     };
     let duration_seconds =
         media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate_duration(&source, &media));

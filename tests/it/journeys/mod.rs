@@ -1,5 +1,6 @@
 //! User journeys from end to end.
 
+mod broadcast_codecs;
 mod burned_text;
 mod changing_files;
 mod gstreamer_backend;

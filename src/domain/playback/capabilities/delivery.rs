@@ -3,7 +3,7 @@
 use super::{AudioRenditions, ClientCapabilities, FormatCapabilities};
 use crate::domain::media::{Audio, Media, Stream, Video};
 use crate::domain::plan::Rendition;
-use crate::domain::playback::device::{audio_reason, video_reasons};
+use crate::domain::playback::device::{DeviceProfile, audio_reason, video_reasons};
 use crate::domain::playback::{
     PlaybackRequest, SessionTracks, SubtitleDelivery, TrackAction, TranscodeReason, can_copy_video, display_height,
     fits_mpegts,
@@ -158,6 +158,8 @@ fn can_contain_video(format: SegmentFormat, stream: &Stream, video: &Video) -> b
 /// Whether segments of this format are made with copied audio of this kind.
 fn can_contain_audio(format: SegmentFormat, stream: &Stream, audio: &Audio) -> bool {
     match (format, &*stream.codec) {
+        // ATSC A/53 part 3 and ETSI TS 101 154; packets need no change.
+        (SegmentFormat::MpegTs, "ac3" | "eac3") => true,
         (SegmentFormat::MpegTs, _) => fits_mpegts(stream, audio),
         (SegmentFormat::Fmp4, "aac") => {
             matches!(stream.profile.as_deref(), Some("lc" | "he-aac" | "he-aacv2"))
@@ -165,6 +167,30 @@ fn can_contain_audio(format: SegmentFormat, stream: &Stream, audio: &Audio) -> b
         (SegmentFormat::Fmp4, "mp3" | "opus" | "flac" | "alac" | "ac3" | "eac3" | "dts") => true,
         _ => false,
     }
+}
+
+/// The tracks of a muxed session, with those copied too that this client plays in MPEG-TS, but not every other one does. A track
+/// that the device profile excludes is encoded.
+pub fn copy_for_client(
+    tracks: SessionTracks,
+    media: &Media,
+    client: &ClientCapabilities,
+    device: &DeviceProfile,
+    request: &PlaybackRequest,
+) -> SessionTracks {
+    let Some(client) = client.format(SegmentFormat::MpegTs) else { return tracks };
+    let is_copied_audio = |index: u32| {
+        media.audio_streams().any(|(stream, audio)| {
+            stream.index == index
+                && audio_problems((stream, audio), client, request).is_empty()
+                && audio_reason(stream, audio, &device.audio).is_none()
+        })
+    };
+    let audio = tracks.audio.map(|(index, action)| match is_copied_audio(index) {
+        true => (index, TrackAction::Copy),
+        false => (index, action),
+    });
+    SessionTracks { audio, ..tracks }
 }
 
 /// The decisions of a muxed session, from the reasons why its file is not played directly: a reason about video explains why

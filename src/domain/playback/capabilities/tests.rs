@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::media::{Audio, Container, Hdr, Media, Stream, StreamKind, Video};
 use crate::domain::plan::BurnedSubtitle;
-use crate::domain::playback::{PlaybackRequest, SubtitleDelivery, TrackAction, TranscodeReason};
+use crate::domain::playback::{PlaybackRequest, SessionTracks, SubtitleDelivery, TrackAction, TranscodeReason};
 
 /// Capabilities of a client that sends only its `player`.
 fn of_player(player: &str) -> ClientCapabilities {
@@ -59,11 +59,11 @@ fn each_client_gets_the_format_in_which_most_is_copied() {
         ("firefox", ["m4s c/ce", "m4s e/ec", "m4s c/c", "m4s e/c", "m4s e/e", "m4s e/e", "ts /c", "m4s c/e"]),
         ("chrome", ["m4s c/ce", "m4s e/ec", "m4s c/c", "m4s c/c", "m4s e/e", "m4s e/e", "ts /c", "m4s c/e"]),
         ("safari", ["m4s c/cc", "m4s c/cc", "m4s e/e", "m4s e/c", "m4s c/c", "m4s e/e", "ts /c", "m4s c/e"]),
-        ("kodi", ["ts c/ce", "m4s c/c", "m4s c/c", "m4s c/c", "m4s e/c", "ts e/e", "ts /c", "m4s c/c"]),
+        ("kodi", ["ts c/cc", "m4s c/c", "m4s c/c", "m4s c/c", "ts e/c", "ts e/e", "ts /c", "m4s c/c"]),
         ("kodi-isa", ["m4s c/cc", "m4s c/cc", "m4s c/e", "m4s c/e", "m4s e/c", "m4s e/e", "ts /c", "m4s c/e"]),
         ("vlc", ["m4s c/c", "m4s c/c", "m4s c/c", "m4s c/c", "m4s e/c", "m4s e/e", "m4s /c", "m4s c/c"]),
         ("gstreamer", ["ts c/c", "ts e/e", "m4s e/c", "m4s e/c", "ts e/e", "ts e/e", "ts /c", "ts c/e"]),
-        ("tizen", ["ts c/c", "ts e/e", "ts e/e", "ts e/e", "ts e/e", "ts e/e", "ts /c", "ts c/e"]),
+        ("tizen", ["ts c/c", "ts e/c", "ts e/e", "ts e/e", "ts e/c", "ts e/e", "ts /c", "ts c/e"]),
         ("exoplayer", ["ts c/c", "ts e/e", "ts e/e", "ts e/e", "ts e/e", "ts e/e", "ts /c", "ts c/e"]),
         ("curl", ["ts c/c", "ts e/e", "ts e/e", "ts e/e", "ts e/e", "ts e/e", "ts /c", "ts c/e"]),
     ] {
@@ -176,8 +176,31 @@ fn a_probe_overrides_a_profile_and_a_profile_the_table() {
     let ac3 = AudioSupport { codec: "AC3".into(), max_channels: None };
     let television = ClientCapabilities::from_profile(&DeviceProfile { audio: vec![ac3], ..television });
     let delivery = decide_delivery(&file("h264", &["ac3:6"]), &television, &PlaybackRequest::default()).unwrap();
-    assert_eq!(summary(&delivery), "ts c/e", "its audio is not copied into MPEG-TS");
+    assert_eq!(summary(&delivery), "ts c/c");
     assert!(television.format(SegmentFormat::Fmp4).is_none());
+}
+
+#[test]
+fn muxed_tracks_are_copied_as_client_and_device_profile_allow() {
+    let request = PlaybackRequest::default();
+    let stereo = PlaybackRequest { max_audio_channels: Some(2), ..PlaybackRequest::default() };
+    let encode = TrackAction::Encode;
+    for (player, audio, request, expected) in [
+        ("mpv", "ac3:6", &request, TrackAction::Copy),
+        ("mpv", "eac3:8", &request, TrackAction::Copy),
+        ("mpv", "eac3:6", &stereo, encode),
+        ("mpv", "dts:6", &request, encode),
+        ("kodi-isa", "ac3:2", &request, TrackAction::Copy),
+        ("tizen", "eac3:6", &request, TrackAction::Copy),
+        ("tizen", "eac3:8", &request, encode),
+        ("roku", "ac3:6", &request, encode),
+        ("chrome", "ac3:6", &request, encode),
+    ] {
+        let (media, device) = (file("h264", &[audio]), RequestDevice::resolve(None, Some(player), None));
+        let tracks = SessionTracks { video: Some((0, encode)), audio: Some((1, encode)) };
+        let found = copy_for_client(tracks, &media, &of_player(player), &device.profile, request);
+        assert_eq!(found.audio, Some((1, expected)), "{player} {audio}");
+    }
 }
 
 #[test]

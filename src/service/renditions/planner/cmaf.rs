@@ -8,7 +8,7 @@ use super::{DecidedItem, SessionRenditions, StartRequest, ladder};
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::playback::capabilities::{EncodeReason, SessionDelivery, StreamDecision, decide_delivery};
-use crate::domain::playback::{PlaybackRequest, SessionTracks, TrackAction};
+use crate::domain::playback::{SessionTracks, TrackAction};
 use crate::domain::segment_format::SegmentFormat;
 use crate::engine::source::SourceFile;
 use crate::error::Result;
@@ -27,10 +27,9 @@ pub(super) async fn plan_cmaf(
     duration_seconds: Option<f64>,
     policy: Policy<'_>,
 ) -> Result<Option<SessionRenditions>> {
-    // The device may limit the rate too.
-    let max_bitrate_kbps = request.encode_limits().max_bitrate_kbps;
-    let limited = PlaybackRequest { max_bitrate_kbps, ..request.playback.clone() };
-    let Some(delivery) = decide_delivery(media, &request.capabilities, &limited) else { return Ok(None) };
+    let Some(delivery) = decide_delivery(media, &request.capabilities, &request.limited_playback()) else {
+        return Ok(None);
+    };
     let SessionDelivery { format: SegmentFormat::Fmp4, video: Some(mut video), audio, .. } = delivery else {
         return Ok(None);
     };

@@ -1,0 +1,87 @@
+//! Codecs of broadcasts copied into MPEG-TS, for players that decode them.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::sessions::{play_to_end, start};
+use crate::kit::{self, Server, media};
+
+const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 50";
+
+/// The hash of every packet of one kind of stream (`v`, `a`), from a file or an address.
+fn packet_hashes(input: &str, kind: &str) -> Vec<String> {
+    let entries = "-select_streams KIND -show_entries packet=data_hash -show_data_hash MD5 -of csv=p=0";
+    let output = Command::new("ffprobe")
+        .args(["-v", "error"])
+        .args(entries.replace("KIND", kind).split(' '))
+        .arg(input)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Side data makes lines and commas of its own.
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split([',', '\n']).filter(|field| field.starts_with("MD5:")).map(str::to_owned).collect()
+}
+
+async fn hashes(input: String, kind: &'static str) -> Vec<String> {
+    tokio::task::spawn_blocking(move || packet_hashes(&input, kind)).await.unwrap()
+}
+
+async fn start_as_mpv(server: &Server, film: &Path) -> Value {
+    let options = json!({"mediaPath": film.to_str().unwrap(), "player": "mpv", "forceTranscode": true});
+    start(server, &options).await
+}
+
+/// Format, and the actions for video and audio.
+fn decision(session: &Value) -> [&str; 3] {
+    ["format", "video", "audio"].map(|field| session["decision"][field].as_str().unwrap())
+}
+
+fn playlist_url(server: &Server, session: &Value) -> String {
+    format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())
+}
+
+async fn multivariant(server: &Server, session: &Value) -> String {
+    server.get(session["playlistUrl"].as_str().unwrap()).send().await.unwrap().text().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dolby_audio_is_copied_beside_copied_and_encoded_video() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = kit::start_server(&[folder.path()]).await;
+    for (name, encoders, video, codec) in [
+        ("ac3.mkv", format!("{H264} -c:a ac3 -ac 6 -b:a 384k"), "copy", "ac-3"),
+        ("eac3.mp4", format!("{H264} -c:a eac3 -ac 6 -b:a 256k"), "copy", "ec-3"),
+        ("ac3.ts", format!("{H264} -c:a ac3 -b:a 192k"), "copy", "ac-3"),
+        ("eac3.ts", "-c:v mpeg2video -q:v 4 -g 25 -c:a eac3 -b:a 192k".to_owned(), "encode", "ec-3"),
+    ] {
+        let film = folder.path().join(name);
+        media::flash_and_beep(&film, 8, &encoders);
+        let session = start_as_mpv(&server, &film).await;
+        assert_eq!(decision(&session), ["mpeg-ts", video, "copy"], "{name}: {session}");
+        assert_eq!(session["decision"]["streams"][1]["reasons"], json!([]), "{name}");
+        let url = playlist_url(&server, &session);
+        let source = hashes(film.to_str().unwrap().to_owned(), "a").await;
+        assert!(source.len() > 200, "{name}");
+        assert!(hashes(url.clone(), "a").await == source, "{name}: the packets of audio are those of the file");
+        let text = multivariant(&server, &session).await;
+        assert!(text.contains(&format!(",{codec}\"")) && text.contains("CODECS=\"avc1."), "{name}: {text}");
+        let (warnings, seconds) = play_to_end(url).await;
+        assert_eq!(warnings, "", "{name}");
+        assert!((seconds - 8.0).abs() < 0.1, "{name}: {seconds}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dolby_audio_is_encoded_for_a_player_that_may_not_decode_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mkv");
+    media::flash_and_beep(&film, 4, &format!("{H264} -c:a ac3"));
+    let server = kit::start_server(&[folder.path()]).await;
+    let options = json!({"mediaPath": film.to_str().unwrap(), "player": "roku", "forceTranscode": true});
+    let session = start(&server, &options).await;
+    assert_eq!(decision(&session), ["mpeg-ts", "copy", "encode"]);
+    assert!(multivariant(&server, &session).await.contains(",mp4a.40.2\""));
+}

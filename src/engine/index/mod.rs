@@ -79,9 +79,11 @@ struct CandidateTable {
 /// Why this stream cannot be copied into segments; the caller then encodes.
 pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<KeyframeIndex, RunError> {
     let codec = media.stream(stream).map_or("no video", |stream| stream.codec.as_str());
-    if codec != "h264" {
-        return Err(cannot_copy(format!("{codec} is not supported, only h264")));
-    }
+    let slice_kind: nal::SliceKind = match codec {
+        "h264" => nal::avc_slice_kind,
+        "hevc" => nal::hevc_slice_kind,
+        other => return Err(cannot_copy(format!("{other} is not supported, only h264 and hevc"))),
+    };
     let start = Ticks::from_seconds(media.start_seconds);
     let container = media.container;
     let build = async {
@@ -104,7 +106,7 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
                 }
             }
         }
-        pass::scan_keyframes(source, media, stream).await
+        pass::scan_keyframes(source, media, stream, slice_kind).await
     };
     let built = tokio::time::timeout(INDEX_TIMEOUT, build).await;
     built.map_err(|_| cannot_copy("finding its keyframes took longer than 5 s".into()))?

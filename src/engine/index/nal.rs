@@ -12,6 +12,9 @@ const CHUNK_BYTES: usize = 1024;
 /// Maximum number of bytes searched for a start code.
 const MAX_SEARCH_BYTES: usize = 256 * 1024;
 
+/// The kind of a slice by the first byte of its NAL unit; None for other units.
+pub(super) type SliceKind = fn(u8) -> Option<FrameKind>;
+
 /// The kind of a slice of H.264 by the first byte of its NAL unit; None for other units.
 pub(super) fn avc_slice_kind(first_byte: u8) -> Option<FrameKind> {
     match first_byte & 0x1f {
@@ -39,7 +42,7 @@ pub(super) fn hevc_slice_kind(first_byte: u8) -> Option<FrameKind> {
 pub(super) fn first_slice(
     picture: &(impl ReadAt + ?Sized),
     length_size: u8,
-    slice_kind: fn(u8) -> Option<FrameKind>,
+    slice_kind: SliceKind,
 ) -> Result<FrameKind, Truncated> {
     let end = picture.len();
     let length_bytes = usize::from(length_size.clamp(1, 4));
@@ -73,19 +76,18 @@ pub(super) fn first_slice(
 pub(super) fn first_avc_slice(picture: &(impl ReadAt + ?Sized)) -> Result<FrameKind, Truncated> {
     let mut bytes = vec![0; MAX_SEARCH_BYTES.min(usize::try_from(picture.len()).unwrap_or(MAX_SEARCH_BYTES))];
     let count = picture.read_at(&mut bytes, 0);
-    let is_idr = first_slice_is_idr(&bytes[..count]) == Some(true);
-    Ok(if is_idr { FrameKind::ClosedKeyframe } else { FrameKind::Dependent })
+    Ok(first_slice_in_stream(&bytes[..count], avc_slice_kind).unwrap_or(FrameKind::Dependent))
 }
 
-/// Whether the first slice in a byte stream with start codes is an IDR's; None if there is no slice yet.
-pub(super) fn first_slice_is_idr(bytes: &[u8]) -> Option<bool> {
+/// The kind of the first slice in a byte stream with start codes; None if there is no slice yet.
+pub(super) fn first_slice_in_stream(bytes: &[u8], slice_kind: SliceKind) -> Option<FrameKind> {
     let mut rest = bytes;
     while let Some(at) = rest.windows(3).position(|window| window == [0, 0, 1]) {
-        match rest.get(at + 3)? & 0x1f {
-            5 => return Some(true),
-            1..=4 => return Some(false),
-            _ => rest = &rest[at + 3..],
+        let kind = slice_kind(*rest.get(at + 3)?);
+        if kind.is_some() {
+            return kind;
         }
+        rest = &rest[at + 3..];
     }
     None
 }
@@ -101,9 +103,15 @@ mod tests {
         let non_idr = [0, 0, 0, 2, 0x06, 9, 0, 0, 0, 2, 0x41, 1];
         assert_eq!(first_slice(&idr[..], 4, avc_slice_kind), Ok(FrameKind::ClosedKeyframe));
         assert_eq!(first_slice(&non_idr[..], 4, avc_slice_kind), Ok(FrameKind::Dependent));
-        assert_eq!(first_slice_is_idr(&[0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x65]), Some(true));
-        assert_eq!(first_slice_is_idr(&[0, 0, 1, 9, 0xf0, 0, 0, 1, 0x21]), Some(false));
-        assert_eq!(first_slice_is_idr(&[0, 0, 1, 9, 0xf0]), None);
+        let avc = |bytes: &[u8]| first_slice_in_stream(bytes, avc_slice_kind);
+        assert_eq!(avc(&[0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x65]), Some(FrameKind::ClosedKeyframe));
+        assert_eq!(avc(&[0, 0, 1, 9, 0xf0, 0, 0, 1, 0x21]), Some(FrameKind::Dependent));
+        assert_eq!(avc(&[0, 0, 1, 9, 0xf0]), None);
+        let hevc =
+            |slice: u8| first_slice_in_stream(&[0, 0, 1, 0x46, 1, 0x50, 0, 0, 1, slice << 1, 1], hevc_slice_kind);
+        assert_eq!(hevc(19), Some(FrameKind::ClosedKeyframe));
+        assert_eq!(hevc(21), Some(FrameKind::OpenKeyframe));
+        assert_eq!((hevc(1), hevc(34)), (Some(FrameKind::Dependent), None));
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 
-use super::{KeyframeIndex, MAX_KEYFRAMES, cannot_copy, nal};
+use super::frame_kind::FrameKind;
+use super::nal::{self, SliceKind};
+use super::{KeyframeIndex, MAX_KEYFRAMES, cannot_copy};
 use crate::domain::media::Media;
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet, PacketReader};
 use crate::domain::mpegts::psi::TrackKind;
@@ -21,14 +23,19 @@ use crate::engine::{Result, RunError, TIMELINE_BASE, ffmpeg};
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Reads the stream to its end. The caller sets the deadline; dropping the future ends the child.
-pub(super) async fn scan_keyframes(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<KeyframeIndex> {
+pub(super) async fn scan_keyframes(
+    source: &Arc<SourceFile>,
+    media: &Media,
+    stream: u32,
+    slice_kind: SliceKind,
+) -> Result<KeyframeIndex> {
     let program = ffmpeg::find_program().ok_or_else(|| cannot_copy("ffmpeg is not installed".into()))?;
     let input = ItemInput::open(source, &media.clock_pieces, 0.0).await;
     let input = input.map_err(|error| cannot_copy(error.to_string()))?;
     let arguments = args::video_copy_arguments(media, stream, &source.proc_path(), input.pipe.as_ref());
     let child = spawn(&program, arguments, vec![input.file], ChildLimits::PROBE).await;
     let mut child = child.map_err(|cause| RunError::Internal(format!("ffmpeg could not be started: {cause}")))?;
-    let (mut packets, mut scanner) = (PacketReader::default(), KeyframeScanner::new(media));
+    let (mut packets, mut scanner) = (PacketReader::default(), KeyframeScanner::new(media, slice_kind));
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let count = child.stdout.read(&mut bytes).await.map_err(|cause| RunError::Internal(cause.to_string()))?;
@@ -48,8 +55,8 @@ pub(super) async fn scan_keyframes(source: &Arc<SourceFile>, media: &Media, stre
 }
 
 /// Collects the keyframes of a transport stream.
-#[derive(Default)]
 struct KeyframeScanner {
+    slice_kind: SliceKind,
     keyframes: Vec<Ticks>,
     /// A keyframe whose first slice has not arrived yet: its time and its bytes so far.
     pending: Option<(Ticks, Vec<u8>)>,
@@ -58,13 +65,23 @@ struct KeyframeScanner {
     last_dts: Ticks,
     latest_pts: Ticks,
     frame_duration: Ticks,
+    has_closed_groups: bool,
 }
 
 impl KeyframeScanner {
-    fn new(media: &Media) -> Self {
+    fn new(media: &Media, slice_kind: SliceKind) -> Self {
         let rate = media.video_streams().find_map(|(_, video)| video.frame_rate);
         let frame_duration = rate.map_or(Ticks::from_ms(40), |rate| rate.frame_start(1));
-        Self { frame_duration, ..Self::default() }
+        Self {
+            slice_kind,
+            keyframes: Vec::new(),
+            pending: None,
+            starts_with_keyframe: None,
+            last_dts: Ticks::ZERO,
+            latest_pts: Ticks::ZERO,
+            frame_duration,
+            has_closed_groups: true,
+        }
     }
 
     fn push_packet(&mut self, bytes: &[u8; PACKET_LEN]) {
@@ -88,11 +105,12 @@ impl KeyframeScanner {
         }
         let Some((time, head)) = &mut self.pending else { return };
         head.extend_from_slice(payload);
-        match nal::first_slice_is_idr(head) {
-            Some(idr) => {
-                if idr {
+        match nal::first_slice_in_stream(head, self.slice_kind) {
+            Some(kind) => {
+                if kind != FrameKind::Dependent {
                     self.keyframes.push(*time);
                 }
+                self.has_closed_groups &= kind != FrameKind::OpenKeyframe;
                 self.pending = None;
             }
             None if head.len() > MAX_HEAD_BYTES => self.pending = None,
@@ -102,14 +120,14 @@ impl KeyframeScanner {
 
     fn into_index(mut self) -> Result<KeyframeIndex> {
         if self.starts_with_keyframe != Some(true) || self.keyframes.is_empty() {
-            return Err(cannot_copy("the video does not begin with an IDR picture".into()));
+            return Err(cannot_copy("the video does not begin with a keyframe".into()));
         }
         self.keyframes.sort_unstable();
         self.keyframes.dedup();
         Ok(KeyframeIndex {
             keyframes: self.keyframes,
             end: self.latest_pts + self.frame_duration,
-            has_closed_groups: true,
+            has_closed_groups: self.has_closed_groups,
         })
     }
 }

@@ -34,10 +34,10 @@ impl SessionPlan {
         self.spec_of(id).map(|_| id)
     }
 
-    /// RFC 6381 codec string of the video: of its package, or from the first bytes of an encoded segment.
+    /// RFC 6381 codec string of the video: of its file, or from the first bytes of a segment.
     pub(super) fn read_video_codec(&self, head: &[u8]) -> Option<String> {
-        if let Some(packaged) = &self.top().packaged {
-            return Some(packaged.codecs.clone());
+        if let Some(copied) = &self.top().copied_video {
+            return copied.codecs.clone();
         }
         match split_init(head) {
             Some((init, _)) => Some(InitDescription::read(init).ok()?.entry.codecs),
@@ -49,7 +49,7 @@ impl SessionPlan {
     fn is_independent(&self, id: RenditionId) -> bool {
         match id {
             RenditionId::Rung(rung) => {
-                self.rungs[rung].packaged.as_ref().is_none_or(|packaged| packaged.is_independent)
+                self.rungs[rung].copied_video.as_ref().is_none_or(|copied| copied.is_independent)
             }
             RenditionId::Audio(_) => true,
         }

@@ -63,7 +63,7 @@ impl Bench {
             bandwidth: 1,
             average_bandwidth: 1,
             audio_codec: None,
-            packaged: None,
+            copied_video: None,
         };
         SessionPlan {
             rungs: vec![top],

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, start};
+use crate::kit::player::PlayerSession;
 use crate::kit::{self, Server, media};
 
 const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 50";
@@ -84,4 +85,38 @@ async fn dolby_audio_is_encoded_for_a_player_that_may_not_decode_it() {
     let session = start(&server, &options).await;
     assert_eq!(decision(&session), ["mpeg-ts", "copy", "encode"]);
     assert!(multivariant(&server, &session).await.contains(",mp4a.40.2\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hevc_is_copied_with_open_and_closed_groups_of_pictures() {
+    const HEVC: &str = "-c:v libx265 -preset ultrafast -x265-params log-level=none:bframes=3:keyint=50:min-keyint=50";
+    let folder = tempfile::tempdir().unwrap();
+    let server = kit::start_server(&[folder.path()]).await;
+    for (name, encoders) in [
+        ("open.mkv", format!("{HEVC}:open-gop=1 -c:a eac3")),
+        ("closed.mp4", format!("{HEVC}:open-gop=0 -tag:v hvc1 -c:a aac")),
+        ("open.ts", format!("{HEVC}:open-gop=1 -c:a ac3")),
+    ] {
+        let (film, remuxed) = (folder.path().join(name), folder.path().join("remuxed.ts"));
+        media::flash_and_beep(&film, 8, &encoders);
+        media::run_ffmpeg(&remuxed, &[&format!("-i {}", film.display()), "-map 0:v -c copy"]);
+        let source = hashes(remuxed.to_str().unwrap().to_owned(), "v").await;
+        assert_eq!(source.len(), 200, "{name}");
+        std::fs::remove_file(&remuxed).unwrap();
+        let session = start_as_mpv(&server, &film).await;
+        assert_eq!(decision(&session), ["mpeg-ts", "copy", "copy"], "{name}: {session}");
+        // Each segment in a run of its own.
+        let player = PlayerSession::open(&server, &session).await.unwrap();
+        let joined = player.fetch((0..4).rev()).await.unwrap();
+        let recorded = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(recorded.path(), joined).unwrap();
+        let copied = hashes(recorded.path().to_str().unwrap().to_owned(), "v").await;
+        assert!(copied == source, "{name}: {} packets of video", copied.len());
+        let text = multivariant(&server, &session).await;
+        assert!(text.contains("CODECS=\"hvc1.1.6.") && text.contains("VIDEO-RANGE=SDR"), "{name}: {text}");
+        assert!(!text.contains("INDEPENDENT-SEGMENTS"), "{name}: {text}");
+        let (warnings, seconds) = play_to_end(playlist_url(&server, &session)).await;
+        assert_eq!(warnings, "", "{name}");
+        assert!((seconds - 8.0).abs() < 0.1, "{name}: {seconds}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Decides the format of a session's segments, and for each stream whether it is copied or encoded, with reasons.
 
 use super::{AudioRenditions, ClientCapabilities, FormatCapabilities};
-use crate::domain::media::{Audio, Media, Stream, Video};
+use crate::domain::media::{Audio, Hdr, Media, Stream, Video};
 use crate::domain::plan::Rendition;
 use crate::domain::playback::device::{DeviceProfile, audio_reason, video_reasons};
 use crate::domain::playback::{
@@ -149,6 +149,8 @@ fn audio_problems(
 /// Whether segments of this format are made with copied video of this kind.
 fn can_contain_video(format: SegmentFormat, stream: &Stream, video: &Video) -> bool {
     match format {
+        // ISO/IEC 13818-1 stream type 0x24. Dolby Vision would need a descriptor, which ffmpeg 5.1 does not write.
+        SegmentFormat::MpegTs if stream.codec == "hevc" => video.hdr != Some(Hdr::DolbyVision) && !video.is_interlaced,
         SegmentFormat::MpegTs => can_copy_video(stream, video),
         SegmentFormat::Fmp4 => matches!(&*stream.codec, "h264" | "hevc" | "av1" | "vp9"),
         SegmentFormat::WebVtt => false,
@@ -179,6 +181,13 @@ pub fn copy_for_client(
     request: &PlaybackRequest,
 ) -> SessionTracks {
     let Some(client) = client.format(SegmentFormat::MpegTs) else { return tracks };
+    let is_copied_video = |index: u32| {
+        media.video_streams().any(|(stream, video)| {
+            stream.index == index
+                && video_problems(media, (stream, video), client, request).is_empty()
+                && video_reasons(stream, video, &device.video).is_empty()
+        })
+    };
     let is_copied_audio = |index: u32| {
         media.audio_streams().any(|(stream, audio)| {
             stream.index == index
@@ -186,11 +195,11 @@ pub fn copy_for_client(
                 && audio_reason(stream, audio, &device.audio).is_none()
         })
     };
-    let audio = tracks.audio.map(|(index, action)| match is_copied_audio(index) {
-        true => (index, TrackAction::Copy),
-        false => (index, action),
-    });
-    SessionTracks { audio, ..tracks }
+    let decide = |is_copied: bool, action: TrackAction| if is_copied { TrackAction::Copy } else { action };
+    SessionTracks {
+        video: tracks.video.map(|(index, action)| (index, decide(is_copied_video(index), action))),
+        audio: tracks.audio.map(|(index, action)| (index, decide(is_copied_audio(index), action))),
+    }
 }
 
 /// The decisions of a muxed session, from the reasons why its file is not played directly: a reason about video explains why

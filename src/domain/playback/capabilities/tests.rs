@@ -59,7 +59,7 @@ fn each_client_gets_the_format_in_which_most_is_copied() {
         ("firefox", ["m4s c/ce", "m4s e/ec", "m4s c/c", "m4s e/c", "m4s e/e", "m4s e/e", "ts /c", "m4s c/e"]),
         ("chrome", ["m4s c/ce", "m4s e/ec", "m4s c/c", "m4s c/c", "m4s e/e", "m4s e/e", "ts /c", "m4s c/e"]),
         ("safari", ["m4s c/cc", "m4s c/cc", "m4s e/e", "m4s e/c", "m4s c/c", "m4s e/e", "ts /c", "m4s c/e"]),
-        ("kodi", ["ts c/cc", "m4s c/c", "m4s c/c", "m4s c/c", "ts e/c", "ts e/e", "ts /c", "m4s c/c"]),
+        ("kodi", ["ts c/cc", "ts c/cc", "m4s c/c", "m4s c/c", "ts e/c", "ts e/e", "ts /c", "m4s c/c"]),
         ("kodi-isa", ["m4s c/cc", "m4s c/cc", "m4s c/e", "m4s c/e", "m4s e/c", "m4s e/e", "ts /c", "m4s c/e"]),
         ("vlc", ["m4s c/c", "m4s c/c", "m4s c/c", "m4s c/c", "m4s e/c", "m4s e/e", "m4s /c", "m4s c/c"]),
         ("gstreamer", ["ts c/c", "ts e/e", "m4s e/c", "m4s e/c", "ts e/e", "ts e/e", "ts /c", "ts c/e"]),
@@ -200,6 +200,21 @@ fn muxed_tracks_are_copied_as_client_and_device_profile_allow() {
         let tracks = SessionTracks { video: Some((0, encode)), audio: Some((1, encode)) };
         let found = copy_for_client(tracks, &media, &of_player(player), &device.profile, request);
         assert_eq!(found.audio, Some((1, expected)), "{player} {audio}");
+    }
+    let low = PlaybackRequest { max_height: Some(720), ..PlaybackRequest::default() };
+    for (player, video, request, expected) in [
+        ("mpv", "hevc", &request, TrackAction::Copy),
+        ("mpv", "hdr10", &request, TrackAction::Copy),
+        ("mpv", "hevc", &low, encode),
+        ("mpv", "dv", &request, encode),
+        ("mpv", "hi10p", &request, encode),
+        ("safari", "hevc", &request, encode),
+        ("roku", "hevc", &request, encode),
+    ] {
+        let (media, device) = (file(video, &[]), RequestDevice::resolve(None, Some(player), None));
+        let tracks = SessionTracks { video: Some((0, encode)), audio: None };
+        let found = copy_for_client(tracks, &media, &of_player(player), &device.profile, request);
+        assert_eq!(found.video, Some((0, expected)), "{player} {video}");
     }
 }
 

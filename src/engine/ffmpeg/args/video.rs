@@ -17,7 +17,9 @@ pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> R
         Some(VideoPlan::Copy { stream }) => {
             args.pair("-map", format!("0:{stream}")).add("-c:v copy");
             if let Some((num, den)) = container_only_aspect(options.media, *stream) {
-                args.pair("-bsf:v", format!("h264_metadata=sample_aspect_ratio={num}/{den}"));
+                let is_hevc = options.media.stream(*stream).is_some_and(|stream| stream.codec == "hevc");
+                let filter = if is_hevc { "hevc_metadata" } else { "h264_metadata" };
+                args.pair("-bsf:v", format!("{filter}=sample_aspect_ratio={num}/{den}"));
             }
             return Ok(());
         }

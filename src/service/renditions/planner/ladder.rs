@@ -35,15 +35,15 @@ pub struct Rung {
     pub average_bandwidth: u64,
     /// RFC 6381 codec string of the audio that is muxed with it.
     pub audio_codec: Option<String>,
-    /// The attributes of packaged video; those of other video are read from its first segment.
-    pub packaged: Option<PackagedVideo>,
+    /// The attributes of copied video that its file states; those of other video are read from its first segment.
+    pub copied_video: Option<CopiedVideoAttributes>,
 }
 
-/// The attributes of a packaged track of video.
+/// The attributes of copied video: a packaged track, or HEVC in MPEG-TS.
 #[derive(Clone, Debug)]
-pub struct PackagedVideo {
-    /// RFC 6381.
-    pub codecs: String,
+pub struct CopiedVideoAttributes {
+    /// RFC 6381; None if it is unknown.
+    pub codecs: Option<String>,
     pub supplemental_codecs: Option<String>,
     /// `SDR`, `PQ` or `HLG`.
     pub video_range: &'static str,
@@ -51,11 +51,9 @@ pub struct PackagedVideo {
     pub is_independent: bool,
 }
 
-impl PackagedVideo {
-    /// None unless the video is copied as CMAF.
+impl CopiedVideoAttributes {
+    /// None for encoded video, and for H.264 in MPEG-TS.
     fn of(spec: &RenditionSpec) -> Option<Self> {
-        let track = spec.package.as_ref()?.cmaf_track()?;
-        let (entry, color) = (track.entry(), track.video_format()?.color);
         // The bitstream may state what the container does not.
         let hdr = spec.media.video_streams().find_map(|(_, video)| video.hdr);
         let range_of_stream = match hdr {
@@ -63,9 +61,21 @@ impl PackagedVideo {
             Some(Hdr::Hlg) => "HLG",
             Some(_) => "PQ",
         };
+        let Some(track) = spec.package.as_ref().and_then(|package| package.cmaf_track()) else {
+            let Some(VideoPlan::Copy { stream }) = spec.rendition.video else { return None };
+            let stream = spec.media.stream(stream).filter(|stream| stream.codec == "hevc")?;
+            return Some(Self {
+                codecs: stream.codec_string.clone(),
+                supplemental_codecs: None,
+                video_range: range_of_stream,
+                // Encoders of HEVC use open groups of pictures by default.
+                is_independent: false,
+            });
+        };
+        let (entry, color) = (track.entry(), track.video_format()?.color);
         let range_of_container = color.map_or("SDR", Color::video_range);
         Some(Self {
-            codecs: entry.codecs.clone(),
+            codecs: Some(entry.codecs.clone()),
             supplemental_codecs: entry.supplemental_codecs.clone(),
             video_range: if range_of_container == "SDR" { range_of_stream } else { range_of_container },
             is_independent: track.index().is_some_and(|index| index.has_closed_groups),
@@ -87,25 +97,25 @@ impl Rung {
             bandwidth: peak,
             average_bandwidth: average,
             audio_codec: audio_codec(&spec.media, &spec.rendition),
-            packaged: PackagedVideo::of(&spec),
+            copied_video: CopiedVideoAttributes::of(&spec),
             spec,
         }
     }
 
     /// Its entry in the multivariant playlist; `video` is the RFC 6381 codec string of its video.
     fn variant(&self, track: PlaylistTrack, video: Option<String>) -> Variant {
-        let packaged = self.packaged.as_ref();
-        let video = packaged.map(|packaged| packaged.codecs.clone()).or(video);
+        let copied = self.copied_video.as_ref();
+        let video = copied.map_or(video, |copied| copied.codecs.clone());
         let has_codecs = video.is_some() || self.spec.rendition.video.is_none();
         let has_codecs = has_codecs && (self.audio_codec.is_some() || self.spec.rendition.audio.is_none());
         let codecs = [video, self.audio_codec.clone()].into_iter().flatten().collect::<Vec<_>>().join(",");
         Variant {
             track,
             codecs: has_codecs.then_some(codecs),
-            supplemental_codecs: packaged.and_then(|packaged| packaged.supplemental_codecs.clone()),
+            supplemental_codecs: copied.and_then(|copied| copied.supplemental_codecs.clone()),
             size: self.size,
             frame_rate: self.frame_rate,
-            video_range: packaged.map(|packaged| packaged.video_range),
+            video_range: copied.map(|copied| copied.video_range),
             bandwidth: self.bandwidth,
             average_bandwidth: self.average_bandwidth,
             iframe_bandwidth: None,

@@ -12,8 +12,12 @@ const H264: [&str; 4] = ["constrained-baseline", "baseline", "main", "high"];
 type Build = fn() -> Vec<FormatCapabilities>;
 
 /// By prefixes of `player`, lower case: players that share a User-Agent with others.
-const PLAYERS: [(&str, Build); 3] =
-    [("kodi-isa", adaptive_kodi), ("inputstream.adaptive", adaptive_kodi), ("chrome-native", native_chromium)];
+const PLAYERS: [(&str, Build); 4] = [
+    ("kodi-isa", adaptive_kodi),
+    ("inputstream.adaptive", adaptive_kodi),
+    ("chrome-native", native_chromium),
+    ("hlsdemux2", hlsdemux2),
+];
 
 /// By the names of the table of known clients.
 const NAMES: [(&[&str], Build); 7] = [
@@ -65,10 +69,11 @@ fn apple() -> Vec<FormatCapabilities> {
     vec![fmp4, mpegts(vec![h264()], "aac mp3 ac3 eac3", AudioRenditions::Muxed).with_text()]
 }
 
-/// inputstream.adaptive takes Opus and FLAC for AAC.
+/// inputstream.adaptive takes Opus and FLAC for AAC, and MP3 in MPEG-TS too. It does not know the codec `vp09`.
 fn adaptive_kodi() -> Vec<FormatCapabilities> {
-    let fmp4 = fmp4(vec![any_h264(), any_hevc(), any("av1"), any("vp9")], "aac ac3 eac3", AudioRenditions::Several);
-    vec![fmp4.with_text().with_init_changes(), broadcast_mpegts(AudioRenditions::Several)]
+    let fmp4 = fmp4(vec![any_h264(), any_hevc(), any("av1")], "aac ac3 eac3", AudioRenditions::Several);
+    let mpegts = mpegts(vec![any_h264(), any_hevc()], "aac ac3 eac3", AudioRenditions::Several);
+    vec![fmp4.with_text().with_init_changes(), mpegts]
 }
 
 /// ffmpeg and players with its demuxer: a change of the language stops them in fMP4 but not in MPEG-TS, and a change of the
@@ -82,10 +87,15 @@ fn vlc() -> Vec<FormatCapabilities> {
     vec![any_fmp4(), broadcast_mpegts(AudioRenditions::Muxed).with_text()]
 }
 
-/// `hlsdemux2` plays both; the older `hlsdemux` has no renditions of audio in fMP4.
+/// `hlsdemux`, which `playbin` chooses, never starts with audio as a rendition of its own in fMP4.
 fn gstreamer() -> Vec<FormatCapabilities> {
+    vec![mpegts(vec![h264()], "aac mp3", AudioRenditions::Muxed)]
+}
+
+/// The newer demuxer of GStreamer, which `playbin3` chooses. It has the same User-Agent.
+fn hlsdemux2() -> Vec<FormatCapabilities> {
     let fmp4 = fmp4(vec![h264(), sdr("vp9")], "aac opus flac", AudioRenditions::Single);
-    vec![mpegts(vec![h264()], "aac mp3", AudioRenditions::Muxed), fmp4]
+    gstreamer().into_iter().chain([fmp4]).collect()
 }
 
 /// Not tried.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::cmaf_checker::check_track;
 use super::*;
 use hearthcast::domain::mpegts::psi::TrackKind;
 use hearthcast::domain::segment_format::SegmentFormat;
@@ -20,20 +21,20 @@ struct TimedPacket {
 }
 
 /// A stream that was packaged.
-struct PackagedTrack {
+pub(super) struct PackagedTrack {
     stream: u32,
-    codec: String,
+    pub(super) codec: String,
     kind: TrackKind,
     package: Arc<Package>,
 }
 
 /// A film whose streams are packaged one by one.
-struct CmafFilm {
+pub(super) struct CmafFilm {
     bench: Bench,
     /// Video first.
-    tracks: Vec<PackagedTrack>,
+    pub(super) tracks: Vec<PackagedTrack>,
     /// Streams that are not packaged: stream, codec and reason.
-    refusals: Vec<(u32, String, String)>,
+    pub(super) refusals: Vec<(u32, String, String)>,
 }
 
 /// The packets of each stream, in the order of the file. `start_seconds` is subtracted from all times.
@@ -68,7 +69,7 @@ fn describe_difference(ours: &[TimedPacket], theirs: &[TimedPacket], tolerance_s
 }
 
 impl CmafFilm {
-    async fn open(folder: tempfile::TempDir, path: &Path) -> Self {
+    pub(super) async fn open(folder: tempfile::TempDir, path: &Path) -> Self {
         let container = match path.extension().and_then(|extension| extension.to_str()) {
             Some("mkv" | "mka") => Container::Matroska,
             Some("webm") => Container::Webm,
@@ -124,7 +125,11 @@ impl CmafFilm {
             let mut playlist =
                 "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:60\n#EXT-X-PLAYLIST-TYPE:VOD\n".to_owned();
             writeln!(playlist, "#EXT-X-MAP:URI=\"{n}-init.mp4\"").unwrap();
-            for segment in self.bench.all_segments().await {
+            let segments = self.bench.all_segments().await;
+            let bytes: Vec<&[u8]> = segments.iter().map(|segment| &segment.bytes[..]).collect();
+            let checked = check_track(self.tracks[n].kind, track.init_segment(), &bytes);
+            assert_eq!(checked, Ok(()), "{}: track {n}", self.tracks[n].codec);
+            for segment in segments {
                 let name = format!("{n}-{}.m4s", segment.index);
                 std::fs::write(folder.join(&name), &segment.bytes).unwrap();
                 let seconds = grid.segment_length(segment.index).as_seconds();
@@ -143,7 +148,7 @@ impl CmafFilm {
     }
 
     /// How each packaged track differs from its source: in decoding order of the file's packets.
-    async fn differences_from_source(&mut self, path: &Path) -> Vec<(usize, Option<String>)> {
+    pub(super) async fn differences_from_source(&mut self, path: &Path) -> Vec<(usize, Option<String>)> {
         let is_truncated = path.file_name().unwrap().to_str().unwrap().starts_with("truncated");
         let playlist = self.write_presentation().await;
         let theirs = packets_by_stream(path, self.bench.media.start_seconds);

@@ -30,7 +30,10 @@ const CONCURRENT_FILES: usize = 2;
 /// Files until the server's caches should be full: results of probes (2,048), ended sessions (1,024), pages of the store (32 MiB).
 const FILES_UNTIL_CACHES_ARE_FULL: u64 = 3000;
 
-/// Rise of the server's memory after that, or in a shorter test, that is no growth, KiB.
+/// Memory that they fill until then, KiB: 41 MiB were measured.
+const CACHES_KIB: u64 = 44 << 10;
+
+/// Rise of the server's memory after that which is no growth, KiB.
 const MAX_RISE_KIB: u64 = 24 << 10;
 
 /// Attempts to end a worker by a file in quarantine. Some crashes need a coincidence of threads.
@@ -168,7 +171,10 @@ async fn mutated_files_do_no_harm() {
     client.wait_until_idle().await;
     let died = deaths(&client.pool().await);
     let full_at = usize::try_from(FILES_UNTIL_CACHES_ARE_FULL / FILES_PER_BATCH).expect("small");
-    let memory_first = *memory_kib.get(full_at).unwrap_or(&memory_kib[0]);
+    let (memory_first, max_rise) = match memory_kib.get(full_at) {
+        Some(full) => (*full, MAX_RISE_KIB),
+        None => (memory_kib[0], CACHES_KIB + MAX_RISE_KIB),
+    };
     let memory_last = memory_kib[memory_kib.len() - 1];
     let log = client.program.log();
     if long_form.is_some() {
@@ -187,7 +193,7 @@ async fn mutated_files_do_no_harm() {
     if log.contains("panicked at") {
         tally.faults.push(format!("a panic: {log}"));
     }
-    if memory_last > memory_first + MAX_RISE_KIB {
+    if memory_last > memory_first + max_rise {
         tally.faults.push(format!("memory rose from {memory_first} to {memory_last} KiB: {memory_kib:?}"));
     }
     client.program.wait_until_childless().await;

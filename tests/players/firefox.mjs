@@ -3,7 +3,7 @@
 import { connect } from "node:net";
 import { join } from "node:path";
 import { mkdirSync, writeFileSync } from "node:fs";
-import { play } from "./hls.mjs";
+import { play, probe } from "./hls.mjs";
 import { launch } from "./players.mjs";
 import { waitUntil } from "./program.mjs";
 
@@ -47,9 +47,19 @@ export async function firefox(tv, folder) {
   const run = (script, args = []) => sendCommand("WebDriver:ExecuteScript", { script, args, sandbox: null });
   await sendCommand("WebDriver:NewSession", { capabilities: { alwaysMatch: { timeouts: { script: 60_000 } } } });
   await sendCommand("WebDriver:Navigate", { url: tv.base });
-  const script = `const [live, done] = arguments; (${play})(live).then(() => done(null), (fault) => done(String(fault)));`;
-  const fault = await sendCommand("WebDriver:ExecuteAsyncScript", { script, args: [tv.live], sandbox: null });
-  if (fault) throw new Error(fault);
+  /** Runs an asynchronous function of the page; returns its result. */
+  const runAsync = async (pageFunction, args) => {
+    const script = `const args = [...arguments], done = args.pop(); (${pageFunction})(...args).then((result) => done({ result }), (fault) => done({ fault: String(fault) }));`;
+    const { result, fault } = await sendCommand("WebDriver:ExecuteAsyncScript", { script, args, sandbox: null });
+    if (fault) throw new Error(fault);
+    return result;
+  };
+  try {
+    await runAsync(play, [tv.live ?? await tv.open(await runAsync(probe, []))]);
+  } catch (fault) {
+    await program.stop();
+    throw fault;
+  }
   return {
     ...program,
     progress: () => run("return window.watched()"),

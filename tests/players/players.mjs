@@ -17,6 +17,8 @@ export function launch(command, args, env = {}) {
     child,
     complaints: () => stderr.text,
     stdout: () => stdout.text,
+    /** Whether it has ended by itself without a failure. */
+    hasEnded: () => exit?.code === 0,
     running() {
       if (exit) throw new Error(`${command} ended: ${JSON.stringify(exit)}\n${stderr.text.slice(-2000)}`);
     },
@@ -102,9 +104,14 @@ export async function vlc(tv, folder) {
   };
 }
 
-/** GStreamer's playbin. */
-export async function gstreamer(tv) {
-  const process = launch("gst-launch-1.0", ["-m", "playbin", `uri=${tv.live}`, "video-sink=progressreport update-freq=1 ! fakesink sync=true",
+/** GStreamer's playbin, with `hlsdemux`. */
+export const gstreamer = (tv) => playbin("playbin", tv);
+
+/** GStreamer's playbin3, with `hlsdemux2`. */
+export const hlsdemux2 = (tv) => playbin("playbin3", tv);
+
+function playbin(element, tv) {
+  const process = launch("gst-launch-1.0", ["-m", element, `uri=${tv.live}`, "video-sink=progressreport update-freq=1 ! fakesink sync=true",
     "audio-sink=fakesink sync=true"]);
   return { ...process, progress: () => lastNumber(process, /progressreport\d+ \(\d+:\d+:\d+\): (\d+)/g) };
 }

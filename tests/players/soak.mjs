@@ -3,14 +3,16 @@
 // skips to the next film at this interval. With BREAKS=1 there is one film of half an hour, joined half a minute before its
 // first break.
 
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startDemo, NAME, PASSWORD, waitUntil } from "./program.mjs";
+import { startDemo } from "./program.mjs";
+import { createAdmin } from "./admin-client.mjs";
 import { chromium } from "./chromium.mjs";
 import { firefox } from "./firefox.mjs";
 import { ffmpeg, gstreamer, mpv, vlc } from "./players.mjs";
 import { kodi } from "./kodi.mjs";
+import { watch } from "./watch.mjs";
 
 /** Seconds between skips; 0 for none. */
 const SKIP_SECONDS = Number(process.env.SKIPS ?? 0);
@@ -22,9 +24,6 @@ const FIRST_BREAK_SECONDS = 600;
 /** The length of a film, and how much of it is played. */
 const FILM_SECONDS = SKIP_SECONDS > 0 ? 2 * SKIP_SECONDS : 6;
 const SEEN_SECONDS = SKIP_SECONDS || FILM_SECONDS;
-
-/** A player without progress for this time has stalled: longer than any of them takes between two progress reports. */
-const STALL_SECONDS = 2.5;
 
 const FILMS = [
   ["A.mp4", "testsrc2=s=640x360:r=25", "sine=300:r=48000", "-c:v libx264 -preset ultrafast -g 50 -bf 2 -pix_fmt yuv420p -c:a aac"],
@@ -61,21 +60,13 @@ process.exit(failed ? 1 : 0);
 
 /** Creates the channel; returns the links of a stream token, and a function that skips. */
 async function createChannel() {
-  const send = async (path, body, token) => {
-    const headers = { "content-type": "application/json", ...(token && { authorization: `Bearer ${token}` }) };
-    const response = await fetch(server.base + path, { method: "POST", headers, body: JSON.stringify(body) });
-    const result = await response.json();
-    if (!response.ok) throw new Error(`${path}: ${JSON.stringify(result)}`);
-    return result;
-  };
-  const code = new URLSearchParams(new URL(server.link).hash.split("?")[1]).get("code");
-  const { token } = await send("/api/auth/setup", { code, username: NAME, password: PASSWORD });
+  const send = await createAdmin(server);
   const schedule = HAS_BREAKS ? createBrokenFilm() : createMixedSchedule();
   const body = { name: "Mixed", number: 1, category: "Films", scheduleMode: "sequential", ...schedule };
-  const { channel: { id } } = await send("/api/livetv/channels", body, token);
-  const { secret } = await send("/api/livetv/tokens", { name: "players", channelIds: [id] }, token);
+  const { channel: { id } } = await send("/api/livetv/channels", body);
+  const { secret } = await send("/api/livetv/tokens", { name: "players", channelIds: [id] });
   const withToken = (path) => `${server.base}${path}?token=${secret}`;
-  const skip = () => send(`/api/livetv/channels/${id}/skip`, {}, token);
+  const skip = () => send(`/api/livetv/channels/${id}/skip`, {});
   return { skip, base: server.base, m3u: withToken("/api/livetv/m3u"), xmltv: withToken("/api/livetv/xmltv"), live: withToken(`/api/livetv/watch/${id}/live.m3u8`) };
 }
 
@@ -109,30 +100,7 @@ function ago(seconds) {
 
 /** Runs a player for a time; fails if it stalls or complains. */
 async function watchPlayer(name, tv, seconds) {
-  const playerFolder = join(folder, name);
-  mkdirSync(playerFolder, { mode: 0o777 });
-  const startedAt = Date.now();
-  const player = await PLAYERS[name](tv, playerFolder);
-  try {
-    const progress = async () => (await player.progress()) ?? 0;
-    await waitUntil(`${name} plays`, async () => (await progress()) > 0, 120);
-    const began = Date.now();
-    let [last, since, longest, stalls] = [await progress(), began, 0, 0];
-    while (Date.now() - began < seconds * 1000) {
-      await new Promise((resolve) => setTimeout(resolve, 250));
-      const now = await progress();
-      if (now > last) {
-        const stalledFor = (Date.now() - since) / 1000;
-        longest = Math.max(longest, stalledFor);
-        if (stalledFor > (player.stallSeconds ?? STALL_SECONDS)) stalls += 1;
-        [last, since] = [now, Date.now()];
-      }
-      if (Date.now() - since > 30_000) throw new Error(`no progress for 30 s\n${player.complaints()}`);
-    }
-    const faults = (await player.verdict?.()) ?? [];
-    console.log(`${name}: first after ${((began - startedAt) / 1000).toFixed(1)} s, ${seconds / SEEN_SECONDS} boundaries, ${stalls} stalls, longest step ${longest.toFixed(2)} s${faults.map((fault) => `; ${fault}`).join("")}`);
-    if (stalls > 0 || faults.length > 0) throw new Error(`${stalls} stalls; ${faults.join("; ")}\n${player.complaints().slice(-2000)}`);
-  } finally {
-    await player.stop();
-  }
+  const { startSeconds, longest, stalls, faults, complaints } = await watch(PLAYERS[name], tv, join(folder, name), { seconds });
+  console.log(`${name}: first after ${startSeconds.toFixed(1)} s, ${seconds / SEEN_SECONDS} boundaries, ${stalls} stalls, longest step ${longest.toFixed(2)} s${faults.map((fault) => `; ${fault}`).join("")}`);
+  if (stalls > 0 || faults.length > 0) throw new Error(`${stalls} stalls; ${faults.join("; ")}\n${complaints.slice(-2000)}`);
 }

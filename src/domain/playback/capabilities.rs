@@ -33,6 +33,8 @@ pub struct FormatCapabilities {
     pub has_text_renditions: bool,
     /// Playback continues where the init segment changes (`EXT-X-MAP`), as on a channel whose items differ.
     pub allows_init_changes: bool,
+    /// It knows the codec name `avc3` of encoded video. Playlists for others say `avc1`.
+    pub knows_avc3: bool,
 }
 
 /// How a client takes audio beside video.
@@ -81,6 +83,7 @@ impl ClientCapabilities {
             audio_renditions: AudioRenditions::Muxed,
             has_text_renditions: supports_webvtt(profile),
             allows_init_changes: false,
+            knows_avc3: true,
         };
         let broadcast = ["h264", "hevc", "aac", "mp3", "ac3", "eac3", "dts"];
         let mpegts_codecs = if has_container("ts") { &broadcast[..] } else { &["h264", "aac", "mp3"] };

@@ -69,11 +69,12 @@ fn apple() -> Vec<FormatCapabilities> {
     vec![fmp4, mpegts(vec![h264()], "aac mp3 ac3 eac3", AudioRenditions::Muxed).with_text()]
 }
 
-/// inputstream.adaptive takes Opus and FLAC for AAC, and MP3 in MPEG-TS too. It does not know the codec `vp09`.
+/// inputstream.adaptive takes Opus and FLAC for AAC, and MP3 in MPEG-TS too. It opens no video that a playlist calls `vp09` or
+/// `avc3` (`getVideoCodec` of its `HLSTree.cpp`), but plays that of `avc3`.
 fn adaptive_kodi() -> Vec<FormatCapabilities> {
     let fmp4 = fmp4(vec![any_h264(), any_hevc(), any("av1")], "aac ac3 eac3", AudioRenditions::Several);
     let mpegts = mpegts(vec![any_h264(), any_hevc()], "aac ac3 eac3", AudioRenditions::Several);
-    vec![fmp4.with_text().with_init_changes(), mpegts]
+    vec![FormatCapabilities { knows_avc3: false, ..fmp4.with_text().with_init_changes() }, mpegts]
 }
 
 /// ffmpeg and players with its demuxer: a change of the language stops them in fMP4 but not in MPEG-TS, and a change of the
@@ -126,6 +127,7 @@ fn mpegts(video: Vec<VideoSupport>, audio: &str, audio_renditions: AudioRenditio
         audio_renditions,
         has_text_renditions: false,
         allows_init_changes: false,
+        knows_avc3: true,
     }
 }
 

@@ -56,6 +56,7 @@ impl ProbedCapabilities {
             audio_renditions: AudioRenditions::Muxed,
             has_text_renditions: self.text_renditions,
             allows_init_changes: false,
+            knows_avc3: true,
         };
         let audio_renditions = if self.audio_renditions { AudioRenditions::Several } else { AudioRenditions::Single };
         let format = SegmentFormat::Fmp4;

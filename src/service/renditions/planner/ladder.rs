@@ -135,6 +135,7 @@ impl SessionPlan {
         // Encoders make High profile; in fMP4 the samples contain the parameter sets.
         let default_profile = if self.format() == SegmentFormat::Fmp4 { "avc3.6400" } else { "avc1.6400" };
         let profile = video_codec.filter(|_| is_encoded).and_then(|codec| codec.get(..9)).unwrap_or(default_profile);
+        let knows_avc3 = self.request.capabilities.format(self.format()).is_none_or(|client| client.knows_avc3);
         let to_variant = |(number, rung): (usize, &Rung)| {
             let codec = match (number, &rung.spec.rendition.video) {
                 (1.., Some(VideoPlan::Encode(plan))) if video_codec.is_some() => {
@@ -142,7 +143,8 @@ impl SessionPlan {
                 }
                 _ => video_codec.map(str::to_owned),
             };
-            rung.variant(PlaylistTrack::Video(number), codec)
+            let named = codec.map(|codec| if knows_avc3 { codec } else { codec.replacen("avc3", "avc1", 1) });
+            rung.variant(PlaylistTrack::Video(number), named)
         };
         self.rungs.iter().enumerate().map(to_variant).collect()
     }

@@ -4,6 +4,7 @@ mod broadcast_codecs;
 mod burned_text;
 mod changing_files;
 mod gstreamer_backend;
+mod joins;
 mod ladder;
 mod packaged;
 mod plain_client;

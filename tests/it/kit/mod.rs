@@ -14,6 +14,7 @@ mod media_cache;
 pub mod mutation;
 pub mod player;
 pub mod program;
+pub mod random;
 pub mod remote_server;
 pub mod response;
 pub mod schema;

@@ -1,5 +1,7 @@
 //! Repeatable damage to media files: flipped bytes, sizes of boxes and elements, cuts, blocks of other files.
 
+use super::random::Random;
+
 /// Values at which sizes and counts overflow, wrap or end a loop early.
 const EXTREME_VALUES: [u32; 12] =
     [0, 1, 7, 8, 16, 0x7f, 0x80, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_fff0, 0xffff_ffff];
@@ -34,34 +36,6 @@ pub enum Damage {
 
 const ALL: [Damage; 6] =
     [Damage::Flips, Damage::HeaderFlips, Damage::Sizes, Damage::Truncation, Damage::Splice, Damage::Fill];
-
-/// Repeatable random numbers (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `end`, which is at least 1.
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    /// One of these.
-    fn choose<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-
-    /// A block of at most `max_length` bytes.
-    fn block(&mut self, length: usize, max_length: usize) -> std::ops::Range<usize> {
-        let start = self.below(length);
-        start..length.min(start + 1 + self.below(max_length))
-    }
-}
 
 /// Damages a file in the way of this number; the same number gives the same bytes. `other` is the file that blocks come from.
 pub fn mutate(original: &[u8], other: &[u8], number: u64) -> (Damage, Vec<u8>) {

@@ -16,6 +16,14 @@ pub enum SegmentContent {
 }
 
 impl SegmentContent {
+    /// Size of the segment, bytes.
+    pub fn size_bytes(&self) -> u64 {
+        match self {
+            Self::InMemory(bytes) => bytes.len() as u64,
+            Self::Lazy(lazy_segment) => lazy_segment.size_bytes(),
+        }
+    }
+
     /// Memory used, bytes.
     pub fn memory_bytes(&self) -> u64 {
         match self {

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::service::Service;
 
 mod api;
+mod byte_range;
 pub mod call;
 mod client;
 mod conditional;

@@ -12,6 +12,7 @@ use super::cmaf::{CmafSegment, ExtentCursor};
 use super::pooled_buffer::PooledBuffer;
 use super::transport_segment::TransportSegment;
 use crate::domain::mpegts::layout::LayoutCursor;
+use crate::domain::range::ByteRange;
 use crate::engine::RunError;
 use crate::engine::container::bytes::Truncated;
 use crate::engine::container::refuse_if;
@@ -51,8 +52,8 @@ pub enum SegmentPart {
     },
 }
 
-/// Reads a [`LazySegment`] part by part.
-#[derive(Debug)]
+/// Reads a [`LazySegment`], or a byte range of one, part by part.
+#[derive(Clone, Debug)]
 pub struct LazySegmentReader {
     segment: Arc<LazySegment>,
     source: Arc<SourceFile>,
@@ -94,6 +95,16 @@ impl LazySegment {
         LazySegmentReader { cursor: self.cursor(), remaining_bytes: self.size_bytes(), segment: self, source }
     }
 
+    /// Starts reading a byte range, which must be within the segment. What precedes it is not read. None for a transport
+    /// stream: where a packet begins is known only after those before it.
+    pub fn range_reader(self: Arc<Self>, source: Arc<SourceFile>, range: ByteRange) -> Option<LazySegmentReader> {
+        let cursor = match &self.form {
+            SegmentForm::Transport(_) => return None,
+            SegmentForm::Cmaf(segment) => SegmentCursor::Cmaf(segment.cursor_at(range.first)),
+        };
+        Some(LazySegmentReader { cursor, remaining_bytes: range.len(), segment: self, source })
+    }
+
     /// Reads the whole segment from the file it was laid out for. Blocks on the disk.
     ///
     /// # Errors
@@ -110,7 +121,8 @@ impl LazySegment {
         let size = self.size_bytes() as usize;
         let (mut cursor, mut out) = (self.cursor(), Vec::with_capacity(size));
         while out.len() < size {
-            refuse_if(!self.append_chunk(&mut cursor, &mut read_at, &mut out)?, Truncated)?;
+            let remaining = (size - out.len()) as u64;
+            refuse_if(!self.append_chunk(&mut cursor, remaining, &mut read_at, &mut out)?, Truncated)?;
         }
         Ok(out)
     }
@@ -122,19 +134,23 @@ impl LazySegment {
         }
     }
 
-    /// Appends the next chunk to `out`. Returns false, and changes nothing, if `read_at` returns None because the bytes
-    /// are not cached.
+    /// Appends the next chunk to `out`, of `remaining` bytes that are still to be read. Returns false, and changes nothing,
+    /// if `read_at` returns None because the bytes are not cached.
     fn append_chunk(
         &self,
         cursor: &mut SegmentCursor,
+        remaining: u64,
         read_at: impl FnMut(&mut [u8], u64) -> Option<usize>,
         out: &mut Vec<u8>,
     ) -> Result<bool, Truncated> {
         match (&self.form, cursor) {
+            // Always read to its end.
             (SegmentForm::Transport(segment), SegmentCursor::Transport(cursor)) => {
                 segment.append_chunk(cursor, read_at, out)
             }
-            (SegmentForm::Cmaf(segment), SegmentCursor::Cmaf(cursor)) => segment.append_chunk(cursor, read_at, out),
+            (SegmentForm::Cmaf(segment), SegmentCursor::Cmaf(cursor)) => {
+                segment.append_chunk(cursor, remaining, read_at, out)
+            }
             _ => unreachable!("a cursor has the form of its segment"),
         }
     }
@@ -156,7 +172,7 @@ impl LazySegmentReader {
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
     pub fn next_part_cached(&mut self, max_range: u64) -> Result<Option<SegmentPart>, RunError> {
-        let Some((offset, len)) = self.file_range(max_range) else {
+        let Some((offset, len)) = self.file_range(max_range.min(self.remaining_bytes)) else {
             return Ok(self.next_cached()?.map(SegmentPart::Bytes));
         };
         if !self.source.is_local || !self.source.is_cached(offset, len) {
@@ -219,7 +235,7 @@ impl LazySegmentReader {
         }
         let (mut buffer, before) = (PooledBuffer::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 8), self.cursor.clone());
         let out = buffer.as_mut_vec();
-        let is_packed = self.segment.append_chunk(&mut self.cursor, read, out);
+        let is_packed = self.segment.append_chunk(&mut self.cursor, self.remaining_bytes, read, out);
         let Some(is_same) = has_same_content(&self.source) else {
             self.cursor = before;
             return Ok(None);

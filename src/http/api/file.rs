@@ -5,15 +5,14 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderValue,
-    LAST_MODIFIED,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue, LAST_MODIFIED,
 };
 use http::{HeaderMap, Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::domain::range::{ByteRange, ResolvedRange, resolve_range};
 use crate::engine::source::SourceFile;
 use crate::http::api::prelude::*;
+use crate::http::byte_range::{mark_partial, requested_range};
 use crate::http::conditional::{PreconditionResult, Validators};
 use crate::http::server::FileBody;
 
@@ -74,23 +73,11 @@ async fn answer(service: &Arc<Service>, request: FileRequest<'_>, source: Arc<So
             return Ok(Some(response));
         }
     }
-    // `Range` is defined only for GET (RFC 9110 section 14.2).
-    let range = validators.applicable_range(request.headers).filter(|_| *request.method == Method::GET);
-    let (status, span) = match range.map_or(ResolvedRange::Whole, |range| resolve_range(range, source.len)) {
-        ResolvedRange::Whole => (StatusCode::OK, None),
-        ResolvedRange::Part(span) => (StatusCode::PARTIAL_CONTENT, Some(span)),
-        ResolvedRange::Unsatisfiable => {
-            let message = format!("the range is outside the file's {} bytes", source.len);
-            return Err(Error::new(Code::RangeNotSatisfiable, message)
-                .with_header("content-range", format!("bytes */{}", source.len))
-                .with_header("accept-ranges", "bytes"));
-        }
-    };
-    let (offset, len) = span.map_or((0, source.len), |span| (span.first, span.len()));
+    let range = requested_range(request.method, request.headers, &validators, source.len, "file")?;
+    let (offset, len) = range.map_or((0, source.len), |range| (range.first, range.len()));
     let Some(mut response) = body_response(service, request.method, &source, offset, len).await? else {
         return Ok(None);
     };
-    *response.status_mut() = status;
     let headers = response.headers_mut();
     *headers = cached_headers.headers();
     headers.insert(CONTENT_TYPE, cached_headers.content_type.clone());
@@ -98,8 +85,8 @@ async fn answer(service: &Arc<Service>, request: FileRequest<'_>, source: Arc<So
     if let Some(disposition) = &cached_headers.disposition {
         headers.insert(CONTENT_DISPOSITION, disposition.clone());
     }
-    if let Some(span) = span {
-        headers.insert(CONTENT_RANGE, content_range(span, source.len));
+    if let Some(range) = range {
+        mark_partial(&mut response, range, source.len);
     }
     Ok(Some(response))
 }
@@ -205,20 +192,6 @@ impl CachedHeaders {
         }
         headers
     }
-}
-
-/// `bytes first-last/length`, formatted on the stack because every seek of a player needs one.
-fn content_range(span: ByteRange, len: u64) -> HeaderValue {
-    // Three numbers of 20 digits at most.
-    let (mut buffer, mut end) = ([0; 72], 0);
-    let mut formatter = itoa::Buffer::new();
-    for (separator, value) in [("bytes ", span.first), ("-", span.last), ("/", len)] {
-        for part in [separator, formatter.format(value)] {
-            buffer[end..end + part.len()].copy_from_slice(part.as_bytes());
-            end += part.len();
-        }
-    }
-    HeaderValue::from_bytes(&buffer[..end]).expect("digits and spaces are visible ASCII")
 }
 
 /// `inline` with the file name as ASCII for old clients and, if that differs, also exactly (RFC 6266, RFC 8187).

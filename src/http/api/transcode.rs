@@ -3,30 +3,27 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
-use http::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderMap, HeaderValue, REFERRER_POLICY, RETRY_AFTER, USER_AGENT, VARY,
-};
+use http::header::{CACHE_CONTROL, HeaderValue, REFERRER_POLICY, RETRY_AFTER, USER_AGENT, VARY};
 use jiff::Timestamp;
 
 use crate::domain::access::Principal;
 use crate::domain::playback::accepts_start_in_multivariant;
 use crate::domain::playlist::{InitId, PlaylistTrack, SessionAsset, parse_asset};
 use crate::domain::segment_format::SegmentFormat;
-use crate::engine::content::SegmentContent;
 use crate::http::api::prelude::*;
-use crate::http::conditional::{PreconditionResult, Validators};
-use crate::http::server::LazySegmentBody;
 use crate::service::playback;
 use crate::service::renditions::planner::{self, PlannedPlayback};
 use crate::service::sessions::{FoundSession, Session};
 
 pub mod list;
 mod request;
+mod segment_response;
 mod start_response;
 mod status;
 
 use request::StartBody;
+use segment_response::media_segment_response;
+pub(super) use segment_response::segment_response;
 use start_response::Started;
 use status::{Preparing, StatusBody};
 
@@ -108,13 +105,16 @@ pub(super) fn playlist_response(text: Bytes) -> Response {
     response
 }
 
-/// A media playlist or a segment of a session.
+/// A media playlist or a segment of a session. Segments in fMP4 have byte ranges.
 #[utoipa::path(get, path = "/api/stream/transcode/{sessionId}/{asset}", params(
     ("sessionId" = String, Path),
     ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`; in fMP4 `v0-00000.m4s`, `a0-00000.m4s`, and their init segments, which the playlists name"),
+    ("Range" = Option<String>, Header, description = "Of a segment in fMP4: `bytes=first-last`, `bytes=first-` or `bytes=-count`"),
     ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
     (status = 200, content((Vec<u8> = "video/mp2t"), (Vec<u8> = "video/mp4"), (Vec<u8> = "audio/mp4"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
-    (status = 304), (status = 404), (status = 410), (status = 500), (status = 504)))]
+    (status = 206, description = "The requested bytes of a segment in fMP4", content((Vec<u8> = "video/mp4"), (Vec<u8> = "audio/mp4"))),
+    (status = 304), (status = 404), (status = 410),
+    (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"), (status = 500), (status = 504)))]
 pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response> {
     let session = find_live(&service, &call)?;
     session.ensure_live()?;
@@ -132,19 +132,8 @@ pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response
         SessionAsset::Segment(track, format, index) => {
             let id = session.plan.rendition_of_track(track).filter(|_| format == session.plan.format());
             let stored = session.segment(id.ok_or_else(no_asset)?, index).await?;
-            let content_type = content_type(track, format);
-            Ok(match stored.content {
-                SegmentContent::InMemory(bytes) => segment_response(content_type, bytes, &stored.etag, &call.headers),
-                SegmentContent::Lazy(segment) => {
-                    let mut response = segment_response(content_type, Bytes::new(), &stored.etag, &call.headers);
-                    if response.status() == StatusCode::OK {
-                        response.headers_mut().insert(CONTENT_LENGTH, segment.size_bytes().into());
-                        let body = LazySegmentBody::new(service.library.clone(), segment, session.source().clone());
-                        response.extensions_mut().insert(body);
-                    }
-                    response
-                }
-            })
+            let kind = (content_type(track, format), format);
+            media_segment_response(&service, &session, kind, stored, &call)
         }
         SessionAsset::Init(track, init_id) => {
             let id = session.plan.rendition_of_track(track).ok_or_else(no_asset)?;
@@ -172,20 +161,6 @@ fn content_type(track: PlaylistTrack, format: SegmentFormat) -> &'static str {
         PlaylistTrack::Audio(_) => format.audio_content_type(),
         PlaylistTrack::Video(_) | PlaylistTrack::Subtitles(_) => format.content_type(),
     }
-}
-
-/// Responds with a segment. Segments never change under their name, so clients may cache them.
-pub(super) fn segment_response(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
-    let mut response = match (Validators { etag, modified: None }).evaluate(headers) {
-        PreconditionResult::NotModified => reply::not_modified(),
-        PreconditionResult::Proceed | PreconditionResult::Failed => reply::bytes(content_type, bytes),
-    };
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600, immutable"));
-    if let Ok(etag) = HeaderValue::from_str(etag) {
-        headers.insert(ETAG, etag);
-    }
-    response
 }
 
 /// The status of a session.
@@ -226,32 +201,4 @@ pub(super) struct Stopped {
     session_id: String,
     /// False if the session had already ended.
     stopped: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use http::header::IF_NONE_MATCH;
-
-    use super::*;
-
-    #[test]
-    fn a_segment_that_the_client_has_is_not_sent_again() {
-        let table: [(&[&str], u16); 6] = [
-            (&[], 200),
-            (&["\"b\""], 200),
-            (&["\"b\", \"a\""], 304),
-            (&["W/\"a\""], 304),
-            (&["\"b\"", "\"a\""], 304),
-            (&["*"], 304),
-        ];
-        for (tags, status) in table {
-            let mut headers = HeaderMap::new();
-            for tag in tags {
-                headers.append(IF_NONE_MATCH, tag.parse().unwrap());
-            }
-            let response = segment_response("video/mp2t", Bytes::from_static(b"ts"), "\"a\"", &headers);
-            assert_eq!(response.status().as_u16(), status, "{tags:?}");
-            assert_eq!(response.headers()[ETAG], "\"a\"", "{tags:?}");
-        }
-    }
 }

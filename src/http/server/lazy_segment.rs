@@ -9,27 +9,26 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::connection::{BodyChunk, FileRange, FileRangeQueue, MAX_RANGE_BYTES};
-use crate::engine::packager::{LazySegment, LazySegmentReader, SegmentPart};
+use crate::engine::packager::{LazySegmentReader, SegmentPart};
 use crate::engine::source::SourceFile;
 use crate::error::Error;
 use crate::service::library::Library;
 
-/// A segment to be packaged. A route puts it into its response's extensions; the connection makes it the body.
+/// A segment to be packaged, or a byte range of one. A route puts it into its response's extensions; the connection makes it
+/// the body.
 #[derive(Clone)]
 pub struct LazySegmentBody {
     library: Arc<Library>,
-    segment: Arc<LazySegment>,
-    source: Arc<SourceFile>,
+    reader: LazySegmentReader,
 }
 
 impl LazySegmentBody {
-    pub fn new(library: Arc<Library>, segment: Arc<LazySegment>, source: Arc<SourceFile>) -> Self {
-        Self { library, segment, source }
+    pub fn new(library: Arc<Library>, reader: LazySegmentReader) -> Self {
+        Self { library, reader }
     }
 
     pub(super) fn into_stream(self, file_ranges: FileRangeQueue) -> LazySegmentStream {
-        let reader = Box::new(self.segment.reader(self.source));
-        LazySegmentStream { library: self.library, file_ranges, state: StreamState::Ready(reader) }
+        LazySegmentStream { library: self.library, file_ranges, state: StreamState::Ready(Box::new(self.reader)) }
     }
 }
 

@@ -225,6 +225,7 @@ fn check_head_size(request: &hyper::Request<Incoming>) -> Option<Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Instant;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -238,6 +239,7 @@ mod tests {
     use crate::domain::library::Root;
     use crate::domain::media::{Container, Media, Stream, StreamKind, Video};
     use crate::domain::plan::{Rendition, VideoPlan};
+    use crate::domain::range::ByteRange;
     use crate::domain::segment_format::SegmentFormat;
     use crate::engine::content::SegmentContent;
     use crate::engine::damaged_films::make_film;
@@ -314,11 +316,18 @@ mod tests {
             let segment = cmaf_segment(&source, container).await;
             let expected = segment.read_all(&source).unwrap();
             assert!(expected.len() > 20_000, "{name}: {} bytes", expected.len());
-            let body = LazySegmentBody::new(library.clone(), segment, source);
+            // Twice the whole and a range between, which begins in the head and ends within a frame.
+            let range = ByteRange { first: 5, last: expected.len() as u64 - 9_000 };
+            let part = expected[5..=expected.len() - 9_000].to_vec();
+            let whole = segment.clone().reader(source.clone());
+            let readers = [whole.clone(), segment.range_reader(source, range).unwrap(), whole];
+            let requests = Arc::new(AtomicUsize::new(0));
+            let library = library.clone();
             let routes: Routes = warp::any()
                 .map(move || {
+                    let reader = readers[requests.fetch_add(1, Ordering::Relaxed)].clone();
                     let mut response = Response::new("".into());
-                    response.extensions_mut().insert(body.clone());
+                    response.extensions_mut().insert(LazySegmentBody::new(library.clone(), reader));
                     response
                 })
                 .boxed();
@@ -329,8 +338,8 @@ mod tests {
             let (socket, peer) = listener.accept().await.unwrap();
             let slot = ConnectionSlots::new(1, &[]).acquire(peer.ip()).unwrap();
             threads.assign(AcceptedConnection { socket: socket.into_std().unwrap(), remote: peer.ip(), slot }).await;
-            // Twice, on one connection.
-            for _ in 0..2 {
+            // On one connection.
+            for expected in [&expected, &part, &expected] {
                 client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
                 let mut head = Vec::new();
                 while !head.ends_with(b"\r\n\r\n") {
@@ -340,7 +349,7 @@ mod tests {
                 assert!(head.contains(&format!("content-length: {}\r\n", expected.len())), "{name}: {head}");
                 let mut received = vec![0; expected.len()];
                 client.read_exact(&mut received).await.unwrap();
-                assert!(received == expected, "{name}: other bytes");
+                assert!(received == *expected, "{name}: other bytes");
             }
         }
     }

@@ -4,6 +4,7 @@ mod broadcast_codecs;
 mod burned_text;
 mod changing_files;
 mod gstreamer_backend;
+mod iframe_playlists;
 mod joins;
 mod ladder;
 mod packaged;

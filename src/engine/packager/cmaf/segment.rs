@@ -59,6 +59,19 @@ impl CmafSegment {
         (self.generated_bytes.capacity() + self.extents.capacity() * size_of::<Extent>()) as u64
     }
 
+    /// The cursor before byte `offset`; after the last extent if the segment has no such byte.
+    pub(in crate::engine::packager) fn cursor_at(&self, offset: u64) -> ExtentCursor {
+        let mut skipped = offset;
+        for (index, extent) in self.extents.iter().enumerate() {
+            let len = extent.byte_len() as u64;
+            match u32::try_from(skipped) {
+                Ok(skipped) if u64::from(skipped) < len => return ExtentCursor { index, skipped },
+                _ => skipped -= len,
+            }
+        }
+        ExtentCursor { index: self.extents.len(), skipped: 0 }
+    }
+
     /// The range of the file (offset and length, at most `max`) that is next, if it is long enough for the kernel.
     pub(in crate::engine::packager) fn long_file_range(&self, cursor: ExtentCursor, max: u64) -> Option<(u64, u64)> {
         let rest = self.extents.get(cursor.index)?.part(cursor.skipped, u32::MAX);
@@ -76,20 +89,22 @@ impl CmafSegment {
         };
     }
 
-    /// Appends the next chunk to `out`: some bytes up to a long range of the file, or a part of that range. Returns false,
-    /// and changes nothing, if `read_at` returns None because the bytes are not cached.
+    /// Appends the next chunk of at most `max` bytes to `out`: some bytes up to a long range of the file, or a part of that
+    /// range. Returns false, and changes nothing, if `read_at` returns None because the bytes are not cached.
     pub(in crate::engine::packager) fn append_chunk(
         &self,
         cursor: &mut ExtentCursor,
+        max: u64,
         read_at: impl FnMut(&mut [u8], u64) -> Option<usize>,
         out: &mut Vec<u8>,
     ) -> Result<bool, Truncated> {
+        let max_bytes = usize::try_from(max).map_or(CHUNK_BYTES, |max| max.min(CHUNK_BYTES));
         let (mut next, mut parts, mut total) = (*cursor, Vec::new(), 0);
         while let Some(extent) = self.extents.get(next.index)
-            && total < CHUNK_BYTES
+            && total < max_bytes
             && (parts.is_empty() || self.long_file_range(next, u64::MAX).is_none())
         {
-            let part = extent.part(next.skipped, (CHUNK_BYTES - total) as u32);
+            let part = extent.part(next.skipped, (max_bytes - total) as u32);
             total += part.byte_len();
             parts.push(part);
             self.skip(&mut next, part.byte_len() as u64);
@@ -125,12 +140,26 @@ mod tests {
         assert_eq!((stripped.extents.len(), stripped.size_bytes()), (5, 4 + 9));
     }
 
+    #[test]
+    fn a_cursor_is_before_any_byte() {
+        // Head, prefix, 3 bytes of the file, prefix, 2 bytes of the file.
+        let segment = CmafSegment::new(b"head".to_vec(), b"ab", &[(5, 3), (8, 2)]);
+        for (offset, index, skipped) in [(0, 0, 0), (3, 0, 3), (4, 1, 0), (5, 1, 1), (8, 2, 2), (9, 3, 0), (12, 4, 1)] {
+            let cursor = segment.cursor_at(offset);
+            assert_eq!((cursor.index, cursor.skipped), (index, skipped), "{offset}");
+        }
+        for past_the_end in [13, 1 << 40] {
+            assert_eq!(segment.cursor_at(past_the_end).index, 5);
+        }
+    }
+
     proptest! {
         #[test]
         fn any_mix_of_ranges_and_chunks_gives_the_same_bytes(
             ranges in proptest::collection::vec((0u64..10_000, 1u32..30_000), 0..12),
             prefix in proptest::collection::vec(any::<u8>(), 0..4),
             max in 1000u64..60_000,
+            (from, to) in (0.0..1.0f64, 0.0..1.0f64),
         ) {
             let file: Vec<u8> = (0..40_000u32).map(|n| (n * 7 + n / 256) as u8).collect();
             let segment = CmafSegment::new(vec![9; 700], &prefix, &ranges);
@@ -140,23 +169,30 @@ mod tests {
                 expected.extend_from_slice(&file[offset as usize..][..len as usize]);
             }
             prop_assert_eq!(segment.size_bytes(), expected.len() as u64);
-            for uses_ranges in [false, true] {
-                let (mut cursor, mut out) = (ExtentCursor::default(), Vec::new());
+            let at = |fraction: f64| (fraction * expected.len() as f64) as usize;
+            for (uses_ranges, range) in [
+                (false, 0..expected.len()),
+                (true, 0..expected.len()),
+                (false, at(from.min(to))..at(from.max(to))),
+                (true, at(from.min(to))..at(from.max(to))),
+            ] {
+                let expected = &expected[range.clone()];
+                let (mut cursor, mut out) = (segment.cursor_at(range.start as u64), Vec::new());
                 while out.len() < expected.len() {
-                    let before = out.len();
-                    match segment.long_file_range(cursor, max).filter(|_| uses_ranges) {
+                    let (before, remaining) = (out.len(), (expected.len() - out.len()) as u64);
+                    match segment.long_file_range(cursor, max.min(remaining)).filter(|_| uses_ranges) {
                         Some((offset, len)) => {
                             out.extend_from_slice(&file[offset as usize..][..len as usize]);
                             segment.skip(&mut cursor, len);
                         }
                         None => {
                             let read = |buffer: &mut [u8], offset| Some(file[..].read_at(buffer, offset));
-                            prop_assert_eq!(segment.append_chunk(&mut cursor, read, &mut out), Ok(true));
+                            prop_assert_eq!(segment.append_chunk(&mut cursor, remaining, read, &mut out), Ok(true));
                         }
                     }
                     prop_assert!(out.len() > before && out.len() - before <= CHUNK_BYTES);
                 }
-                prop_assert_eq!(&out, &expected);
+                prop_assert_eq!(&out, expected);
             }
         }
     }

@@ -35,6 +35,8 @@ pub struct FormatCapabilities {
     pub allows_init_changes: bool,
     /// It knows the codec name `avc3` of encoded video. Playlists for others say `avc1`.
     pub knows_avc3: bool,
+    /// I-frame playlists are used to show pictures while the viewer seeks. They are listed for no other client.
+    pub has_iframe_playlists: bool,
 }
 
 /// How a client takes audio beside video.
@@ -84,6 +86,7 @@ impl ClientCapabilities {
             has_text_renditions: supports_webvtt(profile),
             allows_init_changes: false,
             knows_avc3: true,
+            has_iframe_playlists: false,
         };
         let broadcast = ["h264", "hevc", "aac", "mp3", "ac3", "eac3", "dts"];
         let mpegts_codecs = if has_container("ts") { &broadcast[..] } else { &["h264", "aac", "mp3"] };

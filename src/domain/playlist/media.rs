@@ -36,6 +36,15 @@ pub struct IFrame {
     pub bytes: Range<u64>,
 }
 
+impl IFrame {
+    /// How long each of these frames is shown, which are in order: until the next one, the last until the end of the item.
+    pub fn durations(iframes: &[Self], grid: &Grid) -> Vec<Ticks> {
+        let starts = iframes.iter().map(|iframe| grid.segment_start(iframe.segment));
+        let ends = starts.clone().skip(1).chain([grid.end()]);
+        starts.zip(ends).map(|(start, end)| (end - start).max(Ticks::ZERO)).collect()
+    }
+}
+
 impl MediaPlaylist<'_> {
     /// The playlist, with `grant` in every URI.
     pub fn render(&self, grant: &str) -> String {
@@ -59,12 +68,12 @@ impl MediaPlaylist<'_> {
         text
     }
 
-    /// The I-frame playlist of these frames, which are in order; `from` and `start_seconds` do not matter
-    /// (draft-pantos-hls-rfc8216bis section 4.4.3.6). A frame lasts until the next one, the last until the end of the item.
+    /// The I-frame playlist of those of these frames, which are in order, whose segments the media playlist lists
+    /// (draft-pantos-hls-rfc8216bis section 4.4.3.6). `start_seconds` does not matter.
     pub fn render_iframes(&self, iframes: &[IFrame], grant: &str) -> String {
-        let starts = iframes.iter().map(|iframe| self.grid.segment_start(iframe.segment));
-        let ends = starts.clone().skip(1).chain([self.grid.end()]);
-        let durations: Vec<Ticks> = starts.zip(ends).map(|(start, end)| (end - start).max(Ticks::ZERO)).collect();
+        let first = self.grid.segment_at(self.from);
+        let iframes = &iframes[iframes.partition_point(|iframe| iframe.segment < first)..];
+        let durations = IFrame::durations(iframes, self.grid);
         let longest = durations.iter().map(|duration| duration.as_seconds().round() as u64).max();
         let mut text = String::new();
         self.push_head(&mut text, longest.unwrap_or_default().max(1));

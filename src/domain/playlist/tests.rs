@@ -200,6 +200,12 @@ fn an_iframe_playlist_lists_ranges_of_segments() {
     let range = parsed.segments[2].byte_range.as_ref().unwrap();
     assert_eq!((range.length, range.offset), (12_345, Some(0)));
     assert!(m3u8_rs::parse_media_playlist_res(playlist.render_iframes(&[], "g").as_bytes()).is_ok());
+    // It begins with the media playlist, here with the third segment.
+    let later = MediaPlaylist { from: grid.segment_start(2), ..playlist };
+    let text = later.render_iframes(&[iframe(0, 9000), iframe(1, 8000), iframe(4, 12_345)], "g");
+    let parsed = m3u8_rs::parse_media_playlist_res(text.as_bytes()).unwrap();
+    let uris: Vec<&str> = parsed.segments.iter().map(|segment| segment.uri.as_str()).collect();
+    assert_eq!((uris, parsed.segments[0].duration), (vec!["v0-00004.m4s?st=g"], 5.005));
 }
 
 proptest! {

@@ -105,10 +105,10 @@ pub(super) fn playlist_response(text: Bytes) -> Response {
     response
 }
 
-/// A media playlist or a segment of a session. Segments in fMP4 have byte ranges.
+/// A media playlist, an I-frame playlist or a segment of a session. Segments in fMP4 have byte ranges.
 #[utoipa::path(get, path = "/api/stream/transcode/{sessionId}/{asset}", params(
     ("sessionId" = String, Path),
-    ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`; in fMP4 `v0-00000.m4s`, `a0-00000.m4s`, and their init segments, which the playlists name"),
+    ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`; in fMP4 `v0-00000.m4s`, `a0-00000.m4s`, and their init segments, which the playlists name; `v0-iframes.m3u8` of video copied from mp4"),
     ("Range" = Option<String>, Header, description = "Of a segment in fMP4: `bytes=first-last`, `bytes=first-` or `bytes=-count`"),
     ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
     (status = 200, content((Vec<u8> = "video/mp2t"), (Vec<u8> = "video/mp4"), (Vec<u8> = "audio/mp4"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
@@ -144,7 +144,10 @@ pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response
             let etag = etag_of(&init);
             Ok(segment_response(content_type(track, SegmentFormat::Fmp4), init, &etag, &call.headers))
         }
-        SessionAsset::IFramePlaylist(_) => Err(no_asset()),
+        SessionAsset::IFramePlaylist(track) => {
+            let grant = session_grant(&service, call.user()?, &session);
+            Ok(playlist_response(session.iframe_playlist(track, &grant)?))
+        }
     }
 }
 

@@ -109,6 +109,26 @@ impl Session {
         Ok(render(&spec.grid, init, self.plan.is_independent(id)))
     }
 
+    /// The I-frame playlist of video copied from mp4, with `grant` in every URI.
+    ///
+    /// # Errors
+    /// `ASSET_NOT_FOUND` for other tracks.
+    pub fn iframe_playlist(&self, track: PlaylistTrack, grant: &str) -> Result<Bytes> {
+        let spec = self.plan.rendition_of_track(track).and_then(|id| self.plan.spec_of(id)).ok_or_else(no_track)?;
+        let no_iframes = || Error::new(Code::AssetNotFound, "the track has no I-frame playlist");
+        let packaged = spec.package.as_ref().and_then(|package| package.cmaf_track()).ok_or_else(no_iframes)?;
+        let iframes = packaged.keyframe_ranges(&spec.grid).ok_or_else(no_iframes)?;
+        let playlist = MediaPlaylist {
+            track,
+            init: Some(InitId::of(packaged.init_segment())),
+            grid: &spec.grid,
+            from: self.plan.list_start(),
+            start_seconds: self.plan.request.start_seconds,
+            is_independent: true,
+        };
+        Ok(playlist.render_iframes(&iframes, grant).into())
+    }
+
     /// The init segment of a rendition in fMP4.
     ///
     /// # Errors

@@ -62,6 +62,7 @@ impl Bench {
             frame_rate: Some(FrameRate { num: 25, den: 1 }),
             bandwidth: 1,
             average_bandwidth: 1,
+            iframe_bandwidth: None,
             audio_codec: None,
             copied_video: None,
         };

@@ -1,17 +1,20 @@
-//! Byte ranges of segments, of which I-frame playlists consist.
+//! I-frame playlists, for pictures while a viewer seeks: each entry is a byte range of a segment.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use reqwest::Response;
 use serde_json::{Value, json};
 
-use super::sessions::{session_path, start};
+use super::sessions::{play_to_end, session_path, start};
 use crate::kit::response::expect_error;
 use crate::kit::{self, Server, media};
 
-/// A page without AC-3.
-fn page() -> Value {
-    json!({"codecs": ["avc1.640033", "mp4a.40.2"], "audioRenditions": true})
+/// A page without AC-3 that shows pictures of an I-frame playlist, or does not.
+fn page(iframe_playlists: bool) -> Value {
+    json!({
+        "codecs": ["avc1.640033", "mp4a.40.2"], "audioRenditions": true, "iframePlaylists": iframe_playlists,
+    })
 }
 
 /// A film of 10 s with a keyframe every 2 s and two B-frames in a row, and AC-3.
@@ -29,13 +32,77 @@ async fn get(server: &Server, path: &str, headers: &[(&str, &str)]) -> Response 
     headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).send().await.unwrap()
 }
 
+/// The hash of every picture that ffmpeg decodes of a file.
+fn picture_hashes(path: PathBuf) -> Vec<String> {
+    let mut command = Command::new("ffmpeg");
+    let command = command.args(["-nostdin", "-v", "error", "-i"]).arg(path);
+    let output = command.args("-map 0:v -vsync passthrough -f framemd5 -".split(' ')).output().unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let pictures = lines.lines().filter(|line| !line.starts_with('#'));
+    pictures.map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_entry_is_one_picture_of_the_film() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mp4");
+    make_film(&film);
+    let server = kit::start_server(&[folder.path()]).await;
+    let session = start_session(&server, &film, page(true)).await;
+    let text = get(&server, session["playlistUrl"].as_str().unwrap(), &[]).await.text().await.unwrap();
+    let multivariant = m3u8_rs::parse_master_playlist_res(text.as_bytes()).unwrap();
+    let iframes: Vec<_> = multivariant.variants.iter().filter(|variant| variant.is_i_frame).collect();
+    let [variant] = iframes[..] else { panic!("{text}") };
+    let codecs = variant.codecs.as_deref().unwrap();
+    assert!(codecs.starts_with("avc1.") && !codecs.contains(','), "{text}");
+    assert_eq!(variant.resolution.unwrap().height, 180);
+    // ffmpeg plays such a list as any other.
+    let (warnings, seconds) =
+        play_to_end(format!("{}{}", server.base, session["signedPlaylistUrl"].as_str().unwrap())).await;
+    assert_eq!(warnings, "");
+    assert!((seconds - 10.0).abs() < 0.1, "{seconds}");
+
+    let path = |name: &str| format!("{}/{name}", session_path(&session));
+    let text = get(&server, &path(&variant.uri), &[]).await.text().await.unwrap();
+    let playlist = m3u8_rs::parse_media_playlist_res(text.as_bytes()).unwrap();
+    assert!(playlist.i_frames_only && playlist.end_list, "{text}");
+    assert_eq!(playlist.segments.len(), 5, "{text}");
+    let media_playlist = get(&server, &path("v0.m3u8"), &[]).await.text().await.unwrap();
+    let map = playlist.segments[0].map.as_ref().unwrap();
+    assert!(media_playlist.contains(&map.uri), "{media_playlist} has not the init segment of {text}");
+    let init = get(&server, &path(&map.uri), &[]).await.bytes().await.unwrap();
+    let (mut pictures, mut bits) = (Vec::new(), 0);
+    for segment in &playlist.segments {
+        let range = segment.byte_range.as_ref().unwrap();
+        let (first, last) = (range.offset.unwrap(), range.offset.unwrap() + range.length - 1);
+        let answer = get(&server, &path(&segment.uri), &[("range", &format!("bytes={first}-{last}"))]).await;
+        assert_eq!(answer.status(), 206);
+        assert_eq!(answer.headers()["accept-ranges"], "bytes");
+        let content_range = answer.headers()["content-range"].to_str().unwrap().to_owned();
+        let part = answer.bytes().await.unwrap();
+        let whole = get(&server, &path(&segment.uri), &[]).await.bytes().await.unwrap();
+        assert_eq!(content_range, format!("bytes {first}-{last}/{}", whole.len()));
+        assert!(part == whole[first as usize..=last as usize], "{}: other bytes", segment.uri);
+        let fragment = folder.path().join("picture.tmp");
+        std::fs::write(&fragment, [&init[..], &part].concat()).unwrap();
+        let decoded = tokio::task::spawn_blocking(|| picture_hashes(fragment)).await.unwrap();
+        assert_eq!(decoded.len(), 1, "{}", segment.uri);
+        pictures.extend(decoded);
+        bits += range.length * 8;
+    }
+    let of_film = tokio::task::spawn_blocking(move || picture_hashes(film)).await.unwrap();
+    assert_eq!(of_film.len(), 250);
+    assert!(pictures.iter().eq(of_film.iter().step_by(50)), "{pictures:?}");
+    assert!(variant.bandwidth >= bits / 10, "{} of {bits} bits in 10 s", variant.bandwidth);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn segments_in_fmp4_answer_ranges_as_files_do() {
     let folder = tempfile::tempdir().unwrap();
     let film = folder.path().join("film.mp4");
     make_film(&film);
     let server = kit::start_server(&[folder.path()]).await;
-    let session = start_session(&server, &film, page()).await;
+    let session = start_session(&server, &film, page(true)).await;
     let file = format!("/api/stream/file?path={}", film.to_str().unwrap());
     // Copied video, and encoded audio that is kept in memory.
     for asset in ["v0-00001.m4s", "a0-00001.m4s"] {
@@ -74,5 +141,31 @@ async fn segments_in_fmp4_answer_ranges_as_files_do() {
             (head.status().as_u16(), head.headers()["content-length"].to_str().unwrap()),
             (200, &*len.to_string())
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_without_known_keyframes_have_no_iframe_playlist() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mp4, matroska) = (folder.path().join("film.mp4"), folder.path().join("film.mkv"));
+    make_film(&mp4);
+    make_film(&matroska);
+    let server = kit::start_server(&[folder.path()]).await;
+    for (film, capabilities, extension, status) in [
+        (&mp4, page(false), "m4s", 200),
+        (&matroska, page(true), "m4s", 404),
+        (&mp4, json!({"codecs": ["mp4a.40.2"], "iframePlaylists": true}), "m4s", 404),
+        (&mp4, Value::Null, "ts", 404),
+    ] {
+        let session = start_session(&server, film, capabilities.clone()).await;
+        let text = get(&server, session["playlistUrl"].as_str().unwrap(), &[]).await.text().await.unwrap();
+        assert!(text.contains("#EXT-X-STREAM-INF") && !text.contains("I-FRAME"), "{capabilities}: {text}");
+        let path = |name: &str| format!("{}/{name}", session_path(&session));
+        let answer = get(&server, &path("v0-iframes.m3u8"), &[]).await;
+        assert_eq!(answer.status(), status, "{capabilities}");
+        // Segments in MPEG-TS are sent whole.
+        let segment = get(&server, &path(&format!("v0-00001.{extension}")), &[("range", "bytes=0-9")]).await;
+        let found = (segment.status().as_u16(), segment.headers().contains_key("accept-ranges"));
+        assert_eq!(found, if extension == "ts" { (200, false) } else { (206, true) }, "{capabilities}");
     }
 }

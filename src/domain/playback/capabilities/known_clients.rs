@@ -62,10 +62,11 @@ fn native_chromium() -> Vec<FormatCapabilities> {
     vec![fmp4(video, "aac opus flac", AudioRenditions::Single), basic_mpegts()]
 }
 
-/// HEVC is allowed in fMP4 only (HLS Authoring Specification, section 1.5).
+/// HEVC is allowed in fMP4 only, and I-frame playlists are required (HLS Authoring Specification, sections 1.5 and 6.1).
 fn apple() -> Vec<FormatCapabilities> {
     let hevc = hevc(&["sdr", "hdr10", "hlg", "dolby-vision"]);
-    let fmp4 = fmp4(vec![h264(), hevc], "aac ac3 eac3 alac flac", AudioRenditions::Several).with_text();
+    let fmp4 = fmp4(vec![h264(), hevc], "aac ac3 eac3 alac flac", AudioRenditions::Several);
+    let fmp4 = fmp4.with_text().with_iframe_playlists();
     vec![fmp4, mpegts(vec![h264()], "aac mp3 ac3 eac3", AudioRenditions::Muxed).with_text()]
 }
 
@@ -128,6 +129,7 @@ fn mpegts(video: Vec<VideoSupport>, audio: &str, audio_renditions: AudioRenditio
         has_text_renditions: false,
         allows_init_changes: false,
         knows_avc3: true,
+        has_iframe_playlists: false,
     }
 }
 
@@ -138,6 +140,10 @@ fn fmp4(video: Vec<VideoSupport>, audio: &str, audio_renditions: AudioRenditions
 impl FormatCapabilities {
     fn with_text(self) -> Self {
         Self { has_text_renditions: true, ..self }
+    }
+
+    fn with_iframe_playlists(self) -> Self {
+        Self { has_iframe_playlists: true, ..self }
     }
 
     fn with_init_changes(self) -> Self {

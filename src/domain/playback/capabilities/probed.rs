@@ -29,6 +29,8 @@ pub struct ProbedCapabilities {
     pub audio_renditions: bool,
     /// The page shows WebVTT renditions.
     pub text_renditions: bool,
+    /// The page shows pictures of an I-frame playlist while the viewer seeks.
+    pub iframe_playlists: bool,
 }
 
 impl ProbedCapabilities {
@@ -57,11 +59,19 @@ impl ProbedCapabilities {
             has_text_renditions: self.text_renditions,
             allows_init_changes: false,
             knows_avc3: true,
+            has_iframe_playlists: false,
         };
         let audio_renditions = if self.audio_renditions { AudioRenditions::Several } else { AudioRenditions::Single };
-        let format = SegmentFormat::Fmp4;
-        let fmp4 =
-            FormatCapabilities { format, video, audio, audio_renditions, allows_init_changes: true, ..mpegts.clone() };
+        let fmp4 = FormatCapabilities {
+            format: SegmentFormat::Fmp4,
+            video,
+            audio,
+            audio_renditions,
+            has_text_renditions: self.text_renditions,
+            allows_init_changes: true,
+            has_iframe_playlists: self.iframe_playlists,
+            knows_avc3: true,
+        };
         ClientCapabilities { formats: vec![fmp4, mpegts] }
     }
 

@@ -220,6 +220,16 @@ fn muxed_tracks_are_copied_as_client_and_device_profile_allow() {
 }
 
 #[test]
+fn only_clients_that_use_iframe_playlists_get_them() {
+    for (player, uses) in [("safari", true), ("chrome", false), ("kodi-isa", false), ("vlc", false), ("mpv", false)] {
+        assert_eq!(of_player(player).format(SegmentFormat::Fmp4).unwrap().has_iframe_playlists, uses, "{player}");
+    }
+    let probed: ProbedCapabilities = serde_json::from_str(r#"{ "iframePlaylists": true }"#).unwrap();
+    let of_page: Vec<bool> = probed.to_capabilities().formats.iter().map(|it| it.has_iframe_playlists).collect();
+    assert_eq!(of_page, [true, false]);
+}
+
+#[test]
 fn init_segments_may_change_where_players_continue() {
     for (player, allows) in [("chrome", true), ("kodi-isa", true), ("kodi", false), ("vlc", false), ("safari", false)] {
         let client = of_player(player);

@@ -65,6 +65,8 @@ pub(super) struct CapabilitiesBody {
     audio_renditions: bool,
     /// The page shows WebVTT renditions.
     text_renditions: bool,
+    /// The page shows pictures of an I-frame playlist while the viewer seeks: list it (`EXT-X-I-FRAME-STREAM-INF`).
+    iframe_playlists: bool,
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]

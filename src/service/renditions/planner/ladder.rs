@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::video_encode::{self, EncodeLimits, plan_encode};
 use super::{STEREO_KBPS, SessionPlan, display_size};
 use crate::domain::cmaf::Color;
+use crate::domain::cmaf::segment_sizes::BitRates;
 use crate::domain::codec::avc_level;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Hdr, Media};
@@ -33,6 +34,8 @@ pub struct Rung {
     pub frame_rate: Option<FrameRate>,
     pub bandwidth: u64,
     pub average_bandwidth: u64,
+    /// Of its I-frame playlist, bit/s; None if it has none. Only the tables of mp4 state where keyframes end.
+    pub iframe_bandwidth: Option<u64>,
     /// RFC 6381 codec string of the audio that is muxed with it.
     pub audio_codec: Option<String>,
     /// The attributes of copied video that its file states; those of other video are read from its first segment.
@@ -86,16 +89,14 @@ impl CopiedVideoAttributes {
 impl Rung {
     pub(super) fn new(spec: Arc<RenditionSpec>, duration: f64) -> Self {
         let packaged_rates = spec.package.as_ref().and_then(|package| package.cmaf_track()?.bit_rates(&spec.grid));
-        let (peak, average) = match packaged_rates {
-            Some(rates) => (rates.peak, rates.average),
-            None => bandwidth(&spec.source, &spec.media, &spec.rendition, duration),
-        };
+        let rates = packaged_rates.unwrap_or_else(|| bandwidth(&spec.source, &spec.media, &spec.rendition, duration));
         let video_format = video_size_and_rate(&spec.media, &spec.rendition);
         Self {
             size: video_format.map(|(size, _)| size),
             frame_rate: video_format.and_then(|(_, rate)| rate),
-            bandwidth: peak,
-            average_bandwidth: average,
+            bandwidth: rates.peak,
+            average_bandwidth: rates.average,
+            iframe_bandwidth: rates.iframe_peak,
             audio_codec: audio_codec(&spec.media, &spec.rendition),
             copied_video: CopiedVideoAttributes::of(&spec),
             spec,
@@ -118,7 +119,7 @@ impl Rung {
             video_range: copied.map(|copied| copied.video_range),
             bandwidth: self.bandwidth,
             average_bandwidth: self.average_bandwidth,
-            iframe_bandwidth: None,
+            iframe_bandwidth: self.iframe_bandwidth,
         }
     }
 }
@@ -135,7 +136,9 @@ impl SessionPlan {
         // Encoders make High profile; in fMP4 the samples contain the parameter sets.
         let default_profile = if self.format() == SegmentFormat::Fmp4 { "avc3.6400" } else { "avc1.6400" };
         let profile = video_codec.filter(|_| is_encoded).and_then(|codec| codec.get(..9)).unwrap_or(default_profile);
-        let knows_avc3 = self.request.capabilities.format(self.format()).is_none_or(|client| client.knows_avc3);
+        let client = self.request.capabilities.format(self.format());
+        let knows_avc3 = client.is_none_or(|client| client.knows_avc3);
+        let lists_iframes = client.is_some_and(|client| client.has_iframe_playlists);
         let to_variant = |(number, rung): (usize, &Rung)| {
             let codec = match (number, &rung.spec.rendition.video) {
                 (1.., Some(VideoPlan::Encode(plan))) if video_codec.is_some() => {
@@ -144,7 +147,8 @@ impl SessionPlan {
                 _ => video_codec.map(str::to_owned),
             };
             let named = codec.map(|codec| if knows_avc3 { codec } else { codec.replacen("avc3", "avc1", 1) });
-            rung.variant(PlaylistTrack::Video(number), named)
+            let variant = rung.variant(PlaylistTrack::Video(number), named);
+            Variant { iframe_bandwidth: variant.iframe_bandwidth.filter(|_| lists_iframes), ..variant }
         };
         self.rungs.iter().enumerate().map(to_variant).collect()
     }
@@ -222,7 +226,7 @@ fn audio_codec(media: &Media, rendition: &Rendition) -> Option<String> {
 }
 
 /// Peak and average bit rate of the rendition, bit/s, including the overhead of the transport stream.
-fn bandwidth(source: &SourceFile, media: &Media, rendition: &Rendition, duration: f64) -> (u64, u64) {
+fn bandwidth(source: &SourceFile, media: &Media, rendition: &Rendition, duration: f64) -> BitRates {
     let stream_kbps = |index: u32| media.stream(index).and_then(|stream| stream.bitrate_kbps).map(f64::from);
     let file_kbps = source.len as f64 * 8.0 / duration.max(0.001) / 1000.0;
     let (mut peak, mut average) = match &rendition.video {
@@ -242,5 +246,6 @@ fn bandwidth(source: &SourceFile, media: &Media, rendition: &Rendition, duration
     peak += audio_kbps;
     average += audio_kbps;
     const CONTAINER: f64 = 1.05;
-    ((peak * CONTAINER * 1000.0) as u64, (average * CONTAINER * 1000.0) as u64)
+    let rate = |kbps: f64| (kbps * CONTAINER * 1000.0) as u64;
+    BitRates { peak: rate(peak), average: rate(average), iframe_peak: None }
 }

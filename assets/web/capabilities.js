@@ -65,7 +65,26 @@ async function probe() {
   };
 }
 
+/**
+ * Channels of the audio output, 0 if they are unknown. Browsers log a warning about an AudioContext before the first click or key
+ * press, so none is made until then.
+ */
+export function countSpeakers(isActivated, createContext) {
+  if (!isActivated) return 0;
+  try {
+    const context = createContext();
+    context.close().catch(() => {});
+    return context.destination.maxChannelCount;
+  } catch {
+    return 0; // No audio output, or too many contexts.
+  }
+}
+
 let probed = null;
 
-/** The `capabilities` of a start request, probed once; null without MSE. */
-export const probeCapabilities = () => (probed ??= probe());
+/** The `capabilities` of a start request; null without MSE. Codecs are probed once, the audio output may change. */
+export async function probeCapabilities() {
+  const capabilities = await (probed ??= probe());
+  const aacChannels = capabilities && countSpeakers(navigator.userActivation?.hasBeenActive, () => new AudioContext());
+  return aacChannels ? { ...capabilities, aacChannels } : capabilities;
+}

@@ -138,6 +138,15 @@ pub enum AudioPlan {
     },
 }
 
+impl AudioPlan {
+    /// Index of the stream in the file.
+    pub fn stream(&self) -> u32 {
+        match self {
+            Self::Copy { stream } | Self::Encode { stream, .. } => *stream,
+        }
+    }
+}
+
 impl Rendition {
     /// 128 bits of BLAKE3 over the serialised rendition and the backend's version, hex.
     pub fn content_hash(&self, backend_version: &str) -> String {

@@ -37,6 +37,17 @@ export async function renditions(kit) {
       "mp4a.40.2", "opus"], "without HEVC Main above 1080p");
   });
 
+  await step("speakers-are-counted-after-an-activation", async () => {
+    const counted = await page.evaluate(async () => {
+      const { countSpeakers } = await import(new URL("web/capabilities.js", document.baseURI));
+      let closed = 0;
+      const context = { destination: { maxChannelCount: 6 }, close: async () => { closed += 1; } };
+      const fails = () => { throw new DOMException("no output", "NotSupportedError"); };
+      return [countSpeakers(true, () => context), countSpeakers(false, fails), countSpeakers(undefined, fails), countSpeakers(true, fails), closed];
+    });
+    assert.deepEqual(counted, [6, 0, 0, 0, 1]);
+  });
+
   await step("renditions-are-found-by-stream-or-file", async () => {
     const found = await page.evaluate(async () => {
       const { audioPosition, indexInGroup, subtitlePosition } = await import(new URL("web/renditions.js", document.baseURI));
@@ -107,6 +118,7 @@ export async function renditions(kit) {
       assert.ok(capabilities.codecs.includes(codec), `${codec} of ${capabilities.codecs}`);
     }
     assert.equal(capabilities.maxAudioChannels, 8);
+    assert.ok(capabilities.aacChannels === undefined || capabilities.aacChannels > 0, `${capabilities.aacChannels} channels`);
     assert.ok(capabilities.audioRenditions && capabilities.textRenditions);
     await waitUntilPlaying("video", 5);
   });

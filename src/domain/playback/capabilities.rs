@@ -16,11 +16,21 @@ use super::clients::{DeviceSource, RequestDevice};
 use super::device::{AudioSupport, DeviceProfile, VideoSupport, supports_webvtt};
 use crate::domain::segment_format::SegmentFormat;
 
-/// The formats of segments that a client plays, the preferred one first.
+/// The formats of segments that a client plays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientCapabilities {
+    /// The preferred one first.
     pub formats: Vec<FormatCapabilities>,
+    /// Channels of AAC that the client decodes, and plays on its speakers or mixes down itself: 2 unless more is known.
+    /// Only for encoded audio; the entries of `formats` decide what is copied.
+    pub aac_channels: u32,
 }
+
+/// Channels of encoded audio that every client plays.
+const STEREO: u32 = 2;
+
+/// Channels of 5.1.
+const SURROUND: u32 = 6;
 
 /// The codecs and renditions that a client plays in segments of one format.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,12 +103,31 @@ impl ClientCapabilities {
         let mpegts = entries_of(SegmentFormat::MpegTs, Some(mpegts_codecs));
         let fmp4 =
             FormatCapabilities { audio_renditions: AudioRenditions::Single, ..entries_of(SegmentFormat::Fmp4, None) };
-        Self { formats: if has_container("fmp4") { vec![fmp4, mpegts] } else { vec![mpegts] } }
+        let formats = if has_container("fmp4") { vec![fmp4, mpegts] } else { vec![mpegts] };
+        // The profile states what is decoded, not the speakers.
+        Self { formats, aac_channels: STEREO }
+    }
+
+    /// Channels of the AAC that a track is encoded to: 5.1 if the track is surround and the client takes 5.1, otherwise stereo.
+    /// `limit` is the viewer's. One of six or more requests 5.1, also of a client whose speakers are unknown, if its device
+    /// decodes 5.1.
+    pub fn encoded_channels(&self, source_channels: u32, limit: Option<u32>, device: &DeviceProfile) -> u32 {
+        let takes_surround = match limit {
+            None => self.aac_channels >= SURROUND,
+            Some(limit) => limit >= SURROUND && self.aac_channels.max(aac_channels_of(device)) >= SURROUND,
+        };
+        if takes_surround && source_channels >= SURROUND { SURROUND } else { STEREO }
     }
 
     pub fn format(&self, format: SegmentFormat) -> Option<&FormatCapabilities> {
         self.formats.iter().find(|capabilities| capabilities.format == format)
     }
+}
+
+/// Channels of AAC that a device decodes; a profile may leave the limit out.
+fn aac_channels_of(device: &DeviceProfile) -> u32 {
+    let aac = device.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
+    aac.map_or(STEREO, |support| support.max_channels.unwrap_or(SURROUND))
 }
 
 fn is_one_of(codec: &str, codecs: Option<&[&str]>) -> bool {

@@ -71,6 +71,15 @@ impl StartRequest {
     fn limited_playback(&self) -> PlaybackRequest {
         PlaybackRequest { max_bitrate_kbps: self.encode_limits().max_bitrate_kbps, ..self.playback.clone() }
     }
+
+    /// Channels, and bit rate in kbit/s, of the AAC that a track of so many channels is encoded to.
+    fn encoded_audio(&self, source_channels: u32) -> (u32, u32) {
+        let (limit, device) = (self.playback.max_audio_channels, &self.device.profile);
+        match self.capabilities.encoded_channels(source_channels, limit, device) {
+            stereo @ ..=2 => (stereo, STEREO_KBPS),
+            surround => (surround, SURROUND_KBPS),
+        }
+    }
 }
 
 /// How a session's playlists announce the start position.
@@ -171,6 +180,19 @@ impl SessionPlan {
     pub fn first_audio(&self) -> Option<&AudioPlan> {
         let beside_video = self.audio.first().map(|track| &track.spec.rendition);
         beside_video.unwrap_or(&self.spec().rendition).audio.as_ref()
+    }
+
+    /// Channels of an audio stream of the file as it is sent; None for a stream that is not, and for video.
+    pub fn sent_channels(&self, stream: u32) -> Option<u32> {
+        let renditions = self.audio.iter().map(|track| &track.spec.rendition).chain([&self.spec().rendition]);
+        let mut plans = renditions.filter_map(|rendition| rendition.audio.as_ref());
+        match plans.find(|plan| plan.stream() == stream)? {
+            AudioPlan::Encode { channels, .. } => Some(*channels),
+            AudioPlan::Copy { .. } => {
+                let mut streams = self.spec().media.audio_streams();
+                streams.find(|(found, _)| found.index == stream).map(|(_, audio)| audio.channels)
+            }
+        }
     }
 
     /// Format of the segments of video and audio.
@@ -319,13 +341,7 @@ fn session_policy<'a>(
     sidecar: Option<Arc<SourceFile>>,
 ) -> Policy<'a> {
     let found = media.audio_streams().find(|(stream, _)| track.is_some_and(|(index, _)| stream.index == index));
-    let channels = found.map_or(2, |(_, audio)| audio.channels);
-    let aac = request.device.profile.audio.iter().find(|support| support.codec.eq_ignore_ascii_case("aac"));
-    let device_channels = aac.map_or(2, |support| support.max_channels.unwrap_or(8));
-    // More than two channels only on request, because every device plays stereo.
-    let is_surround =
-        channels >= 6 && device_channels >= 6 && request.playback.max_audio_channels.is_some_and(|max| max >= 6);
-    let (audio_channels, audio_kbps) = if is_surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
+    let (audio_channels, audio_kbps) = request.encoded_audio(found.map_or(2, |(_, audio)| audio.channels));
     let (limits, subtitle) = (request.encode_limits(), &request.playback.subtitle);
     let format = SegmentFormat::MpegTs;
     Policy { limits, subtitle, sidecar, frame_rate: None, audio_channels, audio_kbps, format }

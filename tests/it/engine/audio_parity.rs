@@ -3,48 +3,13 @@
 use std::f64::consts::TAU;
 
 use super::*;
-
-const SAMPLE_RATE: usize = 48_000;
+use crate::kit::tones::{self, SAMPLE_RATE, TONES, decode_channels, tone_decibels};
 
 /// The largest difference between the backends, dB.
 const TOLERANCE_DECIBELS: f64 = 0.5;
 
 /// Quieter tones are not compared, dB below full scale.
 const NOISE_FLOOR_DECIBELS: f64 = -50.0;
-
-/// The tone of each channel, Hz. All have whole periods in the measured second.
-const TONES: [(&str, f64); 11] = [
-    ("FL", 300.0),
-    ("FR", 500.0),
-    ("FC", 700.0),
-    ("LFE", 60.0),
-    ("BL", 1100.0),
-    ("BR", 1300.0),
-    ("SL", 1500.0),
-    ("SR", 1700.0),
-    ("FLC", 1900.0),
-    ("FRC", 2100.0),
-    ("BC", 2300.0),
-];
-
-/// Channels of a layout as ffmpeg orders them.
-const LAYOUTS: [(&str, &str); 15] = [
-    ("mono", "FC"),
-    ("stereo", "FL FR"),
-    ("2.1", "FL FR LFE"),
-    ("3.0", "FL FR FC"),
-    ("4.0", "FL FR FC BC"),
-    ("quad", "FL FR BL BR"),
-    ("quad(side)", "FL FR SL SR"),
-    ("5.0", "FL FR FC BL BR"),
-    ("5.0(side)", "FL FR FC SL SR"),
-    ("5.1", "FL FR FC LFE BL BR"),
-    ("5.1(side)", "FL FR FC LFE SL SR"),
-    ("6.1", "FL FR FC LFE BC SL SR"),
-    ("6.1(back)", "FL FR FC LFE BL BR BC"),
-    ("7.1", "FL FR FC LFE BL BR SL SR"),
-    ("7.1(wide)", "FL FR FC LFE BL BR FLC FRC"),
-];
 
 /// Files by container and arguments of the encoder, each in some layouts.
 const FILES: [(&str, Container, &str, &str); 12] = [
@@ -61,31 +26,6 @@ const FILES: [(&str, Container, &str, &str); 12] = [
     ("vorbis.ogg", Container::Ogg, "-c:a libvorbis -q:a 8", "7.1"),
     ("pcm.mov", Container::Mp4, "-c:a pcm_s24le", "5.1"),
 ];
-
-/// The samples of each channel of some files' first audio streams, at 48 kHz.
-fn decode_channels(paths: &[&Path], channels: usize) -> Vec<Vec<Vec<f32>>> {
-    let decoded = media::convert(paths, ["-map {n}:a:0 -ar 48000 -f f32le"]).into_iter();
-    decoded
-        .map(|[bytes]| {
-            let samples = bytes.as_chunks::<4>().0.iter().map(|&four| f32::from_le_bytes(four));
-            let mut separate = vec![Vec::with_capacity(bytes.len() / 4 / channels); channels];
-            samples.enumerate().for_each(|(n, sample)| separate[n % channels].push(sample));
-            separate
-        })
-        .collect()
-}
-
-/// The level of a sine tone in one second of a channel, dB below full scale, by Goertzel's filter: no sine per sample.
-fn tone_decibels(samples: &[f32], hertz: f64) -> f64 {
-    let step = 2.0 * (TAU * hertz / SAMPLE_RATE as f64).cos();
-    let (mut last, mut before) = (0.0_f64, 0.0_f64);
-    for &sample in samples {
-        (last, before) = (f64::from(sample) + step * last - before, last);
-    }
-    let power = last * last + before * before - step * last * before;
-    let amplitude = 2.0 * power.max(0.0).sqrt() / samples.len() as f64;
-    20.0 * amplitude.max(1e-9).log10()
-}
 
 /// The level of all of a channel's samples, dB below full scale.
 fn rms_decibels(samples: &[f32]) -> f64 {
@@ -144,10 +84,8 @@ async fn each_tone_is_equally_loud_with_both_backends() {
     let folder = tempfile::tempdir().unwrap();
     for (name, container, encoder_args, layouts) in FILES {
         for layout in layouts.split(' ') {
-            let speakers = LAYOUTS.iter().find(|(name, _)| *name == layout).unwrap().1;
-            let tones = speakers.split(' ').map(|speaker| TONES.iter().find(|(name, _)| *name == speaker).unwrap());
-            let tones: Vec<String> = tones.map(|(_, hertz)| format!("0.25*sin(2*PI*{hertz}*t)")).collect();
-            let source = format!("aevalsrc=exprs='{}':channel_layout={layout}:s={SAMPLE_RATE}:d=3", tones.join("|"));
+            let speakers = tones::speakers(layout);
+            let source = tones::source_filter(layout, 3);
             let path = folder.path().join(name);
             media::run_ffmpeg(&path, &["-f lavfi -i", &source, encoder_args]);
             // Six channels show where each tone is; how they are mixed into two does not depend on the file's format.
@@ -172,7 +110,7 @@ async fn each_tone_is_equally_loud_with_both_backends() {
                         );
                     }
                 }
-                let audible_count = speakers.split(' ').filter(|speaker| channels == 6 || *speaker != "LFE").count();
+                let audible_count = speakers.iter().filter(|speaker| channels == 6 || **speaker != "LFE").count();
                 assert!(compared_count >= audible_count, "{name} {layout} to {channels} channels: tones are missing");
             }
         }

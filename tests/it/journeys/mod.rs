@@ -12,4 +12,5 @@ mod plain_client;
 mod renditions;
 mod seeks;
 mod sessions;
+mod surround;
 mod worker_faults;

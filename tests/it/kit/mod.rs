@@ -20,6 +20,7 @@ pub mod response;
 pub mod schema;
 pub mod service_config;
 pub mod small_films;
+pub mod tones;
 pub mod ts;
 pub mod worker_processes;
 pub mod xmltv;

@@ -2,7 +2,7 @@
 //! mpv 0.35, VLC 3.0, Kodi 20 with inputstream.adaptive 20.3, GStreamer 1.22), except those of Apple, which follow its
 //! authoring specification. Clients that were not tried get MPEG-TS as before.
 
-use super::{AudioRenditions, ClientCapabilities, FormatCapabilities};
+use super::{AudioRenditions, ClientCapabilities, FormatCapabilities, STEREO, SURROUND};
 use crate::domain::playback::device::{VideoSupport, audio_support, owned_names, video_support};
 use crate::domain::segment_format::SegmentFormat;
 
@@ -11,36 +11,38 @@ const H264: [&str; 4] = ["constrained-baseline", "baseline", "main", "high"];
 /// A set of formats, the preferred one first.
 type Build = fn() -> Vec<FormatCapabilities>;
 
-/// By prefixes of `player`, lower case: players that share a User-Agent with others.
-const PLAYERS: [(&str, Build); 4] = [
-    ("kodi-isa", adaptive_kodi),
-    ("inputstream.adaptive", adaptive_kodi),
-    ("chrome-native", native_chromium),
-    ("hlsdemux2", hlsdemux2),
+/// By prefixes of `player`, lower case: players that share a User-Agent with others. With [`ClientCapabilities::aac_channels`].
+const PLAYERS: [(&str, Build, u32); 4] = [
+    ("kodi-isa", adaptive_kodi, SURROUND),
+    ("inputstream.adaptive", adaptive_kodi, SURROUND),
+    ("chrome-native", native_chromium, STEREO),
+    ("hlsdemux2", hlsdemux2, STEREO),
 ];
 
-/// By the names of the table of known clients.
-const NAMES: [(&[&str], Build); 7] = [
-    (&["firefox", "samsung-internet"], browser),
-    (&["chrome", "edge", "opera"], chromium),
-    (&["apple", "safari", "safari-mobile"], apple),
-    (&["kodi", "mpv", "ffmpeg", "infuse"], ffmpeg_player),
-    (&["vlc"], vlc),
-    (&["gstreamer"], gstreamer),
-    (&["tizen", "webos"], television),
+/// By the names of the table of known clients, with [`ClientCapabilities::aac_channels`]. Software players and browsers mix 5.1
+/// down to the speakers of their machine. Apple requires stereo AAC (HLS Authoring Specification, section 2).
+const NAMES: [(&[&str], Build, u32); 7] = [
+    (&["firefox", "samsung-internet"], browser, SURROUND),
+    (&["chrome", "edge", "opera"], chromium, SURROUND),
+    (&["apple", "safari", "safari-mobile"], apple, STEREO),
+    (&["kodi", "mpv", "ffmpeg", "infuse"], ffmpeg_player, SURROUND),
+    (&["vlc"], vlc, SURROUND),
+    (&["gstreamer"], gstreamer, STEREO),
+    (&["tizen", "webos"], television, STEREO),
 ];
 
 pub(super) fn by_player(player: &str) -> Option<ClientCapabilities> {
     let is_prefix = |prefix: &str| player.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    let (_, build) = PLAYERS.into_iter().find(|(prefix, _)| is_prefix(prefix))?;
-    Some(ClientCapabilities { formats: build() })
+    let (_, build, aac_channels) = PLAYERS.into_iter().find(|(prefix, ..)| is_prefix(prefix))?;
+    Some(ClientCapabilities { formats: build(), aac_channels })
 }
 
-/// H.264 and AAC in MPEG-TS for a name that is not in the table.
+/// H.264 and stereo AAC in MPEG-TS for a name that is not in the table.
 pub(super) fn by_name(name: &str) -> ClientCapabilities {
-    let entry = NAMES.into_iter().find(|(names, _)| names.contains(&name));
-    let formats = entry.map_or_else(|| vec![basic_mpegts()], |(_, build)| build());
-    ClientCapabilities { formats }
+    let entry = NAMES.into_iter().find(|(names, ..)| names.contains(&name));
+    let (formats, aac_channels) =
+        entry.map_or_else(|| (vec![basic_mpegts()], STEREO), |(_, build, channels)| (build(), channels));
+    ClientCapabilities { formats, aac_channels }
 }
 
 /// hls.js. HEVC depends on the machine: the page probes it.

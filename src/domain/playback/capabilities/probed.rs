@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{AudioRenditions, ClientCapabilities, FormatCapabilities};
+use super::{AudioRenditions, ClientCapabilities, FormatCapabilities, STEREO};
 use crate::domain::playback::device::{AudioSupport, VideoSupport, owned_names, video_support};
 use crate::domain::segment_format::SegmentFormat;
 
@@ -25,6 +25,8 @@ pub struct ProbedCapabilities {
     pub max_width: Option<u32>,
     pub max_height: Option<u32>,
     pub max_audio_channels: Option<u32>,
+    /// Channels of the audio output.
+    pub aac_channels: Option<u32>,
     /// The page offers a choice of languages within a session.
     pub audio_renditions: bool,
     /// The page shows WebVTT renditions.
@@ -72,7 +74,8 @@ impl ProbedCapabilities {
             has_iframe_playlists: self.iframe_playlists,
             knows_avc3: true,
         };
-        ClientCapabilities { formats: vec![fmp4, mpegts] }
+        let aac_channels = self.aac_channels.unwrap_or(STEREO).min(channels);
+        ClientCapabilities { formats: vec![fmp4, mpegts], aac_channels }
     }
 
     fn limit_video(&self, support: VideoSupport) -> VideoSupport {
@@ -221,7 +224,8 @@ mod tests {
         let json = r#"{ "codecs": ["avc1.640033", "hvc1.2.4.L153.B0", "mp4a.40.2", "mp4a.40.5", "opus", "ec-3", "x"],
             "hdr": ["hdr10", "wide"], "maxHeight": 2160, "maxAudioChannels": 8, "audioRenditions": true, "unknown": 1 }"#;
         let probed: ProbedCapabilities = serde_json::from_str(json).unwrap();
-        let ClientCapabilities { formats } = probed.to_capabilities();
+        let ClientCapabilities { formats, aac_channels } = probed.to_capabilities();
+        assert_eq!(aac_channels, 2, "the page says nothing about speakers");
         let [fmp4, mpegts] = &formats[..] else { panic!() };
         let audio: Vec<_> = fmp4.audio.iter().map(|support| (&*support.codec, support.max_channels.unwrap())).collect();
         assert_eq!(audio, [("aac", 8), ("opus", 8), ("eac3", 8)]);
@@ -236,13 +240,23 @@ mod tests {
         assert!(nothing.formats.iter().all(|format| format.video.is_empty()));
     }
 
+    #[test]
+    fn encoded_audio_has_the_channels_that_are_decoded_and_played() {
+        let channels = |aac_channels, max_audio_channels| {
+            let probed = ProbedCapabilities { aac_channels, max_audio_channels, ..ProbedCapabilities::default() };
+            probed.to_capabilities().aac_channels
+        };
+        assert_eq!((channels(None, Some(8)), channels(Some(2), Some(8))), (2, 2));
+        assert_eq!((channels(Some(6), None), channels(Some(8), Some(8)), channels(Some(8), Some(2))), (6, 8, 2));
+    }
+
     proptest! {
         #[test]
         fn any_codec_string_is_read_without_panic(
             texts in proptest::collection::vec("((avc1|hvc1|av01|vp09|mp4a)\\.)?[0-9A-FLMH.é]{0,20}|\\PC{0,70}", 0..8),
         ) {
             let probed = ProbedCapabilities { codecs: texts, ..ProbedCapabilities::default() };
-            let ClientCapabilities { formats } = probed.to_capabilities();
+            let ClientCapabilities { formats, .. } = probed.to_capabilities();
             prop_assert!(formats[0].video.len() + formats[0].audio.len() <= MAX_CODECS);
         }
     }

@@ -236,3 +236,36 @@ fn init_segments_may_change_where_players_continue() {
         assert_eq!(client.format(SegmentFormat::Fmp4).unwrap().allows_init_changes, allows, "{player}");
     }
 }
+
+#[test]
+fn surround_is_encoded_to_the_channels_that_a_client_takes() {
+    for (player, by_limit) in [
+        ("kodi", [6, 2, 2, 6, 6]),
+        ("kodi-isa", [6, 2, 2, 6, 6]),
+        ("mpv", [6, 2, 2, 6, 6]),
+        ("infuse", [6, 2, 2, 6, 6]),
+        ("VLC 3.0.21", [6, 2, 2, 6, 6]),
+        ("safari", [2, 2, 2, 6, 6]),
+        ("chrome", [6, 2, 2, 6, 6]),
+        ("firefox", [6, 2, 2, 6, 6]),
+        ("chrome-native", [2, 2, 2, 6, 6]),
+        ("gstreamer", [2, 2, 2, 6, 6]),
+        ("tizen", [2, 2, 2, 6, 6]),
+        ("roku", [2, 2, 2, 2, 2]),
+        ("curl", [2, 2, 2, 6, 6]),
+    ] {
+        let (client, device) = (of_player(player), RequestDevice::resolve(None, Some(player), None).profile);
+        let limits = [None, Some(2), Some(5), Some(6), Some(8)];
+        assert_eq!(limits.map(|limit| client.encoded_channels(6, limit, &device)), by_limit, "{player}");
+        assert_eq!(client.encoded_channels(5, Some(6), &device), 2, "{player}");
+    }
+    // The page knows its speakers, a device profile does not.
+    let aac = |max_channels| DeviceProfile {
+        audio: vec![AudioSupport { codec: "AAC".into(), max_channels }],
+        ..DeviceProfile::default()
+    };
+    let probed = ProbedCapabilities { aac_channels: Some(6), ..ProbedCapabilities::default() }.to_capabilities();
+    assert_eq!([None, Some(6)].map(|limit| probed.encoded_channels(8, limit, &aac(Some(2)))), [6, 6]);
+    let profile = ClientCapabilities::from_profile(&aac(None));
+    assert_eq!([None, Some(6)].map(|limit| profile.encoded_channels(8, limit, &aac(None))), [2, 6]);
+}

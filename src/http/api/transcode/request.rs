@@ -61,6 +61,9 @@ pub(super) struct CapabilitiesBody {
     max_width: Option<u32>,
     max_height: Option<u32>,
     max_audio_channels: Option<u32>,
+    /// Channels of the audio output (`AudioContext.destination.maxChannelCount`). With six or more, surround that must be
+    /// encoded becomes 5.1 AAC. Absent: stereo.
+    aac_channels: Option<u32>,
     /// The page offers a choice of languages within a session.
     audio_renditions: bool,
     /// The page shows WebVTT renditions.
@@ -77,6 +80,8 @@ struct ProfileBody {
     #[schema(default = "original")]
     resolution: Option<String>,
     max_bitrate_kbps: Option<u32>,
+    /// Audio with more channels is encoded. Absent: surround that must be encoded becomes 5.1 AAC for players that are known to
+    /// play it, otherwise stereo. 6 or more: 5.1 AAC, if the device plays it.
     max_audio_channels: Option<u32>,
     /// Adaptive bitrate: list every rung up to the requested resolution, so that the player can switch between them.
     #[schema(default = false)]

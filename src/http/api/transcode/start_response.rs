@@ -70,6 +70,7 @@ struct RenditionBody {
 
 /// The action for a stream that is played.
 #[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 #[schema(as = StreamDecision)]
 struct StreamBody {
     /// Index in the file.
@@ -80,6 +81,8 @@ struct StreamBody {
     codec: String,
     /// `copy` or `encode`.
     action: &'static str,
+    /// Channels of audio as it is sent, copied or encoded; null for video.
+    channels: Option<u32>,
     /// Why it is encoded: a reason as in `reasons` of the decision, `SEGMENT_FORMAT_NOT_SUPPORTED` (segments cannot contain the
     /// codec), `ORIENTATION_NOT_SUPPORTED` (rotated by its container) or `KEYFRAMES_NOT_SUPPORTED` (too far apart),
     /// or `AUDIO_ENDS_EARLY` (encoded audio continues with silence).
@@ -209,6 +212,7 @@ impl StreamBody {
             kind: if matches!(stream.kind, StreamKind::Video(_)) { "video" } else { "audio" },
             codec: stream.codec.clone(),
             action: if decision.action == TrackAction::Copy { "copy" } else { "encode" },
+            channels: plan.sent_channels(decision.stream),
             reasons: decision.reasons.iter().map(|reason| encode_reason_code(*reason)).collect(),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{STEREO_KBPS, SURROUND_KBPS};
+use super::{STEREO_KBPS, SURROUND_KBPS, StartRequest};
 use crate::domain::media::{Audio, Stream, language_tag};
 use crate::domain::plan::{AudioPlan, Rendition};
 use crate::domain::playback::TrackAction;
@@ -44,7 +44,7 @@ pub(super) async fn plan_audio_tracks(
     service: &Service,
     video: &RenditionSpec,
     decisions: Vec<StreamDecision>,
-    max_channels: u32,
+    request: &StartRequest,
 ) -> Vec<(StreamDecision, AudioTrack)> {
     let mut planned = Vec::new();
     for decision in decisions.into_iter().take(MAX_TRACKS) {
@@ -61,7 +61,7 @@ pub(super) async fn plan_audio_tracks(
             TrackAction::Encode => (None, decision),
         };
         if package.is_some() || stream.is_decodable {
-            let track = plan_track(video, (stream, audio), package, max_channels, planned.is_empty());
+            let track = plan_track(video, (stream, audio), package, request, planned.is_empty());
             planned.push((decision, track));
         }
     }
@@ -89,7 +89,7 @@ fn plan_track(
     video: &RenditionSpec,
     (stream, audio): (&Stream, &Audio),
     package: Option<Arc<Package>>,
-    max_channels: u32,
+    request: &StartRequest,
     is_default: bool,
 ) -> AudioTrack {
     let description = AudioRendition {
@@ -101,8 +101,6 @@ fn plan_track(
     let track = package.as_ref().and_then(|package| package.cmaf_track());
     let entry = track.map(|track| track.entry().clone());
     let rates = track.and_then(|track| track.bit_rates(&video.grid));
-    let is_surround = audio.channels >= 6 && max_channels >= 6;
-    let (channels, kbps) = if is_surround { (6, SURROUND_KBPS) } else { (2, STEREO_KBPS) };
     let stream_number = stream.index;
     let (plan, codecs, channel_text, average) = match entry {
         Some(entry) => {
@@ -111,6 +109,7 @@ fn plan_track(
             (AudioPlan::Copy { stream: stream_number }, entry.codecs, channels, average)
         }
         None => {
+            let (channels, kbps) = request.encoded_audio(audio.channels);
             let plan = AudioPlan::Encode { stream: stream_number, channels, kbps, gain_tenths_db: None };
             (plan, "mp4a.40.2".to_owned(), channels.to_string(), f64::from(kbps) * 1000.0)
         }

@@ -48,13 +48,12 @@ pub(super) async fn plan_cmaf(
     };
     let tracks = SessionTracks { video: Some((video.stream, video.action)), audio: None };
     let item = DecidedItem { source: source.clone(), media: media.clone(), tracks, duration_seconds };
-    let max_channels = policy.audio_channels;
     let policy = Policy { format: SegmentFormat::Fmp4, ..policy };
     let Some(planned) = plan_rendition(service, item, policy, accepts_copy).await? else { return Ok(None) };
     if planned.spec.rendition.encodes_video() && video.action == TrackAction::Copy {
         video = StreamDecision { action: TrackAction::Encode, reasons: vec![EncodeReason::Keyframes], ..video };
     }
-    let planned_audio = plan_audio_tracks(service, &planned.spec, audio, max_channels).await;
+    let planned_audio = plan_audio_tracks(service, &planned.spec, audio, request).await;
     let (decisions, audio): (Vec<_>, Vec<_>) = planned_audio.into_iter().unzip();
     let streams = std::iter::once(video).chain(decisions).collect();
     let has_text_renditions = delivery.has_text_renditions;

@@ -118,7 +118,7 @@ async fn assert_in_sync(server: &Server, video: &Track, audio: &Track, first: us
     let beeps: Vec<f64> = beeps.into_iter().map(|beep| beep + discarded).collect();
     // The first frames of audio after a join fade in, and a beep may begin before the join.
     let window = video.start_of(first) + 0.2..video.start_of(first + 2) - 0.2;
-    let flashes: Vec<f64> = flashes.into_iter().filter(|time| window.contains(time)).collect();
+    let flashes: Vec<f64> = flashes.into_iter().filter(|time| window.contains(&time.round())).collect();
     let seconds = (window.start.ceil() as u32..).take_while(|second| f64::from(*second) < window.end).count();
     assert_eq!(flashes.len(), seconds, "{what}: {window:?} has the flashes {flashes:?}");
     for flash in flashes {

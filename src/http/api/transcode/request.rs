@@ -54,8 +54,10 @@ pub(super) struct StartBody {
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) struct CapabilitiesBody {
     /// RFC 6381 codec strings that are supported in `video/mp4` or `audio/mp4`, each tested alone. At most 64.
+    #[schema(required = false)]
     codecs: Vec<String>,
     /// `hdr10`, `hlg`: what the screen shows in its range.
+    #[schema(required = false)]
     hdr: Vec<String>,
     /// Pixels of the largest video worth sending.
     max_width: Option<u32>,
@@ -65,10 +67,13 @@ pub(super) struct CapabilitiesBody {
     /// encoded becomes 5.1 AAC. Absent: stereo.
     aac_channels: Option<u32>,
     /// The page offers a choice of languages within a session.
+    #[schema(required = false)]
     audio_renditions: bool,
     /// The page shows WebVTT renditions.
+    #[schema(required = false)]
     text_renditions: bool,
     /// The page shows pictures of an I-frame playlist while the viewer seeks: list it (`EXT-X-I-FRAME-STREAM-INF`).
+    #[schema(required = false)]
     iframe_playlists: bool,
 }
 

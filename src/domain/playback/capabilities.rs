@@ -39,6 +39,8 @@ pub struct FormatCapabilities {
     pub video: Vec<VideoSupport>,
     pub audio: Vec<AudioSupport>,
     pub audio_renditions: AudioRenditions,
+    /// Only some devices of this client decode the codecs of `audio` other than AAC: AAC is offered beside a copy in one of them.
+    pub has_aac_group: bool,
     /// WebVTT renditions are shown.
     pub has_text_renditions: bool,
     /// Playback continues where the init segment changes (`EXT-X-MAP`), as on a channel whose items differ.
@@ -93,6 +95,7 @@ impl ClientCapabilities {
             video: profile.video.iter().filter(|entry| is_one_of(&entry.codec, codecs)).cloned().collect(),
             audio: profile.audio.iter().filter(|entry| is_one_of(&entry.codec, codecs)).cloned().collect(),
             audio_renditions: AudioRenditions::Muxed,
+            has_aac_group: false,
             has_text_renditions: supports_webvtt(profile),
             allows_init_changes: false,
             knows_avc3: true,

@@ -18,6 +18,7 @@ use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
+mod audio_groups;
 mod audio_tracks;
 mod burned_subtitles;
 pub mod channel_item;
@@ -30,6 +31,7 @@ mod request_check;
 mod text_tracks;
 mod video_encode;
 
+pub use audio_groups::SessionAudio;
 pub use audio_tracks::AudioTrack;
 use cmaf::plan_cmaf;
 pub use ladder::Rung;
@@ -135,8 +137,8 @@ pub enum RenditionId {
 pub struct SessionPlan {
     /// The best rung first; more than one only in an adaptive session.
     pub rungs: Vec<Rung>,
-    /// The audio renditions beside the video, the default one first. Empty where video and audio are muxed, and for audio alone.
-    pub audio: Vec<AudioTrack>,
+    /// The audio renditions beside the video. Empty where video and audio are muxed, and for audio alone.
+    pub audio: SessionAudio,
     /// The WebVTT renditions.
     pub subtitles: Vec<TextTrack>,
     pub request: StartRequest,
@@ -172,19 +174,20 @@ impl SessionPlan {
     pub fn spec_of(&self, id: RenditionId) -> Option<&Arc<RenditionSpec>> {
         match id {
             RenditionId::Rung(rung) => self.rungs.get(rung).map(|rung| &rung.spec),
-            RenditionId::Audio(track) => self.audio.get(track).map(|track| &track.spec),
+            RenditionId::Audio(track) => self.audio.renditions().get(track).map(|track| &track.spec),
         }
     }
 
     /// The audio that plays first.
     pub fn first_audio(&self) -> Option<&AudioPlan> {
-        let beside_video = self.audio.first().map(|track| &track.spec.rendition);
+        let beside_video = self.audio.tracks().first().map(|track| &track.spec.rendition);
         beside_video.unwrap_or(&self.spec().rendition).audio.as_ref()
     }
 
     /// Channels of an audio stream of the file as it is sent; None for a stream that is not, and for video.
     pub fn sent_channels(&self, stream: u32) -> Option<u32> {
-        let renditions = self.audio.iter().map(|track| &track.spec.rendition).chain([&self.spec().rendition]);
+        let tracks = self.audio.tracks().iter();
+        let renditions = tracks.map(|track| &track.spec.rendition).chain([&self.spec().rendition]);
         let mut plans = renditions.filter_map(|rendition| rendition.audio.as_ref());
         match plans.find(|plan| plan.stream() == stream)? {
             AudioPlan::Encode { channels, .. } => Some(*channels),
@@ -192,6 +195,14 @@ impl SessionPlan {
                 let mut streams = self.spec().media.audio_streams();
                 streams.find(|(found, _)| found.index == stream).map(|(_, audio)| audio.channels)
             }
+        }
+    }
+
+    /// Channels of the AAC that is offered beside a copied stream; None without any.
+    pub fn aac_channels(&self, stream: u32) -> Option<u32> {
+        match self.audio.aac_of(stream)?.spec.rendition.audio {
+            Some(AudioPlan::Encode { channels, .. }) => Some(channels),
+            _ => None,
         }
     }
 
@@ -219,7 +230,7 @@ struct DecidedItem {
 struct SessionRenditions {
     /// Those of the best rung: with audio, muxed, in MPEG-TS.
     top: PlannedRendition,
-    audio: Vec<AudioTrack>,
+    audio: SessionAudio,
     streams: Vec<StreamDecision>,
     /// All text subtitles can be listed.
     has_text_renditions: bool,

@@ -7,10 +7,7 @@ use super::session::Session;
 use crate::domain::cmaf::init_reader::{InitDescription, split_init};
 use crate::domain::grid::Grid;
 use crate::domain::playback::SubtitleDelivery;
-use crate::domain::playlist::{
-    self, AudioEncoding, AudioGroup, AudioRendition, InitId, MediaPlaylist, MultivariantPlaylist, PlaylistTrack,
-    SubtitleRendition,
-};
+use crate::domain::playlist::{self, InitId, MediaPlaylist, MultivariantPlaylist, PlaylistTrack, SubtitleRendition};
 use crate::domain::segment_format::SegmentFormat;
 use crate::domain::subtitles::write_webvtt_segment;
 use crate::engine::TIMELINE_BASE;
@@ -18,9 +15,6 @@ use crate::engine::content::SegmentContent;
 use crate::error::{Code, Error, Result};
 use crate::service::media::subtitles::{SubtitleLocation, Subtitles};
 use crate::service::renditions::planner::{RenditionId, SessionPlan, start_segment};
-
-/// `GROUP-ID` of the audio renditions.
-const AUDIO_GROUP: &str = "audio";
 
 impl SessionPlan {
     /// The rendition of a playlist track; None for subtitles and unknown tracks.
@@ -62,15 +56,7 @@ impl Session {
         let plan = &self.plan;
         let start_seconds = plan.request.start_seconds - plan.list_start_seconds();
         let variants = plan.variants(self.video_codec().as_deref());
-        let audio: Vec<AudioRendition> = plan.audio.iter().map(|track| track.description.clone()).collect();
-        let encodings = plan.audio.iter().enumerate().map(|(number, track)| AudioEncoding {
-            track: PlaylistTrack::Audio(number),
-            codecs: track.codecs.clone(),
-            channels: track.channels.clone(),
-            bandwidth: track.bandwidth,
-            average_bandwidth: track.average_bandwidth,
-        });
-        let group = AudioGroup { id: AUDIO_GROUP.to_owned(), encodings: encodings.collect() };
+        let (audio, audio_groups) = (plan.audio.descriptions(), plan.audio.groups());
         let subtitles: Vec<SubtitleRendition> = plan.subtitles.iter().map(|track| track.description.clone()).collect();
         let playlist = MultivariantPlaylist {
             format: plan.format(),
@@ -78,7 +64,7 @@ impl Session {
             start_seconds: if with_start { start_seconds } else { 0.0 },
             variants: &variants,
             audio: &audio,
-            audio_groups: if audio.is_empty() { &[] } else { std::slice::from_ref(&group) },
+            audio_groups: &audio_groups,
             subtitles: &subtitles,
             captions: None,
         };

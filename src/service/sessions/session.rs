@@ -84,7 +84,7 @@ impl Session {
         timeouts: SessionTimeouts,
         stop: CancellationToken,
     ) -> Self {
-        let leases = SessionLeases::new(plan.rungs.len(), plan.audio.len(), lease, backend);
+        let leases = SessionLeases::new(plan.rungs.len(), plan.audio.renditions().len(), lease, backend);
         Self {
             id: format!("ts_{}", data_encoding::HEXLOWER.encode(&random_bytes::<16>())),
             user_id: user_id.to_owned(),
@@ -183,7 +183,7 @@ impl Session {
     /// Has the first segment of encoded audio made, for which the player would wait otherwise. A failure is reported to its
     /// requests.
     async fn prepare_audio(&self, first_segment: usize) {
-        if self.plan.audio.first().is_some_and(|track| track.spec.rendition.encodes_audio()) {
+        if self.plan.audio.tracks().first().is_some_and(|track| track.spec.rendition.encodes_audio()) {
             let _ = self.stored_segment(RenditionId::Audio(0), first_segment).await;
         }
     }

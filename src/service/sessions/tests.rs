@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use super::*;
-use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
-use crate::domain::playlist::AudioRendition;
+use crate::domain::plan::VideoPlan;
 use crate::domain::session::SessionState;
 use crate::domain::time::FrameRate;
+use crate::engine::RunError;
 use crate::engine::fake_backend::FakeBackend;
 use crate::engine::worker::Isolation;
-use crate::engine::{RenditionSpec, RunError};
-use crate::service::renditions::planner::{AudioTrack, RenditionId, Rung, StartRequest};
+use crate::service::renditions::planner::{RenditionId, Rung, SessionAudio, StartRequest};
 use crate::service::renditions::sample_spec::sample_spec;
+
+mod audio;
 
 struct Bench {
     folder: tempfile::TempDir,
@@ -68,7 +69,7 @@ impl Bench {
         };
         SessionPlan {
             rungs: vec![top],
-            audio: Vec::new(),
+            audio: SessionAudio::default(),
             subtitles: Vec::new(),
             request: StartRequest { media_path, start_seconds, ..StartRequest::default() },
             duration_seconds: 200.0,
@@ -91,26 +92,6 @@ impl Bench {
             plan.rungs.push(lower);
         }
         plan.request.playback.is_adaptive = true;
-        plan
-    }
-
-    /// The plan with two encoded audio renditions beside its video.
-    fn plan_with_audio(&self) -> SessionPlan {
-        let mut plan = self.plan(0.0);
-        for stream in [1, 2] {
-            let mut spec = RenditionSpec::clone(plan.spec());
-            let audio = AudioPlan::Encode { stream, channels: 2, kbps: 160, gain_tenths_db: None };
-            spec.rendition = Arc::new(Rendition { video: None, audio: Some(audio), ..Rendition::default() });
-            plan.audio.push(AudioTrack {
-                spec: Arc::new(spec),
-                stream,
-                description: AudioRendition::default(),
-                codecs: "mp4a.40.2".into(),
-                channels: "2".into(),
-                bandwidth: 160_000,
-                average_bandwidth: 160_000,
-            });
-        }
         plan
     }
 
@@ -334,40 +315,6 @@ async fn releasing_a_rung_does_not_end_the_session() {
     assert_eq!((session.status().leased_rungs, bench.fake.live_runs()), (vec![false, false], 0));
     session.segment(RenditionId::Rung(1), 1).await.unwrap();
     session.segment(RenditionId::Rung(0), 2).await.unwrap();
-    assert!(session.status().failure.is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn audio_is_made_when_it_is_requested_and_released_after_a_change_of_the_language() {
-    let bench = default_bench(|_| ());
-    let session = bench.sessions.start(&viewer("a"), bench.plan_with_audio()).await.unwrap();
-    assert!(session.wait_ready(Duration::from_secs(5)).await.unwrap());
-    assert_eq!(bench.fake.run_starts(), [0, 0], "the video, and the audio that plays first");
-    session.segment(RenditionId::Audio(0), 0).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    session.status();
-    assert_eq!(session.leases.leased_audio(), [true, false], "the current language keeps its lease");
-    session.segment(RenditionId::Audio(0), 4).await.unwrap();
-    session.segment(RenditionId::Audio(1), 5).await.unwrap();
-    assert_eq!(session.leases.leased_audio(), [true, true]);
-    assert_eq!(session.status().rung, 0, "the video is not affected");
-    tokio::time::sleep(Duration::from_secs(11)).await;
-    assert_eq!(session.leases.leased_audio(), [false, true]);
-    assert_eq!(session.segment(RenditionId::Audio(2), 0).await.unwrap_err().code, Code::AssetNotFound);
-    assert!(bench.sessions.stop(&viewer("a"), &session.id).await.unwrap());
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(bench.fake.live_runs(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failure_of_one_language_leaves_the_session_alone() {
-    let bench = default_bench(|_| ());
-    let session = bench.sessions.start(&viewer("a"), bench.plan_with_audio()).await.unwrap();
-    assert!(session.wait_ready(Duration::from_secs(5)).await.unwrap());
-    bench.fake.fail_at(90, RunError::Decode("garbage".into()));
-    bench.fake.fail_at(90, RunError::Decode("garbage".into()));
-    assert_eq!(session.segment(RenditionId::Audio(1), 90).await.unwrap_err().code, Code::DecodeFailed);
-    session.segment(RenditionId::Rung(0), 1).await.unwrap();
     assert!(session.status().failure.is_none());
 }
 

@@ -1,5 +1,6 @@
 //! User journeys from end to end.
 
+mod audio_groups;
 mod broadcast_codecs;
 mod burned_text;
 mod changing_files;

@@ -18,6 +18,8 @@ pub struct SessionDelivery {
     /// The track to play first, then those that the viewer may change to.
     pub audio: Vec<StreamDecision>,
     pub audio_renditions: AudioRenditions,
+    /// AAC is offered beside tracks that are copied in another codec.
+    pub has_aac_group: bool,
     /// Text subtitles can be WebVTT renditions. Otherwise the client loads them as files, or they are burned in.
     pub has_text_renditions: bool,
 }
@@ -91,6 +93,7 @@ fn decide_in_format(media: &Media, client: &FormatCapabilities, request: &Playba
         video,
         audio,
         audio_renditions: client.audio_renditions,
+        has_aac_group: client.has_aac_group,
         has_text_renditions: client.has_text_renditions,
     })
 }

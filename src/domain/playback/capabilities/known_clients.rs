@@ -64,11 +64,13 @@ fn native_chromium() -> Vec<FormatCapabilities> {
     vec![fmp4(video, "aac opus flac", AudioRenditions::Single), basic_mpegts()]
 }
 
-/// HEVC is allowed in fMP4 only, and I-frame playlists are required (HLS Authoring Specification, sections 1.5 and 6.1).
+/// HEVC is allowed in fMP4 only, and I-frame playlists are required (HLS Authoring Specification, sections 1.5 and 6.1). AC-3 and
+/// E-AC-3 depend on the audio device and need stereo AAC beside them (section 2), FLAC and ALAC depend on the version of the
+/// system.
 fn apple() -> Vec<FormatCapabilities> {
     let hevc = hevc(&["sdr", "hdr10", "hlg", "dolby-vision"]);
     let fmp4 = fmp4(vec![h264(), hevc], "aac ac3 eac3 alac flac", AudioRenditions::Several);
-    let fmp4 = fmp4.with_text().with_iframe_playlists();
+    let fmp4 = FormatCapabilities { has_aac_group: true, ..fmp4 }.with_text().with_iframe_playlists();
     vec![fmp4, mpegts(vec![h264()], "aac mp3 ac3 eac3", AudioRenditions::Muxed).with_text()]
 }
 
@@ -128,6 +130,7 @@ fn mpegts(video: Vec<VideoSupport>, audio: &str, audio_renditions: AudioRenditio
         video,
         audio: audio.split(' ').map(|codec| audio_support(codec, if codec == "mp3" { 2 } else { 8 })).collect(),
         audio_renditions,
+        has_aac_group: false,
         has_text_renditions: false,
         allows_init_changes: false,
         knows_avc3: true,

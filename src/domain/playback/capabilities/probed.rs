@@ -58,6 +58,7 @@ impl ProbedCapabilities {
             video: video.iter().filter(|support| support.codec == "h264").cloned().collect(),
             audio: mpegts_audio,
             audio_renditions: AudioRenditions::Muxed,
+            has_aac_group: false,
             has_text_renditions: self.text_renditions,
             allows_init_changes: false,
             knows_avc3: true,
@@ -71,6 +72,7 @@ impl ProbedCapabilities {
             audio_renditions,
             has_text_renditions: self.text_renditions,
             allows_init_changes: true,
+            has_aac_group: false,
             has_iframe_playlists: self.iframe_playlists,
             knows_avc3: true,
         };

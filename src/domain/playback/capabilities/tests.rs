@@ -95,6 +95,22 @@ fn languages_and_texts_are_offered_where_players_take_them() {
 }
 
 #[test]
+fn apple_alone_gets_aac_beside_a_copy() {
+    let film = file("h264", &["ac3:6", "aac:2"]);
+    for (player, has_aac_group) in [
+        ("safari", true),
+        ("AVPlayer", true),
+        ("chrome", false),
+        ("kodi-isa", false),
+        ("kodi", false),
+        ("vlc", false),
+        ("curl", false),
+    ] {
+        assert_eq!(decide(player, &film, &PlaybackRequest::default()).has_aac_group, has_aac_group, "{player}");
+    }
+}
+
+#[test]
 fn the_requested_or_default_track_comes_first() {
     let mut media = file("h264", &["aac:2", "ac3:6", "aac:2"]);
     media.streams[2].is_default = true;

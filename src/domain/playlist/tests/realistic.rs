@@ -110,6 +110,48 @@ fn h264_and_aac_in_two_rungs() {
 }
 
 #[test]
+fn each_rung_is_listed_once_for_each_group() {
+    let best = Variant { codecs: Some("avc1.640028".into()), ..variant() };
+    let lower = Variant {
+        track: PlaylistTrack::Video(1),
+        codecs: Some("avc1.64001e".into()),
+        bandwidth: 1_000_000,
+        average_bandwidth: 800_000,
+        ..variant()
+    };
+    let (variants, tracks) = ([best, lower], [audio("English", "en"), audio("Deutsch", "de")]);
+    // The second track is AAC in the file, and the same in both groups.
+    let mut own = group("audio", "ac-3", 0, &[("6", 448_000), ("2", 128_000)]);
+    own.encodings[1].codecs = "mp4a.40.2".into();
+    let mut aac = group("aac", "mp4a.40.2", 2, &[("2", 240_000)]);
+    aac.encodings.push(own.encodings[1].clone());
+    let text = rendered(&fmp4(&variants, &tracks, &[aac, own]));
+    let parsed = m3u8_rs::parse_master_playlist_res(text.as_bytes()).unwrap();
+    let listed = parsed.variants.iter().map(|variant| {
+        let (codecs, audio) = (variant.codecs.as_deref().unwrap(), variant.audio.as_deref().unwrap());
+        (variant.uri.as_str(), audio, codecs, variant.bandwidth, variant.average_bandwidth.unwrap())
+    });
+    let expected = [
+        ("v0.m3u8?st=g", "aac", "avc1.640028,mp4a.40.2", 3_540_000, 2_616_000),
+        ("v1.m3u8?st=g", "aac", "avc1.64001e,mp4a.40.2", 1_240_000, 1_016_000),
+        ("v0.m3u8?st=g", "audio", "avc1.640028,ac-3,mp4a.40.2", 3_748_000, 2_803_200),
+        ("v1.m3u8?st=g", "audio", "avc1.64001e,ac-3,mp4a.40.2", 1_448_000, 1_203_200),
+    ];
+    assert_eq!(listed.collect::<Vec<_>>(), expected);
+    let members = parsed.alternatives.iter().map(|it| {
+        let (language, channels) = (it.language.as_deref().unwrap(), it.channels.as_ref().unwrap().as_str());
+        (it.group_id.as_str(), it.name.as_str(), language, it.default, channels, it.uri.as_deref().unwrap())
+    });
+    let expected = [
+        ("aac", "English", "en", true, "2", "a2.m3u8?st=g"),
+        ("aac", "Deutsch", "de", false, "2", "a1.m3u8?st=g"),
+        ("audio", "English", "en", true, "6", "a0.m3u8?st=g"),
+        ("audio", "Deutsch", "de", false, "2", "a1.m3u8?st=g"),
+    ];
+    assert_eq!(members.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn hdr10_with_eac3_and_aac_in_three_languages() {
     let commentary = audio("Commentary \"Director's cut\"", "en");
     let described = AudioRendition { describes_video: true, ..audio("Audio description", "en") };

@@ -44,8 +44,8 @@ pub(super) struct Started {
     /// When the signed URLs expire.
     expires_at: String,
     idle_timeout_seconds: Option<u64>,
-    /// The audio and subtitle renditions of the session, in the order of its multivariant playlist. Null if the file is played
-    /// directly.
+    /// The audio tracks and subtitles of the session, each once, in the order of each group of its multivariant playlist. Null if
+    /// the file is played directly.
     renditions: Option<RenditionsBody>,
 }
 
@@ -83,6 +83,9 @@ struct StreamBody {
     action: &'static str,
     /// Channels of audio as it is sent, copied or encoded; null for video.
     channels: Option<u32>,
+    /// Channels of the AAC that the session offers beside this copy, as another audio group of its multivariant playlist; null
+    /// without any.
+    aac_channels: Option<u32>,
     /// Why it is encoded: a reason as in `reasons` of the decision, `SEGMENT_FORMAT_NOT_SUPPORTED` (segments cannot contain the
     /// codec), `ORIENTATION_NOT_SUPPORTED` (rotated by its container) or `KEYFRAMES_NOT_SUPPORTED` (too far apart),
     /// or `AUDIO_ENDS_EARLY` (encoded audio continues with silence).
@@ -187,7 +190,7 @@ impl Started {
 
 impl RenditionsBody {
     fn new(plan: &SessionPlan) -> Self {
-        let audio = plan.audio.iter().map(|track| RenditionBody {
+        let audio = plan.audio.tracks().iter().map(|track| RenditionBody {
             stream_index: Some(track.stream),
             path: None,
             name: track.description.name.clone(),
@@ -213,6 +216,7 @@ impl StreamBody {
             codec: stream.codec.clone(),
             action: if decision.action == TrackAction::Copy { "copy" } else { "encode" },
             channels: plan.sent_channels(decision.stream),
+            aac_channels: plan.aac_channels(decision.stream),
             reasons: decision.reasons.iter().map(|reason| encode_reason_code(*reason)).collect(),
         })
     }

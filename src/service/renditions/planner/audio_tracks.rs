@@ -22,6 +22,9 @@ const MAX_SILENT_SECONDS: f64 = 4.0;
 /// Peak of a copied track over its average bit rate, if only that is known.
 const PEAK_RATIO: f64 = 1.5;
 
+/// Start of the codec strings of MPEG-4 audio (RFC 6381 section 3.3).
+const AAC_CODECS: &str = "mp4a.40.";
+
 /// A rendition of one audio track, with its attributes in the multivariant playlist.
 #[derive(Clone, Debug)]
 pub struct AudioTrack {
@@ -66,6 +69,22 @@ pub(super) async fn plan_audio_tracks(
         }
     }
     planned
+}
+
+/// Plans AAC beside each track that is copied in another codec; returns each with the position of its track. Empty if one of
+/// these cannot be decoded, because groups have the same members.
+pub(super) fn plan_aac_tracks(
+    video: &RenditionSpec,
+    tracks: &[AudioTrack],
+    request: &StartRequest,
+) -> Vec<(usize, AudioTrack)> {
+    let others = tracks.iter().enumerate().filter(|(_, track)| !track.codecs.starts_with(AAC_CODECS));
+    let planned = others.map(|(number, track)| {
+        let (stream, audio) = video.media.audio_streams().find(|(stream, _)| stream.index == track.stream)?;
+        let is_default = track.description.is_default;
+        stream.is_decodable.then(|| (number, plan_track(video, (stream, audio), None, request, is_default)))
+    });
+    planned.collect::<Option<_>>().unwrap_or_default()
 }
 
 /// Whether browsers would stall at the end of the track.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::audio_tracks::plan_audio_tracks;
+use super::audio_tracks::{plan_aac_tracks, plan_audio_tracks};
 use super::rendition::{Policy, plan_rendition};
-use super::{DecidedItem, SessionRenditions, StartRequest, ladder};
+use super::{DecidedItem, SessionAudio, SessionRenditions, StartRequest, ladder};
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::playback::capabilities::{EncodeReason, SessionDelivery, StreamDecision, decide_delivery};
@@ -54,7 +54,9 @@ pub(super) async fn plan_cmaf(
         video = StreamDecision { action: TrackAction::Encode, reasons: vec![EncodeReason::Keyframes], ..video };
     }
     let planned_audio = plan_audio_tracks(service, &planned.spec, audio, request).await;
-    let (decisions, audio): (Vec<_>, Vec<_>) = planned_audio.into_iter().unzip();
+    let (decisions, tracks): (Vec<_>, Vec<_>) = planned_audio.into_iter().unzip();
+    let aac = if delivery.has_aac_group { plan_aac_tracks(&planned.spec, &tracks, request) } else { Vec::new() };
+    let audio = SessionAudio::new(tracks, aac);
     let streams = std::iter::once(video).chain(decisions).collect();
     let has_text_renditions = delivery.has_text_renditions;
     Ok(Some(SessionRenditions { top: planned, audio, streams, has_text_renditions, ladder }))

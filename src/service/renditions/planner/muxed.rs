@@ -1,7 +1,7 @@
 //! A session of MPEG-TS: video and audio muxed, or audio alone.
 
 use super::rendition::{PlannedRendition, Policy, plan_rendition};
-use super::{DecidedItem, LadderGrid, SessionRenditions, StartRequest, ladder, unplayable_error};
+use super::{DecidedItem, LadderGrid, SessionAudio, SessionRenditions, StartRequest, ladder, unplayable_error};
 use crate::domain::grid::Grid;
 use crate::domain::playback::TrackAction;
 use crate::domain::playback::TranscodeReason;
@@ -38,5 +38,5 @@ pub(super) async fn plan_muxed(
         reasons.push(TranscodeReason::ContainerNotSupported);
     }
     let streams = explain_tracks(&decided, &top.spec.rendition, reasons);
-    Ok(SessionRenditions { top, audio: Vec::new(), streams, has_text_renditions: false, ladder })
+    Ok(SessionRenditions { top, audio: SessionAudio::default(), streams, has_text_renditions: false, ladder })
 }

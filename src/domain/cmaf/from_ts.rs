@@ -1,20 +1,21 @@
 //! CMAF segments from MPEG-TS segments that an encoder made, so that copied and encoded tracks are served in one form.
 //!
 //! A segment contains one track: H.264 or HEVC as a byte stream (ITU-T H.264 and H.265 annex B), one access unit in each PES
-//! packet; AAC in ADTS; or AC-3 or E-AC-3. Its times stay on the clock of the transport stream, in units of 90 kHz for video
+//! packet; AV1 as ffmpeg's private data, one temporal unit in each; AAC in ADTS; or AC-3 or E-AC-3. Its times stay on the clock of the transport stream, in units of 90 kHz for video
 //! and in samples for audio.
 
 mod ac3_frames;
 mod adts;
 mod annex_b;
 mod audio;
+mod av1;
 #[cfg(test)]
 mod tests;
 mod video;
 
 pub use video::VideoCodec;
 
-use super::entry::{EntryError, avc, hevc};
+use super::entry::{self, EntryError, avc, hevc};
 use super::init::{IDENTITY_MATRIX, InitTrack, TrackHeader, write_init};
 use super::moof::{Fragment, LayoutError, lay_out};
 use super::{Sample, SampleEntry, VideoFormat};
@@ -54,6 +55,8 @@ pub enum TrackConfig {
         /// NAL units of the parameter sets, without start codes, in the order of the stream and without repetitions.
         parameter_sets: Vec<Vec<u8>>,
     },
+    /// The sequence header of AV1, as a whole unit.
+    Av1 { sequence_header: Vec<u8> },
     Audio {
         entry: SampleEntry,
         /// Samples per second; of the core codec for AAC with spectral band replication.
@@ -134,10 +137,11 @@ impl ConvertedTrack {
     }
 
     fn read(stream: &ElementaryStream, end: Ticks, config: Option<&TrackConfig>) -> Result<Self, ConversionError> {
-        // ISO/IEC 13818-1 table 2-34; ATSC A/53 part 3 section 6.7.
+        // ISO/IEC 13818-1 table 2-34; ATSC A/53 part 3 section 6.7; 6 is private data.
         match stream.entry.as_ref().ok_or(ConversionError::NoStreamType)?.stream_type {
             0x1b => video::read(stream, VideoCodec::H264, end, config),
             0x24 => video::read(stream, VideoCodec::Hevc, end, config),
+            0x06 if stream.kind == TrackKind::Video => av1::read(stream, end, config),
             0x0f => audio::read(stream, adts::split_frames, end, config),
             0x81 | 0x87 => audio::read(stream, ac3_frames::split_frames, end, config),
             other => Err(ConversionError::StreamType(other)),
@@ -148,7 +152,7 @@ impl ConvertedTrack {
 impl TrackConfig {
     pub fn kind(&self) -> TrackKind {
         match self {
-            Self::Video { .. } => TrackKind::Video,
+            Self::Video { .. } | Self::Av1 { .. } => TrackKind::Video,
             Self::Audio { .. } => TrackKind::Audio,
         }
     }
@@ -156,18 +160,26 @@ impl TrackConfig {
     /// Units per second of the track's times.
     pub fn timescale(&self) -> u32 {
         match self {
-            Self::Video { .. } => Ticks::PER_SECOND as u32,
+            Self::Video { .. } | Self::Av1 { .. } => Ticks::PER_SECOND as u32,
             Self::Audio { sample_rate, .. } => *sample_rate,
         }
     }
 
-    /// The format that the first sequence parameter set states: of H.264 with pixel aspect and colour, of HEVC the size only.
+    /// The format that the first sequence parameter set states: of H.264 with pixel aspect and colour, of HEVC and AV1 the
+    /// size only.
     /// The default for audio.
     ///
     /// # Errors
     /// If the parameter set is missing or damaged.
     pub fn video_format(&self) -> Result<VideoFormat, EntryError> {
-        let Self::Video { codec, parameter_sets } = self else { return Ok(VideoFormat::default()) };
+        let (codec, parameter_sets) = match self {
+            Self::Video { codec, parameter_sets } => (codec, parameter_sets),
+            Self::Av1 { sequence_header } => {
+                let (width, height) = entry::av1::picture_size(sequence_header)?;
+                return Ok(VideoFormat { width, height, ..VideoFormat::default() });
+            }
+            Self::Audio { .. } => return Ok(VideoFormat::default()),
+        };
         let mut sets = parameter_sets.iter();
         let sps = sets.find(|unit| codec.is_sequence_parameter_set(unit)).ok_or(EntryError::Truncated)?;
         match codec {
@@ -194,6 +206,9 @@ impl TrackConfig {
                     }
                     VideoCodec::Hevc => hevc::entry(&hevc::record_from_parameter_sets(&units)?, format),
                 }
+            }
+            Self::Av1 { sequence_header } => {
+                entry::av1::entry(&entry::av1::record_from_temporal_unit(sequence_header)?, format)
             }
             Self::Audio { entry, .. } => Ok(entry.clone()),
         }

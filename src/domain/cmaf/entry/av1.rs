@@ -20,25 +20,75 @@ pub fn entry(av1c: &[u8], format: &VideoFormat) -> Result<SampleEntry, EntryErro
 
 /// A record from the first temporal unit of an encoder or a transport stream, in the low-overhead format (AV1
 /// specification section 5.3), which must have a sequence header.
-pub fn record_from_temporal_unit(mut unit: &[u8]) -> Result<Vec<u8>, EntryError> {
-    const SEQUENCE_HEADER: u8 = 1;
-    while let Some(&header) = unit.first() {
-        let has_extension = header & 4 != 0;
-        let has_size = header & 2 != 0;
-        if !has_size {
-            return Err(EntryError::Unsupported("the AV1 stream is not in the low-overhead format"));
+pub fn record_from_temporal_unit(unit: &[u8]) -> Result<Vec<u8>, EntryError> {
+    for obu in obus(unit) {
+        let obu = obu?;
+        if obu.kind == Obu::SEQUENCE_HEADER {
+            let [profile_and_level, tier_and_color] = parse_sequence_header(obu.payload)?.record;
+            return Ok([&[0x81, profile_and_level, tier_and_color, 0], obu.bytes].concat());
         }
-        let head_bytes = 1 + usize::from(has_extension);
-        let (size, size_bytes) = unit.get(head_bytes..).and_then(parse_leb128).ok_or(EntryError::Truncated)?;
-        let payload_at = head_bytes + size_bytes;
-        let (obu, rest) = unit.split_at_checked(payload_at + size).ok_or(EntryError::Truncated)?;
-        if header >> 3 & 15 == SEQUENCE_HEADER {
-            let [profile_and_level, tier_and_color] = parse_sequence_header(&obu[payload_at..])?;
-            return Ok([&[0x81, profile_and_level, tier_and_color, 0], obu].concat());
-        }
-        unit = rest;
     }
     Err(EntryError::Unsupported("the AV1 stream does not start with a sequence header"))
+}
+
+/// Width and height of the largest frame, pixels, by the sequence header in a temporal unit.
+pub fn picture_size(unit: &[u8]) -> Result<(u16, u16), EntryError> {
+    for obu in obus(unit) {
+        let obu = obu?;
+        if obu.kind == Obu::SEQUENCE_HEADER {
+            return Ok(parse_sequence_header(obu.payload)?.picture_size);
+        }
+    }
+    Err(EntryError::Truncated)
+}
+
+/// An open bitstream unit in the low-overhead format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Obu<'a> {
+    /// `obu_type` (AV1 specification section 6.2.2).
+    pub kind: u8,
+    /// With its header.
+    pub bytes: &'a [u8],
+    pub payload: &'a [u8],
+}
+
+impl Obu<'_> {
+    pub const SEQUENCE_HEADER: u8 = 1;
+    pub const TEMPORAL_DELIMITER: u8 = 2;
+    pub const FRAME_HEADER: u8 = 3;
+    pub const FRAME: u8 = 6;
+    pub const PADDING: u8 = 15;
+
+    /// Whether a frame begins in it, and is a keyframe that is shown (section 5.9.2). The sequence must not consist of still
+    /// pictures.
+    pub fn is_shown_keyframe(&self) -> bool {
+        // `show_existing_frame`, two bits of `frame_type`, `show_frame`.
+        matches!(self.kind, Self::FRAME_HEADER | Self::FRAME)
+            && self.payload.first().is_some_and(|byte| byte & 0xf0 == 0x10)
+    }
+}
+
+/// The units of a temporal unit. Nothing follows an error.
+pub fn obus(mut unit: &[u8]) -> impl Iterator<Item = Result<Obu<'_>, EntryError>> {
+    std::iter::from_fn(move || {
+        let header = *unit.first()?;
+        let found = split_obu(header, unit);
+        unit = found.as_ref().map_or(&[], |(_, rest)| rest);
+        Some(found.map(|(obu, _)| obu))
+    })
+}
+
+/// The first unit, which begins with `header`, and the bytes after it.
+fn split_obu(header: u8, unit: &[u8]) -> Result<(Obu<'_>, &[u8]), EntryError> {
+    let (has_extension, has_size) = (header & 4 != 0, header & 2 != 0);
+    if !has_size {
+        return Err(EntryError::Unsupported("the AV1 stream is not in the low-overhead format"));
+    }
+    let head_bytes = 1 + usize::from(has_extension);
+    let (size, size_bytes) = unit.get(head_bytes..).and_then(parse_leb128).ok_or(EntryError::Truncated)?;
+    let payload_at = head_bytes + size_bytes;
+    let (bytes, rest) = unit.split_at_checked(payload_at + size).ok_or(EntryError::Truncated)?;
+    Ok((Obu { kind: header >> 3 & 15, bytes, payload: &bytes[payload_at..] }, rest))
 }
 
 /// A number of up to four bytes, and how many there are.
@@ -55,8 +105,15 @@ fn parse_leb128(bytes: &[u8]) -> Option<(usize, usize)> {
 
 type Bits<'a> = BitReader<&'a [u8]>;
 
-/// Bytes 1 and 2 of a record: profile and level; tier, depth and chroma (AV1 specification section 5.5.1).
-fn parse_sequence_header(payload: &[u8]) -> Result<[u8; 2], EntryError> {
+/// The fields of a sequence header (AV1 specification section 5.5.1) that containers repeat.
+struct SequenceHeader {
+    /// Bytes 1 and 2 of a record: profile and level; tier, depth and chroma.
+    record: [u8; 2],
+    /// Of the largest frame.
+    picture_size: (u16, u16),
+}
+
+fn parse_sequence_header(payload: &[u8]) -> Result<SequenceHeader, EntryError> {
     let bits = &mut BitReader::new(payload);
     let profile = bits.read::<3, u8>("seq_profile")?;
     bits.skip(1, "still_picture")?;
@@ -65,7 +122,9 @@ fn parse_sequence_header(payload: &[u8]) -> Result<[u8; 2], EntryError> {
         if is_reduced { (bits.read::<5, u8>("seq_level_idx")?, false) } else { read_operating_points(bits)? };
     let width_bits = bits.read::<4, u32>("frame_width_bits_minus_1")? + 1;
     let height_bits = bits.read::<4, u32>("frame_height_bits_minus_1")? + 1;
-    bits.skip(width_bits + height_bits, "max_frame_width_minus_1, max_frame_height_minus_1")?;
+    let width = bits.read_var::<u16>(width_bits, "max_frame_width_minus_1")?;
+    let height = bits.read_var::<u16>(height_bits, "max_frame_height_minus_1")?;
+    let picture_size = (width.saturating_add(1), height.saturating_add(1));
     if !is_reduced && bits.read_bit("frame_id_numbers_present_flag")? {
         bits.skip(4 + 3, "delta_frame_id_length_minus_2, additional_frame_id_length_minus_1")?;
     }
@@ -74,7 +133,8 @@ fn parse_sequence_header(payload: &[u8]) -> Result<[u8; 2], EntryError> {
         skip_inter_tools(bits)?;
     }
     bits.skip(3, "enable_superres, enable_cdef, enable_restoration")?;
-    Ok([profile << 5 | level, u8::from(is_high_tier) << 7 | read_color(bits, profile)?])
+    let record = [profile << 5 | level, u8::from(is_high_tier) << 7 | read_color(bits, profile)?];
+    Ok(SequenceHeader { record, picture_size })
 }
 
 /// Timing and operating points. Returns the level of point 0, and whether it has the high tier.
@@ -190,6 +250,9 @@ mod tests {
         // A temporal delimiter, the sequence header, and the start of a frame.
         let unit = hex("1200 0a0a00000002aff79b5f2808 3202af04");
         assert_eq!(record_from_temporal_unit(&unit).unwrap(), hex(CODEC_PRIVATE));
+        assert_eq!(picture_size(&unit), Ok((64, 48)));
+        let kinds: Vec<u8> = obus(&unit).map(|obu| obu.unwrap().kind).collect();
+        assert_eq!(kinds, [Obu::TEMPORAL_DELIMITER, Obu::SEQUENCE_HEADER, Obu::FRAME]);
         assert_eq!(record_from_temporal_unit(&unit[..10]), Err(EntryError::Truncated));
         assert!(matches!(record_from_temporal_unit(&unit[..2]), Err(EntryError::Unsupported(_))));
     }
@@ -198,7 +261,8 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let _ = (entry(&bytes, &VideoFormat::default()), record_from_temporal_unit(&bytes));
-            let _ = parse_sequence_header(&bytes);
+            let _ = (parse_sequence_header(&bytes), picture_size(&bytes));
+            prop_assert!(obus(&bytes).count() <= bytes.len());
         }
     }
 }

@@ -103,6 +103,40 @@ fn a_byte_stream_becomes_samples_and_a_configuration() {
     assert_eq!(kinds, [*b"ftyp", *b"moov"]);
 }
 
+/// By ffmpeg 5.1 and libaom, 64x48, as in the tests of `entry::av1`.
+const AV1_SEQUENCE_HEADER: &str = "0a0a00000002aff79b5f2808";
+
+#[test]
+fn temporal_units_become_samples_without_delimiters() {
+    let header = hex(AV1_SEQUENCE_HEADER);
+    let unit = |obus: &[&[u8]]| [&[0x12, 0][..], &obus.concat()].concat();
+    let (key, inter, repeated) = (hex("320210aa"), hex("320230bb"), hex("1a01e8"));
+    let units = |start: i64, header: &[u8]| {
+        let bytes = [unit(&[header, &key]), unit(&[&inter, &inter]), unit(&[&repeated])];
+        segment(TrackKind::Video, 0x06, &(0..3).map(|n| start + n * 3600).zip(bytes).collect::<Vec<_>>())
+    };
+    let first = convert_segment(&units(0, &header), end_at(10_800), None).unwrap();
+    let (decode_time, payload) = parse_segment(&first);
+    assert_eq!(decode_time, BASE.0 as u64);
+    assert_eq!(payload, [&header[..], &key, &inter, &inter, &repeated].concat());
+    let sizes_and_flags = [(header.len() as u32 + 4, 0x0200_0000), (8, 0x0101_0000), (3, 0x0101_0000)];
+    assert_eq!(video_samples(&first), sizes_and_flags.map(|(size, flags)| [3600, size, flags, 0]));
+    let format = first.config.video_format().unwrap();
+    assert_eq!((format.width, format.height, first.config.timescale()), (64, 48, 90_000));
+    let description = InitDescription::read(&first.config.init_segment(None).unwrap()).unwrap();
+    assert_eq!((description.kind(), &*description.entry.codecs), (TrackKind::Video, "av01.0.00M.10"));
+
+    let later = convert_segment(&units(10_800, &header), end_at(21_600), Some(&first.config)).unwrap();
+    assert_eq!(later.config, first.config);
+    let other = hex(&AV1_SEQUENCE_HEADER.replacen("0a0a0000", "0a0a0001", 1));
+    let changed = convert_segment(&units(10_800, &other), end_at(21_600), Some(&first.config));
+    assert_eq!(changed.unwrap_err(), ConversionError::ConfigChanged);
+    let truncated = segment(TrackKind::Video, 0x06, &[(0, unit(&[&header, &key])[..16].to_vec())]);
+    assert!(matches!(convert_segment(&truncated, end_at(3600), None), Err(ConversionError::Entry(_))));
+    let without_frame = segment(TrackKind::Video, 0x06, &[(0, unit(&[&header]))]);
+    assert!(matches!(convert_segment(&without_frame, end_at(3600), None), Err(ConversionError::Damaged(_))));
+}
+
 #[test]
 fn later_segments_of_h264_bring_their_parameter_sets() {
     let first = convert_segment(&h264_segment(0, &hex(SPS)), end_at(10_800), None).unwrap();
@@ -225,11 +259,11 @@ proptest! {
     #[test]
     fn any_segment_is_read_without_panic(
         units in proptest::collection::vec((any::<i64>(), proptest::collection::vec(0u8..8, 0..40)), 0..6),
-        stream_type in prop_oneof![Just(0x1bu8), Just(0x24), Just(0x0f), Just(0x81), Just(0x87)],
+        stream_type in prop_oneof![Just(0x1bu8), Just(0x24), Just(6), Just(0x0f), Just(0x81), Just(0x87)],
         end in any::<i64>(),
         damage in proptest::collection::vec((0usize..6000, any::<u8>()), 0..20),
     ) {
-        let track = if matches!(stream_type, 0x1b | 0x24) { TrackKind::Video } else { TrackKind::Audio };
+        let track = if matches!(stream_type, 0x1b | 0x24 | 6) { TrackKind::Video } else { TrackKind::Audio };
         let mut bytes = segment(track, stream_type, &units);
         let _ = convert_segment(&bytes, SegmentPosition { sequence_number: 0, end: Ticks(end) }, None);
         let len = bytes.len();

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use super::Outcome;
 use crate::engine::gst::{self, gallery, launch_text, run_trials};
-use crate::engine::video_encoders::VIDEO_ENCODERS;
+use crate::engine::video_encoders::encoder_elements;
 
 /// List, check or draw the GStreamer pipelines.
 #[derive(Subcommand)]
@@ -59,9 +59,9 @@ fn list() -> Outcome {
         println!("{:<16} {}", text.name, text.purpose);
     }
     println!();
-    for encoder in &VIDEO_ENCODERS {
+    for (encoder, gstreamer) in encoder_elements() {
         let kind = if encoder.is_hardware { "hardware" } else { "software" };
-        println!("{:<16} {kind} encoder", encoder.gstreamer.element);
+        println!("{:<16} {kind} encoder", gstreamer.element);
     }
     Ok(())
 }
@@ -73,13 +73,14 @@ fn check() -> Outcome {
     };
     let mut working_encoders = 0;
     for (encoder, trial) in run_trials() {
-        let element = encoder.gstreamer.element;
+        let Some(gstreamer) = &encoder.gstreamer else { continue };
+        let element = gstreamer.element;
         match trial {
             Ok(()) => {
                 working_encoders += 1;
                 println!("ok      {element}");
                 for text in launch_text::ALL.iter().filter(|text| text.takes_encoder_of(encoder.codec)) {
-                    build(text.name, encoder)?;
+                    build(text.name, gstreamer)?;
                     println!("ok      {} with {element}", text.name);
                 }
             }

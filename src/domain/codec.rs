@@ -7,22 +7,63 @@ use super::time::FrameRate;
 pub enum TargetCodec {
     #[default]
     H264,
+    Hevc,
+    Av1,
 }
 
 impl TargetCodec {
-    /// ffmpeg's name of the codec and of its raw muxer.
+    /// The codecs that sessions use only for clients that prefer them.
+    pub const PREFERABLE: [Self; 2] = [Self::Hevc, Self::Av1];
+
+    /// ffmpeg's name of the codec.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::H264 => "h264",
+            Self::Hevc => "hevc",
+            Self::Av1 => "av1",
         }
     }
 
-    /// Checks that an encoder's output contains it.
-    pub fn check_output(self, output: &[u8]) -> Result<(), &'static str> {
+    /// The codec with this name of ffmpeg's, in any case.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::H264, Self::Hevc, Self::Av1].into_iter().find(|codec| name.eq_ignore_ascii_case(codec.as_str()))
+    }
+
+    /// ffmpeg's muxer for a trial of an encoder: AV1 is tried in the transport stream by which runs hand it over.
+    pub fn trial_muxer(self) -> &'static str {
         match self {
-            // A start code (ISO/IEC 14496-10 annex B).
-            Self::H264 if output.windows(3).any(|bytes| bytes == [0, 0, 1]) => Ok(()),
-            Self::H264 => Err("encoding a frame gave no H.264 output"),
+            Self::H264 | Self::Hevc => self.as_str(),
+            Self::Av1 => "mpegts",
+        }
+    }
+
+    /// Checks that an encoder's output contains it, as [`Self::trial_muxer`] writes it.
+    pub fn check_output(self, output: &[u8]) -> Result<(), &'static str> {
+        // A start code (ISO/IEC 14496-10 annex B, ITU-T H.265 annex B); a temporal delimiter and a sequence header in the
+        // low-overhead format (AV1 specification section 5.3).
+        let (expected, fault): (&[u8], _) = match self {
+            Self::H264 => (&[0, 0, 1], "encoding a frame gave no H.264 output"),
+            Self::Hevc => (&[0, 0, 1], "encoding a frame gave no HEVC output"),
+            Self::Av1 => (&[0x12, 0, 0x0a], "encoding a frame gave no AV1 output in the low-overhead format"),
+        };
+        if output.windows(3).any(|bytes| bytes == expected) { Ok(()) } else { Err(fault) }
+    }
+
+    /// The bit rate that it needs for the same quality, percent of that of H.264.
+    pub fn bit_rate_percent(self) -> u32 {
+        match self {
+            Self::H264 => 100,
+            Self::Hevc | Self::Av1 => 70,
+        }
+    }
+
+    /// Processor time of an encoded frame in relation to H.264, by the arguments of runs: measured with 50 frames of 1080p
+    /// on two processors (1.26 s by x264, 3.45 s by x265, 2.92 s by SVT-AV1).
+    pub fn relative_cost(self) -> f64 {
+        match self {
+            Self::H264 => 1.0,
+            Self::Hevc => 2.7,
+            Self::Av1 => 2.3,
         }
     }
 }
@@ -185,6 +226,63 @@ fn vp9_string(facts: &CodecInfo) -> String {
     format!("vp09.{profile:02}.{level}.{:02}", facts.bit_depth.max(8))
 }
 
+impl TargetCodec {
+    /// The lowest level from 3.0 that allows frames of this size at this rate, as the codec numbers it ([`CodecInfo::level`]);
+    /// the highest of the table if none does.
+    pub fn level(self, width: u32, height: u32, rate: FrameRate) -> u8 {
+        // Number of the level, most luma samples in a frame and per second: ITU-T H.265 tables A.8 and A.9; AV1 specification
+        // annex A.3, where the rate is that of shown frames.
+        const HEVC: [(u8, u64, u64); 8] = [
+            (90, 552_960, 16_588_800),
+            (93, 983_040, 33_177_600),
+            (120, 2_228_224, 66_846_720),
+            (123, 2_228_224, 133_693_440),
+            (150, 8_912_896, 267_386_880),
+            (153, 8_912_896, 534_773_760),
+            (156, 8_912_896, 1_069_547_520),
+            (180, 35_651_584, 1_069_547_520),
+        ];
+        const AV1: [(u8, u64, u64); 8] = [
+            (4, 665_856, 19_975_680),
+            (5, 1_065_024, 31_950_720),
+            (8, 2_359_296, 70_778_880),
+            (9, 2_359_296, 141_557_760),
+            (12, 8_912_896, 267_386_880),
+            (13, 8_912_896, 534_773_760),
+            (14, 8_912_896, 1_069_547_520),
+            (16, 35_651_584, 1_069_547_520),
+        ];
+        let levels = match self {
+            Self::H264 => return avc_level(width, height, rate),
+            Self::Hevc => HEVC,
+            Self::Av1 => AV1,
+        };
+        let samples = u64::from(width) * u64::from(height);
+        let samples_per_second = (samples as f64 * rate.as_f64()).ceil() as u64;
+        let is_within = |(_, frame, second): &&(u8, u64, u64)| samples <= *frame && samples_per_second <= *second;
+        levels.iter().find(is_within).unwrap_or(&levels[7]).0
+    }
+
+    /// The codec string of video that an encoder makes in this size, in fMP4 if there is a choice. `known` is that of other
+    /// video, which counts if it has this codec.
+    pub fn string_of_encode(self, known: Option<&str>, (width, height): (u32, u32), rate: FrameRate) -> String {
+        let level = self.level(width, height, rate);
+        let known = known.filter(|known| known.starts_with(if self == Self::H264 { "avc" } else { "hvc" }));
+        match self {
+            // High profile; the samples contain the parameter sets.
+            Self::H264 => format!("{}{level:02x}", known.and_then(|known| known.get(..9)).unwrap_or("avc3.6400")),
+            Self::Hevc => {
+                // Main profile; the constraints say that the source is progressive.
+                let known = known.unwrap_or("hvc1.1.6.L90.90");
+                let fields = known.split('.').enumerate();
+                let fields = fields.map(|(n, field)| if n == 3 { format!("L{level}") } else { field.to_owned() });
+                fields.collect::<Vec<_>>().join(".")
+            }
+            Self::Av1 => format!("av01.0.{level:02}M.08"),
+        }
+    }
+}
+
 /// The lowest H.264 level from 3.0 that allows pictures of this size at this rate, as 10 x level (ISO/IEC 14496-10 table
 /// A-1); 5.2 if none does.
 pub fn avc_level(width: u32, height: u32, rate: FrameRate) -> u8 {
@@ -249,5 +347,24 @@ mod tests {
         let at = |width, height, num| avc_level(width, height, FrameRate { num, den: 1 });
         let levels = [at(426, 240, 25), at(1280, 720, 30), at(1280, 720, 60), at(1920, 1080, 30), at(3840, 2160, 60)];
         assert_eq!(levels, [30, 31, 32, 40, 52]);
+        for (codec, expected) in [(TargetCodec::Hevc, [90, 93, 120, 120, 153]), (TargetCodec::Av1, [4, 5, 8, 8, 13])] {
+            let at = |width, height, num| codec.level(width, height, FrameRate { num, den: 1 });
+            let levels =
+                [at(426, 240, 25), at(1280, 720, 30), at(1280, 720, 60), at(1920, 1080, 30), at(3840, 2160, 60)];
+            assert_eq!(levels, expected, "{codec:?}");
+            assert_eq!(at(16_384, 16_384, 60), if codec == TargetCodec::Hevc { 180 } else { 16 });
+        }
+    }
+
+    #[test]
+    fn a_smaller_encode_has_the_string_of_a_larger_one_with_its_own_level() {
+        let string =
+            |codec: TargetCodec, known| codec.string_of_encode(known, (640, 360), FrameRate { num: 25, den: 1 });
+        assert_eq!(string(TargetCodec::H264, None), "avc3.64001e");
+        assert_eq!(string(TargetCodec::H264, Some("avc1.4D4028")), "avc1.4D401e");
+        assert_eq!(string(TargetCodec::H264, Some("hvc1.1.6.L120.B0")), "avc3.64001e", "another codec");
+        assert_eq!(string(TargetCodec::Hevc, None), "hvc1.1.6.L90.90");
+        assert_eq!(string(TargetCodec::Hevc, Some("hvc1.1.6.L120.B0")), "hvc1.1.6.L90.B0");
+        assert_eq!(string(TargetCodec::Av1, Some("av01.0.08M.08")), "av01.0.04M.08");
     }
 }

@@ -60,7 +60,7 @@ type Candidate = (&'static VideoEncoder, &'static FfmpegEncoder);
 type ReportCache = Mutex<LruCache<PathBuf, Arc<OnceCell<Arc<EncoderReport>>>>>;
 
 /// Prefix of the reason of a trial that timed out.
-const TIMEOUT_PREFIX: &str = "no answer within";
+pub(super) const TIMEOUT_PREFIX: &str = "no answer within";
 
 /// Tests every encoder of a binary once per process; later calls return the cached report. If no H.264 encoder worked
 /// because the machine was too busy, the next call tests again.
@@ -81,7 +81,8 @@ pub async fn can_transcode(ffmpeg: &Path) -> bool {
     static TRIAL_CACHE: LazyLock<TrialCache> = LazyLock::new(|| Mutex::new(LruCache::sparse(MAX_REPORTS)));
     let cell = TRIAL_CACHE.lock().expect("no panic while held").get_or_insert(ffmpeg.to_owned(), Arc::default).clone();
     let trial = async || {
-        for candidate in candidates().filter(|(_, settings)| settings.is_supported) {
+        let is_used = |(encoder, settings): &Candidate| encoder.codec == TargetCodec::H264 && settings.is_supported;
+        for candidate in candidates().filter(is_used) {
             if run_trial(ffmpeg, candidate).await.is_ok() {
                 return Ok(());
             }
@@ -97,7 +98,7 @@ fn is_final(report: &EncoderReport) -> bool {
 
 async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
     let mut report = EncoderReport { version: None, working: Vec::new(), rejected: Vec::new() };
-    let listing_bytes = match run_ffmpeg(ffmpeg, &["-encoders"]).await {
+    let listing_bytes = match run_ffmpeg(ffmpeg, &["-encoders"], TRIAL_DEADLINE).await {
         Ok(listed) => listed,
         Err(reason) => {
             report.rejected = candidates()
@@ -106,7 +107,7 @@ async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
             return report;
         }
     };
-    let text = run_ffmpeg(ffmpeg, &["-version"]).await.unwrap_or_default();
+    let text = run_ffmpeg(ffmpeg, &["-version"], TRIAL_DEADLINE).await.unwrap_or_default();
     report.version = parse_ffmpeg_version(&String::from_utf8_lossy(&text)).or_else(|| Some("unknown".to_owned()));
     let listing = String::from_utf8_lossy(&listing_bytes);
     let outcomes = join_all(candidates().map(|candidate| test_encoder(ffmpeg, candidate, &listing))).await;
@@ -139,8 +140,8 @@ async fn test_encoder(ffmpeg: &Path, (encoder, settings): Candidate, listing: &s
 async fn run_trial(ffmpeg: &Path, (encoder, settings): Candidate) -> Result<(), String> {
     let mut args = encoder.device.map_or_else(Vec::new, |(file, option)| vec![option, file]);
     args.extend(["-f", "lavfi", "-i", "color=black:s=320x240:r=25", "-frames:v", "1", "-vf", settings.filter]);
-    args.extend(["-c:v", encoder.name, "-f", encoder.codec.as_str(), "pipe:1"]);
-    let output = run_ffmpeg(ffmpeg, &args).await?;
+    args.extend(["-c:v", encoder.name, "-f", encoder.codec.trial_muxer(), "pipe:1"]);
+    let output = run_ffmpeg(ffmpeg, &args, TRIAL_DEADLINE).await?;
     encoder.codec.check_output(&output).map_err(str::to_owned)
 }
 
@@ -150,11 +151,11 @@ fn is_listed(listing: &str, name: &str) -> bool {
 }
 
 /// Standard output of one short ffmpeg call, or a short reason why it failed.
-async fn run_ffmpeg(ffmpeg: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
+pub(super) async fn run_ffmpeg(ffmpeg: &Path, args: &[&str], deadline: Duration) -> Result<Vec<u8>, String> {
     let args = ["-nostdin", "-hide_banner", "-loglevel", "error"].iter().chain(args).map(|word| (*word).to_owned());
     let work = run_to_end(ffmpeg, args.collect(), Vec::new(), ChildLimits::TRANSCODE, MAX_OUTPUT_BYTES);
-    let ended = tokio::time::timeout(TRIAL_DEADLINE, work).await;
-    let ended = ended.map_err(|_| format!("{TIMEOUT_PREFIX} {} s", TRIAL_DEADLINE.as_secs()))?;
+    let ended = tokio::time::timeout(deadline, work).await;
+    let ended = ended.map_err(|_| format!("{TIMEOUT_PREFIX} {} s", deadline.as_secs()))?;
     let (output, exit) = ended.map_err(|error| format!("{}: {error}", ffmpeg.display()))?;
     if exit.is_success() { Ok(output) } else { Err(first_error_line(&exit.error_lines.join("\n"))) }
 }
@@ -177,7 +178,9 @@ mod tests {
     async fn this_machine_encodes_in_software_and_every_candidate_is_accounted_for() {
         let report = encoder_report(Path::new("ffmpeg")).await;
         assert!(report.version.is_some() && report.can_transcode());
-        assert!(report.working.iter().any(|encoder| encoder.name == "libx264" && !encoder.is_hardware), "{report:?}");
+        for name in ["libx264", "libx265", "libsvtav1"] {
+            assert!(report.working.iter().any(|encoder| encoder.name == name && !encoder.is_hardware), "{report:?}");
+        }
         assert_eq!(report.working.len() + report.rejected.len(), candidates().count());
         assert!(report.rejected.iter().all(|rejected| !rejected.reason.is_empty()));
     }

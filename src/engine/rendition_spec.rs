@@ -48,12 +48,13 @@ impl RenditionSpec {
         })
     }
 
-    /// Encoding cost in pixels per second; None if no video is encoded.
+    /// Encoding cost in pixels of H.264 per second; None if no video is encoded.
     pub fn pixel_rate(&self) -> Option<f64> {
         let Some(VideoPlan::Encode(plan)) = &self.rendition.video else { return None };
         let source_video = self.media.video_streams().find(|(stream, _)| stream.index == plan.stream);
         let decoded_video = source_video
             .map(|(_, video)| (video.width, video.height, video.frame_rate.unwrap_or(plan.frame_rate).as_f64()));
-        Some(pixel_cost((plan.width, plan.height, plan.frame_rate.as_f64()), decoded_video))
+        let cost = plan.frame_rate.as_f64() * plan.codec.relative_cost();
+        Some(pixel_cost((plan.width, plan.height, cost), decoded_video))
     }
 }

@@ -7,15 +7,17 @@ use hearthcast::engine::gst::{self, gallery, launch_text, run_trials};
 #[test]
 fn every_pipeline_can_be_built_with_every_working_encoder() {
     gst::initialize().unwrap();
-    let working: Vec<_> = run_trials().filter(|(_, trial)| trial.is_ok()).map(|(encoder, _)| encoder).collect();
-    assert!(working.contains(&gallery::default_encoder()), "{:?}", run_trials().collect::<Vec<_>>());
-    for encoder in working {
-        for text in launch_text::ALL.iter().filter(|text| text.takes_encoder_of(encoder.codec)) {
+    let working = run_trials().filter(|(_, trial)| trial.is_ok());
+    let working: Vec<_> = working.filter_map(|(row, _)| Some((row.codec, row.gstreamer.as_ref()?))).collect();
+    let has_default = working.iter().any(|(_, encoder)| *encoder == gallery::default_encoder());
+    assert!(has_default, "{:?}", run_trials().collect::<Vec<_>>());
+    for (codec, encoder) in working {
+        for text in launch_text::ALL.iter().filter(|text| text.takes_encoder_of(codec)) {
             gallery::pipeline_graph(text.name, encoder).expect("a name of the list").unwrap();
         }
     }
     for (encoder, trial) in run_trials() {
-        assert!(trial.as_ref().err().is_none_or(|reason| !reason.is_empty()), "{}", encoder.gstreamer.element);
+        assert!(trial.as_ref().err().is_none_or(|reason| !reason.is_empty()), "{}", encoder.name);
     }
 }
 

@@ -108,7 +108,7 @@ impl Backend for GstBackend {
     }
 
     fn video_encoder(&self, plan: &EncodeVideo) -> Option<&'static str> {
-        select_encoder(plan.codec, &plan.encoder, &self.report).map(|encoder| encoder.gstreamer.element)
+        select_encoder(plan.codec, &plan.encoder, &self.report).map(|encoder| encoder.element)
     }
 
     fn audio_encoder(&self) -> &'static str {

@@ -13,7 +13,7 @@ use super::panic_guard::ThreadWaker;
 use super::progress;
 use super::running_pipeline::RunningPipeline;
 use crate::domain::codec::TargetCodec;
-use crate::engine::video_encoders::{EncoderElement, VIDEO_ENCODERS, VideoEncoder};
+use crate::engine::video_encoders::{EncoderElement, VIDEO_ENCODERS, VideoEncoder, encoder_elements};
 use crate::engine::worker::message::EngineReport;
 use crate::engine::{Result, RunError};
 
@@ -26,7 +26,7 @@ pub type TrialResult = Result<(), String>;
 /// Results of the trials made so far, by rank.
 static TRIAL_RESULTS: [OnceLock<TrialResult>; VIDEO_ENCODERS.len()] = [const { OnceLock::new() }; VIDEO_ENCODERS.len()];
 
-/// The trial of every encoder, best first; each is made once per process. Blocks for up to 8 s each.
+/// The trial of every encoder in the order of the table; each is made once per process. Blocks for up to 8 s each.
 pub fn run_trials() -> impl Iterator<Item = (&'static VideoEncoder, &'static TrialResult)> {
     let trials = VIDEO_ENCODERS.iter().zip(&TRIAL_RESULTS);
     trials.map(|(encoder, trial)| (encoder, trial.get_or_init(|| encoder.run_trial())))
@@ -34,38 +34,40 @@ pub fn run_trials() -> impl Iterator<Item = (&'static VideoEncoder, &'static Tri
 
 /// The encoder to use where a plan names `planned` (ffmpeg's name): the same one if it passed its trial, otherwise the best
 /// one of the codec that did. Touches no element.
-pub fn select_encoder(codec: TargetCodec, planned: &str, report: &EngineReport) -> Option<&'static VideoEncoder> {
+pub fn select_encoder(codec: TargetCodec, planned: &str, report: &EngineReport) -> Option<&'static EncoderElement> {
     let trials = VIDEO_ENCODERS.iter().zip(&report.encoder_faults);
     let working =
         trials.filter(|(encoder, fault)| encoder.codec == codec && fault.is_none()).map(|(encoder, _)| encoder);
-    working.clone().find(|encoder| encoder.name == planned).or_else(|| working.clone().next())
+    working.clone().find(|encoder| encoder.name == planned).or_else(|| working.clone().next())?.gstreamer.as_ref()
 }
 
-/// The row of an element, e.g. `x264enc`.
-pub(super) fn find_encoder(element: &str) -> Result<&'static VideoEncoder> {
-    let found = VIDEO_ENCODERS.iter().find(|encoder| encoder.gstreamer.element == element);
-    found.ok_or_else(|| RunError::Internal(format!("there is no encoder {element}")))
+/// The element with this name, e.g. `x264enc`.
+pub(super) fn find_encoder(element: &str) -> Result<&'static EncoderElement> {
+    let found = encoder_elements().find(|(_, found)| found.element == element);
+    found.map(|(_, found)| found).ok_or_else(|| RunError::Internal(format!("there is no encoder {element}")))
 }
 
 impl VideoEncoder {
     /// Tests whether the element exists and encodes.
     fn run_trial(&self) -> TrialResult {
-        if gst::ElementFactory::find(self.gstreamer.element).is_none() {
+        let Some(gstreamer) = &self.gstreamer else { return Err("only ffmpeg uses it".into()) };
+        if gst::ElementFactory::find(gstreamer.element).is_none() {
             return Err("not part of this GStreamer".into());
         }
-        self.encode_test_frames().map_err(|error| error.to_string())
+        gstreamer.encode_test_frames(self.codec).map_err(|error| error.to_string())
     }
+}
 
-    fn encode_test_frames(&self) -> Result<()> {
+impl EncoderElement {
+    fn encode_test_frames(&self, codec: TargetCodec) -> Result<()> {
         let waker = ThreadWaker::for_current_thread(
             #[cfg(test)]
             super::panic_guard::InjectedFault::default(),
         );
-        let EncoderElement { element, launch, .. } = self.gstreamer;
-        let pipeline = RunningPipeline::new(launch_text::TRIAL, (launch, ""), element, &waker)?;
+        let pipeline = RunningPipeline::new(launch_text::TRIAL, (self.launch, ""), self.element, &waker)?;
         let encoder = pipeline.element("video_encoder")?;
-        self.gstreamer.check_properties(&encoder)?;
-        self.gstreamer.configure(&encoder, 1000, 2);
+        self.check_properties(&encoder)?;
+        self.configure(&encoder, 1000, 2);
         let output: app::AppSink = pipeline.element_of_type("out")?;
         pipeline.set_state(gst::State::Playing)?;
         let deadline = Instant::now() + TRIAL_DEADLINE;
@@ -78,13 +80,11 @@ impl VideoEncoder {
             let Some(sample) = output.try_pull_sample(gst::ClockTime::from_mseconds(20)) else { continue };
             let map = sample.buffer().and_then(|buffer| buffer.map_readable().ok());
             let bytes = map.as_deref().unwrap_or_default();
-            return self.codec.check_output(bytes).map_err(|fault| RunError::Encoder(fault.into()));
+            return codec.check_output(bytes).map_err(|fault| RunError::Encoder(fault.into()));
         }
         Err(RunError::Encoder(format!("no output within {} s", TRIAL_DEADLINE.as_secs())))
     }
-}
 
-impl EncoderElement {
     /// Checks that the element has the properties of its row: without them it would encode at any rate.
     fn check_properties(&self, encoder: &gst::Element) -> Result<()> {
         let mut properties = self.rate.map(|(name, _)| name).into_iter().chain(self.keyframe_interval);
@@ -135,24 +135,25 @@ mod tests {
             ..EngineReport::default()
         };
         let select = |planned, report: &EngineReport| {
-            select_encoder(TargetCodec::H264, planned, report).map(|encoder| encoder.gstreamer.element)
+            select_encoder(TargetCodec::H264, planned, report).map(|encoder| encoder.element)
         };
         let software = report_with(|name| name.starts_with("lib"));
         assert_eq!(select("libopenh264", &software), Some("openh264enc"));
         assert_eq!(select("h264_nvenc", &software), Some("x264enc"));
         assert_eq!(select("libx264", &report_with(|_| true)), Some("x264enc"), "the planned one first");
         assert_eq!(select("libx264", &EngineReport::default()), None, "nothing was tested");
+        assert_eq!(select_encoder(TargetCodec::Hevc, "libx265", &software), None, "GStreamer encodes H.264 only");
     }
 
     #[test]
     fn an_encoder_without_a_property_of_its_row_fails_its_trial() {
         crate::engine::gst::initialize().unwrap();
         let x264 = default_encoder();
-        let trial = |gstreamer| VideoEncoder { ffmpeg: None, gstreamer, ..*x264 }.run_trial();
-        let misspelt = trial(EncoderElement { rate: Some(("bit-rate", 1)), ..x264.gstreamer }).unwrap_err();
+        let trial = |element: EncoderElement| element.encode_test_frames(TargetCodec::H264);
+        let misspelt = trial(EncoderElement { rate: Some(("bit-rate", 1)), ..*x264 }).unwrap_err().to_string();
         assert!(misspelt.contains("x264enc has no property bit-rate"), "{misspelt}");
-        let misspelt = trial(EncoderElement { keyframe_interval: Some("gop"), ..x264.gstreamer }).unwrap_err();
+        let misspelt = trial(EncoderElement { keyframe_interval: Some("gop"), ..*x264 }).unwrap_err().to_string();
         assert!(misspelt.contains("x264enc has no property gop"), "{misspelt}");
-        assert_eq!(x264.run_trial(), Ok(()));
+        assert!(trial(EncoderElement { ..*x264 }).is_ok());
     }
 }

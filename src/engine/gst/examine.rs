@@ -38,8 +38,8 @@ mod tests {
         let report = examine().unwrap();
         assert_eq!(report.encoder_faults.len(), VIDEO_ENCODERS.len());
         assert_eq!(check_report(&report), Ok(()));
-        let planned = select_encoder(TargetCodec::H264, "libx264", &report).map(|encoder| encoder.name);
-        assert_eq!(planned, Some("libx264"));
+        let planned = select_encoder(TargetCodec::H264, "libx264", &report).map(|encoder| encoder.element);
+        assert_eq!(planned, Some("x264enc"));
         assert!(report.has("overlaycomposition") && !report.has("souphttpsrc"));
     }
 }

@@ -7,23 +7,24 @@ use gstreamer::prelude::*;
 use super::graph::PipelineGraph;
 use super::{aac, launch_text};
 use crate::engine::Result;
-use crate::engine::video_encoders::{VIDEO_ENCODERS, VideoEncoder};
+use crate::engine::video_encoders::{EncoderElement, encoder_elements};
 
 /// The graph of the pipeline with this name, built with this video encoder; None if there is no such pipeline.
 ///
 /// # Errors
 /// `Internal` with the element this machine lacks.
-pub fn pipeline_graph(name: &str, encoder: &VideoEncoder) -> Option<Result<PipelineGraph>> {
+pub fn pipeline_graph(name: &str, encoder: &EncoderElement) -> Option<Result<PipelineGraph>> {
     let text = launch_text::ALL.iter().find(|text| text.name == name)?;
-    Some(
-        text.parse(encoder.gstreamer.launch, aac::ENCODER_LAUNCH)
-            .map(|pipeline| PipelineGraph::from_bin(pipeline.upcast_ref())),
-    )
+    Some(text.parse(encoder.launch, aac::ENCODER_LAUNCH).map(|pipeline| PipelineGraph::from_bin(pipeline.upcast_ref())))
 }
 
 /// The encoder that every machine is expected to have: x264enc.
-pub fn default_encoder() -> &'static VideoEncoder {
-    VIDEO_ENCODERS.iter().find(|encoder| encoder.gstreamer.element == "x264enc").unwrap_or(&VIDEO_ENCODERS[0])
+///
+/// # Panics
+/// Never: the table has it.
+pub fn default_encoder() -> &'static EncoderElement {
+    let found = encoder_elements().map(|(_, found)| found).find(|found| found.element == "x264enc");
+    found.expect("the table has x264enc")
 }
 
 /// The text of `pipelines/README.md`.
@@ -41,13 +42,13 @@ pub fn render_page() -> Result<String> {
     );
     for text in launch_text::ALL {
         let _ = write!(page, "\n## {}\n\n{}\n\n```\n{}```\n", text.name, text.purpose, text.launch);
-        let pipeline = text.parse(default_encoder().gstreamer.launch, aac::ENCODER_LAUNCH)?;
+        let pipeline = text.parse(default_encoder().launch, aac::ENCODER_LAUNCH)?;
         let _ = write!(page, "\n```mermaid\n{}```\n", PipelineGraph::from_bin(pipeline.upcast_ref()).to_mermaid());
     }
     page.push_str("\n## Encoders\n\nBest first, software last; each is tested with two frames before it is used.\n");
-    for encoder in &VIDEO_ENCODERS {
+    for (encoder, EncoderElement { element, launch, .. }) in encoder_elements() {
         let kind = if encoder.is_hardware { "hardware" } else { "software" };
-        let _ = write!(page, "\n### {} ({kind})\n\n```\n{}```\n", encoder.gstreamer.element, encoder.gstreamer.launch);
+        let _ = write!(page, "\n### {element} ({kind})\n\n```\n{launch}```\n");
     }
     Ok(page)
 }

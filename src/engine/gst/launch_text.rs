@@ -71,9 +71,11 @@ impl LaunchText {
     pub fn takes_encoder_of(&self, codec: TargetCodec) -> bool {
         let Some((_, output)) = self.launch.split_once("{video_encoder}") else { return false };
         let parser = output.split_whitespace().find(|word| word.ends_with("parse"));
-        match codec {
-            TargetCodec::H264 => parser.is_none_or(|parser| parser == "h264parse"),
-        }
+        parser.is_none_or(|parser| match codec {
+            TargetCodec::H264 => parser == "h264parse",
+            TargetCodec::Hevc => parser == "h265parse",
+            TargetCodec::Av1 => parser == "av1parse",
+        })
     }
 
     /// Builds the pipeline, with these encoders in place of its placeholders.
@@ -102,6 +104,7 @@ mod tests {
         assert!(takes_h264(TRIAL), "its output is not parsed");
         assert!(!takes_h264(ENCODE_AUDIO) && !takes_h264(DECODE_VIDEO_MP4), "without a video encoder");
         let of_av1 = LaunchText { launch: "appsrc ! {video_encoder} ! av1parse ! mp4mux ! fakesink", ..SEGMENT };
-        assert!(!takes_h264(of_av1));
+        assert!(!takes_h264(of_av1) && of_av1.takes_encoder_of(TargetCodec::Av1));
+        assert!(!SEGMENT.takes_encoder_of(TargetCodec::Hevc));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::copied_audio;
 use super::source_refusal::source_refusal;
+use crate::domain::codec::TargetCodec;
 use crate::domain::media::{Container, Media, Stream, StreamKind};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::engine::worker::message::EngineReport;
@@ -29,6 +30,9 @@ pub fn check_job(job: &Job, report: &EngineReport) -> Result<()> {
 pub fn refusal_reason(media: &Media, rendition: &Rendition, report: &EngineReport) -> Option<&'static str> {
     match &rendition.video {
         Some(VideoPlan::Copy { .. }) => return Some("ffmpeg copies video in an eighth of the processor time"),
+        Some(VideoPlan::Encode(plan)) if plan.codec != TargetCodec::H264 => {
+            return Some("the pipelines of GStreamer encode H.264 only");
+        }
         Some(VideoPlan::Encode(plan)) if plan.tone_map.is_some() => {
             return Some("no element of GStreamer maps HDR to SDR without a graphics card");
         }

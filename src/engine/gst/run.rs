@@ -33,7 +33,7 @@ use crate::domain::mpegts::segmenter::AAC_FRAME;
 use crate::domain::plan::{AudioPlan, VideoPlan};
 use crate::domain::subtitles::AssScript;
 use crate::engine::bitmap_subtitles::BitmapSubtitles;
-use crate::engine::video_encoders::VideoEncoder;
+use crate::engine::video_encoders::EncoderElement;
 use crate::engine::{Job, Result, RunError, Segment};
 
 /// Time limit without any progress while a segment is due. Slow progress is left to the run's owner.
@@ -76,7 +76,7 @@ struct AudioBranch {
 pub struct RunTask {
     pub job: Job,
     /// None if no video is encoded.
-    pub encoder: Option<&'static VideoEncoder>,
+    pub encoder: Option<&'static EncoderElement>,
     /// Text to burn in.
     pub script: Option<Arc<AssScript>>,
     pub segments: mpsc::Sender<Result<Segment>>,
@@ -115,7 +115,7 @@ impl RunTask {
         let (_, video) = streams.find(|(stream, _)| stream.index == plan.stream).ok_or_else(missing)?;
         let encoder = self.encoder.ok_or_else(|| RunError::Internal("the run has no video encoder".into()))?;
         let (plan, video, script) = (plan.clone(), video.clone(), self.script.clone());
-        Ok(Some(VideoEncoding { plan, video, encoder: &encoder.gstreamer, script }))
+        Ok(Some(VideoEncoding { plan, video, encoder, script }))
     }
 
     /// Opens the bitmap subtitles to burn in, if any.

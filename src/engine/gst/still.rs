@@ -21,7 +21,7 @@ use crate::domain::slate_canvas::{SlateCanvas, fit_size};
 use crate::domain::subtitles::AssScript;
 use crate::engine::image::Image;
 use crate::engine::still_image::{FRAMES, MAX_KBPS, StillJob};
-use crate::engine::video_encoders::VideoEncoder;
+use crate::engine::video_encoders::EncoderElement;
 use crate::engine::worker::message::EngineReport;
 use crate::engine::{Result, RunError};
 
@@ -41,7 +41,7 @@ const MAX_SLEEP: Duration = Duration::from_millis(50);
 pub struct StillTask {
     /// Width and height, even numbers.
     pub size: (u32, u32),
-    pub encoder: &'static VideoEncoder,
+    pub encoder: &'static EncoderElement,
     /// Scaled to fit; None for the built-in drawing.
     pub image: Option<Arc<Image>>,
     /// A line of text, shown all the time.
@@ -52,7 +52,7 @@ pub struct StillTask {
 ///
 /// # Errors
 /// Why GStreamer cannot make it on this machine.
-pub fn select_still_encoder(job: &StillJob, report: &EngineReport) -> Result<&'static VideoEncoder, String> {
+pub fn select_still_encoder(job: &StillJob, report: &EngineReport) -> Result<&'static EncoderElement, String> {
     check_report(report)?;
     let decoders: &[&str] = if job.image.is_some() { &["pngdec", "avdec_mjpeg"] } else { &[] };
     let renderers: &[&str] = if job.script.is_some() { &["assrender"] } else { &[] };
@@ -68,7 +68,7 @@ impl StillTask {
     ///
     /// # Errors
     /// `Internal` when the text cannot be read back.
-    pub fn from_job(job: &StillJob, encoder: &'static VideoEncoder) -> Result<Self> {
+    pub fn from_job(job: &StillJob, encoder: &'static EncoderElement) -> Result<Self> {
         let image = job.image.as_ref().map(|(image, _)| image.clone());
         let script = job.script.as_ref().map(|script| read_script(script)).transpose()?;
         Ok(Self { size: job.size, encoder, image, script })
@@ -85,7 +85,7 @@ impl StillTask {
         );
         let canvas = self.draw(&waker)?;
         let text = if self.script.is_some() { launch_text::STILL_WITH_TEXT } else { launch_text::STILL };
-        let pipeline = RunningPipeline::new(text, (self.encoder.gstreamer.launch, ""), "slate", &waker)?;
+        let pipeline = RunningPipeline::new(text, (self.encoder.launch, ""), "slate", &waker)?;
         self.configure(&pipeline)?;
         let output: app::AppSink = pipeline.element_of_type("out")?;
         let sample_waker = waker.clone();
@@ -120,13 +120,13 @@ impl StillTask {
     fn configure(&self, pipeline: &RunningPipeline) -> Result<()> {
         let color = FrameColor::converted_rgb();
         let encoder = pipeline.element("video_encoder")?;
-        self.encoder.gstreamer.configure(&encoder, MAX_KBPS, u64::from(FRAMES));
+        self.encoder.configure(&encoder, MAX_KBPS, u64::from(FRAMES));
         // The frames are shown in the order in which they are encoded.
         if encoder.find_property("bframes").is_some() {
             encoder.set_property_from_str("bframes", "0");
         }
-        self.encoder.gstreamer.describe_color(&encoder, &color.description);
-        let mut raw_caps = raw_caps(self.size, self.encoder.gstreamer.format);
+        self.encoder.describe_color(&encoder, &color.description);
+        let mut raw_caps = raw_caps(self.size, self.encoder.format);
         raw_caps.make_mut().iter_mut().for_each(|structure| color.set_output(structure));
         pipeline.element("raw_caps")?.set_property("caps", raw_caps);
         let input: app::AppSrc = pipeline.element_of_type("canvas")?;

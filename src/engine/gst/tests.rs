@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
+use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Audio, Container, Hdr, Media, Stream, StreamKind, Subtitle, Video};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, Corner, EncodeVideo, Rendition, VideoPlan, WatermarkOverlay};
@@ -239,6 +240,7 @@ fn refusals_state_a_reason() {
             .unwrap_or("supported")
     };
     assert!(refusal_of(|plan| plan.tone_map = Some(Hdr::Hdr10), Container::Mp4, 0.0).contains("HDR"));
+    assert!(refusal_of(|plan| plan.codec = TargetCodec::Hevc, Container::Mp4, 0.0).contains("H.264 only"));
     assert_eq!(refusal_of(|_| (), Container::MpegTs, 1.4), "supported");
     assert_eq!(refusal_of(|_| (), Container::MpegPs, 0.5), "this codec of a program stream is decoded by ffmpeg");
     assert_eq!(refusal_of(|_| (), Container::Mp4, 1.4), "supported");

@@ -103,6 +103,8 @@ pub(super) fn bare_command(program: &Path) -> Command {
     command.env_clear().stdin(Stdio::null());
     command.envs(ENVIRONMENT.split(' ').filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.env("LC_ALL", "C.UTF-8").env("AV_LOG_FORCE_NOCOLOR", "1");
+    // SVT-AV1 writes errors only, instead of a banner at every start.
+    command.env("SVT_LOG", "1");
     command
 }
 

@@ -322,7 +322,7 @@ pub(super) mod tests {
         let names = output_of(shell("env | cut -d= -f1 | sort", vec![]).await).await;
         let is_allowed = |name: &str| {
             ENVIRONMENT.split(' ').any(|allowed| allowed == name)
-                || ["LC_ALL", "AV_LOG_FORCE_NOCOLOR", "PWD", "_", "OLDPWD", "SHLVL"].contains(&name)
+                || ["LC_ALL", "AV_LOG_FORCE_NOCOLOR", "SVT_LOG", "PWD", "_", "OLDPWD", "SHLVL"].contains(&name)
         };
         assert!(names.lines().all(is_allowed), "{names}");
     }

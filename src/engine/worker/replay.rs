@@ -29,7 +29,7 @@ use crate::engine::image::Image;
 use crate::engine::process::sandbox::WorkerKind;
 use crate::engine::source::SourceFile;
 use crate::engine::still_image::StillJob;
-use crate::engine::video_encoders::VideoEncoder;
+use crate::engine::video_encoders::EncoderElement;
 
 /// Replays that wait. Each keeps its file open.
 const MAX_QUEUED_REPLAYS: usize = 8;
@@ -57,7 +57,7 @@ pub enum ReplayWork {
     },
     Still {
         job: StillJob,
-        encoder: &'static VideoEncoder,
+        encoder: &'static EncoderElement,
     },
 }
 

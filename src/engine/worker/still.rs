@@ -17,7 +17,7 @@ use crate::domain::worker::blame::Consequence;
 use crate::domain::worker::frame::FrameKind;
 use crate::engine::gst::select_still_encoder;
 use crate::engine::still_image::{FRAMES, MAX_OUTPUT_BYTES, StillJob};
-use crate::engine::video_encoders::VideoEncoder;
+use crate::engine::video_encoders::EncoderElement;
 
 /// The pipeline's name in quarantine keys.
 const PIPELINE: &str = "still";
@@ -55,7 +55,7 @@ impl WorkerPool {
     }
 
     /// Records the death of a worker that made a slate. Only an image can be at fault: the rest is ours.
-    fn handle_loss(&self, job: &StillJob, encoder: &'static VideoEncoder, key: Option<QuarantineKey>, death: &Death) {
+    fn handle_loss(&self, job: &StillJob, encoder: &'static EncoderElement, key: Option<QuarantineKey>, death: &Death) {
         let path = job.image.as_ref().map_or("the built-in slate", |(_, path)| path);
         let own_key = key.clone().unwrap_or_else(|| self.image_key("built-in", PIPELINE));
         let consequence = self.record_death(&own_key, path, death);
@@ -95,11 +95,11 @@ fn check_still(stream: &[u8]) -> Result<StillImage, String> {
 }
 
 /// The job of a slate.
-pub fn still_message(job: &StillJob, encoder: &VideoEncoder) -> JobMessage {
+pub fn still_message(job: &StillJob, encoder: &EncoderElement) -> JobMessage {
     let work = StillWork {
         width: job.size.0,
         height: job.size.1,
-        encoder: encoder.gstreamer.element.to_owned(),
+        encoder: encoder.element.to_owned(),
         has_image: job.image.is_some(),
         has_script: job.script.is_some(),
     };

@@ -125,6 +125,65 @@ async fn one_encoded_track_of_either_backend_is_continuous() {
 }
 
 #[tokio::test]
+async fn hevc_and_av1_have_the_segments_of_h264() {
+    let film = "-c:v libx264 -preset ultrafast -g 250 -an";
+    let mut bench = Bench::of_new_film("a.mkv", Container::Matroska, 10, film);
+    let Rendition { video, .. } = Rendition::clone(&bench.rendition);
+    let mut of_h264 = Vec::new();
+    for (codec, encoder, codecs) in [
+        (TargetCodec::H264, "libx264", "avc3.64"),
+        (TargetCodec::Hevc, "libx265", "hvc1.1."),
+        (TargetCodec::Av1, "libsvtav1", "av01.0."),
+    ] {
+        let Some(VideoPlan::Encode(mut plan)) = video.clone() else { panic!() };
+        (plan.codec, plan.encoder) = (codec, encoder.to_owned());
+        let rendition = Rendition { video: Some(VideoPlan::Encode(plan)), audio: None, ..Rendition::default() };
+        (bench.backend, bench.rendition) =
+            encoding_backends(&rendition).into_iter().map(|(_, b, r)| (b, r)).next().unwrap();
+        let segments = bench.all_segments().await;
+        check_continuity(encoder, &segments, 1);
+        let times: Vec<_> =
+            segments.iter().map(|segment| FragmentTimes::read(split_init(&segment.bytes).unwrap().1)).collect();
+        // The first four segments are halves.
+        assert_eq!(
+            times.iter().map(|it| it.sample_count).collect::<Vec<_>>(),
+            [25, 25, 25, 25, 50, 50, 50],
+            "{encoder}"
+        );
+        let starts: Vec<_> = times.iter().map(|it| it.decode_time).collect();
+        assert_eq!(
+            starts,
+            *if of_h264.is_empty() {
+                of_h264.clone_from(&starts);
+                &of_h264
+            } else {
+                &of_h264
+            },
+            "{encoder}"
+        );
+        let description = InitDescription::read(split_init(&segments[0].bytes).unwrap().0).unwrap();
+        assert!(description.entry.codecs.starts_with(codecs), "{}", description.entry.codecs);
+        let format = description.video_format.unwrap();
+        assert_eq!((format.width, format.height), (320, 180), "{encoder}");
+        let path = bench.folder.path().join("joined.mp4");
+        std::fs::write(&path, join(&segments)).unwrap();
+        assert_eq!(media::decoder_warnings(&path), "", "{encoder}");
+        let report = media::ffprobe(&path, &["-count_frames", "-show_streams"]);
+        assert_eq!(report["streams"][0]["nb_read_frames"], "250", "{encoder}");
+        // Each segment begins with a keyframe, and decodes after any init segment: also one of a run of its own.
+        let alone = bench.single_segment(5).await;
+        assert_eq!(FragmentTimes::read(split_init(&alone.bytes).unwrap().1), times[5], "{encoder}");
+        let init = split_init(&segments[0].bytes).unwrap().0;
+        for segment in segments.iter().skip(1).chain([&alone]) {
+            let path = bench.folder.path().join("one.mp4");
+            std::fs::write(&path, [init, split_init(&segment.bytes).unwrap().1].concat()).unwrap();
+            assert!(media::packets(&path)[0].is_keyframe, "{encoder} {}", segment.index);
+            assert_eq!(media::decoder_warnings(&path), "", "{encoder} {}", segment.index);
+        }
+    }
+}
+
+#[tokio::test]
 async fn encoded_audio_beside_copied_video_is_in_sync() {
     let mut bench = Bench::of_new_film(
         "a.mkv",

@@ -2,6 +2,7 @@
 
 use super::super::amr_extraction;
 use super::*;
+use crate::domain::codec::TargetCodec;
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
 use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::plan::{Corner, WatermarkOverlay};
@@ -88,6 +89,10 @@ fn every_kind_of_run_has_its_golden_arguments() {
     let (mp4, mkv) = (plain(Container::Mp4), plain(Container::Matroska));
     insta::assert_snapshot!("encode", golden_lines(&mp4, encode(|_| ()), AAC, &frames(), 9));
     insta::assert_snapshot!("encode_from_the_start", golden_lines(&mp4, encode(|_| ()), AAC, &frames(), 0));
+    for (codec, encoder) in [(TargetCodec::Hevc, "libx265"), (TargetCodec::Av1, "libsvtav1")] {
+        let other = encode(|plan| (plan.codec, plan.encoder) = (codec, encoder.into()));
+        insta::assert_snapshot!(format!("encode_{}", codec.as_str()), golden_lines(&mp4, other, None, &frames(), 0));
+    }
     let ts = media(Container::MpegTs, 1.4, Color::default());
     let deinterlaced = encode(|plan| plan.deinterlace = true);
     insta::assert_snapshot!("encode_interlaced_ts", golden_lines(&ts, deinterlaced, AAC, &frames(), 9));

@@ -212,9 +212,7 @@ fn watermark_filter(options: &ArgumentOptions, plan: &EncodeVideo, watermark: &W
 
 fn add_encoder(args: &mut ArgumentList, plan: &EncodeVideo, per_segment: u32) -> Result<(), RunError> {
     let max_kbps = plan.max_kbps.max(100);
-    let gop_args = format!("-g {per_segment} -keyint_min {per_segment}");
-    let run_args = ffmpeg_encoder(plan)?.run_args.replace("{gop}", &gop_args).replace("{kbps}", &max_kbps.to_string());
-    args.pair("-c:v", &plan.encoder).add(&run_args);
+    args.pair("-c:v", &plan.encoder).add(&ffmpeg_encoder(plan)?.run_args(per_segment, max_kbps));
     args.pair("-maxrate", format!("{max_kbps}k")).pair("-bufsize", format!("{}k", max_kbps * 2));
     Ok(())
 }

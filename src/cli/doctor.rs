@@ -16,6 +16,7 @@ use crate::engine::worker::message::EngineReport;
 use crate::error::Code;
 use crate::service::open_isolation;
 use crate::service::quarantine::{NoQuarantine, Quarantine};
+use crate::service::renditions::local_encoders::{LocalEncoders, OptionalCodec};
 use crate::store::Store;
 
 /// Free disk space below this gets a warning, bytes.
@@ -46,6 +47,7 @@ impl Doctor {
         let runtime = runtime();
         let mut findings = runtime.block_on(check_workers(&config));
         findings.extend(runtime.block_on(check_ffmpeg(&config.ffmpeg)));
+        findings.extend(runtime.block_on(check_optional_codecs(&config)));
         findings.extend(check_roots(&config));
         findings.push(check_folder("state", &config.state));
         findings.push(check_folder("segments", &config.cache));
@@ -88,6 +90,17 @@ async fn check_ffmpeg(ffmpeg: &Path) -> Vec<Finding> {
     let rejected = report.rejected.iter();
     findings.extend(rejected.map(|one| Passed(format!("encoder {} is not used: {}", one.name, one.reason))));
     findings
+}
+
+/// Measures the encoders of other codecs than H.264, as the server does at its start.
+async fn check_optional_codecs(config: &Config) -> Vec<Finding> {
+    let encoders = LocalEncoders::new(config);
+    encoders.measure_speeds().await;
+    let describe = |codec: &OptionalCodec| {
+        let used = if codec.is_used() { "used for clients that prefer it" } else { "not used" };
+        Passed(format!("{} is {used}: {}", codec.codec.as_str(), codec.reason()))
+    };
+    encoders.optional_codecs().await.iter().map(describe).collect()
 }
 
 fn check_roots(config: &Config) -> Vec<Finding> {

@@ -45,7 +45,8 @@ enum RootSetting {
 const SETTING_VARIABLES: [(VariableKind, &str); 5] = [
     (
         VariableKind::Text,
-        "listen state cache recordings backend isolation public_base_url ffmpeg subtitle_font hdhomerun_token_file",
+        "listen state cache recordings backend isolation hevc_encoder av1_encoder public_base_url ffmpeg subtitle_font \
+         hdhomerun_token_file",
     ),
     (VariableKind::Number, "segment_seconds subtitle_size_percent"),
     (VariableKind::Boolean, "hdhomerun"),

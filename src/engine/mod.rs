@@ -14,6 +14,7 @@ mod container;
 pub mod content;
 #[cfg(test)]
 pub mod damaged_films;
+pub mod encoder_speed;
 pub mod fake_backend;
 pub mod fallback;
 pub mod ffmpeg;

@@ -145,7 +145,7 @@ impl Service {
             tasks,
             renditions,
             packages: PackageCache::default(),
-            local_encoders: LocalEncoders::new(config.ffmpeg.clone()),
+            local_encoders: LocalEncoders::new(&config),
             config,
         });
         service.map_first_guides();

@@ -34,7 +34,9 @@ const freePort = () => new Promise((resolve, reject) => {
 export async function startDemo(binary) {
   const home = mkdtempSync(join(tmpdir(), "hearthcast-web-"));
   const port = await freePort();
-  const environment = { PATH: process.env.PATH, HOME: home, HEARTHCAST_LOG: process.env.HEARTHCAST_LOG ?? "info" };
+  // Without the measurement of encoders at each start, which would take the processor time of the tests.
+  const environment = { PATH: process.env.PATH, HOME: home, HEARTHCAST_LOG: process.env.HEARTHCAST_LOG ?? "info",
+    HEARTHCAST_HEVC_ENCODER: "off", HEARTHCAST_AV1_ENCODER: "off" };
   const program = startProcess(binary, ["demo", "--listen", `127.0.0.1:${port}`], environment);
   const link = await program.waitForOutput(/http:\S+setup\S+/);
   const media = join(home, ".cache/hearthcast/demo/media");

@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::EncoderSetting;
 
 fn load_with(flags: &Flags, environment: &[(&str, &str)]) -> Result<Config, String> {
     let names: Vec<String> = environment.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -35,6 +36,9 @@ fn flags_win_over_environment_over_file_over_defaults() {
     let without_workers = Flags { isolation: Some(IsolationSetting::None), ..flags.clone() };
     assert_eq!(isolation(&without_workers, &[process]), IsolationSetting::None);
     assert!(load_with(&flags, &[("HEARTHCAST_ISOLATION", "container")]).unwrap_err().contains("isolation"));
+    let encoders = load_with(&flags, &[("HEARTHCAST_HEVC_ENCODER", "off")]).unwrap();
+    assert_eq!((encoders.hevc_encoder, encoders.av1_encoder), (EncoderSetting::Off, EncoderSetting::Auto));
+    assert!(load_with(&flags, &[("HEARTHCAST_AV1_ENCODER", "fast")]).unwrap_err().contains("av1_encoder"));
     let roots: Vec<_> = config.roots.iter().map(|root| (root.id.as_str(), root.path.to_str().unwrap())).collect();
     assert_eq!(roots, [("films", "/a/Films"), ("films-2", "/b/films")]);
     assert_eq!(load_with(&Flags { roots: vec!["/c".into()], ..flags }, &environment).unwrap().roots.len(), 1);

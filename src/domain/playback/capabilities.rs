@@ -13,10 +13,13 @@ pub use delivery::{EncodeReason, SessionDelivery, StreamDecision, copy_for_clien
 pub use probed::ProbedCapabilities;
 
 use super::clients::{DeviceSource, RequestDevice};
-use super::device::{AudioSupport, DeviceProfile, VideoSupport, supports_webvtt};
+use super::device::{AudioSupport, DeviceProfile, VideoSupport, supports_webvtt, video_reasons};
+use crate::domain::codec::{TargetCodec, format_level};
+use crate::domain::media::{Stream, StreamKind, Video};
 use crate::domain::segment_format::SegmentFormat;
+use crate::domain::time::FrameRate;
 
-/// The formats of segments that a client plays.
+/// The formats of segments that a client plays, and how it takes what is encoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientCapabilities {
     /// The preferred one first.
@@ -24,6 +27,8 @@ pub struct ClientCapabilities {
     /// Channels of AAC that the client decodes, and plays on its speakers or mixes down itself: 2 unless more is known.
     /// Only for encoded audio; the entries of `formats` decide what is copied.
     pub aac_channels: u32,
+    /// The codecs other than H.264 in which the client prefers encoded video, the best first.
+    pub preferred_encoders: Vec<TargetCodec>,
 }
 
 /// Channels of encoded audio that every client plays.
@@ -108,7 +113,12 @@ impl ClientCapabilities {
             FormatCapabilities { audio_renditions: AudioRenditions::Single, ..entries_of(SegmentFormat::Fmp4, None) };
         let formats = if has_container("fmp4") { vec![fmp4, mpegts] } else { vec![mpegts] };
         // The profile states what is decoded, not the speakers.
-        Self { formats, aac_channels: STEREO }
+        Self::of_formats(formats, STEREO)
+    }
+
+    /// Those of a client that takes encoded video as H.264.
+    fn of_formats(formats: Vec<FormatCapabilities>, aac_channels: u32) -> Self {
+        Self { formats, aac_channels, preferred_encoders: Vec::new() }
     }
 
     /// Channels of the AAC that a track is encoded to: 5.1 if the track is surround and the client takes 5.1, otherwise stereo.
@@ -120,6 +130,20 @@ impl ClientCapabilities {
             Some(limit) => limit >= SURROUND && self.aac_channels.max(aac_channels_of(device)) >= SURROUND,
         };
         if takes_surround && source_channels >= SURROUND { SURROUND } else { STEREO }
+    }
+
+    /// The preferred codecs that the client also decodes in fMP4 at this size, pixels, and rate. MPEG-TS is not considered,
+    /// because it contains no AV1, and HEVC of few clients.
+    pub fn encoders_for(&self, (width, height): (u32, u32), rate: FrameRate) -> impl Iterator<Item = TargetCodec> {
+        let supported = self.format(SegmentFormat::Fmp4).map_or(&[][..], |format| &format.video);
+        let is_decoded = move |codec: &TargetCodec| {
+            let level = format_level(codec.as_str(), codec.level(width, height, rate).into());
+            let video = Video { frame_rate: Some(rate), ..Video::new(width, height) };
+            let stream = Stream::new(0, codec.as_str(), StreamKind::Video(video.clone()));
+            let stream = Stream { profile: Some("main".to_owned()), level, ..stream };
+            video_reasons(&stream, &video, supported).is_empty()
+        };
+        self.preferred_encoders.iter().copied().filter(is_decoded)
     }
 
     pub fn format(&self, format: SegmentFormat) -> Option<&FormatCapabilities> {

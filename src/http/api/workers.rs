@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use crate::config::{BackendSetting, IsolationSetting};
 use crate::domain::time::format_timestamp;
 use crate::domain::worker::SandboxReport;
+use crate::engine::encoder_speed::EncodeSpeed;
 use crate::engine::ffmpeg_encoders::EncoderReport;
 use crate::engine::versions;
 use crate::http::api::prelude::*;
+use crate::service::renditions::local_encoders::OptionalCodec;
 use crate::service::sessions::failure_message;
 
 /// The encoders and backends of this server.
@@ -35,6 +37,8 @@ pub struct LocalView {
     encoders: Vec<EncoderView>,
     /// Encoders that failed the test encode, and why.
     rejected_encoders: Vec<RejectedView>,
+    /// The codecs besides H.264 in which sessions in fMP4 are encoded for clients that prefer them.
+    optional_codecs: Vec<OptionalCodecView>,
     max_concurrent_jobs: usize,
     active_job_count: usize,
     /// Requests that wait for a segment. Sessions are not queued: one beyond the limit is refused.
@@ -107,6 +111,25 @@ pub struct EncoderView {
     verified: bool,
 }
 
+/// A codec besides H.264.
+#[derive(Serialize, ToSchema)]
+#[schema(as = OptionalCodec)]
+pub struct OptionalCodecView {
+    /// `hevc` or `av1`.
+    codec: &'static str,
+    /// The encoder; null if none works.
+    encoder: Option<&'static str>,
+    /// The configured value: `auto`, `on` or `off`.
+    setting: &'static str,
+    /// Whether it is used for clients that prefer it.
+    enabled: bool,
+    /// Seconds of 1080p at 25 frames per second that the encoder was measured to encode in a second; null if it was not
+    /// measured, if that failed, or if it is less than one.
+    speed: Option<f64>,
+    /// Why it is used or not.
+    reason: String,
+}
+
 #[derive(Serialize, ToSchema)]
 pub struct RejectedView {
     name: &'static str,
@@ -150,10 +173,11 @@ pub struct FallbackView {
     (status = 200, description = "The encoders and backends of this server", body = WorkersView)))]
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
     let report = service.local_encoders.report().await;
-    Ok(reply::json(&workers_view(&report, &service)))
+    let codecs = service.local_encoders.optional_codecs().await;
+    Ok(reply::json(&workers_view(&report, &codecs, &service)))
 }
 
-fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
+fn workers_view(report: &EncoderReport, codecs: &[OptionalCodec], service: &Service) -> WorkersView {
     let status = service.renditions.health();
     let available = report.can_transcode();
     let (mode, reason, user_message) = if available {
@@ -191,6 +215,7 @@ fn workers_view(report: &EncoderReport, service: &Service) -> WorkersView {
         supported_encoders: report.working.iter().map(|encoder| encoder.name).collect(),
         encoders: encoders.collect(),
         rejected_encoders: rejected.collect(),
+        optional_codecs: codecs.iter().map(OptionalCodecView::from).collect(),
         max_concurrent_jobs: service.config.limits.concurrent_jobs,
         active_job_count: service.renditions.active_jobs(),
         queue_length: status.waiting_requests(),
@@ -225,6 +250,23 @@ fn pool_view(service: &Service) -> Option<PoolView> {
         sandbox: Some(status.sandbox).filter(|report| *report != SandboxReport::default()).map(SandboxView::from),
         last_death: status.last_death.map(|death| DeathView { cause: death.text, at: format_timestamp(death.at) }),
     })
+}
+
+impl From<&OptionalCodec> for OptionalCodecView {
+    fn from(codec: &OptionalCodec) -> Self {
+        let speed = match codec.speed {
+            Some(EncodeSpeed::RealTime(speed)) => Some((speed * 10.0).round() / 10.0),
+            _ => None,
+        };
+        Self {
+            codec: codec.codec.as_str(),
+            encoder: codec.encoder.map(|encoder| encoder.name),
+            setting: codec.setting.as_str(),
+            enabled: codec.is_used(),
+            speed,
+            reason: codec.reason(),
+        }
+    }
 }
 
 impl From<SandboxReport> for SandboxView {

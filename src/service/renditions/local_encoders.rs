@@ -1,30 +1,95 @@
-//! The encoders of this server, for diagnosis.
+//! The encoders of this server: which work, and which codecs sessions are encoded in.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::config::{Config, EncoderSetting};
+use crate::domain::codec::TargetCodec;
+use crate::engine::encoder_speed::{EncodeSpeed, measure_speed};
 use crate::engine::ffmpeg_encoders::{self, EncoderReport};
+use crate::engine::video_encoders::VideoEncoder;
 
 /// Tests and reports the local encoders.
 #[derive(Debug)]
 pub struct LocalEncoders {
     ffmpeg: PathBuf,
+    settings: Vec<(TargetCodec, EncoderSetting)>,
+    /// Of the codecs with the setting `auto`, once they are measured.
+    speeds: Mutex<Vec<(TargetCodec, EncodeSpeed)>>,
+}
+
+/// Whether sessions are encoded in a codec that only some clients prefer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OptionalCodec {
+    pub codec: TargetCodec,
+    pub setting: EncoderSetting,
+    /// The encoder that works; None if none does.
+    pub encoder: Option<&'static VideoEncoder>,
+    /// None if it was not measured.
+    pub speed: Option<EncodeSpeed>,
+}
+
+impl OptionalCodec {
+    /// Whether video of this many pixels per second is encoded in it for clients that prefer it.
+    pub fn is_used_for(&self, pixel_rate: f64) -> bool {
+        self.encoder.is_some()
+            && match self.setting {
+                EncoderSetting::On => true,
+                EncoderSetting::Off => false,
+                EncoderSetting::Auto => self.speed.as_ref().is_some_and(|speed| speed.keeps_up(pixel_rate)),
+            }
+    }
+
+    /// Whether it is used at all.
+    pub fn is_used(&self) -> bool {
+        self.is_used_for(0.0)
+    }
+
+    /// Why it is used or not, for people.
+    pub fn reason(&self) -> String {
+        match (self.setting, self.encoder, &self.speed) {
+            (EncoderSetting::On | EncoderSetting::Off, ..) => "configured".to_owned(),
+            (EncoderSetting::Auto, None, _) => "no encoder works".to_owned(),
+            (EncoderSetting::Auto, Some(_), None) => "not measured yet".to_owned(),
+            (EncoderSetting::Auto, Some(encoder), Some(speed)) => {
+                format!("{} encodes {}", encoder.name, speed.describe())
+            }
+        }
+    }
 }
 
 impl LocalEncoders {
-    pub fn new(ffmpeg: PathBuf) -> Self {
-        Self { ffmpeg }
+    pub fn new(config: &Config) -> Self {
+        let settings = TargetCodec::PREFERABLE.map(|codec| (codec, config.encoder_setting(codec))).to_vec();
+        Self { ffmpeg: config.ffmpeg.clone(), settings, speeds: Mutex::default() }
     }
 
     /// Tests the encoders before the first request.
     pub async fn test_encoders(&self) {
-        let report = ffmpeg_encoders::encoder_report(&self.ffmpeg).await;
+        let report = self.report().await;
         let working: Vec<&str> = report.working.iter().map(|encoder| encoder.name).collect();
         match (&report.version, report.can_transcode()) {
             (Some(version), true) => tracing::info!(ffmpeg = version, encoders = ?working, "encoders ready"),
             _ => {
                 tracing::error!(ffmpeg = %self.ffmpeg.display(), rejected = ?report.rejected, "no usable encoder was found")
             }
+        }
+    }
+
+    /// Measures the encoders of codecs with the setting `auto`, one after the other; until then they are not used. Takes all
+    /// of the processor for at most 2 s each.
+    pub async fn measure_speeds(&self) {
+        let report = self.report().await;
+        for (codec, _) in self.settings.iter().filter(|(_, setting)| *setting == EncoderSetting::Auto) {
+            let Some(encoder) = report.best(*codec) else { continue };
+            let speed = measure_speed(&self.ffmpeg, encoder).await;
+            tracing::info!(
+                encoder = encoder.name,
+                speed = speed.describe(),
+                used = speed.keeps_up(0.0),
+                "encoder measured"
+            );
+            self.speeds.lock().unwrap_or_else(PoisonError::into_inner).push((*codec, speed));
         }
     }
 
@@ -36,5 +101,75 @@ impl LocalEncoders {
     /// The encoders that work, best first; empty when ffmpeg is missing.
     pub async fn report(&self) -> Arc<EncoderReport> {
         ffmpeg_encoders::encoder_report(&self.ffmpeg).await
+    }
+
+    /// The codecs besides H.264.
+    pub async fn optional_codecs(&self) -> Vec<OptionalCodec> {
+        let report = self.report().await;
+        let speeds = self.speeds.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let with_status = |&(codec, setting): &(TargetCodec, EncoderSetting)| OptionalCodec {
+            codec,
+            setting,
+            encoder: report.best(codec),
+            speed: speeds.iter().find(|(measured, _)| *measured == codec).map(|(_, speed)| speed.clone()),
+        };
+        self.settings.iter().map(with_status).collect()
+    }
+
+    /// The encoder of the first of these codecs that is used for video of this many pixels per second, otherwise that of
+    /// H.264. None if none works.
+    pub async fn choose(
+        &self,
+        preferred: impl IntoIterator<Item = TargetCodec>,
+        pixel_rate: f64,
+    ) -> Option<&'static VideoEncoder> {
+        let mut preferred = preferred.into_iter().peekable();
+        if preferred.peek().is_some() {
+            let codecs = self.optional_codecs().await;
+            let is_used = |codec: TargetCodec| codecs.iter().find(|it| it.codec == codec && it.is_used_for(pixel_rate));
+            if let Some(encoder) = preferred.find_map(is_used).and_then(|codec| codec.encoder) {
+                return Some(encoder);
+            }
+        }
+        self.report().await.best(TargetCodec::H264)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn chosen(settings: [EncoderSetting; 2], speeds: &[(TargetCodec, EncodeSpeed)]) -> Option<&'static str> {
+        let [hevc_encoder, av1_encoder] = settings;
+        let encoders = LocalEncoders::new(&Config { hevc_encoder, av1_encoder, ..Config::default() });
+        encoders.speeds.lock().unwrap().extend_from_slice(speeds);
+        let full_hd = 1920.0 * 1080.0 * 25.0;
+        encoders.choose([TargetCodec::Av1, TargetCodec::Hevc], full_hd).await.map(|encoder| encoder.name)
+    }
+
+    #[tokio::test]
+    async fn a_preferred_codec_is_used_if_it_is_on_or_fast() {
+        use EncoderSetting::{Auto, Off, On};
+        let fast = |codec| (codec, EncodeSpeed::RealTime(2.0));
+        assert_eq!(chosen([Off, Off], &[]).await, Some("libx264"));
+        assert_eq!(chosen([On, On], &[]).await, Some("libsvtav1"));
+        assert_eq!(chosen([On, Off], &[]).await, Some("libx265"));
+        assert_eq!(chosen([Auto, Auto], &[]).await, Some("libx264"), "not measured");
+        assert_eq!(chosen([Auto, Auto], &[fast(TargetCodec::Hevc)]).await, Some("libx265"));
+        let slow = (TargetCodec::Av1, EncodeSpeed::RealTime(1.1));
+        assert_eq!(chosen([Auto, Auto], &[slow, fast(TargetCodec::Hevc)]).await, Some("libx265"));
+        assert_eq!(chosen([Off, Auto], &[fast(TargetCodec::Hevc), fast(TargetCodec::Av1)]).await, Some("libsvtav1"));
+        let encoders = LocalEncoders::new(&Config::default());
+        assert_eq!(encoders.choose([], 1e6).await.map(|encoder| encoder.name), Some("libx264"));
+    }
+
+    #[tokio::test]
+    async fn measured_speeds_are_reported() {
+        let encoders = LocalEncoders::new(&Config { hevc_encoder: EncoderSetting::Off, ..Config::default() });
+        let reasons = async || encoders.optional_codecs().await.iter().map(OptionalCodec::reason).collect::<Vec<_>>();
+        assert_eq!(reasons().await, ["configured", "not measured yet"]);
+        encoders.measure_speeds().await;
+        let reasons = reasons().await;
+        assert!(reasons[1].starts_with("libsvtav1 encodes 1080p"), "{reasons:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::AudioPlan;
@@ -39,8 +40,8 @@ use muxed::plan_muxed;
 use rendition::{PlannedRendition, Policy};
 use request_check::resolve_request;
 pub use text_tracks::TextTrack;
-use video_encode::EncodeLimits;
 pub use video_encode::display_size;
+use video_encode::{CodecChoice, EncodeLimits};
 
 /// Bit rates of encoded audio, kbit/s.
 const STEREO_KBPS: u32 = 160;
@@ -355,7 +356,8 @@ fn session_policy<'a>(
     let (audio_channels, audio_kbps) = request.encoded_audio(found.map_or(2, |(_, audio)| audio.channels));
     let (limits, subtitle) = (request.encode_limits(), &request.playback.subtitle);
     let format = SegmentFormat::MpegTs;
-    Policy { limits, subtitle, sidecar, frame_rate: None, audio_channels, audio_kbps, format }
+    let codec = CodecChoice::Fixed(TargetCodec::H264);
+    Policy { limits, codec, subtitle, sidecar, frame_rate: None, audio_channels, audio_kbps, format }
 }
 
 /// The segment of the start position. A start within the last segment is still inside the item.

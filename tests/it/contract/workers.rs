@@ -26,6 +26,9 @@ async fn encoders_are_listed_after_a_real_encode() {
     assert!(local["supportedEncoders"].as_array().unwrap().contains(&json!("libx264")));
     let x264 = json!({"name": "libx264", "codec": "h264", "kind": "software", "device": null, "verified": true});
     assert!(local["encoders"].as_array().unwrap().contains(&x264));
+    assert!(local["encoders"].to_string().contains("libsvtav1"), "{local}");
+    let codec = |name: &str, encoder: &str| json!({"codec": name, "encoder": encoder, "setting": "auto", "enabled": false, "speed": null, "reason": "not measured yet"});
+    assert_eq!(local["optionalCodecs"], json!([codec("hevc", "libx265"), codec("av1", "libsvtav1")]));
     assert_eq!(local["maxConcurrentJobs"], server.service.config.limits.concurrent_jobs);
     assert_eq!(local["activeJobCount"], 0);
     assert_eq!(local["queueLength"], 0);

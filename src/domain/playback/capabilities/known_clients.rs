@@ -34,7 +34,7 @@ const NAMES: [(&[&str], Build, u32); 7] = [
 pub(super) fn by_player(player: &str) -> Option<ClientCapabilities> {
     let is_prefix = |prefix: &str| player.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
     let (_, build, aac_channels) = PLAYERS.into_iter().find(|(prefix, ..)| is_prefix(prefix))?;
-    Some(ClientCapabilities { formats: build(), aac_channels })
+    Some(ClientCapabilities::of_formats(build(), aac_channels))
 }
 
 /// H.264 and stereo AAC in MPEG-TS for a name that is not in the table.
@@ -42,7 +42,7 @@ pub(super) fn by_name(name: &str) -> ClientCapabilities {
     let entry = NAMES.into_iter().find(|(names, ..)| names.contains(&name));
     let (formats, aac_channels) =
         entry.map_or_else(|| (vec![basic_mpegts()], STEREO), |(_, build, channels)| (build(), channels));
-    ClientCapabilities { formats, aac_channels }
+    ClientCapabilities::of_formats(formats, aac_channels)
 }
 
 /// hls.js. HEVC depends on the machine: the page probes it.

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::{AudioRenditions, ClientCapabilities, FormatCapabilities, STEREO};
+use crate::domain::codec::TargetCodec;
 use crate::domain::playback::device::{AudioSupport, VideoSupport, owned_names, video_support};
 use crate::domain::segment_format::SegmentFormat;
 
@@ -19,6 +20,8 @@ const DEFAULT_CHANNELS: u32 = 6;
 pub struct ProbedCapabilities {
     /// RFC 6381 codec strings that are supported in `video/mp4` or `audio/mp4`, each probed alone. Unknown ones are ignored.
     pub codecs: Vec<String>,
+    /// The codecs in which encoded video is preferred, the best first: `hevc`, `av1` or `h264`. Unknown ones are ignored.
+    pub encode: Vec<String>,
     /// `hdr10`, `hlg`, `dolby-vision`: what the screen shows in its range (`dynamic-range: high`).
     pub hdr: Vec<String>,
     /// Pixels of the largest video worth sending.
@@ -77,7 +80,19 @@ impl ProbedCapabilities {
             knows_avc3: true,
         };
         let aac_channels = self.aac_channels.unwrap_or(STEREO).min(channels);
-        ClientCapabilities { formats: vec![fmp4, mpegts], aac_channels }
+        ClientCapabilities { formats: vec![fmp4, mpegts], aac_channels, preferred_encoders: self.preferred_encoders() }
+    }
+
+    /// The codecs that are preferred to H.264, each once.
+    fn preferred_encoders(&self) -> Vec<TargetCodec> {
+        let named = self.encode.iter().take(MAX_CODECS).filter_map(|name| TargetCodec::parse(name));
+        let mut codecs = Vec::new();
+        for codec in named.take_while(|codec| *codec != TargetCodec::H264) {
+            if !codecs.contains(&codec) {
+                codecs.push(codec);
+            }
+        }
+        codecs
     }
 
     fn limit_video(&self, support: VideoSupport) -> VideoSupport {
@@ -175,6 +190,7 @@ fn ten_bits(support: VideoSupport) -> VideoSupport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::time::FrameRate;
     use proptest::prelude::*;
 
     /// Codec, profiles, highest bit depth and highest level; or the audio codec.
@@ -226,8 +242,9 @@ mod tests {
         let json = r#"{ "codecs": ["avc1.640033", "hvc1.2.4.L153.B0", "mp4a.40.2", "mp4a.40.5", "opus", "ec-3", "x"],
             "hdr": ["hdr10", "wide"], "maxHeight": 2160, "maxAudioChannels": 8, "audioRenditions": true, "unknown": 1 }"#;
         let probed: ProbedCapabilities = serde_json::from_str(json).unwrap();
-        let ClientCapabilities { formats, aac_channels } = probed.to_capabilities();
+        let ClientCapabilities { formats, aac_channels, preferred_encoders } = probed.to_capabilities();
         assert_eq!(aac_channels, 2, "the page says nothing about speakers");
+        assert_eq!(preferred_encoders, []);
         let [fmp4, mpegts] = &formats[..] else { panic!() };
         let audio: Vec<_> = fmp4.audio.iter().map(|support| (&*support.codec, support.max_channels.unwrap())).collect();
         assert_eq!(audio, [("aac", 8), ("opus", 8), ("eac3", 8)]);
@@ -250,6 +267,25 @@ mod tests {
         };
         assert_eq!((channels(None, Some(8)), channels(Some(2), Some(8))), (2, 2));
         assert_eq!((channels(Some(6), None), channels(Some(8), Some(8)), channels(Some(8), Some(2))), (6, 8, 2));
+    }
+
+    #[test]
+    fn encodes_are_preferred_in_codecs_that_are_decoded_at_their_size() {
+        let preferred = |codecs: &[&str], encode: &[&str], lines: u32| {
+            let (codecs, encode) = (owned_names(codecs), owned_names(encode));
+            let probed = ProbedCapabilities { codecs, encode, ..ProbedCapabilities::default() };
+            let client = probed.to_capabilities();
+            let size = (lines * 16 / 9, lines);
+            let names = client.encoders_for(size, FrameRate { num: 25, den: 1 }).map(TargetCodec::as_str);
+            names.collect::<Vec<_>>().join(" ")
+        };
+        let decoded = ["avc1.640033", "hvc1.1.6.L123.B0", "av01.0.13M.10"];
+        assert_eq!(preferred(&decoded, &["AV1", "vp9", "hevc", "av1"], 1080), "av1 hevc");
+        assert_eq!(preferred(&decoded, &["hevc", "av1"], 2160), "av1", "HEVC up to level 4.1");
+        assert_eq!(preferred(&decoded, &["hevc", "h264", "av1"], 720), "hevc", "AV1 is worse than H.264");
+        assert_eq!(preferred(&decoded, &["h264", "hevc"], 720), "");
+        assert_eq!(preferred(&decoded, &[], 720), "");
+        assert_eq!(preferred(&decoded[..1], &["hevc", "av1"], 720), "");
     }
 
     proptest! {

@@ -56,6 +56,11 @@ pub(super) struct CapabilitiesBody {
     /// RFC 6381 codec strings that are supported in `video/mp4` or `audio/mp4`, each tested alone. At most 64.
     #[schema(required = false)]
     codecs: Vec<String>,
+    /// The codecs in which encoded video is preferred, the best first: `hevc`, `av1` or `h264`. One that `codecs` does not
+    /// cover, or in which the server does not encode (`optionalCodecs` of `GET /api/stream/v2-workers`), is passed over.
+    /// Absent: H.264.
+    #[schema(required = false)]
+    encode: Vec<String>,
     /// `hdr10`, `hlg`: what the screen shows in its range.
     #[schema(required = false)]
     hdr: Vec<String>,

@@ -81,6 +81,8 @@ struct StreamBody {
     codec: String,
     /// `copy` or `encode`.
     action: &'static str,
+    /// Codec that it is encoded in: `h264`, `hevc`, `av1` or `aac`. Null for a copy.
+    encoded_codec: Option<&'static str>,
     /// Channels of audio as it is sent, copied or encoded; null for video.
     channels: Option<u32>,
     /// Channels of the AAC that the session offers beside this copy, as another audio group of its multivariant playlist; null
@@ -210,9 +212,16 @@ impl RenditionsBody {
 impl StreamBody {
     fn new(plan: &SessionPlan, decision: &StreamDecision) -> Option<Self> {
         let stream = plan.spec().media.stream(decision.stream)?;
+        let is_video = matches!(stream.kind, StreamKind::Video(_));
+        let encoded_codec = match (&plan.spec().rendition.video, decision.action) {
+            (_, TrackAction::Copy) => None,
+            (Some(VideoPlan::Encode(encode)), TrackAction::Encode) if is_video => Some(encode.codec.as_str()),
+            (_, TrackAction::Encode) => Some("aac"),
+        };
         Some(Self {
             index: decision.stream,
-            kind: if matches!(stream.kind, StreamKind::Video(_)) { "video" } else { "audio" },
+            kind: if is_video { "video" } else { "audio" },
+            encoded_codec,
             codec: stream.codec.clone(),
             action: if decision.action == TrackAction::Copy { "copy" } else { "encode" },
             channels: plan.sent_channels(decision.stream),

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use super::burned_subtitles::{self, is_language};
 use super::rendition::{PlannedRendition, Policy, plan_rendition};
-use super::video_encode::EncodeLimits;
+use super::video_encode::{CodecChoice, EncodeLimits};
 use super::{DecidedItem, STEREO_KBPS};
 use crate::domain::channel::{OutputSettings, WatermarkSettings};
+use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Container, Media, Stream, Video};
 use crate::domain::mpegts::channel_timeline::LATE_START;
@@ -139,6 +140,7 @@ async fn plan_item(service: &Service, path: &str, output: &OutputSettings) -> Re
     }
     let policy = Policy {
         limits,
+        codec: CodecChoice::Fixed(TargetCodec::H264),
         subtitle: &request.subtitle,
         sidecar,
         frame_rate: output.frame_rate,

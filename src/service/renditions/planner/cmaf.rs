@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::audio_tracks::{plan_aac_tracks, plan_audio_tracks};
 use super::rendition::{Policy, plan_rendition};
+use super::video_encode::CodecChoice;
 use super::{DecidedItem, SessionAudio, SessionRenditions, StartRequest, ladder};
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
@@ -48,7 +49,8 @@ pub(super) async fn plan_cmaf(
     };
     let tracks = SessionTracks { video: Some((video.stream, video.action)), audio: None };
     let item = DecidedItem { source: source.clone(), media: media.clone(), tracks, duration_seconds };
-    let policy = Policy { format: SegmentFormat::Fmp4, ..policy };
+    let codec = CodecChoice::Preferred(&request.capabilities);
+    let policy = Policy { format: SegmentFormat::Fmp4, codec, ..policy };
     let Some(planned) = plan_rendition(service, item, policy, accepts_copy).await? else { return Ok(None) };
     if planned.spec.rendition.encodes_video() && video.action == TrackAction::Copy {
         video = StreamDecision { action: TrackAction::Encode, reasons: vec![EncodeReason::Keyframes], ..video };

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::video_encode::{self, EncodeLimits, plan_encode};
+use super::video_encode::{self, CodecChoice, EncodeLimits, plan_encode};
 use super::{STEREO_KBPS, SessionPlan, display_size};
 use crate::domain::cmaf::Color;
 use crate::domain::cmaf::segment_sizes::BitRates;
-use crate::domain::codec::avc_level;
+use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
 use crate::domain::media::{Hdr, Media};
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
@@ -126,23 +126,22 @@ impl Rung {
 
 impl SessionPlan {
     /// The entries of the multivariant playlist. `video_codec` is the RFC 6381 codec string of the best rung's video, once a
-    /// segment was made. Encoded rungs below it get its profile and a sufficient level, so that none of them has to be made
-    /// for the list.
+    /// segment was made. Encoded rungs below it get its profile if they have its codec, and a sufficient level, so that none
+    /// of them has to be made for the list.
     pub fn variants(&self, video_codec: Option<&str>) -> Vec<Variant> {
         let Some(video) = &self.spec().rendition.video else {
             return vec![self.top().variant(PlaylistTrack::Audio(0), None)];
         };
         let is_encoded = matches!(video, VideoPlan::Encode(_));
-        // Encoders make High profile; in fMP4 the samples contain the parameter sets.
-        let default_profile = if self.format() == SegmentFormat::Fmp4 { "avc3.6400" } else { "avc1.6400" };
-        let profile = video_codec.filter(|_| is_encoded).and_then(|codec| codec.get(..9)).unwrap_or(default_profile);
+        let default_codec = (self.format() == SegmentFormat::MpegTs).then_some("avc1.6400");
+        let known_codec = video_codec.filter(|_| is_encoded).or(default_codec);
         let client = self.request.capabilities.format(self.format());
         let knows_avc3 = client.is_none_or(|client| client.knows_avc3);
         let lists_iframes = client.is_some_and(|client| client.has_iframe_playlists);
         let to_variant = |(number, rung): (usize, &Rung)| {
             let codec = match (number, &rung.spec.rendition.video) {
                 (1.., Some(VideoPlan::Encode(plan))) if video_codec.is_some() => {
-                    Some(format!("{profile}{:02x}", avc_level(plan.width, plan.height, plan.frame_rate)))
+                    Some(plan.codec.string_of_encode(known_codec, (plan.width, plan.height), plan.frame_rate))
                 }
                 _ => video_codec.map(str::to_owned),
             };
@@ -182,9 +181,19 @@ pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, grid: &Ar
     let lower_heights = RUNGS.iter().filter(|(_, lines, _)| lines * 10 <= height * 9).map(|(_, lines, _)| *lines);
     let heights: Vec<u32> = own_height.map(|_| height).into_iter().chain(lower_heights).collect();
     let mut rungs: Vec<Rung> = Vec::new();
+    // All encoded rungs have one codec, because not every player changes it within a session.
+    let mut codec = match video {
+        VideoPlan::Encode(plan) => CodecChoice::Fixed(plan.codec),
+        VideoPlan::Copy { .. } if plan.format() == SegmentFormat::Fmp4 => {
+            CodecChoice::Preferred(&plan.request.capabilities)
+        }
+        VideoPlan::Copy { .. } => CodecChoice::Fixed(TargetCodec::H264),
+    };
+    let subtitle = &plan.request.playback.subtitle;
     for rung_height in heights {
         let limits = EncodeLimits { max_height: Some(rung_height), ..plan.request.encode_limits() };
-        let video = plan_encode(service, &top.spec.media, stream, limits, &plan.request.playback.subtitle).await?;
+        let video = plan_encode(service, &top.spec.media, stream, limits, subtitle, codec).await?;
+        codec = CodecChoice::Fixed(video.codec);
         let rendition = Rendition {
             video: Some(VideoPlan::Encode(video)),
             audio: top.spec.rendition.audio.clone(),

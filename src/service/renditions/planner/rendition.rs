@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::video_encode::{EncodeLimits, plan_encode};
+use super::video_encode::{CodecChoice, EncodeLimits, plan_encode};
 use super::{DecidedItem, copied_video};
 use crate::domain::grid::Grid;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan};
@@ -18,6 +18,7 @@ use crate::service::Service;
 #[derive(Clone)]
 pub(super) struct Policy<'a> {
     pub limits: EncodeLimits,
+    pub codec: CodecChoice<'a>,
     /// Burned into the video if it is [`SubtitleDelivery::Burn`].
     pub subtitle: &'a SubtitleDelivery,
     /// The open file of a subtitle to burn in.
@@ -70,7 +71,7 @@ pub(super) async fn plan_rendition(
         }
         (Some((stream, _)), None) => {
             let Some(duration) = duration_seconds else { return Ok(None) };
-            let mut plan = plan_encode(service, &media, stream, policy.limits, policy.subtitle).await?;
+            let mut plan = plan_encode(service, &media, stream, policy.limits, policy.subtitle, policy.codec).await?;
             plan.frame_rate = policy.frame_rate.unwrap_or(plan.frame_rate);
             let grid = Grid::from_frame_rate(plan.frame_rate, segment_seconds, duration);
             (Some(VideoPlan::Encode(plan)), grid, duration, None)

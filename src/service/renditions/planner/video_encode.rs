@@ -4,13 +4,18 @@ use super::STEREO_KBPS;
 use crate::domain::codec::TargetCodec;
 use crate::domain::media::{Media, Video};
 use crate::domain::plan::EncodeVideo;
+use crate::domain::playback::capabilities::ClientCapabilities;
 use crate::domain::playback::{RUNGS, SubtitleDelivery};
 use crate::domain::time::{FrameRate, STANDARD_RATES};
+use crate::engine::video_encoders::VideoEncoder;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 
 /// Most pixels of an encoded picture: the limit of level 5.1 (ISO/IEC 14496-10 table A-1).
 const MAX_PIXELS: f64 = 36_864.0 * 256.0;
+
+/// Smaller video is H.264: SVT-AV1 refuses a side of less than 64 pixels, and x265 less than 16.
+const MIN_SIDE_OF_OTHER_CODECS: u32 = 64;
 
 /// Limits of a video encode.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +26,16 @@ pub(super) struct EncodeLimits {
     pub max_bitrate_kbps: Option<u32>,
 }
 
-/// Plans the encode of stream `index` within these limits, with a subtitle to burn in if that is its delivery. The codec is
-/// H.264, which every player decodes.
+/// How the codec of an encode is chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CodecChoice<'a> {
+    /// H.264, which every player decodes, or the codec of the other rungs.
+    Fixed(TargetCodec),
+    /// The codec that the client prefers in fMP4, if this server encodes it; otherwise H.264.
+    Preferred(&'a ClientCapabilities),
+}
+
+/// Plans the encode of stream `index` within these limits, with a subtitle to burn in if that is its delivery.
 ///
 /// # Errors
 /// `TRANSCODER_UNAVAILABLE` if no encoder works.
@@ -32,16 +45,19 @@ pub(super) async fn plan_encode(
     index: u32,
     limits: EncodeLimits,
     subtitle: &SubtitleDelivery,
+    codec: CodecChoice<'_>,
 ) -> Result<EncodeVideo> {
-    let report = service.local_encoders.report().await;
-    let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
-    let encoder = report.best(TargetCodec::H264).ok_or_else(unavailable)?;
     let found = media.video_streams().find(|(stream, _)| stream.index == index);
     let (stream, video) = found.ok_or_else(|| Error::internal(format!("the chosen stream {index} is not video")))?;
     let (width, height) = target_size(video, limits.max_height);
+    let frame_rate = target_rate(video);
+    let encoder = choose_encoder(service, codec, (width, height), frame_rate).await;
+    let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
+    let encoder = encoder.ok_or_else(unavailable)?;
     let rung_kbps = RUNGS.iter().rev().find(|(_, lines, _)| *lines >= height).map_or(RUNGS[0].2, |(.., kbps)| *kbps);
     // At original resolution, 1.5 times the rung's bit rate.
     let ceiling_kbps = if limits.max_height.is_some() { rung_kbps } else { rung_kbps + rung_kbps / 2 };
+    let ceiling_kbps = ceiling_kbps * encoder.codec.bit_rate_percent() / 100;
     let limit_kbps = limits.max_bitrate_kbps.map(|limit| limit.saturating_sub(STEREO_KBPS).max(100));
     let burn = match subtitle {
         SubtitleDelivery::Burn(burn) => Some(burn.clone()),
@@ -51,7 +67,7 @@ pub(super) async fn plan_encode(
         stream: stream.index,
         width,
         height,
-        frame_rate: target_rate(video),
+        frame_rate,
         deinterlace: video.is_interlaced,
         tone_map: video.hdr,
         burn,
@@ -60,6 +76,24 @@ pub(super) async fn plan_encode(
         codec: encoder.codec,
         encoder: encoder.name.to_owned(),
     })
+}
+
+async fn choose_encoder(
+    service: &Service,
+    codec: CodecChoice<'_>,
+    (width, height): (u32, u32),
+    rate: FrameRate,
+) -> Option<&'static VideoEncoder> {
+    let encoders = &service.local_encoders;
+    let is_small = width.min(height) < MIN_SIDE_OF_OTHER_CODECS;
+    match codec {
+        _ if is_small => encoders.report().await.best(TargetCodec::H264),
+        CodecChoice::Fixed(codec) => encoders.report().await.best(codec),
+        CodecChoice::Preferred(client) => {
+            let pixel_rate = f64::from(width) * f64::from(height) * rate.as_f64();
+            encoders.choose(client.encoders_for((width, height), rate), pixel_rate).await
+        }
+    }
 }
 
 /// Display size: square pixels, upright.

@@ -48,6 +48,7 @@ pub mod media;
 pub mod mpeg4_video;
 pub mod mpegps;
 pub mod mpegts;
+pub mod nfo;
 pub mod plan;
 pub mod playback;
 pub mod playlist;

@@ -25,6 +25,7 @@ pub mod gst;
 pub mod image;
 pub mod index;
 pub mod loudness;
+pub mod nfo_file;
 pub mod outbound;
 pub mod packager;
 pub mod probe;

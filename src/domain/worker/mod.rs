@@ -16,6 +16,7 @@ named_values! {
         Probe = "probe",
         Run = "run",
         Image = "image",
+        Nfo = "nfo",
     }
 }
 

@@ -60,6 +60,8 @@ pub enum Work {
     Srt(SrtWork),
     /// A whole image decoded, to learn whether it can be shown: `Report` without content. Descriptor: the image.
     Image,
+    /// An NFO file parsed: `Report` with a `Vec<Nfo>`. Descriptor: the file.
+    Nfo,
     /// The frames of a slate: `Piece`s of one byte stream (ITU-T H.264 annex B), then `Done`.
     Still(StillWork),
 }

@@ -10,10 +10,12 @@ mod beat_monitor;
 pub mod crash_page;
 mod death;
 mod discovery;
+mod file_job;
 mod image;
 mod inspection;
 mod log_relay;
 pub mod message;
+mod nfo;
 mod pool;
 mod process;
 mod replay;
@@ -29,7 +31,7 @@ mod wire;
 
 pub use backend::WorkerBackend;
 pub use discovery::DiscoverError;
-pub use image::ImageFault;
+pub use file_job::FileFault;
 pub use inspection::GraphFormat;
 pub use pool::{FaultRecorder, PoolSettings, WorkerPool};
 pub use run_job::pipeline_name;
@@ -45,7 +47,9 @@ use super::probe::DecoderInfo;
 use super::source::SourceFile;
 use super::still_image::StillJob;
 use crate::domain::mpegts::channel_timeline::StillImage;
+use crate::domain::nfo::Nfo;
 use crate::engine::image::Image;
+use crate::engine::nfo_file::NfoFile;
 
 /// The pipeline's name in quarantine keys of probes.
 pub const PROBE_PIPELINE: &str = "discover";
@@ -154,18 +158,33 @@ impl Isolation {
     /// Decodes a whole image, to learn whether it can be shown. `path` is for messages.
     ///
     /// # Errors
-    /// [`ImageFault`].
-    pub async fn check_image(&self, image: &Arc<Image>, path: &str) -> Result<(), ImageFault> {
-        let report = self.examine().await.map_err(ImageFault::Unchecked)?;
+    /// [`FileFault`].
+    pub async fn check_image(&self, image: &Arc<Image>, path: &str) -> Result<(), FileFault> {
+        let report = self.examine().await.map_err(FileFault::Unchecked)?;
         if let Some(missing) = ["pngdec", "avdec_mjpeg"].into_iter().find(|element| !report.has(element)) {
-            return Err(ImageFault::Unchecked(format!("this GStreamer has no {missing}")));
+            return Err(FileFault::Unchecked(format!("this GStreamer has no {missing}")));
         }
         match self {
             Self::Process(pool) => pool.check_image(image, path).await,
             Self::None => {
                 let image = image.clone();
                 let checked = tokio::task::spawn_blocking(move || gst::check_image(&image)).await;
-                checked.map_err(|cause| ImageFault::Unchecked(cause.to_string()))?.map_err(ImageFault::of_error)
+                checked.map_err(|cause| FileFault::Unchecked(cause.to_string()))?.map_err(FileFault::of_error)
+            }
+        }
+    }
+
+    /// The records of an NFO file. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`FileFault`].
+    pub async fn parse_nfo(&self, nfo: &NfoFile, path: &str) -> Result<Vec<Nfo>, FileFault> {
+        match self {
+            Self::Process(pool) => pool.parse_nfo(nfo, path).await,
+            Self::None => {
+                let nfo = nfo.clone();
+                let parsed = tokio::task::spawn_blocking(move || nfo.parse()).await;
+                parsed.map_err(|cause| FileFault::Unchecked(cause.to_string()))?.map_err(FileFault::of_error)
             }
         }
     }

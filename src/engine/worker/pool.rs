@@ -26,6 +26,9 @@ use crate::engine::process::sandbox::WorkerKind;
 use crate::engine::source::SourceFile;
 use crate::engine::video_encoders::VIDEO_ENCODERS;
 
+/// The name of parsing NFO files in quarantine keys.
+const NFO_PIPELINE: &str = "nfo";
+
 /// Below this memory of the machine, bytes, no spare for runs is started ahead.
 const MIN_SPARE_MEMORY_BYTES: u64 = 1 << 30;
 
@@ -133,6 +136,11 @@ impl WorkerPool {
     /// The key of work with an image, by the hash of its bytes.
     pub(super) fn image_key(&self, digest: &str, pipeline: &str) -> QuarantineKey {
         self.key(digest.to_owned(), Stage::Image, pipeline)
+    }
+
+    /// The key of parsing an NFO file, by the hash of its bytes.
+    pub(super) fn nfo_key(&self, digest: &str) -> QuarantineKey {
+        self.key(digest.to_owned(), Stage::Nfo, NFO_PIPELINE)
     }
 
     fn key(&self, fingerprint: String, stage: Stage, pipeline: &str) -> QuarantineKey {

@@ -3,6 +3,7 @@
 //! No viewer waits for a replay. They run one at a time and at the lowest priority.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::time::timeout;
 
 use super::death::Death;
 use super::discovery::probe_message;
-use super::image::image_message;
+use super::message::JobMessage;
 use super::pool::FaultRecorder;
 use super::process::{WorkerEvent, WorkerProcess};
 use super::run_exchange::SegmentAssembly;
@@ -25,7 +26,6 @@ use super::wire::Frame;
 use crate::domain::worker::blame::Blame;
 use crate::domain::worker::frame::FrameKind;
 use crate::domain::worker::{ProvenFault, QuarantineKey};
-use crate::engine::image::Image;
 use crate::engine::process::sandbox::WorkerKind;
 use crate::engine::source::SourceFile;
 use crate::engine::still_image::StillJob;
@@ -49,7 +49,11 @@ pub struct Replay {
 #[derive(Debug)]
 pub enum ReplayWork {
     Discover(Arc<SourceFile>),
-    Image(Arc<Image>),
+    /// A job about a file in memory.
+    File {
+        file: Arc<File>,
+        message: JobMessage,
+    },
     /// The segment at which the worker died, and no further one.
     Run {
         job: RunJob,
@@ -128,8 +132,8 @@ async fn do_again(starter: &WorkerStarter, work: &ReplayWork) -> Result<Option<D
             worker.send_job(&probe_message(source), &[source.as_fd()], busy).await?;
             None
         }
-        ReplayWork::Image(image) => {
-            worker.send_job(&image_message(), &[image.file.as_fd()], busy).await?;
+        ReplayWork::File { file, message } => {
+            worker.send_job(message, &[file.as_fd()], busy).await?;
             None
         }
         ReplayWork::Run { job, segment } => {

@@ -21,7 +21,7 @@ pub struct QuarantineEntryView {
     path: String,
     /// Content identity of the file.
     fingerprint: String,
-    /// `probe`, `run` or `image`.
+    /// `probe`, `run`, `image` or `nfo`.
     stage: &'static str,
     /// Name of the work, e.g. `segment-with-text`.
     pipeline: String,

@@ -7,7 +7,7 @@ use lru::LruCache;
 
 use super::Library;
 use crate::engine::image::{Image, MAX_BYTES};
-use crate::engine::worker::{ImageFault, Isolation};
+use crate::engine::worker::{FileFault, Isolation};
 use crate::error::{Code, Error, Result};
 
 /// Results of checks kept.
@@ -33,8 +33,8 @@ impl ImageChecks {
         }
         let fault = match self.isolation.check_image(image, path).await {
             Ok(()) => None,
-            Err(ImageFault::Broken(reason)) => Some(reason),
-            Err(ImageFault::Unchecked(cause)) => {
+            Err(FileFault::Broken(reason)) => Some(reason),
+            Err(FileFault::Unchecked(cause)) => {
                 tracing::info!(media.path = path, cause, "an image was not checked by decoding it");
                 return Ok(());
             }

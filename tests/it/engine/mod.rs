@@ -12,6 +12,7 @@ mod gstreamer_backend;
 mod index;
 mod leaks;
 mod lifecycle;
+mod nfo;
 mod package;
 mod picture_parity;
 mod seams;

@@ -6,7 +6,7 @@ use hearthcast::domain::mpegts::channel_timeline::StillImage;
 use hearthcast::domain::subtitles::TextStyle;
 use hearthcast::engine::still_image::StillJob;
 use hearthcast::engine::video_encoders::{VIDEO_ENCODERS, VideoEncoder};
-use hearthcast::engine::worker::{FaultRecorder, ImageFault, Isolation};
+use hearthcast::engine::worker::{FaultRecorder, FileFault, Isolation};
 use rustix::process::Signal;
 
 use super::workers::Workers;
@@ -117,9 +117,9 @@ async fn a_broken_image_is_refused_without_a_death() {
     for isolation in [workers.isolation(), Isolation::None] {
         assert_eq!(isolation.check_image(&intact, "a.png").await, Ok(()));
         let fault = isolation.check_image(&broken, "a.png").await.unwrap_err();
-        assert!(matches!(fault, ImageFault::Broken(_)), "{fault:?}");
+        assert!(matches!(fault, FileFault::Broken(_)), "{fault:?}");
         let fault = isolation.check_image(&deep, "deep.png").await.unwrap_err();
-        assert!(matches!(fault, ImageFault::Unchecked(_)), "{fault:?}");
+        assert!(matches!(fault, FileFault::Unchecked(_)), "{fault:?}");
         let slate = isolation.encode_still(&StillJob::new(SIZE).with_image(broken.clone(), "a.png")).await;
         assert!(slate.as_ref().is_err_and(|cause| cause.contains("decoding failed")), "{slate:?}");
     }
@@ -139,7 +139,7 @@ async fn a_worker_that_is_stopped_is_no_fault_of_its_image() {
         signal_workers(workers.cache(), Signal::STOP);
         if n == 1 {
             let fault = isolation.check_image(&image, "a.png").await.unwrap_err();
-            assert!(matches!(fault, ImageFault::Unchecked(_)), "{fault:?}");
+            assert!(matches!(fault, FileFault::Unchecked(_)), "{fault:?}");
         } else {
             let slate = isolation.encode_still(&StillJob::new(SIZE).with_image(image.clone(), "a.png")).await;
             assert!(slate.as_ref().is_err_and(|cause| cause.contains("stopped")), "{slate:?}");

@@ -15,6 +15,7 @@ use super::{end_process, run_job, still_job};
 use crate::domain::worker::frame::{FrameKind, MAX_PIECE_BYTES};
 use crate::engine::gst::srt::SrtStream;
 use crate::engine::gst::{check_image, discoverer, examine, progress};
+use crate::engine::nfo_file::parse_nfo_file;
 use crate::engine::process::lower_memory_limit;
 use crate::engine::process::sandbox::WorkerKind;
 use crate::engine::source::SourceFile;
@@ -69,10 +70,11 @@ impl JobRunner {
     fn start_work(&mut self, job: u32, message: JobMessage, descriptors: Vec<OwnedFd>) -> Result<()> {
         let limited = lower_memory_limit(message.memory_bytes);
         limited.map_err(|cause| RunError::Internal(format!("the memory could not be limited: {cause}")))?;
-        self.is_last_job = !matches!(message.work, Work::Discover { .. } | Work::Image);
+        self.is_last_job = !matches!(message.work, Work::Discover { .. } | Work::Image | Work::Nfo);
         match message.work {
             Work::Discover { source } => self.reports.report(job, move || discover(source, descriptors)),
             Work::Image => self.reports.report(job, move || check_image(&receive_image(only_one(descriptors)?)?)),
+            Work::Nfo => self.reports.report(job, move || parse_nfo_file(&only_one(descriptors)?.into())),
             Work::Examine => self.reports.report(job, || examine().map_err(RunError::Internal)),
             Work::Run(work) => {
                 let (connection, activity) = (self.connection.clone(), self.activity.clone());

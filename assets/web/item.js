@@ -15,7 +15,7 @@ export async function showItem(stage, params) {
 
 async function render(stage, path) {
   const info = await api.getMediaInfo(path, deviceProfile());
-  const title = info.tags?.title ?? stem(nameOf(path));
+  const title = info.description?.title ?? info.tags?.title ?? stem(nameOf(path));
   document.title = `${title} – Hearthcast`;
   const hasVideo = info.tracks.video.length > 0;
   const resumeSeconds = info.watchProgress?.resumePositionSeconds ?? 0;
@@ -46,6 +46,7 @@ async function render(stage, path) {
     info.watchProgress?.positionHistory?.length ? h("p", { class: "muted" }, `${TEXT.earlierPositions} `,
       ...info.watchProgress.positionHistory.map(({ positionSeconds }) =>
         h("a", { class: "earlier-position", href: playLink(path, positionSeconds) }, formatClock(positionSeconds)))) : "",
+    info.description?.plot ? h("p", { class: "plot" }, info.description.plot) : "",
     h("p", { class: "muted" }, describePlayback(info.playback)),
     facts(TEXT.file, [
       ["Name", info.fileName],

@@ -108,7 +108,7 @@ impl Service {
         old_marks::remove_old_marks(&config.state);
         let quarantine = Quarantine::open(store.clone());
         let isolation = open_isolation(&config, Arc::new(quarantine.clone()));
-        let library = Library::new(Arc::new(roots), tasks.clone()).with_image_checks(isolation.clone());
+        let library = Library::new(Arc::new(roots), tasks.clone()).with_workers(isolation.clone());
         let library = Arc::new(library);
         let media = Probes::new(&config.ffmpeg, config.limits.probe_deadline, isolation.clone());
         let media = media.with_store(store.clone(), quarantine.clone());

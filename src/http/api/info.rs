@@ -13,6 +13,7 @@ use crate::http::urls::QUERY_ENCODE_SET;
 use crate::service::library::sidecars::{self, Sidecar};
 use crate::service::media::ProbeResult;
 
+mod description;
 mod media_info;
 mod playback;
 mod stream;
@@ -65,6 +66,7 @@ async fn respond(service: &Arc<Service>, path: String, user: Principal, device: 
     let can_transcode = service.local_encoders.can_transcode().await;
     let links = MediaLinks::signed(service, &user, &source);
     let mut info = MediaInfo::new(&source, &probed, &sidecars, device, &links, can_transcode)?;
+    info.description = service.library.describe(&source).await.map(Into::into);
     let record = service.progress_of_source(&user.user_id, &source).await?;
     info.watch_progress = record.map(|record| WatchProgress::new(&user.user_id, record, true));
     Ok(reply::json(&info))

@@ -16,9 +16,11 @@ use crate::service::background_tasks::BackgroundTasks;
 
 mod images;
 pub mod listing;
+mod nfo_files;
 pub mod sidecars;
 
 use images::ImageChecks;
+use nfo_files::NfoFiles;
 
 /// How long the file system may take to answer.
 const STORAGE_DEADLINE: Duration = Duration::from_secs(15);
@@ -46,6 +48,8 @@ pub struct Library {
     tasks: BackgroundTasks,
     /// None: images are checked by their first bytes only.
     image_checks: Option<ImageChecks>,
+    /// None: NFO files are not read.
+    nfo_files: Option<NfoFiles>,
 }
 
 /// By request path.
@@ -61,12 +65,13 @@ impl Library {
     pub fn new(roots: Arc<Roots>, tasks: BackgroundTasks) -> Self {
         let root_threads = roots.list().iter().map(|_| Arc::new(Semaphore::new(THREADS_PER_ROOT))).collect();
         let open_files = Arc::new(Mutex::new(LruCache::sparse(MAX_OPEN_FILES)));
-        Self { roots, root_threads, open_files, tasks, image_checks: None }
+        Self { roots, root_threads, open_files, tasks, image_checks: None, nfo_files: None }
     }
 
-    /// Decodes images in `isolation` before channels show them.
+    /// Lets `isolation` decode images before channels show them, and parse NFO files.
     #[must_use]
-    pub fn with_image_checks(mut self, isolation: Isolation) -> Self {
+    pub fn with_workers(mut self, isolation: Isolation) -> Self {
+        self.nfo_files = Some(NfoFiles::new(isolation.clone(), self.tasks.clone()));
         self.image_checks = Some(ImageChecks::new(isolation));
         self
     }

@@ -8,6 +8,7 @@ mod gstreamer_backend;
 mod iframe_playlists;
 mod joins;
 mod ladder;
+mod nfo;
 mod packaged;
 mod plain_client;
 mod renditions;

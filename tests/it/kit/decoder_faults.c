@@ -1,6 +1,7 @@
-/* Faults of a video decoder on request. Preloaded into workers by decoder_faults_program.c.
+/* Faults of a video decoder and of reading NFO files on request. Preloaded into workers by decoder_faults_program.c.
  *
- * A packet whose bytes contain `hearthcast-fault-NAME` makes avcodec_send_packet fail as NAME says. */
+ * A packet whose bytes contain `hearthcast-fault-NAME` makes avcodec_send_packet fail as NAME says, and bytes of a file
+ * with `hearthcast-nfo-fault-NAME` the read of these bytes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -8,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* The first fields of AVPacket (libavcodec 57 and later). */
@@ -20,6 +22,7 @@ struct packet {
 };
 
 static const char MARKER[] = "hearthcast-fault-";
+static const char NFO_MARKER[] = "hearthcast-nfo-fault-";
 
 static volatile int sink;
 
@@ -82,4 +85,15 @@ int avcodec_send_packet(void *context, const struct packet *packet)
         }
     }
     return real(context, packet);
+}
+
+ssize_t pread64(int descriptor, void *bytes, size_t count, off64_t offset)
+{
+    ssize_t received = syscall(SYS_pread64, descriptor, bytes, count, offset);
+    const char *marker = received > 0 ? memmem(bytes, (size_t)received, NFO_MARKER, sizeof NFO_MARKER - 1) : NULL;
+    if (marker) {
+        const char *name = marker + sizeof NFO_MARKER - 1;
+        fail(name, (size_t)((const char *)bytes + received - name));
+    }
+    return received;
 }

@@ -1,6 +1,7 @@
 //! The JSON form of media info, built from the probe result.
 
 use super::MediaLinks;
+use super::description::Description;
 use super::playback::Playback;
 use super::stream::Stream;
 use super::subtitle::Subtitle;
@@ -32,6 +33,8 @@ pub(super) struct MediaInfo {
     chapters: Vec<Chapter>,
     attachments: Vec<Attachment>,
     tags: Tags,
+    /// From the NFO file beside the file; null without one.
+    pub(super) description: Option<Description>,
     /// Null for a file that was never played.
     pub(super) watch_progress: Option<WatchProgress>,
     playback: Playback,
@@ -149,6 +152,7 @@ impl MediaInfo {
             chapters: media.chapters.iter().enumerate().map(to_chapter).collect(),
             attachments: media.attachments.iter().enumerate().map(to_attachment).collect(),
             tags: Tags { title, artist, album, date },
+            description: None,
             watch_progress: None,
             playback: Playback::new(media, device, links, transcoder_available),
         })

@@ -1,0 +1,212 @@
+//! NFO files beside media files: found by name, parsed where hostile files do no harm, and kept by file version.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use lru::LruCache;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::Library;
+use crate::domain::library::{file_stem, kind_from_name};
+use crate::domain::nfo::{MAX_BYTES, Nfo, NfoError, NfoKind};
+use crate::domain::sniff::MediaKind;
+use crate::engine::nfo_file::NfoFile;
+use crate::engine::source::{Roots, SourceFile};
+use crate::engine::worker::{FileFault, Isolation};
+use crate::service::background_tasks::BackgroundTasks;
+
+/// Memory of all kept records, bytes.
+const MAX_CACHE_BYTES: usize = 16 << 20;
+
+/// Memory of an entry beside its path and its records, bytes.
+const ENTRY_BYTES: usize = 200;
+
+/// Files parsed at once, including those that wait for a worker. A worker parses one in milliseconds.
+const MAX_IN_FLIGHT: usize = 8;
+
+/// How long a request waits for a file to be parsed. Parsing continues after it.
+const MAX_WAIT: Duration = Duration::from_secs(3);
+
+/// The records of one file; None if it has none or is broken.
+type Records = Option<Arc<[Nfo]>>;
+
+/// The version of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FileVersion {
+    path: String,
+    len: u64,
+    modified: SystemTime,
+    changed_at: (i64, i64),
+    file_id: (u64, u64),
+}
+
+/// Parses NFO files, each version once. Clones share the records.
+#[derive(Clone)]
+pub(super) struct NfoFiles {
+    isolation: Isolation,
+    tasks: BackgroundTasks,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    records: LruCache<FileVersion, Records>,
+    cached_bytes: usize,
+    /// Files that are being parsed.
+    in_flight: HashMap<FileVersion, watch::Receiver<Option<Records>>>,
+}
+
+/// The NFO files that may describe a media file.
+struct Candidates {
+    /// The nearest first.
+    of_file: Vec<Arc<SourceFile>>,
+    of_show: Option<Arc<SourceFile>>,
+}
+
+impl NfoFiles {
+    pub(super) fn new(isolation: Isolation, tasks: BackgroundTasks) -> Self {
+        let state = State { records: LruCache::unbounded(), cached_bytes: 0, in_flight: HashMap::new() };
+        Self { isolation, tasks, state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The records of an open file.
+    async fn load(&self, library: &Library, file: &Arc<SourceFile>) -> Records {
+        let version = FileVersion::of(file);
+        if let Some(records) = self.lock().records.get(&version) {
+            return records.clone();
+        }
+        if file.len > MAX_BYTES as u64 {
+            let reason = NfoError::TooLarge.to_string();
+            self.keep(version, &Err(FileFault::Broken(reason)));
+            return None;
+        }
+        let bytes = library.read(file, 0, MAX_BYTES).await.ok()?;
+        let mut outcome = self.start(version, bytes)?;
+        let records = timeout(MAX_WAIT, outcome.wait_for(Option::is_some)).await.ok()?.ok()?;
+        records.clone().flatten()
+    }
+
+    /// Starts to parse a file, unless that is under way; None if too many are.
+    fn start(&self, version: FileVersion, bytes: Vec<u8>) -> Option<watch::Receiver<Option<Records>>> {
+        let mut state = self.lock();
+        if let Some(outcome) = state.in_flight.get(&version) {
+            return Some(outcome.clone());
+        }
+        if state.in_flight.len() >= MAX_IN_FLIGHT {
+            tracing::debug!(media.path = version.path, "an NFO file is not parsed: too many are");
+            return None;
+        }
+        let (sender, outcome) = watch::channel(None);
+        state.in_flight.insert(version.clone(), outcome.clone());
+        drop(state);
+        let nfo_files = self.clone();
+        self.tasks.spawn(async move {
+            let parsed = match NfoFile::from_bytes(&bytes) {
+                Ok(nfo) => nfo_files.isolation.parse_nfo(&nfo, &version.path).await,
+                Err(cause) => Err(FileFault::Unchecked(cause.to_string())),
+            };
+            let records = nfo_files.keep(version, &parsed);
+            sender.send_replace(Some(records));
+        });
+        Some(outcome)
+    }
+
+    /// Ends the parsing of a file, and keeps its outcome if that is final.
+    fn keep(&self, version: FileVersion, parsed: &Result<Vec<Nfo>, FileFault>) -> Records {
+        let records = parsed.as_ref().ok().map(|records| Arc::from(records.as_slice()));
+        let mut state = self.lock();
+        state.in_flight.remove(&version);
+        let path = version.path.clone();
+        if !matches!(parsed, Err(FileFault::Unchecked(_))) {
+            state.put(version, records.clone());
+        }
+        drop(state);
+        if let Err(fault) = parsed {
+            tracing::info!(media.path = path, reason = %fault, "an NFO file was not used");
+        }
+        records
+    }
+}
+
+impl State {
+    fn put(&mut self, version: FileVersion, records: Records) {
+        self.cached_bytes += weight_bytes(&version, &records);
+        if let Some((version, records)) = self.records.push(version, records) {
+            self.cached_bytes -= weight_bytes(&version, &records);
+        }
+        while self.cached_bytes > MAX_CACHE_BYTES
+            && let Some((version, records)) = self.records.pop_lru()
+        {
+            self.cached_bytes -= weight_bytes(&version, &records);
+        }
+    }
+}
+
+fn weight_bytes(version: &FileVersion, records: &Records) -> usize {
+    let records: usize = records.iter().flat_map(|records| records.iter()).map(Nfo::weight_bytes).sum();
+    ENTRY_BYTES + version.path.len() + records
+}
+
+impl FileVersion {
+    fn of(file: &SourceFile) -> Self {
+        let SourceFile { len, modified, changed_at, file_id, .. } = *file;
+        Self { path: file.path.clone(), len, modified, changed_at, file_id }
+    }
+}
+
+impl Library {
+    /// The description of a media file, from the first of these with a film or episodes: its own NFO file (`name.nfo`), or
+    /// `movie.nfo` if it is the only video of its folder. Episodes get their show from `tvshow.nfo` in the folder or the one
+    /// above. None as well if a file is broken, or was not parsed within 3 s.
+    pub async fn describe(&self, media: &SourceFile) -> Option<Nfo> {
+        let nfo_files = self.nfo_files.as_ref()?;
+        let (roots, path) = (self.roots.clone(), media.path.clone());
+        let found = self.run_with_deadline(media.root_index, move || Ok(Candidates::find(&roots, &path))).await;
+        let Candidates { of_file, of_show } = found.ok()?;
+        for file in &of_file {
+            let Some(records) = nfo_files.load(self, file).await else { continue };
+            let is_episode = records.iter().all(|record| record.kind == NfoKind::Episode);
+            let show = match &of_show {
+                Some(show) if is_episode => nfo_files.load(self, show).await,
+                _ => None,
+            };
+            let show = show.as_ref().and_then(|records| records.first());
+            if let Some(description) = Nfo::describe_file(&records, show) {
+                return Some(description);
+            }
+        }
+        None
+    }
+}
+
+impl Candidates {
+    fn find(roots: &Roots, media: &str) -> Self {
+        let (folder, name) = media.rsplit_once('/').unwrap_or(("", media));
+        let open = |path: &str| roots.open_file(path).ok().map(Arc::new);
+        let mut of_file: Vec<_> = open(&format!("{folder}/{}.nfo", file_stem(name))).into_iter().collect();
+        if let Some(file) = open(&format!("{folder}/movie.nfo")).filter(|_| is_only_video(roots, folder, name)) {
+            of_file.push(file);
+        }
+        let of_show = || {
+            let above = folder.rsplit_once('/').map(|(above, _)| above);
+            [Some(folder), above].into_iter().flatten().find_map(|folder| open(&format!("{folder}/tvshow.nfo")))
+        };
+        let of_show = if of_file.is_empty() { None } else { of_show() };
+        Self { of_file, of_show }
+    }
+}
+
+fn is_only_video(roots: &Roots, folder: &str, name: &str) -> bool {
+    let folder = if folder.is_empty() { "/" } else { folder };
+    let Ok(entries) = roots.open_folder(folder).and_then(|folder| folder.list_entries()) else { return false };
+    let is_other = |other: &str| other != name && kind_from_name(other) == Some(MediaKind::Video);
+    !entries.iter().any(|(other, _)| is_other(other))
+}
+
+#[cfg(test)]
+mod tests;

@@ -81,7 +81,7 @@ impl Channel {
             return ProgrammeEntry { programme, item: None, path: "", name, listing: Some(listing) };
         }
         let item = self.definition.item_of(&programme);
-        let name = TitleParts::parse(&item.title, &item.path);
+        let name = TitleParts::of_item(item);
         ProgrammeEntry { programme, item: Some(item), path: &item.path, name, listing: None }
     }
 
@@ -250,6 +250,19 @@ fn external_programme(listing: &Listing, item: usize) -> Programme {
 }
 
 impl<'a> TitleParts<'a> {
+    /// The name of an item: its description's, otherwise its title's.
+    pub fn of_item(item: &'a ScheduleItem) -> Self {
+        let parsed = Self::parse(&item.title, &item.path);
+        let Some(description) = &item.description else { return parsed };
+        Self {
+            title: description.title.as_deref().unwrap_or(parsed.title),
+            subtitle: description.subtitle.as_deref().or(parsed.subtitle),
+            season: description.season.or(parsed.season),
+            episode: description.episode.or(parsed.episode),
+            year: description.year.or(parsed.year),
+        }
+    }
+
     /// Parses `Show S01E02 Title`, `Title (2020)` and plain titles. A show without a name takes the name of its folder.
     pub fn parse(text: &'a str, path: &'a str) -> Self {
         let Some((start, end, season, episode)) = find_episode_marker(text) else {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::breaks::BreakPosition;
+use super::item_description::ItemDescription;
 use super::segmentation::{Segmentation, VideoFormat};
 
 /// One file of a revision with its length frozen: a file that changes later does not move what follows it.
@@ -26,6 +27,9 @@ pub struct ScheduleItem {
     /// Possible break positions, if the channel has mid-roll filler.
     #[serde(default, skip_serializing_if = "<[BreakPosition]>::is_empty")]
     pub breaks: Box<[BreakPosition]>,
+    /// From its NFO file when the item was measured; None without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<Box<ItemDescription>>,
 }
 
 impl ScheduleItem {

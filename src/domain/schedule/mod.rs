@@ -18,6 +18,7 @@ pub mod blocks;
 pub mod breaks;
 mod cycles;
 mod item;
+mod item_description;
 mod order;
 mod order_cache;
 mod programme_iter;
@@ -25,6 +26,7 @@ mod revision;
 pub mod segmentation;
 
 pub use item::{ScheduleItem, ScheduleItems, assign_ids};
+pub use item_description::ItemDescription;
 pub use order::MAX_CYCLE_PROGRAMMES;
 pub use order_cache::OrderCache;
 pub use programme_iter::{ProgrammeCursor, ProgrammeIter};

@@ -129,7 +129,7 @@ impl ProgrammeWriter {
         }
         let closing: &[u8] = match is_new {
             false => b"<previously-shown/></programme>\n",
-            true if TitleParts::parse(&item.title, &item.path).episode.is_some() => b"<new/></programme>\n",
+            true if TitleParts::of_item(item).episode.is_some() => b"<new/></programme>\n",
             true => b"<premiere/></programme>\n",
         };
         out.extend_from_slice(closing);
@@ -179,10 +179,17 @@ fn write_episode_number(out: &mut Vec<u8>, season: Option<u32>, episode: u32) {
 
 /// Writes the constant part of an item, in the order of the DTD.
 fn write_constant_part(out: &mut Vec<u8>, item: &ScheduleItem, id: &str, channel: &Channel) {
-    let name = TitleParts::parse(&item.title, &item.path);
-    let description = Some(&*channel.settings.description).filter(|text| !text.trim().is_empty());
-    write_texts(out, id, name.title, name.subtitle, description.unwrap_or_default(), name.year);
-    if !channel.settings.category.trim().is_empty() {
+    let name = TitleParts::of_item(item);
+    let described = item.description.as_deref();
+    let own_text = described.map(|described| &*described.description).filter(|text| !text.is_empty());
+    let description = own_text.unwrap_or(&channel.settings.description);
+    let description = if description.trim().is_empty() { "" } else { description };
+    write_texts(out, id, name.title, name.subtitle, description, name.year);
+    let categories = described.map_or(&[][..], |described| &described.categories);
+    for category in categories {
+        write_element(out, "category", category);
+    }
+    if categories.is_empty() && !channel.settings.category.trim().is_empty() {
         write_element(out, "category", &channel.settings.category);
     }
     let _ = write!(out, "<length units=\"seconds\">{}</length>", (item.duration_ms + 500) / 1000);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::domain::channel::{OutputSettings, RequestedItem};
 use crate::domain::library::{compare_natural, file_stem, kind_from_name, not_media_error};
-use crate::domain::schedule::ScheduleItem;
+use crate::domain::schedule::{ItemDescription, ScheduleItem};
 use crate::engine::folder::{EntryHint, EntryTarget, Folder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -86,16 +86,19 @@ impl Service {
         let measurement = async {
             let source = self.library.open(&path).await?;
             self.media.probe_patiently(&source).await?;
-            channel_item::measure(self, &path, output).await
+            let measured = channel_item::measure(self, &path, output).await?;
+            Ok((measured, self.library.describe_patiently(&source).await))
         };
-        let MeasuredItem { duration_ms, segmentation, video_format, breaks } =
-            measurement.await.map_err(|fault| item_fault(fault.code.as_str(), &fault.message))?;
+        let (MeasuredItem { duration_ms, segmentation, video_format, breaks }, nfo) =
+            measurement.await.map_err(|fault: Error| item_fault(fault.code.as_str(), &fault.message))?;
         if duration_ms < MIN_DURATION_MS {
             return Err(item_fault(Code::UnplayableMedia.as_str(), "its duration is unknown or less than 0.5 s"));
         }
         let title = requested.title.as_deref().unwrap_or_else(|| file_stem(&path)).to_owned();
+        // A title in the request is the name; the NFO file adds the rest.
+        let description = nfo.map(|nfo| Box::new(ItemDescription::from_nfo(nfo, requested.title.is_none())));
         let weight = requested.weight;
-        Ok(ScheduleItem { id: 0, title, duration_ms, weight, path, segmentation, video_format, breaks })
+        Ok(ScheduleItem { id: 0, title, duration_ms, weight, path, segmentation, video_format, breaks, description })
     }
 
     /// The files of a requested item: itself, or the files of a folder in natural order.

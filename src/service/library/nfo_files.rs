@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use lru::LruCache;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Library;
 use crate::domain::library::{file_stem, kind_from_name};
@@ -26,8 +26,14 @@ const ENTRY_BYTES: usize = 200;
 /// Files parsed at once, including those that wait for a worker. A worker parses one in milliseconds.
 const MAX_IN_FLIGHT: usize = 8;
 
-/// How long a request waits for a file to be parsed. Parsing continues after it.
+/// How long a request waits for a description. Parsing continues after it.
 const MAX_WAIT: Duration = Duration::from_secs(3);
+
+/// The same for an item of a channel, which keeps what it gets.
+const PATIENT_WAIT: Duration = Duration::from_secs(30);
+
+/// Between two attempts, while all workers are busy.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The records of one file; None if it has none or is broken.
 type Records = Option<Arc<[Nfo]>>;
@@ -74,21 +80,31 @@ impl NfoFiles {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The records of an open file.
-    async fn load(&self, library: &Library, file: &Arc<SourceFile>) -> Records {
+    /// The records of an open file; None as well if it was not parsed until `deadline`.
+    async fn load(&self, library: &Library, file: &Arc<SourceFile>, deadline: Instant) -> Records {
+        loop {
+            match timeout_at(deadline, self.try_load(library, file)).await {
+                Ok(Some(records)) => return records,
+                Ok(None) => sleep(RETRY_INTERVAL).await,
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// None if the file cannot be read or parsed now.
+    async fn try_load(&self, library: &Library, file: &Arc<SourceFile>) -> Option<Records> {
         let version = FileVersion::of(file);
         if let Some(records) = self.lock().records.get(&version) {
-            return records.clone();
+            return Some(records.clone());
         }
         if file.len > MAX_BYTES as u64 {
             let reason = NfoError::TooLarge.to_string();
-            self.keep(version, &Err(FileFault::Broken(reason)));
-            return None;
+            return self.keep(version, &Err(FileFault::Broken(reason)));
         }
         let bytes = library.read(file, 0, MAX_BYTES).await.ok()?;
         let mut outcome = self.start(version, bytes)?;
-        let records = timeout(MAX_WAIT, outcome.wait_for(Option::is_some)).await.ok()?.ok()?;
-        records.clone().flatten()
+        let records = outcome.wait_for(Option::is_some).await.ok()?;
+        records.clone()
     }
 
     /// Starts to parse a file, unless that is under way; None if too many are.
@@ -110,26 +126,29 @@ impl NfoFiles {
                 Ok(nfo) => nfo_files.isolation.parse_nfo(&nfo, &version.path).await,
                 Err(cause) => Err(FileFault::Unchecked(cause.to_string())),
             };
-            let records = nfo_files.keep(version, &parsed);
-            sender.send_replace(Some(records));
+            // Without an outcome, those who wait try again.
+            if let Some(records) = nfo_files.keep(version, &parsed) {
+                sender.send_replace(Some(records));
+            }
         });
         Some(outcome)
     }
 
-    /// Ends the parsing of a file, and keeps its outcome if that is final.
-    fn keep(&self, version: FileVersion, parsed: &Result<Vec<Nfo>, FileFault>) -> Records {
-        let records = parsed.as_ref().ok().map(|records| Arc::from(records.as_slice()));
+    /// Ends the parsing of a file, and keeps its outcome; None if that is not final.
+    fn keep(&self, version: FileVersion, parsed: &Result<Vec<Nfo>, FileFault>) -> Option<Records> {
+        let records: Records = parsed.as_ref().ok().map(|records| Arc::from(records.as_slice()));
+        let is_final = !matches!(parsed, Err(FileFault::Unchecked(_)));
         let mut state = self.lock();
         state.in_flight.remove(&version);
         let path = version.path.clone();
-        if !matches!(parsed, Err(FileFault::Unchecked(_))) {
+        if is_final {
             state.put(version, records.clone());
         }
         drop(state);
         if let Err(fault) = parsed {
             tracing::info!(media.path = path, reason = %fault, "an NFO file was not used");
         }
-        records
+        is_final.then_some(records)
     }
 }
 
@@ -164,15 +183,25 @@ impl Library {
     /// `movie.nfo` if it is the only video of its folder. Episodes get their show from `tvshow.nfo` in the folder or the one
     /// above. None as well if a file is broken, or was not parsed within 3 s.
     pub async fn describe(&self, media: &SourceFile) -> Option<Nfo> {
+        self.describe_within(media, MAX_WAIT).await
+    }
+
+    /// Like [`Self::describe`], but waits up to 30 s for workers.
+    pub async fn describe_patiently(&self, media: &SourceFile) -> Option<Nfo> {
+        self.describe_within(media, PATIENT_WAIT).await
+    }
+
+    async fn describe_within(&self, media: &SourceFile, max_wait: Duration) -> Option<Nfo> {
+        let deadline = Instant::now() + max_wait;
         let nfo_files = self.nfo_files.as_ref()?;
         let (roots, path) = (self.roots.clone(), media.path.clone());
         let found = self.run_with_deadline(media.root_index, move || Ok(Candidates::find(&roots, &path))).await;
         let Candidates { of_file, of_show } = found.ok()?;
         for file in &of_file {
-            let Some(records) = nfo_files.load(self, file).await else { continue };
+            let Some(records) = nfo_files.load(self, file, deadline).await else { continue };
             let is_episode = records.iter().all(|record| record.kind == NfoKind::Episode);
             let show = match &of_show {
-                Some(show) if is_episode => nfo_files.load(self, show).await,
+                Some(show) if is_episode => nfo_files.load(self, show, deadline).await,
                 _ => None,
             };
             let show = show.as_ref().and_then(|records| records.first());

@@ -50,7 +50,7 @@ fn films_and_joins() -> (&'static [(&'static str, &'static str, &'static str, &'
     }
 }
 
-/// The same video, and its sound in two languages.
+/// The same video, and its audio in two languages.
 fn make_film(folder: &Path, (name, video, audio, _): (&str, &str, &str, &str)) -> std::path::PathBuf {
     let (plain, film) = (folder.join("plain.mkv"), folder.join(name));
     media::flash_and_beep(&plain, FILM_SECONDS, "-c:v libx264 -preset ultrafast -qp 10 -bf 0 -c:a pcm_s16le");
@@ -131,7 +131,7 @@ async fn assert_in_sync(server: &Server, video: &Track, audio: &Track, first: us
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn picture_and_sound_match_after_a_join_and_after_a_change_of_the_language() {
+async fn picture_and_audio_match_after_a_join_and_after_a_change_of_the_language() {
     let folder = tempfile::tempdir().unwrap();
     let (films, joins) = films_and_joins();
     let films: Vec<_> = films.iter().map(|film| (make_film(folder.path(), *film), film.3)).collect();

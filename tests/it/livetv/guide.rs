@@ -152,3 +152,48 @@ async fn the_guide_can_be_filtered_by_channel_and_time() {
     .await;
     assert_eq!(server.get(target).header("if-none-match", &etag).send().await.unwrap().status(), 200);
 }
+
+#[tokio::test]
+async fn programmes_are_described_by_the_nfo_files_of_their_media() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = make_audio_files(folder.path(), &[300, 420, 360, 330]);
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "0.nfo",
+        "<movie><title>Boats &amp; Ink</title><year>2004</year><plot>On paper.</plot><genre>Drama</genre></movie>",
+    );
+    let episode = "<title>Fog</title><season>2</season><episode>5</episode><plot>It closes.</plot>";
+    write("1.nfo", &format!("<episodedetails>{episode}</episodedetails>"));
+    write("tvshow.nfo", "<tvshow><title>Harbour Watch</title><genre>Crime</genre><genre>Sea</genre></tvshow>");
+    write("2.nfo", "<movie><title>Not this title</title><plot>But this text.</plot></movie>");
+    write("3.nfo", "<movie><title>Broken");
+    let server = kit::start_server(&[folder.path()]).await;
+    let mut items: Vec<Value> = files.iter().map(|path| json!({"path": path})).collect();
+    items[2]["title"] = json!("Named by its owner");
+    let body = json!({"name": "A", "scheduleMode": "sequential", "startAt": "2026-03-01T00:00:00Z", "category": "Movies",
+        "guide": {"description": "The channel.", "minProgrammeSeconds": 0}, "items": items});
+    add_channel(&server, &body).await;
+    // The guide is frozen with the items.
+    std::fs::remove_file(folder.path().join("0.nfo")).unwrap();
+    let entries = guide_entries(&server, "?from=2026-03-01T00:00:00Z&to=2026-03-01T00:23:00Z").await;
+    let fields = ["title", "subtitle", "season", "episode", "year", "description", "categories"];
+    let found: Vec<Vec<Value>> =
+        entries.iter().map(|entry| fields.iter().map(|field| entry[*field].clone()).collect()).collect();
+    let expected = json!([
+        ["Boats & Ink", null, null, null, 2004, "On paper.", ["Drama"]],
+        ["Harbour Watch", "Fog", 2, 5, null, "It closes.", ["Crime", "Sea"]],
+        ["Named by its owner", null, null, null, null, "But this text.", ["Movies"]],
+        ["3", null, null, null, null, "The channel.", ["Movies"]],
+    ]);
+    assert_eq!(json!(found), expected);
+    let xmltv = server.get("/api/livetv/xmltv?prevDays=0").send().await.unwrap().text().await.unwrap();
+    for part in [
+        "<title>Boats &amp; Ink</title><desc>On paper.</desc><date>2004</date><category>Drama</category>",
+        "<title>Harbour Watch</title><sub-title>Fog</sub-title><desc>It closes.</desc><category>Crime</category>\
+         <category>Sea</category><length units=\"seconds\">420</length><episode-num system=\"onscreen\">S02E05</episode-num>",
+        "<title>Named by its owner</title><desc>But this text.</desc><category>Movies</category>",
+        "<title>3</title><desc>The channel.</desc><category>Movies</category>",
+    ] {
+        assert!(xmltv.contains(part), "{part}");
+    }
+}

@@ -50,12 +50,17 @@ impl<'a> GuideEntry<'a> {
         let Airing { programme, start_ms, end_ms } = *airing;
         let entry = channel.entry_of(programme);
         let (name, settings, now_ms) = (&entry.name, &channel.settings, WallMs::from(now));
+        let described = entry.item.and_then(|item| item.description.as_deref());
         let has_catchup = entry.item.is_some() && (now_ms - CATCHUP_MS..=now_ms).contains(&start_ms);
         Self {
             id: EntryId(channel.id, programme.ordinal),
             channel_id: channel.id,
             title: name.title,
-            description: entry.listing.map_or(&settings.description, |listing| &listing.description),
+            description: match (entry.listing, described) {
+                (Some(listing), _) => &listing.description,
+                (None, Some(described)) if !described.description.is_empty() => &described.description,
+                _ => &settings.description,
+            },
             start: InstantText(start_ms),
             end: InstantText(end_ms),
             icon_url: addresses.logo_url(settings.logo_url.as_deref(), channel.id),
@@ -63,9 +68,11 @@ impl<'a> GuideEntry<'a> {
             season: name.season,
             episode: name.episode,
             year: name.year,
-            categories: match entry.listing {
-                Some(listing) if !listing.categories.is_empty() => Categories::Listing(&listing.categories),
-                _ => Categories::Channel(&settings.category),
+            categories: {
+                let listed = entry.listing.map(|listing| &listing.categories);
+                let own = listed.or(described.map(|described| &described.categories));
+                own.filter(|own| !own.is_empty())
+                    .map_or(Categories::Channel(&settings.category), |own| Categories::Own(own))
             },
             rating: entry.listing.and_then(|listing| listing.rating.as_deref()),
             duration_seconds: to_seconds(end_ms - start_ms),
@@ -89,10 +96,10 @@ struct EntryId(u32, u64);
 #[derive(Clone, Copy)]
 struct InstantText(WallMs);
 
-/// Categories of the guide listing, or of the channel (empty if it has none).
+/// Categories of the programme, or of the channel (empty if it has none).
 #[derive(Clone, Copy)]
 enum Categories<'a> {
-    Listing(&'a [String]),
+    Own(&'a [String]),
     Channel(&'a str),
 }
 
@@ -103,7 +110,7 @@ struct CatchupUrl<'a>(ResourceUrls<'a>, u32, WallMs, WallMs);
 impl Serialize for Categories<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         match self {
-            Self::Listing(all) => all.serialize(to),
+            Self::Own(all) => all.serialize(to),
             Self::Channel("") => <[&str]>::serialize(&[], to),
             Self::Channel(one) => [one].serialize(to),
         }

@@ -5,7 +5,6 @@ use hearthcast::engine::worker::{FaultRecorder, FileFault, Isolation};
 use rustix::process::Signal;
 
 use super::workers::Workers;
-use super::*;
 use crate::kit::worker_processes::signal_workers;
 
 fn nfo(bytes: impl AsRef<[u8]>) -> NfoFile {

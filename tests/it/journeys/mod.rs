@@ -11,6 +11,7 @@ mod ladder;
 mod nfo;
 mod packaged;
 mod plain_client;
+mod preferred_encoders;
 mod renditions;
 mod seeks;
 mod sessions;

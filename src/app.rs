@@ -60,7 +60,6 @@ pub async fn run_on(
         // First what the first request waits for: the others would take its processor time.
         tokio::join!(warming_service.isolation.warm(), warming_service.local_encoders.can_transcode());
         tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.renditions.find_backends());
-        warming_service.local_encoders.measure_speeds().await;
     });
     library_watcher::start_watchers(&service);
     sources::start_refresh_task(&service);

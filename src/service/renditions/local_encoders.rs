@@ -14,7 +14,7 @@ use crate::engine::video_encoders::VideoEncoder;
 pub struct LocalEncoders {
     ffmpeg: PathBuf,
     settings: Vec<(TargetCodec, EncoderSetting)>,
-    /// Of the codecs with the setting `auto`, once they are measured.
+    /// Of the codecs with the setting `auto` that a client preferred already.
     speeds: Mutex<Vec<(TargetCodec, EncodeSpeed)>>,
 }
 
@@ -76,12 +76,15 @@ impl LocalEncoders {
         }
     }
 
-    /// Measures the encoders of codecs with the setting `auto`, one after the other; until then they are not used. Takes all
-    /// of the processor for at most 2 s each.
-    pub async fn measure_speeds(&self) {
+    /// Measures the encoders of those of these codecs that have the setting `auto` and were not measured yet, one after the
+    /// other. Takes all of the processor for at most 2 s each, so it is left to the first client that prefers the codec.
+    pub async fn measure_speeds(&self, codecs: &[TargetCodec]) {
         let report = self.report().await;
-        for (codec, _) in self.settings.iter().filter(|(_, setting)| *setting == EncoderSetting::Auto) {
-            let Some(encoder) = report.best(*codec) else { continue };
+        for codec in self.optional_codecs().await {
+            if codec.setting != EncoderSetting::Auto || codec.speed.is_some() || !codecs.contains(&codec.codec) {
+                continue;
+            }
+            let Some(encoder) = report.best(codec.codec) else { continue };
             let speed = measure_speed(&self.ffmpeg, encoder).await;
             tracing::info!(
                 encoder = encoder.name,
@@ -89,7 +92,10 @@ impl LocalEncoders {
                 used = speed.keeps_up(0.0),
                 "encoder measured"
             );
-            self.speeds.lock().unwrap_or_else(PoisonError::into_inner).push((*codec, speed));
+            let mut speeds = self.speeds.lock().unwrap_or_else(PoisonError::into_inner);
+            if !speeds.iter().any(|(measured, _)| *measured == codec.codec) {
+                speeds.push((codec.codec, speed));
+            }
         }
     }
 
@@ -117,17 +123,14 @@ impl LocalEncoders {
     }
 
     /// The encoder of the first of these codecs that is used for video of this many pixels per second, otherwise that of
-    /// H.264. None if none works.
-    pub async fn choose(
-        &self,
-        preferred: impl IntoIterator<Item = TargetCodec>,
-        pixel_rate: f64,
-    ) -> Option<&'static VideoEncoder> {
-        let mut preferred = preferred.into_iter().peekable();
-        if preferred.peek().is_some() {
+    /// H.264. None if none works. Encoders that were not measured yet are measured first.
+    pub async fn choose(&self, preferred: &[TargetCodec], pixel_rate: f64) -> Option<&'static VideoEncoder> {
+        if !preferred.is_empty() {
+            self.measure_speeds(preferred).await;
             let codecs = self.optional_codecs().await;
-            let is_used = |codec: TargetCodec| codecs.iter().find(|it| it.codec == codec && it.is_used_for(pixel_rate));
-            if let Some(encoder) = preferred.find_map(is_used).and_then(|codec| codec.encoder) {
+            let is_used =
+                |codec: &TargetCodec| codecs.iter().find(|it| it.codec == *codec && it.is_used_for(pixel_rate));
+            if let Some(encoder) = preferred.iter().find_map(is_used).and_then(|codec| codec.encoder) {
                 return Some(encoder);
             }
         }
@@ -144,32 +147,33 @@ mod tests {
         let encoders = LocalEncoders::new(&Config { hevc_encoder, av1_encoder, ..Config::default() });
         encoders.speeds.lock().unwrap().extend_from_slice(speeds);
         let full_hd = 1920.0 * 1080.0 * 25.0;
-        encoders.choose([TargetCodec::Av1, TargetCodec::Hevc], full_hd).await.map(|encoder| encoder.name)
+        encoders.choose(&[TargetCodec::Av1, TargetCodec::Hevc], full_hd).await.map(|encoder| encoder.name)
     }
 
     #[tokio::test]
     async fn a_preferred_codec_is_used_if_it_is_on_or_fast() {
         use EncoderSetting::{Auto, Off, On};
-        let fast = |codec| (codec, EncodeSpeed::RealTime(2.0));
+        let [fast, slow] = [2.0, 1.1].map(|speed| move |codec| (codec, EncodeSpeed::RealTime(speed)));
         assert_eq!(chosen([Off, Off], &[]).await, Some("libx264"));
         assert_eq!(chosen([On, On], &[]).await, Some("libsvtav1"));
         assert_eq!(chosen([On, Off], &[]).await, Some("libx265"));
-        assert_eq!(chosen([Auto, Auto], &[]).await, Some("libx264"), "not measured");
-        assert_eq!(chosen([Auto, Auto], &[fast(TargetCodec::Hevc)]).await, Some("libx265"));
-        let slow = (TargetCodec::Av1, EncodeSpeed::RealTime(1.1));
-        assert_eq!(chosen([Auto, Auto], &[slow, fast(TargetCodec::Hevc)]).await, Some("libx265"));
+        assert_eq!(chosen([Auto, Auto], &[slow(TargetCodec::Av1), slow(TargetCodec::Hevc)]).await, Some("libx264"));
+        assert_eq!(chosen([Auto, Auto], &[slow(TargetCodec::Av1), fast(TargetCodec::Hevc)]).await, Some("libx265"));
         assert_eq!(chosen([Off, Auto], &[fast(TargetCodec::Hevc), fast(TargetCodec::Av1)]).await, Some("libsvtav1"));
         let encoders = LocalEncoders::new(&Config::default());
-        assert_eq!(encoders.choose([], 1e6).await.map(|encoder| encoder.name), Some("libx264"));
+        assert_eq!(encoders.choose(&[], 1e6).await.map(|encoder| encoder.name), Some("libx264"));
     }
 
     #[tokio::test]
-    async fn measured_speeds_are_reported() {
+    async fn an_encoder_is_measured_when_a_client_first_prefers_its_codec() {
         let encoders = LocalEncoders::new(&Config { hevc_encoder: EncoderSetting::Off, ..Config::default() });
         let reasons = async || encoders.optional_codecs().await.iter().map(OptionalCodec::reason).collect::<Vec<_>>();
         assert_eq!(reasons().await, ["configured", "not measured yet"]);
-        encoders.measure_speeds().await;
+        encoders.choose(&[TargetCodec::Hevc], 1e6).await;
+        assert_eq!(reasons().await[1], "not measured yet", "another codec");
+        let chosen = encoders.choose(&[TargetCodec::Av1], 1e6).await.unwrap();
         let reasons = reasons().await;
         assert!(reasons[1].starts_with("libsvtav1 encodes 1080p"), "{reasons:?}");
+        assert_eq!(chosen.codec == TargetCodec::Av1, encoders.optional_codecs().await[1].is_used());
     }
 }

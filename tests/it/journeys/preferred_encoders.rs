@@ -6,6 +6,7 @@ use hearthcast::config::{Config, EncoderSetting};
 use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, session_path, start};
+use crate::kit::response::expect_success;
 use crate::kit::{self, media};
 
 fn make_film(folder: &Path) -> PathBuf {
@@ -75,9 +76,22 @@ async fn clients_without_a_preference_get_h264() {
         let session = start_session(&server, &film, encode).await;
         assert_eq!(session["decision"]["streams"][0]["encodedCodec"], expected, "{encode:?}");
     }
-    // Without a measurement `auto` is off.
-    let auto = EncoderSetting::Auto;
-    let server = kit::start_server_with(&[folder.path()], with(auto, auto)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_auto_a_codec_is_used_if_its_encoder_is_fast_on_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = make_film(folder.path());
+    let server = kit::start_server_with(&[folder.path()], with(EncoderSetting::Off, EncoderSetting::Auto)).await;
+    let codecs = async || {
+        let answer = server.get("/api/stream/v2-workers").send().await.unwrap();
+        expect_success(answer, 200).await["local"]["optionalCodecs"].take()
+    };
+    let before = &codecs().await[1];
+    assert_eq!((&before["enabled"], &before["reason"]), (&json!(false), &json!("not measured yet")), "{before}");
     let session = start_session(&server, &film, &["av1", "hevc"]).await;
-    assert_eq!(session["decision"]["streams"][0]["encodedCodec"], "h264");
+    let after = &codecs().await[1];
+    assert!(after["reason"].as_str().unwrap().starts_with("libsvtav1 encodes 1080p"), "{after}");
+    let expected = if after["enabled"] == true { "av1" } else { "h264" };
+    assert_eq!(session["decision"]["streams"][0]["encodedCodec"], expected, "{after}");
 }

@@ -91,7 +91,8 @@ async fn choose_encoder(
         CodecChoice::Fixed(codec) => encoders.report().await.best(codec),
         CodecChoice::Preferred(client) => {
             let pixel_rate = f64::from(width) * f64::from(height) * rate.as_f64();
-            encoders.choose(client.encoders_for((width, height), rate), pixel_rate).await
+            let preferred: Vec<TargetCodec> = client.encoders_for((width, height), rate).collect();
+            encoders.choose(&preferred, pixel_rate).await
         }
     }
 }

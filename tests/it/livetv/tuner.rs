@@ -13,6 +13,9 @@ use super::{CHANNELS, add_channel, get};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, Server, media, player};
 
+/// Between two reference frames of the films.
+const MAX_B_FRAMES: usize = 2;
+
 /// Creates a stream token; returns its secret and id.
 async fn create_token(server: &Server, channels: Value) -> (String, String) {
     let body = json!({"name": "Tuner", "channelIds": channels});
@@ -89,7 +92,9 @@ async fn a_tuner_streams_across_programmes_until_its_token_is_revoked() {
     let decoded = player::decode(&path).await;
     assert_eq!(decoded.warnings, Vec::<String>::new());
     assert!(decoded.video_seconds() > 11.0 && decoded.audio_seconds() > 11.0, "{decoded:?}");
-    for pair in decoded.video.windows(2) {
+    // ffmpeg ends a copy by decoding time, which may cut off B-frames that are shown before the last frame.
+    let complete = decoded.video.len() - MAX_B_FRAMES - 1;
+    for pair in decoded.video[..complete].windows(2) {
         let step = pair[1].start_seconds - pair[0].start_seconds;
         assert!((0.02..0.06).contains(&step), "video steps by {step} at {}", pair[0].start_seconds);
     }
